@@ -55,7 +55,7 @@ def assert_same(left: Heard, right: Heard) -> None:
 @pytest.mark.slow("at once-0-greedy", "at once-0-seeded", "at once-1-greedy", "at once-3-greedy", "at once-3-seeded")
 @pytest.mark.parametrize("sampled", [False, True], ids=["greedy", "seeded"])
 @pytest.mark.parametrize("apart", [0, 1, 3])
-def test_a_batch_equals_its_members_alone(
+def test_batch_equals_its_requests_alone(
     speaker: Checkpoint, alone_of: Callable[[bool], list[Heard]], sampled: bool, apart: int
 ) -> None:
     requests, alone = varied(sampled), alone_of(sampled)
@@ -66,7 +66,7 @@ def test_a_batch_equals_its_members_alone(
 
 @pytest.mark.slow("at once-1", "at once-2", "at once-3")
 @pytest.mark.parametrize("order", [0, 1, 2, 3])
-def test_members_may_join_and_leave_in_any_order(
+def test_requests_may_join_and_leave_in_any_order(
     speaker: Checkpoint, alone_of: Callable[[bool], list[Heard]], order: int
 ) -> None:
     """Fewer slots than requests, cancels in between: every slot changes hands while its neighbours speak."""
@@ -122,7 +122,7 @@ def test_requests_with_different_sampling_share_a_batch(speaker: Checkpoint, dif
 
 
 @pytest.mark.slow
-def test_cloned_voices_keep_to_their_own_reference(cloner: Checkpoint) -> None:
+def test_cloned_voices_use_only_their_own_reference(cloner: Checkpoint) -> None:
     requests = [
         cloned(seconds=1.2),
         cloned(seconds=2.3),
@@ -137,13 +137,13 @@ def test_cloned_voices_keep_to_their_own_reference(cloner: Checkpoint) -> None:
     assert len({heard.codes.tobytes() for heard in alone}) == len(alone)
 
 
-def test_a_seed_means_the_same_on_every_slot(speaker: Checkpoint) -> None:
+def test_seed_gives_the_same_codes_in_every_slot(speaker: Checkpoint) -> None:
     request = custom_voice(**seeded(2**63 - 1), max_frames=8)
     heards = said_together(engine_of(speaker, slots=5), *[request] * 5)
     assert len({heard.codes.tobytes() for heard in heards}) == 1
 
 
-def test_every_seed_says_something_else(speaker: Checkpoint) -> None:
+def test_different_seeds_give_different_codes(speaker: Checkpoint) -> None:
     seeds = [0, 1, 2, 2**31, 2**32, 2**32 + 1, 2**53, 2**63 - 1]
     requests = [custom_voice(**seeded(seed), max_frames=6) for seed in seeds]
     heards = said_together(engine_of(speaker, slots=8), *requests)
@@ -151,14 +151,14 @@ def test_every_seed_says_something_else(speaker: Checkpoint) -> None:
     assert [heard.started.seed for heard in heards] == seeds
 
 
-def test_a_request_without_a_seed_is_told_one_that_repeats_it(speaker: Checkpoint) -> None:
+def test_generated_seed_is_reported_and_repeats_the_request(speaker: Checkpoint) -> None:
     first = said(engine_of(speaker), custom_voice(seed=None, sampling=Sampling()))
     again = said(engine_of(speaker), custom_voice(**seeded(first.started.seed)))
     assert np.array_equal(first.codes, again.codes)
 
 
 @pytest.mark.slow
-def test_another_shape_of_checkpoint_batches_as_well(loaded: Loaded) -> None:
+def test_another_checkpoint_shape_is_batched_too(loaded: Loaded) -> None:
     odd = loaded("odd", "custom_voice")
     requests = [
         custom_voice(TEXTS[index], voice=("ada", "bob_2", "mei")[index], max_frames=5 + index, **seeded(index))

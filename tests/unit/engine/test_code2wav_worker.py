@@ -35,13 +35,13 @@ def task(
     return Code2WavTask(urgency, begin)
 
 
-def test_without_a_thread_tasks_are_run_at_once_in_order_of_urgency() -> None:
+def test_without_a_thread_tasks_run_immediately_by_urgency() -> None:
     worker, log = Code2WavWorker(), []
     worker.offer("a", lambda: [task(log, "one"), task(log, "two")])
     assert log == ["begin one", "one", "begin two", "two"]
 
 
-def test_the_most_urgent_of_all_owners_goes_first(worker: Code2WavWorker) -> None:
+def test_most_urgent_task_of_all_owners_runs_first(worker: Code2WavWorker) -> None:
     log: list[str] = []
     gate, done = threading.Event(), threading.Event()
     worker.offer("a", lambda: [task(log, "running", gate=gate)])
@@ -54,7 +54,7 @@ def test_the_most_urgent_of_all_owners_goes_first(worker: Code2WavWorker) -> Non
     assert [name for name in log if not name.startswith("begin")] == ["running", "first", "soon", "late"]
 
 
-def test_an_offer_replaces_what_waits_and_not_what_runs(worker: Code2WavWorker) -> None:
+def test_offer_replaces_waiting_tasks_and_not_the_running_one(worker: Code2WavWorker) -> None:
     log: list[str] = []
     gate, done = threading.Event(), threading.Event()
     worker.offer("a", lambda: [task(log, "running", gate=gate), task(log, "stale")])
@@ -67,7 +67,7 @@ def test_an_offer_replaces_what_waits_and_not_what_runs(worker: Code2WavWorker) 
     assert "running" in log
 
 
-def test_a_withdrawn_task_is_never_begun(worker: Code2WavWorker) -> None:
+def test_withdrawn_task_does_not_run(worker: Code2WavWorker) -> None:
     log: list[str] = []
     gate, done = threading.Event(), threading.Event()
     worker.offer("a", lambda: [task(log, "running", gate=gate), task(log, "withdrawn")])
@@ -81,7 +81,7 @@ def test_a_withdrawn_task_is_never_begun(worker: Code2WavWorker) -> None:
 
 
 @pytest.mark.logs_errors
-def test_a_task_that_raises_ends_nothing_else(worker: Code2WavWorker) -> None:
+def test_failing_task_does_not_stop_the_worker(worker: Code2WavWorker) -> None:
     done = threading.Event()
 
     def fail() -> None:
@@ -91,7 +91,7 @@ def test_a_task_that_raises_ends_nothing_else(worker: Code2WavWorker) -> None:
     assert done.wait(WAIT_S)
 
 
-def test_closing_drops_what_waits_and_ends_the_thread() -> None:
+def test_close_drops_waiting_tasks_and_ends_the_thread() -> None:
     worker, log = Code2WavWorker(), []
     gate = threading.Event()
     worker.start()
@@ -114,7 +114,7 @@ def two_threads() -> Iterator[Code2WavWorker]:
     worker.close()
 
 
-def test_a_first_chunk_does_not_wait_for_a_chunk_that_is_being_made(two_threads: Code2WavWorker) -> None:
+def test_first_chunk_does_not_wait_for_a_running_chunk(two_threads: Code2WavWorker) -> None:
     log: list[str] = []
     gate, first, later = threading.Event(), threading.Event(), threading.Event()
     two_threads.offer("a", lambda: [task(log, "running", gate=gate)])
@@ -129,7 +129,7 @@ def test_a_first_chunk_does_not_wait_for_a_chunk_that_is_being_made(two_threads:
     assert later.wait(WAIT_S)
 
 
-def test_the_thread_of_first_chunks_takes_nothing_else(two_threads: Code2WavWorker) -> None:
+def test_first_chunk_thread_runs_no_other_tasks(two_threads: Code2WavWorker) -> None:
     log: list[str] = []
     gate, done = threading.Event(), threading.Event()
     two_threads.offer("a", lambda: [task(log, "first", (False, 0.0), gate), task(log, "second", (False, 1.0))])

@@ -41,7 +41,9 @@ def completion_waiter(woken: threading.Semaphore) -> Iterator[CompletionWaiter]:
     completion_waiter.close()
 
 
-def test_each_event_wakes_once_it_has_come(completion_waiter: CompletionWaiter, woken: threading.Semaphore) -> None:
+def test_each_completed_event_wakes_the_engine_once(
+    completion_waiter: CompletionWaiter, woken: threading.Semaphore
+) -> None:
     first, second = Gate(), Gate()
     for gate in (first, second):
         completion_waiter.expect(Stream.FRAMES, gate)
@@ -53,7 +55,7 @@ def test_each_event_wakes_once_it_has_come(completion_waiter: CompletionWaiter, 
     assert woken.acquire(timeout=WAIT_S)
 
 
-def test_a_stream_does_not_wait_for_another(completion_waiter: CompletionWaiter, woken: threading.Semaphore) -> None:
+def test_streams_do_not_wait_for_each_other(completion_waiter: CompletionWaiter, woken: threading.Semaphore) -> None:
     frame, start = Gate(), Gate()
     completion_waiter.expect(Stream.FRAMES, frame)
     completion_waiter.expect(Stream.STARTS, start)
@@ -64,7 +66,7 @@ def test_a_stream_does_not_wait_for_another(completion_waiter: CompletionWaiter,
 
 
 @pytest.mark.logs_errors
-def test_an_event_that_fails_wakes_too_and_those_after_it_are_waited_for(
+def test_failed_event_wakes_the_engine_and_later_events_are_awaited(
     completion_waiter: CompletionWaiter, woken: threading.Semaphore
 ) -> None:
     broken, after = Gate(fails=True), Gate()
@@ -75,7 +77,7 @@ def test_an_event_that_fails_wakes_too_and_those_after_it_are_waited_for(
     assert woken.acquire(timeout=WAIT_S)
 
 
-def test_a_waiter_that_was_not_started_expects_nothing() -> None:
+def test_waiter_that_was_not_started_ignores_events() -> None:
     completion_waiter = CompletionWaiter(lambda: None)
     assert not completion_waiter.is_running
     completion_waiter.expect(Stream.FRAMES, Gate())

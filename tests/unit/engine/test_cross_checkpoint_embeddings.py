@@ -65,7 +65,7 @@ def codes_of(engine: Any, request: SpeechRequest) -> list[list[int]]:
     ],
     ids=["greedy", "sampled", "streaming"],
 )
-def test_the_codes_are_those_of_a_checkpoint_that_has_the_tables_itself(
+def test_codes_equal_those_of_a_checkpoint_with_the_merged_tables(
     speaker_and_base: tuple[Checkpoint, Checkpoint], words: dict[str, Any]
 ) -> None:
     speaker, base = speaker_and_base
@@ -78,7 +78,7 @@ def test_the_codes_are_those_of_a_checkpoint_that_has_the_tables_itself(
     assert codes_of(engine, styled(text=WORDS, **words)) != heard.codes.tolist(), "without it the tables are its own"
 
 
-def test_a_checkpoint_in_another_dtype_lends_as_well(speaker_and_base: tuple[Checkpoint, Checkpoint]) -> None:
+def test_source_checkpoint_may_have_another_dtype(speaker_and_base: tuple[Checkpoint, Checkpoint]) -> None:
     """As where one has weights of eight bits, and is float32 between them, and the other is as it was published."""
     speaker, base = speaker_and_base
     narrow = replace(base, talker=copy.deepcopy(base.talker).to(torch.bfloat16))
@@ -86,9 +86,7 @@ def test_a_checkpoint_in_another_dtype_lends_as_well(speaker_and_base: tuple[Che
         assert len(said(engine_of(one, other), styled(text=WORDS, graft=True)).codes) == 12
 
 
-def test_with_equal_weights_the_graft_changes_nothing_and_both_checkpoints_agree(
-    speaker: Checkpoint, cloner: Checkpoint
-) -> None:
+def test_equal_weights_give_equal_codes_with_and_without(speaker: Checkpoint, cloner: Checkpoint) -> None:
     engine = engine_of(replace(speaker, talker=copy.deepcopy(cloner.talker)), cloner)
     plain = said(engine, styled(instruct=None))
     grafted = said(engine, styled(instruct=None, graft=True))
@@ -101,7 +99,7 @@ def test_with_equal_weights_the_graft_changes_nothing_and_both_checkpoints_agree
 
 @pytest.mark.slow
 @pytest.mark.parametrize("table", TABLES)
-def test_each_table_counts(cloner: Checkpoint, speaker: Checkpoint, table: str) -> None:
+def test_each_embedding_table_affects_the_codes(cloner: Checkpoint, speaker: Checkpoint, table: str) -> None:
     engine = engine_of(replace(speaker, talker=other_talker(cloner, table)), cloner)
     whole = engine_of(replace(speaker, talker=copy.deepcopy(cloner.talker)), cloner)
     own, lent, all_base = codes_of(engine, styled()), codes_of(engine, styled(graft=True)), codes_of(whole, styled())
@@ -124,7 +122,7 @@ def test_rows_with_and_without_it_share_a_batch(speaker_and_base: tuple[Checkpoi
     assert [heard.codes.tolist() for heard in together] == alone
 
 
-def test_beginnings_are_kept_apart(speaker_and_base: tuple[Checkpoint, Checkpoint]) -> None:
+def test_prefix_cache_separates_requests_with_and_without_it(speaker_and_base: tuple[Checkpoint, Checkpoint]) -> None:
     engine = engine_of(*speaker_and_base)
     plain, grafted = (styled(instruct=LONG_STYLE, graft=graft) for graft in (False, True))
     first = [codes_of(engine, request) for request in (plain, grafted)]
@@ -134,7 +132,7 @@ def test_beginnings_are_kept_apart(speaker_and_base: tuple[Checkpoint, Checkpoin
 
 
 @pytest.mark.slow
-def test_a_text_that_comes_while_it_is_spoken(speaker_and_base: tuple[Checkpoint, Checkpoint]) -> None:
+def test_streamed_text_is_supported(speaker_and_base: tuple[Checkpoint, Checkpoint]) -> None:
     speaker, base = speaker_and_base
     words = {"layout": Layout.STREAMING, "holds_end": True}
     pieces, ticks = ["The old ", "phone is slow, ", "and the kettle is on."], [3, 5]
@@ -143,7 +141,7 @@ def test_a_text_that_comes_while_it_is_spoken(speaker_and_base: tuple[Checkpoint
     assert np.array_equal(heard.codes, expected.codes)
 
 
-def test_a_batch_with_it_runs_without_graphs_and_others_with_them(
+def test_batch_using_it_runs_without_graphs(
     speaker_and_base: tuple[Checkpoint, Checkpoint], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine = engine_of(*speaker_and_base)
@@ -164,7 +162,7 @@ NOTE = "graft is for stored voices with instructions, beside a Base checkpoint o
 @pytest.mark.parametrize(
     "request_of", [lambda **words: custom_voice(**words), lambda **words: cloned(**words)], ids=["speaker", "base"]
 )
-def test_where_there_is_nothing_to_graft_it_is_said(
+def test_note_is_sent_if_it_does_not_apply(
     speaker_and_base: tuple[Checkpoint, Checkpoint], request_of: Callable[..., SpeechRequest]
 ) -> None:
     engine = engine_of(*speaker_and_base)
@@ -173,14 +171,14 @@ def test_where_there_is_nothing_to_graft_it_is_said(
     assert heard.codes.tolist() == codes_of(engine, request_of())
 
 
-def test_who_grafts_is_told(speaker_and_base: tuple[Checkpoint, Checkpoint]) -> None:
+def test_note_is_sent_if_it_applies(speaker_and_base: tuple[Checkpoint, Checkpoint]) -> None:
     engine = engine_of(*speaker_and_base)
     assert [card.grafts_voices for card in engine.cards] == [True, False]
     *_, note = said(engine, styled(graft=True, max_frames=1)).started.notes
     assert note == "Text and codes are embedded as the Base checkpoint does it (graft); this is experimental."
 
 
-def test_ids_that_mean_something_else_are_not_grafted(speaker: Checkpoint, cloner: Checkpoint) -> None:
+def test_token_ids_with_a_different_meaning_are_not_replaced(speaker: Checkpoint, cloner: Checkpoint) -> None:
     strange = replace(cloner.config, tts_pad_token_id=cloner.config.tts_pad_token_id + 1)
     engine = engine_of(speaker, replace(cloner, config=strange))
     heard = said(engine, styled(graft=True, max_frames=3))

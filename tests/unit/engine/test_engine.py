@@ -62,7 +62,7 @@ def submit(engine: Engine, *count_or_words: dict[str, object]) -> list[tuple[int
 # --- how it ends
 
 
-def test_the_talker_ends_a_request_but_not_before_two_frames(speaker: Checkpoint) -> None:
+def test_talker_ends_a_request_after_at_least_two_frames(speaker: Checkpoint) -> None:
     engine = engine_of(speaker)
     allowed = core_of(engine).runner.frame.allowed
     allowed[:] = False
@@ -81,19 +81,19 @@ def test_max_frames_is_exact(endless: Checkpoint, frames: int) -> None:
     assert len(heard.pcm) == frames * 1920
 
 
-def test_a_text_that_does_not_end_within_its_budget_is_a_runaway(endless: Checkpoint) -> None:
+def test_text_that_exceeds_its_frame_budget_is_a_runaway(endless: Checkpoint) -> None:
     heard = said(engine_of(endless), custom_voice("a", max_frames=None))
     assert heard.end.stop_reason is StopReason.RUNAWAY
     assert len(heard.codes) == 53
 
 
-def test_a_slot_that_is_used_up_is_no_runaway(endless: Checkpoint) -> None:
+def test_full_slot_is_not_a_runaway(endless: Checkpoint) -> None:
     heard = said(engine_of(endless, length=128), custom_voice("Hello world. " * 3, max_frames=None))
     assert heard.end.stop_reason is StopReason.MAX_TOKENS
     assert len(heard.codes) + heard.end.stats.prompt_tokens == 128
 
 
-def test_streamed_text_longer_than_the_slot_is_spoken_as_far_as_it_goes(endless: Checkpoint) -> None:
+def test_streamed_text_longer_than_the_slot_is_spoken_up_to_its_end(endless: Checkpoint) -> None:
     """The ids beside the frames end with the slot; nobody is harmed by those that no frame reaches."""
     engine = engine_of(endless, slots=2, length=80)
     long, short = custom_voice("x y " * 100, layout=Layout.STREAMING, max_frames=60), custom_voice(max_frames=5)
@@ -106,7 +106,7 @@ def test_streamed_text_longer_than_the_slot_is_spoken_as_far_as_it_goes(endless:
 # --- what it says on the way
 
 
-def test_events_come_in_order_and_samples_are_counted(speaker: Checkpoint) -> None:
+def test_events_are_in_order_and_count_samples(speaker: Checkpoint) -> None:
     heard = said(engine_of(speaker), custom_voice(max_frames=30))
     kinds = [type(event) for event in heard.events]
     assert kinds[0] is Started
@@ -121,7 +121,7 @@ def test_events_come_in_order_and_samples_are_counted(speaker: Checkpoint) -> No
     assert at == 30 * 1920
 
 
-def test_the_first_chunk_is_one_frame_and_later_ones_grow_with_the_lead(endless: Checkpoint) -> None:
+def test_first_chunk_has_one_frame_and_later_chunks_grow_with_the_lead(endless: Checkpoint) -> None:
     clock = VirtualClock()
     heard, engine = Heard(), engine_of(endless, clock=clock, sound_work=16)
     engine.submit(custom_voice(max_frames=80), heard)
@@ -132,7 +132,7 @@ def test_the_first_chunk_is_one_frame_and_later_ones_grow_with_the_lead(endless:
     assert sum(sizes) == 80
 
 
-def test_an_engine_that_falls_behind_sends_frame_by_frame(endless: Checkpoint) -> None:
+def test_engine_slower_than_real_time_sends_single_frames(endless: Checkpoint) -> None:
     clock = VirtualClock()
     heard, engine = Heard(), engine_of(endless, clock=clock)
     engine.submit(custom_voice(max_frames=12), heard)
@@ -140,7 +140,7 @@ def test_an_engine_that_falls_behind_sends_frame_by_frame(endless: Checkpoint) -
     assert [len(chunk.codes) for chunk in heard.chunks] == [1] * 12
 
 
-def test_figures_are_of_this_request_alone(endless: Checkpoint) -> None:
+def test_statistics_cover_only_their_own_request(endless: Checkpoint) -> None:
     clock = VirtualClock()
     engine = engine_of(endless, slots=1, clock=clock)
     first, second = Heard(), Heard()
@@ -168,7 +168,7 @@ def test_figures_are_of_this_request_alone(endless: Checkpoint) -> None:
 # --- how they wait
 
 
-def test_who_waits_hears_its_place_when_it_changes(endless: Checkpoint) -> None:
+def test_waiting_request_is_notified_when_its_place_changes(endless: Checkpoint) -> None:
     engine = engine_of(endless, slots=1)
     given = submit(engine, *[{"max_frames": 3}] * 4)
     drain(engine)
@@ -177,7 +177,7 @@ def test_who_waits_hears_its_place_when_it_changes(endless: Checkpoint) -> None:
         assert not any(isinstance(event, Queued) for event in heard.events[heard.events.index(heard.started) :])
 
 
-def test_requests_are_served_in_the_order_they_came(endless: Checkpoint) -> None:
+def test_requests_are_served_in_arrival_order(endless: Checkpoint) -> None:
     engine, order = engine_of(endless, slots=2), []
     for index in range(6):
 
@@ -190,7 +190,7 @@ def test_requests_are_served_in_the_order_they_came(endless: Checkpoint) -> None
     assert order == list(range(6))
 
 
-def test_places_are_limited_and_free_up(endless: Checkpoint) -> None:
+def test_queue_is_bounded_and_places_become_free(endless: Checkpoint) -> None:
     engine = engine_of(endless, slots=2, max_waiting=1)
     submit(engine, *[{"max_frames": 2}] * 3)
     with pytest.raises(Overloaded, match="2 slots are busy and 1 requests wait") as caught:
@@ -200,7 +200,7 @@ def test_places_are_limited_and_free_up(endless: Checkpoint) -> None:
     assert said(engine, custom_voice(max_frames=2)).end.stats.frames == 2
 
 
-def test_where_all_places_are_taken_the_caller_with_most_gives_up_its_newest(endless: Checkpoint) -> None:
+def test_full_queue_drops_the_newest_request_of_the_largest_caller(endless: Checkpoint) -> None:
     engine = engine_of(endless, slots=1, max_waiting=3)
     greedy = submit(engine, *[{"max_frames": 2, "caller": "a"}] * 4)
     engine.tick()
@@ -218,7 +218,7 @@ def test_where_all_places_are_taken_the_caller_with_most_gives_up_its_newest(end
     assert engine.load() == EngineLoad(slots=1, active=0, waiting=0)
 
 
-def test_who_asks_alone_may_have_every_place(endless: Checkpoint) -> None:
+def test_single_caller_may_use_the_whole_queue(endless: Checkpoint) -> None:
     engine = engine_of(endless, slots=1, max_waiting=3)
     submit(engine, *[{"max_frames": 2, "caller": "a"}] * 4)
     engine.tick()
@@ -227,7 +227,7 @@ def test_who_asks_alone_may_have_every_place(endless: Checkpoint) -> None:
     drain(engine)
 
 
-def test_a_request_whose_turn_has_come_is_not_displaced(endless: Checkpoint) -> None:
+def test_request_about_to_start_is_not_dropped(endless: Checkpoint) -> None:
     engine = engine_of(endless, slots=1, max_waiting=1)
     (running, first), (_, second) = submit(engine, *[{"max_frames": 2, "caller": "a"}] * 2)
     engine.tick()
@@ -241,14 +241,14 @@ def test_a_request_whose_turn_has_come_is_not_displaced(endless: Checkpoint) -> 
     assert second.end.stats.frames == late.end.stats.frames == 2
 
 
-def test_no_place_to_wait_still_lets_the_slots_be_used(endless: Checkpoint) -> None:
+def test_queue_of_size_zero_still_uses_all_slots(endless: Checkpoint) -> None:
     engine = engine_of(endless, slots=1, max_waiting=0)
     submit(engine, {"max_frames": 2})
     with pytest.raises(Overloaded):
         engine.submit(custom_voice(), Heard())
 
 
-def test_load_counts_slots_and_places(endless: Checkpoint) -> None:
+def test_load_counts_slots_and_queue_places(endless: Checkpoint) -> None:
     engine = engine_of(endless, slots=2)
     assert engine.load() == EngineLoad(slots=2, active=0, waiting=0)
     submit(engine, *[{"max_frames": 3}] * 5)
@@ -259,7 +259,7 @@ def test_load_counts_slots_and_places(endless: Checkpoint) -> None:
     assert engine.load() == EngineLoad(slots=2, active=0, waiting=0)
 
 
-def test_a_refused_request_takes_no_place(speaker: Checkpoint) -> None:
+def test_refused_request_takes_no_queue_place(speaker: Checkpoint) -> None:
     engine = engine_of(speaker)
     with pytest.raises(UnknownVoice):
         engine.submit(custom_voice(voice="nobody"), Heard())
@@ -272,7 +272,7 @@ def test_a_refused_request_takes_no_place(speaker: Checkpoint) -> None:
 # --- how they are cancelled
 
 
-def test_cancel_before_the_engine_has_seen_the_request(endless: Checkpoint) -> None:
+def test_cancel_before_the_engine_has_read_the_request(endless: Checkpoint) -> None:
     engine = engine_of(endless)
     ((ticket, heard),) = submit(engine, {})
     engine.cancel(ticket)
@@ -283,7 +283,7 @@ def test_cancel_before_the_engine_has_seen_the_request(endless: Checkpoint) -> N
     assert heard.end.stats.rtf is None
 
 
-def test_cancel_while_waiting_lets_the_next_one_up(endless: Checkpoint) -> None:
+def test_cancel_while_waiting_starts_the_next_request(endless: Checkpoint) -> None:
     engine = engine_of(endless, slots=1)
     given = submit(engine, *[{"max_frames": 30}] * 3)
     engine.tick()
@@ -296,7 +296,7 @@ def test_cancel_while_waiting_lets_the_next_one_up(endless: Checkpoint) -> None:
     assert len(given[2][1].codes) == 30
 
 
-def test_cancel_while_speaking_frees_the_slot_within_a_frame(endless: Checkpoint) -> None:
+def test_cancel_while_speaking_releases_the_slot_within_a_frame(endless: Checkpoint) -> None:
     engine = engine_of(endless, slots=1)
     (ticket, heard), (_, waiting) = submit(engine, {"max_frames": 100}, {"max_frames": 3})
     for _ in range(10):
@@ -313,7 +313,7 @@ def test_cancel_while_speaking_frees_the_slot_within_a_frame(endless: Checkpoint
     assert len(waiting.codes) == 3
 
 
-def test_cancel_after_the_end_and_of_nobody_changes_nothing(endless: Checkpoint) -> None:
+def test_cancel_of_ended_or_unknown_requests_is_ignored(endless: Checkpoint) -> None:
     engine = engine_of(endless)
     ((ticket, heard),) = submit(engine, {"max_frames": 2})
     drain(engine)
@@ -326,7 +326,7 @@ def test_cancel_after_the_end_and_of_nobody_changes_nothing(endless: Checkpoint)
     assert said(engine, custom_voice(max_frames=2)).end.stop_reason is StopReason.MAX_TOKENS
 
 
-def test_cancelling_twice_ends_once(endless: Checkpoint) -> None:
+def test_second_cancel_is_ignored(endless: Checkpoint) -> None:
     engine = engine_of(endless)
     ((ticket, heard),) = submit(engine, {"max_frames": 50})
     engine.tick()
@@ -339,7 +339,7 @@ def test_cancelling_twice_ends_once(endless: Checkpoint) -> None:
 # --- on a thread, and without one
 
 
-def test_the_thread_serves_requests_from_any_thread(endless: Checkpoint) -> None:
+def test_engine_thread_serves_requests_from_any_thread(endless: Checkpoint) -> None:
     engine, done = engine_of(endless, slots=2), threading.Barrier(5)
     heards = [Heard() for _ in range(4)]
 
@@ -368,7 +368,7 @@ def test_the_thread_serves_requests_from_any_thread(endless: Checkpoint) -> None
 
 
 @pytest.mark.parametrize("started", [True, False])
-def test_closing_tells_everybody_and_takes_nobody_more(endless: Checkpoint, started: bool) -> None:
+def test_close_notifies_all_requests_and_refuses_new_ones(endless: Checkpoint, started: bool) -> None:
     engine, begun = engine_of(endless, slots=1), threading.Event()
     heards = [Heard(), Heard()]
 
@@ -390,7 +390,7 @@ def test_closing_tells_everybody_and_takes_nobody_more(endless: Checkpoint, star
     assert not engine.alive
 
 
-def test_speak_serves_on_the_callers_thread(speaker: Checkpoint) -> None:
+def test_speak_runs_on_the_thread_of_the_caller(speaker: Checkpoint) -> None:
     engine = engine_of(speaker)
     events = list(engine.speak(custom_voice(max_frames=5)))
     assert isinstance(events[0], Started)
@@ -400,7 +400,7 @@ def test_speak_serves_on_the_callers_thread(speaker: Checkpoint) -> None:
     assert engine.load().active == 0
 
 
-def test_speak_hands_out_sound_before_the_end(endless: Checkpoint) -> None:
+def test_speak_yields_audio_before_the_end(endless: Checkpoint) -> None:
     engine = engine_of(endless)
     events = engine.speak(custom_voice(max_frames=200))
     assert isinstance(next(events), Started)
@@ -408,7 +408,7 @@ def test_speak_hands_out_sound_before_the_end(endless: Checkpoint) -> None:
     assert core_of(engine).table.made[0] < 5
 
 
-def test_who_stops_listening_to_speak_frees_the_slot(endless: Checkpoint) -> None:
+def test_closing_the_speak_generator_releases_the_slot(endless: Checkpoint) -> None:
     engine = engine_of(endless, slots=1)
     events = engine.speak(custom_voice(max_frames=400))
     next(events)
@@ -417,7 +417,7 @@ def test_who_stops_listening_to_speak_frees_the_slot(endless: Checkpoint) -> Non
     assert engine.load().active == 0
 
 
-def test_speak_refuses_before_it_begins(speaker: Checkpoint) -> None:
+def test_speak_raises_errors_before_it_starts(speaker: Checkpoint) -> None:
     with pytest.raises(UnknownVoice):
         next(engine_of(speaker).speak(custom_voice(voice="nobody")))
 
@@ -429,7 +429,7 @@ def settings_of(*models: str) -> Settings:
     return Settings(models=models, engine=EngineSettings(device="cpu", max_slots=2, max_model_len=256))
 
 
-def test_an_engine_holds_a_checkpoint_a_mode_and_one_speech_tokenizer(folder_of: FolderOf) -> None:
+def test_each_mode_has_its_checkpoint_and_all_share_one_speech_tokenizer(folder_of: FolderOf) -> None:
     folders = [str(folder_of("brief", mode)) for mode in ("custom_voice", "voice_design", "base")]
     engine = Engine.open(settings_of(folders[0], f"voice_design={folders[1]}", folders[2]))
     assert [card.modes for card in engine.cards] == [(Mode.CUSTOM_VOICE,), (Mode.VOICE_DESIGN,), (Mode.BASE,)]
@@ -443,7 +443,7 @@ def test_an_engine_holds_a_checkpoint_a_mode_and_one_speech_tokenizer(folder_of:
     assert engine.load().slots == 6
 
 
-def test_a_card_says_what_a_checkpoint_can_do(folder_of: FolderOf) -> None:
+def test_model_card_lists_the_capabilities_of_a_checkpoint(folder_of: FolderOf) -> None:
     (card,) = Engine.open(settings_of(str(folder_of("odd", "custom_voice")))).cards
     assert card.name == "odd-custom_voice-1"
     assert card.speakers == ("ada", "bob_2", "mei")
@@ -462,21 +462,19 @@ def test_a_card_says_what_a_checkpoint_can_do(folder_of: FolderOf) -> None:
         (("base={base}", "{base}"), "served by another already"),
     ],
 )
-def test_entries_that_contradict_each_other_are_refused(
-    folder_of: FolderOf, entries: tuple[str, ...], words: str
-) -> None:
+def test_contradicting_model_entries_are_refused(folder_of: FolderOf, entries: tuple[str, ...], words: str) -> None:
     folders = {mode: str(folder_of("brief", mode)) for mode in ("custom_voice", "base")}
     with pytest.raises(InvalidSetting, match=words):
         Engine.open(settings_of(*(entry.format(**folders) for entry in entries)))
 
 
-def test_an_equals_sign_in_a_path_is_no_mode(folder_of: FolderOf, tmp_path: Path) -> None:
+def test_equals_sign_in_a_path_is_not_parsed_as_a_mode(folder_of: FolderOf, tmp_path: Path) -> None:
     link = tmp_path / "a=b"
     link.symlink_to(folder_of("brief", "custom_voice"))
     assert Engine.open(settings_of(str(link))).cards[0].modes == (Mode.CUSTOM_VOICE,)
 
 
-def test_a_checkpoint_may_serve_several_modes(folder_of: FolderOf, loaded: Loaded) -> None:
+def test_checkpoint_may_serve_several_modes(folder_of: FolderOf, loaded: Loaded) -> None:
     base = loaded("brief", "custom_voice")
     both = replace(base, config=replace(base.config, modes=(Mode.CUSTOM_VOICE, Mode.VOICE_DESIGN)))
     engine = engine_of(both)

@@ -63,7 +63,7 @@ def unreadable(read: Callable[..., list[int]], slot: int) -> Callable[..., list[
 
 @pytest.mark.parametrize("where", ["prefill_chunks", "open", "build_prompt"])
 @pytest.mark.logs_errors
-def test_a_request_that_fails_at_its_beginning_fails_alone(
+def test_error_at_the_start_of_a_request_fails_only_it(
     speaker: Checkpoint, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
     from runtime.engine.scheduling import segment_runner as module
@@ -87,7 +87,7 @@ def test_a_request_that_fails_at_its_beginning_fails_alone(
 
 
 @pytest.mark.logs_errors
-def test_a_reference_that_cannot_be_read_fails_alone(cloner: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreadable_reference_fails_only_its_request(cloner: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = engine_of(cloner)
     core = core_of(engine, cloned().mode)
     monkeypatch.setattr(core.voice_cache, "read", failing(core.voice_cache.read, 1))
@@ -101,7 +101,7 @@ def test_a_reference_that_cannot_be_read_fails_alone(cloner: Checkpoint, monkeyp
 
 @pytest.mark.parametrize(("owner", "where", "nth"), [("runner", "step", 3), ("code2wav_streams", "_piece", 1)])
 @pytest.mark.logs_errors
-def test_what_fails_once_is_made_again_and_ends_nobody(
+def test_transient_step_failure_is_retried_and_fails_no_request(
     speaker: Checkpoint, monkeypatch: pytest.MonkeyPatch, owner: str, where: str, nth: int
 ) -> None:
     engine = engine_of(speaker, slots=2)
@@ -139,7 +139,7 @@ def late_fault(core: EngineCore, slot: int) -> None:
 @pytest.mark.parametrize("spoil", [bad_codes, late_fault])
 @pytest.mark.parametrize("guilty", [0, 3, 6])
 @pytest.mark.logs_errors
-def test_a_row_that_fails_a_frame_ends_alone_and_the_others_keep_their_bytes(
+def test_row_that_fails_repeatedly_ends_alone_and_others_keep_their_bytes(
     quick: Checkpoint, spoil: Callable[[EngineCore, int], None], guilty: int
 ) -> None:
     """Seven rows of other texts, lengths and settings, one of them at fault in the middle of its speech."""
@@ -175,7 +175,7 @@ def test_a_row_that_fails_a_frame_ends_alone_and_the_others_keep_their_bytes(
 
 
 @pytest.mark.logs_errors
-def test_a_first_frame_that_fails_ends_its_own_request_only(quick: Checkpoint) -> None:
+def test_failing_first_frame_ends_only_its_request(quick: Checkpoint) -> None:
     engine = engine_of(quick, slots=3)
     late_fault(core_of(engine), 2)  # the second request's: the first slot was warmed with, and is the last free one
     heards = said_together(engine, *(custom_voice(seed=index, sampling=Sampling()) for index in range(3)))
@@ -186,7 +186,7 @@ def test_a_first_frame_that_fails_ends_its_own_request_only(quick: Checkpoint) -
 
 
 @pytest.mark.logs_errors
-def test_a_frame_that_was_made_and_cannot_be_read_is_not_made_again(
+def test_completed_frame_that_cannot_be_read_is_not_repeated(
     speaker: Checkpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine = engine_of(speaker, slots=2)
@@ -202,7 +202,7 @@ def test_a_frame_that_was_made_and_cannot_be_read_is_not_made_again(
 
 @pytest.mark.parametrize("kind", ["Started", "AudioChunk", "Finished"])
 @pytest.mark.logs_errors
-def test_a_sink_that_fails_ends_its_own_request_only(speaker: Checkpoint, kind: str) -> None:
+def test_failing_sink_ends_only_its_request(speaker: Checkpoint, kind: str) -> None:
     engine, other, heard_by_bad = engine_of(speaker, slots=2), Heard(), Heard()
 
     def bad(event: SpeechEvent) -> None:
@@ -222,7 +222,9 @@ def test_a_sink_that_fails_ends_its_own_request_only(speaker: Checkpoint, kind: 
 
 
 @pytest.mark.logs_errors
-def test_a_thread_that_dies_tells_everybody(speaker: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_death_of_the_engine_thread_is_reported_to_all_requests(
+    speaker: Checkpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
     engine = engine_of(speaker, slots=1)
     core = core_of(engine)
     monkeypatch.setattr(core, "retire", failing(core.retire, 3))
@@ -244,9 +246,7 @@ def test_a_thread_that_dies_tells_everybody(speaker: Checkpoint, monkeypatch: py
 
 
 @pytest.mark.logs_errors
-def test_sound_that_cannot_be_made_ends_its_own_request_only(
-    quick: Checkpoint, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_audio_decoding_failure_ends_only_its_request(quick: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = engine_of(quick, slots=3, sound_work=64)
     streams = core_of(engine).code2wav_streams
     heards, decode = [Heard() for _ in range(3)], streams.decode
@@ -274,7 +274,9 @@ def test_sound_that_cannot_be_made_ends_its_own_request_only(
         assert np.array_equal(heard.pcm, said(engine_of(quick), custom_voice(max_frames=14)).pcm)
 
 
-def test_an_end_does_not_leave_the_sound_of_others_undone(quick: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_end_of_one_request_keeps_the_pending_audio_of_others(
+    quick: Checkpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """All frames are made, and the worker takes one task a turn: what an end withdraws is offered again."""
     engine = engine_of(quick, slots=3)
     engine.code2wav_worker.threads.append(threading.current_thread())  # so that tasks wait until they are taken
@@ -306,7 +308,7 @@ class Slow(Heard):
         super().__call__(event)
 
 
-def test_nothing_is_heard_after_the_end_even_in_the_moment_that_it_is_said(quick: Checkpoint) -> None:
+def test_no_audio_is_sent_after_a_concurrent_cancel(quick: Checkpoint) -> None:
     """The worker is about to hand sound out while the engine's thread cancels."""
     engine, heard = engine_of(quick, slots=1), Slow()
     engine.code2wav_worker.start()
@@ -329,7 +331,7 @@ def test_nothing_is_heard_after_the_end_even_in_the_moment_that_it_is_said(quick
     assert heard.end.stats.frames == len(heard.codes)
 
 
-def test_sound_of_a_cancelled_request_in_the_worker_is_not_heard_and_harms_no_next_owner(
+def test_pending_audio_of_a_cancelled_request_is_dropped_and_spares_the_next_owner(
     quick: Checkpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine = engine_of(quick, slots=1)
@@ -366,7 +368,7 @@ def test_sound_of_a_cancelled_request_in_the_worker_is_not_heard_and_harms_no_ne
 
 
 @pytest.mark.logs_errors
-def test_what_an_error_says_holds_nothing_of_its_cause(speaker: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_error_sentence_does_not_contain_its_cause(speaker: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     engine: Engine = engine_of(speaker)
     runner = core_of(engine).runner
 
@@ -380,7 +382,7 @@ def test_what_an_error_says_holds_nothing_of_its_cause(speaker: Checkpoint, monk
 
 
 @pytest.mark.logs_errors
-def test_a_stream_that_cannot_be_opened_ends_its_own_request_only(
+def test_audio_stream_that_cannot_be_opened_ends_only_its_request(
     quick: Checkpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine = engine_of(quick)

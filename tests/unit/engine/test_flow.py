@@ -30,7 +30,7 @@ def patient(engine: Engine, frames: int = 60) -> tuple[int, Heard]:
 # --- readers
 
 
-def test_a_reader_that_takes_nothing_costs_a_bounded_number_of_frames(quick: Checkpoint) -> None:
+def test_reader_that_acknowledges_nothing_gets_a_bounded_number_of_frames(quick: Checkpoint) -> None:
     clock = VirtualClock()
     engine = engine_of(quick, slots=2, reader_s=0.8, clock=clock)
     _, stuck = patient(engine)
@@ -45,7 +45,7 @@ def test_a_reader_that_takes_nothing_costs_a_bounded_number_of_frames(quick: Che
     assert not stuck.ended
 
 
-def test_a_row_goes_on_as_far_as_its_reader_has_taken(quick: Checkpoint) -> None:
+def test_row_advances_by_what_its_reader_acknowledges(quick: Checkpoint) -> None:
     engine = engine_of(quick, reader_s=0.8)
     ticket, heard = patient(engine, frames=24)
     turns(engine, 30)
@@ -59,7 +59,7 @@ def test_a_row_goes_on_as_far_as_its_reader_has_taken(quick: Checkpoint) -> None
 
 
 @pytest.mark.parametrize("reader_s", [0.1, 0.4, 1.0])
-def test_a_reader_of_few_frames_is_not_left_waiting_for_a_larger_chunk(quick: Checkpoint, reader_s: float) -> None:
+def test_reader_with_a_small_window_does_not_wait_for_a_large_chunk(quick: Checkpoint, reader_s: float) -> None:
     """The row pauses before the chunk is full that its reader would have to take for it to go on."""
     engine = engine_of(quick, reader_s=reader_s, sound_work=16)
     ticket, heard = patient(engine, frames=30)
@@ -71,7 +71,7 @@ def test_a_reader_of_few_frames_is_not_left_waiting_for_a_larger_chunk(quick: Ch
     assert len(heard.codes) == 30
 
 
-def test_a_request_that_acknowledges_nothing_by_design_is_never_paused(quick: Checkpoint) -> None:
+def test_request_without_acknowledgements_is_never_paused(quick: Checkpoint) -> None:
     engine = engine_of(quick, reader_s=0.1)
     assert len(said(engine, custom_voice(max_frames=20)).codes) == 20
 
@@ -85,7 +85,7 @@ def slow(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("runtime.engine.scheduling.scheduler.FAST_TURN_SHARE", -1.0)
 
 
-def test_nobody_yields_where_frames_are_made_fast(quick: Checkpoint) -> None:
+def test_no_row_yields_if_decoding_is_fast(quick: Checkpoint) -> None:
     engine = engine_of(quick, slots=1, lead_cap_s=0.5, clock=VirtualClock())
     first, second = Heard(), Heard()
     engine.submit(custom_voice(max_frames=60), first)
@@ -98,7 +98,7 @@ def test_nobody_yields_where_frames_are_made_fast(quick: Checkpoint) -> None:
     assert len(second.codes) == 2
 
 
-def test_no_frame_is_made_before_a_first_sound_is_out(quick: Checkpoint) -> None:
+def test_no_frame_is_decoded_before_pending_first_audio(quick: Checkpoint) -> None:
     engine = engine_of(quick, slots=1, clock=VirtualClock())
     said(engine, custom_voice(max_frames=3))  # what things take is known now
     engine.submit(custom_voice(max_frames=9), heard := Heard())
@@ -111,7 +111,7 @@ def test_no_frame_is_made_before_a_first_sound_is_out(quick: Checkpoint) -> None
 
 
 @pytest.mark.usefixtures("slow")
-def test_a_listener_far_ahead_yields_only_where_slots_are_scarce(quick: Checkpoint) -> None:
+def test_listener_far_ahead_yields_only_if_slots_are_scarce(quick: Checkpoint) -> None:
     clock = VirtualClock()
     engine = engine_of(quick, slots=1, lead_cap_s=0.5, clock=clock)
     first, second = Heard(), Heard()
@@ -128,7 +128,7 @@ def test_a_listener_far_ahead_yields_only_where_slots_are_scarce(quick: Checkpoi
 
 
 @pytest.mark.usefixtures("slow")
-def test_a_listener_that_says_what_it_played_moves_its_lead(quick: Checkpoint) -> None:
+def test_playback_reports_change_the_lead_of_a_row(quick: Checkpoint) -> None:
     clock = VirtualClock()
     engine = engine_of(quick, slots=1, lead_cap_s=0.5, clock=clock)
     first, second = Heard(), Heard()
@@ -149,7 +149,7 @@ def test_a_listener_that_says_what_it_played_moves_its_lead(quick: Checkpoint) -
     assert int(table.made[0]) == before, "it has played nothing, whatever the clock says"
 
 
-def test_what_strangers_report_is_ignored(quick: Checkpoint) -> None:
+def test_acknowledgements_of_unknown_requests_are_ignored(quick: Checkpoint) -> None:
     engine = engine_of(quick)
     heard = Heard()
     ended = engine.submit(custom_voice(max_frames=1), heard)
@@ -164,7 +164,7 @@ def test_what_strangers_report_is_ignored(quick: Checkpoint) -> None:
 # --- the line
 
 
-def test_estimates_are_told_once_slots_have_been_held(quick: Checkpoint) -> None:
+def test_wait_estimate_is_sent_after_slots_have_been_used(quick: Checkpoint) -> None:
     clock = VirtualClock()
     engine = engine_of(quick, slots=1, clock=clock)
     heards = [Heard() for _ in range(3)]
@@ -179,7 +179,7 @@ def test_estimates_are_told_once_slots_have_been_held(quick: Checkpoint) -> None
     assert known.eta_ms == pytest.approx(held_ms)
 
 
-def test_who_waits_too_long_is_told_when_to_come_again(quick: Checkpoint) -> None:
+def test_queue_timeout_reports_when_to_retry(quick: Checkpoint) -> None:
     clock = VirtualClock()
     engine = engine_of(quick, slots=1, clock=clock, limits=Limits(queue_s=5.0))
     first, late, later = Heard(), Heard(), Heard()
@@ -203,7 +203,7 @@ def test_who_waits_too_long_is_told_when_to_come_again(quick: Checkpoint) -> Non
     assert isinstance(later.end, Finished)
 
 
-def test_who_waits_too_long_beside_a_free_slot_is_served(quick: Checkpoint) -> None:
+def test_queue_timeout_with_a_free_slot_serves_the_request(quick: Checkpoint) -> None:
     """The slot came free in a turn that took longer than patience lasts."""
     clock = VirtualClock()
     engine = engine_of(quick, slots=1, clock=clock, limits=Limits(queue_s=0.0))
@@ -215,7 +215,7 @@ def test_who_waits_too_long_beside_a_free_slot_is_served(quick: Checkpoint) -> N
     assert len(heard.codes) == 2
 
 
-def test_the_refused_hear_when_a_place_may_be_free(quick: Checkpoint) -> None:
+def test_refusal_reports_when_a_place_may_be_free(quick: Checkpoint) -> None:
     clock = VirtualClock()
     engine = engine_of(quick, slots=1, max_waiting=1, clock=clock)
     engine.submit(custom_voice(max_frames=3), Heard())
@@ -231,7 +231,7 @@ def test_the_refused_hear_when_a_place_may_be_free(quick: Checkpoint) -> None:
     drain(engine)
 
 
-def test_who_would_wait_in_vain_is_refused_at_once(quick: Checkpoint) -> None:
+def test_request_that_would_time_out_is_refused_immediately(quick: Checkpoint) -> None:
     clock = VirtualClock()
     engine = engine_of(quick, slots=1, clock=clock, limits=Limits(queue_s=4.0))
     engine.submit(custom_voice(max_frames=3), Heard())
@@ -246,7 +246,7 @@ def test_who_would_wait_in_vain_is_refused_at_once(quick: Checkpoint) -> None:
     drain(engine)
 
 
-def test_the_refused_are_not_told_to_come_back_at_once(quick: Checkpoint) -> None:
+def test_retry_after_is_at_least_one_second(quick: Checkpoint) -> None:
     clock = VirtualClock()
     engine = engine_of(quick, slots=1, max_waiting=0, clock=clock)
     engine.submit(custom_voice(max_frames=3), Heard())
@@ -261,7 +261,7 @@ def test_the_refused_are_not_told_to_come_back_at_once(quick: Checkpoint) -> Non
 # --- cancel, wherever a request is
 
 
-def test_cancel_while_the_prompt_is_read_in_pieces(quick: Checkpoint) -> None:
+def test_cancel_during_chunked_prefill(quick: Checkpoint) -> None:
     modes = {mode: ModeSettings(prefills=1) for mode in Mode}
     engine = engine_of(quick, slots=1, prompt_piece=16, modes=modes)
     long = custom_voice("Hello world, the old phone is slow, I say it again and again and again.")
@@ -280,7 +280,7 @@ def test_cancel_while_the_prompt_is_read_in_pieces(quick: Checkpoint) -> None:
     assert np.array_equal(after.pcm, said(engine_of(quick), custom_voice(max_frames=4)).pcm)
 
 
-def test_pieces_of_a_prompt_leave_others_their_frames(quick: Checkpoint) -> None:
+def test_chunked_prefill_does_not_delay_frames_of_others(quick: Checkpoint) -> None:
     modes = {mode: ModeSettings(prefills=1) for mode in Mode}
     engine = engine_of(quick, slots=2, prompt_piece=16, modes=modes)
     first, long = Heard(), Heard()

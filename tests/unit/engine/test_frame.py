@@ -105,16 +105,16 @@ def assert_as_alone(checkpoint: Checkpoint, sizes: Sequence[int], order: int) ->
 
 @pytest.mark.slow
 @pytest.mark.parametrize("spec", ["tiny", "odd"])
-def test_frames_have_the_same_bits_alone_and_with_up_to_sixteen_neighbours(loaded: Loaded, spec: str) -> None:
+def test_frames_are_bitwise_equal_alone_and_in_batches_up_to_17(loaded: Loaded, spec: str) -> None:
     assert_as_alone(loaded(spec, "custom_voice"), (2, 3, 4, 5, 7, 8, 17), order=1)
 
 
 @pytest.mark.slow
-def test_the_embedded_voice_s_frames_have_the_same_bits_in_a_batch(demo: Checkpoint) -> None:
+def test_embedded_voice_frames_are_batch_invariant(demo: Checkpoint) -> None:
     assert_as_alone(demo, (3, 8), order=2)
 
 
-def test_scripted_layers_make_the_frames_of_the_readable_ones(
+def test_scripted_layers_give_the_frames_of_the_reference_layers(
     speaker: Checkpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert runner_of(speaker, slots=1).frame.scripted is not None
@@ -126,7 +126,7 @@ def test_scripted_layers_make_the_frames_of_the_readable_ones(
     assert all(map(torch.equal, left, readable_left))
 
 
-def test_a_result_is_arrays_on_the_host(speaker: Checkpoint) -> None:
+def test_result_is_arrays_on_the_host(speaker: Checkpoint) -> None:
     runner = runner_of(speaker)
     slots = np.array([begin(runner, serial)[0] for serial in range(3)])
     result = runner.step(slots).result()
@@ -138,7 +138,7 @@ def test_a_result_is_arrays_on_the_host(speaker: Checkpoint) -> None:
 
 
 @pytest.mark.parametrize("length", [1, 15, 16, 17, 32, 47])
-def test_a_prompt_in_pieces_is_the_whole_prompt_but_for_rounding(speaker: Checkpoint, length: int) -> None:
+def test_chunked_prefill_equals_whole_prefill_except_rounding(speaker: Checkpoint, length: int) -> None:
     prompt = prompt_of(speaker, 3, length)
     made = []
     for chunk in (16, 160):
@@ -156,7 +156,7 @@ def test_a_prompt_in_pieces_is_the_whole_prompt_but_for_rounding(speaker: Checkp
         torch.testing.assert_close(ours, theirs)
 
 
-def test_frames_between_the_pieces_of_a_prompt_change_no_bit_of_it_nor_it_of_them(speaker: Checkpoint) -> None:
+def test_interleaved_frames_and_prefill_chunks_do_not_affect_each_other(speaker: Checkpoint) -> None:
     expected, neighbour = alone(speaker, 2), alone(speaker, 5)
     runner = runner_of(speaker, slots=2)
     other, first = begin(runner, 5)
@@ -174,7 +174,7 @@ def test_frames_between_the_pieces_of_a_prompt_change_no_bit_of_it_nor_it_of_the
     assert np.array_equal(np.stack(beside), neighbour[0][: len(beside)])
 
 
-def test_a_prompt_that_begins_as_another_did_need_not_be_read_again(speaker: Checkpoint) -> None:
+def test_cached_prefix_is_not_computed_again(speaker: Checkpoint) -> None:
     """Two prompts with 32 positions in common: the second starts from what the first left, bit for bit."""
     common, runner = prompt_of(speaker, 0, 32).embeds, runner_of(speaker)
     tails = [prompt_of(speaker, serial, 9).embeds for serial in (1, 2)]
@@ -200,7 +200,7 @@ def spoken(runner: ModelRunner, slot: int, prompt: Prompt, frames: int) -> Codes
     return np.stack([*codes, *(runner.step(np.array([slot])).result().codes[0] for _ in range(frames - 1))])
 
 
-def test_text_that_comes_while_it_is_spoken_is_the_text_that_was_there(speaker: Checkpoint) -> None:
+def test_streamed_text_gives_the_frames_of_text_known_at_the_start(speaker: Checkpoint) -> None:
     prompt, ids = prompt_of(speaker, 0, 9), [11, 12, 13, 14, 15]
     runner = runner_of(speaker)
     whole = spoken(runner, runner.slot_cache.take(SlotInputs(settings_of(0), 3, ids)), prompt, 8)
@@ -217,7 +217,7 @@ def test_text_that_comes_while_it_is_spoken_is_the_text_that_was_there(speaker: 
     assert np.array_equal(np.stack(made), whole)
 
 
-def test_a_row_may_make_as_many_frames_as_it_has_text_for(speaker: Checkpoint) -> None:
+def test_row_makes_as_many_frames_as_it_has_text(speaker: Checkpoint) -> None:
     slot_cache = runner_of(speaker).slot_cache
     taken = [
         slot_cache.take(SlotInputs(settings_of(0), 0, ids, is_open=is_open))
@@ -234,7 +234,7 @@ def test_a_row_may_make_as_many_frames_as_it_has_text_for(speaker: Checkpoint) -
     assert slot_cache.trailing[taken[-1]].tolist() == [9, *[slot_cache.pad] * 159]
 
 
-def test_text_that_comes_before_the_device_knows_of_any_is_not_lost(speaker: Checkpoint) -> None:
+def test_text_appended_before_the_prefill_is_not_lost(speaker: Checkpoint) -> None:
     slot_cache = runner_of(speaker).slot_cache
     slot = slot_cache.take(SlotInputs(settings_of(0), 0, [1, 2], holds_end=True, is_open=True))
     slot_cache.append_text(slot, [3], is_last=True)
@@ -265,7 +265,7 @@ def frames_until_the_end(runner: ModelRunner, slot: int, prompt: Prompt) -> int:
     return made
 
 
-def test_a_held_end_comes_with_the_frame_that_is_fed_the_end_of_the_text(eager: Checkpoint) -> None:
+def test_held_end_is_allowed_at_the_last_text_frame(eager: Checkpoint) -> None:
     runner, prompt = runner_of(eager), prompt_of(eager, 0, 9)
 
     def end_of(ids: list[int], **words: bool) -> int:
@@ -277,7 +277,7 @@ def test_a_held_end_comes_with_the_frame_that_is_fed_the_end_of_the_text(eager: 
     assert end_of([], holds_end=True) == 2
 
 
-def test_an_open_text_never_ends_and_a_closed_one_does(eager: Checkpoint) -> None:
+def test_open_text_never_ends_and_closed_text_does(eager: Checkpoint) -> None:
     runner, prompt = runner_of(eager), prompt_of(eager, 0, 9)
     slot = runner.slot_cache.take(SlotInputs(settings_of(0), 1, [1, 2, 3], holds_end=True, is_open=True))
     assert not read(runner, slot, prompt).ended[0]
@@ -286,7 +286,7 @@ def test_an_open_text_never_ends_and_a_closed_one_does(eager: Checkpoint) -> Non
     assert [bool(runner.step(np.array([slot])).result().ended[0]) for _ in range(3)] == [False, False, True]
 
 
-def test_a_slot_that_restarts_speaks_as_one_that_is_taken_anew(speaker: Checkpoint) -> None:
+def test_restarted_slot_equals_a_freshly_allocated_one(speaker: Checkpoint) -> None:
     runner, prompts = runner_of(speaker), [prompt_of(speaker, serial, 20) for serial in (1, 2)]
     fresh = spoken(
         runner, runner.slot_cache.take(SlotInputs(settings_of(0), 6, [3, 4], holds_end=True)), prompts[1], FRAMES
@@ -299,7 +299,7 @@ def test_a_slot_that_restarts_speaks_as_one_that_is_taken_anew(speaker: Checkpoi
     assert runner.slot_cache.hold_until[slot] == 2
 
 
-def test_settings_of_a_batch_are_those_of_its_rows(speaker: Checkpoint) -> None:
+def test_batch_settings_are_those_of_its_rows(speaker: Checkpoint) -> None:
     slot_cache = runner_of(speaker).slot_cache
     slots = np.array([slot_cache.take(SlotInputs(settings_of(serial), 0, [])) for serial in range(4)])
     slot_cache.write(slots.tolist())
@@ -321,7 +321,7 @@ def test_settings_of_a_batch_are_those_of_its_rows(speaker: Checkpoint) -> None:
 
 
 @pytest.mark.parametrize("slots", [1, 3, 6])
-def test_every_graph_is_captured_however_many_slots_there_are(
+def test_every_graph_is_captured_for_any_number_of_slots(
     quick: Checkpoint, slots: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     """More first frames may be drawn at once than a batch of frames has rows: six slots, and eight to fill up."""

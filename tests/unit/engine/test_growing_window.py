@@ -151,7 +151,7 @@ def test_a_clone_equals_the_growing_window(cloner: Checkpoint, layout: Layout) -
     assert np.array_equal(heard.codes, slow(cloner, request))
 
 
-def test_the_penalty_counts_every_code_drawn_so_far(speaker: Checkpoint) -> None:
+def test_repetition_penalty_counts_every_drawn_code(speaker: Checkpoint) -> None:
     """Long enough that codes come back, strong enough that each return is another code."""
     sampling = Sampling(greedy=True, repetition_penalty=1.6)
     request = custom_voice("Hello world.", sampling=sampling, max_frames=60)

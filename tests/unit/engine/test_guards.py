@@ -64,7 +64,7 @@ def ended_by(heard: Heard) -> tuple[StopReason, Guard | None]:
     return heard.end.stop_reason, heard.end.stats.guard
 
 
-def test_the_budget_ends_speech_that_neither_repeats_itself_nor_is_silent(quick: Checkpoint) -> None:
+def test_frame_budget_ends_speech_without_repetition_or_silence(quick: Checkpoint) -> None:
     engine = engine_of(quick)
     counting(engine)
     heard = said(engine, free())
@@ -73,7 +73,7 @@ def test_the_budget_ends_speech_that_neither_repeats_itself_nor_is_silent(quick:
 
 
 @pytest.mark.parametrize("live", [False, True])
-def test_a_loop_after_the_text_is_ended(quick: Checkpoint, live: bool) -> None:
+def test_repetition_after_the_text_is_stopped(quick: Checkpoint, live: bool) -> None:
     engine = engine_of(quick)
     looping(engine)
     text = "Hello world, you speak."
@@ -91,7 +91,7 @@ def test_a_loop_after_the_text_is_ended(quick: Checkpoint, live: bool) -> None:
     assert heard.end.stats.frames == len(heard.codes)
 
 
-def test_silence_after_the_text_is_ended(quick: Checkpoint) -> None:
+def test_silence_after_the_text_is_stopped(quick: Checkpoint) -> None:
     engine = engine_of(quick)
     counting(engine)
     silent(engine)
@@ -101,7 +101,7 @@ def test_silence_after_the_text_is_ended(quick: Checkpoint) -> None:
     assert spent + SILENT_FRAMES <= len(heard.codes) <= spent + SILENT_FRAMES + 8
 
 
-def test_without_guards_a_loop_runs_as_far_as_it_was_asked_to(quick: Checkpoint) -> None:
+def test_repetition_runs_to_the_frame_limit_if_detection_is_off(quick: Checkpoint) -> None:
     engine = engine_of(quick, guard=False)
     looping(engine)
     silent(engine)
@@ -110,7 +110,7 @@ def test_without_guards_a_loop_runs_as_far_as_it_was_asked_to(quick: Checkpoint)
     assert len(heard.codes) == 80
 
 
-def test_a_loop_while_the_text_is_open_is_left_alone(quick: Checkpoint) -> None:
+def test_repetition_while_the_text_is_open_is_not_stopped(quick: Checkpoint) -> None:
     """Nobody knows yet that the text is spent."""
     engine = engine_of(quick)
     looping(engine)
@@ -124,7 +124,7 @@ def test_a_loop_while_the_text_is_open_is_left_alone(quick: Checkpoint) -> None:
     drain(engine)
 
 
-def test_a_neighbour_of_a_runaway_is_not_touched(quick: Checkpoint) -> None:
+def test_other_rows_are_unaffected_by_a_runaway(quick: Checkpoint) -> None:
     request = custom_voice(max_frames=70)
     alone = said(engine_of(quick), request)
     engine = engine_of(quick, slots=2)
@@ -141,7 +141,7 @@ def test_a_neighbour_of_a_runaway_is_not_touched(quick: Checkpoint) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("runaway", [looping, silent])
-def test_a_guard_strikes_at_the_same_frame_however_the_sound_is_cut(quick: Checkpoint, runaway: Any) -> None:
+def test_runaway_is_detected_at_the_same_frame_for_any_chunking(quick: Checkpoint, runaway: Any) -> None:
     heards = []
     for work, first in ((1, 1), (4, 1), (16, 5), (16, 16)):
         engine = engine_of(quick, sound_work=work)

@@ -87,9 +87,7 @@ NASTY = (
 
 @pytest.mark.parametrize("name", ["tiny", "demo", "ascii", "pieces"])
 @pytest.mark.parametrize("text", NASTY)
-def test_a_text_gives_the_ids_of_the_whole_however_it_comes(
-    tokenizers: dict[str, TextTokenizer], name: str, text: str
-) -> None:
+def test_appended_text_gives_the_ids_of_the_whole(tokenizers: dict[str, TextTokenizer], name: str, text: str) -> None:
     tokenizer = tokenizers[name]
     whole = tokenizer.body(text.strip())
     assert grown(tokenizer, text) == whole
@@ -107,7 +105,7 @@ mixed = st.lists(st.sampled_from([*ALPHABET, *WORDS]) | st.characters(exclude_ca
 @example(pieces=["e", "\u0316", "\u0301"])
 @example(pieces=["!", "\x1c", " "])
 @given(pieces=mixed)
-def test_any_chunks_give_the_ids_of_the_whole(tokenizers: dict[str, TextTokenizer], pieces: list[str]) -> None:
+def test_any_chunking_gives_the_ids_of_the_whole(tokenizers: dict[str, TextTokenizer], pieces: list[str]) -> None:
     text = "".join(pieces)
     for name in ("tiny", "ascii", "pieces"):
         assert grown(tokenizers[name], pieces) == tokenizers[name].body(text.strip()), name
@@ -133,13 +131,15 @@ def test_any_chunks_give_the_ids_of_the_whole(tokenizers: dict[str, TextTokenize
         (["cafe", "\u0301", " "], "café"),
     ],
 )
-def test_what_is_given_out_at_once(tokenizers: dict[str, TextTokenizer], chunks: list[str], certain: str) -> None:
+def test_ids_are_emitted_as_early_as_possible(
+    tokenizers: dict[str, TextTokenizer], chunks: list[str], certain: str
+) -> None:
     growing = IncrementalTokenizer(tokenizers["tiny"])
     ids = [token for chunk in chunks for token in growing.add(chunk)]
     assert ids == tokenizers["tiny"].body(certain)
 
 
-def test_flush_gives_out_half_a_word_and_keeps_the_white_space(tokenizers: dict[str, TextTokenizer]) -> None:
+def test_flush_emits_a_partial_word_and_keeps_white_space(tokenizers: dict[str, TextTokenizer]) -> None:
     tiny = tokenizers["tiny"]
     growing = IncrementalTokenizer(tiny)
     assert growing.add("hello wor") + growing.flush() == tiny.body("hello wor")
@@ -149,7 +149,7 @@ def test_flush_gives_out_half_a_word_and_keeps_the_white_space(tokenizers: dict[
     assert growing.add("world.") + growing.flush() == tiny.body("hello world.")[len(tiny.body("hello")) :]
 
 
-def test_flush_at_the_end_of_a_word_changes_no_id(tokenizers: dict[str, TextTokenizer]) -> None:
+def test_flush_at_a_word_end_changes_no_id(tokenizers: dict[str, TextTokenizer]) -> None:
     tiny = tokenizers["tiny"]
     growing = IncrementalTokenizer(tiny)
     ids = [*growing.add("hello"), *growing.flush(), *growing.add(" world"), *growing.flush(), *growing.flush()]
@@ -160,7 +160,7 @@ def test_flush_at_the_end_of_a_word_changes_no_id(tokenizers: dict[str, TextToke
 @pytest.mark.parametrize(
     "chunks", [["<|im_end|>"], ["so <", "|im_end|>"], [*"so <|im_end|>"], ["<tts_", "pad>"], ["\ud83d"]]
 )
-def test_a_control_token_is_refused_also_when_it_comes_in_parts(
+def test_control_token_split_over_chunks_is_refused(
     tokenizers: dict[str, TextTokenizer], chunks: list[str], by_token: bool
 ) -> None:
     growing = TextStream(Split.AUTO, None, tokenizers["tiny"], Limits(), by_token=by_token)
@@ -170,7 +170,9 @@ def test_a_control_token_is_refused_also_when_it_comes_in_parts(
 
 
 @pytest.mark.parametrize("by_token", [True, False])
-def test_a_control_token_is_refused_also_in_a_spelling(tokenizers: dict[str, TextTokenizer], *, by_token: bool) -> None:
+def test_control_token_in_a_transliterated_form_is_refused(
+    tokenizers: dict[str, TextTokenizer], *, by_token: bool
+) -> None:
     chunks = ["so <|im" + "\u0301" * 40, "\uff3f\u0301end|>"]
     growing = TextStream(Split.AUTO, None, tokenizers["ascii"], Limits(), by_token=by_token)
     growing.add(chunks[0])
@@ -185,7 +187,7 @@ def test_no_text_has_no_ids(tokenizers: dict[str, TextTokenizer]) -> None:
     assert grown(tokenizers["tiny"], []) == grown(tokenizers["tiny"], [" ", "\n"]) == []
 
 
-def test_chinese_prose_is_held_about_a_clause(tokenizers: dict[str, TextTokenizer]) -> None:
+def test_chinese_prose_is_buffered_about_one_clause(tokenizers: dict[str, TextTokenizer]) -> None:
     """The figure of the docstring: characters that wait for their ids, as the text comes one by one."""
     prose = "今天早上天气很好，我们一起去公园散步。路上遇到一位老朋友，他说最近工作很忙，但是身体还不错。"
     growing = IncrementalTokenizer(tokenizers["tiny"])
@@ -196,7 +198,7 @@ def test_chinese_prose_is_held_about_a_clause(tokenizers: dict[str, TextTokenize
     assert 5 < max(held) < 15
 
 
-def test_thousands_of_tiny_appends_cost_no_more_than_their_number(tokenizers: dict[str, TextTokenizer]) -> None:
+def test_thousands_of_small_appends_cost_linear_time(tokenizers: dict[str, TextTokenizer]) -> None:
     """The tail stays small; a text encoded anew at every append would take minutes for this one."""
     growing = IncrementalTokenizer(tokenizers["tiny"])
     started = time.thread_time()
@@ -207,7 +209,7 @@ def test_thousands_of_tiny_appends_cost_no_more_than_their_number(tokenizers: di
     assert time.thread_time() - started < 20
 
 
-def test_letters_without_an_end_are_not_encoded_again_and_again(tokenizers: dict[str, TextTokenizer]) -> None:
+def test_long_word_is_not_encoded_repeatedly(tokenizers: dict[str, TextTokenizer]) -> None:
     calls = 0
 
     class Counting(IncrementalTokenizer):

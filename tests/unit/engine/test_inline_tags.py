@@ -74,7 +74,7 @@ def codes_of(engine: Engine, *parts: tuple[str, str | None], **words: Any) -> np
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_a_span_has_the_codes_of_a_request_with_its_style_as_instruct(engine: Engine, layout: Layout) -> None:
+def test_span_has_the_codes_of_a_request_with_its_style_as_instruct(engine: Engine, layout: Layout) -> None:
     text = "Hello world. [excited] You speak. [neutral] The old phone. [tired, slow] It is slow."
     heard = said(engine, tagged(text, instruct="Calm.", layout=layout))
     assert_one_stream(heard)
@@ -91,7 +91,7 @@ def test_a_span_has_the_codes_of_a_request_with_its_style_as_instruct(engine: En
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("text", ["Hello world, you.", "One. Two [1] three. Four."])
-def test_a_text_without_tags_is_said_as_without_them(engine: Engine, layout: Layout, text: str) -> None:
+def test_text_without_tags_is_unaffected(engine: Engine, layout: Layout, text: str) -> None:
     plain = said(engine, tagged(text, tags=False, layout=layout))
     heard = said(engine, tagged(text, layout=layout))
     assert np.array_equal(heard.codes, plain.codes)
@@ -100,7 +100,7 @@ def test_a_text_without_tags_is_said_as_without_them(engine: Engine, layout: Lay
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_a_pause_is_so_much_silence_between_the_same_samples(engine: Engine, layout: Layout) -> None:
+def test_pause_inserts_silence_between_unchanged_samples(engine: Engine, layout: Layout) -> None:
     text = "Hello world. {} You speak."
     pause = said(engine, tagged(text.format("[pause:500ms]"), layout=layout))
     none = said(engine, tagged(text.format("[sad][neutral][pause 0]"), layout=layout))
@@ -115,7 +115,7 @@ def test_a_pause_is_so_much_silence_between_the_same_samples(engine: Engine, lay
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_a_break_is_a_pause_with_tags_or_where_the_dialect_has_it(engine: Engine, layout: Layout) -> None:
+def test_ssml_break_is_a_pause_if_tags_or_the_dialect_allow_it(engine: Engine, layout: Layout) -> None:
     text = "Hello world. {} You [sad] speak."
     pause = said(engine, tagged(text.format("[pause:500ms]"), layout=layout))
     broken = said(engine, tagged(text.format("<break time='500ms'/>"), layout=layout))
@@ -128,7 +128,7 @@ def test_a_break_is_a_pause_with_tags_or_where_the_dialect_has_it(engine: Engine
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_ssml_is_left_out_of_other_texts_with_a_note(engine: Engine, layout: Layout) -> None:
+def test_other_ssml_is_left_out_with_a_note(engine: Engine, layout: Layout) -> None:
     plain = said(engine, tagged("Hello [x] world. You speak.", tags=False, layout=layout))
     text = "<speak>Hello [x] <emphasis level='strong'>world</emphasis>.<break time='500ms'/>You speak.</speak>"
     request = tagged(text, tags=False, layout=layout)
@@ -138,7 +138,7 @@ def test_ssml_is_left_out_of_other_texts_with_a_note(engine: Engine, layout: Lay
 
 
 @pytest.mark.parametrize("text", ["<break/>", "<speak> </speak>"])
-def test_a_text_of_tags_that_are_left_out_is_a_short_pause(engine: Engine, text: str) -> None:
+def test_text_of_only_omitted_tags_is_a_short_pause(engine: Engine, text: str) -> None:
     heard = said(engine, tagged(text, tags=False))
     assert set(heard.started.notes) == {PAUSE_NOTE, LEFT_OUT_SSML}
     assert np.array_equal(heard.pcm, np.zeros(3 * core_of(engine).samples_per_frame, np.int16))
@@ -146,7 +146,7 @@ def test_a_text_of_tags_that_are_left_out_is_a_short_pause(engine: Engine, text:
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("split", Split)
-def test_a_symbol_alone_is_spoken(engine: Engine, layout: Layout, split: Split) -> None:
+def test_single_symbol_is_spoken(engine: Engine, layout: Layout, split: Split) -> None:
     request = tagged("€", tags=False, layout=layout, split=split)
     heard = said(engine, request)
     assert (len(heard.codes), heard.started.notes) == (FRAMES, ())
@@ -163,7 +163,7 @@ def test_pauses_at_both_ends_and_in_a_row(engine: Engine) -> None:
     assert np.array_equal(heard.pcm, np.concatenate([HALF_SECOND, plain.pcm, HALF_SECOND]))
 
 
-def test_pauses_stand_where_chunks_of_many_frames_are_made(quick: Checkpoint) -> None:
+def test_pauses_keep_their_place_in_large_chunks(quick: Checkpoint) -> None:
     """A chunk that goes over several parts has the pauses among its frames."""
     text = "Hello. [pause 500ms] You. [pause 500ms] Phone."
     engine = ending(quick, 3, sound_work=9)
@@ -178,7 +178,7 @@ def test_pauses_stand_where_chunks_of_many_frames_are_made(quick: Checkpoint) ->
 
 
 @pytest.mark.parametrize("tags", ["[pause 500ms]", " [sad] [pause:500ms] "])
-def test_a_text_that_is_only_a_pause_is_its_silence(engine: Engine, tags: str) -> None:
+def test_text_of_only_a_pause_gives_its_silence(engine: Engine, tags: str) -> None:
     heard = said(engine, tagged(tags))
     assert np.array_equal(heard.pcm, HALF_SECOND)
     assert heard.codes.shape[0] == 0
@@ -187,7 +187,7 @@ def test_a_text_that_is_only_a_pause_is_its_silence(engine: Engine, tags: str) -
 @pytest.mark.slow("at once-3-non_streaming", "at once-0-non_streaming", "at once-0-streaming")
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("ticks", [0, 3])
-def test_live_text_in_letters_gives_the_same_reply(quick: Checkpoint, layout: Layout, ticks: int) -> None:
+def test_streamed_letters_give_the_same_reply(quick: Checkpoint, layout: Layout, ticks: int) -> None:
     engine = ending(quick, 20)  # more than its tokens: nothing ends before its text
     text = "Hello world. [excited] You speak [pause:500ms] slow. [neutral] The phone."
     request = tagged(text, layout=layout, holds_end=layout is Layout.STREAMING)
@@ -199,7 +199,7 @@ def test_live_text_in_letters_gives_the_same_reply(quick: Checkpoint, layout: La
     assert np.array_equal(heard.pcm, whole.pcm)
 
 
-def test_a_flush_leaves_a_tag_alone_that_is_being_written(engine: Engine) -> None:
+def test_flush_does_not_split_an_incomplete_tag(engine: Engine) -> None:
     heard = Heard()
     ticket = engine.submit(tagged("Hello world. [exc", open_text=True, split=Split.SENTENCE), heard)
     engine.flush(ticket)
@@ -222,7 +222,7 @@ def deaf(quick: Checkpoint) -> Engine:
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_styles_that_nobody_follows_are_left_out_with_a_note(deaf: Engine, layout: Layout) -> None:
+def test_unsupported_styles_are_left_out_with_a_note(deaf: Engine, layout: Layout) -> None:
     heard = said(deaf, tagged("[excited] Hello [sad] world. [neutral] You.", layout=layout))
     plain = said(deaf, tagged("Hello world. You.", tags=False, layout=layout))
     assert np.array_equal(heard.codes, plain.codes)
@@ -231,7 +231,7 @@ def test_styles_that_nobody_follows_are_left_out_with_a_note(deaf: Engine, layou
     assert not said(deaf, tagged("Hello. [pause 10ms] You.", layout=layout)).started.notes
 
 
-def test_a_style_that_comes_late_is_told_at_the_end(deaf: Engine) -> None:
+def test_note_about_a_late_style_is_sent_at_the_end(deaf: Engine) -> None:
     heard = Heard()
     ticket = deaf.submit(tagged("Hello world. You", open_text=True, split=Split.SENTENCE), heard)
     for _ in range(5):
@@ -243,7 +243,7 @@ def test_a_style_that_comes_late_is_told_at_the_end(deaf: Engine) -> None:
     assert heard.end.notes == (DROPPED_STYLES,)
 
 
-def test_a_clone_drops_them_and_a_described_voice_adds_them(cloner: Checkpoint, designer: Checkpoint) -> None:
+def test_clone_ignores_style_tags_and_a_described_voice_appends_them(cloner: Checkpoint, designer: Checkpoint) -> None:
     text = "Hello. [excited] You."
     clone = said(engine_of(cloner), cloned(text, tags=True, max_frames=2))
     assert DROPPED_STYLES in clone.started.notes
@@ -266,25 +266,25 @@ def test_a_clone_drops_them_and_a_described_voice_adds_them(cloner: Checkpoint, 
         ("Hello <|im_[neutral]start|> you.", InvalidConfig),
     ],
 )
-def test_bad_tags_are_refused_before_a_slot(engine: Engine, text: str, error: type[Exception]) -> None:
+def test_invalid_tags_are_refused_before_a_slot_is_used(engine: Engine, text: str, error: type[Exception]) -> None:
     with pytest.raises(error):
         engine.submit(tagged(text), Heard())
 
 
 @pytest.mark.parametrize("bracket", ["pause:abc", "Pause 5 minutes", "break:long", "sic", "to Tom, his brother"])
-def test_a_bracket_that_is_no_tag_is_read_and_noted(engine: Engine, bracket: str) -> None:
+def test_unknown_bracket_is_spoken_and_noted(engine: Engine, bracket: str) -> None:
     heard = said(engine, tagged(f"[{bracket}] Hello.", max_frames=2))
     assert heard.started.notes == (NO_TAG,)
     assert np.array_equal(heard.codes, said(engine, tagged(f"[{bracket}] Hello.", tags=False, max_frames=2)).codes)
 
 
 @pytest.mark.parametrize("text", ["[sad] Hello.", "Hello [pause 1s] world.", "Hello [sic] and [style: to Tom] you."])
-def test_tags_that_are_read_as_text_are_noted(engine: Engine, text: str) -> None:
+def test_tags_spoken_as_text_are_noted(engine: Engine, text: str) -> None:
     assert said(engine, tagged(text, tags=False, max_frames=2)).started.notes == (UNREAD_TAGS,)
     assert not said(engine, tagged("[sic] Hello [1].", tags=False, max_frames=2)).started.notes
 
 
-def test_letters_that_no_language_of_the_checkpoint_is_written_in_are_noted(quick: Checkpoint) -> None:
+def test_letters_of_unsupported_scripts_are_noted(quick: Checkpoint) -> None:
     engine = engine_of(quick)
     note = STRANGE_SCRIPT.format(script="arabic")
     assert said(engine, tagged("Hello مرحبا.", max_frames=2)).started.notes == (note,)
@@ -308,11 +308,11 @@ def english_engine(folder_of: FolderOf, tmp_path_factory: pytest.TempPathFactory
 @pytest.mark.parametrize(
     "text", ["Hello 水.", "Hello Ωμέγα.", "It costs 5 € or ٣.", "Well done 🙂👍🏽!", "No \ufffd here."]
 )
-def test_what_an_english_checkpoint_cannot_read_is_left_out_and_noted_once(english_engine: Engine, text: str) -> None:
+def test_text_unreadable_by_an_english_checkpoint_is_left_out_and_noted_once(english_engine: Engine, text: str) -> None:
     assert said(english_engine, tagged(text, max_frames=2)).started.notes == (NO_SPELLING,)
 
 
-def test_a_text_without_a_readable_letter_is_refused_by_an_english_checkpoint(english_engine: Engine) -> None:
+def test_english_checkpoint_refuses_text_without_readable_letters(english_engine: Engine) -> None:
     with pytest.raises(UnreadableText):
         said(english_engine, tagged("Москва 水", max_frames=2))
 
@@ -326,7 +326,7 @@ def test_a_text_without_a_readable_letter_is_refused_by_an_english_checkpoint(en
         ("[pause:100ms] At 3:30 [pause:100ms] 50 %", "[pause:100ms] At three thirty [pause:100ms] fifty percent"),
     ],
 )
-def test_an_english_checkpoint_reads_symbols_as_words(
+def test_english_checkpoint_speaks_symbols_as_words(
     english_engine: Engine, layout: Layout, text: str, reading: str
 ) -> None:
     plain = said(english_engine, tagged(reading, layout=layout, max_frames=6))

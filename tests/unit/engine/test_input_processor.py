@@ -45,18 +45,18 @@ def planned(request: SpeechRequest, checkpoint: Checkpoint, length: int = LENGTH
 
 
 @pytest.mark.parametrize("name", ["uncle_fu", "Uncle_Fu", "UNCLE_FU"])
-def test_speakers_are_known_by_any_case(speaker: Checkpoint, name: str) -> None:
+def test_speaker_names_are_case_insensitive(speaker: Checkpoint, name: str) -> None:
     assert admitted(custom_voice(voice=name), speaker).prompt_inputs.speaker == "uncle_fu"
 
 
 @pytest.mark.parametrize("name", [None, ""])
-def test_no_speaker_is_the_first_one_and_it_is_said(speaker: Checkpoint, name: str | None) -> None:
+def test_default_speaker_is_the_first_and_is_noted(speaker: Checkpoint, name: str | None) -> None:
     admission = admitted(custom_voice(voice=name), speaker)
     assert admission.prompt_inputs.speaker == "serena"
     assert "first speaker" in admission.notes[0]
 
 
-def test_an_unknown_speaker_hears_who_is_known(speaker: Checkpoint) -> None:
+def test_unknown_speaker_error_lists_the_known_ones(speaker: Checkpoint) -> None:
     with pytest.raises(UnknownVoice, match="serena, vivian, ryan, uncle_fu, eric, dylan") as caught:
         admitted(custom_voice(voice="Nobody Secret"), speaker)
     assert "Secret" not in str(caught.value)
@@ -65,28 +65,28 @@ def test_an_unknown_speaker_hears_who_is_known(speaker: Checkpoint) -> None:
 @pytest.mark.parametrize(
     ("language", "known"), [("English", "english"), ("AUTO", "auto"), ("", "auto"), ("sichuan_dialect",) * 2]
 )
-def test_languages_are_known_by_any_case(speaker: Checkpoint, language: str, known: str) -> None:
+def test_language_names_are_case_insensitive(speaker: Checkpoint, language: str, known: str) -> None:
     assert admitted(custom_voice(language=language), speaker).prompt_inputs.language == known
 
 
 @pytest.mark.parametrize("language", ["klingon", "en", "english "])
-def test_an_unknown_language_hears_which_are_known(speaker: Checkpoint, language: str) -> None:
+def test_unknown_language_error_lists_the_known_ones(speaker: Checkpoint, language: str) -> None:
     with pytest.raises(UnsupportedLanguage, match="auto or one of: chinese, english"):
         admitted(custom_voice(language=language), speaker)
 
 
-def test_dialects_belong_to_custom_voice(designer: Checkpoint) -> None:
+def test_dialects_are_available_for_custom_voice_only(designer: Checkpoint) -> None:
     with pytest.raises(UnsupportedLanguage):
         admitted(voice_design(language="sichuan_dialect"), designer)
 
 
-def test_each_mode_has_its_own_layout(speaker: Checkpoint, designer: Checkpoint, cloner: Checkpoint) -> None:
+def test_each_mode_has_its_default_layout(speaker: Checkpoint, designer: Checkpoint, cloner: Checkpoint) -> None:
     assert admitted(custom_voice(), speaker).prompt_inputs.layout is Layout.NON_STREAMING
     assert admitted(voice_design(), designer).prompt_inputs.layout is Layout.NON_STREAMING
     assert admitted(cloned(), cloner).prompt_inputs.layout is Layout.STREAMING
 
 
-def test_a_checkpoint_of_one_layout_refuses_the_other(speaker: Checkpoint) -> None:
+def test_checkpoint_with_one_layout_refuses_the_other(speaker: Checkpoint) -> None:
     only = replace(speaker.config, layouts=(Layout.STREAMING,), preferred_layout=Layout.STREAMING)
     streaming = replace(speaker, config=only)
     assert admitted(custom_voice(), streaming).prompt_inputs.layout is Layout.STREAMING
@@ -94,13 +94,13 @@ def test_a_checkpoint_of_one_layout_refuses_the_other(speaker: Checkpoint) -> No
         admitted(custom_voice(layout=Layout.NON_STREAMING), streaming)
 
 
-def test_a_checkpoint_s_own_first_layout_stands_before_the_mode_s(cloner: Checkpoint) -> None:
+def test_preferred_layout_of_a_checkpoint_overrides_that_of_the_mode(cloner: Checkpoint) -> None:
     own = replace(cloner, config=replace(cloner.config, preferred_layout=Layout.NON_STREAMING))
     assert admitted(cloned(), own).prompt_inputs.layout is Layout.NON_STREAMING
     assert admitted(replace(cloned(), layout=Layout.STREAMING), own).prompt_inputs.layout is Layout.STREAMING
 
 
-def test_base_drops_an_instruct_and_says_so(cloner: Checkpoint) -> None:
+def test_base_mode_drops_an_instruct_with_a_note(cloner: Checkpoint) -> None:
     admission = admitted(replace(cloned(), instruct="Speak low."), cloner)
     assert admission.prompt_inputs.instruct is None
     assert "ignored" in admission.notes[0]
@@ -109,9 +109,7 @@ def test_base_drops_an_instruct_and_says_so(cloner: Checkpoint) -> None:
 @pytest.mark.parametrize(
     ("words", "is_another"), [("Yes.", True), ("Yes. " * 60, True), ("I say hello, and good bye.", False)]
 )
-def test_a_transcript_that_cannot_be_the_recording_s_is_told_of(
-    cloner: Checkpoint, words: str, *, is_another: bool
-) -> None:
+def test_implausible_transcript_is_noted(cloner: Checkpoint, words: str, *, is_another: bool) -> None:
     request = cloned(seconds=5.6)
     assert request.reference is not None
     admission = admitted(replace(request, reference=replace(request.reference, text=words)), cloner)
@@ -120,7 +118,7 @@ def test_a_transcript_that_cannot_be_the_recording_s_is_told_of(
     assert not alone.notes
 
 
-def test_an_instruct_that_is_cut_is_told_of(speaker: Checkpoint, designer: Checkpoint) -> None:
+def test_truncated_instruct_is_noted(speaker: Checkpoint, designer: Checkpoint) -> None:
     admission = admitted(voice_design(instruct="word " * 101), designer)
     assert admission.prompt_inputs.instruct == ("word " * 100).strip()
     assert "more than 500 characters" in admission.notes[0]
@@ -128,7 +126,7 @@ def test_an_instruct_that_is_cut_is_told_of(speaker: Checkpoint, designer: Check
 
 
 @pytest.mark.parametrize("text", ["hello there", " hello there\n", "\nhello there"])
-def test_a_reference_text_loses_the_white_space_around_it(cloner: Checkpoint, text: str) -> None:
+def test_reference_text_is_stripped(cloner: Checkpoint, text: str) -> None:
     request = cloned()
     assert request.reference is not None
     admission = admitted(replace(request, reference=replace(request.reference, text=text)), cloner)
@@ -148,7 +146,7 @@ def test_a_reference_text_loses_the_white_space_around_it(cloner: Checkpoint, te
         (2.0, "half \ud83d", InvalidConfig),
     ],
 )
-def test_a_reference_that_cannot_be_used_is_refused(
+def test_unusable_reference_is_refused(
     cloner: Checkpoint, seconds: float, text: str | None, error: type[SpeechError]
 ) -> None:
     reference = Reference(samples=np.zeros(round(seconds * 24_000), np.float32), text=text)
@@ -157,20 +155,20 @@ def test_a_reference_that_cannot_be_used_is_refused(
     assert str(caught.value.param).startswith("ref_")
 
 
-def test_base_wants_a_reference_and_the_others_ignore_one(cloner: Checkpoint, speaker: Checkpoint) -> None:
+def test_base_mode_requires_a_reference_and_other_modes_ignore_it(cloner: Checkpoint, speaker: Checkpoint) -> None:
     with pytest.raises(MissingReference):
         admitted(replace(cloned(), reference=None), cloner)
     assert admitted(replace(custom_voice(), reference=cloned().reference), speaker).reference is None
 
 
-def test_an_x_vector_needs_no_text(cloner: Checkpoint) -> None:
+def test_x_vector_cloning_needs_no_transcript(cloner: Checkpoint) -> None:
     reference = Reference(samples=np.zeros(24_000, np.float32), x_vector_only=True)
     admission = admitted(replace(cloned(), reference=reference), cloner)
     assert admission.reference is reference
 
 
 @pytest.mark.parametrize("seed", [-1, 2**63, 10**30])
-def test_a_seed_that_no_device_can_hold_is_refused(speaker: Checkpoint, seed: int) -> None:
+def test_seed_out_of_range_is_refused(speaker: Checkpoint, seed: int) -> None:
     with pytest.raises(InvalidConfig, match="seed"):
         admitted(custom_voice(seed=seed), speaker)
 
@@ -189,27 +187,25 @@ def test_a_seed_that_no_device_can_hold_is_refused(speaker: Checkpoint, seed: in
         ("top_p", math.nan),
     ],
 )
-def test_sampling_that_would_break_the_batch_is_refused(
-    speaker: Checkpoint, prefix: str, name: str, value: float
-) -> None:
+def test_invalid_sampling_parameters_are_refused(speaker: Checkpoint, prefix: str, name: str, value: float) -> None:
     with pytest.raises(InvalidConfig) as caught:
         admitted(custom_voice(sampling=Sampling(**{prefix + name: value})), speaker)
     assert caught.value.param == prefix + name
 
 
 @pytest.mark.parametrize("value", [0.0, -1.0, math.nan, math.inf])
-def test_a_penalty_that_divides_by_nothing_is_refused(speaker: Checkpoint, value: float) -> None:
+def test_repetition_penalty_of_zero_is_refused(speaker: Checkpoint, value: float) -> None:
     with pytest.raises(InvalidConfig, match="repetition_penalty"):
         admitted(custom_voice(sampling=Sampling(repetition_penalty=value)), speaker)
 
 
 @pytest.mark.parametrize("frames", [0, -1, 4097])
-def test_max_frames_has_bounds(speaker: Checkpoint, frames: int) -> None:
+def test_max_frames_is_bounded(speaker: Checkpoint, frames: int) -> None:
     with pytest.raises(InvalidConfig, match="1 to 4096"):
         admitted(custom_voice(max_frames=frames), speaker, length=10_000)
 
 
-def test_what_can_never_fit_is_refused_with_its_numbers(speaker: Checkpoint) -> None:
+def test_request_that_can_never_fit_is_refused_with_its_numbers(speaker: Checkpoint) -> None:
     with pytest.raises(DoesNotFit) as caught:
         admitted(custom_voice(max_frames=4000), speaker)
     facts = caught.value.facts
@@ -220,7 +216,7 @@ def test_what_can_never_fit_is_refused_with_its_numbers(speaker: Checkpoint) -> 
         admitted(custom_voice(max_frames=fits + 1), speaker)
 
 
-def test_a_text_that_is_longer_than_a_slot_is_refused_where_it_may_not_be_split(speaker: Checkpoint) -> None:
+def test_text_longer_than_a_slot_is_refused_if_splitting_is_off(speaker: Checkpoint) -> None:
     text = "a long story " * 40
     with pytest.raises(DoesNotFit) as caught:
         admitted(custom_voice(text, max_frames=None, split=Split.NONE), speaker, length=800)
@@ -231,18 +227,18 @@ def test_a_text_that_is_longer_than_a_slot_is_refused_where_it_may_not_be_split(
     )
 
 
-def test_a_long_reference_counts(cloner: Checkpoint) -> None:
+def test_long_reference_counts_towards_the_slot(cloner: Checkpoint) -> None:
     with pytest.raises(DoesNotFit):
         admitted(cloned(seconds=10.0, max_frames=50), cloner, length=150)
     assert planned(cloned(seconds=1.2, max_frames=50), cloner, length=150).limit == 50
 
 
-def test_the_text_is_checked_before_anything_else_is_said(speaker: Checkpoint) -> None:
+def test_text_is_validated_before_other_fields(speaker: Checkpoint) -> None:
     with pytest.raises(EmptyText):
         admitted(custom_voice("", voice="nobody"), speaker)
 
 
-def test_odd_tables_are_looked_up_as_well(loaded: Loaded) -> None:
+def test_unusual_speaker_and_language_tables_are_supported(loaded: Loaded) -> None:
     admission = admitted(custom_voice(voice="MEI"), loaded("odd", "custom_voice"))
     assert admission.prompt_inputs.speaker == "mei"
     assert admission.prompt_inputs.language == "cantonese_dialect"

@@ -73,7 +73,7 @@ def said(runner: ModelRunner, prompts: list[Prompt], grafted: tuple[bool, bool] 
 
 
 @pytest.mark.parametrize("spec", ["quick", "odd"])
-def test_frames_of_the_kernels_are_the_plain_engines(loaded: Loaded, spec: str) -> None:
+def test_kernel_frames_equal_those_of_the_plain_engine(loaded: Loaded, spec: str) -> None:
     """Two prompts, of one padded piece and of two, that draw in different ways and have text beside."""
     checkpoint = loaded(spec, "custom_voice")
     width, generator = checkpoint.config.talker.hidden_size, torch.Generator().manual_seed(0)
@@ -90,7 +90,7 @@ def test_frames_of_the_kernels_are_the_plain_engines(loaded: Loaded, spec: str) 
         assert torch.equal(ours, truth)
 
 
-def test_frames_of_eight_bits_are_those_of_the_same_products_one_by_one(loaded: Loaded) -> None:
+def test_int8_frames_equal_those_of_separate_products(loaded: Loaded) -> None:
     checkpoint = copy.deepcopy(loaded("odd", "custom_voice"))
     for module in checkpoint.talker.modules():
         if isinstance(module, Linear):
@@ -105,7 +105,7 @@ def test_frames_of_eight_bits_are_those_of_the_same_products_one_by_one(loaded: 
 
 
 @pytest.mark.parametrize("spec", ["quick", "odd"])
-def test_a_row_whose_inputs_another_checkpoint_embeds_stands_beside_one_of_its_own(loaded: Loaded, spec: str) -> None:
+def test_row_with_cross_checkpoint_embeddings_shares_a_batch(loaded: Loaded, spec: str) -> None:
     checkpoint, lender = loaded(spec, "custom_voice"), loaded(spec, "custom_voice", 2)
     width, generator = checkpoint.config.talker.hidden_size, torch.Generator().manual_seed(0)
     prompts = [Prompt(torch.randn(length, width, generator=generator), [3 * length, 7]) for length in (9, 21)]
@@ -127,7 +127,7 @@ def test_a_row_whose_inputs_another_checkpoint_embeds_stands_beside_one_of_its_o
     assert not np.array_equal(alone[-1].codes[0], mixed[0][-1].codes[0])
 
 
-def test_a_frame_is_kernels_alone(loaded: Loaded, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_frame_consists_of_kernels_alone(loaded: Loaded, monkeypatch: pytest.MonkeyPatch) -> None:
     """An operation of the library among them costs more than they do, and none may start early beside it."""
     from triton.runtime.interpreter import GridExecutor
 
@@ -142,7 +142,7 @@ def test_a_frame_is_kernels_alone(loaded: Loaded, monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize("piece", [16, 20, 200])
-def test_a_prompt_of_no_numbers_leaves_nothing_where_the_next_ones_are_read(loaded: Loaded, piece: int) -> None:
+def test_non_finite_prompt_leaves_no_trace_in_the_cache(loaded: Loaded, piece: int) -> None:
     """Read one after the other, and in pieces of a size that no graph has."""
     checkpoint = copy.deepcopy(loaded("odd", "custom_voice"))
     width, generator = checkpoint.config.talker.hidden_size, torch.Generator().manual_seed(0)
@@ -155,7 +155,7 @@ def test_a_prompt_of_no_numbers_leaves_nothing_where_the_next_ones_are_read(load
     assert torch.equal(runner.frame.hidden[0], alone[1])
 
 
-def test_prompts_packed_into_one_launch_leave_what_each_leaves_alone(loaded: Loaded) -> None:
+def test_packed_prompts_equal_separate_prefills(loaded: Loaded) -> None:
     """Of one piece, of a part of one, and of two with a part: keys, values, and what the last position comes to."""
     checkpoint = copy.deepcopy(loaded("odd", "custom_voice"))
     width, generator = checkpoint.config.talker.hidden_size, torch.Generator().manual_seed(1)

@@ -70,7 +70,7 @@ def assert_identical(left: list[Heard], right: list[Heard]) -> None:
         assert heard.end.stop_reason == other.end.stop_reason
 
 
-def test_poisoned_slots_change_nothing_that_is_said(speaker: Checkpoint) -> None:
+def test_poisoned_slots_do_not_change_any_output(speaker: Checkpoint) -> None:
     requests = [
         custom_voice("Hello."[: 2 + index % 4], max_frames=2 + 3 * (index % 4), **(seeded(index) if index % 2 else {}))
         for index in range(10)
@@ -79,7 +79,7 @@ def test_poisoned_slots_change_nothing_that_is_said(speaker: Checkpoint) -> None
     assert_identical(drain_poisoned(engine_of(speaker, slots=3), requests), clean)
 
 
-def test_poisoned_streams_change_nothing_that_a_clone_says(cloner: Checkpoint) -> None:
+def test_poisoned_streams_do_not_change_a_clone(cloner: Checkpoint) -> None:
     requests = [cloned(seconds=1.2 + 0.4 * (index % 3), x_vector_only=index == 2, max_frames=6) for index in range(6)]
     clean = said_together(engine_of(cloner, slots=2), *requests, apart=1)
     assert_identical(drain_poisoned(engine_of(cloner, slots=2), requests), clean)
@@ -109,7 +109,7 @@ def speak_with_a_bad_row(speaker: Checkpoint, spoil: str) -> tuple[Heard, list[H
     return heards[1], [heards[0], heards[2]]
 
 
-def test_a_row_that_is_not_finite_ends_alone_and_its_neighbours_say_the_same_bytes(speaker: Checkpoint) -> None:
+def test_non_finite_row_ends_alone_and_neighbours_keep_their_bytes(speaker: Checkpoint) -> None:
     broken, neighbours = speak_with_a_bad_row(speaker, "keys")
     assert isinstance(broken.end, Broken)
     assert isinstance(broken.end.error, NonFiniteOutput)
@@ -120,7 +120,7 @@ def test_a_row_that_is_not_finite_ends_alone_and_its_neighbours_say_the_same_byt
 
 
 @pytest.mark.parametrize("where", ["talker", "predictor"])
-def test_weights_that_overflow_end_the_request_and_not_in_silence(
+def test_overflowing_weights_end_the_request_with_an_error(
     speaker: Checkpoint, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
     talker = speaker.talker
@@ -135,7 +135,7 @@ def test_weights_that_overflow_end_the_request_and_not_in_silence(
     assert not heard.chunks
 
 
-def test_sound_that_is_not_finite_is_an_error_and_not_silence(speaker: Checkpoint) -> None:
+def test_non_finite_audio_is_an_error_and_not_silence(speaker: Checkpoint) -> None:
     engine, heards = engine_of(speaker, slots=2), [Heard(), Heard()]
     tickets = [engine.submit(custom_voice(max_frames=16), heard) for heard in heards]
     while not all(heard.chunks for heard in heards):
@@ -152,7 +152,7 @@ def test_sound_that_is_not_finite_is_an_error_and_not_silence(speaker: Checkpoin
     assert isinstance(victim.end.error, NonFiniteOutput)
 
 
-def test_a_slot_that_broke_serves_the_next_request_well(speaker: Checkpoint) -> None:
+def test_slot_serves_the_next_request_after_a_failure(speaker: Checkpoint) -> None:
     engine = engine_of(speaker, slots=1)
     heard, after = Heard(), Heard()
     engine.submit(custom_voice(max_frames=16), heard)
@@ -165,7 +165,7 @@ def test_a_slot_that_broke_serves_the_next_request_well(speaker: Checkpoint) -> 
     assert_identical([after], [fresh])
 
 
-def test_every_slot_is_given_back(speaker: Checkpoint) -> None:
+def test_every_slot_is_released(speaker: Checkpoint) -> None:
     engine = engine_of(speaker, slots=2)
     said_together(engine, *[custom_voice(max_frames=2)] * 5)
     assert core_of(engine).runner.slot_cache.free == 2

@@ -81,7 +81,7 @@ def assert_same(heard: Heard, expected: Heard) -> None:
     cuts=st.lists(st.integers(0, len(TEXT)), max_size=6).map(sorted),
     ticks=st.lists(st.integers(0, 4), min_size=7, max_size=7),
 )
-def test_text_in_any_pieces_gives_the_codes_and_the_bytes_of_the_whole(
+def test_streamed_text_gives_the_codes_and_bytes_of_the_whole(
     engine: Engine, whole: Heard, cuts: list[int], ticks: list[int]
 ) -> None:
     places = [0, *cuts, len(TEXT)]
@@ -89,7 +89,7 @@ def test_text_in_any_pieces_gives_the_codes_and_the_bytes_of_the_whole(
     assert_same(said_live(engine, streamed(max_frames=14), pieces, ticks), whole)
 
 
-def test_the_full_networks_say_the_same_letter_by_letter(speaker: Checkpoint) -> None:
+def test_full_networks_give_the_same_codes_letter_by_letter(speaker: Checkpoint) -> None:
     request = streamed("Hello world, you.", max_frames=6, **seeded(5))
     expected = said(engine_of(speaker, slots=1), request)
     assert_same(said_live(engine_of(speaker, slots=1), request, list(request.text), [1] * len(request.text)), expected)
@@ -97,14 +97,14 @@ def test_the_full_networks_say_the_same_letter_by_letter(speaker: Checkpoint) ->
 
 @pytest.mark.slow
 @pytest.mark.parametrize("pieces", [["  Hello", " world", ". \n"], ["", "Hello world", "", ".", "   "]])
-def test_white_space_around_live_text_changes_neither_codes_nor_budget(engine: Engine, pieces: list[str]) -> None:
+def test_surrounding_white_space_changes_neither_codes_nor_budget(engine: Engine, pieces: list[str]) -> None:
     expected = said(engine, streamed("Hello world.", max_frames=None))
     heard = said_live(engine, streamed(max_frames=None), pieces, [2] * len(pieces))
     assert_same(heard, expected)
     assert heard.end.stats.guard is expected.end.stats.guard is Guard.BUDGET
 
 
-def test_a_dry_text_costs_nothing_and_slows_nobody(engine: Engine, whole: Heard) -> None:
+def test_row_waiting_for_text_costs_no_work_and_delays_no_other(engine: Engine, whole: Heard) -> None:
     ticket, heard = begun(engine, "Hello world, ", max_frames=14)
     turns(engine, 12)
     said_so_far = len(heard.codes)
@@ -123,7 +123,7 @@ def test_a_dry_text_costs_nothing_and_slows_nobody(engine: Engine, whole: Heard)
     assert_same(heard, whole)
 
 
-def test_the_end_does_not_come_before_the_text_is_finished(loaded: Loaded) -> None:
+def test_speech_does_not_end_before_the_text_is_closed(loaded: Loaded) -> None:
     """A talker that wants to end at once is held for as long as the text is open."""
     checkpoint = loaded("quick", "custom_voice")
     engine = engine_of(checkpoint)
@@ -140,7 +140,7 @@ def test_the_end_does_not_come_before_the_text_is_finished(loaded: Loaded) -> No
     assert len(heard.codes) >= 5
 
 
-def test_flush_speaks_the_word_that_may_go_on(engine: Engine) -> None:
+def test_flush_speaks_an_incomplete_word(engine: Engine) -> None:
     ticket, heard = begun(engine, "Hello", max_frames=14)
     turns(engine, 4)
     assert not heard.chunks
@@ -153,7 +153,7 @@ def test_flush_speaks_the_word_that_may_go_on(engine: Engine) -> None:
     assert_same(heard, said(engine, streamed("Hello world.", max_frames=14)))
 
 
-def test_who_has_nothing_to_say_yet_holds_neither_slot_nor_place(quick: Checkpoint) -> None:
+def test_request_without_speakable_text_holds_no_slot_or_place(quick: Checkpoint) -> None:
     engine = engine_of(quick, slots=1, max_waiting=0)
     opened = []
     for _ in range(4):
@@ -172,7 +172,7 @@ def test_who_has_nothing_to_say_yet_holds_neither_slot_nor_place(quick: Checkpoi
 
 
 @pytest.mark.parametrize("after", [["append"], ["finish_text"], ["flush"], ["finish_text", "append", "flush"]])
-def test_what_comes_after_the_end_of_the_text_changes_nothing(engine: Engine, whole: Heard, after: list[str]) -> None:
+def test_appends_after_the_end_of_the_text_are_ignored(engine: Engine, whole: Heard, after: list[str]) -> None:
     ticket, heard = begun(engine, TEXT, max_frames=14)
     turns(engine, 3)
     engine.finish_text(ticket)
@@ -183,7 +183,7 @@ def test_what_comes_after_the_end_of_the_text_changes_nothing(engine: Engine, wh
     assert_same(heard, whole)
 
 
-def test_a_whole_text_takes_no_more_text(engine: Engine, whole: Heard) -> None:
+def test_whole_text_request_accepts_no_appends(engine: Engine, whole: Heard) -> None:
     heard = Heard()
     ticket = engine.submit(streamed(TEXT, max_frames=14), heard)
     turns(engine, 2)
@@ -193,7 +193,7 @@ def test_a_whole_text_takes_no_more_text(engine: Engine, whole: Heard) -> None:
     assert_same(heard, whole)
 
 
-def test_text_for_nobody_is_ignored(engine: Engine) -> None:
+def test_text_for_unknown_requests_is_ignored(engine: Engine) -> None:
     heard = Heard()
     ended = engine.submit(custom_voice(max_frames=1), heard)
     drain(engine)
@@ -207,7 +207,7 @@ def test_text_for_nobody_is_ignored(engine: Engine) -> None:
     assert not engine.busy
 
 
-def test_who_is_waiting_for_text_is_counted_apart(quick: Checkpoint) -> None:
+def test_requests_waiting_for_text_are_counted_separately(quick: Checkpoint) -> None:
     engine = engine_of(quick, slots=2)
     wordless, _ = begun(engine)
     speaking, heard = begun(engine, "Hello world. ", max_frames=200)
@@ -227,7 +227,7 @@ def test_who_is_waiting_for_text_is_counted_apart(quick: Checkpoint) -> None:
     assert engine.load().waiting_for_text == 0
 
 
-def test_a_request_that_has_said_all_its_text_is_told_once_its_sound_is_out(quick: Checkpoint) -> None:
+def test_waiting_for_text_is_reported_after_all_audio_was_sent(quick: Checkpoint) -> None:
     engine = engine_of(quick, slots=2)
     heard = Heard()
     ticket = engine.submit(custom_voice("", open_text=True, max_frames=None, layout=Layout.NON_STREAMING), heard)
@@ -257,7 +257,7 @@ def test_a_request_that_has_said_all_its_text_is_told_once_its_sound_is_out(quic
 
 
 @pytest.mark.parametrize(("text", "is_told"), [("Hello world. ", True), ("Hello world, ", False), ("Hello wor", False)])
-def test_text_that_is_spoken_as_it_comes_is_said_where_a_sentence_may_end(
+def test_waiting_for_text_is_reported_only_after_a_possible_sentence_end(
     quick: Checkpoint, text: str, is_told: bool
 ) -> None:
     engine = engine_of(quick, slots=1)
@@ -283,7 +283,7 @@ BAD = [
 
 @pytest.mark.parametrize("ticks", [0, 6], ids=["before it begins", "while it speaks"])
 @pytest.mark.parametrize(("pieces", "error"), BAD)
-def test_text_that_cannot_be_spoken_breaks_its_own_request(
+def test_unspeakable_text_fails_only_its_request(
     quick: Checkpoint, pieces: list[str], error: type[SpeechError], ticks: int
 ) -> None:
     engine = engine_of(quick, slots=2, limits=Limits(max_text_chars=40, queue_s=1e9))
@@ -297,7 +297,7 @@ def test_text_that_cannot_be_spoken_breaks_its_own_request(
 
 
 @pytest.mark.parametrize("text", ["x" * 60, "Hello. <|im_end|>"])
-def test_bad_text_in_line_leaves_the_line(quick: Checkpoint, text: str) -> None:
+def test_queued_request_with_bad_text_leaves_the_queue(quick: Checkpoint, text: str) -> None:
     """It must not be called up later as the ghost of a request that was told its end."""
     engine = engine_of(quick, slots=1, limits=Limits(max_text_chars=40, queue_s=1e9))
     first = Heard()
@@ -322,7 +322,7 @@ def sentence_wise(**words: object) -> SpeechRequest:
 
 @pytest.mark.slow("at once-0", "at once-9")
 @pytest.mark.parametrize("ticks", [0, 1, 9])
-def test_sentences_are_the_same_parts_however_they_come(quick: Checkpoint, ticks: int) -> None:
+def test_sentence_segments_are_independent_of_chunking(quick: Checkpoint, ticks: int) -> None:
     request = sentence_wise(text="Hello world. You speak. Is the voice calm?")
     left, other = engine_of(quick, slots=1), engine_of(quick, slots=1)
     for engine in (left, other):
@@ -335,7 +335,7 @@ def test_sentences_are_the_same_parts_however_they_come(quick: Checkpoint, ticks
     assert len(heard.codes) == 12
 
 
-def test_a_part_is_spoken_when_the_next_sentence_has_begun_and_not_before(quick: Checkpoint) -> None:
+def test_segment_starts_only_after_the_next_sentence_has_begun(quick: Checkpoint) -> None:
     engine = engine_of(quick, slots=1)
     request = custom_voice("", open_text=True, max_frames=None)
     end_parts_after(core_of(engine, request.mode), 3)
@@ -358,7 +358,7 @@ def test_a_part_is_spoken_when_the_next_sentence_has_begun_and_not_before(quick:
     assert heard.end.stats.parts == 2
 
 
-def test_a_clone_with_reference_codes_speaks_live_text_by_sentences(cloner: Checkpoint) -> None:
+def test_clone_with_reference_codes_speaks_streamed_text_by_sentence(cloner: Checkpoint) -> None:
     request = cloned("Hello world. You speak.", layout=Layout.STREAMING, split=Split.SENTENCE, max_frames=None)
     left, other = engine_of(cloner, slots=1), engine_of(cloner, slots=1)
     for engine in (left, other):
@@ -373,7 +373,7 @@ def test_a_clone_with_reference_codes_speaks_live_text_by_sentences(cloner: Chec
 
 
 @pytest.mark.parametrize("when", range(0, 12, 2))
-def test_a_live_request_may_be_cancelled_at_any_moment(engine: Engine, whole: Heard, when: int) -> None:
+def test_streamed_request_can_be_cancelled_at_any_time(engine: Engine, whole: Heard, when: int) -> None:
     ticket, heard = begun(engine, max_frames=14)
     for turn in range(when):
         engine.append(ticket, TEXT[3 * turn : 3 * turn + 3])

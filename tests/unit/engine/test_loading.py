@@ -49,7 +49,7 @@ def until(engine: Engine, done: Callable[[], bool]) -> None:
             time.sleep(0.005)
 
 
-def test_a_checkpoint_has_its_card_before_it_is_loaded(folder_of: FolderOf) -> None:
+def test_model_card_is_available_before_the_checkpoint_is_loaded(folder_of: FolderOf) -> None:
     engine = waiting_engine(folder_of("quick", "custom_voice"))
     (card,) = engine.cards
     assert (card.modes, card.loaded, card.samples_per_frame) == ((Mode.CUSTOM_VOICE,), False, 1920)
@@ -63,7 +63,7 @@ def test_a_checkpoint_has_its_card_before_it_is_loaded(folder_of: FolderOf) -> N
     assert after.fingerprint == card.fingerprint
 
 
-def test_requests_that_wait_for_their_checkpoint_are_spoken_in_their_order(folder_of: FolderOf, loaded: Loaded) -> None:
+def test_requests_waiting_for_their_checkpoint_are_served_in_order(folder_of: FolderOf, loaded: Loaded) -> None:
     engine = waiting_engine(folder_of("quick", "custom_voice"))
     heards = [Heard() for _ in range(4)]
     for index, heard in enumerate(heards):
@@ -76,7 +76,7 @@ def test_requests_that_wait_for_their_checkpoint_are_spoken_in_their_order(folde
 
 
 @pytest.mark.slow
-def test_what_is_told_meanwhile_keeps_its_order(folder_of: FolderOf, loaded: Loaded) -> None:
+def test_commands_during_loading_keep_their_order(folder_of: FolderOf, loaded: Loaded) -> None:
     engine = waiting_engine(folder_of("quick", "custom_voice"))
     live, gone = Heard(), Heard()
     ticket = engine.submit(streamed("Hel", open_text=True, max_frames=8), live)
@@ -93,7 +93,7 @@ def test_what_is_told_meanwhile_keeps_its_order(folder_of: FolderOf, loaded: Loa
     assert not gone.chunks
 
 
-def test_orders_between_the_load_and_the_letting_in_are_not_lost(
+def test_commands_at_the_end_of_loading_are_not_lost(
     folder_of: FolderOf, loaded: Loaded, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The loader has put the engine core up, and the engine's thread takes an order before it lets anybody in."""
@@ -112,7 +112,7 @@ def test_orders_between_the_load_and_the_letting_in_are_not_lost(
 
 
 @pytest.mark.parametrize("usable", [True, False])
-def test_who_comes_in_the_moment_that_loading_ends_is_served_or_told(
+def test_request_arriving_as_loading_ends_is_served_or_notified(
     folder_of: FolderOf, loaded: Loaded, monkeypatch: pytest.MonkeyPatch, usable: bool
 ) -> None:
     """Between the look at the core and the place in the queue the loader comes to its end, and lets nobody in."""
@@ -141,7 +141,7 @@ def test_who_comes_in_the_moment_that_loading_ends_is_served_or_told(
 
 
 @pytest.mark.logs_errors
-def test_a_broken_checkpoint_fails_its_own_mode_only(
+def test_broken_checkpoint_fails_only_its_own_mode(
     folder_of: FolderOf, broken: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine = waiting_engine(folder_of("quick", "custom_voice"), broken)
@@ -169,7 +169,7 @@ def test_a_broken_checkpoint_fails_its_own_mode_only(
     assert len(said(engine, custom_voice(max_frames=2)).codes) == 2
 
 
-def test_bad_requests_are_told_apart_once_the_checkpoint_is_there(folder_of: FolderOf) -> None:
+def test_invalid_requests_are_refused_once_the_checkpoint_is_loaded(folder_of: FolderOf) -> None:
     engine = waiting_engine(folder_of("quick", "custom_voice"))
     bad = [(custom_voice(voice="nobody"), UnknownVoice), (custom_voice(" \n"), EmptyText)]
     heards = [Heard() for _ in bad]
@@ -184,9 +184,7 @@ def test_bad_requests_are_told_apart_once_the_checkpoint_is_there(folder_of: Fol
     assert engine.load().waiting == 0
 
 
-def test_closing_while_a_checkpoint_is_loaded_tells_who_waits(
-    folder_of: FolderOf, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_close_during_loading_notifies_waiting_requests(folder_of: FolderOf, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = waiting_engine(folder_of("quick", "custom_voice"))
     monkeypatch.setattr(engine, "_load_late", lambda _: None)
     heard = Heard()
@@ -198,7 +196,7 @@ def test_closing_while_a_checkpoint_is_loaded_tells_who_waits(
 
 
 @pytest.mark.slow
-def test_two_that_are_loaded_late_share_one_speech_tokenizer(folder_of: FolderOf) -> None:
+def test_checkpoints_loaded_later_share_one_speech_tokenizer(folder_of: FolderOf) -> None:
     engine = waiting_engine(folder_of("tiny", "custom_voice"), folder_of("tiny", "voice_design"))
     for request in (custom_voice(max_frames=2), voice_design(max_frames=2)):
         heard = Heard()
@@ -209,9 +207,7 @@ def test_two_that_are_loaded_late_share_one_speech_tokenizer(folder_of: FolderOf
     assert one is other
 
 
-def test_a_cancel_is_answered_while_the_checkpoint_is_still_being_loaded(
-    folder_of: FolderOf, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_cancel_is_answered_while_the_checkpoint_loads(folder_of: FolderOf, monkeypatch: pytest.MonkeyPatch) -> None:
     gate, load = threading.Event(), CheckpointLoader.load
 
     def slow(loader: CheckpointLoader, entry: RegistryEntry) -> None:

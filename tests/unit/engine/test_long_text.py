@@ -51,7 +51,7 @@ def parts_of(request: SpeechRequest, checkpoint: Checkpoint, **limits: Any) -> l
 
 
 @pytest.mark.usefixtures("few_frames")
-def test_a_long_text_is_spoken_in_parts_with_the_codes_of_each_alone(short: Checkpoint) -> None:
+def test_long_text_is_split_into_segments_with_their_own_codes(short: Checkpoint) -> None:
     engine = engine_of(short)
     heard = said(engine, free())
     assert heard.end.stats.parts == 2
@@ -60,7 +60,7 @@ def test_a_long_text_is_spoken_in_parts_with_the_codes_of_each_alone(short: Chec
 
 
 @pytest.mark.usefixtures("few_frames")
-def test_a_text_below_the_length_is_one_part_with_the_codes_that_it_had(quick: Checkpoint, short: Checkpoint) -> None:
+def test_text_below_the_limit_is_one_segment_with_unchanged_codes(quick: Checkpoint, short: Checkpoint) -> None:
     for text in (SENTENCES_IN_PARTS[0], "x" * PART):
         heard = said(engine_of(short), free(text))
         assert heard.end.stats.parts == 1
@@ -68,13 +68,13 @@ def test_a_text_below_the_length_is_one_part_with_the_codes_that_it_had(quick: C
 
 
 @pytest.mark.usefixtures("few_frames")
-def test_none_is_one_part_whatever_its_length(short: Checkpoint) -> None:
+def test_split_none_keeps_one_segment_of_any_length(short: Checkpoint) -> None:
     assert said(engine_of(short), free(split=Split.NONE)).end.stats.parts == 1
     assert parts_of(free(split=Split.NONE), short) == [TEXT]
 
 
 @pytest.mark.parametrize("split", [Split.SENTENCE, Split.CLAUSE])
-def test_a_sentence_above_the_length_is_cut_at_its_clause_or_word(short: Checkpoint, split: Split) -> None:
+def test_sentence_above_the_limit_is_cut_at_a_clause_or_word(short: Checkpoint, split: Split) -> None:
     text = "When the harbour was quiet, nobody came to see the boat. Good."
     assert parts_of(free(text, split=split), short) == [
         "When the harbour was quiet,",
@@ -84,7 +84,7 @@ def test_a_sentence_above_the_length_is_cut_at_its_clause_or_word(short: Checkpo
     assert parts_of(free("word " * 12, split=split), short) == [("word " * 8).strip(), ("word " * 4).strip()]
 
 
-def test_the_settings_say_the_length_where_the_checkpoint_does_not(quick: Checkpoint) -> None:
+def test_settings_give_the_length_if_the_checkpoint_has_none(quick: Checkpoint) -> None:
     assert quick.config.part_chars is None
     assert parts_of(free(), quick) == [TEXT]
     assert parts_of(free(), quick, part_chars=PART) == SENTENCES_IN_PARTS
@@ -92,14 +92,14 @@ def test_the_settings_say_the_length_where_the_checkpoint_does_not(quick: Checkp
     assert card.part_chars == PART
 
 
-def test_the_checkpoint_s_own_length_goes_before_the_settings(short: Checkpoint) -> None:
+def test_segment_length_of_the_checkpoint_overrides_the_settings(short: Checkpoint) -> None:
     assert parts_of(free(), short, part_chars=400) == SENTENCES_IN_PARTS
     (card,) = engine_of(short).cards
     assert card.part_chars == PART
 
 
 @pytest.mark.usefixtures("few_frames")
-def test_live_text_that_comes_at_once_has_the_parts_of_the_whole_before_it_ends(short: Checkpoint) -> None:
+def test_text_streamed_at_once_has_the_segments_of_the_whole(short: Checkpoint) -> None:
     engine = engine_of(short)
     assert np.array_equal(said_live(engine, free(), [TEXT]).codes, said(engine, free()).codes)
     _, text_stream = admit(replace(free(), text="", open_text=True), short, Limits(), 512)
@@ -126,7 +126,7 @@ def token_parts(checkpoint: Checkpoint, text: str, *pieces: str) -> list[tuple[s
 
 
 @pytest.mark.usefixtures("few_frames")
-def test_a_growing_text_goes_on_in_a_new_part_behind_the_length(short: Checkpoint) -> None:
+def test_streamed_text_starts_a_new_segment_after_the_limit(short: Checkpoint) -> None:
     parts = token_parts(short, LONG)
     assert [text for text, _ in parts] == [TEXT, TEXT]
     tokenizer = short.text_tokenizer
@@ -138,11 +138,11 @@ def test_a_growing_text_goes_on_in_a_new_part_behind_the_length(short: Checkpoin
     assert np.array_equal(heard.codes, np.concatenate([alone.codes] * 2))
 
 
-def test_a_growing_text_without_a_sentence_ends_its_part_behind_a_word(short: Checkpoint) -> None:
+def test_streamed_text_without_sentences_is_cut_after_a_word(short: Checkpoint) -> None:
     assert [text for text, _ in token_parts(short, "word " * 20)] == [("word " * 13).strip(), ("word " * 7).strip()]
 
 
-def test_a_growing_text_below_the_length_is_one_part(short: Checkpoint) -> None:
+def test_short_streamed_text_is_one_segment(short: Checkpoint) -> None:
     text = SENTENCES_IN_PARTS[0]
     assert token_parts(short, text) == [(text, short.text_tokenizer.body(text))]
 
@@ -159,7 +159,7 @@ WORDS = ("word", "A", "end.", '"Yes!"', "(so", "- ", "…", "\n\n", "你好。",
 )
 @example(words=["word"] * 6 + ['"Yes!"', "你好。"], cuts=[])  # The quotation's sentence may continue with 你.
 @example(words=["word"] * 7 + ["“好！”", "-", "说", "word"], cuts=[])  # A cut at a space follows an open quotation.
-def test_the_pieces_in_which_a_growing_text_comes_change_no_part_and_no_token(
+def test_chunking_of_streamed_text_changes_no_segment_or_token(
     short: Checkpoint, words: list[str], cuts: list[int]
 ) -> None:
     text = " ".join(["Hello", *words])
@@ -172,7 +172,7 @@ def test_the_pieces_in_which_a_growing_text_comes_change_no_part_and_no_token(
 
 @pytest.mark.slow("at once-0", "at once-8")
 @pytest.mark.parametrize("ticks", [0, 3, 8])
-def test_a_growing_text_has_the_same_codes_however_it_comes(short: Checkpoint, ticks: int) -> None:
+def test_streamed_text_has_the_same_codes_for_any_chunking(short: Checkpoint, ticks: int) -> None:
     engine: Engine = engine_of(short)
     end_parts_after(core_of(engine), 40)  # which no part has before its text is complete
     whole = said(engine, by_token())
@@ -183,7 +183,7 @@ def test_a_growing_text_has_the_same_codes_however_it_comes(short: Checkpoint, t
     assert heard.end.stats.parts == 2
 
 
-def test_thousands_of_tokens_of_a_growing_text_take_no_time(short: Checkpoint) -> None:
+def test_thousands_of_streamed_tokens_are_split_quickly(short: Checkpoint) -> None:
     text_stream = TextStream(Split.AUTO, 400, short.text_tokenizer, Limits(max_text_chars=10**6), by_token=True)
     for _ in range(4000):
         text_stream.add("a")

@@ -14,7 +14,7 @@ SEEDS = np.array([0, 1, 7, 2**32, 2**40 + 3, 2**63 - 1])
 FRAMES = np.array([0, 1, 2, 500, 2**31, 4096])
 
 
-def test_it_has_the_bits_of_what_is_hashed_on_a_device() -> None:
+def test_host_noise_is_bitwise_equal_to_device_noise() -> None:
     groups, widths = 5, (300, 200)
     noise = HostNoise(CpuDevice(), 8, widths, groups, 2)
     draws = np.array([True, True, False, True, True, True])
@@ -27,7 +27,7 @@ def test_it_has_the_bits_of_what_is_hashed_on_a_device() -> None:
         assert made.isfinite().all()
 
 
-def test_a_processor_makes_the_same_for_every_row() -> None:
+def test_cpu_noise_is_equal_for_every_row() -> None:
     groups, widths = 5, (300, 200)
     seeds, frames = torch.from_numpy(SEEDS), torch.from_numpy(FRAMES)
     first, others = CpuNoise(widths, groups).of(seeds, frames)
@@ -36,7 +36,7 @@ def test_a_processor_makes_the_same_for_every_row() -> None:
     assert torch.equal(others, expected[:, 1:, : widths[1]])
 
 
-def test_rows_that_all_take_the_largest_score_cost_nothing() -> None:
+def test_greedy_rows_need_no_noise() -> None:
     noise = HostNoise(CpuDevice(), 2, (300, 200), 3, 2)
     noise.put(SEEDS[:2], FRAMES[:2], np.zeros(2, np.bool_))
     assert not noise.of(0, 2).any()
@@ -44,7 +44,7 @@ def test_rows_that_all_take_the_largest_score_cost_nothing() -> None:
 
 @pytest.mark.parametrize("ties", [False, True])
 @pytest.mark.parametrize("seed", range(20))
-def test_one_sort_keeps_what_two_keep(seed: int, ties: bool) -> None:
+def test_combined_top_k_and_top_p_equal_two_separate_sorts(seed: int, ties: bool) -> None:
     """Top-k and top-p of any strength, off and on, over scores that are rounded until many are equal, too."""
     generator, rows, codes = torch.Generator().manual_seed(seed), 12, 90
     scores = torch.randn(rows, codes, generator=generator) * 3

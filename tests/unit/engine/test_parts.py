@@ -31,7 +31,7 @@ def short_budget(monkeypatch: pytest.MonkeyPatch, frames: int = 5) -> None:
     monkeypatch.setattr(input_processor, "frame_budget", lambda _: frames)
 
 
-def test_parts_follow_each_other_in_one_stream(quick: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_segments_follow_each_other_in_one_stream(quick: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     short_budget(monkeypatch)
     heard = said(engine_of(quick), parted())
     assert_one_stream(heard)
@@ -41,7 +41,7 @@ def test_parts_follow_each_other_in_one_stream(quick: Checkpoint, monkeypatch: p
     assert (heard.end.stop_reason, heard.end.stats.guard) == (StopReason.RUNAWAY, Guard.BUDGET)
 
 
-def test_every_part_has_the_seed_and_the_voice_of_the_request(
+def test_every_segment_uses_the_seed_and_voice_of_the_request(
     quick: Checkpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its codes are those of a request for that part alone."""
@@ -54,7 +54,7 @@ def test_every_part_has_the_seed_and_the_voice_of_the_request(
 
 
 @pytest.mark.parametrize(("most", "parts"), [(3, 1), (5, 1), (7, 2), (10, 2), (12, 3)])
-def test_max_frames_counts_over_all_parts(quick: Checkpoint, most: int, parts: int) -> None:
+def test_max_frames_applies_to_all_segments_together(quick: Checkpoint, most: int, parts: int) -> None:
     whole = said(engine_of(quick), parted("Hello world.", max_frames=5))
     engine = engine_of(quick)
 
@@ -73,7 +73,7 @@ def test_max_frames_counts_over_all_parts(quick: Checkpoint, most: int, parts: i
 LONG = "The old phone is slow and the young voice is warm. " * 4
 
 
-def test_a_text_longer_than_a_slot_is_spoken_in_parts(quick: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_text_longer_than_a_slot_is_split_into_segments(quick: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     short_budget(monkeypatch)
     heard = said(engine_of(quick, length=256), parted(LONG, split=Split.AUTO))
     assert_one_stream(heard)
@@ -84,14 +84,14 @@ def test_a_text_longer_than_a_slot_is_spoken_in_parts(quick: Checkpoint, monkeyp
 
 
 @pytest.mark.parametrize("split", [Split.AUTO, Split.NONE, Split.SENTENCE, Split.CLAUSE])
-def test_a_text_of_one_sentence_is_one_part_whatever_is_chosen(quick: Checkpoint, split: Split) -> None:
+def test_single_sentence_is_one_segment_for_every_split_setting(quick: Checkpoint, split: Split) -> None:
     engine = engine_of(quick)
     heard = said(engine, parted("Hello world.", split=split, max_frames=6))
     assert heard.end.stats.parts == 1
     assert np.array_equal(heard.pcm, said(engine, custom_voice("Hello world.", max_frames=6)).pcm)
 
 
-def test_company_changes_nothing_between_parts(quick: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_requests_do_not_affect_segment_changes(quick: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     short_budget(monkeypatch)
     alone = said(engine_of(quick, slots=1), parted())
     engine: Engine = engine_of(quick, slots=3)

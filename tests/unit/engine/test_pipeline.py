@@ -63,7 +63,7 @@ def assert_same(heards: list[Heard], expected: list[Heard]) -> None:
 
 @pytest.mark.parametrize("most", [None, 10])
 @each_lateness
-def test_the_next_part_of_a_text_is_not_disturbed_by_a_late_frame_of_the_last(
+def test_next_segment_is_unaffected_by_a_late_frame_of_the_previous(
     quick: Checkpoint, seed: int, chance: float, most: int | None
 ) -> None:
     words: dict[str, Any] = {"split": Split.SENTENCE, "max_frames": most, **seeded(5)}
@@ -75,7 +75,7 @@ def test_the_next_part_of_a_text_is_not_disturbed_by_a_late_frame_of_the_last(
 
 
 @each_lateness
-def test_a_slot_that_changes_hands_at_an_end_serves_the_next_one_well(
+def test_slot_reassigned_at_an_end_serves_the_next_request_correctly(
     quick: Checkpoint, seed: int, chance: float
 ) -> None:
     requests = [custom_voice("Hello world."[: 5 + index], max_frames=None, **seeded(index)) for index in range(5)]
@@ -94,7 +94,7 @@ def test_a_slot_that_changes_hands_at_an_end_serves_the_next_one_well(
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_cancels_at_any_moment_leave_the_others_and_the_next_ones_alone(quick: Checkpoint, seed: int) -> None:
+def test_cancel_at_any_time_leaves_other_requests_unaffected(quick: Checkpoint, seed: int) -> None:
     requests = [custom_voice(max_frames=4 + 5 * (index % 3), **seeded(index)) for index in range(12)]
     alone = [said(engine_of(quick, slots=1), request) for request in requests]
     stream = np.random.RandomState(seed)
@@ -116,7 +116,7 @@ def test_cancels_at_any_moment_leave_the_others_and_the_next_ones_alone(quick: C
             assert_same([heard], [alone[index]])
 
 
-def test_first_frames_that_nobody_wants_any_more_are_not_taken_for_another_s(quick: Checkpoint) -> None:
+def test_first_frames_of_cancelled_requests_are_not_assigned_to_others(quick: Checkpoint) -> None:
     """More of them than there are slots come true before the host looks at any."""
     request = custom_voice(max_frames=4, **seeded(1))
     alone, device = said(engine_of(quick), request), LateDevice(0, 0.0)
@@ -136,7 +136,7 @@ def test_first_frames_that_nobody_wants_any_more_are_not_taken_for_another_s(qui
     assert_same([heard], [alone])
 
 
-def test_tokens_that_come_while_the_prompt_is_read_are_not_lost(quick: Checkpoint) -> None:
+def test_tokens_appended_during_prefill_are_not_lost(quick: Checkpoint) -> None:
     expected = said(engine_of(quick), streamed("Hello world, you speak.", max_frames=12))
     engine, heard = engine_of(quick, device=LateDevice(0, 0.0)), Heard()
     ticket = engine.submit(streamed("", open_text=True, max_frames=12), heard)
@@ -157,7 +157,7 @@ def test_tokens_that_come_while_the_prompt_is_read_are_not_lost(quick: Checkpoin
 # --- how many in flight
 
 
-def test_a_frame_is_begun_before_the_last_is_known_and_no_more_than_that(quick: Checkpoint) -> None:
+def test_at_most_one_frame_is_launched_ahead_of_results(quick: Checkpoint) -> None:
     """Nothing comes out unless somebody waits, and nobody does."""
     device = LateDevice(0, 0.0)
     engine = engine_of(quick, device=device)
@@ -178,7 +178,7 @@ def test_a_frame_is_begun_before_the_last_is_known_and_no_more_than_that(quick: 
 
 
 @pytest.mark.quick
-def test_prompts_are_read_beside_each_other_and_beside_the_frames(quick: Checkpoint) -> None:
+def test_prefills_run_concurrently_with_frames(quick: Checkpoint) -> None:
     modes = {mode: ModeSettings(prefills=3) for mode in Mode}
     engine = engine_of(quick, slots=6, device=LateDevice(0, 0.0), modes=modes)
     for _ in range(5):
@@ -191,7 +191,7 @@ def test_prompts_are_read_beside_each_other_and_beside_the_frames(quick: Checkpo
     drain(engine)
 
 
-def test_prompts_of_many_pieces_are_read_as_on_a_plain_device(cloner: Checkpoint) -> None:
+def test_chunked_prompts_on_an_asynchronous_device_equal_a_synchronous_one(cloner: Checkpoint) -> None:
     requests = [cloned(seconds=3.0 + index, max_frames=4) for index in range(3)]
     expected = [said(engine_of(cloner, slots=1, prompt_piece=16), request) for request in requests]
     engine = engine_of(cloner, slots=2, prompt_piece=16, device=LateDevice(3, 0.2))
@@ -199,7 +199,7 @@ def test_prompts_of_many_pieces_are_read_as_on_a_plain_device(cloner: Checkpoint
 
 
 @pytest.mark.quick
-def test_a_started_engine_is_woken_by_the_device(quick: Checkpoint) -> None:
+def test_device_events_wake_the_engine_thread(quick: Checkpoint) -> None:
     requests = [custom_voice(max_frames=6 + index, **seeded(index)) for index in range(6)]
     expected = [said(engine_of(quick, slots=1), request) for request in requests]
     heards = said_by_thread(engine_of(quick, slots=3, device=LateDevice(0, 0.0)), *requests)
@@ -210,7 +210,7 @@ def test_a_started_engine_is_woken_by_the_device(quick: Checkpoint) -> None:
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 5, 7, 9, 10])
-def test_every_size_of_graph_says_what_its_rows_say_alone(quick: Checkpoint, count: int) -> None:
+def test_every_graph_size_gives_the_codes_of_its_rows_alone(quick: Checkpoint, count: int) -> None:
     """Five rows run in a graph of six, nine in one of twelve: who fills it up is nobody."""
     requests = [custom_voice(max_frames=5, **seeded(index)) for index in range(count)]
     expected = [said(engine_of(quick, slots=1), request) for request in requests]
@@ -221,7 +221,9 @@ def test_every_size_of_graph_says_what_its_rows_say_alone(quick: Checkpoint, cou
     assert device.replayed >= 4
 
 
-def test_a_graph_that_cannot_be_captured_is_done_without(quick: Checkpoint, caplog: pytest.LogCaptureFixture) -> None:
+def test_engine_runs_without_a_graph_that_cannot_be_captured(
+    quick: Checkpoint, caplog: pytest.LogCaptureFixture
+) -> None:
     class Forgetful(LateDevice):
         def capture(self, work: Callable[[], Made], stream: Stream) -> Graph[Made]:
             raise RuntimeError("an operation that no graph holds")

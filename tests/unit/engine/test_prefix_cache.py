@@ -25,7 +25,7 @@ def prefix(positions: int = 24) -> PromptPrefix:
     return PromptPrefix(torch.zeros(2, 1, 1, positions, 2))
 
 
-def test_the_one_that_was_not_used_for_longest_goes() -> None:
+def test_least_recently_used_prefix_is_evicted() -> None:
     kept = PrefixCache(2)
     kept.put("a", prefix)
     kept.put("b", prefix)
@@ -34,7 +34,7 @@ def test_the_one_that_was_not_used_for_longest_goes() -> None:
     assert [key for key in "abc" if kept.get(key) is not None] == ["a", "c"]
 
 
-def test_a_cache_of_none_keeps_nothing() -> None:
+def test_cache_of_size_zero_stores_nothing() -> None:
     kept = PrefixCache(0)
     kept.put("a", prefix)
     assert len(kept) == 0
@@ -55,7 +55,7 @@ def requests(mode: str) -> list[SpeechRequest]:
 
 @pytest.mark.slow("at once-design", "at once-non_streaming")
 @pytest.mark.parametrize("mode", ["design", "streaming", "non_streaming"])
-def test_a_kept_beginning_says_the_same_bytes_and_is_read_once(
+def test_cached_prefix_gives_the_same_bytes_and_is_computed_once(
     mode: str, designer: Checkpoint, cloner: Checkpoint
 ) -> None:
     checkpoint = designer if mode == "design" else cloner
@@ -84,7 +84,7 @@ def test_a_kept_beginning_says_the_same_bytes_and_is_read_once(
 
 
 @pytest.mark.parametrize("layout", list(Layout))
-def test_a_beginning_that_no_text_follows_leaves_its_last_position(layout: Layout, cloner: Checkpoint) -> None:
+def test_prefix_without_following_text_excludes_its_last_position(layout: Layout, cloner: Checkpoint) -> None:
     """In the streaming layout the words of a reference that outlast its frames fill the prompt; the text trails."""
     request = cloned(seconds=2.0, layout=layout, max_frames=3)
     assert request.reference is not None
@@ -97,7 +97,7 @@ def test_a_beginning_that_no_text_follows_leaves_its_last_position(layout: Layou
         assert np.array_equal(heard.codes, heards[0].codes)
 
 
-def test_another_voice_does_not_begin_with_it(designer: Checkpoint) -> None:
+def test_prefix_of_another_voice_is_not_used(designer: Checkpoint) -> None:
     engine = engine_of(designer)
     first, _ = requests("design")
     said(engine, first)

@@ -75,7 +75,7 @@ def prefix(checkpoint: Checkpoint, language: str | None, speaker: int | None) ->
 
 
 @pytest.mark.parametrize(("language", "positions"), [(None, 8), ("english", 9)])
-def test_custom_voice_in_the_whole_layout(
+def test_custom_voice_prompt_in_the_non_streaming_layout(
     speaker: Checkpoint, columns: list[Columns], language: str | None, positions: int
 ) -> None:
     config, talker = speaker.config, speaker.config.talker
@@ -91,7 +91,7 @@ def test_custom_voice_in_the_whole_layout(
     assert len(prompt.embeds) == positions + len(body) + 2
 
 
-def test_custom_voice_in_the_streaming_layout(speaker: Checkpoint, columns: list[Columns]) -> None:
+def test_custom_voice_prompt_in_the_streaming_layout(speaker: Checkpoint, columns: list[Columns]) -> None:
     config, talker = speaker.config, speaker.config.talker
     prompt = build(speaker, utterance(Mode.CUSTOM_VOICE, Layout.STREAMING, language="english", speaker="ryan"))
     text, codec = prefix(speaker, "english", talker.spk_id["ryan"])
@@ -102,7 +102,7 @@ def test_custom_voice_in_the_streaming_layout(speaker: Checkpoint, columns: list
 
 
 @pytest.mark.parametrize(("language", "positions"), [(None, 7), ("english", 8)])
-def test_voice_design_has_no_speaker_and_its_instruct_in_front(
+def test_voice_design_prompt_has_no_speaker_and_starts_with_its_instruct(
     designer: Checkpoint, columns: list[Columns], language: str | None, positions: int
 ) -> None:
     build(designer, utterance(Mode.VOICE_DESIGN, Layout.STREAMING, language=language or "auto", instruct=INSTRUCT))
@@ -114,7 +114,7 @@ def test_voice_design_has_no_speaker_and_its_instruct_in_front(
 
 
 @pytest.mark.parametrize("layout", list(Layout))
-def test_an_x_vector_takes_the_speakers_place(cloner: Checkpoint, columns: list[Columns], layout: Layout) -> None:
+def test_x_vector_replaces_the_speaker_embedding(cloner: Checkpoint, columns: list[Columns], layout: Layout) -> None:
     cloned = voice(cloner, None)
     prompt = build(cloner, utterance(Mode.BASE, layout, voice=cloned))
     text, codec = prefix(cloner, None, NO_CODEC)
@@ -126,7 +126,7 @@ def test_an_x_vector_takes_the_speakers_place(cloner: Checkpoint, columns: list[
     torch.testing.assert_close(prompt.embeds[6], pad + cloned.x_vector)
 
 
-def test_a_reference_follows_the_text_in_the_whole_layout(cloner: Checkpoint, columns: list[Columns]) -> None:
+def test_reference_follows_the_text_in_the_non_streaming_layout(cloner: Checkpoint, columns: list[Columns]) -> None:
     config, talker, frames = cloner.config, cloner.config.talker, 5
     prompt = build(cloner, utterance(Mode.BASE, Layout.NON_STREAMING, voice=voice(cloner, frames)))
     text, codec = prefix(cloner, None, NO_CODEC)
@@ -138,7 +138,7 @@ def test_a_reference_follows_the_text_in_the_whole_layout(cloner: Checkpoint, co
 
 
 @pytest.mark.parametrize("frames", [1, 4, 30, 31, 32, 33, 60])
-def test_a_reference_lies_beside_the_text_in_the_streaming_layout(
+def test_reference_is_added_to_the_text_in_the_streaming_layout(
     cloner: Checkpoint, columns: list[Columns], frames: int
 ) -> None:
     config, talker = cloner.config, cloner.config.talker
@@ -151,7 +151,7 @@ def test_a_reference_lies_beside_the_text_in_the_streaming_layout(
     assert prompt.trailing == said[frames + 1 :]
 
 
-def test_reference_frames_are_the_sum_of_all_their_codes(cloner: Checkpoint, columns: list[Columns]) -> None:
+def test_reference_frame_input_is_the_sum_of_its_codes(cloner: Checkpoint, columns: list[Columns]) -> None:
     cloned = voice(cloner, 5)
     assert cloned.codes is not None
     prompt = build(cloner, utterance(Mode.BASE, Layout.NON_STREAMING, voice=cloned))
@@ -170,7 +170,7 @@ def test_reference_frames_are_the_sum_of_all_their_codes(cloner: Checkpoint, col
 @pytest.mark.parametrize("layout", list(Layout))
 @pytest.mark.parametrize("language", ["auto", "english"])
 @pytest.mark.parametrize("frames", [None, 1, 10, 60])
-def test_the_length_reckoned_beforehand_is_the_length(
+def test_estimated_prompt_length_equals_the_actual_length(
     loaded: Loaded, spec: str, layout: Layout, language: str, frames: int | None
 ) -> None:
     words = {"language": language}
@@ -206,14 +206,14 @@ def test_the_length_reckoned_beforehand_is_the_length(
         ("auto", None, "auto"),
     ],
 )
-def test_dialect_speakers_turn_chinese_and_auto_into_their_dialect(
+def test_dialect_speakers_map_chinese_and_auto_to_their_dialect(
     speaker: Checkpoint, asked: str, speaker_name: str | None, spoken: str
 ) -> None:
     assert spoken_language(asked, speaker_name, speaker.config) == spoken
 
 
 @pytest.mark.parametrize(("spec", "taken"), [("tiny", True), ("tiny_0b6", False)])
-def test_the_small_custom_voice_drops_the_instruct_and_says_so(loaded: Loaded, spec: str, taken: bool) -> None:
+def test_small_custom_voice_drops_the_instruct_with_a_note(loaded: Loaded, spec: str, taken: bool) -> None:
     admission, _ = admit(custom_voice(instruct=INSTRUCT), loaded(spec, "custom_voice"), Limits(), 512)
     assert (admission.prompt_inputs.instruct == INSTRUCT) == taken
     assert bool(admission.notes) != taken

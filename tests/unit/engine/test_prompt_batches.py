@@ -53,7 +53,7 @@ def launched(ways: PromptBatches, chunks: list[Chunk]) -> tuple[dict[tuple[int, 
 
 @pytest.mark.parametrize("ways", WAYS, ids=lambda ways: type(ways).__name__)
 @pytest.mark.parametrize("seed", range(20))
-def test_every_position_is_read_once_and_each_row_ends_behind_its_last(ways: PromptBatches, seed: int) -> None:
+def test_every_position_is_computed_once_and_each_row_ends_after_its_last(ways: PromptBatches, seed: int) -> None:
     draw = random.Random(seed)
     chunks = chunks_of(*(draw.randint(1, 128) for _ in range(draw.randint(1, 8))))
     read, stands = launched(ways, chunks)
@@ -64,7 +64,7 @@ def test_every_position_is_read_once_and_each_row_ends_behind_its_last(ways: Pro
     assert stands == {slot: start + len(part) for slot, start, part in chunks}
 
 
-def test_a_chunk_longer_than_a_launch_goes_into_several() -> None:
+def test_chunk_longer_than_a_launch_is_split() -> None:
     chunks = chunks_of(40, 2 * POSITIONS[-1] + 5)
     read, stands = launched(PackedPieces(), chunks)
     assert len(read) == 40 + 2 * POSITIONS[-1] + 5
@@ -82,13 +82,15 @@ def test_a_chunk_longer_than_a_launch_goes_into_several() -> None:
         ((9, 128, 9), [192], [16, 128, 16]),
     ],
 )
-def test_positions_of_the_launches(lengths: tuple[int, ...], packed: list[int], whole: list[int]) -> None:
+def test_launch_sizes_for_packed_and_whole_prompts(
+    lengths: tuple[int, ...], packed: list[int], whole: list[int]
+) -> None:
     for ways, expected in zip(WAYS, (packed, whole), strict=True):
         shapes = [batch.shape for batch in ways.batches(chunks_of(*lengths), SCRATCH)]
         assert [count * size for count, size in shapes] == expected
 
 
-def test_shapes_hold_whole_pieces_and_no_more_than_may_be_read_together() -> None:
+def test_launch_shapes_hold_whole_chunks_within_the_limit() -> None:
     assert all(positions % PIECE == 0 for positions in POSITIONS)
     assert all(count == 1 or count * size <= TOGETHER for count, size in WholeChunks(512).shapes())
     assert {count for count, _ in WholeChunks(128, (1, 2)).shapes()} == {1, 2}

@@ -41,7 +41,7 @@ def products(network: nn.Module) -> Iterator[Linear]:
 
 
 @pytest.mark.slow("int4", "float16")
-def test_a_request_says_beside_three_others_what_it_says_alone(rounded: Checkpoint) -> None:
+def test_quantized_request_is_batch_invariant(rounded: Checkpoint) -> None:
     alone = [said(engine_of(rounded, slots=1), request) for request in REQUESTS]
     for apart in (0, 2):
         together = said_together(engine_of(rounded, slots=4), *REQUESTS, apart=apart)
@@ -50,9 +50,7 @@ def test_a_request_says_beside_three_others_what_it_says_alone(rounded: Checkpoi
             assert np.array_equal(single.pcm, other.pcm)
 
 
-def test_every_product_of_the_talker_has_fewer_bits_and_lets_go_of_the_others(
-    rounded: Checkpoint, loaded: Loaded
-) -> None:
+def test_every_talker_product_is_quantized_and_frees_its_original(rounded: Checkpoint, loaded: Loaded) -> None:
     whole = loaded("tiny", "custom_voice")
     for mine, published in zip(products(rounded.talker), products(whole.talker), strict=True):
         assert mine.product is not None
@@ -63,7 +61,7 @@ def test_every_product_of_the_talker_has_fewer_bits_and_lets_go_of_the_others(
 
 
 @pytest.mark.parametrize("cores", [1, 3])
-def test_no_more_weights_stand_unrounded_in_memory_than_there_are_cores(
+def test_unquantized_weights_in_memory_are_bounded_by_the_core_count(
     folder_of: FolderOf, loaded: Loaded, cores: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("runtime.model.weights.CORES", cores)
@@ -88,7 +86,7 @@ def test_no_more_weights_stand_unrounded_in_memory_than_there_are_cores(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_weights_are_the_same_whoever_rounds_them(
+def test_weights_are_equal_for_any_number_of_loader_threads(
     folder_of: FolderOf, kind: Quantization, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder, engine = str(folder_of("tiny", "custom_voice")), torch.backends.quantized.engine
@@ -104,7 +102,7 @@ def test_weights_are_the_same_whoever_rounds_them(
 
 
 @pytest.mark.parametrize("kind", SAID)
-def test_what_is_loaded_is_what_the_setting_says(folder_of: FolderOf, kind: Quantization) -> None:
+def test_loaded_weights_match_the_quantize_setting(folder_of: FolderOf, kind: Quantization) -> None:
     settings = EngineSettings(device="cpu", quantize=kind, max_slots=1, max_model_len=256)
     engine = Engine.open(Settings(models=(str(folder_of("quick", "custom_voice")),), engine=settings))
     (card,) = engine.cards
@@ -113,7 +111,7 @@ def test_what_is_loaded_is_what_the_setting_says(folder_of: FolderOf, kind: Quan
     assert core.checkpoint.talker.codec_head.product is not None
 
 
-def test_the_doctor_and_the_check_reckon_with_fewer_bits(folder_of: FolderOf, rounded: Checkpoint) -> None:
+def test_doctor_and_check_account_for_quantization(folder_of: FolderOf, rounded: Checkpoint) -> None:
     folder = str(folder_of("tiny", "custom_voice"))
     settings = EngineSettings(device="cpu", max_slots=3, sound_dtype="float32")
     rows = {row.dtype: row for row in diagnose(folder, settings).memory.rows}

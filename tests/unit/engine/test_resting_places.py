@@ -87,7 +87,7 @@ class Way:
         return pcm
 
 
-def test_a_request_rests_in_the_places_that_are_named_and_in_no_other(cloner: Checkpoint) -> None:
+def test_request_waits_only_in_the_documented_states(cloner: Checkpoint) -> None:
     clock, pcm = VirtualClock(), b""
     engine = engine_of(cloner, slots=1, device=LateDevice(2), clock=clock)  # which is still at it when it is asked
     other = Heard()

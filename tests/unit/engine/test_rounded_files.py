@@ -43,7 +43,7 @@ def written(kind: Quantization, folder_of: FolderOf, tmp_path_factory: pytest.Te
 
 @pytest.mark.slow("int8-torch.float32", "int4-torch.float32", "int4-torch.bfloat16")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
-def test_it_says_what_rounding_at_load_says(
+def test_quantized_file_gives_the_codes_of_quantization_at_load(
     kind: Quantization, written: Path, folder_of: FolderOf, dtype: torch.dtype
 ) -> None:
     origin = load_checkpoint(str(folder_of("tiny", "custom_voice")), CPU, dtype, quantization=kind)
@@ -55,7 +55,7 @@ def test_it_says_what_rounding_at_load_says(
     assert np.array_equal(first.pcm, second.pcm)
 
 
-def test_it_needs_nothing_of_its_origin_and_is_smaller(kind: Quantization, written: Path, folder_of: FolderOf) -> None:
+def test_quantized_folder_is_self_contained_and_smaller(kind: Quantization, written: Path, folder_of: FolderOf) -> None:
     origin = folder_of("tiny", "custom_voice")
     assert (written / "model.safetensors").stat().st_size < (origin / "model.safetensors").stat().st_size
     names = {path.relative_to(written).as_posix() for path in written.rglob("*") if path.is_file()}
@@ -64,7 +64,7 @@ def test_it_needs_nothing_of_its_origin_and_is_smaller(kind: Quantization, writt
     assert [path.name for path in written.parent.iterdir()] == [written.name]
 
 
-def test_the_card_the_doctor_and_the_check_know_it(kind: Quantization, written: Path) -> None:
+def test_model_card_doctor_and_check_recognise_a_quantized_file(kind: Quantization, written: Path) -> None:
     told = diagnose(str(written), EngineSettings(device="cpu"))
     assert told.servable
     assert [(row.dtype, row.is_chosen) for row in told.memory.rows] == [(kind, True)]
@@ -74,7 +74,7 @@ def test_the_card_the_doctor_and_the_check_know_it(kind: Quantization, written: 
     assert card.dtype == kind
 
 
-def test_other_bits_than_it_has_are_refused(kind: Quantization, written: Path, tmp_path: Path) -> None:
+def test_conversion_to_another_quantization_is_refused(kind: Quantization, written: Path, tmp_path: Path) -> None:
     (other,) = set(KINDS) - {kind}
     engine = EngineSettings(device="cpu", quantize=other)
     with pytest.raises(CheckpointUnsupported, match=f"its weights are {kind}, and cannot be made {other}"):
@@ -87,18 +87,18 @@ def test_other_bits_than_it_has_are_refused(kind: Quantization, written: Path, t
     assert not list(tmp_path.iterdir())
 
 
-def test_devices_without_such_products_refuse_it(kind: Quantization, written: Path) -> None:
+def test_devices_without_quantized_products_refuse_the_file(kind: Quantization, written: Path) -> None:
     with pytest.raises(CheckpointUnsupported, match=f"the device is meta, and only a CPU .*multiplies {kind}"):
         load_checkpoint(str(written), torch.device("meta"), torch.float32)
 
 
-def test_a_card_takes_eight_bits_from_a_file_and_not_four() -> None:
+def test_gpu_accepts_int8_files_and_refuses_int4() -> None:
     assert settle_quantization("here", Quantization.INT8, None, "cuda") is Quantization.INT8
     with pytest.raises(CheckpointUnsupported, match="the device is cuda, and only a CPU multiplies int4"):
         settle_quantization("here", Quantization.INT4, None, "cuda")
 
 
-def test_what_is_there_is_not_written_over(written: Path, folder_of: FolderOf) -> None:
+def test_existing_folder_is_not_overwritten(written: Path, folder_of: FolderOf) -> None:
     before = (written / "config.json").read_bytes()
     with pytest.raises(InvalidSetting, match="not an empty folder"):
         quantize(str(folder_of("tiny", "custom_voice")), 8, written)
@@ -106,7 +106,7 @@ def test_what_is_there_is_not_written_over(written: Path, folder_of: FolderOf) -
 
 
 @pytest.mark.parametrize("field", ["int2", 8, True])
-def test_bits_of_another_kind_are_refused(folder_of: FolderOf, tmp_path: Path, field: object) -> None:
+def test_unknown_quantization_is_refused(folder_of: FolderOf, tmp_path: Path, field: object) -> None:
     folder = shutil.copytree(folder_of("tiny", "custom_voice"), tmp_path / "other")
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps(config | {"voicewright_quantization": field}))
@@ -114,7 +114,7 @@ def test_bits_of_another_kind_are_refused(folder_of: FolderOf, tmp_path: Path, f
         load_checkpoint(str(folder), CPU, torch.float32)
 
 
-def test_numbers_of_another_type_are_refused(kind: Quantization, written: Path, tmp_path: Path) -> None:
+def test_tensors_of_another_dtype_are_refused(kind: Quantization, written: Path, tmp_path: Path) -> None:
     folder = shutil.copytree(written, tmp_path / "damaged")
     tensors = load_file(folder / "model.safetensors")
     tensors["talker.codec_head.values"] = tensors["talker.codec_head.values"].to(torch.int16)
@@ -125,7 +125,7 @@ def test_numbers_of_another_type_are_refused(kind: Quantization, written: Path, 
 
 
 @pytest.mark.slow("int4")
-def test_a_large_table_lies_in_the_file_and_says_the_same(
+def test_memory_mapped_table_gives_the_same_codes(
     written: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     folder = shutil.copytree(written, tmp_path / "bfloat16")
@@ -142,7 +142,7 @@ def test_a_large_table_lies_in_the_file_and_says_the_same(
     assert np.array_equal(first.codes, second.codes)
 
 
-def test_the_folder_that_one_stands_in_is_taken_if_it_is_empty(
+def test_empty_working_directory_is_accepted_as_target(
     folder_of: FolderOf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     here = tmp_path / "here"
@@ -153,7 +153,7 @@ def test_the_folder_that_one_stands_in_is_taken_if_it_is_empty(
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="a process has no limit of a file's size there")
-def test_a_disk_that_takes_no_more_is_said_and_nothing_is_left(folder_of: FolderOf, tmp_path: Path) -> None:
+def test_full_disk_is_reported_and_leaves_no_files(folder_of: FolderOf, tmp_path: Path) -> None:
     import resource  # Windows has none
 
     origin, whole, out = folder_of("odd", "custom_voice"), tmp_path / "whole", tmp_path / "out"

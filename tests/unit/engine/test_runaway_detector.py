@@ -55,7 +55,7 @@ every_size = pytest.mark.parametrize("sizes", SIZES, ids=str)
 
 @every_size
 @pytest.mark.parametrize("period", [1, 2, 3, 5, 8])
-def test_a_loop_is_caught_at_the_end_of_its_window(period: int, sizes: tuple[int, ...]) -> None:
+def test_repetition_is_detected_at_the_end_of_its_window(period: int, sizes: tuple[int, ...]) -> None:
     codes = np.concatenate([speech_codes(20), loop_codes(100, period)])
     guard, frames, detector = listened(codes, sound(120), sizes)
     assert guard is Guard.REPETITION
@@ -64,7 +64,7 @@ def test_a_loop_is_caught_at_the_end_of_its_window(period: int, sizes: tuple[int
 
 
 @every_size
-def test_near_silence_is_caught_in_three_seconds(sizes: tuple[int, ...]) -> None:
+def test_near_silence_is_detected_after_three_seconds(sizes: tuple[int, ...]) -> None:
     pcm = sound(20) + sound(100, -65)
     guard, frames, detector = listened(speech_codes(120), pcm, sizes)
     assert guard is Guard.SILENCE
@@ -72,31 +72,31 @@ def test_near_silence_is_caught_in_three_seconds(sizes: tuple[int, ...]) -> None
     assert detector.last_audible_frame == 19
 
 
-def test_silence_that_ends_within_the_chunk_in_which_it_struck_still_says_where_speech_ended() -> None:
+def test_last_audible_frame_is_correct_if_sound_returns_in_the_same_chunk() -> None:
     pcm = sound(10) + sound(SILENT_FRAMES, -80) + sound(16)
     guard, _, detector = listened(speech_codes(10 + SILENT_FRAMES + 16), pcm, (16,))
     assert guard is Guard.SILENCE
     assert detector.last_audible_frame == 9
 
 
-def test_a_silent_loop_ends_where_it_could_last_be_heard() -> None:
+def test_silent_repetition_ends_at_the_last_audible_frame() -> None:
     guard, _, detector = listened(np.concatenate([speech_codes(9), loop_codes(80, 4)]), sound(7) + sound(82, -90))
     assert guard is Guard.SILENCE
     assert detector.last_audible_frame == 6
 
 
-def test_nothing_but_silence_has_no_audible_frame() -> None:
+def test_pure_silence_has_no_audible_frame() -> None:
     guard, frames, detector = listened(loop_codes(80, 1), bytes(2 * SAMPLES * 80))
     assert (guard, frames, detector.last_audible_frame) == (Guard.SILENCE, SILENT_FRAMES, -1)
 
 
 @pytest.mark.parametrize(("dbfs", "caught"), [(-50.0, False), (-54.0, False), (-56.0, True)])
-def test_the_threshold_lies_at_55_dB_below_full_scale(dbfs: float, caught: bool) -> None:
+def test_silence_threshold_is_55_db_below_full_scale(dbfs: float, caught: bool) -> None:
     assert (listened(speech_codes(60), sound(60, dbfs))[0] is Guard.SILENCE) == caught
 
 
 @every_size
-def test_a_pause_of_two_seconds_is_speech(sizes: tuple[int, ...]) -> None:
+def test_two_second_pause_is_not_a_runaway(sizes: tuple[int, ...]) -> None:
     """Its codes repeat too: 25 frames of one code and no sound."""
     codes = np.concatenate([speech_codes(30), loop_codes(25, 1), speech_codes(30, 2), loop_codes(25, 1)])
     pcm = sound(30) + sound(25, -90) + sound(30) + sound(25, -90)
@@ -104,18 +104,18 @@ def test_a_pause_of_two_seconds_is_speech(sizes: tuple[int, ...]) -> None:
 
 
 @pytest.mark.parametrize("period", [1, 3, 8])
-def test_one_frame_less_than_the_window_is_speech(period: int) -> None:
+def test_one_frame_less_than_the_window_is_not_a_runaway(period: int) -> None:
     codes = np.concatenate([speech_codes(10), loop_codes(REPEATED_FRAMES - 1, period), speech_codes(30, 3)])
     assert listened(codes, sound(len(codes)))[0] is None
 
 
-def test_a_phrase_that_comes_again_is_speech() -> None:
+def test_repeated_phrase_is_not_a_runaway() -> None:
     codes = np.tile(speech_codes(9), (20, 1))
     assert listened(codes, sound(len(codes)))[0] is None
 
 
 @pytest.mark.parametrize("pcm", [sound(200), bytes(2 * SAMPLES * 200)], ids=["loud", "silent"])
-def test_nothing_counts_before_the_text_is_spent(pcm: bytes) -> None:
+def test_detection_starts_after_the_text_is_spent(pcm: bytes) -> None:
     codes = loop_codes(200, 1)
     assert listened(codes, pcm, spent_at=200)[0] is None
     guard, frames, _ = listened(codes, pcm, spent_at=100)
@@ -123,7 +123,7 @@ def test_nothing_counts_before_the_text_is_spent(pcm: bytes) -> None:
     assert frames == 100 + (SILENT_FRAMES if guard is Guard.SILENCE else REPEATED_FRAMES)
 
 
-def test_text_that_comes_again_starts_the_count_again() -> None:
+def test_new_text_restarts_the_count() -> None:
     detector, codes, pcm = RunawayDetector(), loop_codes(30, 1), bytes(2 * SAMPLES * 30)
     assert detector.heard(codes, pcm, True) is None
     assert detector.heard(codes, pcm, False) is None
@@ -138,7 +138,7 @@ def test_text_that_comes_again_starts_the_count_again() -> None:
     period=st.integers(1, 10),
     lead=st.integers(0, 30),
 )
-def test_the_size_of_the_chunks_changes_nothing_but_when_it_is_seen(
+def test_chunk_size_affects_only_the_time_of_detection(
     sizes: list[int], quiet: list[tuple[bool, int]], period: int, lead: int
 ) -> None:
     pcm = b"".join(sound(frames, -80 if silent else -20) for silent, frames in quiet)
@@ -152,7 +152,7 @@ def test_the_size_of_the_chunks_changes_nothing_but_when_it_is_seen(
         assert other_detector.last_audible_frame == detector.last_audible_frame
 
 
-def test_what_is_remembered_does_not_grow() -> None:
+def test_detector_memory_is_bounded() -> None:
     detector = RunawayDetector()
     pcm = sound(16)
     for turn in range(300):
@@ -161,7 +161,7 @@ def test_what_is_remembered_does_not_grow() -> None:
     assert sum(value.size for value in held if isinstance(value, np.ndarray)) < 100
 
 
-def test_a_frame_costs_little() -> None:
+def test_detection_takes_little_time_per_frame() -> None:
     detector, codes, pcm = RunawayDetector(), speech_codes(1), sound(1)
     started = time.thread_time()
     for _ in range(1000):
@@ -172,5 +172,5 @@ def test_a_frame_costs_little() -> None:
 @pytest.mark.parametrize(
     "text", ["No!", "Hello.", "你好，今天的声音很清楚。", "3.14", "A sentence of a common length, read aloud. " * 5]
 )
-def test_a_text_is_spent_after_its_speech_and_before_its_budget(text: str) -> None:
+def test_text_counts_as_spent_after_its_speech_and_before_its_budget(text: str) -> None:
     assert expected_frames(text) < spent_after(text) < frame_budget(text)

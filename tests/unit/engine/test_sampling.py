@@ -96,7 +96,7 @@ def draws() -> Tensor:
 @pytest.mark.quick("default", "strong_penalty")
 @pytest.mark.slow
 @per_setting
-def test_draws_follow_the_reference_exactly(setting: dict[str, Any], draws: Tensor) -> None:
+def test_draws_equal_the_reference(setting: dict[str, Any], draws: Tensor) -> None:
     """The truth is the reference's own chain of logit processors on recorded logits."""
     scores = rules(setting, DRAWS)
     top_k = setting["top_k"] or VOCAB
@@ -106,7 +106,7 @@ def test_draws_follow_the_reference_exactly(setting: dict[str, Any], draws: Tens
 
 
 @per_setting
-def test_what_may_be_drawn_is_what_the_reference_may_draw(setting: dict[str, Any]) -> None:
+def test_candidate_codes_equal_those_of_the_reference(setting: dict[str, Any]) -> None:
     """Deterministic: every code of the kept set comes first under noise that favours it, and no other ever does."""
     probabilities = TRUTH[f"{setting['name']}_probabilities"]
     top_k = setting["top_k"] or VOCAB
@@ -116,7 +116,7 @@ def test_what_may_be_drawn_is_what_the_reference_may_draw(setting: dict[str, Any
     assert np.array_equal(chosen, probabilities > 0)
 
 
-def test_the_test_would_notice_a_wrong_temperature(draws: Tensor) -> None:
+def test_comparison_detects_a_wrong_temperature(draws: Tensor) -> None:
     (setting,) = (setting for setting in SETTINGS if setting["name"] == "default")
     words = level(DRAWS, temperature=setting["temperature"] * 1.1, top_k=setting["top_k"])
     drawn = pick(rules(setting, DRAWS), words, draws)
@@ -129,7 +129,7 @@ def uniform(noise: Tensor) -> np.ndarray:
     return torch.exp(-torch.exp(-noise.double())).numpy()
 
 
-def test_noise_is_uniform_underneath() -> None:
+def test_noise_is_uniform() -> None:
     values = uniform(noise_of(torch.arange(500), width=200)).ravel()
     assert 0 < values.min() < values.max() < 1
     counts = np.histogram(values, bins=100, range=(0, 1))[0]
@@ -137,12 +137,12 @@ def test_noise_is_uniform_underneath() -> None:
 
 
 @pytest.mark.parametrize("seeds", [(0, 1), (0, 2**32), (1, 2**32 + 1), (2**53, 2**53 + 1), (2**63 - 2, 2**63 - 1)])
-def test_noise_of_two_seeds_is_unrelated(seeds: tuple[int, int]) -> None:
+def test_noise_of_different_seeds_is_independent(seeds: tuple[int, int]) -> None:
     left, right = (uniform(gumbel_noise(torch.tensor([seed]), torch.tensor([3]), 16, 3072))[0] for seed in seeds)
     assert_unrelated(left, right)
 
 
-def test_noise_of_two_frames_and_of_two_codebooks_is_unrelated() -> None:
+def test_noise_of_different_frames_and_codebooks_is_independent() -> None:
     seed = torch.tensor([12345])
     frames = [uniform(gumbel_noise(seed, torch.tensor([frame]), 16, 3072))[0] for frame in (0, 1, 2, 1000)]
     for left, other in ((0, 1), (1, 2), (0, 3)):
@@ -153,7 +153,7 @@ def test_noise_of_two_frames_and_of_two_codebooks_is_unrelated() -> None:
     assert_unrelated(frames[0][:, :-1], frames[0][:, 1:])
 
 
-def test_seed_and_frame_do_not_stand_in_for_each_other() -> None:
+def test_seed_and_frame_are_not_interchangeable() -> None:
     """Seed s at frame f + 1 is not seed s + 1 at frame f, in either direction."""
 
     def at(seed: int, frame: int) -> np.ndarray:
@@ -171,7 +171,7 @@ def assert_unrelated(left: np.ndarray, right: np.ndarray) -> None:
     assert (left == right).mean() < 0.001
 
 
-def test_noise_of_a_row_does_not_depend_on_the_rows_beside_it() -> None:
+def test_noise_is_batch_invariant() -> None:
     seeds, frames = torch.tensor([3, 2**40, 2**63 - 1]), torch.tensor([0, 5, 9])
     together = gumbel_noise(seeds, frames, 16, 300)
     for row in range(3):
@@ -179,14 +179,14 @@ def test_noise_of_a_row_does_not_depend_on_the_rows_beside_it() -> None:
         assert torch.equal(together[row, :4, :100], gumbel_noise(seeds[row, None], frames[row, None], 4, 100)[0])
 
 
-def test_noise_stays_as_it_is() -> None:
+def test_noise_values_are_stable_between_versions() -> None:
     """A seed that a user wrote down must mean the same after every change of the code."""
     noise = gumbel_noise(torch.tensor([42]), torch.tensor([7]), 2, 3)
     expected = [[-0.290763, 0.092529, 1.771222], [-0.566093, 1.754049, 2.375356]]
     torch.testing.assert_close(noise[0], torch.tensor(expected), rtol=0, atol=1e-6)
 
 
-def test_the_end_may_not_come_before_two_codes() -> None:
+def test_end_token_is_blocked_for_the_first_two_codes() -> None:
     logits = torch.zeros(4, VOCAB)
     logits[:, EOS] = 50.0
     allowed = torch.ones(VOCAB, dtype=torch.bool)
@@ -195,7 +195,7 @@ def test_the_end_may_not_come_before_two_codes() -> None:
     assert (scores[:, EOS] == -torch.inf).tolist() == [True, True, False, False]
 
 
-def test_the_end_may_be_held_for_longer_and_never_for_less() -> None:
+def test_end_token_can_be_blocked_longer_and_never_shorter() -> None:
     logits = torch.zeros(5, VOCAB)
     seen = torch.zeros(5, VOCAB, dtype=torch.bool)
     allowed = torch.ones(VOCAB, dtype=torch.bool)
@@ -204,7 +204,7 @@ def test_the_end_may_be_held_for_longer_and_never_for_less() -> None:
     assert (scores[:, EOS] == -torch.inf).tolist() == [True, False, False, True, True]
 
 
-def test_ids_that_are_no_codes_never_come() -> None:
+def test_ids_outside_the_codebook_are_never_drawn() -> None:
     logits = torch.full((1, VOCAB), -100.0)
     logits[0, CODES:] = 100.0
     allowed = torch.arange(VOCAB) < CODES
@@ -215,7 +215,7 @@ def test_ids_that_are_no_codes_never_come() -> None:
     assert drawn <= set(range(CODES))
 
 
-def test_the_penalty_moves_scores_of_either_sign_down_and_only_those_seen() -> None:
+def test_repetition_penalty_lowers_only_scores_of_seen_codes() -> None:
     logits = torch.tensor([[2.0, -2.0, 0.0, 2.0, -2.0]])
     seen = torch.tensor([[True, True, True, False, False]])
     allowed = torch.ones(5, dtype=torch.bool)
@@ -223,7 +223,7 @@ def test_the_penalty_moves_scores_of_either_sign_down_and_only_those_seen() -> N
     assert scores.tolist() == [[1.0, -4.0, 0.0, 2.0, -2.0]]
 
 
-def test_ties_with_the_kth_score_stay() -> None:
+def test_ties_with_the_kth_score_are_kept() -> None:
     scores = torch.tensor([[3.0, 1.0, 2.0, 2.0, 2.0, 0.0]]).expand(6, -1)
     drawn = pick(scores, level(6, top_k=2), 1e6 * torch.eye(6))
     assert drawn.tolist() == [0, 0, 2, 3, 4, 0]
@@ -235,7 +235,7 @@ def test_top_k_of_the_vocabulary_or_more_keeps_everything(top_k: int) -> None:
     assert pick(scores, level(6, top_k=top_k), 1e6 * torch.eye(6)).tolist() == list(range(6))
 
 
-def test_rows_keep_their_own_k_whatever_the_widest_is() -> None:
+def test_rows_keep_their_own_top_k_in_a_batch() -> None:
     scores = torch.tensor([[5.0, 4.0, 3.0, 2.0, 1.0]]).expand(4, -1)
     mixed = LevelSettings(
         temperature=torch.ones(4),
@@ -254,7 +254,7 @@ def test_rows_keep_their_own_k_whatever_the_widest_is() -> None:
 
 
 @pytest.mark.parametrize("noise", [None, 1e6])
-def test_greedy_takes_the_largest_score_whatever_the_noise(noise: float | None) -> None:
+def test_greedy_takes_the_maximum_regardless_of_noise(noise: float | None) -> None:
     scores = torch.tensor([[1.0, 3.0, 2.0]])
     given = None if noise is None else noise * torch.tensor([[1.0, 0.0, 0.0]])
     assert pick(scores, level(1, greedy=True), given).tolist() == [1]
@@ -273,14 +273,14 @@ DEFAULTS = GenerationDefaults(
 )
 
 
-def test_what_a_request_leaves_open_is_as_its_checkpoint_says() -> None:
+def test_unset_sampling_fields_use_checkpoint_defaults() -> None:
     row = fill_in(Sampling(), DEFAULTS)
     assert row.talker == LevelChoice(temperature=0.7, top_k=30, top_p=0.9, greedy=False)
     assert row.predictor == LevelChoice(temperature=0.6, top_k=20, top_p=0.8, greedy=False)
     assert row.repetition_penalty == 1.2
 
 
-def test_what_a_request_says_goes_before_even_where_it_says_zero() -> None:
+def test_request_values_override_defaults_even_if_zero() -> None:
     row = fill_in(Sampling(temperature=1.5, top_k=0, predictor_top_k=0, predictor_top_p=1.0), DEFAULTS)
     assert (row.talker.temperature, row.talker.top_k) == (1.5, 0)
     assert (row.predictor.top_k, row.predictor.top_p) == (0, 1.0)
@@ -294,7 +294,7 @@ def test_what_a_request_says_goes_before_even_where_it_says_zero() -> None:
         (Sampling(predictor_temperature=0.0), (False, True)),
     ],
 )
-def test_temperature_zero_is_greedy_at_its_own_level(sampling: Sampling, greedy: tuple[bool, bool]) -> None:
+def test_temperature_zero_makes_only_its_own_level_greedy(sampling: Sampling, greedy: tuple[bool, bool]) -> None:
     row = fill_in(sampling, DEFAULTS)
     assert (row.talker.greedy, row.predictor.greedy) == greedy
     assert row.repetition_penalty == 1.2

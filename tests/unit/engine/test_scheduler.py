@@ -42,7 +42,7 @@ def speaking(
 
 @pytest.mark.parametrize("max_in_flight", [0, 1])
 @pytest.mark.parametrize("share", [0.05, 0.3, 0.6, 0.9])
-def test_an_engine_faster_than_speech_leaves_no_gap(share: float, max_in_flight: int) -> None:
+def test_engine_faster_than_real_time_leaves_no_gap(share: float, max_in_flight: int) -> None:
     simulation = Simulation.of(
         1,
         max_in_flight=max_in_flight,
@@ -56,7 +56,7 @@ def test_an_engine_faster_than_speech_leaves_no_gap(share: float, max_in_flight:
     assert nobody_waits_for(listener.gap_s) == 0
 
 
-def test_chunks_grow_up_to_the_largest_while_there_is_time() -> None:
+def test_chunks_grow_to_the_maximum_if_there_is_time() -> None:
     simulation = Simulation.of(1, frame_cost=(0.05 * FRAME_S, 0.0), sound_cost=(0.0, 0.0005))
     listener = Listener(frames=300)
     simulation.run([listener])
@@ -64,7 +64,7 @@ def test_chunks_grow_up_to_the_largest_while_there_is_time() -> None:
     assert all(after <= MAX_CHUNK_GROWTH * before for before, after in itertools.pairwise(listener.chunks))
 
 
-def test_an_engine_slower_than_speech_sends_every_frame_as_soon_as_it_is_made() -> None:
+def test_engine_slower_than_real_time_sends_every_frame_immediately() -> None:
     simulation = Simulation.of(1, frame_cost=(1.5 * FRAME_S, 0.0), sound_cost=(0.0, 0.001))
     listener = Listener(frames=40)
     simulation.run([listener])
@@ -73,7 +73,7 @@ def test_an_engine_slower_than_speech_sends_every_frame_as_soon_as_it_is_made() 
 
 @settings(max_examples=examples(100), deadline=None, derandomize=True)
 @given(shares=st.lists(st.floats(0.2, 0.6), min_size=30, max_size=120))
-def test_an_engine_whose_pace_trembles_leaves_no_gap(shares: list[float]) -> None:
+def test_jitter_in_frame_time_leaves_no_gap(shares: list[float]) -> None:
     simulation = Simulation.of(1, frame_cost=(0.0, 0.0), sound_cost=(0.0, 0.001))
     simulation.steps = [share * FRAME_S for share in shares]
     listener = Listener(frames=len(shares))
@@ -81,7 +81,7 @@ def test_an_engine_whose_pace_trembles_leaves_no_gap(shares: list[float]) -> Non
     assert nobody_waits_for(listener.gap_s) == 0
 
 
-def test_no_chunk_is_larger_than_the_work_that_code2wav_takes_at_once() -> None:
+def test_chunks_are_limited_to_the_code2wav_work_limit() -> None:
     simulation = Simulation.of(2, work=4, frame_cost=(0.004, 0.0))
     both = [Listener(frames=120), Listener(frames=120)]
     simulation.run(both)
@@ -92,7 +92,7 @@ def test_no_chunk_is_larger_than_the_work_that_code2wav_takes_at_once() -> None:
 
 
 @pytest.mark.parametrize("max_in_flight", [0, 1])
-def test_a_full_house_that_the_machine_can_serve_hears_no_gap(max_in_flight: int) -> None:
+def test_fully_loaded_engine_within_capacity_leaves_no_gap(max_in_flight: int) -> None:
     simulation = Simulation.of(
         8,
         max_in_flight=max_in_flight,
@@ -106,7 +106,7 @@ def test_a_full_house_that_the_machine_can_serve_hears_no_gap(max_in_flight: int
     assert [nobody_waits_for(listener.gap_s) for listener in listeners] == [0.0] * 8
 
 
-def test_a_first_chunk_does_not_wait_behind_others_further_sound() -> None:
+def test_first_chunk_does_not_wait_for_later_audio_of_others() -> None:
     simulation = Simulation.of(8, work=4, frame_cost=(0.012, 0.0012), sound_cost=(0.002, 0.008))
     crowd = [Listener(frames=300, arrives=0.2 * place) for place in range(7)]
     late = Listener(frames=20, arrives=3.0)
@@ -122,9 +122,7 @@ def test_a_first_chunk_does_not_wait_behind_others_further_sound() -> None:
     share=st.floats(0.1, 0.9),
     max_in_flight=st.integers(0, 2),
 )
-def test_everybody_is_heard_to_the_end_whenever_they_come(
-    arrivals: list[float], share: float, max_in_flight: int
-) -> None:
+def test_every_listener_is_served_to_the_end(arrivals: list[float], share: float, max_in_flight: int) -> None:
     simulation = Simulation.of(
         8,
         max_in_flight=max_in_flight,
@@ -145,7 +143,7 @@ def test_everybody_is_heard_to_the_end_whenever_they_come(
 # --- who runs
 
 
-def test_who_is_far_ahead_yields_only_where_slots_are_scarce() -> None:
+def test_rows_far_ahead_yield_only_if_slots_are_scarce() -> None:
     scheduler, table = speaking(3)
     table.sent[:] = table.made
     table.buffer_empty_at[:] = [102.0, 103.5, 99.0]
@@ -154,7 +152,7 @@ def test_who_is_far_ahead_yields_only_where_slots_are_scarce() -> None:
     assert scheduler.runnable(table, 100.6, is_scarce=True).tolist() == [0, 1, 2]
 
 
-def test_while_a_first_sound_is_made_only_rows_near_their_end_make_frames() -> None:
+def test_only_rows_near_their_end_decode_during_pending_first_audio() -> None:
     scheduler, table = speaking(4)
     table.made[:3], table.sent[:3], table.last_chunk[:3] = 9, 8, 4
     table.buffer_empty_at[:3] = 100.0 + LOW_BUFFER_S + np.array([0.1, -0.1, -9.0])
@@ -169,21 +167,19 @@ def test_while_a_first_sound_is_made_only_rows_near_their_end_make_frames() -> N
 @pytest.mark.parametrize(
     ("turn_s", "yields_to_first_audio"), [(np.inf, False), (0.7 * FRAME_S, False), (0.6 * FRAME_S, True)]
 )
-def test_rows_wait_for_a_first_sound_where_their_own_next_is_in_time(
-    turn_s: float, yields_to_first_audio: bool
-) -> None:
+def test_rows_yield_to_first_audio_if_their_next_chunk_is_in_time(turn_s: float, yields_to_first_audio: bool) -> None:
     scheduler = Simulation.of(1, first_alone=True).scheduler
     assert scheduler.yields_to_first_audio(Pace(turn_s=turn_s, sound_s=0.1 * FRAME_S)) == yields_to_first_audio
     assert not Simulation.of(1).scheduler.yields_to_first_audio(Pace(turn_s=0.0, sound_s=0.0))
 
 
 @pytest.mark.parametrize(("turn_s", "is_decoding_fast"), [(np.inf, False), (FRAME_S / 3, False), (FRAME_S / 5, True)])
-def test_a_machine_that_makes_frames_fast_asks_nobody_to_yield(turn_s: float, is_decoding_fast: bool) -> None:
+def test_no_row_yields_on_a_fast_machine(turn_s: float, is_decoding_fast: bool) -> None:
     scheduler, _ = speaking(1)
     assert scheduler.is_decoding_fast(Pace(turn_s=turn_s)) == is_decoding_fast
 
 
-def test_a_slow_reader_pauses_alone_and_goes_on_when_it_reads() -> None:
+def test_slow_reader_pauses_alone_and_resumes() -> None:
     scheduler, table = speaking(2, made=40)
     table.sent[:] = 40
     table.has_acks[0] = True
@@ -195,7 +191,7 @@ def test_a_slow_reader_pauses_alone_and_goes_on_when_it_reads() -> None:
 
 @pytest.mark.slow("0")
 @pytest.mark.parametrize("max_in_flight", [0, 1])
-def test_a_listener_that_never_reads_costs_a_bounded_number_of_frames(max_in_flight: int) -> None:
+def test_listener_that_never_reads_gets_a_bounded_number_of_frames(max_in_flight: int) -> None:
     simulation = Simulation.of(2, max_in_flight=max_in_flight, frame_cost=(0.01, 0.001))
     deaf, good = Listener(frames=500, reads=False), Listener(frames=100)
     simulation.run([deaf, good], until=15.0)
@@ -204,7 +200,7 @@ def test_a_listener_that_never_reads_costs_a_bounded_number_of_frames(max_in_fli
 
 
 @pytest.mark.parametrize("what", ["limit", "text", "backlog", "reader"])
-def test_frames_that_are_begun_count_as_if_they_were_known(what: str) -> None:
+def test_frames_in_flight_count_as_decoded(what: str) -> None:
     scheduler, table = speaking(2, made=9)
     table.sent[:], table.begun[0] = 9, 10
     if what == "limit":
@@ -218,7 +214,7 @@ def test_frames_that_are_begun_count_as_if_they_were_known(what: str) -> None:
     assert scheduler.runnable(table, 0.0, is_scarce=False).tolist() == [1]
 
 
-def test_who_gives_a_slot_up_leaves_it_sounding_until_its_sound_is_back() -> None:
+def test_released_slot_stays_in_code2wav_until_its_audio_returns() -> None:
     _, table = speaking(2, made=9)
     table.in_code2wav[:] = True
     table.clear(1)
@@ -226,7 +222,7 @@ def test_who_gives_a_slot_up_leaves_it_sounding_until_its_sound_is_back() -> Non
     assert (table.begun[1], table.made[1], bool(table.speaking[1])) == (0, 0, False)
 
 
-def test_a_row_without_text_waits_and_sends_what_it_has() -> None:
+def test_row_without_text_waits_and_sends_its_pending_frames() -> None:
     scheduler, table = speaking(1, made=3)
     table.text[:] = 3
     table.sent[:], table.last_chunk[:], table.buffer_empty_at[:] = 1, 16, 100.0
@@ -236,7 +232,7 @@ def test_a_row_without_text_waits_and_sends_what_it_has() -> None:
     assert scheduler.runnable(table, 0.0, is_scarce=False).tolist() == [0]
 
 
-def test_a_row_never_overwrites_codes_whose_sound_is_not_made() -> None:
+def test_row_never_overwrites_codes_without_audio() -> None:
     scheduler, table = speaking(1, made=MAX_BACKLOG_FRAMES)
     assert scheduler.runnable(table, 0.0, is_scarce=False).tolist() == []
 
@@ -244,7 +240,7 @@ def test_a_row_never_overwrites_codes_whose_sound_is_not_made() -> None:
 # --- whose sound
 
 
-def test_first_chunks_go_first_in_the_order_in_which_they_were_asked_for() -> None:
+def test_first_chunks_are_decoded_in_request_order() -> None:
     scheduler, table = speaking(4, made=8, work=4)
     table.last_chunk[:2], table.sent[:2], table.buffer_empty_at[:] = 4, 1, [0.2, 0.1, 9.0, 8.0]
     chunks = scheduler.sound(table, 0.0, Pace())
@@ -255,7 +251,7 @@ def test_first_chunks_go_first_in_the_order_in_which_they_were_asked_for() -> No
     ]
 
 
-def test_the_listener_who_runs_dry_first_is_served_first() -> None:
+def test_listener_with_the_emptiest_buffer_is_served_first() -> None:
     scheduler, table = speaking(6, made=40)
     table.last_chunk[:], table.sent[:] = 16, 20
     table.buffer_empty_at[:] = [7, 3, 9, 5, 4, 8]
@@ -264,7 +260,7 @@ def test_the_listener_who_runs_dry_first_is_served_first() -> None:
     assert [chunk.size for chunk in chunks] == [16] * 6
 
 
-def test_equal_chunks_share_a_call_as_far_as_mode_and_work_allow() -> None:
+def test_equal_chunks_share_a_call_within_mode_and_work_limits() -> None:
     scheduler, table = speaking(6, made=8, work=8)
     table.last_chunk[:], table.sent[:], table.buffer_empty_at[:] = 2, 4, 50.0
     table.batch[:] = 3
@@ -274,20 +270,20 @@ def test_equal_chunks_share_a_call_as_far_as_mode_and_work_allow() -> None:
     assert [len(chunk.slots) for chunk in scheduler.sound(table, 0.0, Pace())] == [3, 3]  # three by the mode
 
 
-def test_modes_keep_their_own_chunks_side_by_side() -> None:
+def test_modes_keep_their_chunk_sizes_side_by_side() -> None:
     scheduler, table = speaking(2, made=30)
     table.last_chunk[:], table.buffer_empty_at[:] = 16, 50.0
     table.largest_chunk[:] = [4, 16]
     assert {(chunk.size, *chunk.slots.tolist()) for chunk in scheduler.sound(table, 0.0, Pace())} == {(4, 0), (16, 1)}
 
 
-def test_a_row_whose_sound_is_being_made_gets_no_second_chunk() -> None:
+def test_row_in_code2wav_gets_no_second_chunk() -> None:
     scheduler, table = speaking(2, made=8)
     table.in_code2wav[0] = True
     assert [chunk.slots.tolist() for chunk in scheduler.sound(table, 0.0, Pace())] == [[1]]
 
 
-def test_the_last_frames_of_an_ended_row_are_not_held_back() -> None:
+def test_last_frames_of_an_ended_row_are_not_delayed() -> None:
     scheduler, table = speaking(1, made=19)
     table.speaking[:], table.ended[:], table.last_chunk[:], table.buffer_empty_at[:] = False, True, 16, 100.0
     assert [chunk.size for chunk in scheduler.sound(table, 0.0, Pace())] == [16]
@@ -311,18 +307,18 @@ def asked(scheduler: Scheduler, table: SequenceTable) -> list[tuple[bool, list[i
     return [(chunk.is_urgent, chunk.slots.tolist(), chunk.frames.tolist()) for chunk in chunks]
 
 
-def test_who_has_much_to_hear_waits_for_half_of_the_others() -> None:
+def test_chunk_with_a_full_buffer_waits_for_half_of_the_other_rows() -> None:
     scheduler, table = in_company(16, 3, 3, 3)
     assert asked(scheduler, table) == []
     table.made[2] += 13
     assert asked(scheduler, table) == [(False, [0, 2], [16, 16])]
 
 
-def test_nobody_waits_alone() -> None:
+def test_single_row_does_not_wait_for_a_batch() -> None:
     assert asked(*in_company(16)) == [(False, [0], [16])]
 
 
-def test_patience_ends_with_the_buffer_or_another_chunk_of_ones_own() -> None:
+def test_waiting_for_a_batch_ends_with_a_low_buffer_or_a_second_chunk() -> None:
     scheduler, table = in_company(16, 16, 3, 3, 3, 3, 3, 3)
     table.buffer_empty_at[1] = LOW_BUFFER_S
     assert asked(scheduler, table) == [(True, [1], [2])]  # what can be heard until it runs dry, and urgent
@@ -330,7 +326,7 @@ def test_patience_ends_with_the_buffer_or_another_chunk_of_ones_own() -> None:
     assert asked(scheduler, table) == [(False, [0, 1], [16, 16])]
 
 
-def test_a_short_chunk_of_a_listener_near_its_end_does_not_wait_for_a_call_of_many() -> None:
+def test_short_chunk_with_a_low_buffer_does_not_wait_for_a_large_call() -> None:
     """As the one behind a first chunk of one frame, which is heard within 80 ms."""
     scheduler, table = in_company(16, 16, 16, 16, 4, 1)
     table.last_chunk[4:], table.sent[4:], table.buffer_empty_at[4:] = 1, 1, 0.08
@@ -346,7 +342,7 @@ def test_a_short_chunk_of_a_listener_near_its_end_does_not_wait_for_a_call_of_ma
     )
 
 
-def test_nobody_waits_who_can_make_no_more_frames() -> None:
+def test_row_that_can_decode_no_more_frames_does_not_wait() -> None:
     scheduler, table = in_company(MAX_BACKLOG_FRAMES - 1, 3, 3, 3)
     table.largest_chunk[:] = table.last_chunk[:] = 48
     assert asked(scheduler, table) == []
@@ -355,14 +351,14 @@ def test_nobody_waits_who_can_make_no_more_frames() -> None:
     assert asked(scheduler, table) == [(False, [0], [48])]
 
 
-def test_a_first_chunk_and_a_text_that_has_run_dry_wait_for_nobody() -> None:
+def test_first_chunks_and_rows_without_text_do_not_wait() -> None:
     scheduler, table = in_company(16, 3, 3, 3, 3, 3, 3, 3)
     table.text[1] = table.made[1]
     table.last_chunk[2] = 0
     assert asked(scheduler, table) == [(True, [2], [1]), (False, [1], [3])]
 
 
-def test_ends_go_into_a_larger_call_whatever_is_left_of_them() -> None:
+def test_final_chunks_join_a_larger_call() -> None:
     scheduler, table = in_company(5, 16, 9, 3)
     table.ended[[0, 2]], table.speaking[[0, 2]] = True, False
     assert asked(scheduler, table) == [(False, [0, 1, 2], [5, 16, 9])]
@@ -375,7 +371,7 @@ def test_ends_go_into_a_larger_call_whatever_is_left_of_them() -> None:
 
 @settings(max_examples=examples(60), deadline=None, derandomize=True)
 @given(arrivals=st.lists(st.floats(0, 3), min_size=1, max_size=8), batch_fill_ratio=st.sampled_from([0.25, 0.5, 1.0]))
-def test_company_costs_nobody_a_gap_or_the_end(arrivals: list[float], batch_fill_ratio: float) -> None:
+def test_waiting_for_a_batch_causes_no_gap_and_no_late_end(arrivals: list[float], batch_fill_ratio: float) -> None:
     """Of patient and urgent chunks on one line: the worst place for it."""
     simulation = Simulation.of(
         8, work=512, batch_fill_ratio=batch_fill_ratio, frame_cost=(0.005, 0.0), sound_cost=(0.001, 0.0001)
@@ -390,7 +386,7 @@ def test_company_costs_nobody_a_gap_or_the_end(arrivals: list[float], batch_fill
 # --- what went out
 
 
-def test_handing_out_moves_the_end_of_the_buffer_and_tells_who_had_run_dry() -> None:
+def test_record_sent_extends_the_buffer_and_returns_starved_rows() -> None:
     scheduler, table = speaking(3, made=4)
     table.last_chunk[:], table.buffer_empty_at[:] = [0, 2, 2], [1.0, 1.0, 9.0]
     starved = scheduler.record_sent(table, np.arange(3), 2, 2.0)
@@ -407,7 +403,7 @@ def test_handing_out_moves_the_end_of_the_buffer_and_tells_who_had_run_dry() -> 
     lead=st.floats(-10, 60),
     work=st.integers(1, 64),
 )
-def test_a_chunk_never_outgrows_the_largest_the_growth_the_work_or_the_lead(
+def test_chunk_is_limited_by_maximum_growth_work_and_lead(
     first: int, largest: int, last: int, lead: float, work: int
 ) -> None:
     scheduler, table = speaking(1, made=64, work=work)
@@ -426,7 +422,7 @@ def test_a_chunk_never_outgrows_the_largest_the_growth_the_work_or_the_lead(
         assert size == min(first, largest, work)
 
 
-def test_a_slot_that_was_cleared_remembers_nothing() -> None:
+def test_cleared_slot_keeps_no_state() -> None:
     _, table = speaking(2, made=9)
     table.clear(0)
     assert all(array[0] == 0 for array in vars(table).values())
@@ -436,7 +432,7 @@ def test_a_slot_that_was_cleared_remembers_nothing() -> None:
 @pytest.mark.parametrize(
     ("room", "budget", "asked", "limit"), [(100, 50, None, 50), (40, 50, None, 40), (100, 50, 80, 80), (60, 50, 80, 60)]
 )
-def test_the_frame_limit_is_what_was_asked_or_the_budget_and_never_more_than_the_room(
+def test_frame_limit_is_the_request_or_budget_within_the_slot(
     room: int, budget: int, asked: int | None, limit: int
 ) -> None:
     assert frame_limit(room, budget, asked) == limit

@@ -45,7 +45,7 @@ def outcome(heard: Heard) -> tuple[StopReason, Guard | None, int, int]:
     return heard.end.stop_reason, heard.end.stats.guard, heard.end.stats.repeated, heard.end.stats.parts
 
 
-def test_a_part_that_was_much_too_short_is_made_again_with_another_seed(speaking: Checkpoint) -> None:
+def test_much_too_short_segment_is_retried_with_another_seed(speaking: Checkpoint) -> None:
     assert least_frames(TEXT) == LEAST
     heard = said(ending(speaking, SHORT, ENOUGH), free())
     assert outcome(heard) == (StopReason.EOS, None, 1, 1)
@@ -54,13 +54,13 @@ def test_a_part_that_was_much_too_short_is_made_again_with_another_seed(speaking
     assert np.array_equal(heard.codes, said(ending(speaking, SHORT, ENOUGH), free()).codes)
 
 
-def test_what_is_too_short_twice_says_so(speaking: Checkpoint) -> None:
+def test_segment_too_short_twice_is_noted(speaking: Checkpoint) -> None:
     heard = said(ending(speaking, SHORT, SHORT), free())
     assert outcome(heard) == (StopReason.SHORT, Guard.SHORT, 1, 1)
     assert len(heard.codes) == 2 * SHORT
 
 
-def test_the_other_parts_keep_their_seed_and_their_codes(speaking: Checkpoint) -> None:
+def test_other_segments_keep_their_seed_and_codes(speaking: Checkpoint) -> None:
     text = f"{TEXT} {TEXT}"
     heard = said(ending(speaking, SHORT, ENOUGH, ENOUGH), free(text, split=Split.SENTENCE))
     assert outcome(heard) == (StopReason.EOS, None, 1, 2)
@@ -68,7 +68,7 @@ def test_the_other_parts_keep_their_seed_and_their_codes(speaking: Checkpoint) -
     assert np.array_equal(heard.codes[SHORT + ENOUGH :], alone.codes)
 
 
-def test_a_growing_text_is_made_again_once_it_is_complete(speaking: Checkpoint) -> None:
+def test_streamed_segment_is_retried_after_its_text_is_complete(speaking: Checkpoint) -> None:
     request = streamed(TEXT, max_frames=None, sampling=Sampling(), holds_end=False)
     for heard in (
         said(ending(speaking, SHORT, ENOUGH), request),
@@ -79,13 +79,11 @@ def test_a_growing_text_is_made_again_once_it_is_complete(speaking: Checkpoint) 
 
 
 @pytest.mark.parametrize("frames", [LEAST, ENOUGH])
-def test_speech_that_is_long_enough_is_left_alone(speaking: Checkpoint, frames: int) -> None:
+def test_long_enough_speech_is_not_retried(speaking: Checkpoint, frames: int) -> None:
     assert outcome(said(ending(speaking, frames), free())) == (StopReason.EOS, None, 0, 1)
 
 
-def test_who_counts_frames_or_takes_the_most_probable_gets_what_the_talker_said(
-    speaking: Checkpoint, quick: Checkpoint
-) -> None:
+def test_requests_with_max_frames_or_greedy_sampling_are_not_retried(speaking: Checkpoint, quick: Checkpoint) -> None:
     """As the reference does; and a second try would be the same, or could not be told from noise."""
     for checkpoint, words in (
         (speaking, {"max_frames": 100}),
@@ -98,10 +96,10 @@ def test_who_counts_frames_or_takes_the_most_probable_gets_what_the_talker_said(
 
 
 @pytest.mark.parametrize("text", ["1000000000000", "Nooooooooooooo!", "... , — !?", "Hi.", "a b c"])
-def test_brief_sound_of_a_text_that_looks_long_is_enough(text: str) -> None:
+def test_short_audio_is_accepted_for_text_that_only_looks_long(text: str) -> None:
     assert least_frames(text) <= 4 < expected_frames("The harbour was quiet.")
 
 
-def test_short_sentences_have_a_pause_between_them() -> None:
+def test_short_sentences_are_separated_by_a_pause() -> None:
     assert least_frames("Note.\n\nSave often.\n\nDone.") == 9
     assert least_frames("好。好。好。") == 7

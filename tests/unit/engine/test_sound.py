@@ -84,7 +84,7 @@ CHUNKS = [
 )
 @pytest.mark.parametrize("turn_s", [0.0, 0.05, 0.3], ids=["ahead", "close", "behind"])
 @pytest.mark.parametrize(("words", "work"), CHUNKS)
-def test_bytes_do_not_depend_on_chunks_company_or_lead(
+def test_audio_bytes_are_independent_of_chunking_batch_and_lead(
     quick: Checkpoint, alone: list[Heard], words: dict[str, int], work: int, turn_s: float
 ) -> None:
     clock = VirtualClock()
@@ -100,9 +100,7 @@ def test_bytes_do_not_depend_on_chunks_company_or_lead(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("order", [0, 1])
-def test_sixteen_requests_with_cancels_and_slow_readers_between_them_say_what_each_says_alone(
-    quick: Checkpoint, alone: list[Heard], order: int
-) -> None:
+def test_sixteen_mixed_requests_equal_their_solo_runs(quick: Checkpoint, alone: list[Heard], order: int) -> None:
     stream, clock = np.random.RandomState(order), VirtualClock()
     engine = engine_of(quick, slots=5, reader_s=0.4, lead_cap_s=0.5, clock=clock)
     heards = [Heard() for _ in range(16)]
@@ -133,20 +131,20 @@ def test_sixteen_requests_with_cancels_and_slow_readers_between_them_say_what_ea
             assert_same(heard, alone[index])
 
 
-def test_a_lane_of_its_own_changes_no_byte(quick: Checkpoint, alone: list[Heard]) -> None:
+def test_separate_audio_thread_changes_no_byte(quick: Checkpoint, alone: list[Heard]) -> None:
     heards = said_by_thread(engine_of(quick, slots=4), *map(mixed, range(16)))
     for heard, expected in zip(heards, alone, strict=True):
         assert_same(heard, expected)
 
 
-def test_both_layouts_are_among_the_sixteen() -> None:
+def test_mixed_requests_include_both_layouts() -> None:
     """Else the tests above would say less than they seem to."""
     requests = [mixed(index) for index in range(16)]
     assert {request.layout for request in requests} == {None, Layout.STREAMING}
     assert len({request.max_frames for request in requests}) == 5
 
 
-def test_every_chunk_has_the_sound_of_its_own_codes(quick: Checkpoint) -> None:
+def test_every_chunk_contains_the_audio_of_its_own_codes(quick: Checkpoint) -> None:
     engine: Engine = engine_of(quick, slots=2)
     heards = [Heard(), Heard()]
     for index, heard in enumerate(heards):
@@ -161,7 +159,7 @@ def test_every_chunk_has_the_sound_of_its_own_codes(quick: Checkpoint) -> None:
 
 
 @pytest.mark.parametrize("max_frames", [1, 9])
-def test_first_sound_follows_its_frame_where_graphs_are_held(
+def test_first_audio_is_launched_with_its_frame_if_graphs_are_available(
     quick: Checkpoint, monkeypatch: pytest.MonkeyPatch, max_frames: int
 ) -> None:
     fresh: list[bool] = []
@@ -180,7 +178,7 @@ def test_first_sound_follows_its_frame_where_graphs_are_held(
         assert_same(heard, said(engine_of(quick, device=CpuDevice()), request))
 
 
-def test_a_first_frame_that_is_the_end_leaves_a_fresh_stream(quick: Checkpoint) -> None:
+def test_first_frame_with_end_token_leaves_a_fresh_audio_stream(quick: Checkpoint) -> None:
     """The sound that follows it is of no frame; what the next part says begins as if there had been none."""
     two = custom_voice("One. Two.", split=Split.SENTENCE, max_frames=12, seed=4)
     expected = said(engine_of(quick, device=CpuDevice()), two)
@@ -198,7 +196,7 @@ def test_a_first_frame_that_is_the_end_leaves_a_fresh_stream(quick: Checkpoint) 
 
 
 @pytest.mark.slow
-def test_company_changes_no_bit_of_the_sound(quick: Checkpoint) -> None:
+def test_batching_changes_no_bit_of_the_audio(quick: Checkpoint) -> None:
     """Patient chunks together, ends filled up: as on cards, on a device that does everything later."""
     engine = engine_of(quick, device=LateDevice(2), slots=4)
     core, chunks = core_of(engine), []
@@ -221,7 +219,7 @@ def test_company_changes_no_bit_of_the_sound(quick: Checkpoint) -> None:
     assert any(len(set(chunk.frames.tolist())) > 1 for chunk in chunks), "an end goes into another's call"
 
 
-def test_an_end_that_is_two_chunks_away_is_not_filled_up_yet(quick: Checkpoint) -> None:
+def test_remaining_audio_of_two_chunks_is_not_padded_yet(quick: Checkpoint) -> None:
     """Chunks of three, which no captured shape has, of a reply that ended while the worker was busy."""
     words = {"first_chunk_frames": 3, "max_chunk_frames": 3}
     engine, request, heard = engine_of(quick, slots=1, modes=modes_of(**words)), custom_voice(max_frames=8), Heard()

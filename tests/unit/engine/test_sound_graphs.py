@@ -85,18 +85,18 @@ def decoded(streams: Code2WavStreams, slots: list[int], codes: Tensor, ends: lis
 @pytest.mark.parametrize(
     ("frames", "cut"), [(1, [1]), (3, [2, 1]), (12, [12]), (15, [12, 2, 1]), (16, [16]), (37, [16, 16, 4, 1])]
 )
-def test_a_chunk_is_a_sum_of_buckets_largest_first(frames: int, cut: list[int]) -> None:
+def test_chunk_is_split_into_buckets_largest_first(frames: int, cut: list[int]) -> None:
     assert pieces(frames, (1, 2, 4, 8, 12, 16)) == cut
 
 
-def test_batches_end_with_the_first_that_holds_all_slots() -> None:
+def test_batch_buckets_stop_at_the_first_that_holds_all_slots() -> None:
     family = Family((1,), (1, 2, 4, 8))
     assert family.up_to(3).batches == (1, 2, 4)
     assert family.up_to(8).batches == (1, 2, 4, 8)
     assert family.up_to(99).batches == (1, 2, 4, 8)
 
 
-def test_graphs_make_the_sound_of_the_plain_path_for_every_shape(code2wav: Code2Wav) -> None:
+def test_graph_audio_equals_plain_audio_for_every_shape(code2wav: Code2Wav) -> None:
     """Three rows run in a bucket of four, seven frames in pieces of 4, 2 and 1."""
     device = GraphDevice()
     captured, plain = Code2WavStreams(code2wav, SLOTS, device), Code2WavStreams(code2wav, SLOTS)
@@ -109,7 +109,7 @@ def test_graphs_make_the_sound_of_the_plain_path_for_every_shape(code2wav: Code2
     assert captured.uncaptured == 0
 
 
-def test_more_rows_than_the_widest_bucket_run_in_groups(code2wav: Code2Wav, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_rows_than_the_largest_bucket_run_in_groups(code2wav: Code2Wav, monkeypatch: pytest.MonkeyPatch) -> None:
     families = {Stream.FIRST_AUDIO: Family((1,), (1,)), Stream.AUDIO: Family((1, 2), (1, 2))}
     monkeypatch.setattr("runtime.engine.audio.code2wav_graphs.FAMILIES", families)
     captured, plain = Code2WavStreams(code2wav, SLOTS, GraphDevice()), Code2WavStreams(code2wav, SLOTS)
@@ -122,9 +122,7 @@ def test_more_rows_than_the_widest_bucket_run_in_groups(code2wav: Code2Wav, monk
 @pytest.mark.parametrize("graphs", [True, False])
 @pytest.mark.parametrize("guilty", [0, 2, 4])
 @pytest.mark.logs_errors
-def test_a_stream_that_cannot_be_decoded_fails_alone_in_the_middle_of_a_chunk(
-    code2wav: Code2Wav, graphs: bool, guilty: int
-) -> None:
+def test_stream_that_fails_in_a_chunk_fails_alone(code2wav: Code2Wav, graphs: bool, guilty: int) -> None:
     """Seven frames are pieces of 4, 2 and 1; a code that no codebook has makes the network raise at the second."""
     streams = Code2WavStreams(code2wav, SLOTS, GraphDevice() if graphs else None)
     streams.capture()
@@ -144,7 +142,7 @@ def test_a_stream_that_cannot_be_decoded_fails_alone_in_the_middle_of_a_chunk(
         assert sounds[row] + middle + last == plain[row]
 
 
-def test_first_sound_has_small_buckets_of_its_own(code2wav: Code2Wav) -> None:
+def test_first_audio_has_its_own_small_buckets(code2wav: Code2Wav) -> None:
     streams = Code2WavStreams(code2wav, SLOTS, GraphDevice())
     streams.capture()
     assert streams.graphs.sizes(Stream.FIRST_AUDIO) == [1, 2, 4]
@@ -154,9 +152,7 @@ def test_first_sound_has_small_buckets_of_its_own(code2wav: Code2Wav) -> None:
     assert first == decoded(Code2WavStreams(code2wav, SLOTS), [1], codes, [2])
 
 
-def test_a_track_that_lacks_a_size_makes_it_of_its_own_pieces(
-    code2wav: Code2Wav, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_missing_bucket_size_is_composed_of_smaller_ones(code2wav: Code2Wav, monkeypatch: pytest.MonkeyPatch) -> None:
     families = {Stream.FIRST_AUDIO: Family((1, 2), (1,)), Stream.AUDIO: Family((4,), (1,))}
     monkeypatch.setattr("runtime.engine.audio.code2wav_graphs.FAMILIES", families)
     streams, plain = Code2WavStreams(code2wav, SLOTS, GraphDevice()), Code2WavStreams(code2wav, SLOTS)
@@ -169,9 +165,7 @@ def test_a_track_that_lacks_a_size_makes_it_of_its_own_pieces(
 
 
 @pytest.mark.parametrize("frames", [3, 5, 8, 9])
-def test_the_end_of_a_reply_is_filled_up_to_one_call(
-    code2wav: Code2Wav, monkeypatch: pytest.MonkeyPatch, frames: int
-) -> None:
+def test_end_of_a_reply_is_padded_to_one_call(code2wav: Code2Wav, monkeypatch: pytest.MonkeyPatch, frames: int) -> None:
     """Beyond the largest shape it is a sum as ever."""
     families = {Stream.FIRST_AUDIO: Family((1, 4, 8), (2,)), Stream.AUDIO: Family((1,), (1,))}
     monkeypatch.setattr("runtime.engine.audio.code2wav_graphs.FAMILIES", families)
@@ -198,7 +192,7 @@ def counted(piece: Callable[..., Any], calls: list[int]) -> Callable[..., Any]:
     return one
 
 
-def test_first_sound_that_follows_its_frames_is_the_same_and_goes_on_elsewhere(
+def test_first_audio_launched_with_its_frame_is_equal_and_continues_on_the_audio_stream(
     code2wav: Code2Wav, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On a device that does everything later, in groups and with rows to spare; then on the stream of all sound."""
@@ -220,7 +214,7 @@ def test_first_sound_that_follows_its_frames_is_the_same_and_goes_on_elsewhere(
     assert [heard.pcm() + pcm for heard, pcm in zip(followed, rest, strict=True)] == whole
 
 
-def test_rows_that_nobody_asked_for_touch_no_stream(code2wav: Code2Wav) -> None:
+def test_padding_rows_change_no_stream(code2wav: Code2Wav) -> None:
     """A bucket's rows to spare belong to a slot of their own, also after a larger batch has used them."""
     streams = Code2WavStreams(code2wav, SLOTS, GraphDevice())
     streams.capture()
@@ -233,7 +227,7 @@ def test_rows_that_nobody_asked_for_touch_no_stream(code2wav: Code2Wav) -> None:
             assert first[slot] + pcm == whole[slot]
 
 
-def test_what_cannot_be_captured_runs_without_graphs_and_is_counted(code2wav: Code2Wav) -> None:
+def test_shapes_that_fail_capture_run_without_graphs_and_are_counted(code2wav: Code2Wav) -> None:
     streams = Code2WavStreams(code2wav, SLOTS, GraphDevice(broken=range(99)))
     streams.capture()
     codes = codes_of(code2wav, 2, 3)
@@ -242,7 +236,7 @@ def test_what_cannot_be_captured_runs_without_graphs_and_is_counted(code2wav: Co
 
 
 @pytest.mark.parametrize("broken", [{0}, {0, 5}, range(6, 99), range(0, 99, 2)])
-def test_shapes_that_cannot_be_captured_leave_the_other_graphs_in_use(
+def test_failed_capture_keeps_the_other_graphs(
     code2wav: Code2Wav, broken: Container[int], caplog: pytest.LogCaptureFixture
 ) -> None:
     """The largest alone, holes, and all the small ones, without which a chunk is no sum of buckets."""
@@ -256,7 +250,7 @@ def test_shapes_that_cannot_be_captured_leave_the_other_graphs_in_use(
     assert decoded(streams, slots, codes, ends) == decoded(plain, slots, codes, ends)
 
 
-def test_shapes_that_were_asked_for_have_graphs_and_others_do_without(code2wav: Code2Wav) -> None:
+def test_only_requested_shapes_have_graphs(code2wav: Code2Wav) -> None:
     """Frames and batch: 4 of two rows, 1 of three. Two rows of 7 frames are 4 in a graph and 3 times 1 in one."""
     device = GraphDevice()
     streams = Code2WavStreams(code2wav, SLOTS, device, shapes=((4, 2), (1, 3)))
@@ -271,7 +265,7 @@ def test_shapes_that_were_asked_for_have_graphs_and_others_do_without(code2wav: 
     assert streams.uncaptured == 1
 
 
-def test_a_shape_that_is_too_long_for_the_network_is_refused(code2wav: Code2Wav) -> None:
+def test_shape_longer_than_the_network_limit_is_refused(code2wav: Code2Wav) -> None:
     network = TorchCode2Wav(code2wav, SLOTS + 1)
     network.longest = 16
     with pytest.raises(InvalidSetting, match="at most 16 frames in one call"):

@@ -79,13 +79,13 @@ SENTENCES = (
 
 
 @pytest.mark.parametrize("marked", SENTENCES)
-def test_a_text_is_cut_into_sentences(marked: str) -> None:
+def test_text_is_split_into_sentences(marked: str) -> None:
     expected = [part.strip() for part in marked.split("|")]
     assert split_whole(marked.replace("|", ""), Split.SENTENCE) == expected
     assert fed([*marked.replace("|", "")], Split.SENTENCE) == expected
 
 
-def test_the_examples_of_the_page_hold() -> None:
+def test_documented_examples_are_correct() -> None:
     examples = PAGE.read_text(encoding="utf-8").split("\n### Where a text is cut\n")[1].split("\n### ")[0]
     rows = re.findall(r"^\| (`.+`) \| (`.+`) \|$", examples, re.MULTILINE)
     assert len(rows) >= 5
@@ -106,13 +106,13 @@ CLAUSES = (
 
 
 @pytest.mark.parametrize("marked", CLAUSES)
-def test_a_text_is_cut_into_clauses_that_are_not_too_short(marked: str) -> None:
+def test_text_is_split_into_clauses_of_a_minimum_length(marked: str) -> None:
     expected = [part.strip() for part in marked.split("|")]
     assert split_whole(marked.replace("|", ""), Split.CLAUSE) == expected
     assert fed([*marked.replace("|", "")], Split.CLAUSE) == expected
 
 
-def test_none_waits_for_the_end() -> None:
+def test_split_none_waits_for_the_end() -> None:
     splitter = Splitter(Split.NONE)
     assert splitter.add("One. Two. ") == []
     assert splitter.add("Three.\n\nFour.") == []
@@ -120,15 +120,15 @@ def test_none_waits_for_the_end() -> None:
 
 
 @pytest.mark.parametrize("split", Split)
-def test_one_sentence_is_one_part_whatever_is_chosen(split: Split) -> None:
+def test_single_sentence_is_one_segment_for_every_split_setting(split: Split) -> None:
     assert split_whole("  The harbour was quiet.\n", split) == ["The harbour was quiet."]
 
 
-def test_auto_takes_what_comes_at_once_as_one_part() -> None:
+def test_auto_keeps_text_received_at_once_as_one_segment() -> None:
     assert split_whole("One. Two! Three.\n\nFour.", Split.AUTO) == ["One. Two! Three.\n\nFour."]
 
 
-def test_auto_gives_a_sentence_when_a_later_text_has_come_behind_it() -> None:
+def test_auto_emits_a_sentence_after_text_from_a_later_message_follows() -> None:
     splitter = Splitter(Split.AUTO)
     assert splitter.add("One. Two.") == []
     assert splitter.add("") == []
@@ -139,13 +139,13 @@ def test_auto_gives_a_sentence_when_a_later_text_has_come_behind_it() -> None:
     assert splitter.flush() == ["Six seven."]
 
 
-def test_auto_token_by_token_is_sentence_by_sentence() -> None:
+def test_auto_splits_token_by_token_text_by_sentence() -> None:
     text = "It rained. Nobody came! Why? Dr. Smith knew."
     tokens = re.findall(r"\s*\w+|[^\w\s]", text)
     assert fed(tokens, Split.AUTO) == split_whole(text, Split.SENTENCE)
 
 
-def test_a_sentence_is_given_out_as_soon_as_the_next_begins() -> None:
+def test_sentence_is_emitted_when_the_next_begins() -> None:
     splitter = Splitter(Split.SENTENCE)
     assert [splitter.add(chunk) for chunk in ("It rained", ".", '" ', "(", "N", "obody came.")] == [
         *([[]] * 4),
@@ -155,7 +155,7 @@ def test_a_sentence_is_given_out_as_soon_as_the_next_begins() -> None:
     assert splitter.flush() == ["(Nobody came."]
 
 
-def test_flush_gives_out_what_there_is() -> None:
+def test_flush_emits_the_buffered_text() -> None:
     splitter = Splitter(Split.SENTENCE)
     assert splitter.flush() == []
     assert splitter.add("It was Dr. ") == []
@@ -169,21 +169,21 @@ def test_flush_gives_out_what_there_is() -> None:
 
 
 @pytest.mark.parametrize("split", Split)
-def test_punctuation_alone_is_no_part(split: Split) -> None:
+def test_punctuation_alone_is_not_a_segment(split: Split) -> None:
     assert split_whole(" ... — !? \n\n 😀 ", split) == []
     assert split_whole('... "Go! — !? \n\n 😀 ', split) == ['... "Go! — !? \n\n 😀']
 
 
 @pytest.mark.parametrize("split", Split)
 @pytest.mark.parametrize("symbol", [*"€$£¥₿%‰&+=°@#§×™№"])
-def test_a_symbol_that_has_a_name_is_a_part_if_no_word_is_there(symbol: str, split: Split) -> None:
+def test_named_symbol_is_a_segment_if_there_is_no_word(symbol: str, split: Split) -> None:
     assert split_whole(f" {symbol}! ", split) == [f"{symbol}!"]
     assert split_whole(f"Go. {symbol} Stop. {symbol}", Split.SENTENCE) == ["Go.", f"{symbol} Stop. {symbol}"]
     assert split_whole(3 * f"{symbol} ", split, 2) == [symbol, symbol, symbol]
 
 
 @pytest.mark.parametrize("marks", ["...", "—", "***", "###", "===", "+++", "~~", "|", "😀", "❤️", "\ufffd"])
-def test_marks_lines_and_emoji_alone_are_no_part(marks: str) -> None:
+def test_punctuation_line_breaks_and_emoji_are_not_a_segment(marks: str) -> None:
     assert split_whole(marks, Split.AUTO) == []
 
 
@@ -206,12 +206,12 @@ def test_marks_lines_and_emoji_alone_are_no_part(marks: str) -> None:
         (".......a", 3, ["a"]),
     ],
 )
-def test_no_part_is_longer_than_it_may_be(text: str, longest: int, parts: list[str]) -> None:
+def test_no_segment_exceeds_the_maximum_length(text: str, longest: int, parts: list[str]) -> None:
     assert split_whole(text, Split.NONE, longest) == parts
     assert split_whole(text, Split.AUTO, longest) == parts
 
 
-def test_a_sentence_without_an_end_is_given_out_when_it_is_too_long() -> None:
+def test_overlong_sentence_is_emitted_in_pieces() -> None:
     splitter = Splitter(Split.SENTENCE, 10)
     assert splitter.add("one two ") == []
     assert splitter.add("th") == []
@@ -241,7 +241,7 @@ longests = st.none() | st.integers(1, 40)
 @settings(max_examples=examples(400), deadline=None)
 @example(chunks=[*"Well, it was long ago, and far"], split=Split.CLAUSE, longest=12)
 @given(chunks=pieces, split=st.sampled_from([Split.SENTENCE, Split.CLAUSE, Split.NONE]), longest=longests)
-def test_the_pieces_in_which_a_text_comes_change_nothing(chunks: list[str], split: Split, longest: int | None) -> None:
+def test_chunking_does_not_change_the_segments(chunks: list[str], split: Split, longest: int | None) -> None:
     text = "".join(chunks)
     whole = split_whole(text, split, longest)
     assert fed(chunks, split, longest) == whole
@@ -250,7 +250,7 @@ def test_the_pieces_in_which_a_text_comes_change_nothing(chunks: list[str], spli
 
 @settings(max_examples=examples(400), deadline=None)
 @given(chunks=pieces, split=st.sampled_from(Split), longest=longests)
-def test_parts_can_be_spoken_and_nothing_is_lost(chunks: list[str], split: Split, longest: int | None) -> None:
+def test_segments_are_speakable_and_nothing_is_lost(chunks: list[str], split: Split, longest: int | None) -> None:
     parts = fed(chunks, split, longest)
     text = "".join(chunks)
     for part in parts:
@@ -265,7 +265,7 @@ def test_parts_can_be_spoken_and_nothing_is_lost(chunks: list[str], split: Split
 
 @settings(max_examples=examples(300), deadline=None)
 @given(chunks=pieces, split=st.sampled_from(Split), longest=st.none() | st.integers(8, 40))
-def test_a_part_is_not_cut_again(chunks: list[str], split: Split, longest: int | None) -> None:
+def test_segment_is_not_split_again(chunks: list[str], split: Split, longest: int | None) -> None:
     for part in fed(chunks, split, longest):
         assert split_whole(part, split, longest) == [part]
 
@@ -285,14 +285,14 @@ def test_flushes_lose_no_word(chunks: list[str], flushes: list[bool]) -> None:
 
 @settings(max_examples=examples(200), deadline=None)
 @given(chunks=pieces)
-def test_only_the_last_clause_of_a_sentence_is_short(chunks: list[str]) -> None:
+def test_only_the_last_clause_of_a_sentence_may_be_short(chunks: list[str]) -> None:
     text = "".join(chunks)
     for sentence in split_whole(text, Split.SENTENCE):
         for clause in split_whole(sentence, Split.CLAUSE)[:-1]:
             assert expected_frames(clause) >= CLAUSE_FRAMES
 
 
-def test_thousands_of_tiny_texts_are_split_in_no_time() -> None:
+def test_thousands_of_small_texts_are_split_quickly() -> None:
     started = time.thread_time()
     splitter = Splitter(Split.SENTENCE)
     for _ in range(20_000):

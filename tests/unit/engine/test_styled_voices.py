@@ -36,7 +36,7 @@ def twins(speaker: Checkpoint, cloner: Checkpoint) -> tuple[Checkpoint, Checkpoi
     return replace(speaker, talker=copy.deepcopy(cloner.talker)), cloner
 
 
-def test_a_voice_in_a_speakers_place_gives_the_codes_of_a_speaker_of_that_vector(
+def test_cloned_voice_in_custom_voice_equals_a_speaker_with_its_x_vector(
     twins: tuple[Checkpoint, Checkpoint],
 ) -> None:
     customs, base = twins
@@ -57,7 +57,7 @@ def test_a_voice_in_a_speakers_place_gives_the_codes_of_a_speaker_of_that_vector
     assert np.array_equal(heard.pcm, expected.pcm)
 
 
-def test_one_reading_serves_both_checkpoints(
+def test_both_checkpoints_share_one_encoding_of_the_reference(
     twins: tuple[Checkpoint, Checkpoint], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine = engine_of(*twins)
@@ -68,7 +68,7 @@ def test_one_reading_serves_both_checkpoints(
     assert len(reads) == 2
 
 
-def test_a_prompt_that_base_has_made_spares_the_encoders(
+def test_stored_base_prompt_avoids_encoding(
     twins: tuple[Checkpoint, Checkpoint], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine = engine_of(*twins)
@@ -80,12 +80,12 @@ def test_a_prompt_that_base_has_made_spares_the_encoders(
     assert np.array_equal(heard.codes, expected.codes)
 
 
-def test_the_client_is_told_what_is_done_with_the_voice(twins: tuple[Checkpoint, Checkpoint]) -> None:
+def test_note_says_how_the_voice_is_used(twins: tuple[Checkpoint, Checkpoint]) -> None:
     (note,) = said(engine_of(*twins), styled(max_frames=1)).started.notes
     assert note == "The voice is spoken by its sound alone, so that it can take a style; this is experimental."
 
 
-def test_a_recording_that_is_too_short_is_refused(twins: tuple[Checkpoint, Checkpoint]) -> None:
+def test_too_short_recording_is_refused(twins: tuple[Checkpoint, Checkpoint]) -> None:
     with pytest.raises(ReferenceTooShort):
         engine_of(*twins).submit(styled(reference=Reference(samples=SAMPLES[:10])), Heard())
 
@@ -97,7 +97,7 @@ def wider(base: Checkpoint) -> Checkpoint:
 
 
 @pytest.mark.parametrize("alone", [True, False], ids=["no Base checkpoint", "one of another size"])
-def test_without_a_base_checkpoint_of_its_size_none_is_styled(
+def test_voices_cannot_be_styled_without_a_base_checkpoint_of_the_same_size(
     speaker: Checkpoint, cloner: Checkpoint, alone: bool
 ) -> None:
     engine = engine_of(speaker) if alone else engine_of(speaker, cloner)
@@ -109,7 +109,7 @@ def test_without_a_base_checkpoint_of_its_size_none_is_styled(
     assert len(said(engine, custom_voice(max_frames=2)).codes) == 2
 
 
-def test_cards_say_who_can_style_voices(
+def test_model_cards_list_voice_styling_support(
     twins: tuple[Checkpoint, Checkpoint], designer: Checkpoint, each_without_style: Callable[[Engine], None]
 ) -> None:
     engine = engine_of(*twins, designer)
@@ -130,9 +130,7 @@ def each_without_style() -> Callable[[Engine], None]:
 
 
 @pytest.mark.parametrize("order", [("custom_voice", "base"), ("base", "custom_voice")])
-def test_both_checkpoints_are_loaded_by_the_first_request_that_needs_them(
-    folder_of: FolderOf, order: tuple[str, str]
-) -> None:
+def test_first_request_loads_both_checkpoints(folder_of: FolderOf, order: tuple[str, str]) -> None:
     engine = waiting_engine(*(folder_of("brief", mode) for mode in order))
     heard, plain, gone = Heard(), Heard(), Heard()
     engine.submit(styled(max_frames=3), heard)

@@ -26,7 +26,7 @@ LIMITS = Limits(max_text_chars=100, max_instruct_chars=20)
         (" " * 200 + "x", "x"),
     ],
 )
-def test_a_text_is_spoken_without_the_white_space_around_it(speaker: Checkpoint, text: str, spoken: str) -> None:
+def test_text_is_stripped_before_speaking(speaker: Checkpoint, text: str, spoken: str) -> None:
     assert checked_text(text, speaker.text_tokenizer, LIMITS) == spoken
 
 
@@ -42,24 +42,24 @@ def test_a_text_is_spoken_without_the_white_space_around_it(speaker: Checkpoint,
         ("half \ud83d of a character", InvalidConfig),
     ],
 )
-def test_a_text_that_cannot_be_spoken_is_refused(speaker: Checkpoint, text: str, error: type[SpeechError]) -> None:
+def test_unspeakable_text_is_refused(speaker: Checkpoint, text: str, error: type[SpeechError]) -> None:
     with pytest.raises(error) as caught:
         checked_text(text, speaker.text_tokenizer, LIMITS)
     assert caught.value.param == "text"
 
 
-def test_what_only_looks_like_a_control_token_is_text(speaker: Checkpoint) -> None:
+def test_text_resembling_a_control_token_is_accepted(speaker: Checkpoint) -> None:
     assert checked_text("a <|im_ end|> b", speaker.text_tokenizer, LIMITS) == "a <|im_ end|> b"
 
 
 @pytest.mark.parametrize(
     ("instruct", "kept"), [(None, None), ("", None), (" \n", None), (" Speak low. ", "Speak low.")]
 )
-def test_an_instruct_that_says_nothing_is_none(speaker: Checkpoint, instruct: str | None, kept: str | None) -> None:
+def test_instruct_without_content_is_ignored(speaker: Checkpoint, instruct: str | None, kept: str | None) -> None:
     assert checked_instruct(instruct, speaker.text_tokenizer, LIMITS) == kept
 
 
-def test_an_instruct_with_a_control_token_is_refused(speaker: Checkpoint) -> None:
+def test_instruct_with_a_control_token_is_refused(speaker: Checkpoint) -> None:
     with pytest.raises(InvalidConfig) as caught:
         checked_instruct("<|im_start|>", speaker.text_tokenizer, LIMITS)
     assert caught.value.param == "instructions"
@@ -74,7 +74,7 @@ def test_an_instruct_with_a_control_token_is_refused(speaker: Checkpoint) -> Non
         ("x" * 21, "x" * 20),
     ],
 )
-def test_a_long_instruct_is_cut_behind_a_word(speaker: Checkpoint, instruct: str, kept: str) -> None:
+def test_long_instruct_is_truncated_after_a_word(speaker: Checkpoint, instruct: str, kept: str) -> None:
     assert checked_instruct(instruct, speaker.text_tokenizer, LIMITS) == kept
 
 
@@ -87,13 +87,13 @@ def test_a_long_instruct_is_cut_behind_a_word(speaker: Checkpoint, instruct: str
         ("안녕하세요 오늘은 날씨가 좋습니다", 3.5),
     ],
 )
-def test_the_budget_leaves_room_for_speech_twice_as_slow_as_ordinary(text: str, seconds: float) -> None:
+def test_frame_budget_allows_speech_at_half_speed(text: str, seconds: float) -> None:
     """Seconds are those of an ordinary reader; a runaway still ends within six times that and the grace."""
     frames = seconds / 0.08
     assert 2 * frames < frame_budget(text) < 6 * frames + GRACE_FRAMES
 
 
-def test_the_budget_grows_with_the_text_and_never_below_its_grace() -> None:
+def test_frame_budget_grows_with_the_text_and_has_a_minimum() -> None:
     budgets = [frame_budget("a" * length) for length in range(0, 200, 10)]
     assert budgets == sorted(budgets)
     assert budgets[0] == GRACE_FRAMES
@@ -101,7 +101,7 @@ def test_the_budget_grows_with_the_text_and_never_below_its_grace() -> None:
 
 
 @pytest.mark.parametrize("size", [1, 3, 1000])
-def test_long_numbers_are_grouped_in_any_pieces(size: int) -> None:
+def test_long_numbers_are_grouped_for_any_chunking(size: int) -> None:
     text = "1234567890123456 and 123456789012345678901, then 12 34"
     numbers = LongNumbers()
     pieces = (text[start : start + size] for start in range(0, len(text), size))

@@ -55,7 +55,7 @@ def prompt_for(engine: Engine, request: SpeechRequest) -> VoicePrompt:
 
 
 @pytest.mark.parametrize("apart", [0, 3])
-def test_a_reference_is_read_once_for_all_who_speak_with_it(
+def test_reference_is_encoded_once_for_concurrent_requests(
     cloner: Checkpoint, monkeypatch: pytest.MonkeyPatch, apart: int
 ) -> None:
     engine = engine_of(cloner, slots=2)
@@ -70,7 +70,7 @@ def test_a_reference_is_read_once_for_all_who_speak_with_it(
         assert np.array_equal(heard.pcm, alone.pcm)
 
 
-def test_equal_references_have_one_key_and_others_another() -> None:
+def test_equal_references_have_equal_keys_and_others_differ() -> None:
     samples = voice(1.2, 11)
     reference = Reference(samples=samples, text="I say hello.")
     prompt = VoicePrompt(fingerprint="a", x_vector=np.zeros(4, np.float32))
@@ -87,7 +87,7 @@ def test_equal_references_have_one_key_and_others_another() -> None:
     assert len({reference_key(other) for other in others}) == len(others)
 
 
-def test_no_more_voices_are_kept_than_the_setting_says(cloner: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cache_size_is_limited_by_the_setting(cloner: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = engine_of(cloner, prompt_cache=2)
     reads = counted(voices_of(engine), "read", monkeypatch)
     for seconds in (1.2, 1.4, 1.2, 1.6, 1.2, 1.4):  # 1.4 was used longest ago when 1.6 came
@@ -97,7 +97,7 @@ def test_no_more_voices_are_kept_than_the_setting_says(cloner: Checkpoint, monke
     assert len(voices_of(engine).kept) == 2
 
 
-def test_a_cache_of_none_still_serves_everybody(cloner: Checkpoint) -> None:
+def test_cache_of_size_zero_still_serves_requests(cloner: Checkpoint) -> None:
     engine = engine_of(cloner, prompt_cache=0)
     heards = said_together(engine, *[cloned(max_frames=2)] * 2)
     assert [len(heard.codes) for heard in heards] == [2, 2]
@@ -107,7 +107,7 @@ def test_a_cache_of_none_still_serves_everybody(cloner: Checkpoint) -> None:
 # --- prompts that come with a reference
 
 
-def test_a_prompt_of_this_checkpoint_spares_the_encoders(cloner: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_prompt_of_this_checkpoint_avoids_encoding(cloner: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = engine_of(cloner)
     prompt = prompt_for(engine, cloned())
     expected = said(engine, cloned(max_frames=3))
@@ -131,7 +131,7 @@ SPOILED: dict[str, Callable[[VoicePrompt], VoicePrompt]] = {
 
 @pytest.mark.slow("without codes", "with too many codes", "with codes below the table", "with a short x-vector")
 @pytest.mark.parametrize("spoil", SPOILED.values(), ids=SPOILED.keys())
-def test_a_prompt_that_does_not_fit_is_made_anew_from_the_samples(
+def test_unsuitable_prompt_is_encoded_again_from_samples(
     cloner: Checkpoint, spoil: Callable[[VoicePrompt], VoicePrompt]
 ) -> None:
     engine = engine_of(cloner)
@@ -139,7 +139,7 @@ def test_a_prompt_that_does_not_fit_is_made_anew_from_the_samples(
     assert np.array_equal(heard.codes, said(engine_of(cloner), cloned(max_frames=3)).codes)
 
 
-def test_a_forged_prompt_is_nobody_elses_voice(cloner: Checkpoint) -> None:
+def test_forged_prompt_is_not_used_for_another_voice(cloner: Checkpoint) -> None:
     engine = engine_of(cloner)
     prompt = prompt_for(engine, cloned())
     forged = said(engine, of_prompt(replace(prompt, x_vector=-prompt.x_vector)))
@@ -183,7 +183,7 @@ def settle(engine: Engine) -> None:
     reader.submit(lambda: None).result(WAIT_S)
 
 
-def test_speech_goes_on_while_a_reference_is_read(reading: tuple[Engine, Gate]) -> None:
+def test_speech_continues_while_a_reference_is_encoded(reading: tuple[Engine, Gate]) -> None:
     engine, gate = reading
     slow, quick = Heard(), Heard()
     kept = cloned(seconds=1.4, x_vector_only=True, max_frames=3)
@@ -204,7 +204,7 @@ def test_speech_goes_on_while_a_reference_is_read(reading: tuple[Engine, Gate]) 
     assert len(slow.codes) == 3
 
 
-def test_who_is_cancelled_while_its_voice_is_read_hears_nothing_and_the_voice_is_kept(
+def test_request_cancelled_during_encoding_sends_no_event_and_the_voice_is_cached(
     reading: tuple[Engine, Gate],
 ) -> None:
     engine, gate = reading
@@ -224,7 +224,7 @@ def test_who_is_cancelled_while_its_voice_is_read_hears_nothing_and_the_voice_is
     assert gate.reads == 1
 
 
-def test_a_reading_that_failed_for_a_cancelled_request_fails_nobody_else(reading: tuple[Engine, Gate]) -> None:
+def test_failed_encoding_of_a_cancelled_request_fails_no_other(reading: tuple[Engine, Gate]) -> None:
     engine, gate = reading
     gate.fails.add(1)
     ticket = engine.submit(cloned(), Heard())
@@ -241,7 +241,7 @@ def test_a_reading_that_failed_for_a_cancelled_request_fails_nobody_else(reading
     assert len(after.codes) == 2
 
 
-def test_voices_that_nobody_waited_for_are_bounded_too(cloner: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unrequested_voices_count_towards_the_cache_limit(cloner: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = engine_of(cloner, prompt_cache=2)
     voices = voices_of(engine)
     gate = Gate(voices, monkeypatch)
@@ -261,9 +261,7 @@ def test_voices_that_nobody_waited_for_are_bounded_too(cloner: Checkpoint, monke
 
 
 @pytest.mark.logs_errors
-def test_a_failure_of_the_sound_after_the_reference_is_not_kept(
-    cloner: Checkpoint, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_audio_failure_after_the_reference_is_not_cached(cloner: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = engine_of(cloner)
     code2wav = cloner.speech_tokenizer.code2wav
     with monkeypatch.context() as spoiled:
@@ -282,7 +280,7 @@ def test_a_failure_of_the_sound_after_the_reference_is_not_kept(
 # --- prepare
 
 
-def test_a_prompt_is_made_as_a_request_would_read_it(cloner: Checkpoint) -> None:
+def test_prepared_prompt_equals_that_of_a_request(cloner: Checkpoint) -> None:
     engine = engine_of(cloner)
     prompt = prompt_for(engine, cloned())
     assert prompt.fingerprint == cloner.fingerprint == engine.cards[0].fingerprint
@@ -296,7 +294,7 @@ def test_a_prompt_is_made_as_a_request_would_read_it(cloner: Checkpoint) -> None
 
 
 @pytest.mark.logs_errors
-def test_a_prompt_that_cannot_be_made_is_said_without_its_cause(reading: tuple[Engine, Gate]) -> None:
+def test_prompt_error_does_not_contain_its_cause(reading: tuple[Engine, Gate]) -> None:
     engine, gate = reading
     gate.fails.add(1)
     gate.open.set()
@@ -310,7 +308,7 @@ def test_a_prompt_that_cannot_be_made_is_said_without_its_cause(reading: tuple[E
     assert "somebody" not in str(error)
 
 
-def test_a_reference_that_no_request_could_use_is_refused_at_once(cloner: Checkpoint, speaker: Checkpoint) -> None:
+def test_unusable_reference_is_refused_immediately(cloner: Checkpoint, speaker: Checkpoint) -> None:
     reference = Reference(samples=voice(0.4, 1), x_vector_only=True)
     with pytest.raises(ReferenceTooShort):
         engine_of(cloner).prepare(reference, Mode.BASE, lambda _: None)

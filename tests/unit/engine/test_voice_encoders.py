@@ -29,7 +29,7 @@ def encoders_of(checkpoint: Checkpoint, device: GraphDevice) -> VoiceEncoders:
 
 
 @pytest.mark.parametrize("x_vector_only", [False, True])
-def test_a_recording_is_encoded_in_the_shortest_graph_that_holds_it(
+def test_recording_is_encoded_in_the_shortest_fitting_graph(
     cloner: Checkpoint, monkeypatch: pytest.MonkeyPatch, *, x_vector_only: bool
 ) -> None:
     monkeypatch.setattr("runtime.engine.audio.voice_encoders.LENGTHS_S", (1.6, 3.2))
@@ -53,13 +53,13 @@ def test_a_recording_is_encoded_in_the_shortest_graph_that_holds_it(
 
 
 @pytest.mark.logs_errors
-def test_encoders_that_cannot_be_captured_run_without(cloner: Checkpoint) -> None:
+def test_encoders_run_without_graphs_if_capture_fails(cloner: Checkpoint) -> None:
     engine = engine_of(cloner, device=GraphDevice(broken=range(10_000)))
     assert not voices_of(engine).encoders.lengths  # type: ignore[union-attr]
     assert np.array_equal(said(engine, cloned()).codes, said(engine_of(cloner), cloned()).codes)
 
 
-def test_the_first_clone_finds_everything_made(cloner: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_first_clone_needs_no_further_capture(cloner: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     """The filter of the front end, the encoders and Code2Wav over a reference run before anybody comes."""
     speaker, tokenizer = cloner.speaker_encoder, cloner.speech_tokenizer
     assert speaker is not None
@@ -77,7 +77,7 @@ def test_the_first_clone_finds_everything_made(cloner: Checkpoint, monkeypatch: 
 
 
 @pytest.mark.logs_errors
-def test_encoders_that_fail_at_the_start_keep_nothing_from_starting(
+def test_encoder_failure_at_startup_does_not_prevent_serving(
     cloner: Checkpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as broken:
@@ -86,7 +86,7 @@ def test_encoders_that_fail_at_the_start_keep_nothing_from_starting(
     assert np.array_equal(said(engine, cloned()).codes, said(engine_of(cloner), cloned()).codes)
 
 
-def test_the_sound_of_a_reference_is_gone_over_where_the_voice_is_read(
+def test_reference_audio_is_warmed_up_on_the_encoder_stream(
     cloner: Checkpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not on the line of first sound, where others would wait behind it."""
@@ -108,7 +108,7 @@ def test_the_sound_of_a_reference_is_gone_over_where_the_voice_is_read(
     assert np.array_equal(heard.codes, said(engine_of(cloner), cloned(max_frames=4)).codes)
 
 
-def test_a_prompt_that_is_only_kept_costs_no_sound(cloner: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_preparing_a_prompt_decodes_no_audio(cloner: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     engine, made = engine_of(cloner), list[VoicePrompt | SpeechError]()
     warmed = counted(cloner.speech_tokenizer.code2wav, "warm", monkeypatch)
     reference = cloned().reference
@@ -120,7 +120,7 @@ def test_a_prompt_that_is_only_kept_costs_no_sound(cloner: Checkpoint, monkeypat
 
 @pytest.mark.slow
 @pytest.mark.parametrize("device", [None, "graphs"])
-def test_a_new_voice_is_the_same_alone_and_among_others(cloner: Checkpoint, device: str | None) -> None:
+def test_new_voice_is_batch_invariant(cloner: Checkpoint, device: str | None) -> None:
     """Bit for bit: what is made of one recording does not depend on those that come with it."""
     requests = [
         cloned(seconds=seconds, x_vector_only=only, max_frames=6)

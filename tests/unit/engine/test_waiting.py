@@ -53,13 +53,13 @@ def heard_by(sequence: Sequence | None) -> Heard:
     return sequence.sink
 
 
-def test_who_came_first_goes_first() -> None:
+def test_requests_are_served_first_come_first_served() -> None:
     queue = queue_of(3)
     assert [queue.next().ticket for _ in range(3)] == [0, 1, 2]
     assert len(queue) == queue.ready == 0
 
 
-def test_who_lacks_nothing_but_a_slot_first_goes_first() -> None:
+def test_first_request_that_needs_only_a_slot_is_served_first() -> None:
     queue, late = queue_of(0), sequence_of(0, is_ready=False)
     queue.add_request(late, 0.0)
     queue.add_request(sequence_of(1), 1.0)
@@ -71,7 +71,7 @@ def test_who_lacks_nothing_but_a_slot_first_goes_first() -> None:
     assert late.queued == 2.0
 
 
-def test_a_voice_that_is_being_read_is_waited_for() -> None:
+def test_request_waits_for_its_voice_to_be_encoded() -> None:
     queue = queue_of(0)
     queue.add_request(sequence_of(0, voice="one"), 0.0)
     queue.add_request(sequence_of(1, voice="other"), 0.0)
@@ -89,7 +89,7 @@ def test_a_voice_that_is_being_read_is_waited_for() -> None:
 
 
 @pytest.mark.logs_errors
-def test_a_voice_that_cannot_be_read_sends_its_requests_away() -> None:
+def test_voice_encoding_failure_removes_its_requests() -> None:
     queue = queue_of(1)
     queue.add_request(sequence_of(7, voice="bad"), 0.0)
     queue.voices.reading["bad"].set_exception(OSError())  # type: ignore[attr-defined]
@@ -97,7 +97,7 @@ def test_a_voice_that_cannot_be_read_sends_its_requests_away() -> None:
     assert (sequence.ticket, type(error), len(queue)) == (7, GenerationFailed, 1)
 
 
-def test_without_a_checkpoint_requests_and_what_is_wanted_of_them_are_kept() -> None:
+def test_requests_and_their_commands_are_held_until_the_checkpoint_is_loaded() -> None:
     queue, told = WaitingQueue(), []
     sequences = [Sequence(ticket, custom_voice(), Heard()) for ticket in range(3)]
     for place, sequence in enumerate(sequences):
@@ -116,7 +116,7 @@ def test_without_a_checkpoint_requests_and_what_is_wanted_of_them_are_kept() -> 
     assert len(queue) == 0
 
 
-def test_places_are_told_once_and_again_when_they_change() -> None:
+def test_places_are_reported_once_and_when_they_change() -> None:
     queue = queue_of(3)
     heards = [heard_by(queue.find(ticket)) for ticket in range(3)]
     queue.report_places(7.0)
@@ -127,7 +127,7 @@ def test_places_are_told_once_and_again_when_they_change() -> None:
     assert [heard.places for heard in heards] == [[0], [1, 0], [2, 1]]
 
 
-def test_many_are_told_their_places_now_and_then() -> None:
+def test_places_of_many_requests_are_reported_at_intervals() -> None:
     queue = queue_of(FEW + 2)
     last = heard_by(queue.find(FEW + 1))
     queue.report_places(7.0)
@@ -138,11 +138,11 @@ def test_many_are_told_their_places_now_and_then() -> None:
     assert last.places == [FEW + 1, FEW]
 
 
-def test_nobody_guesses_before_a_slot_was_given_back() -> None:
+def test_no_estimate_is_made_before_a_slot_was_released() -> None:
     assert queue_of(1).wait_s(0) is None
 
 
-def test_the_estimate_follows_how_long_slots_are_held() -> None:
+def test_estimate_follows_the_slot_holding_time() -> None:
     queue = queue_of(4, slots=2)
     queue.slot_freed("", 6.0)
     assert [queue.wait_s(place) for place in range(3)] == [3.0, 6.0, 9.0]
@@ -151,14 +151,14 @@ def test_the_estimate_follows_how_long_slots_are_held() -> None:
     assert queue.wait_s(1) == pytest.approx(2.0, rel=0.01)
 
 
-def test_callers_take_turns_and_each_ones_requests_are_served_as_they_came() -> None:
+def test_callers_take_turns_and_their_own_requests_keep_order() -> None:
     queue = queue_of(0)
     for ticket, caller in enumerate("aaaabbc"):
         queue.add_request(sequence_of(ticket, caller=caller), float(ticket))
     assert [queue.next().ticket for _ in range(7)] == [0, 4, 6, 1, 5, 2, 3]
 
 
-def test_the_caller_with_fewest_slots_is_next() -> None:
+def test_caller_with_the_fewest_slots_is_next() -> None:
     queue = queue_of(0)
     for ticket, caller in enumerate("aaab"):
         queue.add_request(sequence_of(ticket, caller=caller), float(ticket))
@@ -170,7 +170,7 @@ def test_the_caller_with_fewest_slots_is_next() -> None:
     assert [queue.next().ticket for _ in range(3)] == [5, 1, 2]
 
 
-def test_a_place_is_where_one_stands_when_callers_take_turns() -> None:
+def test_reported_place_accounts_for_callers_taking_turns() -> None:
     queue = queue_of(0)
     for ticket, caller in enumerate("aab"):
         queue.add_request(sequence_of(ticket, caller=caller), float(ticket))
@@ -182,7 +182,7 @@ def test_a_place_is_where_one_stands_when_callers_take_turns() -> None:
     assert [heard.places for heard in heards] == [[0], [2, 3], [1]]
 
 
-def test_who_has_waited_too_long_is_taken_out_and_the_others_stay() -> None:
+def test_timed_out_request_is_removed_and_others_stay() -> None:
     queue = queue_of(4)
     gone = list(queue.remove_expired(11.5))
     assert [sequence.ticket for sequence, _ in gone] == [0, 1]
@@ -190,7 +190,7 @@ def test_who_has_waited_too_long_is_taken_out_and_the_others_stay() -> None:
     assert [queue.next().ticket for _ in range(2)] == [2, 3]
 
 
-def test_leaving_the_queue() -> None:
+def test_withdrawn_request_leaves_the_queue() -> None:
     queue = queue_of(3)
     gone = queue.remove_request(1)
     assert gone is not None

@@ -237,7 +237,7 @@ class Walk(RuleBasedStateMachine):
 
 @pytest.mark.examples
 @pytest.mark.logs_errors
-def test_thousands_of_steps_lose_nobody(quick: Checkpoint) -> None:
+def test_random_walk_of_engine_steps_loses_no_request(quick: Checkpoint) -> None:
     Walk.checkpoint = quick
     run_state_machine_as_test(  # type: ignore[no-untyped-call]
         Walk,

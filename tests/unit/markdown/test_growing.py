@@ -115,13 +115,13 @@ def cut(text: str, *places: int) -> list[str]:
     return [text[start:end] for start, end in zip([0, *ends], [*ends, len(text)], strict=True)]
 
 
-def test_an_answer_is_said_without_its_marks() -> None:
+def test_markdown_syntax_is_not_spoken() -> None:
     assert said(ANSWER) == SAID
     assert same_words(spoken(ANSWER), SAID)
 
 
 @pytest.mark.slow
-def test_every_cut_of_an_answer_gives_the_same_words() -> None:
+def test_every_two_part_split_gives_the_same_text() -> None:
     for place in range(len(ANSWER)):
         assert said(*cut(ANSWER, place)) == SAID
     for size in range(1, 8):
@@ -132,7 +132,7 @@ def test_every_cut_of_an_answer_gives_the_same_words() -> None:
 @example("- - ```\n    x\n\n  y\n", [3])
 @example("*a _b* c_ `d [e](f g", [5])
 @example("<https://a.b/c>~~2) \r\n\r\nend", [1, 16])
-def test_any_pieces_of_any_document_give_what_the_whole_gives(text: str, places: list[int]) -> None:
+def test_any_chunking_gives_the_text_of_the_whole(text: str, places: list[int]) -> None:
     whole = said(text)
     assert said(*cut(text, *places)) == whole
     assert said(*text) == whole
@@ -164,7 +164,7 @@ def test_any_pieces_of_any_document_give_what_the_whole_gives(text: str, places:
         )
     )
 )
-def test_plain_text_is_not_touched(words: list[str]) -> None:
+def test_plain_text_is_unchanged(words: list[str]) -> None:
     text = "Well, " + " ".join(words)
     assert said(text) == text
     assert said(*(f"{word} " for word in text.split(" "))) == f"{text} "
@@ -173,7 +173,7 @@ def test_plain_text_is_not_touched(words: list[str]) -> None:
 @pytest.mark.parametrize(
     "text", ["2 * 3 * 4 = 24", "#5 is alive", "Hi #5", "a_b_c", "AT&T & co", "1 < 2", "x [1] y", "~5 km"]
 )
-def test_what_only_looks_like_markdown_is_said_as_it_is(text: str) -> None:
+def test_text_resembling_markdown_is_kept(text: str) -> None:
     assert said(text) == said(*text) == text
 
 
@@ -200,17 +200,17 @@ def test_what_only_looks_like_markdown_is_said_as_it_is(text: str) -> None:
         (" \n", ""),
     ],
 )
-def test_what_is_said(text: str, words: str) -> None:
+def test_markdown_elements_become_their_spoken_form(text: str, words: str) -> None:
     assert said(text) == said(*text) == words
 
 
-def test_plain_words_are_given_out_at_once() -> None:
+def test_plain_words_are_emitted_immediately() -> None:
     growing = GrowingMarkdown()
     for piece in ("Good", " mor", "ning.", " How", " are", " you?", "\nI am", " fine!", " - really"):
         assert growing.add(piece) == piece
 
 
-def test_only_what_may_become_syntax_is_held() -> None:
+def test_only_possible_syntax_is_buffered() -> None:
     growing = GrowingMarkdown()
     pieces = (
         "A *",
@@ -247,7 +247,7 @@ def test_only_what_may_become_syntax_is_held() -> None:
     ]
 
 
-def test_a_flush_gives_out_what_is_held_and_the_line_goes_on() -> None:
+def test_flush_emits_the_buffer_and_the_line_continues() -> None:
     growing = GrowingMarkdown()
     assert growing.add("It is **bold and") == "It is "
     assert growing.flush() == "**bold and"
@@ -266,7 +266,7 @@ def test_a_flush_gives_out_what_is_held_and_the_line_goes_on() -> None:
     assert growing.finish() == ""
 
 
-def test_emphasis_that_never_ends_does_not_hold_a_paragraph_for_long() -> None:
+def test_unclosed_emphasis_delays_text_only_briefly() -> None:
     growing = GrowingMarkdown()
     held, longest = 0, 0
     for _ in range(300):
@@ -294,7 +294,7 @@ HARD = {
 
 @pytest.mark.slow("brackets", "quotation", "nested")
 @pytest.mark.parametrize("kind", HARD)
-def test_a_long_text_costs_what_its_length_costs(kind: str) -> None:
+def test_long_text_costs_linear_time(kind: str) -> None:
     """Ten times the text may cost no more than thirty times the time; if it grew with the square it were a hundred."""
     begin = {"nested": "- a\n", "code": "```\n", "address": "http://x.y/"}.get(kind, "")
 
@@ -310,7 +310,7 @@ def test_a_long_text_costs_what_its_length_costs(kind: str) -> None:
     assert seconds(LONG) < 30 * seconds(LONG // 10) + 0.1
 
 
-def test_lists_nested_without_end_are_forgotten_and_still_said() -> None:
+def test_deeply_nested_lists_are_still_spoken() -> None:
     text = "- a\n" + "".join(f"  - item {number}\n" for number in range(3 * MAX_CONTEXT_LINES))
     assert said(text).split() == spoken(text).split()
 
@@ -332,5 +332,5 @@ def test_lists_nested_without_end_are_forgotten_and_still_said() -> None:
         ("[^a-z] is not [^ b] nor [^]", "[^a-z] is not [^ b] nor [^]"),
     ],
 )
-def test_alerts_are_a_word_and_footnotes_are_left_out(text: str, words: str) -> None:
+def test_alert_markers_become_a_word_and_footnotes_are_left_out(text: str, words: str) -> None:
     assert said(text) == said(*text) == words

@@ -23,7 +23,7 @@ from tests.support.examples import examples
         ("soft\u00adhyphen\u200b no\u00a0break", "softhyphen no break"),
     ],
 )
-def test_what_has_a_spelling_is_spelled(text: str, spelled: str) -> None:
+def test_characters_with_a_transliteration_are_replaced(text: str, spelled: str) -> None:
     assert in_ascii(text) == spelled
     assert not is_left_out(text)
 
@@ -31,24 +31,24 @@ def test_what_has_a_spelling_is_spelled(text: str, spelled: str) -> None:
 @pytest.mark.parametrize(
     "text", ["Москва", "Ωμέγα", "你好", "ありがとう", "مرحبا", "٤٢", "🙂👍🏽", "\ufffd", "→", "x⁼", "≮"]
 )
-def test_what_has_no_spelling_is_left_out_and_noted(text: str) -> None:
+def test_characters_without_a_transliteration_are_left_out_and_noted(text: str) -> None:
     assert in_ascii(f"Hello {text} there").replace("x", "").split() == ["Hello", "there"]
     assert is_left_out(text)
 
 
 @pytest.mark.parametrize("text", ["5 €", "½", "x²", "20 °C", "3 × 4", "soft\u00ad\u200b\ufe0f", "Acme™"])
-def test_symbols_with_a_name_are_kept_and_invisible_characters_are_not_noted(text: str) -> None:
+def test_named_symbols_are_kept_and_invisible_characters_are_not_noted(text: str) -> None:
     assert not is_left_out(text)
 
 
-def test_a_sign_that_is_left_out_joins_no_control_token() -> None:
+def test_removing_a_character_does_not_form_a_control_token() -> None:
     assert in_ascii("<|im_🙂end|>") == "<|im_ end|>"
 
 
 @settings(max_examples=examples(300), deadline=None)
 @example(text="<\u0338—ʼ", place=1)
 @given(text=st.text(max_size=24), place=st.integers(0, 24))
-def test_a_text_may_be_spelled_in_pieces_and_twice(text: str, place: int) -> None:
+def test_transliteration_is_incremental_and_idempotent(text: str, place: int) -> None:
     assert in_ascii(text[:place]) + in_ascii(text[place:]) == in_ascii(text)
     assert in_ascii(in_ascii(text)) == in_ascii(text)
     assert in_ascii(text) == text or not text.isascii()

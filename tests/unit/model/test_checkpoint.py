@@ -47,7 +47,7 @@ def load(folder: Path | str, dtype: torch.dtype = torch.float32) -> Checkpoint:
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_a_missing_file_is_named(folder: Path, name: str) -> None:
+def test_missing_file_is_named(folder: Path, name: str) -> None:
     (folder / name).unlink()
     with pytest.raises(CheckpointMissing) as caught:
         load(folder)
@@ -82,7 +82,7 @@ def test_missing_unexpected_and_misshaped_keys_are_named(folder: Path, file: str
     assert "[3, 2] instead of [" in sentence
 
 
-def test_a_long_list_of_complaints_is_counted(folder: Path) -> None:
+def test_long_list_of_key_errors_is_counted(folder: Path) -> None:
     rewrite(folder / WEIGHTS[0], lambda tensors: [tensors.pop(key) for key in list(tensors)[:40]])
     with pytest.raises(CheckpointInvalid, match="and 35 more") as caught:
         load(folder)
@@ -91,7 +91,7 @@ def test_a_long_list_of_complaints_is_counted(folder: Path) -> None:
 
 @pytest.mark.parametrize("file", WEIGHTS)
 @pytest.mark.parametrize("damage", ["cut", "noise", "empty", "pickle"])
-def test_damaged_weights_are_said_so(folder: Path, file: str, damage: str) -> None:
+def test_damaged_weights_are_reported(folder: Path, file: str, damage: str) -> None:
     path = folder / file
     whole = path.read_bytes()
     content = {
@@ -105,7 +105,7 @@ def test_damaged_weights_are_said_so(folder: Path, file: str, damage: str) -> No
         load(folder)
 
 
-def test_a_pickle_is_never_read(folder: Path) -> None:
+def test_pickle_files_are_never_read(folder: Path) -> None:
     """A pickled checkpoint beside the missing weights would run its code if anybody opened it."""
     (folder / WEIGHTS[0]).unlink()
     trap = folder / "opened"
@@ -121,7 +121,7 @@ def test_a_pickle_is_never_read(folder: Path) -> None:
     assert not trap.exists()
 
 
-def test_weights_in_several_files_are_the_same_weights(folder: Path) -> None:
+def test_sharded_weights_equal_a_single_file(folder: Path) -> None:
     whole = load(folder)
     shard(folder, 3)
     shard(folder / "speech_tokenizer", 2)
@@ -156,7 +156,7 @@ def index_of(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
         (lambda index: index["weight_map"].update(x="more.safetensors"), CheckpointMissing, "more.safetensors"),
     ],
 )
-def test_an_index_that_cannot_be_followed_is_said_so(
+def test_invalid_shard_index_is_reported(
     folder: Path, change: Callable[[dict[str, Any]], object], error: type[SetUpError], words: str
 ) -> None:
     index_of(folder, change)
@@ -165,7 +165,7 @@ def test_an_index_that_cannot_be_followed_is_said_so(
             read(folder)
 
 
-def test_a_tensor_in_two_files_is_refused(folder: Path) -> None:
+def test_tensor_in_two_shards_is_refused(folder: Path) -> None:
     shard(folder, 2)
     first, second = sorted(folder.glob("model-*.safetensors"))
     rewrite(second, lambda tensors: tensors.update(list(load_file(first).items())[:1]))
@@ -175,7 +175,7 @@ def test_a_tensor_in_two_files_is_refused(folder: Path) -> None:
 
 @pytest.mark.parametrize("file", WEIGHTS)
 @pytest.mark.parametrize("dtype", [torch.int8, torch.float8_e4m3fn, torch.bool])
-def test_quantised_weights_are_refused(folder: Path, file: str, dtype: torch.dtype) -> None:
+def test_foreign_quantized_weights_are_refused(folder: Path, file: str, dtype: torch.dtype) -> None:
     def quantise(tensors: Tensors) -> None:
         key = sorted(key for key in tensors if key.endswith("v_proj.weight"))[0]
         tensors[key] = tensors[key].to(dtype)
@@ -188,13 +188,13 @@ def test_quantised_weights_are_refused(folder: Path, file: str, dtype: torch.dty
 
 
 @pytest.mark.parametrize("name", WEIGHTS)
-def test_missing_weights_are_one_sentence_before_anything_is_loaded(folder: Path, name: str) -> None:
+def test_missing_weights_are_reported_before_loading(folder: Path, name: str) -> None:
     (folder / name).unlink()
     with pytest.raises(CheckpointMissing, match=r"model\.safetensors is missing"):
         RegistryEntry.read(str(folder))
 
 
-def test_what_a_configuration_leaves_out_and_says_beyond_is_one_line(
+def test_defaulted_and_unknown_configuration_fields_are_logged_in_one_line(
     folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     def change(content: dict[str, Any]) -> None:
@@ -225,21 +225,21 @@ def test_what_a_configuration_leaves_out_and_says_beyond_is_one_line(
         ("tokenizer_config.json", "{}"),
     ],
 )
-def test_a_damaged_text_tokenizer_is_said_so(folder: Path, name: str, content: str) -> None:
+def test_damaged_text_tokenizer_is_reported(folder: Path, name: str, content: str) -> None:
     (folder / name).write_text(content, encoding="utf-8")
     with pytest.raises(CheckpointInvalid) as caught:
         load(folder)
     assert str(folder) in str(caught.value)
 
 
-def test_a_speech_tokenizer_with_another_number_of_codebooks_is_refused(folder_of: FolderOf, folder: Path) -> None:
+def test_speech_tokenizer_with_another_codebook_count_is_refused(folder_of: FolderOf, folder: Path) -> None:
     shutil.rmtree(folder / "speech_tokenizer")
     shutil.copytree(folder_of("odd", "custom_voice") / "speech_tokenizer", folder / "speech_tokenizer")
     with pytest.raises(CheckpointInvalid, match="num_quantizers and encoder_valid_num_quantizers disagree"):
         load(folder)
 
 
-def test_codes_that_the_speech_tokenizer_does_not_know_are_refused(folder: Path) -> None:
+def test_codes_outside_the_speech_tokenizer_are_refused(folder: Path) -> None:
     """Read past its table, a codebook would take the process down with it on a card."""
 
     def widen(tensors: Tensors) -> None:
@@ -252,7 +252,7 @@ def test_codes_that_the_speech_tokenizer_does_not_know_are_refused(folder: Path)
         load(folder)
 
 
-def test_a_text_embedding_with_fewer_rows_than_the_tokenizer_has_ids_is_refused(folder: Path) -> None:
+def test_text_embedding_smaller_than_the_tokenizer_is_refused(folder: Path) -> None:
     rows = 475
     ids = {"im_start_token_id": 472, "tts_pad_token_id": 474, "tts_bos_token_id": 474, "tts_eos_token_id": 474}
     rewrite_config(folder, lambda content: content.update(ids))
@@ -263,21 +263,21 @@ def test_a_text_embedding_with_fewer_rows_than_the_tokenizer_has_ids_is_refused(
         load(folder)
 
 
-def test_an_encoder_at_another_frame_rate_is_refused(folder: Path) -> None:
+def test_encoder_with_another_frame_rate_is_refused(folder: Path) -> None:
     path = folder / "speech_tokenizer" / "config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"encode_downsample_rate": 960}))
     with pytest.raises(CheckpointInvalid, match="downsample"):
         load(folder)
 
 
-def test_a_speech_tokenizer_at_another_rate_is_refused(folder: Path) -> None:
+def test_speech_tokenizer_with_another_sample_rate_is_refused(folder: Path) -> None:
     path = folder / "speech_tokenizer" / "config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"output_sample_rate": 16_000}))
     with pytest.raises(CheckpointInvalid, match="24000 Hz"):
         load(folder)
 
 
-def test_bfloat16_is_for_talker_and_code_predictor_only(folder: Path, folder_of: FolderOf) -> None:
+def test_bfloat16_applies_to_talker_and_code_predictor_only(folder: Path, folder_of: FolderOf) -> None:
     checkpoint = load(folder, torch.bfloat16)
     assert {weight.dtype for weight in checkpoint.talker.parameters()} == {torch.bfloat16}
     tokenizer = checkpoint.speech_tokenizer
@@ -291,7 +291,7 @@ def test_bfloat16_is_for_talker_and_code_predictor_only(folder: Path, folder_of:
     assert base.speaker_encoder.fc.weight.dtype is torch.float32
 
 
-def test_weights_arrive_bit_for_bit_and_frozen(folder: Path) -> None:
+def test_loaded_weights_are_bitwise_equal_and_frozen(folder: Path) -> None:
     talker, stored = load(folder).talker, load_file(folder / WEIGHTS[0])
     layer = talker.model.layers[1].self_attn
     names = ("q_proj", "k_proj", "v_proj")
@@ -303,7 +303,7 @@ def test_weights_arrive_bit_for_bit_and_frozen(folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_loading_does_without_what_takes_torch_long_to_import(folder: Path) -> None:
+def test_loading_avoids_slow_torch_imports(folder: Path) -> None:
     question = """
 import sys
 import torch
@@ -314,7 +314,7 @@ print(sorted({"torch._dynamo", "torch._inductor", "sympy"} & set(sys.modules)))
     assert subprocess.check_output([sys.executable, "-c", question, folder], text=True).strip() == "[]"
 
 
-def test_checkpoints_share_a_speech_tokenizer_that_is_the_same_file(loaded: Loaded, folder_of: FolderOf) -> None:
+def test_checkpoints_with_equal_files_share_a_speech_tokenizer(loaded: Loaded, folder_of: FolderOf) -> None:
     first = loaded("tiny", "custom_voice")
     second = load_checkpoint(str(folder_of("tiny", "base")), CPU, torch.float32, [first])
     other = load_checkpoint(str(folder_of("tiny", "base", 2)), CPU, torch.float32, [first])
@@ -322,14 +322,12 @@ def test_checkpoints_share_a_speech_tokenizer_that_is_the_same_file(loaded: Load
     assert other.speech_tokenizer is not first.speech_tokenizer
 
 
-def test_a_folder_is_named_by_its_last_part_only(folder: Path) -> None:
+def test_folder_is_named_by_its_last_component(folder: Path) -> None:
     assert load(folder).name == "damaged"
 
 
 @pytest.mark.parametrize("reference", ["/no/such/folder", "./nothing", "~/nothing", "name", "a/b/c", ""])
-def test_what_is_neither_folder_nor_hub_id_is_not_looked_for_on_the_hub(
-    monkeypatch: pytest.MonkeyPatch, reference: str
-) -> None:
+def test_invalid_hub_id_is_not_requested_from_the_hub(monkeypatch: pytest.MonkeyPatch, reference: str) -> None:
     def ask(*_: object, **__: object) -> str:
         raise AssertionError("the Hub was asked")
 

@@ -69,7 +69,7 @@ def decoded(code2wav: Code2Wav, codes: Tensor, cuts: list[tuple[int, int]] | Non
 @pytest.mark.slow
 @pytest.mark.parametrize("rows", [1, 3])
 @pytest.mark.parametrize("name", SCHEDULES)
-def test_any_schedule_equals_the_full_decode(precise: Code2Wav, name: str, rows: int) -> None:
+def test_any_chunk_schedule_equals_the_full_decode(precise: Code2Wav, name: str, rows: int) -> None:
     codes = codes_of(precise, rows)
     streamed = decoded(precise, codes, cuts_of(copy.copy(SCHEDULES[name]), FRAMES))
     assert streamed.shape == (rows, FRAMES * precise.config.samples_per_frame)
@@ -79,7 +79,9 @@ def test_any_schedule_equals_the_full_decode(precise: Code2Wav, name: str, rows:
 @pytest.mark.slow("odd")
 @settings(max_examples=8, deadline=None, derandomize=True)
 @given(sizes=st.lists(st.integers(1, 25), min_size=1, max_size=12), rows=st.integers(1, 4), seed=st.integers(0, 99))
-def test_random_schedules_equal_the_full_decode(precise: Code2Wav, sizes: list[int], rows: int, seed: int) -> None:
+def test_random_chunk_schedules_equal_the_full_decode(
+    precise: Code2Wav, sizes: list[int], rows: int, seed: int
+) -> None:
     frames = min(sum(sizes), 80)
     codes = codes_of(precise, rows, frames, seed)
     streamed = decoded(precise, codes, cuts_of(sizes, frames))
@@ -93,7 +95,7 @@ def test_random_schedules_equal_the_full_decode(precise: Code2Wav, sizes: list[i
     members=st.lists(st.integers(0, 7), min_size=1, max_size=6),
     seed=st.integers(0, 99),
 )
-def test_a_stream_has_the_same_bits_in_every_chunking_and_every_batch(
+def test_stream_is_bitwise_independent_of_chunking_and_batch(
     loaded: Loaded, spec: str, sizes: list[int], members: list[int], seed: int
 ) -> None:
     code2wav = loaded(spec, "base").speech_tokenizer.code2wav
@@ -107,9 +109,7 @@ def test_a_stream_has_the_same_bits_in_every_chunking_and_every_batch(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("sizes", [(1,), (1, 2, 4, 8, 16), (3,), (16,), (5, 1)], ids=str)
-def test_the_embedded_voice_has_the_same_bits_in_every_chunking_and_every_batch(
-    demo: Checkpoint, sizes: tuple[int, ...]
-) -> None:
+def test_embedded_voice_is_bitwise_independent_of_chunking_and_batch(demo: Checkpoint, sizes: tuple[int, ...]) -> None:
     code2wav, frames = demo.speech_tokenizer.code2wav, 33
     codes = codes_of(code2wav, 4, frames)
     whole = decoded(code2wav, codes[:1], [(0, frames)])[0]
@@ -119,7 +119,7 @@ def test_the_embedded_voice_has_the_same_bits_in_every_chunking_and_every_batch(
 
 
 @pytest.mark.slow
-def test_the_library_s_convolutions_make_the_same_sound_but_for_rounding(
+def test_library_convolutions_give_the_same_audio_except_rounding(
     loaded: Loaded, demo: Checkpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What cards run: the whole network over ``nn.Conv1d`` and ``nn.ConvTranspose1d``. In float64, where all agree."""
@@ -140,7 +140,7 @@ def test_the_library_s_convolutions_make_the_same_sound_but_for_rounding(
         torch.testing.assert_close(ours, theirs, rtol=0, atol=EXACT)
 
 
-def test_the_sound_is_neither_silent_nor_clipped(precise: Code2Wav) -> None:
+def test_audio_is_neither_silent_nor_clipped(precise: Code2Wav) -> None:
     """Else the comparisons above would compare nothing."""
     wave = decoded(precise, codes_of(precise, 2))
     assert wave.std() > 0.01
@@ -148,7 +148,7 @@ def test_the_sound_is_neither_silent_nor_clipped(precise: Code2Wav) -> None:
     assert not torch.allclose(wave[0], wave[1], atol=1e-3)
 
 
-def test_a_frame_changes_no_sample_before_its_own_and_none_past_the_window(precise: Code2Wav) -> None:
+def test_frame_affects_only_samples_within_its_window(precise: Code2Wav) -> None:
     config, codes = precise.config, codes_of(precise, 1)
     changed = codes.clone()
     changed[0, 10] = (changed[0, 10] + 1) % config.codebook_size
@@ -161,7 +161,7 @@ def test_a_frame_changes_no_sample_before_its_own_and_none_past_the_window(preci
 
 @pytest.mark.slow
 @torch.inference_mode()
-def test_streams_that_start_at_different_times_share_batches(precise: Code2Wav) -> None:
+def test_streams_started_at_different_times_share_batches(precise: Code2Wav) -> None:
     """Rows join and leave a shared state, each at its own position and with its own chunk sizes."""
     stream = np.random.RandomState(4)
     codes = codes_of(precise, 5)
@@ -197,7 +197,7 @@ def test_streams_that_start_at_different_times_share_batches(precise: Code2Wav) 
 @pytest.mark.quick("tiny-11", "odd-10")
 @pytest.mark.slow
 @pytest.mark.parametrize("reference", [1, 2, 5, 10, 11, 12, 13, 16, 17, 40])
-def test_warming_equals_decoding_the_reference_and_dropping_its_sound(precise: Code2Wav, reference: int) -> None:
+def test_warm_state_equals_decoding_the_reference_and_dropping_its_audio(precise: Code2Wav, reference: int) -> None:
     codes = codes_of(precise, 2)
     expected = decoded(precise, codes)[:, reference * precise.config.samples_per_frame :]
     with torch.inference_mode():
@@ -209,7 +209,7 @@ def test_warming_equals_decoding_the_reference_and_dropping_its_sound(precise: C
             torch.testing.assert_close(wave, expected[:, samples], rtol=0, atol=EXACT)
 
 
-def test_a_warm_start_remembers_exactly_what_the_convolutions_can(precise: Code2Wav) -> None:
+def test_warm_up_needs_exactly_the_receptive_field_of_the_convolutions(precise: Code2Wav) -> None:
     """One frame less than ``tail_frames`` is still enough (one is to spare), a few less are not."""
     reference, tail = 40, precise.tail_frames
 
@@ -226,7 +226,7 @@ def test_a_warm_start_remembers_exactly_what_the_convolutions_can(precise: Code2
     assert (after(tail - 4) - whole).abs().max() > 100 * EXACT
 
 
-def test_the_published_decoder_remembers_ten_frames() -> None:
+def test_published_decoder_has_a_receptive_field_of_ten_frames() -> None:
     """Facts 6.2: ten frames of transformer output; ``tail_frames`` has one to spare."""
     with on_meta():
         code2wav = Code2Wav(speech_tokenizer_config().code2wav)
@@ -238,7 +238,7 @@ def test_the_published_decoder_remembers_ten_frames() -> None:
 
 
 @torch.inference_mode()
-def test_the_card_s_side_of_every_layer_makes_the_same_shapes() -> None:
+def test_gpu_code_path_gives_the_same_shapes() -> None:
     """A device without numbers takes the branches that a card takes."""
     with on_meta():
         code2wav = Code2Wav(speech_tokenizer_config().code2wav)
@@ -248,7 +248,7 @@ def test_the_card_s_side_of_every_layer_makes_the_same_shapes() -> None:
     assert [part.shape for part in state.tensors()] == shapes
 
 
-def test_sound_streams_batch_chunks_of_different_sizes(cloner: Checkpoint) -> None:
+def test_streams_batch_chunks_of_different_sizes(cloner: Checkpoint) -> None:
     code2wav = cloner.speech_tokenizer.code2wav
     codes = codes_of(code2wav, 4, 20)
     whole = to_s16(decoded(code2wav, codes)).numpy()
@@ -271,7 +271,7 @@ def test_sound_streams_batch_chunks_of_different_sizes(cloner: Checkpoint) -> No
         assert np.array_equal(np.frombuffer(sounds[row], np.int16), whole[row])
 
 
-def test_a_stream_that_is_opened_again_is_fresh(cloner: Checkpoint) -> None:
+def test_reopened_stream_is_fresh(cloner: Checkpoint) -> None:
     code2wav = cloner.speech_tokenizer.code2wav
     first, second = codes_of(code2wav, 2, 10)
     streams = Code2WavStreams(code2wav, 2)
@@ -288,9 +288,9 @@ def test_a_stream_that_is_opened_again_is_fresh(cloner: Checkpoint) -> None:
     ("wave", "steps"),
     [(0.0, 0), (1.0, 32767), (-1.0, -32767), (0.5 / 32767, 0), (0.6 / 32767, 1), (float("nan"), 0)],
 )
-def test_full_scale_is_32767_steps(wave: float, steps: int) -> None:
+def test_full_scale_is_32767(wave: float, steps: int) -> None:
     assert to_s16(torch.tensor([wave])).tolist() == [steps]
 
 
-def test_schedules_are_what_they_are_called() -> None:
+def test_ramp_schedule_has_the_expected_steps() -> None:
     assert list(accumulate(end - start for start, end in cuts_of(SCHEDULES["ramp"], FRAMES))) == [1, 3, 7, 15, 31, 60]

@@ -69,16 +69,14 @@ PREDICTOR = ("talker_config", "code_predictor_config")
     ],
     ids=lambda value: ".".join(value) if isinstance(value, tuple) else "",
 )
-def test_a_missing_field_without_default_is_named(
-    folder_of: FolderOf, tmp_path: Path, file: str, path: tuple[str, ...]
-) -> None:
+def test_missing_required_field_is_named(folder_of: FolderOf, tmp_path: Path, file: str, path: tuple[str, ...]) -> None:
     folder = changed(folder_of("tiny", "base"), tmp_path, file, forget(*path))
     with pytest.raises(CheckpointInvalid, match=rf"{path[-1]} is missing"):
         read(folder, file)
 
 
 @pytest.mark.parametrize("given", [7, 7.0, [7], [7.0], [[7]]], ids=str)
-def test_a_speaker_s_id_may_be_written_as_the_official_package_takes_it(
+def test_speaker_id_is_accepted_in_the_form_of_the_official_package(
     folder_of: FolderOf, tmp_path: Path, given: object
 ) -> None:
     folder = changed(
@@ -88,7 +86,7 @@ def test_a_speaker_s_id_may_be_written_as_the_official_package_takes_it(
 
 
 @pytest.mark.parametrize("given", [[7, 8], [], 7.5, "7"], ids=str)
-def test_a_speaker_s_id_that_is_none_is_refused(folder_of: FolderOf, tmp_path: Path, given: object) -> None:
+def test_invalid_speaker_id_is_refused(folder_of: FolderOf, tmp_path: Path, given: object) -> None:
     folder = changed(
         folder_of("tiny", "custom_voice"), tmp_path, MODEL, put({"anna": given}, "talker_config", "spk_id")
     )
@@ -97,7 +95,7 @@ def test_a_speaker_s_id_that_is_none_is_refused(folder_of: FolderOf, tmp_path: P
 
 
 @pytest.mark.parametrize("path", [("tts_pad_token_id",), ("talker_config", "codec_bos_id")], ids=".".join)
-def test_an_id_may_be_a_whole_float(folder_of: FolderOf, tmp_path: Path, path: tuple[str, ...]) -> None:
+def test_integral_float_is_accepted_as_id(folder_of: FolderOf, tmp_path: Path, path: tuple[str, ...]) -> None:
     source = folder_of("tiny", "base")
     value = json.loads((source / MODEL).read_text())
     for name in path:
@@ -106,7 +104,7 @@ def test_an_id_may_be_a_whole_float(folder_of: FolderOf, tmp_path: Path, path: t
     assert read_model_config(folder) == read_model_config(source)
 
 
-def test_a_file_with_a_byte_order_mark_is_read(folder_of: FolderOf, tmp_path: Path) -> None:
+def test_byte_order_mark_is_accepted(folder_of: FolderOf, tmp_path: Path) -> None:
     source = folder_of("tiny", "base")
     folder = changed(source, tmp_path, MODEL, lambda _: None)
     for path in folder.rglob("*.json"):
@@ -174,7 +172,7 @@ def test_a_file_with_a_byte_order_mark_is_read(folder_of: FolderOf, tmp_path: Pa
     ],
     ids=lambda value: ".".join(value) if isinstance(value, tuple) else None,
 )
-def test_a_wrong_value_is_named(
+def test_invalid_value_is_named(
     folder_of: FolderOf, tmp_path: Path, file: str, value: Any, path: tuple[str, ...], words: str
 ) -> None:
     folder = changed(folder_of("tiny", "custom_voice"), tmp_path, file, put(value, *path))
@@ -203,7 +201,7 @@ def test_a_wrong_value_is_named(
     ],
     ids=lambda value: ".".join(value) if isinstance(value, tuple) else None,
 )
-def test_another_kind_of_model_is_not_served(
+def test_other_model_type_is_refused(
     folder_of: FolderOf, tmp_path: Path, file: str, value: Any, path: tuple[str, ...], words: str
 ) -> None:
     folder = changed(folder_of("tiny", "custom_voice"), tmp_path, file, put(value, *path))
@@ -211,7 +209,7 @@ def test_another_kind_of_model_is_not_served(
         read(folder, file)
 
 
-def test_a_dialect_that_the_table_of_languages_lacks_is_left_out(folder_of: FolderOf, tmp_path: Path) -> None:
+def test_dialect_missing_from_the_language_table_is_ignored(folder_of: FolderOf, tmp_path: Path) -> None:
     source = folder_of("tiny", "custom_voice")
     change = put({"eric": "welsh", "dylan": "beijing_dialect", "serena": False}, "talker_config", "spk_is_dialect")
     config = read_model_config(changed(source, tmp_path, MODEL, change))
@@ -219,7 +217,7 @@ def test_a_dialect_that_the_table_of_languages_lacks_is_left_out(folder_of: Fold
     assert "talker_config.spk_is_dialect.eric" in config.notes.describe()
 
 
-def test_our_own_fields_are_known(folder_of: FolderOf, tmp_path: Path) -> None:
+def test_voicewright_fields_are_known(folder_of: FolderOf, tmp_path: Path) -> None:
     change = put(80, "voicewright_part_chars")
     config = read_model_config(changed(folder_of("tiny", "custom_voice"), tmp_path, MODEL, change))
     assert (config.part_chars, config.notes.unknown) == (80, [])
@@ -229,7 +227,7 @@ def test_our_own_fields_are_known(folder_of: FolderOf, tmp_path: Path) -> None:
     assert (config.alphabet, config.notes.unknown) == ("ascii", [])
 
 
-def test_a_speaker_encoder_of_another_width_is_refused(folder_of: FolderOf, tmp_path: Path) -> None:
+def test_speaker_encoder_of_another_width_is_refused(folder_of: FolderOf, tmp_path: Path) -> None:
     folder = changed(folder_of("tiny", "base"), tmp_path, MODEL, put(32, "speaker_encoder_config", "enc_dim"))
     with pytest.raises(CheckpointInvalid, match="enc_dim must equal"):
         read_model_config(folder)
@@ -246,20 +244,20 @@ def test_a_speaker_encoder_of_another_width_is_refused(folder_of: FolderOf, tmp_
     ],
     ids=["empty", "half", "list", "deep", "not_text"],
 )
-def test_a_file_that_is_no_json_object_is_said_so(tmp_path: Path, content: str, words: str) -> None:
+def test_file_without_a_json_object_is_reported(tmp_path: Path, content: str, words: str) -> None:
     (tmp_path / "config.json").write_bytes(content.encode(errors="surrogateescape"))
     with pytest.raises(CheckpointInvalid, match=words):
         read_model_config(tmp_path)
 
 
-def test_a_folder_in_the_place_of_a_file_is_said_so(tmp_path: Path) -> None:
+def test_directory_instead_of_a_file_is_reported(tmp_path: Path) -> None:
     (tmp_path / "config.json").mkdir()
     with pytest.raises(CheckpointInvalid, match="cannot be read"):
         read_model_config(tmp_path)
 
 
 @pytest.mark.parametrize("name", ["config.json", "generation_config.json"])
-def test_a_missing_file_is_named(folder_of: FolderOf, tmp_path: Path, name: str) -> None:
+def test_missing_file_is_named(folder_of: FolderOf, tmp_path: Path, name: str) -> None:
     folder = changed(folder_of("tiny", "custom_voice"), tmp_path, MODEL, lambda content: None)
     (folder / name).unlink()
     with pytest.raises(CheckpointMissing, match=name):
@@ -272,7 +270,7 @@ def test_unknown_fields_are_ignored(folder_of: FolderOf, tmp_path: Path) -> None
     assert read_model_config(changed(source, tmp_path, MODEL, change)) == read_model_config(source)
 
 
-def test_our_own_fields_extend_a_checkpoint(folder_of: FolderOf, tmp_path: Path) -> None:
+def test_voicewright_fields_extend_a_checkpoint(folder_of: FolderOf, tmp_path: Path) -> None:
     def change(content: dict[str, Any]) -> None:
         content["voicewright_modes"] = ["custom_voice", "voice_design"]
         content["voicewright_layouts"] = ["non_streaming", "streaming"]
@@ -287,7 +285,7 @@ def test_our_own_fields_extend_a_checkpoint(folder_of: FolderOf, tmp_path: Path)
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_a_published_file_says_the_same_without_what_the_reference_defaults(tmp_path: Path, variant: str) -> None:
+def test_published_file_without_defaulted_fields_means_the_same(tmp_path: Path, variant: str) -> None:
     """As its classes would save it, or a careful hand."""
     whole, left_out = tmp_path / "whole", tmp_path / "left_out"
     for folder in (whole, left_out):
@@ -304,12 +302,12 @@ def test_a_published_file_says_the_same_without_what_the_reference_defaults(tmp_
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_no_field_of_a_published_file_is_unknown(tmp_path: Path, variant: str) -> None:
+def test_every_field_of_a_published_file_is_known(tmp_path: Path, variant: str) -> None:
     write_configs(tmp_path, variant)
     assert read_model_config(tmp_path).notes.unknown + speech_tokenizer_config().notes.unknown == []
 
 
-def test_the_published_speech_tokenizer_says_the_same_without_what_the_reference_defaults(tmp_path: Path) -> None:
+def test_published_speech_tokenizer_without_defaulted_fields_means_the_same(tmp_path: Path) -> None:
     content = json.loads((DATA / "config_speech_tokenizer.json").read_text(encoding="utf-8"))
     kinds = (Code2WavConfig, content["decoder_config"]), (SpeechEncoderConfig, content["encoder_config"])
     assert sum(forget_defaults(kind, section) for kind, section in kinds) > 25
@@ -330,7 +328,7 @@ def _tuple(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
-def test_positions_are_read_where_newer_writers_put_them(folder_of: FolderOf, tmp_path: Path) -> None:
+def test_rope_settings_are_read_from_their_newer_location(folder_of: FolderOf, tmp_path: Path) -> None:
     def change(content: dict[str, Any]) -> None:
         for section in (content["talker_config"], content["talker_config"]["code_predictor_config"]):
             scaling, theta = section.pop("rope_scaling", None) or {}, section.pop("rope_theta")
@@ -340,7 +338,7 @@ def test_positions_are_read_where_newer_writers_put_them(folder_of: FolderOf, tm
     assert read_model_config(changed(source, tmp_path, MODEL, change)) == read_model_config(source)
 
 
-def test_null_is_what_the_reference_makes_of_it(folder_of: FolderOf, tmp_path: Path) -> None:
+def test_null_has_the_meaning_of_the_reference(folder_of: FolderOf, tmp_path: Path) -> None:
     source = folder_of("tiny", "custom_voice")
     change = put(None, *PREDICTOR, "num_key_value_heads")
     predictor = read_model_config(changed(source, tmp_path, MODEL, change)).predictor
@@ -358,7 +356,7 @@ def test_null_is_what_the_reference_makes_of_it(folder_of: FolderOf, tmp_path: P
         ({"chunk_length_s": 1.0, "overlap": 0.01}, "chunk_length_s with overlap"),
     ],
 )
-def test_a_preprocessor_that_would_change_a_reference_is_refused(
+def test_preprocessor_that_changes_the_reference_audio_is_refused(
     folder_of: FolderOf, tmp_path: Path, content: dict[str, Any], words: str
 ) -> None:
     folder = changed(folder_of("tiny", "base"), tmp_path, MODEL, lambda _: None) / "speech_tokenizer"
@@ -370,7 +368,7 @@ def test_a_preprocessor_that_would_change_a_reference_is_refused(
         read_speech_tokenizer_config(folder)
 
 
-def test_what_official_classes_leave_out_or_save_as_null_has_one_meaning(folder_of: FolderOf, tmp_path: Path) -> None:
+def test_absent_and_null_fields_mean_the_same(folder_of: FolderOf, tmp_path: Path) -> None:
     def change(content: dict[str, Any]) -> None:
         talker = content["talker_config"]
         del talker["head_dim"], content["tts_model_size"]

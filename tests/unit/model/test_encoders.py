@@ -36,7 +36,7 @@ def buffered(samples: Tensor, behind: float) -> tuple[Tensor, Tensor]:
 
 @pytest.mark.parametrize("length", LENGTHS)
 @torch.inference_mode()
-def test_a_recording_in_a_longer_buffer_is_encoded_as_it_is_alone(checkpoint: Checkpoint, length: int) -> None:
+def test_recording_in_a_padded_buffer_is_encoded_like_alone(checkpoint: Checkpoint, length: int) -> None:
     speaker, speech = checkpoint.speaker_encoder, checkpoint.speech_tokenizer.encoder
     assert speaker is not None
     samples = torch.from_numpy(voice(3.0, 7)[:length])
@@ -48,7 +48,7 @@ def test_a_recording_in_a_longer_buffer_is_encoded_as_it_is_alone(checkpoint: Ch
 
 
 @torch.inference_mode()
-def test_what_lies_behind_a_recording_changes_no_bit(checkpoint: Checkpoint) -> None:
+def test_content_after_the_recording_changes_no_bit(checkpoint: Checkpoint) -> None:
     assert checkpoint.speaker_encoder is not None
     samples = torch.from_numpy(voice(2.0, 3))
     silent, loud = (checkpoint.speaker_encoder(*buffered(samples, behind)) for behind in (0.0, 0.9))
@@ -56,7 +56,7 @@ def test_what_lies_behind_a_recording_changes_no_bit(checkpoint: Checkpoint) -> 
 
 
 @pytest.mark.parametrize("length", [6, 9, 12])
-def test_ends_of_a_sequence_are_padded_where_it_ends(length: int) -> None:
+def test_sequence_is_padded_at_its_actual_end(length: int) -> None:
     x = torch.randn(2, 3, 12)
     own, count = x[..., :length], torch.tensor(length)
     for padded, mode in ((reflect, "reflect"), (replicate, "replicate")):
@@ -68,9 +68,7 @@ def test_ends_of_a_sequence_are_padded_where_it_ends(length: int) -> None:
 
 @pytest.mark.parametrize("pad", ["constant", "replicate"])
 @pytest.mark.parametrize(("length", "stride"), [(8, 4), (9, 4), (11, 4), (7, 2), (5, 1)])
-def test_a_convolution_makes_of_a_longer_buffer_what_it_makes_of_the_sequence(
-    pad: str, length: int, stride: int
-) -> None:
+def test_convolution_over_a_padded_buffer_equals_the_sequence_alone(pad: str, length: int, stride: int) -> None:
     conv = PaddedConv(2, 3, 2 * stride, stride=stride, pad=pad)
     x, count = torch.randn(1, 2, 16), torch.tensor(length)
     alone, made = conv(x[..., :length]), conv.made_of(count)
@@ -80,7 +78,7 @@ def test_a_convolution_makes_of_a_longer_buffer_what_it_makes_of_the_sequence(
 
 
 @pytest.mark.parametrize(("filters", "sample_rate"), [(128, 24_000), (80, 24_000), (64, 32_000)])
-def test_mel_filters_have_the_bits_of_those_of_transformers(filters: int, sample_rate: int) -> None:
+def test_mel_filters_are_bitwise_equal_to_those_of_transformers(filters: int, sample_rate: int) -> None:
     from transformers.audio_utils import mel_filter_bank
 
     limits = (FFT // 2 + 1, filters, 0.0, float(MEL_MAX_HZ), sample_rate)

@@ -73,12 +73,12 @@ FRAGMENTS = (
         ("It's plain, isn't it? Yes: plain.", "It's plain, isn't it? Yes: plain."),
     ],
 )
-def test_a_text_is_read_as_an_english_reader_would(text: str, reading: str) -> None:
+def test_text_is_normalized_as_an_english_reader_speaks_it(text: str, reading: str) -> None:
     assert read_english(text) == reading
 
 
 @pytest.mark.parametrize("symbol", SYMBOLS)
-def test_a_symbol_alone_is_named(symbol: str) -> None:
+def test_single_symbol_is_named(symbol: str) -> None:
     assert read_english(symbol).strip() == SYMBOLS[symbol]
 
 
@@ -87,7 +87,7 @@ def test_a_symbol_alone_is_named(symbol: str) -> None:
     text=st.lists(st.sampled_from(FRAGMENTS), max_size=9).map("".join),
     cuts=st.lists(st.integers(0, 60), max_size=4).map(sorted),
 )
-def test_a_growing_text_is_read_as_the_whole(text: str, cuts: list[int]) -> None:
+def test_streamed_text_is_read_like_the_whole(text: str, cuts: list[int]) -> None:
     growing, whole = GrowingReading(), GrowingReading()
     pieces = [text[start:end] for start, end in zip([0, *cuts], [*cuts, len(text)], strict=True)]
     pieces[-1:] = [text[cuts[-1] if cuts else 0 :]]
@@ -98,13 +98,13 @@ def test_a_growing_text_is_read_as_the_whole(text: str, cuts: list[int]) -> None
 
 @settings(max_examples=examples(300), deadline=None)
 @given(st.text(max_size=40))
-def test_the_reading_is_ascii_and_holds_no_part_of_a_control_token(text: str) -> None:
+def test_output_is_ascii_without_parts_of_a_control_token(text: str) -> None:
     reading = read_english(in_ascii(text))
     assert reading.isascii()
     assert not re.search("[<>|]", reading)
 
 
-def test_plain_words_wait_for_the_next_word_only() -> None:
+def test_plain_words_wait_only_for_the_next_word() -> None:
     growing = GrowingReading()
     assert [growing.add(piece) for piece in ("Hello", " world", " of", " words", ".")] == [
         "",
@@ -116,7 +116,7 @@ def test_plain_words_wait_for_the_next_word_only() -> None:
 
 
 @pytest.mark.parametrize("unit", ["1", "a.", "1 2 3,000 ", "+1 (", "10:", "-1", "$ ", "IX", "aaa"])
-def test_the_time_is_linear_in_the_text(unit: str) -> None:
+def test_time_is_linear_in_the_text(unit: str) -> None:
     def seconds(count: int) -> float:
         growing, text = GrowingReading(), (unit * count)[:count]
         begin = time.thread_time()

@@ -23,7 +23,7 @@ def chosen(*names: str, **shards: str) -> FileChoice:
     return choose_files("here", names, index_of)
 
 
-def test_what_is_read_and_what_is_not() -> None:
+def test_only_needed_files_are_chosen() -> None:
     others = (
         *("README.md", "tokenizer.json", "special_tokens_map.json", "chat_template.jinja", "model.fp16.safetensors"),
         *("pytorch_model.bin", "model-old.safetensors", "checkpoint-500/", "speech_tokenizer/configuration.json"),
@@ -33,7 +33,7 @@ def test_what_is_read_and_what_is_not() -> None:
     assert (sorted(choice.ignored), choice.missing) == (sorted(others), ())
 
 
-def test_shards_are_those_that_the_index_names_whatever_they_are_called() -> None:
+def test_shards_are_those_named_by_the_index() -> None:
     named = {"a": "talker-1.safetensors", "b": "talker-2.safetensors", "c": "talker-1.safetensors"}
     choice = chosen(
         *ROOT, INDEX, "talker-1.safetensors", "talker-2.safetensors", "model-3.safetensors", *SPEECH, **named
@@ -48,7 +48,7 @@ def test_shards_are_those_that_the_index_names_whatever_they_are_called() -> Non
 
 
 @pytest.mark.parametrize("name", [*ROOT, WHOLE, *SPEECH])
-def test_each_file_that_is_missing_is_named_from_the_root_on(name: str) -> None:
+def test_each_missing_file_is_named_by_its_relative_path(name: str) -> None:
     choice = chosen(*({*ROOT, WHOLE, *SPEECH} - {name}))
     assert choice.missing == (name,)
     (problem,) = choice.problems
@@ -57,7 +57,7 @@ def test_each_file_that_is_missing_is_named_from_the_root_on(name: str) -> None:
 
 
 @pytest.mark.parametrize("gone", [("vocab.json",), ("vocab.json", "merges.txt", "tokenizer_config.json")])
-def test_a_tokenizer_in_one_file_is_read_where_its_words_are_nowhere_else(gone: tuple[str, ...]) -> None:
+def test_single_file_tokenizer_is_used_if_there_is_no_vocabulary_file(gone: tuple[str, ...]) -> None:
     choice = chosen(*(set(ROOT) - set(gone)), "tokenizer.json", WHOLE, *SPEECH)
     assert "tokenizer.json" in choice.read
     assert choice.missing == ()
@@ -86,11 +86,11 @@ def test_weights_under_other_names_are_named(names: tuple[str, ...], hint: str) 
         ("checkpoint-epoch-0/config.json", "checkpoint-epoch-1/config.json"),  # a repository of the Hub
     ],
 )
-def test_the_folder_around_checkpoints_names_one_of_them(names: tuple[str, ...]) -> None:
+def test_parent_folder_of_checkpoints_suggests_one_of_them(names: tuple[str, ...]) -> None:
     assert "Give one of the checkpoints in it, such as checkpoint-epoch-1." in str(chosen(*names).problems[0])
 
 
-def test_adapters_beside_weights_are_found(tmp_path: Path) -> None:
+def test_adapters_next_to_weights_are_found(tmp_path: Path) -> None:
     for name in (WHOLE, "adapter_model.safetensors", "adapter_config.json"):
         (tmp_path / name).touch()
     assert adapters_in(tmp_path) == ["adapter_model.safetensors"]
@@ -107,7 +107,7 @@ def test_adapters_beside_weights_are_found(tmp_path: Path) -> None:
         ("talker.onnx", "ONNX"),
     ],
 )
-def test_weights_in_another_format_are_said_to_be(name: str, word: str) -> None:
+def test_weights_in_an_unsupported_format_are_reported(name: str, word: str) -> None:
     (problem,) = chosen(*ROOT, name, *SPEECH).problems
     assert isinstance(problem, CheckpointUnsupported)
     assert name in str(problem)

@@ -46,7 +46,7 @@ def make_custom_voice(folder: Path, speakers: dict[str, int]) -> None:
 
 
 @pytest.mark.parametrize("speakers", [{"speaker_test": 1000}, {"Alice": 900, "bob": 901, "speaker 3": 902}], ids=len)
-def test_the_official_script_s_output_speaks_with_its_speakers(folder: Path, speakers: dict[str, int]) -> None:
+def test_output_of_the_official_fine_tuning_script_speaks(folder: Path, speakers: dict[str, int]) -> None:
     make_custom_voice(folder, speakers)
     checkpoint = load(folder)
     assert checkpoint.speaker_encoder is None
@@ -54,9 +54,7 @@ def test_the_official_script_s_output_speaks_with_its_speakers(folder: Path, spe
     assert len(takes) == len(speakers)
 
 
-def test_tensors_that_nobody_needs_are_left_and_said_in_the_log_line(
-    folder: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_unneeded_tensors_are_ignored_and_logged(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Other scripts keep the encoder in a CustomVoice checkpoint; the official classes warn of it."""
     encoder = {key: part for key, part in load_file(folder / WEIGHTS).items() if key.startswith("speaker_encoder")}
     make_custom_voice(folder, {"zoe": 1000})
@@ -70,7 +68,7 @@ def test_tensors_that_nobody_needs_are_left_and_said_in_the_log_line(
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
-def test_files_in_other_floats_are_the_same_weights_rounded(folder: Path, dtype: torch.dtype) -> None:
+def test_weights_in_other_float_types_are_converted(folder: Path, dtype: torch.dtype) -> None:
     whole = load(folder)
 
     def convert(tensors: Tensors) -> None:
@@ -99,7 +97,7 @@ def added_tokens(folder: Path, added: dict[str, Any]) -> None:
     path.write_text(json.dumps(content))
 
 
-def test_added_tokens_need_not_follow_the_vocabulary_nor_each_other(folder: Path) -> None:
+def test_added_tokens_may_have_any_ids(folder: Path) -> None:
     before = tokenizer_of(folder)
     added_tokens(folder, {"<laugh>": before.ids + 20, "<sigh>": before.ids + 3})
     after = tokenizer_of(folder)
@@ -109,7 +107,7 @@ def test_added_tokens_need_not_follow_the_vocabulary_nor_each_other(folder: Path
     assert after.reserved_in("a <laugh>")
 
 
-def test_a_gap_before_the_control_tokens_moves_them(folder: Path) -> None:
+def test_gap_before_the_control_tokens_shifts_their_ids(folder: Path) -> None:
     path = folder / "tokenizer_config.json"
     content = json.loads(path.read_text())
     listed = content["added_tokens_decoder"]
@@ -122,7 +120,7 @@ def test_a_gap_before_the_control_tokens_moves_them(folder: Path) -> None:
 
 @pytest.mark.parametrize("merges", [str, list])
 @pytest.mark.parametrize("has_config", [True, False])
-def test_a_tokenizer_in_one_file_cuts_as_in_three(folder: Path, merges: type, has_config: bool) -> None:
+def test_single_file_tokenizer_equals_three_files(folder: Path, merges: type, has_config: bool) -> None:
     before = tokenizer_of(folder)
     config = json.loads((folder / "tokenizer_config.json").read_text())
     lines = [line for line in (folder / "merges.txt").read_text().split("\n")[1:] if line]
@@ -147,7 +145,7 @@ def test_a_tokenizer_in_one_file_cuts_as_in_three(folder: Path, merges: type, ha
     assert set(after.reserved) == set(before.reserved)
 
 
-def test_added_tokens_may_stand_in_the_older_file(folder: Path) -> None:
+def test_added_tokens_are_read_from_the_older_file(folder: Path) -> None:
     before = tokenizer_of(folder)
     config = json.loads((folder / "tokenizer_config.json").read_text())
     older = {token["content"]: int(index) for index, token in config["added_tokens_decoder"].items()}

@@ -51,7 +51,7 @@ def partial(home: Path) -> list[int]:
 
 
 @pytest.mark.slow
-def test_what_breaks_off_goes_on_by_itself_and_what_two_have_in_common_comes_once(hub: Hub, tmp_path: Path) -> None:
+def test_interrupted_download_resumes_and_shared_files_are_fetched_once(hub: Hub, tmp_path: Path) -> None:
     hub.break_after = 200_000
     said = fetch(hub, tmp_path, CUSTOM, BASE)
     assert [event["id"] for event in said if event["event"] == "done"] == [CUSTOM, BASE]
@@ -69,7 +69,7 @@ def test_what_breaks_off_goes_on_by_itself_and_what_two_have_in_common_comes_onc
 
 
 @pytest.mark.slow
-def test_a_process_that_is_killed_leaves_what_the_next_goes_on_from(hub: Hub, tmp_path: Path) -> None:
+def test_killed_download_is_resumed_by_the_next_process(hub: Hub, tmp_path: Path) -> None:
     hub.rate, hub.hold_at = 400_000, 600_000
     command = [sys.executable, "-m", "runtime.cli", "fetch", "--json", CUSTOM]
     with subprocess.Popen(command, env=environment(hub, tmp_path), stdout=subprocess.PIPE, text=True) as process:
@@ -89,7 +89,7 @@ def test_a_process_that_is_killed_leaves_what_the_next_goes_on_from(hub: Hub, tm
 
 
 @pytest.mark.slow
-def test_a_hub_that_knows_no_ranges_gives_the_whole_again(hub: Hub, tmp_path: Path) -> None:
+def test_hub_without_range_support_restarts_the_file(hub: Hub, tmp_path: Path) -> None:
     hub.break_after = 200_000
     hub.knows_ranges = False
     assert fetch(hub, tmp_path, CUSTOM)[-1]["event"] == "done"
@@ -105,7 +105,7 @@ def test_a_hub_that_knows_no_ranges_gives_the_whole_again(hub: Hub, tmp_path: Pa
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_what_goes_wrong_is_one_sentence_with_a_code(
+def test_hub_errors_are_one_sentence_with_a_code(
     hub: Hub, tmp_path: Path, trouble: dict[str, Any], code: str, word: str
 ) -> None:
     for name, value in trouble.items():
@@ -116,7 +116,7 @@ def test_what_goes_wrong_is_one_sentence_with_a_code(
     assert not partial(tmp_path), "nothing that is wrong is gone on from"
 
 
-def test_what_is_no_checkpoint_is_refused_before_its_weights_are_asked_for(
+def test_repository_without_a_checkpoint_is_refused_before_downloading_weights(
     hub: Hub, tmp_path: Path, folder_of: FolderOf
 ) -> None:
     folder = tmp_path / "other"
@@ -132,9 +132,7 @@ def test_what_is_no_checkpoint_is_refused_before_its_weights_are_asked_for(
     assert (last["code"], hub.weights_asked()) == ("checkpoint_unsupported", [])
 
 
-def test_what_the_disk_cannot_hold_is_refused_and_what_two_have_in_common_counts_once(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_download_larger_than_the_disk_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(hub_module, "cache", lambda: tmp_path)
     common = HubFile("speech_tokenizer/model.safetensors", 4 * 10**9, "c" * 64)
     both = [Listing(name, None, "0" * 40, (common, HubFile(WEIGHTS, 3 * 10**9, name * 64))) for name in "ab"]

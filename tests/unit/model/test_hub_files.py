@@ -35,7 +35,7 @@ def names_in(folder: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("revision", ["", f"@{COMMIT}"])
-def test_shards_of_any_name_come_and_other_files_do_not(hub: Hub, folder: Path, revision: str) -> None:
+def test_shards_of_any_name_are_fetched_and_other_files_are_not(hub: Hub, folder: Path, revision: str) -> None:
     shard(folder, 2, "talker")
     wanted = names_in(folder) - {"preprocessor_config.json", "speech_tokenizer/configuration.json"}
     for name in OTHERS:
@@ -46,7 +46,7 @@ def test_shards_of_any_name_come_and_other_files_do_not(hub: Hub, folder: Path, 
     assert {"talker-00001-of-00002.safetensors", "model.safetensors.index.json"} < wanted
 
 
-def test_what_is_here_does_where_the_hub_cannot_be_asked(hub: Hub) -> None:
+def test_cached_files_are_used_if_the_hub_is_unreachable(hub: Hub) -> None:
     hub.status = 503
     with pytest.raises(HubUnreachable):
         resolve(NAME)
@@ -65,7 +65,7 @@ def test_what_is_here_does_where_the_hub_cannot_be_asked(hub: Hub) -> None:
         ("generation_config.json", "x", CheckpointMissing, "generation_config.json"),
     ],
 )
-def test_what_could_not_be_loaded_is_said_before_anything_comes(
+def test_unloadable_checkpoint_is_reported_before_downloading(
     hub: Hub, folder: Path, gone: str, come: str, error: type[SetUpError], word: str
 ) -> None:
     (folder / gone).unlink()
@@ -83,7 +83,7 @@ def test_what_could_not_be_loaded_is_said_before_anything_comes(
         (NAME, True, HubRefused),
     ],
 )
-def test_a_hub_that_does_not_give_is_one_sentence(hub: Hub, name: str, gated: bool, error: type[SetUpError]) -> None:
+def test_refusal_by_the_hub_is_one_sentence(hub: Hub, name: str, gated: bool, error: type[SetUpError]) -> None:
     hub.gated = {NAME} if gated else set()
     with pytest.raises(error) as caught:
         resolve(name)

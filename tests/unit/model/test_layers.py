@@ -11,7 +11,7 @@ from runtime.model.layers import Attention, Operations, RMSNorm, rotary, rotate
 from runtime.model.normed_operations import NormedOperations
 
 
-def test_the_norm_is_cast_before_its_weight() -> None:
+def test_rms_norm_casts_before_applying_the_weight() -> None:
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(50, 64, generator=generator).bfloat16()
     norm = RMSNorm(64, 1e-6).bfloat16()
@@ -26,7 +26,7 @@ def test_the_norm_is_cast_before_its_weight() -> None:
     assert (norm(x) == cast_last).float().mean() < agree
 
 
-def test_angles_are_reckoned_in_float32_and_then_cast() -> None:
+def test_rotary_angles_are_computed_in_float32_and_then_cast() -> None:
     """In bfloat16 the position 30001 would be 29952."""
     positions = torch.tensor([0, 1, 30_001])
     cos, sin = rotary(positions, 8, 10_000.0, torch.bfloat16)
@@ -36,7 +36,7 @@ def test_angles_are_reckoned_in_float32_and_then_cast() -> None:
     torch.testing.assert_close(sin[:, 4:].double(), angle.sin(), rtol=0, atol=8e-3)
 
 
-def test_rotation_turns_the_halves_against_each_other() -> None:
+def test_rotation_pairs_the_two_halves() -> None:
     """Split-half RoPE: the pair (i, i + d/2) is a complex number that is turned by the position's angle."""
     x = torch.randn(1, 2, 5, 8, generator=torch.Generator().manual_seed(1))
     positions = torch.arange(5)
@@ -49,7 +49,7 @@ def test_rotation_turns_the_halves_against_each_other() -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("rows", [1, 3])
-def test_a_cpu_norms_in_fewer_calls_and_to_the_same_bits(dtype: torch.dtype, rows: int) -> None:
+def test_cpu_rms_norm_is_bitwise_equal_with_fewer_calls(dtype: torch.dtype, rows: int) -> None:
     """Queries and keys together too; with one RMSNorm operation and with seven."""
     generator = torch.Generator().manual_seed(2)
     config = DecoderConfig(hidden_size=64, num_attention_heads=4, num_key_value_heads=2, head_dim=16)

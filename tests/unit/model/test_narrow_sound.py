@@ -17,7 +17,7 @@ CPU = torch.device("cpu")
 
 @pytest.mark.parametrize(("dtype", "most"), [(torch.bfloat16, 0.1), (torch.float16, 0.01)])
 @torch.inference_mode()
-def test_it_is_near_float32_and_chunks_and_company_change_no_sample(
+def test_narrow_audio_is_close_to_float32_and_chunk_and_batch_invariant(
     folder_of: FolderOf, dtype: torch.dtype, most: float
 ) -> None:
     folder = str(folder_of("tiny", "custom_voice"))
@@ -38,7 +38,7 @@ def test_it_is_near_float32_and_chunks_and_company_change_no_sample(
     assert torch.equal(torch.cat([narrow(chunk, state) for chunk in chunks], dim=1), made[1:2])
 
 
-def test_it_is_narrow_where_the_talker_is_and_the_processor_can() -> None:
+def test_audio_dtype_follows_the_talker_and_cpu_support() -> None:
     cpu, half = open_device("cpu"), torch.float16 if multiplies_float16() else torch.float32
     fewer = torch.bfloat16 if multiplies_bfloat16() else half
     assert choose_sound_dtype("auto", cpu, torch.float32, None) is torch.float32

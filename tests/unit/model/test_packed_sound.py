@@ -93,7 +93,7 @@ def in_chunks(streams: Streams, slots: list[int], codes: Tensor, ends: list[int]
 
 
 @pytest.mark.parametrize("spec", ["tiny", "odd"])
-def test_the_kernels_sound_as_the_network_does_from_the_first_frame_on(loaded: Loaded, spec: str) -> None:
+def test_kernel_audio_equals_the_network_from_the_first_frame(loaded: Loaded, spec: str) -> None:
     network = loaded(spec, "base").speech_tokenizer.code2wav
     codes = codes_of(network, 2, 4)
     ours, truth = in_chunks(packed(network), [3, 1], codes, [1, 4]), plain(network, codes)
@@ -101,14 +101,14 @@ def test_the_kernels_sound_as_the_network_does_from_the_first_frame_on(loaded: L
     assert (ours.int() - truth).abs().max() <= STEP
 
 
-def test_a_stream_longer_than_its_window_is_the_same_in_every_chunking(small: Code2Wav) -> None:
+def test_long_stream_is_equal_for_every_chunking(small: Code2Wav) -> None:
     """The window is 7 frames and the ring 32, so 40 frames go around; chunks are shorter and longer than a window."""
     codes = codes_of(small, 1, 40)
     ours = in_chunks(packed(small), [2], codes, [1, 3, 19, 24, 40])
     assert (ours.int() - plain(small, codes)).abs().max() <= STEP
 
 
-def test_streams_join_and_leave_and_a_stream_that_is_opened_again_is_fresh(small: Code2Wav) -> None:
+def test_streams_join_and_leave_and_reopened_streams_are_fresh(small: Code2Wav) -> None:
     """Rows at different frames and turns share calls, and no row sees what other slots hold."""
     codes = codes_of(small, 4, 12)
     truth = plain(small, codes)
@@ -137,7 +137,7 @@ def test_streams_join_and_leave_and_a_stream_that_is_opened_again_is_fresh(small
 
 
 @pytest.mark.parametrize("reference", [1, 9, 30])
-def test_warming_equals_decoding_the_reference_and_dropping_its_sound(small: Code2Wav, reference: int) -> None:
+def test_warm_state_equals_decoding_the_reference_and_dropping_its_audio(small: Code2Wav, reference: int) -> None:
     codes = codes_of(small, 1, reference + 4)
     truth = plain(small, codes)[:, reference * small.config.samples_per_frame :]
     streams = packed(small)
@@ -152,7 +152,7 @@ def test_warming_equals_decoding_the_reference_and_dropping_its_sound(small: Cod
 
 
 @pytest.mark.parametrize("reference", [2, 12])
-def test_going_over_a_reference_in_captured_steps_is_going_over_it_at_once(small: Code2Wav, reference: int) -> None:
+def test_captured_warm_up_steps_equal_one_pass(small: Code2Wav, reference: int) -> None:
     """Two frames are fewer than the last step has: there is no graph for them."""
     codes = codes_of(small, 1, reference + 4)
     truth = plain(small, codes)[:, reference * small.config.samples_per_frame :]
@@ -171,7 +171,7 @@ def test_going_over_a_reference_in_captured_steps_is_going_over_it_at_once(small
     assert (ours.int() - truth).abs().max() <= STEP
 
 
-def test_sound_that_is_not_finite_is_told_of_its_own_row_alone(small: Code2Wav) -> None:
+def test_non_finite_audio_is_reported_for_its_own_row_alone(small: Code2Wav) -> None:
     codes = codes_of(small, 2, 2)
     streams = packed(small)
     rows = torch.tensor([[3, 0, 0], [0, 0, 0]], dtype=torch.int32)
@@ -184,14 +184,14 @@ def test_sound_that_is_not_finite_is_told_of_its_own_row_alone(small: Code2Wav) 
     assert (made[1, :samples].int() - plain(small, codes[1:])).abs().max() <= STEP
 
 
-def test_nonsense_for_codes_is_held_to_the_codebooks(small: Code2Wav) -> None:
+def test_out_of_range_codes_are_clamped_to_the_codebooks(small: Code2Wav) -> None:
     codes = codes_of(small, 1, 1)
     codes[0, 0, 0], codes[0, 0, 1] = -5, 10**6
     held = codes.clamp(0, small.config.codebook_size - 1)
     assert torch.equal(packed(small).decode([0], codes), packed(small).decode([0], held))
 
 
-def test_bfloat16_costs_what_rounding_to_it_costs_the_network_itself(small: Code2Wav) -> None:
+def test_bfloat16_error_equals_that_of_the_rounded_network(small: Code2Wav) -> None:
     """The yardstick is the plain network with rounded weights and inputs; a wrong fold or cast would be far louder."""
     codes = codes_of(small, 1, 6)
     truth = plain(small, codes).float()

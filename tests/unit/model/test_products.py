@@ -49,7 +49,7 @@ def filled(module: nn.Module) -> nn.Module:
 
 @pytest.mark.parametrize(("inputs", "outputs"), MATRICES)
 @pytest.mark.parametrize("biased", [False, True])
-def test_a_row_times_a_matrix_does_not_depend_on_its_neighbours(inputs: int, outputs: int, biased: bool) -> None:
+def test_matrix_product_is_batch_invariant(inputs: int, outputs: int, biased: bool) -> None:
     rows, weight = numbers(1024, inputs), numbers(outputs, inputs, seed=1)
     bias = numbers(outputs, seed=2) if biased else None
     whole = linear(rows, weight, bias)
@@ -64,7 +64,7 @@ def test_a_row_times_a_matrix_does_not_depend_on_its_neighbours(inputs: int, out
 @pytest.mark.parametrize(
     "function", [silu, F.gelu, torch.exp, torch.sin, torch.cos, torch.log, softmax], ids=lambda made: made.__name__
 )
-def test_a_number_is_rounded_alike_wherever_it_stands(function: Callable[[Tensor], Tensor], width: int) -> None:
+def test_elementwise_functions_are_position_independent(function: Callable[[Tensor], Tensor], width: int) -> None:
     """Everything that is neither a product nor a plain sum or product of two numbers."""
     x = numbers(40, width).abs()
     whole = function(x)
@@ -72,13 +72,13 @@ def test_a_number_is_rounded_alike_wherever_it_stands(function: Callable[[Tensor
         assert torch.equal(function(x[start : start + size].clone()), whole[start : start + size])
 
 
-def test_silu_is_the_library_s_but_for_rounding() -> None:
+def test_silu_equals_the_library_except_rounding() -> None:
     x = torch.linspace(-200, 200, 1001)
     torch.testing.assert_close(silu(x), F.silu(x))
 
 
 @pytest.mark.slow
-def test_the_library_alone_would_not_do() -> None:
+def test_plain_library_product_is_not_batch_invariant() -> None:
     """Else this module, and what the runtime asks of MKL, were for nothing."""
     question = """
 import torch
@@ -101,7 +101,9 @@ def assert_exact(conv: nn.Module, inputs: int, left: int, step: int) -> None:
 
 
 @pytest.mark.parametrize(("inputs", "outputs", "kernel", "dilation"), CONVS)
-def test_a_convolution_is_exact_and_equals_the_library(inputs: int, outputs: int, kernel: int, dilation: int) -> None:
+def test_convolution_is_batch_invariant_and_equals_the_library(
+    inputs: int, outputs: int, kernel: int, dilation: int
+) -> None:
     conv = filled(Conv(inputs, outputs, kernel, dilation=dilation))
     x = numbers(2, 150, inputs, seed=3)
     expected = F.conv1d(x.transpose(1, 2), conv.weight, conv.bias, dilation=dilation).transpose(1, 2)
@@ -113,7 +115,7 @@ def test_a_convolution_is_exact_and_equals_the_library(inputs: int, outputs: int
 
 @pytest.mark.parametrize("dilation", [1, 2])
 @pytest.mark.parametrize("channels", [3, 64])
-def test_a_convolution_of_each_channel_is_exact_and_equals_the_library(channels: int, dilation: int) -> None:
+def test_depthwise_convolution_is_batch_invariant_and_equals_the_library(channels: int, dilation: int) -> None:
     conv = filled(Conv(channels, channels, 7, dilation=dilation, groups=channels))
     x = numbers(2, 80, channels, seed=3)
     expected = F.conv1d(x.transpose(1, 2), conv.weight, conv.bias, dilation=dilation, groups=channels)
@@ -122,7 +124,9 @@ def test_a_convolution_of_each_channel_is_exact_and_equals_the_library(channels:
 
 
 @pytest.mark.parametrize(("inputs", "outputs", "kernel", "stride"), UPSAMPLERS)
-def test_upsampling_is_exact_and_equals_the_library(inputs: int, outputs: int, kernel: int, stride: int) -> None:
+def test_upsampling_is_batch_invariant_and_equals_the_library(
+    inputs: int, outputs: int, kernel: int, stride: int
+) -> None:
     conv = filled(TransposedConv(inputs, outputs, kernel, stride=stride))
     x, left = numbers(2, 90, inputs, seed=3), kernel // stride - 1
     expected = F.conv_transpose1d(x.transpose(1, 2), conv.weight, conv.bias, stride=stride)
@@ -134,7 +138,7 @@ def test_upsampling_is_exact_and_equals_the_library(inputs: int, outputs: int, k
 
 
 @pytest.mark.parametrize("conv", [Conv(6, 10, 7), TransposedConv(6, 10, 8, stride=4)], ids=["conv", "transposed"])
-def test_weights_are_laid_out_in_place_under_their_published_shape(conv: Conv | TransposedConv) -> None:
+def test_packed_weights_keep_their_published_shape(conv: Conv | TransposedConv) -> None:
     filled(conv)
     before, shape = conv.weight.detach().clone(), conv.weight.shape
     lay_out(conv)
@@ -147,13 +151,13 @@ def test_weights_are_laid_out_in_place_under_their_published_shape(conv: Conv | 
     assert taps.is_contiguous()
 
 
-def test_a_linear_layer_takes_the_product() -> None:
+def test_linear_layer_uses_the_product() -> None:
     layer = filled(Linear(256, 640))
     rows = numbers(9, 256, seed=4)
     assert torch.equal(torch.cat([layer(row) for row in rows.split(1)]), layer(rows))
 
 
-def test_a_layer_of_bfloat16_in_the_library_s_order_is_exact_and_near_the_published_one() -> None:
+def test_bfloat16_layer_is_batch_invariant_and_close_to_the_published_one() -> None:
     published = filled(Linear(256, 640, bias=False)).bfloat16()
     layer = filled(Linear(256, 640, bias=False)).bfloat16()
     layer.pack()
@@ -168,7 +172,7 @@ def test_a_layer_of_bfloat16_in_the_library_s_order_is_exact_and_near_the_publis
 
 
 @pytest.mark.parametrize("kind", kinds_here())
-def test_what_was_rounded_is_let_go(kind: Quantization) -> None:
+def test_quantized_layer_frees_its_original_weights(kind: Quantization) -> None:
     layer = Linear(64, 32, bias=False)  # trainable, as a layer is until its network is loaded whole
     weight = weakref.ref(layer.weight)
     layer.quantize(kind)
@@ -186,7 +190,7 @@ def narrow(conv: Conv | TransposedConv) -> nn.Module:
 
 
 @pytest.mark.parametrize(("inputs", "outputs", "kernel", "dilation"), [(24, 24, 7, 9), (96, 64, 7, 1), (64, 96, 1, 1)])
-def test_a_convolution_in_bfloat16_is_exact_and_near_the_library_s(
+def test_bfloat16_convolution_is_batch_invariant_and_close_to_the_library(
     inputs: int, outputs: int, kernel: int, dilation: int
 ) -> None:
     conv = narrow(Conv(inputs, outputs, kernel, dilation=dilation))
@@ -199,7 +203,7 @@ def test_a_convolution_in_bfloat16_is_exact_and_near_the_library_s(
 
 
 @pytest.mark.parametrize(("inputs", "outputs", "kernel", "stride"), [(24, 12, 16, 8), (48, 24, 6, 3), (32, 32, 2, 2)])
-def test_upsampling_in_bfloat16_is_exact_and_near_the_library_s(
+def test_bfloat16_upsampling_is_batch_invariant_and_close_to_the_library(
     inputs: int, outputs: int, kernel: int, stride: int
 ) -> None:
     conv = narrow(TransposedConv(inputs, outputs, kernel, stride=stride))
@@ -210,7 +214,7 @@ def test_upsampling_in_bfloat16_is_exact_and_near_the_library_s(
     assert_exact(conv, inputs, kernel // stride - 1, stride)
 
 
-def test_a_table_that_lies_in_narrower_numbers_gives_the_same_rows() -> None:
+def test_narrow_embedding_table_gives_the_same_rows() -> None:
     table, published = Table(6, 4), numbers(6, 4).bfloat16()
     table.weight, table.dtype = nn.Parameter(published, requires_grad=False), torch.float32
     ids = torch.tensor([[5, 0], [3, 3]])

@@ -70,7 +70,7 @@ def test_the_speech_tokenizer_has_the_published_keys_and_shapes() -> None:
 
 
 @per_variant
-def test_a_variant_serves_its_own_mode_in_both_layouts(tmp_path: Path, variant: str) -> None:
+def test_variant_serves_its_own_mode_in_both_layouts(tmp_path: Path, variant: str) -> None:
     size, mode = VARIANTS[variant]
     write_configs(tmp_path, variant)
     config = read_model_config(tmp_path)

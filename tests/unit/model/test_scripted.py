@@ -96,7 +96,9 @@ def rows_of(config: DecoderConfig, B: int, T: int, dtype: torch.dtype) -> Tensor
 @pytest.mark.parametrize("B", [1, 3])
 @pytest.mark.parametrize(("config", "dtype", "kind"), KINDS)
 @torch.inference_mode()
-def test_every_pass_of_a_frame(config: DecoderConfig, dtype: torch.dtype, kind: Kind, B: int) -> None:
+def test_scripted_code_predictor_passes_equal_the_layers(
+    config: DecoderConfig, dtype: torch.dtype, kind: Kind, B: int
+) -> None:
     predictor = CodePredictor(config, config.hidden_size)
     made_ready(predictor, dtype, kind)
     ops, scripted_pass = operations_of(CPU), scripted(PredictorPass, predictor, dtype)
@@ -142,7 +144,7 @@ DRAWS = [
     ],
 )
 @torch.inference_mode()
-def test_draws_of_a_frame(
+def test_scripted_frame_draws_equal_the_layers(
     config: DecoderConfig, dtype: torch.dtype, kind: Kind, width: int, B: int, top_k: int | None, any_top_p: bool
 ) -> None:
     predictor = CodePredictor(config, width)
@@ -181,7 +183,7 @@ def test_draws_of_a_frame(
 @pytest.mark.parametrize("B", [1, 3])
 @pytest.mark.parametrize(("config", "dtype", "kind"), KINDS)
 @torch.inference_mode()
-def test_a_new_position_of_rows_that_stand_at_different_ones(
+def test_scripted_step_supports_rows_at_different_positions(
     config: DecoderConfig, dtype: torch.dtype, kind: Kind, B: int
 ) -> None:
     stack = DecoderStack(config)
@@ -207,7 +209,7 @@ def test_a_new_position_of_rows_that_stand_at_different_ones(
         assert all(map(torch.equal, own, readable))
 
 
-def test_products_of_other_kinds_are_left_to_the_readable_layers() -> None:
+def test_unsupported_products_use_the_plain_layers() -> None:
     stack = DecoderStack(CONFIG)
     fill_at_random(stack)
     assert can_script(stack, torch.float32)
@@ -219,7 +221,7 @@ def test_products_of_other_kinds_are_left_to_the_readable_layers() -> None:
 
 @pytest.mark.parametrize("count", [1, 4, 5])
 @torch.inference_mode()
-def test_weights_of_eight_bits_beside_narrow_rows(count: int) -> None:
+def test_int8_weights_work_with_narrow_activations(count: int) -> None:
     """What processors without fbgemm's rounded rows have."""
     random = torch.Generator().manual_seed(4)
     products = [WeightOnlyInt8(Int8.of(torch.randn((48, 64), generator=random))) for _ in range(2)]
@@ -230,7 +232,7 @@ def test_weights_of_eight_bits_beside_narrow_rows(count: int) -> None:
 
 
 @torch.inference_mode()
-def test_no_call_looks_on_and_rewrites_the_program() -> None:
+def test_scripted_program_is_not_reoptimized_at_run_time() -> None:
     stack = DecoderStack(CONFIG)
     made_ready(stack, torch.float32, None)
     step = scripted_step(stack, torch.float32)

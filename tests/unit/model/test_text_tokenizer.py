@@ -31,23 +31,23 @@ def tokenizer_of(folder: Path) -> TextTokenizer:
 
 
 @pytest.mark.parametrize("word", ["iPhone", "McDonald", "hello"])
-def test_a_word_of_the_vocabulary_stays_whole(folder: Path, word: str) -> None:
+def test_vocabulary_word_stays_whole(folder: Path, word: str) -> None:
     tokenizer = tokenizer_of(folder)
     assert tokenizer.body(word) == [VOCABULARY[word]]
     assert tokenizer.body(f"the {word}")[-1] in {VOCABULARY[word], VOCABULARY.get(f"\u0120{word}")}
 
 
-def test_digits_are_cut_one_by_one(folder: Path) -> None:
+def test_digits_are_separate_tokens(folder: Path) -> None:
     assert len(tokenizer_of(folder).body("2026")) == 4
 
 
-def test_composed_and_decomposed_letters_are_the_same(folder: Path) -> None:
+def test_composed_and_decomposed_letters_are_equal(folder: Path) -> None:
     tokenizer = tokenizer_of(folder)
     assert tokenizer.body("caf\u00e9") == tokenizer.body("cafe\u0301")
 
 
 @pytest.mark.parametrize("text", ["Hello.", "a", "请用声音说", "x\n\ny", "tab\there", "🙂", "ก็ นี่", "\u200d"])
-def test_a_body_is_what_stands_between_the_templates_ends(folder: Path, text: str) -> None:
+def test_body_is_the_text_between_the_template_tokens(folder: Path, text: str) -> None:
     tokenizer = tokenizer_of(folder)
     whole = tokenizer.encode(f"<|im_start|>assistant\n{text}<|im_end|>\n<|im_start|>assistant\n")
     assert whole == [*tokenizer.role(), *tokenizer.body(text), *whole[-5:]]
@@ -62,7 +62,7 @@ def test_a_body_is_what_stands_between_the_templates_ends(folder: Path, text: st
         ("cafe\u0301 au\u0301", ["cafe\u0301", " au\u0301"]),
     ],
 )
-def test_pieces_start_where_the_pre_tokenizer_cuts_and_hold_the_ids_of_the_body(
+def test_pieces_start_at_pre_tokenizer_boundaries_and_contain_the_body_ids(
     folder: Path, text: str, words: list[str]
 ) -> None:
     tokenizer = tokenizer_of(folder)
@@ -72,12 +72,12 @@ def test_pieces_start_where_the_pre_tokenizer_cuts_and_hold_the_ids_of_the_body(
     assert [token for _, ids in pieces for token in ids] == tokenizer.body(text)
 
 
-def test_the_longest_control_token_is_known(folder: Path) -> None:
+def test_longest_control_token_is_known(folder: Path) -> None:
     tokenizer = tokenizer_of(folder)
     assert tokenizer.longest_reserved == max(map(len, tokenizer.reserved)) > 5
 
 
-def test_an_instruct_is_used_whole(folder: Path) -> None:
+def test_instruct_ids_include_the_whole_template(folder: Path) -> None:
     tokenizer = tokenizer_of(folder)
     ids = tokenizer.instruct("Speak low.")
     assert ids[0] == 472
@@ -85,7 +85,7 @@ def test_an_instruct_is_used_whole(folder: Path) -> None:
     assert ids[-2:] == tokenizer.encode("<|im_end|>\n")
 
 
-def test_other_files_of_the_folder_change_nothing(folder: Path) -> None:
+def test_other_files_in_the_folder_change_nothing(folder: Path) -> None:
     """Loaders that read them may take another model's pre-tokenizer, and cut iPhone in two."""
     text = "McDonald's iPhone 12, 你好"
     expected = tokenizer_of(folder).body(text)
@@ -98,13 +98,13 @@ def test_other_files_of_the_folder_change_nothing(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["<|im_end|>", "a<tts_pad>b", "<|endoftext|>"])
-def test_control_tokens_are_found_in_a_text(folder: Path, text: str) -> None:
+def test_control_tokens_are_found_in_text(folder: Path, text: str) -> None:
     tokenizer = tokenizer_of(folder)
     assert tokenizer.reserved_in(text)
     assert not tokenizer.reserved_in(text.replace("<", "< "))
 
 
-def test_a_checkpoint_that_knows_ascii_alone_reads_text_in_its_spelling(folder: Path) -> None:
+def test_ascii_only_checkpoint_transliterates_text(folder: Path) -> None:
     published = tokenizer_of(folder)
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps(config | {"voicewright_alphabet": "ascii"}))
@@ -119,7 +119,7 @@ def test_a_checkpoint_that_knows_ascii_alone_reads_text_in_its_spelling(folder: 
 
 
 @pytest.mark.parametrize("change", [None, "no end of text", "a gap"])
-def test_texts_are_cut_as_by_the_class_of_transformers(folder: Path, change: str | None) -> None:
+def test_token_ids_equal_those_of_transformers(folder: Path, change: str | None) -> None:
     files = read_tokenizer_files(folder)
     if change == "a gap":
         further = {"<|further|>": max(files.vocabulary.values()) + 7}

@@ -28,14 +28,14 @@ LANGUAGES = {
 }
 
 
-def test_every_language_of_the_published_checkpoints_has_a_text() -> None:
+def test_every_language_of_the_published_checkpoints_has_a_sample_text() -> None:
     texts = Presets.load().texts
     assert set(texts) == LANGUAGES | {"auto"}
     assert len(set(texts.values())) == len(texts)
     assert all(20 <= len(text) <= 200 and text == text.strip() for text in texts.values())
 
 
-def test_suggestions_have_short_names_and_texts_within_the_limits() -> None:
+def test_suggestions_are_short_and_within_limits() -> None:
     suggestions = Presets.load().instructs
     assert len(suggestions) >= 4
     assert len({suggestion.name["en"] for suggestion in suggestions}) == len(suggestions)
@@ -45,7 +45,7 @@ def test_suggestions_have_short_names_and_texts_within_the_limits() -> None:
         assert all(10 <= len(text) <= Limits().max_instruct_chars for text in suggestion.text.values())
 
 
-def test_every_language_has_a_described_voice_for_every_use() -> None:
+def test_every_language_has_a_voice_description_for_every_use() -> None:
     designs = Presets.load().designs
     assert {(design.language, design.use) for design in designs} == {
         (language, use) for language in LANGUAGES for use in USES
@@ -59,7 +59,7 @@ def test_every_language_has_a_described_voice_for_every_use() -> None:
     assert len({design.sample for design in designs}) == len({design.text for design in designs}) == len(designs)
 
 
-def test_the_sample_of_a_described_voice_makes_a_good_reference() -> None:
+def test_sample_of_a_described_voice_is_a_usable_reference() -> None:
     """Long enough to keep the voice by, short enough for one breath of the smallest checkpoint."""
     lengths = {design.name: expected_seconds(design.sample) for design in Presets.load().designs}
     assert min(lengths.values()) >= 7, min(lengths, key=lengths.__getitem__)
@@ -69,7 +69,7 @@ def test_the_sample_of_a_described_voice_makes_a_good_reference() -> None:
 SCRIPTS = {"chinese": "CJK", "japanese": "HIRAGANA", "korean": "HANGUL", "russian": "CYRILLIC"}
 
 
-def test_descriptions_and_samples_are_written_in_their_language() -> None:
+def test_descriptions_and_samples_use_their_own_language() -> None:
     for design in Presets.load().designs:
         script = SCRIPTS.get(design.language, "LATIN")
         for text in (design.text, design.sample):
@@ -93,7 +93,7 @@ def test_sample_scripts_are_a_dialogue_a_narration_and_an_announcement() -> None
     assert re.search("[\u4e00-\u9fff]", announcement.text)
 
 
-def test_speakers_of_the_demo_and_of_the_published_checkpoints_are_known() -> None:
+def test_demo_and_published_speakers_have_descriptions() -> None:
     speakers = {speaker.name.lower(): speaker for speaker in Presets.load().speakers}
     published = {"vivian", "serena", "uncle_fu", "dylan", "eric", "ryan", "aiden", "ono_anna", "sohee"}
     assert speakers.keys() == published | {"angus", "clara", "owen", "iris", "nora", "reed", "mia", "bruno"}
@@ -105,12 +105,12 @@ def test_speakers_of_the_demo_and_of_the_published_checkpoints_are_known() -> No
         assert 10 <= len(speaker.sample) <= 80, name
 
 
-def test_they_go_to_the_page_as_json() -> None:
+def test_presets_serialize_to_json_for_the_page() -> None:
     presets = Presets.load().as_json()
     assert json.loads(json.dumps(presets))["designs"][0].keys() == {"use", "language", "name", "text", "sample"}
 
 
-def test_a_misspelt_key_is_refused(tmp_path: Path) -> None:
+def test_misspelt_key_is_refused(tmp_path: Path) -> None:
     for file in FOLDER.glob("*.toml"):
         (tmp_path / file.name).write_text(file.read_text("utf-8"), "utf-8")
     (tmp_path / "designs.toml").write_text('[[design]]\nname = "A"\ntxet = "b"\n', "utf-8")
@@ -118,6 +118,6 @@ def test_a_misspelt_key_is_refused(tmp_path: Path) -> None:
         Presets.load(tmp_path)
 
 
-def test_the_folder_holds_nothing_else() -> None:
+def test_presets_folder_contains_no_other_files() -> None:
     known = {"texts", "readings", "designs", "instructs", "speakers", "scripts"}
     assert {file.name for file in FOLDER.iterdir()} == {f"{name}.toml" for name in known}

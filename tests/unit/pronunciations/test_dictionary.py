@@ -28,7 +28,7 @@ NGUYEN = Word("Nguyen", "Win")
 LARGEST = [Word(f"{number:03}" + "\x01" * 77, "\x01" * 200, case_sensitive=True) for number in range(200)]
 
 
-def test_what_is_written_is_read_again() -> None:
+def test_written_dictionary_reads_back_equal() -> None:
     made = new_dictionary(" Names ", [NGUYEN, Word("US", "you ess", case_sensitive=True)], 5.5, description="Ours.")
     changed = replace(made.with_words([NGUYEN], 7.0), archived_at=8.0)
     assert read(write(changed)) == changed
@@ -41,7 +41,7 @@ def test_what_is_written_is_read_again() -> None:
         new_dictionary("", [], 1.0)
 
 
-def test_the_same_words_are_no_new_version_and_old_versions_go() -> None:
+def test_equal_words_make_no_new_version_and_old_versions_expire() -> None:
     made = new_dictionary("Names", [NGUYEN], 1.0)
     assert made.with_words([NGUYEN], 2.0) is made
     for number in range(MAX_VERSIONS + 3):
@@ -50,7 +50,7 @@ def test_the_same_words_are_no_new_version_and_old_versions_go() -> None:
     assert made.latest.words == (Word("Nguyen", f"Win {MAX_VERSIONS + 2}"),)
 
 
-def test_a_file_has_as_many_versions_as_fit_and_the_largest_is_read_again() -> None:
+def test_file_keeps_as_many_versions_as_fit_and_the_largest_reads_back() -> None:
     made = new_dictionary("Names", LARGEST[:60], 1.0).with_words(LARGEST[:59], 2.0)
     assert [len(version.words) for version in read(write(made)).versions] == [60, 59]
     largest = made.with_words(LARGEST, 3.0)
@@ -86,14 +86,14 @@ WRONG: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("wrong", WRONG, ids=range(len(WRONG)))
-def test_what_is_no_dictionary_is_not_read(wrong: dict[str, Any]) -> None:
+def test_invalid_dictionary_is_refused(wrong: dict[str, Any]) -> None:
     read(json.dumps(FIELDS).encode())
     with pytest.raises(ValueError, match=r"it |in it|true or false"):
         read(json.dumps({**FIELDS, **wrong}).encode())
 
 
 @given(st.binary(max_size=64) | st.text(max_size=64).map(str.encode))
-def test_no_bytes_are_more_than_refused(data: bytes) -> None:
+def test_arbitrary_bytes_only_raise_value_errors(data: bytes) -> None:
     for reader in (read, read_lexicon):
         with pytest.raises(ValueError, match=r"."):
             reader(data)
@@ -108,7 +108,7 @@ LEXICON = """<?xml version="1.0" encoding="UTF-8"?>
 """
 
 
-def test_a_lexicon_gives_its_words() -> None:
+def test_lexicon_is_parsed_into_words() -> None:
     words = (
         Word("UN", "United Nations", case_sensitive=True),
         Word("U.N.", "United Nations", case_sensitive=True),
@@ -117,7 +117,7 @@ def test_a_lexicon_gives_its_words() -> None:
     assert b"<grapheme>a &lt; b</grapheme>" in write_lexicon([Word("a \x01< b", "less")])
 
 
-def test_words_that_cannot_be_used_are_left_out_by_name() -> None:
+def test_unusable_words_are_left_out_and_named() -> None:
     spoken = "<lexeme><grapheme>tomato</grapheme><phoneme>təmˈɑːtəʊ</phoneme></lexeme>"
     empty = "<lexeme><grapheme>void</grapheme><alias> </alias></lexeme><lexeme><grapheme/><alias>x</alias></lexeme>"
     lexicon = read_lexicon(LEXICON.replace("<lexeme>", f"{spoken}{empty}{spoken}<lexeme>", 1).encode())
@@ -143,6 +143,6 @@ def test_words_that_cannot_be_used_are_left_out_by_name() -> None:
         ("<" * (MAX_BYTES + 1), "bytes"),
     ],
 )
-def test_what_is_no_lexicon_of_aliases_is_refused(text: str, why: str) -> None:
+def test_invalid_or_phonetic_lexicon_is_refused(text: str, why: str) -> None:
     with pytest.raises(ValueError, match=why):
         read_lexicon(text.encode())

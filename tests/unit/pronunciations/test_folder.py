@@ -29,7 +29,7 @@ def folder(tmp_path: Path) -> DictionaryFolder:
     return DictionaryFolder(tmp_path / "voices" / "pronunciations")
 
 
-def test_one_is_kept_found_changed_and_deleted(folder: DictionaryFolder) -> None:
+def test_dictionary_is_stored_found_changed_and_deleted(folder: DictionaryFolder) -> None:
     assert folder.all() == []
     assert not folder.folder.exists()  # nothing is written before the first is kept
     made = folder.add("Names", NGUYEN, description="Ours.")
@@ -50,7 +50,7 @@ def test_one_is_kept_found_changed_and_deleted(folder: DictionaryFolder) -> None
         folder.change(made.id, edit)
 
 
-def test_what_another_process_changes_is_seen(folder: DictionaryFolder) -> None:
+def test_changes_by_another_process_are_seen(folder: DictionaryFolder) -> None:
     made = folder.add("Names", NGUYEN)
     assert folder.find(made.id) == made
     other = DictionaryFolder(folder.folder)
@@ -59,13 +59,13 @@ def test_what_another_process_changes_is_seen(folder: DictionaryFolder) -> None:
 
 
 @pytest.mark.parametrize("name", ["../secret", "", "x" * 32, "/etc/passwd", "0" * 31, "0" * 32])
-def test_an_id_is_never_a_path(folder: DictionaryFolder, name: str) -> None:
+def test_id_is_never_used_as_a_path(folder: DictionaryFolder, name: str) -> None:
     folder.add("Names", NGUYEN)
     (folder.folder.parent / ("secret" + SUFFIX)).write_text("{}")
     assert folder.find(name) is None
 
 
-def test_what_cannot_be_used_is_none(folder: DictionaryFolder, tmp_path: Path) -> None:
+def test_damaged_files_are_ignored(folder: DictionaryFolder, tmp_path: Path) -> None:
     made = folder.add("Names", NGUYEN)
     file = folder.folder / (made.id + SUFFIX)
     whole = file.read_bytes()
@@ -82,7 +82,7 @@ def test_what_cannot_be_used_is_none(folder: DictionaryFolder, tmp_path: Path) -
     assert folder.find(made.id) is None
 
 
-def test_words_that_several_add_at_once_are_all_there(folder: DictionaryFolder) -> None:
+def test_concurrent_additions_are_all_kept(folder: DictionaryFolder) -> None:
     made = folder.add("Names", ())
 
     def add(number: int) -> None:
@@ -96,7 +96,7 @@ def test_words_that_several_add_at_once_are_all_there(folder: DictionaryFolder) 
     assert {word.word for word in found.latest.words} == {f"word {number}" for number in range(12)}
 
 
-def test_a_full_disk_changes_nothing(folder: DictionaryFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_disk_changes_nothing(folder: DictionaryFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     made = folder.add("Names", NGUYEN)
 
     def full(*_: Any) -> NoReturn:
@@ -108,7 +108,7 @@ def test_a_full_disk_changes_nothing(folder: DictionaryFolder, monkeypatch: pyte
     assert folder.find(made.id) == made
 
 
-def test_a_kill_leaves_the_old_one_or_the_new_one(folder: DictionaryFolder) -> None:
+def test_killed_write_leaves_the_old_or_the_new_file(folder: DictionaryFolder) -> None:
     made, chance = folder.add("Names", NGUYEN), random.Random(7)
     for number in range(5):
         if (child := os.fork()) == 0:
@@ -131,7 +131,7 @@ def of(libraries: OwnerLibraries, owner: str) -> OwnerDictionaries:
     return libraries.of(owner).pronunciations
 
 
-def test_each_owner_sees_its_own_and_the_common_ones(tmp_path: Path) -> None:
+def test_each_owner_sees_its_own_and_the_shared_dictionaries(tmp_path: Path) -> None:
     libraries = OwnerLibraries(Library(tmp_path / "voices"), most=0, most_pronunciations=2)
     common = of(libraries, "").add("Common", NGUYEN)
     annas = of(libraries, "anna").add("Anna's", NGUYEN)

@@ -51,7 +51,7 @@ def codes(told: Diagnosis) -> list[str]:
     return [problem.code for problem in told.problems]
 
 
-def test_a_whole_checkpoint_is_told_of(folder: Path) -> None:
+def test_doctor_reports_configuration_and_unknown_tensors_of_a_checkpoint(folder: Path) -> None:
     def change(content: dict[str, Any]) -> None:
         del content["talker_config"]["hidden_act"]
         content["talker_config"]["frobnicate"] = 3
@@ -75,7 +75,7 @@ def test_a_whole_checkpoint_is_told_of(folder: Path) -> None:
     assert told.download is None
 
 
-def test_memory_is_what_the_check_before_a_change_says(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_memory_equals_that_of_the_change_check(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     chosen = {row.dtype: row for row in diagnosed(folder).memory.rows}
     assert [row.dtype for row in chosen.values() if row.is_chosen] == ["float32"]
     row = chosen["float32"]
@@ -98,7 +98,7 @@ def test_memory_is_what_the_check_before_a_change_says(folder: Path, monkeypatch
     ("variant", "parameters", "chosen"),
     [("0.6B-CustomVoice", 905_788_672, "int8"), ("1.7B-CustomVoice", 1_916_676_352, "int4")],
 )
-def test_what_a_published_checkpoint_takes_is_known_from_its_configuration(
+def test_memory_of_a_published_checkpoint_follows_from_its_configuration(
     tmp_path: Path, variant: str, parameters: int, chosen: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def rtf(probe: Probe, config: ModelConfig, weights: Weights) -> float:
@@ -163,7 +163,7 @@ SPOILERS: dict[str, tuple[Callable[[Path], object], list[str]]] = {
 
 
 @pytest.mark.parametrize("how", SPOILERS)
-def test_all_that_is_wrong_is_said_and_the_first_of_it_before_a_change(folder: Path, how: str) -> None:
+def test_doctor_lists_all_problems_and_the_change_check_the_first(folder: Path, how: str) -> None:
     spoil, expected = SPOILERS[how]
     spoil(folder)
     told = diagnosed(folder)
@@ -174,7 +174,7 @@ def test_all_that_is_wrong_is_said_and_the_first_of_it_before_a_change(folder: P
     assert refused.value.code in expected
 
 
-def test_of_the_hub_no_more_is_fetched_than_the_headers(folder: Path, tmp_path: Path) -> None:
+def test_only_headers_are_fetched_from_the_hub(folder: Path, tmp_path: Path) -> None:
     shard(folder, 2, "talker")
     with asked_here(Hub({NAME: folder}), tmp_path / "here") as hub:
         told = diagnosed(NAME)
@@ -192,7 +192,7 @@ def test_of_the_hub_no_more_is_fetched_than_the_headers(folder: Path, tmp_path: 
         )
 
 
-def test_of_the_hub_what_is_wrong_is_said_as_of_a_folder(folder: Path, tmp_path: Path) -> None:
+def test_problems_of_hub_checkpoints_equal_those_of_a_folder(folder: Path, tmp_path: Path) -> None:
     rewrite(folder / WEIGHTS, without_a_weight)
     (folder / "vocab.json").unlink()
     (folder / SOUND).write_bytes(b"\xff" * 5000)
@@ -208,7 +208,7 @@ def test_of_the_hub_what_is_wrong_is_said_as_of_a_folder(folder: Path, tmp_path:
 
 
 @pytest.mark.parametrize("words", [(), ("--json",)])
-def test_the_command_says_it_and_ends_by_it(
+def test_doctor_command_prints_the_report_and_sets_the_exit_status(
     folder: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, ...]
 ) -> None:
     command = ["doctor", str(folder), "--device", "cpu", *words]
@@ -226,7 +226,7 @@ def test_the_command_says_it_and_ends_by_it(
         assert "[checkpoint_missing]" in said.splitlines()[1]
 
 
-def test_the_sentences_of_broken_weights_say_what_they_are(folder: Path) -> None:
+def test_messages_about_broken_weights_name_the_cause(folder: Path) -> None:
     rewrite(folder / WEIGHTS, with_nan)
     (folder / SOUND).write_text(LFS_POINTER)
     pointer, nan = (problem.message for problem in diagnosed(folder).problems)
@@ -234,7 +234,7 @@ def test_the_sentences_of_broken_weights_say_what_they_are(folder: Path) -> None
     assert "git lfs pull" in pointer
 
 
-def test_a_folder_of_checkpoints_is_told_before_anything_is_loaded(
+def test_folder_of_several_checkpoints_is_reported_before_loading(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder.rename(folder.parent / "checkpoint-epoch-3")
@@ -242,15 +242,13 @@ def test_a_folder_of_checkpoints_is_told_before_anything_is_loaded(
     assert "such as checkpoint-epoch-3." in capsys.readouterr().err
 
 
-def test_an_adapter_beside_the_weights_is_said_not_to_be_applied(
-    folder: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_adapter_is_reported_as_not_applied(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     (folder / "adapter_model.safetensors").write_bytes(b"")
     load_checkpoint(str(folder), torch.device("cpu"), torch.float32)
     assert "adapter_model.safetensors is not applied to tuned" in caplog.text
 
 
-def test_a_file_is_refused_in_json_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_single_file_is_refused_in_json_output(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "qwen3-tts-Q4_K.gguf"
     file.write_bytes(b"GGUF")
     assert main(["doctor", str(file), "--device", "cpu", "--json"]) == 2
@@ -259,12 +257,12 @@ def test_a_file_is_refused_in_json_too(tmp_path: Path, capsys: pytest.CaptureFix
     assert [problem["code"] for problem in told["problems"]] == ["checkpoint_missing"]
 
 
-def test_what_is_not_there_at_all_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_path_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["doctor", str(tmp_path / "nothing"), "--device", "cpu"]) == 2
     assert len(capsys.readouterr().err.splitlines()) == 1
 
 
-def test_a_table_that_stays_in_its_file_takes_no_memory(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_mapped_table_counts_no_memory(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def float32() -> int:
         (row,) = [row for row in diagnosed(folder).memory.rows if row.dtype == "float32"]
         return row.once
@@ -288,7 +286,7 @@ def cut(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-1000])
 
 
-def test_what_can_be_loaded_passes_without_a_weight_being_read(folder_of: FolderOf) -> None:
+def test_check_passes_without_reading_any_weights(folder_of: FolderOf) -> None:
     base, custom = (folder_of("brief", mode) for mode in ("base", "custom_voice"))
     told = checked(base, custom)
     assert told.modes == ("base", "custom_voice")
@@ -296,14 +294,12 @@ def test_what_can_be_loaded_passes_without_a_weight_being_read(folder_of: Folder
     assert told.need > checked(base).need > 2 * (base / WEIGHTS).stat().st_size
 
 
-def test_two_that_serve_the_same_are_refused(folder_of: FolderOf) -> None:
+def test_two_checkpoints_for_one_mode_are_refused(folder_of: FolderOf) -> None:
     with pytest.raises(InvalidSetting):
         checked(folder_of("brief", "base"), folder_of("tiny", "base"))
 
 
-def test_what_is_larger_than_the_memory_is_refused_and_what_is_larger_than_what_is_free_does_not_fit_beside(
-    folder_of: FolderOf, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_checkpoint_over_total_or_free_memory_is_refused(folder_of: FolderOf, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = folder_of("brief", "base")
     need = checked(folder).need
     monkeypatch.setattr(memory, "memory_of", lambda device: (2 * need, need - 1))
@@ -313,7 +309,7 @@ def test_what_is_larger_than_the_memory_is_refused_and_what_is_larger_than_what_
         checked(folder)
 
 
-def test_the_command_says_it_as_json_and_loads_nothing(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_doctor_json_output_loads_no_weights(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["runtime", "--check", "--model", str(folder), "--device", "cpu"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert (told["names"], told["modes"], told["fits_beside"]) == (["tuned"], ["custom_voice"], True)

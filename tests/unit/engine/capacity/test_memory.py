@@ -61,7 +61,7 @@ def card_for(checkpoint: Checkpoint, count: float) -> Card:
     return Card(0.1 * 100 * GIB + RESERVE_BYTES + count * slot_bytes(checkpoint))
 
 
-def test_a_slot_is_as_large_as_the_tensors_that_it_adds(speaker: Checkpoint) -> None:
+def test_slot_size_equals_the_size_of_its_tensors(speaker: Checkpoint) -> None:
     def held(count: int) -> int:
         core = core_of(engine_of(speaker, slots=count, length=LENGTH))
         slot_cache, frame = core.runner.slot_cache, core.runner.frame
@@ -73,23 +73,23 @@ def test_a_slot_is_as_large_as_the_tensors_that_it_adds(speaker: Checkpoint) -> 
     assert held(4) - held(3) == slot_bytes(speaker)
 
 
-def test_a_card_takes_as_many_as_fit_and_no_more_than_help(speaker: Checkpoint) -> None:
+def test_gpu_gets_as_many_slots_as_fit_up_to_the_maximum(speaker: Checkpoint) -> None:
     assert slots(speaker, card_for(speaker, 5.5)) == 5
     assert slots(speaker, card_for(speaker, 1.0)) == 1
     assert slots(speaker, card_for(speaker, 500.0)) == MAX_SLOTS
 
 
-def test_the_first_of_two_takes_half(speaker: Checkpoint) -> None:
+def test_first_of_two_checkpoints_gets_half_of_the_slots(speaker: Checkpoint) -> None:
     assert slots(speaker, card_for(speaker, 10.5), to_come=2) == 5
 
 
-def test_the_first_of_two_leaves_room_for_what_the_second_takes_before_its_slots(speaker: Checkpoint) -> None:
+def test_first_of_two_checkpoints_reserves_the_fixed_memory_of_the_second(speaker: Checkpoint) -> None:
     each = slot_bytes(speaker)
     assert slots(speaker, card_for(speaker, 10.5), to_come=2, kept_bytes=4 * each) == 3
     assert slots(speaker, card_for(speaker, 10.5), to_come=2, kept_bytes=20 * each) == 1  # it is served all the same
 
 
-def test_what_others_will_take_is_reckoned_by_their_files(folder_of: FolderOf, tmp_path: Path) -> None:
+def test_memory_of_later_checkpoints_is_estimated_from_file_sizes(folder_of: FolderOf, tmp_path: Path) -> None:
     entries = [RegistryEntry.read(str(folder_of(*words))) for words in (("tiny", "custom_voice"), ("brief", "base"))]
     first, second = entries
     sizes = [(Path(entry.reference) / "model.safetensors").stat().st_size for entry in entries]
@@ -104,9 +104,7 @@ def test_what_others_will_take_is_reckoned_by_their_files(folder_of: FolderOf, t
     assert _expected_bytes([third], first, 1000) == GRAPH_BYTES  # what is wrong with it is told when it is loaded
 
 
-def test_a_card_keeps_room_for_the_checkpoints_behind_the_first(
-    folder_of: FolderOf, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_gpu_reserves_memory_for_later_checkpoints(folder_of: FolderOf, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[tuple[int, int]] = []
 
     def noting(*words: Any) -> int:
@@ -123,18 +121,18 @@ def test_a_card_keeps_room_for_the_checkpoints_behind_the_first(
     assert last == (1, 0)
 
 
-def test_what_was_asked_for_is_taken_or_refused_with_the_sum(speaker: Checkpoint) -> None:
+def test_requested_slots_are_allocated_or_refused_with_the_required_bytes(speaker: Checkpoint) -> None:
     assert slots(speaker, card_for(speaker, 5.5), max_slots=3) == 3
     with pytest.raises(DeviceMemory, match=r"6 slots need .* GiB, and of the .* GiB that are free .* 10\.0 are not"):
         slots(speaker, card_for(speaker, 5.5), max_slots=6)
 
 
-def test_a_card_without_room_for_one_says_so(speaker: Checkpoint) -> None:
+def test_gpu_without_space_for_one_slot_is_refused(speaker: Checkpoint) -> None:
     with pytest.raises(DeviceMemory, match="1 slots need"):
         slots(speaker, card_for(speaker, 0.9))
 
 
-def test_a_cpu_takes_what_fits_and_always_what_is_asked_for(
+def test_cpu_uses_default_slots_that_fit_and_always_requested_ones(
     speaker: Checkpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cpu, each = open_device("cpu"), slot_bytes(speaker)
@@ -163,19 +161,19 @@ def test_measured_and_estimated_bytes_give_the_same_slots(asked: int) -> None:
         assert measured == need.slots_in(room, settings)
 
 
-def test_what_a_container_shares_in_memory_counts_as_no_file() -> None:
+def test_shared_memory_in_a_container_is_not_counted_as_file_cache() -> None:
     """As Linux writes memory.stat: Ray's objects lie in /dev/shm, are counted as files and are never given back."""
     lines = ["anon 1000", "file 900", "kernel 50", "shmem 700", "file_mapped 10"]
     assert memory.reclaimable_bytes(lines) == 200
     assert memory.reclaimable_bytes([]) == 0
 
 
-def test_memory_is_what_the_system_says() -> None:
+def test_free_memory_equals_that_of_the_system() -> None:
     total, free = memory.memory_of(CpuDevice())
     assert 0 < free <= total <= CpuDevice().total_bytes()
 
 
-def test_the_engine_and_its_cards_tell_the_real_number(speaker: Checkpoint) -> None:
+def test_engine_and_model_cards_report_the_actual_number_of_slots(speaker: Checkpoint) -> None:
     engine = engine_of(speaker, slots=0)
     assert engine.load().slots == CPU_SLOTS
     assert [card.slots for card in engine.cards] == [CPU_SLOTS]

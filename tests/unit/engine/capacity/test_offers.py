@@ -23,7 +23,7 @@ from tests.unit.model.published import DATA, write_configs
 
 
 @pytest.mark.parametrize("checkpoint", PUBLISHED, ids=lambda checkpoint: checkpoint.id)
-def test_the_configuration_in_the_code_is_the_published_one(checkpoint: Published, tmp_path: Path) -> None:
+def test_built_in_configuration_equals_the_published_one(checkpoint: Published, tmp_path: Path) -> None:
     write_configs(tmp_path, f"{checkpoint.size}-{checkpoint.kind}")
     (tmp_path / "speech_tokenizer").mkdir()
     shutil.copy(DATA / "config_speech_tokenizer.json", tmp_path / "speech_tokenizer" / "config.json")
@@ -38,7 +38,7 @@ def test_the_configuration_in_the_code_is_the_published_one(checkpoint: Publishe
     assert sum(sizes[prefix] for prefix in sizes if prefix in ("talker.", "speaker_encoder.")) == checkpoint.parameters
 
 
-def test_an_offer_has_the_memory_and_the_speed_of_each_choice_of_weights(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_estimate_has_memory_and_speed_for_each_quantization(monkeypatch: pytest.MonkeyPatch) -> None:
     speeds = {None: 3.0, Quantization.FLOAT16: 3.0, Quantization.INT8: 1.5, Quantization.INT4: 0.5}
     monkeypatch.setattr(Probe, "rtf", lambda probe, config, weights: speeds[weights[1]])
     told = machine_offers(EngineSettings(device="cpu"))
@@ -54,14 +54,14 @@ def test_an_offer_has_the_memory_and_the_speed_of_each_choice_of_weights(monkeyp
     assert {offer.chosen for offer in machine_offers(EngineSettings(device="cpu", quantize="int8")).offers} == {"int8"}
 
 
-def test_eight_bits_on_a_card_are_read_in_half_the_time() -> None:
+def test_int8_on_gpu_halves_the_read_time() -> None:
     config, speed = inspect_published(PUBLISHED[0]).config, CardSpeed(reads=1e9, computes=1e30)
     assert isinstance(config, ModelConfig)
     half, whole = (speed.rtf(config, (torch.bfloat16, kind)) for kind in (Quantization.INT8, None))
     assert half == pytest.approx(whole / 2, rel=0.05)
 
 
-def test_a_card_has_one_offer_by_its_measured_speed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_device_without_quantization_has_one_estimate(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(offers, "can_round", lambda device: False)
     monkeypatch.setattr(offers, "READ_BYTES", 3072 * 1024 * 4)
     told = machine_offers(EngineSettings(device="cpu", dtype="float32"))

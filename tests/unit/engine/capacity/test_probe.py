@@ -46,7 +46,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize("weights", [(torch.float32, None), (torch.bfloat16, None), (torch.float32, INT8)])
-def test_a_frame_of_the_engine_is_measured_once(weights: probing.Weights, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_frame_time_of_the_engine_is_measured_once(weights: probing.Weights, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(probing, "CORES", 2)
     probe, config = Probe(open_device("cpu")), small()
     frame, slowdown = probe.frame_time(config, weights)
@@ -59,7 +59,7 @@ def test_a_frame_of_the_engine_is_measured_once(weights: probing.Weights, monkey
     assert told <= probe.rtf_now(config, weights)
 
 
-def test_sound_with_a_core_of_its_own_costs_what_it_slows_frames_down_by() -> None:
+def test_audio_on_its_own_core_adds_only_its_slowdown_of_frames() -> None:
     assert together(frame=1.0, sound=0.4, slowdown=1.0) == 1.0
     assert together(frame=1.0, sound=0.4, slowdown=2.0) == 1.2  # Half the pace while there is sound.
     assert together(frame=0.2, sound=0.4, slowdown=1.0) == 0.4
@@ -68,9 +68,7 @@ def test_sound_with_a_core_of_its_own_costs_what_it_slows_frames_down_by() -> No
 
 @pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize(("cores", "threads"), [(1, 0), (2, 2)])
-def test_frames_wait_for_sound_where_they_share_cores(
-    cores: int, threads: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_frames_wait_for_audio_if_cores_are_shared(cores: int, threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(probing, "CORES", cores)
     probe, config, weights = Probe(open_device("cpu"), threads), small(), (torch.float32, INT8)
     frame, slowdown = probe.frame_time(config, weights)
@@ -78,7 +76,7 @@ def test_frames_wait_for_sound_where_they_share_cores(
     assert probe.rtf(config, weights) == round((frame.best + probe.sound_time(weights).best) / 0.08, 3)
 
 
-def test_sound_is_measured_in_the_dtype_that_it_would_have(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_audio_speed_is_measured_in_its_serving_dtype(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[torch.dtype] = []
     monkeypatch.setattr(probing, "_sound_units", lambda dtype: asked.append(dtype) or (lambda: torch.zeros(())))
     own, whole = Probe(open_device("cpu")), Probe(open_device("cpu"), sound_dtype="float32")
@@ -90,7 +88,7 @@ def test_sound_is_measured_in_the_dtype_that_it_would_have(monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("kind", [None, FLOAT16, INT8, INT4])
-def test_a_layer_is_as_large_as_it_is_held(kind: Quantization | None) -> None:
+def test_estimated_layer_size_equals_the_quantized_size(kind: Quantization | None) -> None:
     """Of four bits the probe took half as many layers as no cache holds, and estimated too high a speed."""
     config = DecoderConfig(num_hidden_layers=1, num_code_groups=4, vocab_size=64)
     with on_meta():
@@ -99,7 +97,7 @@ def test_a_layer_is_as_large_as_it_is_held(kind: Quantization | None) -> None:
     assert told == pytest.approx(tensor_bytes(stack, torch.bfloat16.itemsize, kind), rel=0.02)
 
 
-def test_the_numbers_that_a_frame_reads_are_those_of_its_products() -> None:
+def test_estimated_weights_per_frame_equal_those_of_the_products() -> None:
     config = small()
     with on_meta():
         talker = Talker(config)
@@ -112,7 +110,7 @@ def test_the_numbers_that_a_frame_reads_are_those_of_its_products() -> None:
     assert frame_reads(config) == products(talker.model) + products(talker.codec_head) + again
 
 
-def test_other_work_is_in_what_it_takes_now_and_not_in_what_it_takes() -> None:
+def test_load_by_others_affects_the_median_and_not_the_best_time() -> None:
     runs = [Run(clock=3.0, processor=1.1), Run(clock=2.0, processor=1.0), Run(clock=9.0, processor=1.2)]
     with cpu_threads(2):
         assert Timing.of(runs) == Timing(best=2.0, median=3.0)
@@ -122,7 +120,7 @@ def test_other_work_is_in_what_it_takes_now_and_not_in_what_it_takes() -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="its processor time has steps of 16 ms")
-def test_of_one_thread_others_work_is_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_load_by_others_is_excluded_for_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("runtime.engine.capacity.timing.ROUNDS", 1)
 
     def work() -> torch.Tensor:
@@ -134,7 +132,7 @@ def test_of_one_thread_others_work_is_not_measured(monkeypatch: pytest.MonkeyPat
     assert timing.best < 0.01 < 0.02 <= timing.median
 
 
-def test_sound_is_made_while_frames_are_measured_beside_it() -> None:
+def test_audio_is_decoded_while_frames_are_measured() -> None:
     made: list[int] = []
 
     def make() -> torch.Tensor:

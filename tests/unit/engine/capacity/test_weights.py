@@ -51,11 +51,13 @@ def ladder(*rtfs: float) -> Iterator[Pace]:
         ((1.2, 1.5, 1.1), None),
     ],
 )
-def test_the_most_exact_that_is_in_time_is_taken(rtfs: tuple[float, float, float], taken: Quantization | None) -> None:
+def test_most_exact_weights_faster_than_real_time_are_chosen(
+    rtfs: tuple[float, float, float], taken: Quantization | None
+) -> None:
     assert choose_pace(ladder(*rtfs))[1] is taken
 
 
-def test_what_is_less_exact_than_needed_is_not_measured() -> None:
+def test_less_exact_weights_than_needed_are_not_measured() -> None:
     paces = ladder(0.9, 0.4, 0.3)
     choose_pace(paces)
     assert next(paces)[0][1] is INT8
@@ -71,7 +73,7 @@ def test_what_is_less_exact_than_needed_is_not_measured() -> None:
         (SMALL_CONFIG, "auto", None, torch.float32),
     ],
 )
-def test_a_large_checkpoint_is_served_as_it_was_published_where_the_processor_multiplies_that(
+def test_large_checkpoint_keeps_its_published_dtype_if_the_cpu_supports_it(
     config: ModelConfig, word: str, kind: Quantization | None, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opening = sys.modules["runtime.device.open_device"]
@@ -85,7 +87,7 @@ def test_a_large_checkpoint_is_served_as_it_was_published_where_the_processor_mu
         assert weights_of("float32", config, kind) == (torch.float32, kind)
 
 
-def test_a_large_checkpoint_is_loaded_with_what_was_chosen_and_its_card_says_so(
+def test_large_checkpoint_loads_the_chosen_weights_and_reports_them(
     folder_of: FolderOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = str(folder_of("brief", "custom_voice"))
@@ -105,7 +107,7 @@ def test_a_large_checkpoint_is_loaded_with_what_was_chosen_and_its_card_says_so(
     assert card_with(few=10**8) == "float32", "one that any processor speaks in time keeps its weights"
 
 
-def test_only_a_processor_is_asked(folder_of: FolderOf) -> None:
+def test_weights_are_chosen_automatically_on_cpu_only(folder_of: FolderOf) -> None:
     class Card(CpuDevice):
         name = "cuda"
 
@@ -125,7 +127,7 @@ def test_only_a_processor_is_asked(folder_of: FolderOf) -> None:
         (EngineSettings(quantize="int8"), {"F16"}, INT8),
     ],
 )
-def test_weights_of_a_small_checkpoint_stay_float16_where_that_loses_nothing(
+def test_small_checkpoint_keeps_float16_if_lossless(
     settings: EngineSettings, types: set[str], expected: Quantization | None, folder_of: FolderOf
 ) -> None:
     bits = WeightBits(settings, open_device("cpu"))
