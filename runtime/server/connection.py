@@ -21,6 +21,7 @@ from starlette.websockets import WebSocketDisconnect
 
 from runtime.errors import BadRequest, Draining, GenerationFailed, SlowReader, SpeechError
 from runtime.request import Broken, Finished, Reference, Refused, SpeechEvent, SpeechRequest
+from runtime.server.caller import CALLER
 from runtime.server.engine_host import Host
 from runtime.server.logs import RequestLog
 from runtime.server.session.commands import (
@@ -96,6 +97,7 @@ class Connection:
         self._dialect = dialect
         self._host = host
         self._engine = host.engine
+        self._caller = CALLER.get()
         self._name = name
         self._session_id = session_id
         self._send_s = host.settings.server.send_s
@@ -234,7 +236,7 @@ class Connection:
         try:
             if not self._may_submit:
                 raise Draining
-            ticket = self._engine.submit(request, partial(self._emit_event, utterance))
+            ticket = self._host.submit(self._caller, request, partial(self._emit_event, utterance))
         except SpeechError as error:
             refused = error
         except Exception:

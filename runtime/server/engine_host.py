@@ -9,14 +9,14 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakSet
 
 from runtime.errors import Draining, EngineDead, GenerationFailed, Loading, SpeechError
 from runtime.exits import Exit
-from runtime.request import Broken, Finished
-from runtime.server.caller import CALLER, CallersEngine
+from runtime.request import AudioChunk, Broken, Finished, Sink, SpeechEvent, SpeechRequest
+from runtime.server.caller import Caller
 from runtime.server.health.watchdog import Watchdog
 from runtime.server.http.spending import Spending
 from runtime.server.logs import RequestLog, log_end
@@ -123,7 +123,7 @@ class Host:
 
     @property
     def engine(self) -> SpeechEngine:
-        """Return the loaded engine for the current request.
+        """Return the loaded engine.
 
         Raises:
             SpeechError: `problem`.
@@ -132,7 +132,30 @@ class Host:
             raise self.problem
         if self._engine is None:
             raise Loading
-        return CallersEngine(self._engine, CALLER.get(), self.spending)
+        return self._engine
+
+    def submit(self, caller: Caller, request: SpeechRequest, sink: Sink) -> int:
+        """Submit a request to the loaded engine, as one of this caller.
+
+        Raises:
+            RateLimited: The caller exceeds its requests per minute.
+            SpeechSpent: The account has used its daily speech.
+            SpeechError: See `SpeechEngine.submit`.
+        """
+        assert self._engine is not None, "the engine is loaded"
+        caller.count()
+        request = replace(request, caller=caller.name)
+        allowance = caller.allowance
+        if allowance is None or allowance.seconds is None:
+            return self._engine.submit(request, sink)
+        self.spending.check(allowance)
+
+        def counted(event: SpeechEvent) -> None:
+            if isinstance(event, AudioChunk):
+                self.spending.spend(allowance.account, len(event.pcm))
+            sink(event)
+
+        return self._engine.submit(request, counted)
 
     def speakers(self) -> dict[str, Speaker]:
         """Return speakers by name: those of loaded checkpoints and of other replicas behind the same port."""

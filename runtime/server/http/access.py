@@ -113,13 +113,13 @@ class AccessControl(AccessCheck):
         elif (length := headers.get("content-length", "")).isdecimal() and int(length) > self._max_body_bytes:
             raise self._too_large(int(length))
 
-    def _counted_as(self, headers: Headers, door: bytes, allowance: Allowance | None) -> bytes:
+    def _counted_as(self, headers: Headers, identity: bytes, allowance: Allowance | None) -> bytes:
         """Return the bucket of a request. Accounts count only with the secret; other clients could invent them."""
         secret = self._settings.account_key.encode()
         offered = headers.get(ACCOUNT_KEY_HEADER, "").encode()
         if allowance is None or not secret or not hmac.compare_digest(offered, secret):
-            return door
-        return door + b"/" + allowance.account.encode()
+            return identity
+        return identity + b"/" + allowance.account.encode()
 
     def _good_key(self, scope: Scope, headers: Headers) -> bytes | None:
         """Return the digest of the key or ticket that lets the request in, or None."""

@@ -18,7 +18,7 @@ from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from runtime.errors import Draining, SpeechError
-from runtime.request import AudioChunk, Broken, Finished, Refused, SpeechEvent, SpeechRequest, Started
+from runtime.request import AudioChunk, Broken, Finished, Refused, Sink, SpeechEvent, SpeechRequest, Started
 from runtime.server.descriptions import end_notes
 from runtime.server.speech_engine import SpeechEngine
 from runtime.server.wire import BYTES_PER_SAMPLE
@@ -31,8 +31,9 @@ Value = TypeVar("Value")
 class SpeechStream:
     """Events of one running request up to Finished. Thread: event loop.
 
-    Requesting the next event acknowledges the audio of the previous one, so a slow reader pauses its row. `text_field`
-    is the client's name of the text for errors; `on_end` is called once at the end.
+    Requesting the next event acknowledges the audio of the previous one, so a slow reader pauses its row. `submit`
+    replaces the engine's method; `text_field` is the client's name of the text for errors; `on_end` is called once at
+    the end.
 
     Raises:
         BadRequest, Busy: Nothing was started. Raised on entry, or at the first event with the engine in another
@@ -45,6 +46,7 @@ class SpeechStream:
         engine: SpeechEngine,
         request: SpeechRequest,
         *,
+        submit: Callable[[SpeechRequest, Sink], int] | None = None,
         text_field: str = "text",
         on_end: Callable[[Finished | Broken], None] = lambda _: None,
     ) -> None:
@@ -53,6 +55,7 @@ class SpeechStream:
         self.queue_ms: float | None = None  # Time until it got a slot.
         self.ttfa_ms: float | None = None  # Time until its first audio.
         self._engine = engine
+        self._submit = submit or engine.submit
         self._request = request
         self._text_field = text_field
         self._on_end = on_end
@@ -74,7 +77,7 @@ class SpeechStream:
     async def __aenter__(self) -> Self:
         self._submitted = self._loop.time()
         try:
-            self._ticket = self._engine.submit(self._request, self._emit_event)
+            self._ticket = self._submit(self._request, self._emit_event)
         except SpeechError as error:
             raise self._named(error) from None
         return self
