@@ -21,7 +21,7 @@ from starlette.websockets import WebSocketDisconnect
 
 from runtime.errors import BadRequest, Draining, GenerationFailed, SlowReader, SpeechError
 from runtime.request import Broken, Finished, Reference, Refused, SpeechEvent, SpeechRequest
-from runtime.server.caller import CALLER
+from runtime.server.caller import CALLER, submit
 from runtime.server.engine_host import Host
 from runtime.server.logs import RequestLog
 from runtime.server.session.commands import (
@@ -236,7 +236,9 @@ class Connection:
         try:
             if not self._may_submit:
                 raise Draining
-            ticket = self._host.submit(self._caller, request, partial(self._emit_event, utterance))
+            ticket = submit(
+                self._engine, self._caller, self._host.spending, request, partial(self._emit_event, utterance)
+            )
         except SpeechError as error:
             refused = error
         except Exception:

@@ -9,16 +9,15 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
 from weakref import WeakSet
 
 from runtime.errors import Draining, EngineDead, GenerationFailed, Loading, SpeechError
 from runtime.exits import Exit
-from runtime.request import AudioChunk, Broken, Finished, Sink, SpeechEvent, SpeechRequest
-from runtime.server.caller import Caller
+from runtime.request import Broken, Finished
+from runtime.server.caller import Spending
 from runtime.server.health.watchdog import Watchdog
-from runtime.server.http.spending import Spending
 from runtime.server.logs import RequestLog, log_end
 from runtime.server.metrics import ServerMetrics
 from runtime.server.speech_engine import Progress, SpeechEngine
@@ -29,9 +28,6 @@ from runtime.server.voices.uploads import fetcher_for
 from runtime.settings import Settings
 from runtime.voices.library import Library, library_folder
 from runtime.voices.owner_libraries import OwnerLibraries, OwnerLibrary
-
-if TYPE_CHECKING:
-    from runtime.server.connection import Connection
 
 log = logging.getLogger(__name__)
 Value = TypeVar("Value")
@@ -53,6 +49,17 @@ class LoadingStep:
     step: str = "starting"
 
 
+class OpenSocket(Protocol):
+    """Connection of a client, which may end with the host."""
+
+    @property
+    def is_speaking(self) -> bool: ...
+
+    def close_with(self, error: SpeechError, code: int) -> None: ...
+
+    def drain(self) -> None: ...
+
+
 class Host:
     """State shared by the routes."""
 
@@ -63,7 +70,7 @@ class Host:
         )
         server = settings.server
         self.owner_libraries = OwnerLibraries(self.library, server.owned_voices, server.owned_pronunciations)
-        self.sockets: dict[Connection, asyncio.Task[None] | None] = {}  # With the task that serves each.
+        self.sockets: dict[OpenSocket, asyncio.Task[None] | None] = {}  # With the task that serves each.
         self.ports: dict[str, str] = {}  # Addresses open besides HTTP, by dialect.
         self.replies: set[asyncio.Task[Any]] = set()  # HTTP responses in progress.
         self.decoders = ThreadPoolExecutor(_DECODERS, thread_name_prefix="reference")
@@ -133,29 +140,6 @@ class Host:
         if self._engine is None:
             raise Loading
         return self._engine
-
-    def submit(self, caller: Caller, request: SpeechRequest, sink: Sink) -> int:
-        """Submit a request to the loaded engine, as one of this caller.
-
-        Raises:
-            RateLimited: The caller exceeds its requests per minute.
-            SpeechSpent: The account has used its daily speech.
-            SpeechError: See `SpeechEngine.submit`.
-        """
-        assert self._engine is not None, "the engine is loaded"
-        caller.count()
-        request = replace(request, caller=caller.name)
-        allowance = caller.allowance
-        if allowance is None or allowance.seconds is None:
-            return self._engine.submit(request, sink)
-        self.spending.check(allowance)
-
-        def counted(event: SpeechEvent) -> None:
-            if isinstance(event, AudioChunk):
-                self.spending.spend(allowance.account, len(event.pcm))
-            sink(event)
-
-        return self._engine.submit(request, counted)
 
     def speakers(self) -> dict[str, Speaker]:
         """Return speakers by name: those of loaded checkpoints and of other replicas behind the same port."""

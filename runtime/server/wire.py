@@ -21,6 +21,20 @@ Reply = Mapping[str, Any]
 BYTES_PER_SAMPLE = 2  # Mono s16le.
 # A quarter of a second, so that control messages and other contexts are sent between the pieces of a long chunk.
 PIECE_BYTES = SAMPLE_RATE // 4 * BYTES_PER_SAMPLE
+# Language codes of clients, and the names that checkpoints use.
+LANGUAGES = {
+    "zh": "chinese",
+    "en": "english",
+    "ja": "japanese",
+    "ko": "korean",
+    "de": "german",
+    "fr": "french",
+    "ru": "russian",
+    "pt": "portuguese",
+    "es": "spanish",
+    "it": "italian",
+}
+_CODES = {name: code for code, name in LANGUAGES.items()}
 _FIELD_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,39}")
 _MAX_SHOWN_NAMES = 5  # Unknown fields that a note names.
 
@@ -151,6 +165,17 @@ def _known_names(kind: type[BaseModel]) -> frozenset[str]:
 def given(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields without null values, which mean the same as absent ones."""
     return {name: value for name, value in fields.items() if value is not None}
+
+
+def language_of(code: str | None) -> str:
+    """Return the language of a code with or without a region; other text is returned unchanged."""
+    word = code or "auto"
+    return LANGUAGES.get(word.lower().replace("_", "-").split("-")[0], word)
+
+
+def code_of(language: str) -> str | None:
+    """Return the code (ISO 639-1, and so BCP 47) of a language; None for ``auto``, and for one without a code here."""
+    return _CODES.get(language.lower())
 
 
 def pieces(pcm: bytes) -> Iterator[bytes]:

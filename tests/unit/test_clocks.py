@@ -15,7 +15,7 @@ DATED = {
     "runtime/server/http/keys.py",  # tickets that several replicas take, whose clocks have nothing else in common
     "runtime/cluster/command.py",  # numbers a replacement of all replicas
     "runtime/pronunciations/folder.py",  # when a dictionary was made and changed
-    "runtime/server/http/spending.py",  # An allowance is for one calendar day.
+    "runtime/server/caller.py",  # An allowance is for one calendar day.
     "runtime/voices/library.py",  # ages of files, which the file system dates
     "studio/store_service.py",  # Detects jumps of the clock.
     "studio/store/database.py",  # names of what is set aside

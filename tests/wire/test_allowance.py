@@ -12,7 +12,7 @@ import pytest
 from websockets.asyncio.client import connect
 from websockets.typing import Subprotocol
 
-from runtime.server.http.spending import Spending
+from runtime.server.caller import Spending
 from studio.settings import VisitSettings
 from tests.support.runtime_server import RunningServer
 from tests.support.speech_client import PROTOCOL

@@ -9,12 +9,11 @@ from pydantic import AliasChoices, Field, model_validator
 
 from runtime.errors import InvalidConfig
 from runtime.request import Reference, SpeechRequest
-from runtime.server.languages import language_of
 from runtime.server.session.utterance import SynthesisOptions
 from runtime.server.text.filter import FilterName
 from runtime.server.text.pronunciations import Pronunciations
 from runtime.server.voices.voice_resolver import ResolvedVoice, VoiceResolver
-from runtime.server.wire import Name, StrictFields, Text, check_frames, checked, given
+from runtime.server.wire import Name, StrictFields, Text, check_frames, checked, given, language_of
 from runtime.settings import Limits
 from runtime.shared.pcm_formats import MAX_RATE, MIN_RATE, PcmWriter
 

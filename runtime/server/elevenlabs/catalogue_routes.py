@@ -19,10 +19,9 @@ from runtime.server.elevenlabs.responses import (
 from runtime.server.elevenlabs.schema import NEUTRAL
 from runtime.server.engine_host import Host
 from runtime.server.http import paging
-from runtime.server.languages import code_of
 from runtime.server.openapi.operations import documented
 from runtime.server.voices.known_voices import KnownVoice, known_voice, known_voices
-from runtime.server.wire import Reply
+from runtime.server.wire import Reply, code_of
 from runtime.settings import Limits
 
 GET = ["GET", "HEAD"]

@@ -14,12 +14,11 @@ from runtime.errors import InvalidConfig, UnsupportedFormat
 from runtime.request import ModelCard, Sampling
 from runtime.server.elevenlabs.output_formats import DEFAULT, OUTPUT_FORMATS, OutputFormat
 from runtime.server.http.dialogue import MAX_TURN_PAUSE_MS, MAX_TURNS, TURN_PAUSE_MS
-from runtime.server.languages import language_of
 from runtime.server.session.utterance import SynthesisOptions
 from runtime.server.text.filter import FilterName
 from runtime.server.text.pronunciations import MAX_DICTIONARIES, Pronunciations
 from runtime.server.voices.voice_resolver import VOICE_ALIASES, ResolvedVoice, VoiceResolver
-from runtime.server.wire import Name, StrictFields, Text, check_frames, checked, given
+from runtime.server.wire import Name, StrictFields, Text, check_frames, checked, given, language_of
 from runtime.settings import Limits
 from runtime.shared.encoding import SPEEDS
 

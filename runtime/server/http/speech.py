@@ -13,7 +13,7 @@ from fastapi import Request
 
 from runtime.errors import InvalidMessage, MessageTooLarge, TextTooLong
 from runtime.request import Reference, SpeechRequest
-from runtime.server.caller import CALLER
+from runtime.server.caller import CALLER, submit
 from runtime.server.engine_host import Host
 from runtime.server.http.dialogue import DialogueStream, turn_field
 from runtime.server.http.speech_stream import SpeechStream, StreamingReply
@@ -93,8 +93,8 @@ class HttpSpeech(ABC, Generic[Body]):
             text=request.text if host.settings.server.log_text else None,
         )
         on_end = partial(host.ended, request_log)
-        submit = partial(host.submit, CALLER.get())
-        return SpeechStream(host.engine, request, submit=submit, text_field=text_field, on_end=on_end)
+        submitted = partial(submit, host.engine, CALLER.get(), host.spending)
+        return SpeechStream(host.engine, request, submit=submitted, text_field=text_field, on_end=on_end)
 
     async def _filtered(self, name: FilterName, text: str, *, tags: bool) -> str:
         """Return the spoken part of a text. A separate thread filters texts in turn.

@@ -22,12 +22,11 @@ from pydantic import (
 
 from runtime.errors import InvalidConfig
 from runtime.request import Layout, Mode, Reference, Sampling, SpeechRequest, Split
-from runtime.server.languages import language_of
 from runtime.server.session.utterance import GrowingText
 from runtime.server.text.filter import FilterName
 from runtime.server.text.pronunciations import DictionaryIds, Pronunciations
 from runtime.server.voices.voice_resolver import ResolvedVoice, VoiceResolver
-from runtime.server.wire import Name, StrictFields, Text, checked, given
+from runtime.server.wire import Name, StrictFields, Text, checked, given, language_of
 from runtime.settings import Limits
 
 MODES = {

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from runtime.errors import VoiceNotFound
 from runtime.server.engine_host import Host
-from runtime.server.languages import code_of
+from runtime.server.wire import code_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,9 +6,8 @@ from collections.abc import Iterable, Sequence
 
 from runtime.errors import SpeechError
 from runtime.request import SAMPLE_RATE, Mode, ModelCard
-from runtime.server.languages import code_of
 from runtime.server.voices.voice_library import VoiceLibrary
-from runtime.server.wire import BYTES_PER_SAMPLE, Reply
+from runtime.server.wire import BYTES_PER_SAMPLE, Reply, code_of
 from runtime.version import package_version
 
 SOUND: Reply = {"rate": SAMPLE_RATE, "width": BYTES_PER_SAMPLE, "channels": 1}

@@ -281,7 +281,7 @@ def test_sound_that_cannot_be_encoded_ends_the_session_in_words() -> None:
         raise ValueError("a codec's")
 
     async def scenario(client: Client, _: Engine, host: Host) -> None:
-        (connection,) = host.sockets
+        connection: Any = next(iter(host.sockets))
         connection._dialect.send_queue.encoded(broken, number=1, samples=1, about="c")
         client.say("ping", t=1)  # has the writer look at what waits
         _, error, _ = await client.hears("pong", "error", "websocket.close")

@@ -15,9 +15,8 @@ from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from runtime.errors import HeadersTooLarge, MalformedRequest, SpeechError, TooManyConnections
-from runtime.shared.port.connections.loop_share import LoopShare, LoopShares
+from runtime.shared.port.connections.loop_share import LoopShare, LoopShares, SmallReads
 from runtime.shared.port.connections.request_meter import RequestMeter
-from runtime.shared.port.connections.small_reads import SmallReads
 from runtime.shared.port.connections.waiting import Waiting
 from runtime.shared.port.errors import raw_error_response
 from runtime.shared.system import lingers_not

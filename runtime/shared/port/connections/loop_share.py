@@ -1,10 +1,11 @@
-"""Limit of the event loop's time that clients may use with small messages."""
+"""Limits of the event loop's time that one client may use: in one read, and with many small messages."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
 
+READ_BYTES = 4096  # At most 5 ms of work, for any content.
 _SHARE = 0.1  # Share of the loop's time for all clients that exceed their burst.
 _BURST_S = 0.01  # 50 short messages at once.
 _MAX_REST_S = 1.0
@@ -63,3 +64,23 @@ class LoopShare:
 def message_cost(size: int) -> float:
     """Return the loop time that a message of this many bytes or characters needs, in seconds."""
     return _MESSAGE_S + size * _BYTE_S
+
+
+class SmallReads(asyncio.BufferedProtocol):
+    """Mixin: the loop serves other connections after every `READ_BYTES`.
+
+    By default asyncio reads 256 KiB at once, which may be 43,000 empty WebSocket frames.
+    """
+
+    _read_buffer = bytearray()
+
+    def get_buffer(self, sizehint: int) -> bytearray:
+        self._read_buffer = bytearray(READ_BYTES)
+        return self._read_buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        data, self._read_buffer = bytes(memoryview(self._read_buffer)[:nbytes]), bytearray()
+        self.data_received(data)
+
+    def data_received(self, data: bytes) -> None:
+        raise NotImplementedError

@@ -18,9 +18,8 @@ from websockets.server import ServerProtocol
 
 from runtime.errors import MalformedRequest, SpeechError, TooManyFrames
 from runtime.shared.port.connections.frame_meter import FrameMeter
-from runtime.shared.port.connections.loop_share import MESSAGE_PAUSE_S, LoopShare, LoopShares, message_cost
+from runtime.shared.port.connections.loop_share import MESSAGE_PAUSE_S, LoopShare, LoopShares, SmallReads, message_cost
 from runtime.shared.port.connections.request_meter import headers_too_large
-from runtime.shared.port.connections.small_reads import SmallReads
 from runtime.shared.port.errors import shaped, told_on_socket
 
 log = logging.getLogger(__name__)

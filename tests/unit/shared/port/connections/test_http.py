@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from runtime.shared.port.connections.loop_share import READ_BYTES
 from runtime.shared.port.connections.request_meter import MAX_FIELDS, MAX_FRAMING_BYTES, MAX_HEAD_BYTES
-from runtime.shared.port.connections.small_reads import READ_BYTES
 from tests.support.bare_port import PIECES, Port, ask, exchange
 from tests.support.patience import PATIENCE_S
 

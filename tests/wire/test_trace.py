@@ -1,0 +1,105 @@
+"""The path of one short native request, from its socket to the engine's core, enters few files and calls."""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+from websockets.sync.client import connect
+
+from runtime.engine.core import EngineCore
+from runtime.server.native.messages import PROTOCOL
+from runtime.settings import EngineSettings, ServerSettings
+from tests.conftest import FolderOf
+from tests.support.runtime_server import running_server
+
+RUNTIME = str(Path(__file__).resolve().parents[2] / "runtime")
+MAX_FILES = 45
+MAX_HOPS = 22
+ASIDE = ("Watchdog.", "ServerMetrics.")  # Tasks of the server that run in the meantime.
+
+
+class Trace:
+    """Calls of the runtime's functions in all threads, from the next message until a request reaches the core.
+
+    Hops are the longest chain of calls on the event loop's thread, and the longest one on the engine's.
+    """
+
+    def __init__(self) -> None:
+        self.is_on = False
+        self.files: set[str] = set()
+        self.functions: set[tuple[str, int]] = set()
+        self.chains: dict[str, list[str]] = {"test-server": [], "engine": []}  # The longest of each thread.
+
+    @property
+    def hops(self) -> int:
+        return sum(map(len, self.chains.values()))
+
+    def follow(self, frame: FrameType, event: str, _: Any) -> None:
+        """Record a call; the profile function of every thread."""
+        code = frame.f_code
+        if not self.is_on or event != "call" or not code.co_filename.startswith(RUNTIME):
+            return
+        thread, chain = threading.current_thread().name, list(names_above(frame))
+        if thread not in self.chains or chain[-1].startswith(ASIDE):
+            return
+        self.files.add(code.co_filename)
+        self.functions.add((code.co_filename, code.co_firstlineno))
+        if len(chain) > len(self.chains[thread]):
+            self.chains[thread] = chain
+        if code is EngineCore.add_request.__code__:
+            self.is_on = False
+
+
+def names_above(frame: FrameType | None) -> Iterator[str]:
+    """Yield the functions of the runtime on the stack, the innermost first."""
+    while frame is not None:
+        if frame.f_code.co_filename.startswith(RUNTIME):
+            yield frame.f_code.co_qualname
+        frame = frame.f_back
+
+
+@contextmanager
+def following_all_threads() -> Iterator[Trace]:
+    """Follow the threads that are started inside the block."""
+    trace = Trace()
+    threading.setprofile(trace.follow)
+    try:
+        yield trace
+    finally:
+        threading.setprofile(None)
+
+
+@pytest.mark.skipif(sys.gettrace() is not None, reason="another tool follows the calls")
+def test_a_native_request_enters_few_files_and_calls(folder_of: FolderOf) -> None:
+    with (
+        following_all_threads() as trace,
+        running_server(
+            folder_of("brief", "custom_voice"),
+            engine=EngineSettings(threads=1, max_slots=2),
+            server=ServerSettings(canary_s=0),
+        ) as server,
+    ):
+        for is_measured in (False, True):  # The first request fills caches.
+            with connect(server.socket, subprotocols=[PROTOCOL]) as socket:  # type: ignore[list-item]
+                assert json.loads(socket.recv())["type"] == "session.created"
+                trace.is_on = is_measured
+                for message in (
+                    {"type": "session.config", "max_frames": 6},
+                    {"type": "input.text", "text": "Hello."},
+                    {"type": "input.done"},
+                ):
+                    socket.send(json.dumps(message))
+                while "audio.done" not in str(socket.recv()):
+                    pass
+    assert not trace.is_on, "the request has reached the core"
+    print(f"{len(trace.files)} files, {len(trace.functions)} functions, {trace.hops} hops")
+    assert len(trace.files) <= MAX_FILES, "\n".join(sorted(trace.files))
+    assert trace.hops <= MAX_HOPS, trace.chains
