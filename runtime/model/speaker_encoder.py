@@ -38,17 +38,17 @@ class MelFilter:
         return cls(torch.from_numpy(bank).float().to(device).T, torch.hann_window(FFT, device=device))
 
 
-def slaney_filters(filters: int, sample_rate: int) -> NDArray[np.float64]:
+def slaney_filters(filters: int, sample_rate: int, bins: int = FFT // 2 + 1) -> NDArray[np.float64]:
     """Return triangular mel filters of equal area from 0 to `MEL_MAX_HZ` (Slaney, Auditory Toolbox, 1998).
 
     They are bitwise equal to those of `transformers.audio_utils.mel_filter_bank`, whose import takes over a second.
 
-    Shapes: result [FFT // 2 + 1, filters].
+    Shapes: result [bins, filters].
     """
     log_step = np.log(6.4) / 27.0  # Mels are linear up to 1 kHz, which is mel 15, and logarithmic above.
     mels = np.linspace(0.0, 15.0 + np.log(MEL_MAX_HZ / 1000.0) * (27.0 / np.log(6.4)), filters + 2)
     edges = np.where(mels < 15.0, 200.0 * mels / 3.0, 1000.0 * np.exp(log_step * (mels - 15.0)))
-    slopes = edges - np.linspace(0, sample_rate // 2, FFT // 2 + 1)[:, None]
+    slopes = edges - np.linspace(0, sample_rate // 2, bins)[:, None]
     widths = np.diff(edges)
     triangles = np.maximum(0.0, np.minimum(-slopes[:, :-2] / widths[:-1], slopes[:, 2:] / widths[1:]))
     bank: NDArray[np.float64] = triangles * (2.0 / (edges[2:] - edges[:-2]))
@@ -58,13 +58,13 @@ def slaney_filters(filters: int, sample_rate: int) -> NDArray[np.float64]:
 def log_mel(samples: Tensor, mel: MelFilter, length: Tensor | None = None) -> Tensor:
     """Return the log-mel spectrogram of 24 kHz audio, of the first `length` samples.
 
-    Shapes: samples [N] float32; result [N // 256, mel_dim] float32.
+    Shapes: samples [..., N] float32; result [..., N // 256, mel_dim] float32.
     """
     edge = (FFT - HOP) // 2
-    padded = reflect(samples[None, None], edge, edge, length)[0, 0]
+    padded = reflect(samples.unsqueeze(-2), edge, edge, length).squeeze(-2)
     spectrum = torch.stft(padded, FFT, HOP, window=mel.window, center=False, return_complex=True)
     magnitude = torch.sqrt(torch.view_as_real(spectrum).square().sum(-1) + MAGNITUDE_EPS)
-    return (mel.bank @ magnitude).clamp(min=MEL_FLOOR).log().T
+    return (mel.bank @ magnitude).clamp(min=MEL_FLOOR).log().mT
 
 
 def same_conv(inputs: int, outputs: int, kernel: int, dilation: int = 1) -> nn.Conv1d:
@@ -186,8 +186,15 @@ class SpeakerEncoder(nn.Module):
 
         Shapes: samples [N] float32, 24 kHz, of which the first `length` are used; result [enc_dim] float32.
         """
-        x = log_mel(samples, self.prepare(), length).T.unsqueeze(0)
-        frames = None if length is None else length // HOP
+        mels = log_mel(samples, self.prepare(), length)
+        return self.encode(mels.unsqueeze(0), None if length is None else length // HOP)[0]
+
+    def encode(self, mels: Tensor, frames: Tensor | None = None) -> Tensor:
+        """Return the x-vectors of log-mel spectrograms.
+
+        Shapes: mels [B, T, mel_dim] float32, of which the first `frames` are used; result [B, enc_dim] float32.
+        """
+        x = mels.mT
         stem, *blocks = self.blocks
         x = stem(x, frames)
         seen = []
@@ -195,4 +202,4 @@ class SpeakerEncoder(nn.Module):
             x = block(x, frames)
             seen.append(x)
         x = self.mfa(torch.cat(seen, dim=1), frames)
-        return self.fc(self.asp(x, frames))[0, :, 0]
+        return self.fc(self.asp(x, frames))[..., 0]

@@ -116,16 +116,15 @@ class PastAttention(nn.Module):
         self.o_proj = nn.Linear(width, config.hidden_size, bias=config.attention_bias)
 
     def forward(self, x: Tensor) -> Tensor:
-        # [1, T, H]
-        T = x.shape[1]
+        B, T, _ = x.shape
         q, k, v = (
-            proj(x).view(1, T, -1, self.head_dim).transpose(1, 2) for proj in (self.q_proj, self.k_proj, self.v_proj)
+            proj(x).view(B, T, -1, self.head_dim).transpose(1, 2) for proj in (self.q_proj, self.k_proj, self.v_proj)
         )
         cos, sin = rotary(torch.arange(T, device=x.device), self.head_dim, self.theta, x.dtype)
         out = F.scaled_dot_product_attention(
             rotate(q, cos, sin), rotate(k, cos, sin), v, is_causal=True, enable_gqa=True
         )
-        return self.o_proj(out.transpose(1, 2).reshape(1, T, -1))
+        return self.o_proj(out.transpose(1, 2).reshape(B, T, -1))
 
 
 class GeluMlp(nn.Module):
