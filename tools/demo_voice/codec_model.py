@@ -10,7 +10,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-SAMPLES_PER_FRAME = 1920
+import config  # noqa: F401  # It makes the runtime importable.
+from runtime.model.config import SpeechEncoderConfig
+from runtime.model.layers import LayerScale, rotary, rotate
+from runtime.model.speech_encoder import EncoderTransformer, PaddedConv, SEANet
 
 
 def snake(x: Tensor, alpha: Tensor, beta: Tensor) -> Tensor:
@@ -33,15 +36,13 @@ class Snake(nn.Module):
 class CausalConv(nn.Module):
     """Conv1d that pads on the left only."""
 
-    def __init__(self, inputs: int, outputs: int, kernel: int, stride: int = 1, dilation: int = 1,
-                 groups: int = 1, bias: bool = True, mode: str = "constant") -> None:  # fmt: skip
+    def __init__(self, inputs: int, outputs: int, kernel: int, dilation: int = 1, groups: int = 1) -> None:
         super().__init__()
-        self.conv = nn.Conv1d(inputs, outputs, kernel, stride, dilation=dilation, groups=groups, bias=bias)
-        self.left = (kernel - 1) * dilation + 1 - stride
-        self.mode = mode
+        self.conv = nn.Conv1d(inputs, outputs, kernel, dilation=dilation, groups=groups)
+        self.left = (kernel - 1) * dilation
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.conv(F.pad(x, (self.left, 0), mode=self.mode) if self.left else x)
+        return self.conv(F.pad(x, (self.left, 0)) if self.left else x)
 
 
 class CausalTransposedConv(nn.Module):
@@ -54,20 +55,6 @@ class CausalTransposedConv(nn.Module):
         return self.conv(x)[..., : x.shape[-1] * self.stride]
 
 
-def rope(length: int, dim: int, theta: float, device: torch.device, start: int = 0) -> tuple[Tensor, Tensor]:
-    """Return (cos, sin), each [length, dim], in the split-half layout."""
-    inverse = theta ** (-torch.arange(0, dim, 2, device=device, dtype=torch.float32) / dim)
-    angle = torch.arange(start, start + length, device=device, dtype=torch.float32)[:, None] * inverse
-    angle = torch.cat((angle, angle), -1)
-    return angle.cos(), angle.sin()
-
-
-def rotate(x: Tensor, table: tuple[Tensor, Tensor]) -> Tensor:
-    """Apply split-half RoPE. Shapes: x [..., T, D], table 2 x [T, D]."""
-    low, high = x.chunk(2, -1)
-    return x * table[0] + torch.cat((-high, low), -1) * table[1]
-
-
 class Attention(nn.Module):
     def __init__(self, hidden: int, heads: int) -> None:
         super().__init__()
@@ -78,27 +65,8 @@ class Attention(nn.Module):
         q, k, v = (
             p(x).unflatten(-1, (self.heads, -1)).transpose(1, 2) for p in (self.q_proj, self.k_proj, self.v_proj)
         )
-        q, k = rotate(q, table).to(v.dtype), rotate(k, table).to(v.dtype)
+        q, k = rotate(q, *table).to(v.dtype), rotate(k, *table).to(v.dtype)
         return self.o_proj(F.scaled_dot_product_attention(q, k, v, attn_mask=mask).transpose(1, 2).flatten(2))
-
-
-class Scale(nn.Module):
-    def __init__(self, channels: int, value: float = 0.2) -> None:
-        super().__init__()
-        self.scale = nn.Parameter(torch.full((channels,), value))
-
-    def forward(self, x: Tensor) -> Tensor:
-        return x * self.scale
-
-
-class GeluMlp(nn.Module):
-    def __init__(self, hidden: int, inner: int) -> None:
-        super().__init__()
-        self.fc1 = nn.Linear(hidden, inner, bias=False)
-        self.fc2 = nn.Linear(inner, hidden, bias=False)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.fc2(F.gelu(self.fc1(x)))
 
 
 class SwiGlu(nn.Module):
@@ -113,52 +81,43 @@ class SwiGlu(nn.Module):
 
 
 class Layer(nn.Module):
-    """Pre-norm transformer layer with layer scales: Mimi's (LayerNorm, GELU) or Code2Wav's (RMSNorm, SwiGLU)."""
+    """Pre-norm transformer layer with layer scales."""
 
-    def __init__(self, hidden: int, heads: int, inner: int, mimi: bool) -> None:
+    def __init__(self, hidden: int, heads: int, inner: int) -> None:
         super().__init__()
         self.self_attn = Attention(hidden, heads)
-        self.mlp = GeluMlp(hidden, inner) if mimi else SwiGlu(hidden, inner)
-        norm = nn.LayerNorm if mimi else nn.RMSNorm
-        self.input_layernorm = norm(hidden, eps=1e-5)
-        self.post_attention_layernorm = norm(hidden, eps=1e-5)
-        self.self_attn_layer_scale = Scale(hidden)
-        self.mlp_layer_scale = Scale(hidden)
+        self.mlp = SwiGlu(hidden, inner)
+        self.input_layernorm = nn.RMSNorm(hidden, eps=1e-5)
+        self.post_attention_layernorm = nn.RMSNorm(hidden, eps=1e-5)
+        self.self_attn_layer_scale = LayerScale(hidden)
+        self.mlp_layer_scale = LayerScale(hidden)
 
     def forward(self, x: Tensor, table: tuple[Tensor, Tensor], mask: Tensor) -> Tensor:
         x = x + self.self_attn_layer_scale(self.self_attn(self.input_layernorm(x), table, mask))
         return x + self.mlp_layer_scale(self.mlp(self.post_attention_layernorm(x)))
 
 
-class Stack(nn.Module):
-    """Transformer layers under one causal mask of at most `window` keys (None: all)."""
+class PreTransformer(nn.Module):
+    """Transformer layers under a causal mask of at most `decoder_window` keys."""
 
-    def __init__(self, hidden: int, heads: int, inner: int, layers: int, mimi: bool, window: int | None) -> None:
+    def __init__(self, c: dict) -> None:
         super().__init__()
-        self.layers = nn.ModuleList(Layer(hidden, heads, inner, mimi) for _ in range(layers))
+        hidden, heads = c["decoder_hidden"], c["decoder_heads"]
         self.head_dim = hidden // heads
-        self.window = window
+        self.window = c["decoder_window"]
+        self.input_proj = nn.Linear(c["latent_dim"], hidden)
+        self.layers = nn.ModuleList(Layer(hidden, heads, c["decoder_ffn"]) for _ in range(c["decoder_layers"]))
+        self.norm = nn.RMSNorm(hidden, eps=1e-5)
+        self.output_proj = nn.Linear(hidden, c["latent_dim"])
 
     def forward(self, x: Tensor) -> Tensor:
-        length = x.shape[1]
-        table = rope(length, self.head_dim, 10000.0, x.device)
-        gap = torch.arange(length, device=x.device)[:, None] - torch.arange(length, device=x.device)[None]
-        mask = (gap >= 0) & (gap < (self.window or length))
+        x = self.input_proj(x)
+        at = torch.arange(x.shape[1], device=x.device)
+        table, gap = rotary(at, self.head_dim, 10000.0, torch.float32), at[:, None] - at[None]
+        mask = (gap >= 0) & (gap < self.window)
         for layer in self.layers:
             x = layer(x, table, mask)
-        return x
-
-
-class PreTransformer(Stack):
-    def __init__(self, c: dict) -> None:
-        super().__init__(c["decoder_hidden"], c["decoder_heads"], c["decoder_ffn"], c["decoder_layers"], False,
-                         c["decoder_window"])  # fmt: skip
-        self.norm = nn.RMSNorm(c["decoder_hidden"], eps=1e-5)
-        self.input_proj = nn.Linear(c["latent_dim"], c["decoder_hidden"])
-        self.output_proj = nn.Linear(c["decoder_hidden"], c["latent_dim"])
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.output_proj(self.norm(super().forward(self.input_proj(x))))
+        return self.output_proj(self.norm(x))
 
 
 class ConvNeXt(nn.Module):
@@ -224,45 +183,28 @@ class Code2Wav(nn.Module):
         return x[:, 0]
 
 
-class SeaResidual(nn.Module):
-    def __init__(self, dim: int) -> None:
-        super().__init__()
-        self.block = nn.ModuleList([nn.ELU(), CausalConv(dim, dim // 2, 3), nn.ELU(), CausalConv(dim // 2, dim, 1)])
-
-    def forward(self, x: Tensor) -> Tensor:
-        y = x
-        for part in self.block:
-            y = part(y)
-        return x + y
-
-
-class SeaNet(nn.Module):
-    def __init__(self, filters: int, hidden: int) -> None:
-        super().__init__()
-        layers: list[nn.Module] = [CausalConv(1, filters, 7)]
-        for i, ratio in enumerate((4, 5, 6, 8)):
-            dim = filters << i
-            layers += [SeaResidual(dim), nn.ELU(), CausalConv(dim, 2 * dim, 2 * ratio, ratio)]
-        self.layers = nn.ModuleList([*layers, nn.ELU(), CausalConv(filters << 4, hidden, 3)])
-
-    def forward(self, x: Tensor) -> Tensor:
-        for layer in self.layers:
-            x = layer(x)
-        return x
+def encoder_config(c: dict) -> SpeechEncoderConfig:
+    return SpeechEncoderConfig(
+        num_filters=c["encoder_filters"], hidden_size=c["encoder_hidden"], intermediate_size=c["encoder_ffn"],
+        num_hidden_layers=c["encoder_layers"], num_attention_heads=c["encoder_heads"],
+        num_key_value_heads=c["encoder_heads"], head_dim=c["encoder_hidden"] // c["encoder_heads"],
+        codebook_size=c["codebook_size"], codebook_dim=c["vq_dim"], num_quantizers=c["codebooks"],
+        vector_quantization_hidden_dimension=c["vq_dim"],
+    )  # fmt: skip
 
 
 class MimiEncoder(nn.Module):
-    """From samples [B, 1920 T] to latents [B, hidden, T]."""
+    """The runtime's speech encoder without its quantizer: samples [B, 1920 T] to latents [B, hidden, T]."""
 
     def __init__(self, c: dict) -> None:
         super().__init__()
-        hidden = c["encoder_hidden"]
-        self.encoder = SeaNet(c["encoder_filters"], hidden)
-        self.encoder_transformer = Stack(hidden, c["encoder_heads"], c["encoder_ffn"], c["encoder_layers"], True, None)
-        self.downsample = CausalConv(hidden, hidden, 4, 2, bias=False, mode="replicate")
+        sizes = encoder_config(c)
+        self.encoder = SEANet(sizes)
+        self.encoder_transformer = EncoderTransformer(sizes)
+        self.downsample = PaddedConv(sizes.hidden_size, sizes.hidden_size, 4, stride=2, bias=False, pad="replicate")
 
     def forward(self, audio: Tensor) -> Tensor:
-        x = self.encoder(audio[:, None])
+        x, _ = self.encoder(audio[:, None], None)
         return self.downsample(self.encoder_transformer(x.transpose(1, 2)).transpose(1, 2))
 
 
@@ -361,6 +303,9 @@ class Codec(nn.Module):
         self.encoder = MimiEncoder(c)
         self.quantizer = SplitQuantizer(c)
         self.decoder = Code2Wav(c)
+        for module in self.modules():
+            if isinstance(module, LayerScale):
+                nn.init.constant_(module.scale, 0.2)
 
     @torch.no_grad()
     def encode(self, audio: Tensor) -> Tensor:

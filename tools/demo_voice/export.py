@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
-import shutil
+from dataclasses import asdict
 from pathlib import Path
 
 import torch
@@ -16,7 +16,9 @@ from torch import Tensor
 
 import vocabulary as v
 from checkpoints import read_voice
+from codec_model import encoder_config
 from config import CONFIG, HERE
+from lm_model import speaker_config
 from prompts import SPEAKERS
 from text_vocabulary import TextVocabulary
 from train_codec import load
@@ -59,19 +61,13 @@ def model_config(t: TextVocabulary) -> dict:
         "rope_scaling": {"interleaved": True, "mrope_section": [12, 10, 10], "rope_type": "default", "type": "default"},
         "text_hidden_size": lm["text_dim"], "text_vocab_size": t.rows,
     }  # fmt: skip
-    n = lm["speaker_channels"]
     return {
         "architectures": ["Qwen3TTSForConditionalGeneration"], "model_type": "qwen3_tts",
         "tokenizer_type": "qwen3_tts_tokenizer_12hz", "tts_model_size": "demo", "tts_model_type": MODES[0],
         "assistant_token_id": t.assistant, "im_start_token_id": t.im_start, "im_end_token_id": t.im_end,
         "tts_pad_token_id": t.pad, "tts_bos_token_id": t.bos, "tts_eos_token_id": t.eos,
         "talker_config": talker,
-        "speaker_encoder_config": {
-            "enc_dim": lm["hidden"], "sample_rate": 24000, "mel_dim": lm["speaker_mels"],
-            "enc_channels": [n, n, n, n, 3 * n], "enc_kernel_sizes": [5, 3, 3, 3, 1],
-            "enc_dilations": [1, 2, 3, 4, 1], "enc_attention_channels": n // 4, "enc_res2net_scale": 8,
-            "enc_se_channels": n // 4,
-        },
+        "speaker_encoder_config": asdict(speaker_config(lm)),
         "voicewright_modes": MODES, "voicewright_layouts": LAYOUTS,
         "voicewright_part_chars": CONFIG["text"]["part_chars"],
         "voicewright_alphabet": "ascii",  # The training text has only the letters of text.PLAIN.
@@ -98,17 +94,9 @@ def speech_config() -> dict:
             "layer_scale_initial_scale": 0.01, "decoder_dim": c["decoder_dim"], "upsample_rates": [8, 5, 4, 3],
             "upsampling_ratios": [2, 2],
         },
-        "encoder_config": common | {
-            "model_type": "mimi", "audio_channels": 1, "sampling_rate": 24000, "num_filters": c["encoder_filters"],
-            "kernel_size": 7, "last_kernel_size": 3, "residual_kernel_size": 3, "num_residual_layers": 1,
-            "dilation_growth_rate": 2, "compress": 2, "upsampling_ratios": [8, 6, 5, 4], "pad_mode": "constant",
-            "use_causal_conv": True, "use_conv_shortcut": False, "hidden_size": c["encoder_hidden"],
-            "intermediate_size": c["encoder_ffn"], "num_hidden_layers": c["encoder_layers"],
-            "num_attention_heads": c["encoder_heads"], "num_key_value_heads": c["encoder_heads"],
-            "head_dim": c["encoder_hidden"] // c["encoder_heads"], "hidden_act": "gelu", "norm_eps": 1e-5,
-            "sliding_window": 250, "layer_scale_initial_scale": 0.01, "codebook_dim": c["vq_dim"],
-            "vector_quantization_hidden_dimension": c["vq_dim"], "upsample_groups": c["encoder_hidden"],
-            "frame_rate": 12.5, "_frame_rate": 12.5,
+        "encoder_config": common | asdict(encoder_config(c)) | {
+            "model_type": "mimi", "sampling_rate": 24000, "sliding_window": 250, "layer_scale_initial_scale": 0.01,
+            "upsample_groups": c["encoder_hidden"], "frame_rate": 12.5, "_frame_rate": 12.5,
         },
     }  # fmt: skip
 
@@ -166,29 +154,29 @@ def write_json(path: Path, value: dict) -> None:
     path.write_text(json.dumps(value, indent=2) + "\n")
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    work = HERE / CONFIG["paths"]["work"]
-    parser.add_argument("--codec", type=Path, default=work / "codec.pt")
-    parser.add_argument("--speech", type=Path, help="an exported speech tokenizer, taken as it is instead of the codec")
-    parser.add_argument("--lm", type=Path, default=work / "lm.pt")
-    parser.add_argument("--out", type=Path, default=HERE.parents[1] / "assets" / "demo-voice")
-    args = parser.parse_args()
-    speech = args.out / "speech_tokenizer"
-    if args.speech is None:
-        export_speech(load(args.codec, torch.device("cpu")), speech)
-    elif args.speech.resolve() != speech.resolve():
-        shutil.copytree(args.speech, speech, dirs_exist_ok=True)
-    voice, vocabulary = read_voice(args.lm)
-    write(voice, args.out / "model.safetensors", torch.float16)
+def export(codec: Path, lm: Path, out: Path) -> None:
+    """Write a checkpoint from the files of both trainings; `lm` may be the folder of an exported one."""
+    export_speech(load(codec, torch.device("cpu")), out / "speech_tokenizer")
+    voice, vocabulary = read_voice(lm)
+    write(voice, out / "model.safetensors", torch.float16)
     generation = {  # A lower temperature than the published 0.9 removes a third of the errors beyond the teacher's.
         "do_sample": True, "repetition_penalty": 1.05, "temperature": 0.6, "top_p": 1.0, "top_k": 50,
         "subtalker_dosample": True, "subtalker_temperature": 0.4, "subtalker_top_p": 1.0, "subtalker_top_k": 50,
         "max_new_tokens": 1024,
     }  # fmt: skip
-    write_json(args.out / "config.json", model_config(vocabulary))
-    write_json(args.out / "generation_config.json", generation)
-    vocabulary.write(args.out)
+    write_json(out / "config.json", model_config(vocabulary))
+    write_json(out / "generation_config.json", generation)
+    vocabulary.write(out)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    work = HERE / CONFIG["paths"]["work"]
+    parser.add_argument("--codec", type=Path, default=work / "codec.pt")
+    parser.add_argument("--lm", type=Path, default=work / "lm.pt")
+    parser.add_argument("--out", type=Path, default=HERE.parents[1] / "assets" / "demo-voice")
+    args = parser.parse_args()
+    export(args.codec, args.lm, args.out)
     print(sum(p.stat().st_size for p in args.out.rglob("*") if p.is_file()) / 1e6, "MB")
 
 

@@ -1,6 +1,6 @@
 """Convert an exported checkpoint back into work/, so that training can continue from the shipped weights.
 
-Run: python restore.py   (writes work/codec.pt and work/lm.pt)
+Run: python restore.py   (writes work/codec.pt, work/lm.pt and work/merges.txt)
 """
 
 from __future__ import annotations
@@ -49,7 +49,9 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=HERE / CONFIG["paths"]["work"])
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
-    save_voice(*read_voice(args.source), args.out / "lm.pt")
+    voice, vocabulary = read_voice(args.source)
+    save_voice(voice, vocabulary, args.out / "lm.pt")
+    vocabulary.write_merges(args.out / "merges.txt")
     torch.save({"codec": codec_state(read_speech(args.source)), "folded": True}, args.out / "codec.pt")
 
 

@@ -5,27 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+import config  # noqa: F401  # It makes the runtime importable.
+from runtime.model.speaker_encoder import slaney_filters
+
 SIZES = ((128, 12), (256, 24), (512, 40), (1024, 80), (2048, 80), (4096, 128))
-
-
-def mel_matrix(bins: int, mels: int, rate: int = 24000, low: float = 0.0, high: float = 12000.0) -> Tensor:
-    """Return the Slaney-scale, area-normalised filterbank [mels, bins] (librosa's default)."""
-
-    def to_mel(f: Tensor) -> Tensor:
-        return torch.where(
-            f < 1000, f * 3 / 200, 15 + torch.log(f.clamp(min=1) / 1000) * 27 / torch.log(torch.tensor(6.4))
-        )
-
-    def to_hz(m: Tensor) -> Tensor:
-        return torch.where(m < 15, m * 200 / 3, 1000 * torch.exp((m - 15) * torch.log(torch.tensor(6.4)) / 27))
-
-    span = to_mel(torch.tensor([low, high], dtype=torch.float64))
-    edges = to_hz(torch.linspace(span[0], span[1], mels + 2, dtype=torch.float64))
-    freqs = torch.linspace(0, rate / 2, bins, dtype=torch.float64)
-    rise = (freqs[None] - edges[:-2, None]) / (edges[1:-1] - edges[:-2])[:, None]
-    fall = (edges[2:, None] - freqs[None]) / (edges[2:] - edges[1:-1])[:, None]
-    weights = torch.minimum(rise, fall).clamp(min=0) * (2 / (edges[2:] - edges[:-2]))[:, None]
-    return weights.float()
 
 
 class SpectralLoss(nn.Module):
@@ -36,7 +19,7 @@ class SpectralLoss(nn.Module):
         for size, mels in SIZES:
             window = torch.hann_window(size)
             self.register_buffer(f"window{size}", window / window.square().sum().sqrt())
-            bank = mel_matrix(size // 2 + 1, mels)
+            bank = torch.from_numpy(slaney_filters(mels, 24000, size // 2 + 1)).float().T
             self.register_buffer(f"bank{size}", bank / bank.sum(1, keepdim=True).clamp(min=1e-6))
 
     def magnitude(self, x: Tensor, size: int) -> Tensor:

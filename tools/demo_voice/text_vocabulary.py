@@ -16,10 +16,8 @@ from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, tr
 
 from config import CONFIG, HERE
 from phonemes import read_lines
+from runtime.model.text_tokenizer import PIECES
 
-QWEN_PATTERN = (
-    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
-)
 WHOLE = ("assistant", "user")  # Words of the chat template that are single tokens.
 SPECIALS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>", "<tts_pad>", "<tts_text_bos>", "<tts_text_eod>")
 HEADER = "#version: 0.2"
@@ -37,7 +35,7 @@ def _scheme(model: models.BPE) -> Tokenizer:
     tok = Tokenizer(model)
     tok.normalizer = normalizers.NFC()
     tok.pre_tokenizer = pre_tokenizers.Sequence([
-        pre_tokenizers.Split(Regex(QWEN_PATTERN), "isolated"),
+        pre_tokenizers.Split(Regex(PIECES), "isolated"),
         pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
     ])  # fmt: skip
     return tok

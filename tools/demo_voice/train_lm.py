@@ -24,10 +24,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
-from checkpoints import moved, new_voice, read_voice, save_voice
+from checkpoints import new_voice, read_voice, save_voice
 from config import CONFIG, HERE
 from encode import Spoken
-from lm_model import MelFront
 from muon import Muon
 from prompts import Corpus, collate
 from store import LABELS, Store
@@ -74,9 +73,8 @@ class Trainer:
         device: torch.device,
         resume: Path | None,
         eager: bool = False,
-        still: bool = False,
     ) -> None:
-        """Create the trainer. `eager` disables graphs and compiled layers; `still` freezes the speaker encoder."""
+        """Create the trainer. `eager` disables graphs and compiled layers."""
         torch.manual_seed(CONFIG["seed"] + 1)
         self.c = CONFIG["lm"]
         self.device = device
@@ -85,9 +83,9 @@ class Trainer:
         self.pool = None if self.eager else torch.cuda.graph_pool_handle()
         self.books = CONFIG["codec"]["codebooks"]
         self.voice = new_voice(vocabulary).to(device)
-        self.mel = MelFront().to(device)
+        self.voice.speaker_encoder.prepare()
         if resume:
-            self.voice.load_state_dict(moved(*read_voice(resume), vocabulary))
+            self.voice.load_state_dict(read_voice(resume)[0])
         hidden = self.c["hidden"]
         self.phone_head = nn.Linear(hidden, 4 * LABELS).to(device)
         self.traits = nn.Linear(hidden, 1).to(device)
@@ -95,8 +93,6 @@ class Trainer:
         layers = [*self.voice.talker.model.layers, *self.voice.talker.code_predictor.model.layers]
         for layer in () if self.eager else layers:
             layer.compile(dynamic=True)
-        if still:
-            self.voice.speaker_encoder.requires_grad_(False)
         cuda = device.type == "cuda"
         self.rate = torch.tensor(0.0, device=device)
         matrices = {w: None for layer in layers for w in layer.parameters() if w.ndim == 2}
@@ -114,7 +110,7 @@ class Trainer:
         start, size = spans[:, :1], spans[:, 1:].clamp(min=1)
         offset = (torch.rand(rows, device=self.device) * (size - crop).clamp(min=0)).long()
         inside = (offset + torch.arange(4 * 24000 // 256 * 256, device=self.device) % crop) % size
-        return self.voice.speaker_encoder(self.mel(self.audio[start + inside].float() / 32768.0))
+        return self.voice.x_vectors(self.audio[start + inside].float() / 32768.0)
 
     def loss(self, batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
         """Return (loss, its parts). No shape depends on a value, so that a graph can be captured."""
@@ -196,9 +192,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=600)
     parser.add_argument("--work", type=Path, default=work)
     parser.add_argument("--out", type=Path, default=work / "lm.pt")
-    parser.add_argument(
-        "--resume", type=Path, help="a checkpoint or the folder of an exported one; its pieces may differ"
-    )
+    parser.add_argument("--resume", type=Path, help="a checkpoint or the folder of an export, with the same pieces")
     parser.add_argument("--merges", type=Path, default=work / "merges.txt", help="of the text vocabulary")
     parser.add_argument("--codec", type=Path, default=work / "codec.pt", help="encodes the shards, once it is there")
     parser.add_argument("--shards", type=Path, default=work / "shards")
@@ -207,7 +201,6 @@ def main() -> None:
     parser.add_argument("--until", type=Path, help="a file with the time (seconds since 1970) at which training ends")
     parser.add_argument("--rate", type=float, default=CONFIG["lm"]["lr"], help="the highest")
     parser.add_argument("--eager", action="store_true", help="capture no graphs, compile no layers")
-    parser.add_argument("--still", action="store_true", help="the speaker encoder learns nothing")
     parser.add_argument("--loaders", type=int, default=8)
     parser.add_argument("--positions", type=int, default=CONFIG["lm"]["positions"])
     parser.add_argument("--every", type=int, default=250)
@@ -221,7 +214,7 @@ def main() -> None:
                              prefetch_factor=8 if args.loaders else None,
                              pin_memory=device.type == "cuda"))  # fmt: skip
     batch = next(loader)
-    trainer = Trainer(vocabulary, spoken.store.audio, device, args.resume, args.eager, args.still)
+    trainer = Trainer(vocabulary, spoken.store.audio, device, args.resume, args.eager)
     if args.until:
         args.seconds = max(1.0, float(args.until.read_text()) - time.time())
     start, step = time.monotonic(), 0

@@ -4,7 +4,7 @@
 # Every moment below is counted from START, in seconds. The first card trains the codec, then its decoder alone; the last one speaks
 # and trains the language model. OUT gets logs, and the exported voice each time that it is worth keeping: a machine that is
 # taken away early leaves what OUT has.
-# FROM: the folder of an export whose codec stays as it is; decoder and language model go on from it.
+# FROM: the folder of an export whose codec and text pieces stay; decoder and language model continue from it.
 # WARM: the folder of an export whose encoder and decoder the codec begins with; its books are made again.
 set -euo pipefail
 start=$1 out=$2 small=${3:+--small}
@@ -35,7 +35,6 @@ echo $((start + end)) > work/end
 say "speech begins"
 on "$last" python3 speak.py --model work/kokoro.onnx --voices work/voices_ja.npz --hours "$hours" ${BATCH:+--batch $BATCH} > "$out/speech.log" 2>&1 &
 speech=$!
-python3 text_vocabulary.py > "$out/pieces.log" 2>&1
 train_lm() { lm --codec work/codec_done.pt --until work/end --out work/lm.pt --resume work/lm_early.pt "$@" > "$out/lm.log" 2>&1; }
 if [ -n "${FROM:-}" ]; then # The codes are known: the language model learns while the rest is spoken.
     python3 restore.py --source "$FROM"
@@ -44,6 +43,7 @@ if [ -n "${FROM:-}" ]; then # The codes are known: the language model learns whi
     train_lm --least-hours "${LEAST_HOURS:-12}" &
     training=$!
 else
+    python3 text_vocabulary.py > "$out/pieces.log" 2>&1
     codec ${WARM:+--warm "$WARM"} --until work/codec_end --out work/codec.pt > "$out/codec.log" 2>&1 &
     training=$!
 fi

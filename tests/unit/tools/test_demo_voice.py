@@ -44,8 +44,8 @@ def recipe() -> Iterator[dict[str, ModuleType]]:
         importlib.import_module("config").CONFIG[part].update(values)
     yield {
         name: importlib.import_module(name)
-        for name in ("checkpoints", "codec_model", "config", "export", "generate", "lm_model", "prompts", "restore",
-                     "store", "text", "train_codec", "train_lm", "vocabulary")
+        for name in ("checkpoints", "codec_model", "config", "export", "prompts", "restore", "store", "text",
+                     "train_codec", "train_lm", "vocabulary")
     }  # fmt: skip
     sys.path.remove(str(RECIPE))
     for name in set(sys.modules) - before:
@@ -78,7 +78,10 @@ def shipped(exported: Path) -> Checkpoint:
 @pytest.fixture(scope="module")
 def voice(recipe: dict[str, ModuleType], exported: Path) -> tuple[Any, Any]:
     """The exported voice as the recipe reads it, with its text vocabulary."""
-    return recipe["checkpoints"].load_voice(exported, torch.device("cpu"))
+    state, vocabulary = recipe["checkpoints"].read_voice(exported)
+    own = recipe["checkpoints"].new_voice(vocabulary).eval()
+    own.load_state_dict(state)
+    return own, vocabulary
 
 
 def vocabulary_of(pieces: int) -> Any:
@@ -99,22 +102,21 @@ def test_a_prompt_is_the_runtime_s(
     recipe: dict[str, ModuleType], shipped: Checkpoint, voice: tuple[Any, Any], mode: Mode, frames: int, layout: Layout
 ) -> None:
     own, vocabulary = voice
-    mel = recipe["lm_model"].MelFront()
-    is_base = mode is Mode.BASE
-    books = recipe["prompts"].BOOKS
-    codes = np.arange(books * frames).reshape(frames, books) % 500 if frames else None
-    ask = recipe["generate"].Ask(
-        TEXT,
-        speaker=SPEAKER if mode is Mode.CUSTOM_VOICE else "",
-        instruct="" if is_base else INSTRUCT,
-        reference=REFERENCE if is_base else None,
-        reference_text=REFERENCE_TEXT if frames else "",
-        reference_codes=codes,
-        streaming=layout is Layout.STREAMING,
-    )
-    embeds, trailing = recipe["generate"].embed(own, vocabulary, ask, torch.device("cpu"), vocabulary.tokenizer(), mel)
-    x_vector = own.speaker_encoder(mel(torch.from_numpy(REFERENCE)[None]))[0]
-    theirs = ClonedVoice(x_vector, None if codes is None else torch.from_numpy(codes), REFERENCE_TEXT)
+    prompts, is_base = recipe["prompts"], mode is Mode.BASE
+    ids = {text: vocabulary.tokenizer().encode(text).ids for text in (TEXT, INSTRUCT, REFERENCE_TEXT)}
+    speaker = {Mode.CUSTOM_VOICE: prompts.SPEAKERS[SPEAKER], Mode.VOICE_DESIGN: None, Mode.BASE: -1}[mode]
+    trained = prompts.prefix(vocabulary, None if is_base else ids[INSTRUCT], True, speaker)
+    body = ids[REFERENCE_TEXT] + ids[TEXT] if frames else ids[TEXT]
+    prompts.add_text(vocabulary, trained, body, layout is Layout.STREAMING)
+    text, codec = torch.tensor(trained.text), torch.tensor(trained.codec)
+    embeds = own.text(text) + own.talker.model.codec_embedding(codec.clamp(min=0)) * (codec >= 0)[:, None]
+    x_vector = own.x_vectors(torch.from_numpy(REFERENCE)[None])[0]
+    if is_base:
+        embeds[trained.slot] += x_vector
+    codes = (torch.arange(prompts.BOOKS * frames) % 500).reshape(frames, prompts.BOOKS)
+    beside = own.text(torch.tensor(prompts.text_beside(vocabulary, trained, frames), dtype=torch.int64))
+    embeds, trailing = torch.cat((embeds, own.frames(codes) + beside)), trained.beside[frames:]
+    theirs = ClonedVoice(x_vector, codes if frames else None, REFERENCE_TEXT)
     prompt: Prompt = build_prompt(
         PromptInputs(
             text=TEXT,
@@ -208,22 +210,6 @@ def test_words_of_the_template_are_one_piece_each(corpus: Any) -> None:
     tokenizer = corpus.t.tokenizer()
     assert tokenizer.encode("assistant").ids == [corpus.t.assistant]
     assert tokenizer.encode("user").ids == [corpus.t.user]
-
-
-def test_weights_move_to_other_pieces(recipe: dict[str, ModuleType], voice: tuple[Any, Any]) -> None:
-    own, before = voice
-    checkpoints, now = recipe["checkpoints"], vocabulary_of(310)
-    state = own.state_dict()
-    moved = checkpoints.moved(state, before, now)
-    old, new = state[checkpoints.EMBEDDING], moved[checkpoints.EMBEDDING]
-    assert new.shape == (now.rows, old.shape[1])
-    for name in ("a", "Ġ", "assistant"):
-        torch.testing.assert_close(new[now.pieces[name]], old[before.pieces[name]])
-    torch.testing.assert_close(new[now.eos], old[before.eos])
-    piece = next(name for name in now.pieces if name not in before.pieces)
-    assert new[now.pieces[piece]].norm() > 0.1
-    checkpoints.new_voice(now).load_state_dict(moved)
-    assert torch.equal(checkpoints.moved(moved, now, now)[checkpoints.EMBEDDING], new)
 
 
 def test_the_export_says_which_letters_it_has_learned_from(recipe: dict[str, ModuleType], exported: Path) -> None:
