@@ -313,6 +313,37 @@ def test_checkmark_appears_only_for_an_automatic_transcript(studio: Page, app: A
     expect(studio.locator("#vw-clone-done-advice")).to_contain_text("The transcript is short for this recording")
 
 
+def noisy(above_db: float) -> FilePayload:
+    """A long phrase without a pause, silence before and after it, and noise in all of it."""
+    quiet = np.zeros(24_000, np.float32)
+    sound = np.concatenate([quiet, voice(12, 1), quiet])
+    level = np.sqrt(np.mean(np.square(voice(12, 1)))) * 10 ** (-above_db / 20)
+    file = io.BytesIO()
+    soundfile.write(file, sound + level * np.random.RandomState(7).standard_normal(len(sound)), 24_000, format="WAV")
+    return {"name": f"{above_db}.wav", "mimeType": "audio/wav", "buffer": file.getvalue()}
+
+
+def test_noise_outside_the_selected_part_is_reported(studio: Page) -> None:
+    enter(studio, "clone")
+    verdict = studio.locator("#vw-clone-verdict")
+    studio.set_input_files("#vw-clone-file", noisy(14))
+    assert "noise" in advice(studio)
+    expect(verdict).to_be_hidden()
+    expect(studio.locator("#vw-clone-clinic [data-code='ok.calm']")).to_have_count(0)
+    studio.screenshot(path=SCREENSHOTS / "clone-noisy.png")
+    studio.click("#vw-clone-use")
+    expect(studio.locator(".vw-step").first).to_have_attribute("data-verdict", "care")
+
+
+def test_recording_in_which_noise_cannot_be_measured_is_not_called_good(studio: Page) -> None:
+    enter(studio, "clone")
+    studio.set_input_files("#vw-clone-file", wav(6.0))
+    advice(studio)
+    expect(studio.locator("#vw-clone-verdict")).not_to_contain_text("good recording")
+    studio.click("#vw-clone-use")
+    expect(studio.locator(".vw-step").first).not_to_have_attribute("data-verdict", "good")
+
+
 def speech_file() -> FilePayload:
     """Real speech, which says `WORDS`."""
     file = io.BytesIO()

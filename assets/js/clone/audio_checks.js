@@ -2,6 +2,7 @@
 
 import { api, errorOf } from '../common/api.js';
 import { make, need } from '../common/elements.js';
+import { MIN_ABOVE_NOISE_DB } from './speech_detection.js';
 
 const SETTLED_MS = 500;
 const MAX_FAULTS = 4; // Faults of one kind shown at once.
@@ -28,14 +29,16 @@ export class AudioChecks {
    * @param {(error: Error) => void} tell.onRefused
    * @param {() => void} tell.onSaid
    * @param {() => Fault[]} tell.faults  what the page itself heard
+   * @param {() => number|null} tell.aboveNoise  dB of the speech above the noise of the whole recording; null: unknown
    * @param {Record<Remedy, (faults: Fault[]) => void>} tell.remedies  against the faults beside which they stand
    * @param {() => boolean} tell.isLong  whether there is another part to choose
    */
-  constructor(root, studio, { onRefused, onSaid, faults, remedies, isLong }) {
+  constructor(root, studio, { onRefused, onSaid, faults, aboveNoise, remedies, isLong }) {
     this.studio = studio;
     this.onRefused = onRefused;
     this.onSaid = onSaid;
     this.faults = faults;
+    this.aboveNoise = aboveNoise;
     this.remedies = remedies;
     this.isLong = isLong;
     this.list = need(root, '#vw-clone-clinic');
@@ -106,7 +109,17 @@ export class AudioChecks {
 
   /** True if something about the audio could be better. */
   get hasFaults() {
-    return this.said !== null && (this.ofAudio.length > 0 || this.faults().length > 0);
+    return this.said !== null && (this.isNoisy || this.ofAudio.length > 0 || this.faults().length > 0);
+  }
+
+  /** True if the whole recording is noisy, also if the selection has no pause in which noise can be measured. */
+  get isNoisy() {
+    return (this.aboveNoise() ?? Infinity) < MIN_ABOVE_NOISE_DB;
+  }
+
+  /** True if noise was measured in the whole recording or in pauses of the selection. */
+  get isNoiseKnown() {
+    return this.aboveNoise() !== null || (this.said?.levels.pauses_db ?? null) !== null;
   }
 
   /** Write it down, in the page's language: a sentence for each fault with its remedy, and what is good. */
@@ -115,14 +128,18 @@ export class AudioChecks {
     if (!said) return;
     const faults = this.faults().slice(0, MAX_FAULTS);
     const edges = said.trim.start_s >= WORTH_S || said.seconds - said.trim.end_s >= WORTH_S;
+    const codes = this.ofAudio.map(({ code }) => code);
     const items = [
+      ...(this.isNoisy && !codes.includes('noise') ? [this.item(studio.t('clone.found.noise', { db: this.aboveNoise()?.toFixed(0) }), 'noise', 'another')] : []),
       ...faults.map((fault) => this.found(fault)),
       ...this.ofAudio.map(({ code, sentence }) => this.item(this.sentence(code, sentence), code, this.remedyOf(code, faults))),
       ...(edges ? [this.item(studio.t('clone.found.edges'), 'edges', 'trim')] : []),
     ];
     this.verdict.hidden = items.length > 0;
-    this.verdict.textContent = studio.t('clone.good', { s: said.speech_s.toFixed(1) });
-    this.list.replaceChildren(...this.passed(said, this.ofAudio.map(({ code }) => code)), ...items);
+    if (this.isNoiseKnown) this.verdict.dataset.icon = 'check';
+    else delete this.verdict.dataset.icon;
+    this.verdict.textContent = studio.t(this.isNoiseKnown ? 'clone.good' : 'clone.noise_unknown', { s: said.speech_s.toFixed(1) });
+    this.list.replaceChildren(...this.passed(said, this.isNoisy ? [...codes, 'noise'] : codes), ...items);
     this.fit.replaceChildren(...this.ofTranscript.map(({ code, sentence }) => this.item(this.sentence(code, sentence), code)));
     this.list.dataset.state = said.usable ? 'said' : 'unusable';
   }

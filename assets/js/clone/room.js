@@ -53,6 +53,7 @@ export class CloneRoom {
       onRefused: (error) => this.intake.refused(error),
       onSaid: () => this.showing.paintSteps(),
       faults: () => this.choosing.faults(),
+      aboveNoise: () => this.choosing.aboveNoise,
       remedies: this.remedies(),
       isLong: () => this.choosing.isLong,
     });

@@ -3,7 +3,7 @@
  * without a cough, a hum or a clipped sound in them; fewer where that many are not clean. Pure.
  */
 
-import { FRAME_S, listen, pauses, spoken } from './speech_detection.js';
+import { FRAME_S, listen, noiseOf, pauses, spoken } from './speech_detection.js';
 
 export const LONG_S = 15; // Longer recordings are cut to their best part.
 const [MIN_PART_S, WANTED_S] = [6, 12];
@@ -123,6 +123,9 @@ const AT_EDGE_S = 0.6; // A fault this close to an edge is removed by moving the
 /** @typedef {ReturnType<typeof faultsOf>[number]} Fault @typedef {import('./reference.js').Reference} Reference */
 
 export class Choosing {
+  /** Speech above the noise of the whole recording, in dB; null: unknown. @type {number|null} */
+  aboveNoise = null;
+
   /** @param {import('../app/studio.js').Studio} studio @param {() => void} onChanged the choice is another one */
   constructor(studio, onChanged) {
     this.studio = studio;
@@ -134,6 +137,7 @@ export class Choosing {
   take(reference) {
     this.reference = reference;
     this.heard = reference?.pcm?.length ? listen(reference.pcm) : null;
+    this.aboveNoise = this.heard && noiseOf(this.heard);
     this.best = this.heard && bestPart(this.heard, reference?.source === 'recording' ? READ_S : LONG_S);
   }
 

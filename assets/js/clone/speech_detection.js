@@ -26,6 +26,8 @@ const HUM_S = 0.8; // No vowel keeps its pitch and loudness for this long.
 const GAP_S = 0.16; // A stop within a word.
 const CLICK_S = 0.06;
 const EDGE_S = 0.25;
+const NOISE_S = 0.3; // Minimum length without speech to measure noise.
+export const MIN_ABOVE_NOISE_DB = 20; // As in runtime/voices/checks.py; a quiet room has 40.
 
 /**
  * @typedef {{start: number, end: number}} Stretch seconds
@@ -77,6 +79,19 @@ export function pauses({ speech, seconds }, least) {
 export function spoken({ speech, seconds }) {
   const all = stretches(speech, seconds);
   return all.length > 0 ? { start: all[0].start, end: all[all.length - 1].end } : null;
+}
+
+/**
+ * Returns how far the speech is above the noise of the whole recording.
+ *
+ * @param {Heard} heard @returns {number|null} dB; null: nobody speaks, or there is too little else
+ */
+export function noiseOf({ levels, speech }) {
+  const said = levels.filter((_, frame) => speech[frame] === 1);
+  const rest = levels.filter((_, frame) => speech[frame] === 0);
+  if (said.length === 0 || rest.length * FRAME_S < NOISE_S) return null;
+  const energy = said.reduce((sum, level) => sum + 10 ** (level / 10), 0) / said.length;
+  return 10 * Math.log10(energy) - quantile(rest, 0.2);
 }
 
 /**

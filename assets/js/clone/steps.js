@@ -167,7 +167,8 @@ export class Showing {
     if (!reference) return [name, name, name];
     const lengths = { name: reference.name, s: reference.length.toFixed(1), all: clock(reference.seconds) };
     const chosen = reference.pcm ? studio.t(reference.whole ? 'clone.sum.whole' : 'clone.sum.chosen', lengths) : reference.name;
-    return [{ summary: chosen, verdict: audioChecks.hasFaults ? 'care' : 'good' }, this.transcriptOutcome(), name];
+    const verdict = audioChecks.hasFaults ? 'care' : audioChecks.isNoiseKnown ? 'good' : 'unchecked';
+    return [{ summary: chosen, verdict }, this.transcriptOutcome(), name];
   }
 
   /** Returns the outcome of the transcript, which is good only if a recogniser has heard it. @returns {Outcome} */
