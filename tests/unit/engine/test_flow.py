@@ -246,7 +246,7 @@ def test_request_that_would_time_out_is_refused_immediately(quick: Checkpoint) -
     drain(engine)
 
 
-def test_retry_after_is_at_least_one_second(quick: Checkpoint) -> None:
+def test_retry_after_has_a_minimum(quick: Checkpoint) -> None:
     clock = VirtualClock()
     engine = engine_of(quick, slots=1, max_waiting=0, clock=clock)
     engine.submit(custom_voice(max_frames=3), Heard())

@@ -110,7 +110,7 @@ def changed(draw: st.DrawFn, message: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", list(SESSIONS))
 @given(data=st.data())
-def test_any_message_is_answered_or_taken(name: str, data: st.DataObject) -> None:
+def test_any_message_is_accepted_or_answered(name: str, data: st.DataObject) -> None:
     open_session, messages = SESSIONS[name]
     driver, ended = open_session(), 0
     for _ in range(data.draw(st.integers(1, 5))):
@@ -130,7 +130,7 @@ def test_any_message_is_answered_or_taken(name: str, data: st.DataObject) -> Non
 
 @pytest.mark.parametrize("name", list(BODIES))
 @given(data=st.data())
-def test_any_body_is_read_or_refused(name: str, data: st.DataObject) -> None:
+def test_any_body_is_accepted_or_refused(name: str, data: st.DataObject) -> None:
     read, body = BODIES[name]
     with suppress(SpeechError):
         read(data.draw(changed(body)))

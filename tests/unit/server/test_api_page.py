@@ -18,7 +18,7 @@ def rows(heading: str) -> list[list[str]]:
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in section.splitlines() if line[:1] == "|"]
 
 
-def test_every_code_is_listed_with_its_status() -> None:
+def test_every_error_code_is_documented_with_its_status() -> None:
     listed = {}
     for cells in rows("## Errors"):
         if len(cells) == 4 and cells[0].startswith("`"):

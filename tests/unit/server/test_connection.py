@@ -127,7 +127,7 @@ def play(scenario: Scenario, **settings: Any) -> Host:
     return asyncio.run(run())
 
 
-def test_the_engine_hears_what_has_left_and_not_what_waits() -> None:
+def test_only_sent_audio_is_acknowledged_to_the_engine() -> None:
     async def scenario(client: Client, engine: Engine, host: Host) -> None:
         client.say("session.config")
         client.say("input.text", text="Hello.")
@@ -168,7 +168,7 @@ def test_text_flush_and_end_reach_the_engine_in_order() -> None:
     play(scenario)
 
 
-def test_a_client_that_leaves_gives_its_slots_back() -> None:
+def test_disconnect_releases_its_slots() -> None:
     engines: list[Engine] = []
 
     async def scenario(client: Client, engine: Engine, host: Host) -> None:
@@ -182,7 +182,7 @@ def test_a_client_that_leaves_gives_its_slots_back() -> None:
     assert engines[0].told == [("cancel", 101), ("cancel", 102)]
 
 
-def test_who_takes_nothing_is_dropped_with_the_reason_and_nothing_before_it() -> None:
+def test_client_that_reads_nothing_is_disconnected_with_the_reason() -> None:
     async def scenario(client: Client, engine: Engine, host: Host) -> None:
         client.say("session.config")
         client.say("input.text", text="Hello.")
@@ -199,7 +199,7 @@ def test_who_takes_nothing_is_dropped_with_the_reason_and_nothing_before_it() ->
 
 
 @pytest.mark.logs_errors
-def test_a_refusal_of_the_engine_is_told_and_counted() -> None:
+def test_engine_refusal_is_sent_and_counted() -> None:
     async def scenario(client: Client, engine: Engine, host: Host) -> None:
         client.say("session.config")
         for refusal, code in ((Overloaded(slots=1, waiting=1, retry_after_s=2.0), "overloaded"), (ValueError(), None)):
@@ -214,7 +214,7 @@ def test_a_refusal_of_the_engine_is_told_and_counted() -> None:
     assert b'voicewright_refusals_total{code="generation_failed"} 1.0' in page
 
 
-def test_a_stored_voice_is_read_off_the_loop() -> None:
+def test_stored_voice_is_read_off_the_event_loop() -> None:
     async def scenario(client: Client, engine: Engine, host: Host) -> None:
         client.say("session.config", voice="clara")
         client.say("input.text", text="Hello.")
@@ -226,7 +226,7 @@ def test_a_stored_voice_is_read_off_the_loop() -> None:
     play(scenario)
 
 
-def test_a_stored_voice_that_is_gone_is_an_error_of_the_client(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_stored_voice_is_a_client_error(monkeypatch: pytest.MonkeyPatch) -> None:
     def gone(_: MemoryLibrary, voice_id: str) -> None:
         raise VoiceNotFound
 
@@ -240,7 +240,7 @@ def test_a_stored_voice_that_is_gone_is_an_error_of_the_client(monkeypatch: pyte
     play(scenario)
 
 
-def test_a_drain_lets_a_running_reply_end_and_starts_none() -> None:
+def test_drain_finishes_running_replies_and_starts_none() -> None:
     async def scenario(client: Client, engine: Engine, host: Host) -> None:
         client.say("session.config", frames="labelled")
         client.say("input.text", text="Hello", context_id="a")
@@ -261,7 +261,7 @@ def test_a_drain_lets_a_running_reply_end_and_starts_none() -> None:
 
 
 @pytest.mark.logs_errors
-def test_a_fault_of_ours_in_the_session_ends_that_session_only(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_internal_error_in_a_session_ends_only_that_session(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario(client: Client, engine: Engine, host: Host) -> None:
         def broken(*_: object) -> None:
             raise RuntimeError("a fault")
@@ -276,7 +276,7 @@ def test_a_fault_of_ours_in_the_session_ends_that_session_only(monkeypatch: pyte
 
 
 @pytest.mark.logs_errors
-def test_sound_that_cannot_be_encoded_ends_the_session_in_words() -> None:
+def test_audio_encoding_failure_ends_the_session_with_a_sentence() -> None:
     def broken() -> None:
         raise ValueError("a codec's")
 

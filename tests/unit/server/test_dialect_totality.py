@@ -100,7 +100,7 @@ def omni_in(state: str) -> DialectDriver:
 
 
 @pytest.mark.parametrize(("state", "message"), list(itertools.product(OMNI_ANSWERS, OMNI_MESSAGES)))
-def test_every_pair_of_omni_has_its_answer(state: str, message: str) -> None:
+def test_every_pair_of_omni_state_and_message_has_a_response(state: str, message: str) -> None:
     driver = omni_in(state)
     driver.send(OMNI_MESSAGES[message])
     assert named(driver) == OMNI_ANSWERS[state][message]
@@ -223,7 +223,7 @@ def cartesia_in(state: str) -> DialectDriver:
 
 
 @pytest.mark.parametrize(("state", "message"), list(itertools.product(CARTESIA_ANSWERS, CARTESIA_MESSAGES)))
-def test_every_pair_of_cartesia_has_its_answer(state: str, message: str) -> None:
+def test_every_pair_of_cartesia_state_and_message_has_a_response(state: str, message: str) -> None:
     driver = cartesia_in(state)
     driver.send(CARTESIA_MESSAGES[message])
     assert named(driver) == CARTESIA_ANSWERS[state][message]
@@ -313,7 +313,7 @@ def wyoming_in(state: str) -> DialectDriver:
 
 
 @pytest.mark.parametrize(("state", "message"), list(itertools.product(WYOMING_ANSWERS, WYOMING_MESSAGES)))
-def test_every_pair_of_wyoming_has_its_answer(state: str, message: str) -> None:
+def test_every_pair_of_wyoming_state_and_message_has_a_response(state: str, message: str) -> None:
     driver = wyoming_in(state)
     driver.send(WYOMING_MESSAGES[message])
     assert named(driver) == WYOMING_ANSWERS[state][message]
@@ -486,13 +486,13 @@ class AnyWyoming(AnyDialect):
         self.after()
 
 
-def test_the_tables_say_something_about_every_message() -> None:
+def test_response_tables_cover_every_message() -> None:
     assert all(set(answers) == set(OMNI_MESSAGES) for answers in OMNI_ANSWERS.values())
     assert all(set(answers) == set(CARTESIA_MESSAGES) for answers in CARTESIA_ANSWERS.values())
     assert all(set(answers) == set(WYOMING_MESSAGES) for answers in WYOMING_ANSWERS.values())
 
 
-def test_samples_are_told_with_the_sound_of_all() -> None:
+def test_audio_messages_of_every_dialect_report_their_sample_count() -> None:
     """The shell reports by them what the listener has; without them a row would pause for ever."""
     whole, streamed, json_, events, eleven = omni(), omni(), cartesia(), wyoming(), elevenlabs()
     whole.send({"type": "session.config"})

@@ -41,7 +41,7 @@ def spoken(text: str | None = None) -> RequestLog:
     return entry
 
 
-def test_a_json_line_holds_every_figure(root: io.StringIO) -> None:
+def test_json_log_line_contains_every_metric(root: io.StringIO) -> None:
     set_up(ServerSettings(log_format="json"))
     log_end(spoken(), DONE)
     (line,) = root.getvalue().splitlines()
@@ -54,7 +54,7 @@ def test_a_json_line_holds_every_figure(root: io.StringIO) -> None:
     assert "words" not in line
 
 
-def test_a_text_line_holds_them_too(root: io.StringIO) -> None:
+def test_text_log_line_contains_every_metric(root: io.StringIO) -> None:
     set_up(ServerSettings())
     log_end(spoken(), Broken(QueueTimeout(limit=30, retry_after_s=2), RequestStats()))
     (line,) = root.getvalue().splitlines()
@@ -64,13 +64,13 @@ def test_a_text_line_holds_them_too(root: io.StringIO) -> None:
 
 
 @pytest.mark.logs_errors
-def test_our_own_fault_is_an_error(root: io.StringIO) -> None:
+def test_internal_error_is_logged_at_error_level(root: io.StringIO) -> None:
     set_up(ServerSettings(log_format="json"))
     log_end(spoken(), Broken(EngineDead(), RequestStats()))
     assert json.loads(root.getvalue())["level"] == "ERROR"
 
 
-def test_what_happens_to_a_request_that_was_cancelled_is_none(root: io.StringIO) -> None:
+def test_failure_after_a_cancel_is_not_logged_as_an_error(root: io.StringIO) -> None:
     set_up(ServerSettings(log_format="json"))
     entry = spoken()
     entry.is_cancelled = True
@@ -78,7 +78,7 @@ def test_what_happens_to_a_request_that_was_cancelled_is_none(root: io.StringIO)
     assert json.loads(root.getvalue())["level"] == "INFO"
 
 
-def test_words_are_logged_only_where_they_are_asked_for_and_stay_on_one_line(root: io.StringIO) -> None:
+def test_text_is_logged_only_if_enabled_and_on_one_line(root: io.StringIO) -> None:
     for form in ("text", "json"):
         set_up(ServerSettings(log_format=form))
         log_end(spoken(text="Line\n"), DONE)
@@ -87,7 +87,7 @@ def test_words_are_logged_only_where_they_are_asked_for_and_stay_on_one_line(roo
 
 
 @pytest.mark.logs_errors
-def test_an_exception_of_ours_keeps_its_traceback_in_one_json_line(root: io.StringIO) -> None:
+def test_internal_exception_is_one_json_line_with_its_traceback(root: io.StringIO) -> None:
     set_up(ServerSettings(log_format="json"))
     try:
         raise RuntimeError("cause")

@@ -29,14 +29,14 @@ SENTENCE = "Let me check that for you. "
         "(Yes.)\n",
     ],
 )
-def test_these_may_be_the_end_of_a_sentence(text: str) -> None:
+def test_possible_sentence_ends_are_recognised(text: str) -> None:
     assert may_end(text)
 
 
 @pytest.mark.parametrize(
     "text", ["", " ", "...", "Let me check", "Let me check, ", "Ask Dr. ", "J. R. ", "e.g. ", "A line\n"]
 )
-def test_these_wait_for_more(text: str) -> None:
+def test_unfinished_text_waits_for_more(text: str) -> None:
     assert not may_end(text)
 
 
@@ -46,7 +46,7 @@ def passes(driver: Driver, seconds: float) -> None:
     driver.commands += driver.session.commands()
 
 
-def test_a_sentence_that_nothing_follows_is_spoken_after_the_delay() -> None:
+def test_sentence_without_following_text_is_spoken_after_the_delay() -> None:
     driver = ready()
     driver.send("input.text", text=SENTENCE)
     assert driver.session.deadline == pytest.approx(0.3)
@@ -61,7 +61,7 @@ def test_a_sentence_that_nothing_follows_is_spoken_after_the_delay() -> None:
     assert driver.told(1) == [SENTENCE, None, "It is sunny.", "."]
 
 
-def test_text_that_goes_on_in_time_is_not_cut() -> None:
+def test_text_continued_within_the_delay_is_not_split() -> None:
     driver = ready()
     for token in ("It", " rained", ".", " Nobody", " came"):
         driver.send("input.text", text=token)
@@ -70,7 +70,7 @@ def test_text_that_goes_on_in_time_is_not_cut() -> None:
     assert None not in driver.told(1)
 
 
-def test_the_delay_is_the_servers_or_the_sessions_own() -> None:
+def test_delay_is_set_by_the_server_or_the_session() -> None:
     for limits, fields, delay in (
         (Limits(max_buffer_delay_ms=1000), {}, 1.0),
         (Limits(), {"max_buffer_delay_ms": 50}, 0.05),
@@ -83,14 +83,14 @@ def test_the_delay_is_the_servers_or_the_sessions_own() -> None:
         assert driver.told(1) == [SENTENCE, None]
 
 
-def test_a_text_of_one_part_waits_for_its_end() -> None:
+def test_single_segment_text_waits_for_its_end() -> None:
     driver = ready(split_granularity="none")
     driver.send("input.text", text=SENTENCE)
     passes(driver, 5.0)
     assert driver.told(1) == [SENTENCE]
 
 
-def test_a_voice_that_is_still_read_loses_no_lull() -> None:
+def test_delay_applies_after_a_slow_reference_was_decoded() -> None:
     driver = ready(task_type="base", ref_audio="AAAA", x_vector_only_mode=True)
     driver.send("input.text", text=SENTENCE)
     passes(driver, 0.5)
@@ -98,7 +98,7 @@ def test_a_voice_that_is_still_read_loses_no_lull() -> None:
     assert driver.told(1) == [SENTENCE, None]
 
 
-def test_contexts_have_lulls_of_their_own() -> None:
+def test_each_context_has_its_own_delay() -> None:
     driver = ready(frames="labelled")
     driver.send("input.text", text=SENTENCE, context_id="a")
     passes(driver, 0.2)
@@ -123,7 +123,7 @@ def waits(driver: DialectDriver, clock: Clock, seconds: float) -> int:
 
 
 @pytest.mark.parametrize(("fields", "delay"), [({}, 3.0), ({"max_buffer_delay_ms": 500}, 0.5)])
-def test_cartesias_delay_is_its_clients_or_three_seconds(fields: dict[str, Any], delay: float) -> None:
+def test_cartesia_delay_is_set_by_the_client_or_three_seconds(fields: dict[str, Any], delay: float) -> None:
     clock = Clock()
     driver = cartesia(clock=clock)
     driver.send(generation(SENTENCE, **fields))
@@ -137,7 +137,7 @@ def test_cartesias_delay_is_its_clients_or_three_seconds(fields: dict[str, Any],
 # --- vLLM-Omni's
 
 
-def test_an_omni_sentence_without_white_space_behind_it_is_spoken_after_the_delay() -> None:
+def test_omni_sentence_without_trailing_space_is_spoken_after_the_delay() -> None:
     clock = Clock()
     driver = omni(clock=clock)
     driver.send({"type": "session.config", "split_granularity": "sentence"})
@@ -159,7 +159,7 @@ def test_an_omni_sentence_without_white_space_behind_it_is_spoken_after_the_dela
     assert kinds[-1]["total_sentences"] == 2
 
 
-def test_omni_without_a_split_is_one_text() -> None:
+def test_omni_text_without_splitting_is_one_text() -> None:
     clock = Clock()
     driver = omni(clock=clock)
     driver.send({"type": "session.config"})
@@ -170,7 +170,7 @@ def test_omni_without_a_split_is_one_text() -> None:
     assert not driver.submitted
 
 
-def test_an_omni_text_that_is_heard_token_by_token_has_lulls_and_one_that_is_committed_has_none() -> None:
+def test_omni_token_streams_have_a_delay_and_committed_ones_do_not() -> None:
     for mode, flushes in (("token_level", 1), ("sentence_commit", 0)):
         clock = Clock()
         driver = omni(clock=clock)

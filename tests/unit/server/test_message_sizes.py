@@ -24,18 +24,18 @@ BOMBS = {
 
 
 @pytest.mark.parametrize("bomb", BOMBS)
-def test_more_values_than_any_message_has_are_refused_before_they_are_parsed(bomb: str) -> None:
+def test_message_with_too_many_values_is_refused_before_parsing(bomb: str) -> None:
     began = time.thread_time()
     with pytest.raises(InvalidMessage, match="more than 8192 values"):
         decode(BOMBS[bomb], MAX_VALUES)
     assert time.thread_time() - began < 0.1 if "large" in bomb else 0.005
 
 
-def test_texts_and_recordings_are_no_values() -> None:
+def test_texts_and_recordings_do_not_count_as_values() -> None:
     commas = {"text": "," * LIMITS.max_text_chars, "ref_audio": "A" * 2**20}
     assert decode(f'{{"text": "{commas["text"]}", "ref_audio": "{commas["ref_audio"]}"}}', MAX_VALUES) == commas
 
 
-def test_a_byte_order_mark_is_passed_over() -> None:
+def test_byte_order_mark_is_accepted() -> None:
     text = '\ufeff{"text": "\ufeffHello."}'
     assert decode(text) == parse_object(text) == parse_object(text.encode()) == {"text": "\ufeffHello."}

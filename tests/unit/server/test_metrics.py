@@ -25,7 +25,7 @@ def read(metrics: ServerMetrics, load: EngineLoad | None = None) -> dict[tuple[s
     }
 
 
-def test_a_finished_request_is_counted_with_its_figures() -> None:
+def test_finished_request_is_counted_with_its_statistics() -> None:
     metrics = ServerMetrics()
     metrics.ended(CLONE, Finished(stop_reason=StopReason.EOS, stats=STATS))
     values = read(metrics)
@@ -38,7 +38,7 @@ def test_a_finished_request_is_counted_with_its_figures() -> None:
     assert values["voicewright_rtf_sum", "openai", "base"] == 0.25
 
 
-def test_runaways_cancels_and_failures_are_told_apart() -> None:
+def test_runaways_cancels_and_failures_are_counted_separately() -> None:
     metrics = ServerMetrics()
     guarded = RequestStats(audio_s=1, guard=Guard.REPETITION)
     metrics.ended(CLONE, Finished(stop_reason=StopReason.RUNAWAY, stats=guarded))
@@ -53,7 +53,7 @@ def test_runaways_cancels_and_failures_are_told_apart() -> None:
     assert ("voicewright_ttfa_seconds_count", "openai", "base") not in values  # no sound, no figure
 
 
-def test_sessions_and_load_are_as_they_are_now() -> None:
+def test_session_and_load_gauges_show_the_current_values() -> None:
     metrics = ServerMetrics()
     with metrics.session("omni"), metrics.session("omni"):
         values = read(
@@ -65,7 +65,7 @@ def test_sessions_and_load_are_as_they_are_now() -> None:
     assert read(metrics)["voicewright_sessions", "omni"] == 0
 
 
-async def test_a_loop_that_is_held_up_is_seen() -> None:
+async def test_blocked_event_loop_is_measured() -> None:
     metrics = ServerMetrics()
 
     watching = asyncio.create_task(metrics.watch_lag())
@@ -78,7 +78,7 @@ async def test_a_loop_that_is_held_up_is_seen() -> None:
     assert values["voicewright_loop_lag_seconds_sum",] > 0.2
 
 
-def test_what_the_engine_counts_itself_is_told_as_it_grows() -> None:
+def test_engine_counters_are_exported_as_they_grow() -> None:
     metrics = ServerMetrics()
     assert (
         read(metrics, EngineLoad(slots=8, active=0, waiting=0, frames=40, uncaptured=2))["voicewright_frames_total",]

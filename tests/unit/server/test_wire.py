@@ -15,7 +15,7 @@ from runtime.server.wire import checked, decode
 from runtime.settings import Limits
 
 
-def test_a_byte_order_mark_before_a_message_is_passed_over() -> None:
+def test_byte_order_mark_before_a_message_is_accepted() -> None:
     assert decode('\ufeff{"type": "ping"}') == {"type": "ping"}
 
 
@@ -30,12 +30,12 @@ CONFIG = {"type": "session.config", "voice": "anna"}
         lambda fields: read_speech({"input": "Hello.", **fields}),
     ],
 )
-def test_a_note_names_unknown_fields(config: Callable[[dict[str, Any]], SessionConfig]) -> None:
+def test_note_lists_unknown_fields(config: Callable[[dict[str, Any]], SessionConfig]) -> None:
     assert config({"instruct": "softly", "speaker": "anna"}).notes == ()
     assert config({"instruction": "softly", "sed": 3}).notes == (UNKNOWN_FIELDS.format(names="instruction, sed"),)
     assert config({"instruction": 1}).model_copy(update={"seed": 1}).notes == config({"instruction": 1}).notes
 
 
-def test_the_note_of_unknown_fields_shows_no_more_than_names() -> None:
+def test_note_about_unknown_fields_contains_names_only() -> None:
     fields = {**CONFIG, "a b": 1, "\r\nX-Evil: 1": 1, "x" * 99: 1, **{f"f{number}": 1 for number in range(99)}}
     assert checked(SessionConfig, fields).notes == (UNKNOWN_FIELDS.format(names="f0, f1, f2, f3, f4, …"),)

@@ -34,29 +34,29 @@ SPEAKERS = ["angus", "clara", "nora", "eric", "uncle_fu", "ono_anna"]
         ("ono\uff3fаnna", "ono_anna"),
     ],
 )
-def test_names_that_look_like_a_speakers_are_found(name: str, speaker: str) -> None:
+def test_names_confusable_with_a_speaker_are_found(name: str, speaker: str) -> None:
     assert find_look_alike(name, SPEAKERS) == speaker
 
 
 @pytest.mark.parametrize(
     "name", ["DJ Смэш", "Анна TTS", "Ангус", "Κλάρα", "安娜", "Ciara", "Éric", "Nora 2", "Angus B"]
 )
-def test_names_that_look_different_are_not(name: str) -> None:
+def test_distinct_names_are_not_confusable(name: str) -> None:
     assert find_look_alike(name, SPEAKERS) is None
 
 
-def test_a_capital_i_is_an_l_and_a_capital_l_is_not_an_i() -> None:
+def test_capital_i_looks_like_l_and_capital_l_not_like_i() -> None:
     assert find_look_alike("lan", ["Ian"]) == "Ian"
     assert find_look_alike("Lan", ["Ian"]) is None
 
 
-def test_letters_may_look_like_two() -> None:
+def test_one_letter_may_look_like_two() -> None:
     assert find_look_alike("rnary", ["Mary"]) == "Mary"
     assert find_look_alike("maMа", ["rnarna"]) == "rnarna"
 
 
 @pytest.mark.skipif(ctypes.util.find_library("icui18n") is None, reason="no ICU on this machine")
-def test_the_table_is_what_icu_says() -> None:
+def test_table_equals_that_of_icu() -> None:
     icu = Icu()
     lines = TABLE.read_text(encoding="utf-8").split("\n")
     if icu.unicode_version() not in lines[0]:

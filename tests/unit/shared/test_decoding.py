@@ -66,7 +66,7 @@ def wav(body: bytes, tag: int = 1, channels: int = 1, rate: int = RATE, bits: in
 @pytest.mark.parametrize("kind", ["WAV", "WAVEX"])
 @pytest.mark.parametrize("subtype", ["PCM_U8", "PCM_16", "PCM_24", "PCM_32", "FLOAT", "DOUBLE"])
 @pytest.mark.parametrize("channels", [1, 2, 5])
-def test_plain_wav_is_read_as_libsndfile_reads_it(kind: str, subtype: str, channels: int) -> None:
+def test_plain_wav_decodes_like_libsndfile(kind: str, subtype: str, channels: int) -> None:
     samples = np.stack([voice(1.2, seed) for seed in range(channels)], axis=1)
     data = encoded(samples, kind, subtype, 16_000)
     assert is_plain_wav(data)
@@ -79,14 +79,14 @@ def test_plain_wav_is_read_as_libsndfile_reads_it(kind: str, subtype: str, chann
         assert np.abs(read.samples - wanted.mean(axis=1)).max() < 1e-6
 
 
-def test_chunks_before_and_after_the_samples_are_passed_over() -> None:
+def test_extra_wav_chunks_are_skipped() -> None:
     data = encoded(VOICE, "WAV", "PCM_16")
     place = data.index(b"data")
     odd = b"LIST" + struct.pack("<I", 3) + b"abc\0"
     assert np.array_equal(read_wav(data[:place] + odd + data[place:] + odd, limit_s=60).samples, VOICE)
 
 
-def test_too_many_chunks_are_not_walked() -> None:
+def test_wav_with_too_many_chunks_is_refused() -> None:
     data = encoded(VOICE, "WAV", "PCM_16")
     place = data.index(b"data")
     start = time.thread_time()
@@ -123,14 +123,14 @@ def test_malformed_wav_is_refused(name: str) -> None:
         read_reference(MALFORMED[name], Limits())
 
 
-def test_the_malformed_files_are_malformed_in_one_place_only() -> None:
+def test_each_malformed_file_has_exactly_one_fault() -> None:
     assert np.array_equal(read_reference(wav(BODY), Limits()), VOICE)
     assert np.array_equal(read_reference(wav(BODY, tag=0xFFFE, tail=EXTENSIBLE_TAIL), Limits()), VOICE)
 
 
 @settings(max_examples=examples(400), deadline=None)
 @given(st.binary(max_size=200), st.integers(0, 60), st.integers(0, 40))
-def test_any_wav_is_read_or_refused(rubbish: bytes, place: int, gone: int) -> None:
+def test_any_wav_is_decoded_or_refused(rubbish: bytes, place: int, gone: int) -> None:
     whole = wav(BODY[:4000])
     data = whole[:place] + rubbish + whole[place + gone :]
     try:
@@ -142,7 +142,7 @@ def test_any_wav_is_read_or_refused(rubbish: bytes, place: int, gone: int) -> No
 
 @pytest.mark.parametrize("bits", [32, 64])
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1e30, 1e300])
-def test_floats_that_are_no_sound_are_refused(bits: int, value: float) -> None:
+def test_non_finite_samples_are_refused(bits: int, value: float) -> None:
     with np.errstate(over="ignore"):
         samples = VOICE.astype(f"<f{bits // 8}")
         samples[100] = value
@@ -150,7 +150,7 @@ def test_floats_that_are_no_sound_are_refused(bits: int, value: float) -> None:
         read_reference(wav(samples.tobytes(), tag=3, bits=bits), Limits())
 
 
-def test_a_wav_that_is_too_long_is_refused_before_it_is_converted() -> None:
+def test_overlong_wav_is_refused_before_conversion() -> None:
     with pytest.raises(ReferenceTooLong):
         read_wav(wav(bytes(RATE * 2 * 3), rate=RATE), limit_s=2.8)
 
@@ -161,9 +161,7 @@ def test_a_wav_that_is_too_long_is_refused_before_it_is_converted() -> None:
 @pytest.mark.parametrize(
     ("kind", "subtype"), [("FLAC", "PCM_16"), ("AIFF", "PCM_16"), ("WAV", "ULAW"), ("RF64", "PCM_16")]
 )
-def test_other_formats_are_read_in_a_process_of_their_own(
-    kind: str, subtype: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_other_formats_are_decoded_in_a_child_process(kind: str, subtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[object] = []
     popen = subprocess.Popen
     monkeypatch.setattr(subprocess, "Popen", lambda *given, **named: started.append(named) or popen(*given, **named))
@@ -179,7 +177,7 @@ def test_other_formats_are_read_in_a_process_of_their_own(
 @pytest.mark.parametrize(
     ("kind", "subtype"), [("FLAC", "PCM_16"), ("OGG", "VORBIS"), ("OGG", "OPUS"), ("MP3", "MPEG_LAYER_III")]
 )
-def test_a_bomb_costs_a_moment(kind: str, subtype: str) -> None:
+def test_decompression_bomb_costs_little_cpu_time(kind: str, subtype: str) -> None:
     """Three minutes of silence in a few kilobytes."""
     data = bomb(180, kind, subtype)
     start = sum(os.times()[:4])  # processor time, the decoder's process included
@@ -208,7 +206,7 @@ def m4a(seconds: float = 1.5, codec: str = "aac", rate: int = 44_100, layout: st
 @pytest.mark.parametrize(
     ("codec", "rate", "layout"), [("aac", 44_100, "mono"), ("aac", 48_000, "stereo"), ("alac", 24_000, "mono")]
 )
-def test_what_a_phone_recorded_is_read(codec: str, rate: int, layout: str) -> None:
+def test_phone_recordings_are_decoded(codec: str, rate: int, layout: str) -> None:
     sound = decode(m4a(1.5, codec, rate, layout), limit_s=60)
     assert sound.rate == rate
     assert sound.seconds == pytest.approx(1.5, abs=0.1)
@@ -218,7 +216,7 @@ def test_what_a_phone_recorded_is_read(codec: str, rate: int, layout: str) -> No
         assert np.sqrt((sound.samples**2).mean()) == pytest.approx(np.sqrt((VOICE**2).mean()), rel=0.35)
 
 
-def test_m4a_that_is_too_long_or_damaged_is_refused() -> None:
+def test_overlong_or_damaged_m4a_is_refused() -> None:
     whole = m4a()
     with pytest.raises(ReferenceTooLong):
         decode(whole, limit_s=1.0)
@@ -229,7 +227,7 @@ def test_m4a_that_is_too_long_or_damaged_is_refused() -> None:
 
 @settings(max_examples=examples(100), deadline=None)
 @given(st.data())
-def test_any_m4a_is_read_or_refused(data: st.DataObject) -> None:
+def test_any_m4a_is_decoded_or_refused(data: st.DataObject) -> None:
     """In this process, where nothing but these two may come of it."""
     file = bytearray(M4A)
     for place in data.draw(st.lists(st.integers(8, len(file) - 1), max_size=8)):
@@ -262,24 +260,24 @@ def child(code: str) -> tuple[str, ...]:
         'print(\'{"code": "invalid_ref_audio", "facts": {}}\')',
     ],
 )
-def test_a_child_that_dies_or_raves_is_a_refusal(code: str) -> None:
+def test_crashing_or_misbehaving_decoder_is_a_refusal(code: str) -> None:
     with pytest.raises(BadReferenceAudio, match="the decoder crashed"):
         _decode_apart(bytes(10**6), 60.0, child(code))
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows does not limit a process's time")
-def test_a_child_that_uses_up_its_time_is_told_from_one_that_dies() -> None:
+def test_decoder_cpu_timeout_is_distinguished_from_a_crash() -> None:
     code = "from runtime.shared.system import confine; confine(2**30, 1)\nwhile True: pass"
     with pytest.raises(BadReferenceAudio, match="takes longer than"):
         _decode_apart(b"", 60.0, child(code))
 
 
-def test_a_child_that_hangs_is_killed() -> None:
+def test_hanging_decoder_is_killed() -> None:
     with pytest.raises(BadReferenceAudio, match="takes longer than"):  # an hour, had it waited
         _decode_apart(bytes(10**6), 60.0, child("import time; time.sleep(3600)"), wall_s=0.3)
 
 
-def test_a_machine_that_stands_still_makes_no_child_late() -> None:
+def test_suspended_machine_does_not_time_out_the_decoder() -> None:
     """Each look takes an hour here; there are as many as in any other time."""
 
     class Hours(threading.Event):
@@ -297,13 +295,13 @@ def test_a_machine_that_stands_still_makes_no_child_late() -> None:
     assert len(killed) == 1
 
 
-def test_a_child_that_does_not_stop_talking_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_decoder_with_endless_output_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decoding, "ANSWER_BYTES", 10**6)
     with pytest.raises(BadReferenceAudio):
         _decode_apart(b"", 60.0, child("while True: print('x' * 10**6)"))
 
 
-def test_the_child_has_little_memory_no_files_and_no_torch(tmp_path: Path) -> None:
+def test_decoder_has_little_memory_no_files_and_no_torch(tmp_path: Path) -> None:
     code = f"""
 import sys
 from runtime.shared import decode_child
@@ -327,7 +325,7 @@ print(resource.getrlimit(resource.RLIMIT_CPU)[1])
     assert done.stdout.split() == ["small", "closed", "5"], done.stderr
 
 
-def test_no_more_than_two_children_run_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_at_most_two_decoders_run_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     running, most, lock = 0, 0, threading.Lock()
 
     def count(*_: object) -> Sound:
@@ -346,7 +344,7 @@ def test_no_more_than_two_children_run_at_a_time(monkeypatch: pytest.MonkeyPatch
     assert most == 2
 
 
-def test_many_files_at_once_cost_no_more_than_a_few() -> None:
+def test_many_bombs_at_once_use_bounded_memory() -> None:
     """Eight bombs in eight threads: this process stays as it is."""
     data = bomb(1800, "FLAC", "PCM_16")
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

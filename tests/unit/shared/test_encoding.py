@@ -59,7 +59,7 @@ def alike(samples: NDArray[np.float32], rate: int, source_rate: int = 24_000) ->
 
 @pytest.mark.parametrize("whole", [False, True])
 @pytest.mark.parametrize("response_format", ["pcm", "wav", "flac"])
-def test_lossless_formats_give_back_every_bit(response_format: str, whole: bool) -> None:
+def test_lossless_formats_preserve_every_bit(response_format: str, whole: bool) -> None:
     samples, rate = decoded(response_format, encoded(response_format, whole=whole))
     assert rate == 24_000
     assert np.array_equal(samples, (SOUND / 32768).astype(np.float32))
@@ -67,7 +67,7 @@ def test_lossless_formats_give_back_every_bit(response_format: str, whole: bool)
 
 @pytest.mark.parametrize("whole", [False, True])
 @pytest.mark.parametrize("response_format", ["mp3", "opus", "aac"])
-def test_lossy_formats_give_back_the_sound(response_format: str, whole: bool) -> None:
+def test_lossy_formats_preserve_the_audio(response_format: str, whole: bool) -> None:
     samples, rate = decoded(response_format, encoded(response_format, whole=whole))
     seconds = len(samples) / rate
     assert len(SOUND) / 24_000 <= seconds < len(SOUND) / 24_000 + 0.1
@@ -76,13 +76,13 @@ def test_lossy_formats_give_back_the_sound(response_format: str, whole: bool) ->
 
 
 @pytest.mark.parametrize("response_format", ["mp3", "opus"])
-def test_a_whole_file_says_its_exact_length(response_format: str) -> None:
+def test_whole_file_has_its_exact_length(response_format: str) -> None:
     samples, rate = decoded(response_format, encoded(response_format, whole=True))
     assert len(samples) * 24_000 == len(SOUND) * rate
 
 
 @pytest.mark.parametrize("response_format", FORMATS)
-def test_sound_goes_out_as_it_comes_in(response_format: str) -> None:
+def test_encoded_audio_is_emitted_as_input_arrives(response_format: str) -> None:
     encoder, out = Encoder(response_format), b""
     for start in range(0, 20 * FRAME, FRAME):
         out += encoder.add(PCM[start : start + FRAME])
@@ -98,7 +98,7 @@ def test_sound_goes_out_as_it_comes_in(response_format: str) -> None:
 @pytest.mark.parametrize("response_format", FORMATS)
 @settings(max_examples=15, deadline=None)
 @given(cuts=st.lists(st.integers(1, len(SOUND) - 1), max_size=6, unique=True))
-def test_where_the_sound_is_cut_does_not_matter(response_format: str, cuts: list[int]) -> None:
+def test_chunking_does_not_change_the_output(response_format: str, cuts: list[int]) -> None:
     # A number at random names an Ogg stream.
     def bare(data: bytes) -> bytes:
         return decoded(response_format, data)[0].tobytes() if response_format == "opus" else data
@@ -111,14 +111,14 @@ def test_where_the_sound_is_cut_does_not_matter(response_format: str, cuts: list
 
 
 @pytest.mark.parametrize("options", [{"rate": 8_000}, {"speed": 1.3}, {"speed": 0.3, "rate": 8_000}])
-def test_nor_where_it_is_cut_before_it_is_reshaped(options: dict[str, Any]) -> None:
+def test_chunking_does_not_change_resampled_or_time_stretched_output(options: dict[str, Any]) -> None:
     """In whole frames, as the engine cuts it; atempo's last 50 ms of slow speech hang on other cuts."""
     wanted = encoded("pcm", **options)
     for piece in (2 * FRAME, 16 * FRAME, len(PCM)):
         assert encoded("pcm", piece=piece, **options) == wanted
 
 
-def test_a_streamed_wav_has_the_plain_header_and_no_length() -> None:
+def test_streamed_wav_has_a_plain_header_without_length() -> None:
     data = encoded("wav")
     riff, riff_size, rest = struct.unpack_from("<4sI4s", data)
     assert (riff, riff_size, rest) == (b"RIFF", UNKNOWN_SIZE, b"WAVE")
@@ -127,7 +127,7 @@ def test_a_streamed_wav_has_the_plain_header_and_no_length() -> None:
     assert data[44:] == PCM
 
 
-def test_a_whole_wav_is_exact_to_the_byte() -> None:
+def test_whole_wav_is_exact_to_the_byte() -> None:
     data = encoded("wav", whole=True)
     assert struct.unpack_from("<I", data, 4) == (len(data) - 8,)
     assert data[44:] == PCM
@@ -136,7 +136,7 @@ def test_a_whole_wav_is_exact_to_the_byte() -> None:
         assert file.readframes(10**9) == PCM
 
 
-def test_tags_of_a_whole_wav_are_before_the_samples() -> None:
+def test_tags_of_a_whole_wav_precede_the_samples() -> None:
     data = encoded("wav", whole=True, tags=TAGS)
     assert data.endswith(PCM)
     assert struct.unpack_from("<I", data, 4) == (len(data) - 8,)
@@ -146,13 +146,13 @@ def test_tags_of_a_whole_wav_are_before_the_samples() -> None:
 
 
 @pytest.mark.parametrize("response_format", ["mp3", "opus", "flac"])
-def test_tags_say_that_the_sound_was_made(response_format: str) -> None:
+def test_tags_declare_synthetic_speech(response_format: str) -> None:
     with av.open(io.BytesIO(encoded(response_format))) as container:
         assert COMMENT in {*container.metadata.values(), *container.streams.audio[0].metadata.values()}
 
 
 @pytest.mark.parametrize("response_format", FORMATS)
-def test_telephone_rate(response_format: str) -> None:
+def test_audio_is_resampled_to_telephone_rate(response_format: str) -> None:
     samples, rate = decoded(response_format, encoded(response_format, rate=8_000))
     if response_format == "pcm":
         rate = 8_000
@@ -176,7 +176,7 @@ def test_speed_changes_the_length_and_not_the_pitch(response_format: str, speed:
 
 @pytest.mark.parametrize("whole", [False, True])
 @pytest.mark.parametrize("response_format", FORMATS)
-def test_no_sound_at_all_is_still_a_file(response_format: str, whole: bool) -> None:
+def test_empty_audio_is_a_valid_file(response_format: str, whole: bool) -> None:
     data = Encoder(response_format, whole=whole).finish()
     if response_format == "pcm":
         assert data == b""
@@ -187,7 +187,7 @@ def test_no_sound_at_all_is_still_a_file(response_format: str, whole: bool) -> N
 
 
 @pytest.mark.parametrize("response_format", FORMATS)
-def test_an_encoder_that_is_dropped_in_the_middle_is_no_trouble(response_format: str) -> None:
+def test_abandoned_encoder_raises_no_error(response_format: str) -> None:
     for _ in range(20):
         encoder = Encoder(response_format, speed=1.5)
         encoder.add(PCM[:FRAME])
@@ -196,7 +196,7 @@ def test_an_encoder_that_is_dropped_in_the_middle_is_no_trouble(response_format:
 
 @pytest.mark.parametrize("options", [{}, {"whole": True}, {"speed": 1.5}, {"rate": 8_000}])
 @pytest.mark.parametrize("response_format", ["mp3", "aac", "opus", "flac"])
-def test_an_encoder_that_is_dropped_ends_its_threads_without_the_collector(
+def test_abandoned_encoder_ends_its_threads_without_garbage_collection(
     response_format: str, options: dict[str, Any]
 ) -> None:
     before, most = native_threads(), 0
@@ -217,7 +217,7 @@ def native_threads() -> int:
     return len(os.listdir("/proc/self/task"))
 
 
-def test_only_the_plain_formats_are_instant() -> None:
+def test_only_uncompressed_formats_are_instant() -> None:
     assert [name for name in FORMATS if Encoder(name).is_instant] == ["wav", "pcm"]
     assert not Encoder("pcm", rate=8_000).is_instant
 
@@ -227,7 +227,7 @@ TAGS = {"title": "Ein Gruß, 你好", "model": "demo voice", "seed": "7", "softw
 
 @pytest.mark.parametrize("response_format", ["mp3", "opus", "flac", "wav"])
 @pytest.mark.parametrize("whole", [False, True])
-def test_tags_that_are_given_are_read_back(response_format: str, whole: bool) -> None:
+def test_custom_tags_read_back_equal(response_format: str, whole: bool) -> None:
     tags = read_tags(io.BytesIO(encoded(response_format, whole=whole, tags=TAGS)))
     if response_format == "wav":
         line = f"{COMMENT}; model: demo voice; seed: 7"
@@ -237,6 +237,6 @@ def test_tags_that_are_given_are_read_back(response_format: str, whole: bool) ->
         assert {name: tags[name] for name in TAGS} == TAGS
 
 
-def test_what_is_no_sound_has_no_tags() -> None:
+def test_invalid_audio_has_no_tags() -> None:
     assert read_tags(io.BytesIO(b"")) == {}
     assert read_tags(io.BytesIO(b"not a sound at all" * 50)) == {}

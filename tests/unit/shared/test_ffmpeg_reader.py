@@ -66,7 +66,7 @@ def encoded(
         ("wav", "adpcm_ms"),
     ],
 )
-def test_what_recorders_and_browsers_write_is_read(container: str, codec: str) -> None:
+def test_recorder_and_browser_formats_are_decoded(container: str, codec: str) -> None:
     sound = read_any(io.BytesIO(encoded(container, codec)), limit_s=60)
     assert sound.rate == RATE
     assert sound.seconds == pytest.approx(1.5, abs=0.1)
@@ -74,32 +74,32 @@ def test_what_recorders_and_browsers_write_is_read(container: str, codec: str) -
 
 
 @pytest.mark.parametrize("container", ["amr", "3gp"])
-def test_what_telephones_record_is_read(container: str) -> None:
+def test_telephone_formats_are_decoded(container: str) -> None:
     sound = read_any(io.BytesIO(encoded(container, "libopencore_amrnb", rate=8_000)), limit_s=60)
     assert sound.rate == 8_000
     assert sound.seconds == pytest.approx(1.5, abs=0.1)
 
 
-def test_channels_that_the_header_lists_one_by_one_are_mixed_down() -> None:
+def test_individually_listed_channels_are_mixed_down() -> None:
     """PyAV frees such a list twice, which ends the process."""
     sound = decode(encoded("aiff", "pcm_s16be", layout="7.1"), limit_s=60)
     assert np.abs(sound.samples - voice(1.5, 1, RATE)).max() < 1e-4
 
 
 @pytest.mark.parametrize("layout", ["stereo", "5.1", "7.1", "octagonal"])
-def test_channels_of_aac_are_mixed_down(layout: str) -> None:
+def test_aac_channels_are_mixed_down(layout: str) -> None:
     sound = decode(encoded("ipod", "aac", layout=layout), limit_s=60)  # in the process that eight of them crashed
     assert sound.seconds == pytest.approx(1.5, abs=0.1)
     assert np.abs(sound.samples).max() > 0.2
 
 
-def test_tags_that_are_not_utf_8_are_passed_over() -> None:
+def test_tags_that_are_not_utf_8_are_ignored() -> None:
     data = encoded("mp3", "libmp3lame", tags={"title": "Ma voix enregistrée"}).replace("é".encode(), b"\xe9 ")
     assert b"enregistr\xe9" in data
     assert read_any(io.BytesIO(data), limit_s=60).seconds == pytest.approx(1.5, abs=0.1)
 
 
-def test_a_cover_picture_is_no_audio() -> None:
+def test_cover_image_is_not_audio() -> None:
     file = io.BytesIO()
     with av.open(file, "w", format="matroska") as out:
         picture = out.add_stream("mjpeg", rate=1)
@@ -112,7 +112,7 @@ def test_a_cover_picture_is_no_audio() -> None:
 
 
 @pytest.mark.parametrize("is_open", [False, True])
-def test_a_playlist_opens_no_other_file(is_open: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_playlist_opens_no_other_file(is_open: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "other.flac").write_bytes(encoded("flac", "flac"))
     playlist = io.BytesIO(b"ffconcat version 1.0\nfile other.flac\n")
@@ -128,7 +128,7 @@ def test_a_playlist_opens_no_other_file(is_open: bool, tmp_path: Path, monkeypat
 
 
 @pytest.mark.parametrize(("container", "codec"), [("flac", "flac"), ("webm", "libopus"), ("mp3", "libmp3lame")])
-def test_a_download_that_was_cut_off_is_judged_by_what_is_there(container: str, codec: str) -> None:
+def test_truncated_file_is_judged_by_its_available_part(container: str, codec: str) -> None:
     data = encoded(container, codec, seconds=4.0)
     with pytest.raises(ReferenceTooLong, match="limit is 3 s"):
         read_any(io.BytesIO(data), limit_s=3.0)
@@ -136,12 +136,12 @@ def test_a_download_that_was_cut_off_is_judged_by_what_is_there(container: str, 
     assert part.seconds == pytest.approx(2.0, abs=0.5)
 
 
-def test_a_recording_that_is_too_long_is_told_with_its_own_length() -> None:
+def test_overlong_recording_error_contains_its_length() -> None:
     with pytest.raises(ReferenceTooLong, match=r"lasts 4\.0 s"):
         read_any(io.BytesIO(encoded("flac", "flac", seconds=4.0)), limit_s=1.0)
 
 
-def test_damage_in_the_middle_costs_what_is_damaged() -> None:
+def test_damage_in_the_middle_loses_only_the_damaged_part() -> None:
     data = bytearray(encoded("mp3", "libmp3lame", seconds=3.0))
     data[len(data) // 2 : len(data) // 2 + 300] = bytes(300)
     assert read_any(io.BytesIO(data), limit_s=60).seconds == pytest.approx(3.0, abs=0.3)
@@ -149,7 +149,7 @@ def test_damage_in_the_middle_costs_what_is_damaged() -> None:
 
 @pytest.mark.parametrize("rate", [24_000, 44_100, 48_000])
 @pytest.mark.parametrize(("container", "codec"), [("flac", "flac"), ("adts", "aac"), ("mp3", "libmp3lame")])
-def test_a_recording_of_exactly_the_limit_is_taken_at_every_rate(container: str, codec: str, rate: int) -> None:
+def test_recording_of_exactly_the_limit_is_accepted_at_every_rate(container: str, codec: str, rate: int) -> None:
     """Resampling may add a sample, and codecs add some milliseconds of silence."""
     limits = Limits(max_reference_s=7.0)
     samples = read_reference(encoded(container, codec, seconds=7.0, rate=rate), limits)
@@ -170,18 +170,18 @@ OTHER = voice(1.5, 2, RATE)
 
 
 @pytest.mark.parametrize("share", [1.0, 0.9, -0.5, 0.5, 0.0])
-def test_phase_inverted_stereo_is_heard(share: float) -> None:
+def test_phase_inverted_stereo_is_audible(share: float) -> None:
     data = wav(np.stack([VOICE, -share * VOICE]))
     for sound in (read_wav(data, limit_s=60), read_any(io.BytesIO(data), limit_s=60)):
         expected = VOICE if share > 0.6 else (VOICE - share * VOICE) / 2
         assert np.abs(sound.samples - expected).max() < 1e-6
 
 
-def test_the_louder_of_two_pairs_that_cancel_is_heard() -> None:
+def test_louder_of_two_cancelling_channel_pairs_is_used() -> None:
     data = wav(np.stack([0.1 * OTHER, -0.1 * OTHER, VOICE, -VOICE]))
     assert np.array_equal(read_any(io.BytesIO(data), limit_s=60).samples, VOICE)
 
 
-def test_channels_that_differ_are_averaged_as_the_reference_does() -> None:
+def test_different_channels_are_averaged_like_the_reference() -> None:
     sound = read_wav(wav(np.stack([VOICE, OTHER, *np.zeros((6, len(VOICE)), np.float32)])), limit_s=60)
     assert np.abs(sound.samples - (VOICE + OTHER) / 8).max() < 1e-6

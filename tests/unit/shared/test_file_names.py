@@ -27,9 +27,9 @@ from runtime.shared.file_names import disposition, file_name
         ("COM10", "COM10.wav"),
     ],
 )
-def test_a_name_is_readable_and_cut_between_words(words: str, name: str | None) -> None:
+def test_file_name_is_readable_and_cut_between_words(words: str, name: str | None) -> None:
     assert file_name(words, "wav") == (name or "The quick brown fox jumps over the lazy dog and runs away.wav")
 
 
-def test_any_script_travels_in_the_header() -> None:
+def test_any_script_survives_in_the_header() -> None:
     assert disposition("安娜.voice") == "attachment; filename=\"__.voice\"; filename*=UTF-8''%E5%AE%89%E5%A8%9C.voice"

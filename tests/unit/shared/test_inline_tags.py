@@ -53,7 +53,7 @@ def items_of(*pieces: str, limits: Limits = LIMITS, **options: Any) -> list[Item
         ("a [b" + "b" * 30 + " [sad] c", ["a [b" + "b" * 30 + " ", Style("sad"), "c"]),
     ],
 )
-def test_what_is_a_tag_and_what_is_text(text: str, items: list[Item]) -> None:
+def test_tags_are_distinguished_from_text(text: str, items: list[Item]) -> None:
     assert items_of(text) == items
     assert items_of(*text) == items
 
@@ -84,12 +84,12 @@ def test_what_is_a_tag_and_what_is_text(text: str, items: list[Item]) -> None:
         ("<sub alias='" + "x" * 300 + "'>", ["<sub alias='" + "x" * 300 + "'>"]),
     ],
 )
-def test_ssml_tags_are_pauses_or_left_out(text: str, items: list[Item]) -> None:
+def test_ssml_tags_become_pauses_or_are_left_out(text: str, items: list[Item]) -> None:
     assert items_of(text) == items
     assert items_of(*text) == items
 
 
-def test_a_break_is_left_out_or_bounded_as_the_request_says() -> None:
+def test_break_is_omitted_or_bounded_as_requested() -> None:
     text = "One<break time='9s'/>two[x].<break/> Three"
     left_out = ["One ", LeftOut(), "two[x]. ", LeftOut(), "Three"]
     assert items_of(text, brackets=False, max_break_s=None) == left_out
@@ -105,7 +105,7 @@ def test_a_break_is_left_out_or_bounded_as_the_request_says() -> None:
         ("[pause 9s] a <break time='7s'/>", PausesTooLong),
     ],
 )
-def test_what_asks_for_too_much_is_refused(text: str, error: type[SpeechError]) -> None:
+def test_too_long_pauses_and_too_many_tags_are_refused(text: str, error: type[SpeechError]) -> None:
     for pieces in ([text], [*text]):
         with pytest.raises(error):
             items_of(*pieces)
@@ -164,12 +164,12 @@ SSML = [
 
 @pytest.mark.parametrize("parts", [BRACKETS, SSML, BRACKETS + SSML])
 @given(data=st.data())
-def test_any_pieces_give_the_items_of_the_whole(parts: list[str], data: st.DataObject) -> None:
+def test_any_chunking_gives_the_items_of_the_whole(parts: list[str], data: st.DataObject) -> None:
     text = data.draw(st.lists(st.sampled_from(parts), max_size=24).map("".join))
     assert outcome(*in_pieces(text, data)) == outcome(text)
 
 
-def test_text_goes_on_at_once_where_no_tag_can_come_of_it() -> None:
+def test_text_is_emitted_immediately_if_no_tag_can_follow() -> None:
     tags = InlineTags(LIMITS)
     assert tags.add("Hello [exc") == ["Hello "]
     assert tags.add("ited] you") == [Style("excited"), "you"]
@@ -187,7 +187,7 @@ def test_text_goes_on_at_once_where_no_tag_can_come_of_it() -> None:
         ("One<break time='1s'/>two <break/> three, f<emphasis level='strong'>ou</emphasis>r", "One two three, four"),
     ],
 )
-def test_people_read_a_text_without_its_tags(text: str, read: str) -> None:
+def test_display_text_has_no_tags(text: str, read: str) -> None:
     assert untagged(text) == read
     words = ReadText(LIMITS, brackets=True)
     assert "".join(map(words.add, text)) + words.finish() == read
@@ -197,5 +197,5 @@ def test_people_read_a_text_without_its_tags(text: str, read: str) -> None:
     ("text", "tag"),
     [("[sad] a [pause 1s] b", "[sad]"), ("[sad] a [ Neutral ]", "[ Neutral ]"), ("[pause] [sic] [1] a", "")],
 )
-def test_the_last_style_of_a_text(text: str, tag: str) -> None:
+def test_last_style_of_a_text_is_found(text: str, tag: str) -> None:
     assert last_style(text, LIMITS) == tag

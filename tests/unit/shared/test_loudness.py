@@ -24,17 +24,17 @@ def dbtp(samples: NDArray[np.int16]) -> float:
 
 
 @pytest.mark.parametrize("dbfs", [-40.0, -23.0, -6.0])
-def test_a_sine_of_one_channel_measures_three_below_its_peak(dbfs: float) -> None:
+def test_single_channel_sine_measures_3_db_below_its_peak(dbfs: float) -> None:
     # BS.1770: a 997 Hz sine at 0 dBFS in one front channel is -3.01 LKFS.
     assert integrated(tone(dbfs, 5)) == pytest.approx(dbfs - 3.01, abs=0.05)
 
 
-def test_low_and_high_sounds_are_weighed_as_the_ear_does() -> None:
+def test_low_and_high_frequencies_are_k_weighted() -> None:
     assert (integrated(tone(-20, 5, hz=60)) or 0) < -24  # the high pass
     assert (integrated(tone(-20, 5, hz=4000)) or 0) > -21  # the shelf
 
 
-def test_silence_between_words_does_not_count() -> None:
+def test_silence_between_words_is_gated_out() -> None:
     # EBU Tech 3341, case 3, for one channel: what lies 10 LU under the rest is gated out.
     parts = [tone(-36, 10), tone(-23, 30), tone(-36, 10)]
     assert integrated(np.concatenate(parts)) == pytest.approx(-26.01, abs=0.1)
@@ -42,21 +42,21 @@ def test_silence_between_words_does_not_count() -> None:
     assert integrated(np.concatenate([tone(-23, 5), gaps, tone(-23, 5)])) == pytest.approx(-26.01, abs=0.3)
 
 
-def test_what_is_too_short_or_silent_has_none() -> None:
+def test_too_short_or_silent_audio_has_no_loudness() -> None:
     assert integrated(tone(-20, 0.39)) is None
     assert integrated(tone(-20, 0.5)) is not None
     assert integrated(np.zeros(48_000, np.int16)) is None
     assert integrated(np.zeros(0, np.int16)) is None
 
 
-def test_a_peak_between_two_samples_is_seen() -> None:
+def test_inter_sample_peak_is_detected() -> None:
     # A quarter of the rate, sampled 45 degrees off its peaks: samples reach 0.707 of what the wave reaches.
     wave = tone(-6, 1, hz=SAMPLE_RATE / 4, phase=np.pi / 4)
     assert np.abs(wave).max() / 32768 == pytest.approx(0.354, abs=0.01)
     assert true_peak(wave[2400:-2400]) == pytest.approx(0.501, abs=0.03)
 
 
-def test_long_sound_is_measured_as_one() -> None:
+def test_long_audio_is_measured_as_a_whole() -> None:
     sound = np.tile((voice(7, 3) * 32767).astype(np.int16), 5)
     assert len(sound) > 30 * SAMPLE_RATE
     assert integrated(sound) == pytest.approx(integrated(sound[: 7 * SAMPLE_RATE]) or 0, abs=0.3)
@@ -66,20 +66,20 @@ def test_long_sound_is_measured_as_one() -> None:
 
 
 @pytest.mark.parametrize("target", [-31.0, -23.0, -16.0, -12.0])
-def test_speech_comes_to_the_loudness_that_is_asked_for(target: float) -> None:
+def test_speech_is_normalized_to_the_target_loudness(target: float) -> None:
     out = levelled((voice(6, 4) * 32767).astype(np.int16), target)
     assert integrated(out) == pytest.approx(target, abs=0.5)
     assert dbtp(out) <= CEILING_DBTP
 
 
-def test_a_gain_without_limiting_is_only_a_gain() -> None:
+def test_gain_without_limiting_only_scales() -> None:
     sound = (voice(3, 5) * 32767).astype(np.int16)
     out = levelled(sound, -30.0)
     scale = (out @ sound.astype(np.float64)) / (sound @ sound.astype(np.float64))
     assert np.abs(out - scale * sound).max() <= 1
 
 
-def test_noise_that_is_all_but_silent_is_not_blown_up() -> None:
+def test_near_silent_noise_is_not_amplified() -> None:
     noise = np.random.RandomState(1).randint(-3, 4, 3 * SAMPLE_RATE).astype(np.int16)
     out = levelled(noise, -16.0)
     assert np.abs(out).max() <= 3 * 10 ** (MAX_GAIN_DB / 20) + 1
@@ -92,9 +92,7 @@ def test_noise_that_is_all_but_silent_is_not_blown_up() -> None:
     click=st.integers(0, 59_999),
     target=st.floats(-30, -5),
 )
-def test_no_peak_ever_passes_the_ceiling_and_no_sample_is_lost(
-    seed: int, length: int, click: int, target: float
-) -> None:
+def test_peaks_stay_below_the_ceiling_and_no_sample_is_lost(seed: int, length: int, click: int, target: float) -> None:
     stream = np.random.RandomState(seed)
     sound = (stream.standard_normal(length) * 3000).clip(-32768, 32767).astype(np.int16)
     sound[click % length] = 32767

@@ -21,24 +21,24 @@ def written(encoding: str, rate: int, pcm: bytes, chunk: int = 3840) -> bytes:
     return b"".join(writer.add(pcm[start : start + chunk]) for start in range(0, len(pcm), chunk)) + writer.finish()
 
 
-def test_native_sound_passes_byte_for_byte() -> None:
+def test_native_pcm_passes_byte_for_byte() -> None:
     assert written("pcm_s16le", 24_000, EVERY) == EVERY
 
 
-def test_floats_are_the_same_numbers() -> None:
+def test_float_output_has_the_same_values() -> None:
     floats = np.frombuffer(written("pcm_f32le", 24_000, EVERY), "<f4")
     assert (floats * 32768 == np.frombuffer(EVERY, "<i2")).all()
 
 
 @pytest.mark.parametrize(("encoding", "law"), [("pcm_mulaw", audioop.lin2ulaw), ("pcm_alaw", audioop.lin2alaw)])
-def test_telephone_laws_are_g711_for_every_sample_value(encoding: str, law: object) -> None:
+def test_telephone_codecs_are_g711_for_every_sample_value(encoding: str, law: object) -> None:
     assert callable(law)
     assert written(encoding, 24_000, EVERY) == law(EVERY, 2)
 
 
 @pytest.mark.parametrize("rate", [8_000, 16_000, 22_050, 44_100, 48_000])
 @pytest.mark.parametrize("encoding", ENCODINGS)
-def test_a_tone_keeps_its_pitch_length_and_level(encoding: str, rate: int) -> None:
+def test_resampled_tone_keeps_pitch_length_and_level(encoding: str, rate: int) -> None:
     tone = (8000 * np.sin(np.arange(48_000) * 2 * np.pi * 440 / 24_000)).astype("<i2").tobytes()
     data = written(encoding, rate, tone)
     if encoding == "pcm_f32le":
@@ -55,7 +55,7 @@ def test_a_tone_keeps_its_pitch_length_and_level(encoding: str, rate: int) -> No
     assert abs(np.sqrt(np.mean(middle**2)) * np.sqrt(2) / 8000 - 1) < 0.02
 
 
-def test_a_wave_at_the_limit_is_clipped_and_not_wrapped() -> None:
+def test_overload_is_clipped_and_not_wrapped() -> None:
     square = np.repeat(np.tile([32767, -32768], 50), 240).astype("<i2").tobytes()
     samples = np.frombuffer(written("pcm_s16le", 48_000, square), "<i2").reshape(-1)
     wanted = np.repeat(np.tile([1, -1], 50), 480)

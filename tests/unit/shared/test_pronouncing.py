@@ -53,14 +53,14 @@ PARTS = [
 
 
 @given(parts=st.lists(st.sampled_from(PARTS), max_size=16), apart=st.sampled_from(["", TAG]), data=st.data())
-def test_any_pieces_give_the_whole(parts: list[str], apart: str, data: st.DataObject) -> None:
+def test_any_chunking_gives_the_result_of_the_whole(parts: list[str], apart: str, data: st.DataObject) -> None:
     text = "".join(parts)
     cuts = data.draw(st.lists(st.integers(0, len(text)), max_size=8).map(sorted))
     pieces = [text[start:stop] for start, stop in pairwise([0, *cuts, len(text)])]
     assert grown(*pieces, apart=apart) == pronounced(text, ENTRIES, apart)[0]
 
 
-def test_nothing_is_held_back_that_no_word_begins_in() -> None:
+def test_text_that_cannot_start_a_match_is_emitted_immediately() -> None:
     growing = GrowingPronunciation(dictionary_of(ENTRIES, TAG))
     assert growing.add("Hello new wor") == "Hello new wor"
     assert growing.add("ld, N") == "ld, "
@@ -70,7 +70,7 @@ def test_nothing_is_held_back_that_no_word_begins_in() -> None:
     assert growing.add("d") == "New Yord"
 
 
-def test_a_flush_gives_out_what_is_held_but_for_a_tag() -> None:
+def test_flush_emits_the_buffer_except_an_incomplete_tag() -> None:
     growing = GrowingPronunciation(dictionary_of(ENTRIES, TAG))
     assert growing.add("Ask Nguyen") == "Ask "
     assert growing.flush() == "Win"
@@ -81,13 +81,13 @@ def test_a_flush_gives_out_what_is_held_but_for_a_tag() -> None:
 
 
 @pytest.mark.parametrize("length", [1, 200_000])
-def test_a_long_text_without_a_word_is_given_out_whole(length: int) -> None:
+def test_long_text_without_matches_is_emitted_whole(length: int) -> None:
     text = "a b " * length
     growing = GrowingPronunciation(dictionary_of(ENTRIES, ""))
     assert growing.add(text) == text
 
 
-def test_an_exact_word_is_found_in_its_own_case_and_hides_no_shorter_one() -> None:
+def test_case_sensitive_entry_matches_only_its_case_and_hides_no_shorter_entry() -> None:
     entries: list[Entry] = [("US", "you ess", True), ("US Army", "the army", True), ("army", "force")]
     assert pronounced("US us Us US Army us army", entries) == ("you ess us Us the army us force", 3)
 
@@ -124,7 +124,7 @@ WORDS = st.text("abAB3.é重[] ", min_size=1, max_size=12).map(lambda word: " ".
     apart=st.sampled_from(["", TAG]),
     piece=st.integers(1, 8),
 )
-def test_words_are_found_as_if_by_one_pattern_of_all(entries: list[Entry], text: str, apart: str, piece: int) -> None:
+def test_matches_equal_those_of_one_combined_pattern(entries: list[Entry], text: str, apart: str, piece: int) -> None:
     expected = by_one_pattern(text, entries, apart)
     assert pronounced(text, entries, apart)[0] == expected
     growing = GrowingPronunciation(dictionary_of(tuple(entries), apart))
@@ -132,7 +132,7 @@ def test_words_are_found_as_if_by_one_pattern_of_all(entries: list[Entry], text:
     assert "".join(pieces) + growing.finish() == expected
 
 
-def test_the_largest_dictionaries_are_prepared_in_no_time() -> None:
+def test_largest_dictionaries_compile_quickly() -> None:
     """800 entries of 40 letters and 39 spaces, as a request may join: one pattern of them took 6 s."""
     entries = tuple((" ".join("áéíóú"[(seed + place * place) % 5] for place in range(40)), "x") for seed in range(5))
     entries += tuple((" ".join(f"{number:040b}".replace("0", "á").replace("1", "é")), "x") for number in range(795))

@@ -21,7 +21,7 @@ warnings.warn("`torch.jit.script` is deprecated.", FutureWarning)
 @pytest.mark.parametrize(
     ("options", "arguments", "is_shown"), [([], [], False), ([], ["verbose"], True), (["-W", "default"], [], True)]
 )
-def test_a_warning_is_shown_if_it_was_asked_for(options: list[str], arguments: list[str], is_shown: bool) -> None:
+def test_warnings_are_shown_only_if_enabled(options: list[str], arguments: list[str], is_shown: bool) -> None:
     command = [sys.executable, *options, "-c", PROGRAM, *arguments]
     ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     assert ("torch.jit" in ended.stderr) is is_shown

@@ -70,19 +70,19 @@ def test_channels_are_mixed_down(channels: int) -> None:
 
 
 @pytest.mark.parametrize(("kind", "subtype"), [("OGG", "VORBIS"), ("OGG", "OPUS"), ("MP3", "MPEG_LAYER_III")])
-def test_lossy_formats_are_taken(kind: str, subtype: str) -> None:
+def test_lossy_formats_are_accepted(kind: str, subtype: str) -> None:
     read = read_reference(encoded(VOICE, kind=kind, subtype=subtype), LIMITS)
     assert abs(len(read) / SAMPLE_RATE - 2.0) < 0.2
     assert np.abs(read).max() > 0.1
 
 
 @pytest.mark.parametrize("seconds", [0.0, 0.5, 0.999])
-def test_too_short(seconds: float) -> None:
+def test_too_short_reference_is_refused(seconds: float) -> None:
     with pytest.raises(ReferenceTooShort):
         read_reference(encoded(VOICE[: int(seconds * SAMPLE_RATE)]), LIMITS)
 
 
-def test_the_limits_themselves_are_taken() -> None:
+def test_references_of_exactly_the_limits_are_accepted() -> None:
     assert len(read_reference(encoded(VOICE[:SAMPLE_RATE]), LIMITS)) == SAMPLE_RATE
     assert len(read_reference(encoded(np.tile(VOICE, 30)), LIMITS)) == 60 * SAMPLE_RATE
     with pytest.raises(ReferenceTooLong):
@@ -114,7 +114,7 @@ def test_a_decompression_bomb_costs_little(honest: bool) -> None:
     assert peak < (2**20 if honest else 20 * 2**20)
 
 
-def test_the_longest_widest_file_stays_within_bounds() -> None:
+def test_largest_allowed_file_stays_within_memory_bounds() -> None:
     wide = np.zeros((60 * 48_000, MAX_CHANNELS), np.int16)
     wide[::100] = 8000
     data = encoded(wide, 48_000, kind="FLAC")
@@ -123,7 +123,7 @@ def test_the_longest_widest_file_stays_within_bounds() -> None:
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1e30, 32767.0])
-def test_numbers_that_are_no_sound_are_refused(value: float) -> None:
+def test_non_finite_samples_are_refused(value: float) -> None:
     samples = VOICE.copy()
     samples[1000] = value
     with pytest.raises(BadReferenceAudio):
@@ -131,12 +131,12 @@ def test_numbers_that_are_no_sound_are_refused(value: float) -> None:
 
 
 @pytest.mark.parametrize("level", [0.5, -1.0, 0.01])
-def test_a_constant_is_no_sound(level: float) -> None:
+def test_constant_signal_is_refused_as_silence(level: float) -> None:
     with pytest.raises(BadReferenceAudio, match="constant"):
         read_reference(float_wav(np.full(2 * SAMPLE_RATE, level)), LIMITS)
 
 
-def test_speech_on_a_constant_offset_is_sound() -> None:
+def test_speech_with_a_dc_offset_is_accepted() -> None:
     assert len(read_reference(float_wav(0.5 * VOICE + 0.2), LIMITS)) == len(VOICE)
 
 
@@ -158,13 +158,13 @@ def test_silence_is_refused(level: float) -> None:
         encoded(VOICE, kind="OGG", subtype="VORBIS")[:200],
     ],
 )
-def test_what_is_not_sound_is_refused(data: bytes) -> None:
+def test_non_audio_data_is_refused(data: bytes) -> None:
     with pytest.raises(BadReferenceAudio):
         read_reference(data, LIMITS)
 
 
 @pytest.mark.parametrize("rate", [4_000, 7_999, 192_001, 384_000])
-def test_rates_beyond_the_range_are_refused(rate: int) -> None:
+def test_sample_rates_out_of_range_are_refused(rate: int) -> None:
     with pytest.raises(BadReferenceAudio, match="sample rate"):
         read_reference(encoded(np.tile(VOICE, 20), rate), LIMITS)
 
@@ -175,7 +175,7 @@ def test_too_many_channels_are_refused() -> None:
 
 
 @pytest.mark.parametrize("size", [0, 2**31, 2**32 - 1])
-def test_a_header_that_lies_about_its_length(size: int) -> None:
+def test_header_with_a_wrong_length(size: int) -> None:
     """Streaming writers leave 0 or 0xFFFFFFFF there: what is in the file counts, or it is refused."""
     data = bytearray(encoded(VOICE, subtype="PCM_16"))
     place = data.index(b"data") + 4
@@ -196,7 +196,7 @@ def damaged(whole: bytes) -> Iterator[bytes]:
             yield bytes(data)
 
 
-def test_any_damage_to_a_wav_header_is_read_or_refused() -> None:
+def test_damaged_wav_header_is_decoded_or_refused() -> None:
     for data in damaged(encoded(VOICE[:36_000], subtype="PCM_16")):
         if not is_plain_wav(data):
             continue  # another reader's
@@ -209,7 +209,7 @@ def test_any_damage_to_a_wav_header_is_read_or_refused() -> None:
 
 
 @pytest.mark.parametrize(("kind", "subtype"), [("FLAC", "PCM_16"), ("OGG", "VORBIS"), ("AIFF", "PCM_16")])
-def test_any_damage_to_a_compressed_header_is_read_or_refused(kind: str, subtype: str) -> None:
+def test_damaged_compressed_header_is_decoded_or_refused(kind: str, subtype: str) -> None:
     """The child's work done in this process, where a thousand files take seconds."""
     for data in damaged(encoded(VOICE[:36_000], kind=kind, subtype=subtype)):
         with contextlib.suppress(BadReferenceAudio):
@@ -222,7 +222,7 @@ def test_files_are_judged_by_content_and_not_by_name(tmp_path: Path) -> None:
         assert np.array_equal(load_reference(tmp_path / name, LIMITS), VOICE)
 
 
-def test_files_that_cannot_be_opened(tmp_path: Path) -> None:
+def test_files_that_cannot_be_opened_are_refused(tmp_path: Path) -> None:
     for path in (tmp_path / "missing.wav", tmp_path):
         with pytest.raises(BadReferenceAudio, match="cannot be opened"):
             load_reference(path, LIMITS)

@@ -7,7 +7,7 @@ import logging
 from runtime.shared.repeated_lines import RepeatedLines
 
 
-def test_one_line_a_second_and_a_count() -> None:
+def test_repeated_line_is_logged_once_a_second_with_a_count() -> None:
     now, lines = 100.0, []
 
     class Kept(logging.Handler):
@@ -37,7 +37,7 @@ def test_one_line_a_second_and_a_count() -> None:
     ]
 
 
-def test_the_lines_of_requests_are_all_kept() -> None:
+def test_request_log_lines_are_never_suppressed() -> None:
     record = logging.makeLogRecord({"figures": {"request": "1"}})
     lines = RepeatedLines(lambda: 0.0)
     assert [lines.filter(record) for _ in range(10)] == [True] * 10

@@ -21,12 +21,12 @@ CASES = {
 
 
 @pytest.mark.parametrize(("text", "spoken"), CASES.items())
-def test_a_transcript_is_spoken_so(text: str, spoken: str) -> None:
+def test_text_is_spoken_as_its_respelling(text: str, spoken: str) -> None:
     assert spelled(text) == spoken
 
 
 @given(text=st.sampled_from(sorted(CASES)), cuts=st.lists(st.integers(1, 40), max_size=8))
-def test_it_is_the_same_in_pieces(text: str, cuts: list[int]) -> None:
+def test_chunking_does_not_change_the_result(text: str, cuts: list[int]) -> None:
     spelling, spoken, start = Spelling(), "", 0
     for cut in cuts:
         spoken += spelling.add(text[start : start + cut])
@@ -34,6 +34,6 @@ def test_it_is_the_same_in_pieces(text: str, cuts: list[int]) -> None:
     assert spoken + spelling.add(text[start:]) + spelling.finish() == CASES[text]
 
 
-def test_what_could_be_a_tag_is_not_held_for_ever() -> None:
+def test_possible_tag_is_buffered_up_to_a_limit() -> None:
     spelling = Spelling()
     assert spelling.add("<break " + "x" * 300) == "<break " + "x" * 300

@@ -21,12 +21,12 @@ VALUES = st.recursive(
 
 
 @pytest.mark.parametrize("text", ['\ufeff{"a": 1}', '\ufeff{"a": 1}'.encode()], ids=["text", "bytes"])
-def test_a_byte_order_mark_is_passed_over(text: str | bytes) -> None:
+def test_byte_order_mark_is_accepted(text: str | bytes) -> None:
     assert parse_object(text) == {"a": 1}
 
 
 @given(VALUES)
-def test_what_can_be_kept_passes_as_it_is(value: object) -> None:
+def test_storable_json_is_unchanged(value: object) -> None:
     assert parse(json.dumps(value)) == value
     assert parse(json.dumps(value, ensure_ascii=False).encode()) == value
 
@@ -54,17 +54,17 @@ def test_what_can_be_kept_passes_as_it_is(value: object) -> None:
     ],
     ids=lambda value: repr(value)[:20],
 )
-def test_what_could_not_be_written_or_read_again_is_refused(text: str | bytes, why: str) -> None:
+def test_json_that_cannot_be_stored_is_refused(text: str | bytes, why: str) -> None:
     with pytest.raises(ValueError, match=why):
         parse(text)
 
 
-def test_as_many_levels_and_digits_as_may_be_pass() -> None:
+def test_maximum_depth_and_digits_are_accepted() -> None:
     parse("[" * MAX_DEPTH + "1" + "]" * MAX_DEPTH)
     assert parse("9" * MAX_DIGITS) == int("9" * MAX_DIGITS)
 
 
-def test_an_object_is_one() -> None:
+def test_parse_object_accepts_objects_only() -> None:
     assert parse_object('{"a": []}') == {"a": []}
     with pytest.raises(ValueError, match="not an object"):
         parse_object("[]")

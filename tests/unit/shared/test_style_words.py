@@ -27,7 +27,7 @@ from runtime.shared.style_words import names_style
         "속삭이며",
     ],
 )
-def test_ways_of_speaking(text: str) -> None:
+def test_style_descriptions_are_recognised(text: str) -> None:
     assert names_style(text)
 
 
@@ -48,5 +48,5 @@ def test_ways_of_speaking(text: str) -> None:
         "1",
     ],
 )
-def test_prose_is_none(text: str) -> None:
+def test_prose_is_not_a_style(text: str) -> None:
     assert not names_style(text)

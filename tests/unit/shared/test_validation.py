@@ -53,7 +53,7 @@ def fault(kind: type[BaseModel], given: dict[str, Any]) -> tuple[str | None, str
         ({"else": 1}, "else"),
     ],
 )
-def test_a_field_is_named_as_the_client_wrote_it_and_by_no_inner_name(given: dict[str, Any], where: str) -> None:
+def test_error_names_the_field_as_the_client_wrote_it(given: dict[str, Any], where: str) -> None:
     assert fault(Strict, given)[0] == where
 
 
@@ -67,5 +67,5 @@ def test_a_field_is_named_as_the_client_wrote_it_and_by_no_inner_name(given: dic
         ({"loud": "very"}, ("loud", "it must be true or false")),
     ],
 )
-def test_a_text_that_is_no_number_is_told_what_it_must_be(given: dict[str, Any], said: tuple[str, str]) -> None:
+def test_non_numeric_text_error_states_the_expected_type(given: dict[str, Any], said: tuple[str, str]) -> None:
     assert fault(Lax, given) == said

@@ -7,7 +7,7 @@ from pathlib import Path
 from runtime.shared.watched_file import POLL_INTERVAL_S, WatchedFile
 
 
-def test_it_is_read_anew_when_it_changes_and_at_no_other_time(tmp_path: Path) -> None:
+def test_file_is_read_again_only_after_a_change(tmp_path: Path) -> None:
     path, now, reads = tmp_path / "number", 0.0, 0
 
     def read(text: str) -> int:
@@ -34,5 +34,5 @@ def test_it_is_read_anew_when_it_changes_and_at_no_other_time(tmp_path: Path) ->
     assert watched.value() == -1
 
 
-def test_no_path_is_no_file() -> None:
+def test_no_path_means_no_file() -> None:
     assert WatchedFile("", int, 3).value() == 3

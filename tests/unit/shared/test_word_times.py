@@ -19,7 +19,7 @@ def spoken(texts: list[str], chunks: list[int]) -> TimedWords:
     return all_
 
 
-def test_words_are_told_while_the_sound_passes_them() -> None:
+def test_word_times_are_emitted_as_audio_passes_them() -> None:
     times = WordTimes()
     times.add("Hello wor")
     times.add("ld, how are you")
@@ -40,7 +40,7 @@ def test_characters_of_scripts_without_spaces_are_words() -> None:
     texts=st.lists(st.text("ab ,好。\n", max_size=12), max_size=6),
     chunks=st.lists(st.integers(0, 30_000), max_size=6),
 )
-def test_every_word_is_told_once_and_times_only_grow(texts: list[str], chunks: list[int]) -> None:
+def test_every_word_is_emitted_once_with_increasing_times(texts: list[str], chunks: list[int]) -> None:
     told = spoken(texts, chunks)
     assert "".join(told.words) == "".join("".join(texts).split())
     assert "".join(told.spans) == ("".join(texts) if told.words else "")

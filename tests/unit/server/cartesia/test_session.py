@@ -36,7 +36,7 @@ def sound_of(messages: list[dict[str, Any]]) -> bytes:
 # --- one context
 
 
-def test_a_whole_text_has_cartesias_shapes() -> None:
+def test_whole_text_gets_cartesia_messages() -> None:
     driver = cartesia()
     driver.send(generation())
     (submit,) = driver.commands
@@ -78,9 +78,7 @@ def test_a_whole_text_has_cartesias_shapes() -> None:
         ),
     ],
 )
-def test_what_is_to_be_said_of_a_request_stands_once_in_the_last_message_of_its_context(
-    reason: StopReason, note: str
-) -> None:
+def test_notes_are_sent_once_in_the_last_message_of_the_context(reason: StopReason, note: str) -> None:
     driver = cartesia()
     driver.send(generation(voice={"mode": "id", "id": "alloy"}, flush=True, **{"continue": True}))
     assert driver.submitted[0].request.notes == (OTHER_SPEAKER.format(speaker="anna"),)
@@ -97,7 +95,7 @@ def test_what_is_to_be_said_of_a_request_stands_once_in_the_last_message_of_its_
     )
 
 
-def test_long_chunks_go_in_pieces_whose_samples_add_up() -> None:
+def test_long_chunks_are_split_without_losing_samples() -> None:
     driver = cartesia()
     driver.send(generation(output_format={**NATIVE, "encoding": "pcm_mulaw", "sample_rate": 8000}))
     driver.sound(1, frames=16)
@@ -110,7 +108,7 @@ def test_long_chunks_go_in_pieces_whose_samples_add_up() -> None:
     assert sum(item.samples for item in items) == 16 * 1920
 
 
-def test_resampled_sound_has_the_length_that_was_asked_for() -> None:
+def test_resampled_audio_has_the_exact_length() -> None:
     driver = cartesia()
     driver.send(generation(output_format={"container": "raw", "encoding": "pcm_f32le", "sample_rate": 44100}))
     driver.sound(1, frames=4)
@@ -118,7 +116,7 @@ def test_resampled_sound_has_the_length_that_was_asked_for() -> None:
     assert abs(len(sound_of(driver.heard())) // 4 - 4 * 1920 * 441 // 240) <= 1
 
 
-def test_a_text_that_comes_in_parts_goes_to_the_engine_as_it_comes() -> None:
+def test_streamed_text_is_forwarded_to_the_engine_immediately() -> None:
     """Cartesia's own client: push, push, no_more_inputs."""
     driver = cartesia()
     driver.send(generation("Hello ", **{"continue": True}))
@@ -133,14 +131,14 @@ def test_a_text_that_comes_in_parts_goes_to_the_engine_as_it_comes() -> None:
 
 
 @pytest.mark.parametrize("last", ["", " ", "\n", "you."])
-def test_a_text_is_ended_by_nothing_by_a_space_or_by_its_last_words(last: str) -> None:
+def test_text_is_closed_by_an_empty_blank_or_final_transcript(last: str) -> None:
     driver = cartesia()
     driver.send(generation("Hello ", **{"continue": True}))
     driver.send(generation(last))
     assert driver.text_told == f"Hello {last.strip(chr(10))}|"
 
 
-def test_the_engine_is_asked_once_there_is_a_word_to_speak() -> None:
+def test_engine_request_starts_with_the_first_speakable_word() -> None:
     driver = cartesia()
     driver.send(generation("", **{"continue": True}))
     driver.send(generation(' "', **{"continue": True}))
@@ -156,7 +154,7 @@ def test_the_engine_is_asked_once_there_is_a_word_to_speak() -> None:
     assert len(driver.submitted) == 1
 
 
-def test_flush_speaks_what_there_is_and_is_answered() -> None:
+def test_flush_speaks_the_buffered_text_and_is_acknowledged() -> None:
     driver = cartesia()
     driver.send(generation("Hello ", **{"continue": True, "flush": True}))
     first = driver.submitted[0]
@@ -188,7 +186,7 @@ def test_flush_speaks_what_there_is_and_is_answered() -> None:
     ]
 
 
-def test_flushes_that_wait_are_bounded() -> None:
+def test_pending_flushes_are_bounded() -> None:
     driver = cartesia()
     driver.send(generation("Hello ", **{"continue": True}))
     for _ in range(200):
@@ -197,7 +195,7 @@ def test_flushes_that_wait_are_bounded() -> None:
     assert [(error["error_code"], error["context_id"]) for error in errors] == [("out_of_order", "c")]
 
 
-def test_tags_are_never_read_aloud() -> None:
+def test_tags_are_not_spoken() -> None:
     driver = cartesia()
     for piece in ("Hi <sp", 'eed ratio="1.5"', "/>there <emo", 'tion value="sad"/>you', "<", " 3."):
         driver.send(generation(piece, **{"continue": True}))
@@ -205,14 +203,14 @@ def test_tags_are_never_read_aloud() -> None:
     assert driver.text_told == "Hi there you< 3.|"
 
 
-def test_a_flush_with_the_end_is_answered_before_it() -> None:
+def test_flush_with_the_final_message_is_acknowledged_before_the_end() -> None:
     driver = cartesia()
     driver.send(generation("", flush=True, **{"continue": True}))
     driver.send(generation("", flush=True))
     assert driver.kinds() == ["flush_done", "flush_done", "done"]
 
 
-def test_a_client_that_gathers_sentences_itself_is_spoken_to_at_each() -> None:
+def test_zero_buffer_delay_flushes_every_message() -> None:
     """Pipecat: no white space between its sentences, max_buffer_delay_ms 0, and no answer to it."""
     driver = cartesia()
     for text in ("One.", "Two."):
@@ -221,7 +219,7 @@ def test_a_client_that_gathers_sentences_itself_is_spoken_to_at_each() -> None:
     assert driver.heard() == []
 
 
-def test_words_are_timed_if_that_is_wanted() -> None:
+def test_word_timestamps_are_sent_if_requested() -> None:
     driver = cartesia()
     driver.send(generation("Hello there you.", add_timestamps=True))
     for frame in range(10):
@@ -241,7 +239,7 @@ def test_words_are_timed_if_that_is_wanted() -> None:
 # --- several
 
 
-def test_contexts_share_a_socket_and_keep_their_sound_apart() -> None:
+def test_contexts_on_one_socket_keep_their_audio_apart() -> None:
     driver = cartesia()
     driver.send(generation("One.", context="a", voice={"mode": "id", "id": None}))
     driver.send(generation("Two.", context="b"))
@@ -259,7 +257,7 @@ def test_contexts_share_a_socket_and_keep_their_sound_apart() -> None:
     assert sound_of(heard[:1]) != sound_of(heard[1:2])
 
 
-def test_cancel_takes_back_what_was_not_sent_says_nothing_and_frees_the_slot() -> None:
+def test_cancel_drops_unsent_audio_sends_nothing_and_frees_the_slot() -> None:
     """A done would end what Cartesia's client listens to next: it has dropped the name."""
     driver = cartesia()
     driver.send(generation("One.", context="a", add_timestamps=True))
@@ -276,7 +274,7 @@ def test_cancel_takes_back_what_was_not_sent_says_nothing_and_frees_the_slot() -
     assert driver.heard() == []
 
 
-def test_a_last_message_that_had_not_gone_yet_is_taken_back_by_a_cancel() -> None:
+def test_cancel_drops_an_unsent_final_message() -> None:
     driver = cartesia()
     driver.send(generation("One.", context="a"))
     driver.send(generation("Two.", context="b", voice={"mode": "id", "id": "nobody"}))
@@ -289,7 +287,7 @@ def test_a_last_message_that_had_not_gone_yet_is_taken_back_by_a_cancel() -> Non
     assert not driver.dialect.is_congested
 
 
-def test_the_end_of_a_cancelled_text_that_was_on_its_way_is_no_text_of_its_own() -> None:
+def test_final_message_after_a_cancel_does_not_start_a_new_text() -> None:
     driver = cartesia()
     driver.send(generation("One ", context="a", **{"continue": True}))
     driver.send({"context_id": "a", "cancel": True})
@@ -300,7 +298,7 @@ def test_the_end_of_a_cancelled_text_that_was_on_its_way_is_no_text_of_its_own()
     assert driver.kinds() == ["done"]
 
 
-def test_more_contexts_than_the_limit_are_refused_by_name() -> None:
+def test_contexts_over_the_limit_are_refused_by_id() -> None:
     driver = cartesia(Limits(max_contexts=1))
     driver.send(generation("One.", context="a"))
     driver.send(generation("Two", context="b", **{"continue": True}))
@@ -320,13 +318,13 @@ def test_more_contexts_than_the_limit_are_refused_by_name() -> None:
     ("code", "name"),
     [("en", "english"), ("zh-CN", "chinese"), ("EN", "english"), ("english", "english"), ("hi", "hi"), (None, "auto")],
 )
-def test_language_codes_become_the_names_of_the_checkpoint(code: str | None, name: str) -> None:
+def test_language_codes_map_to_checkpoint_languages(code: str | None, name: str) -> None:
     driver = cartesia()
     driver.send(generation(language=code))
     assert driver.submitted[0].request.language == name
 
 
-def test_a_model_of_ours_is_taken_by_name_and_any_other_means_the_default() -> None:
+def test_own_model_names_are_used_and_unknown_ones_mean_the_default() -> None:
     driver = cartesia()
     driver.send(generation(context="a", model_id="tiny"))
     driver.send(generation(context="b", model_id="sonic-english"))
@@ -335,7 +333,7 @@ def test_a_model_of_ours_is_taken_by_name_and_any_other_means_the_default() -> N
     assert driver.uploads == [Recall(1, "v1")]
 
 
-def test_a_voice_may_be_its_id_alone() -> None:
+def test_voice_may_be_given_as_an_id_string() -> None:
     """Cartesia's client since 2026-08, with the last message of a context too."""
     driver = cartesia()
     driver.send(generation("Hello ", voice="anna", **{"continue": True}))
@@ -344,7 +342,7 @@ def test_a_voice_may_be_its_id_alone() -> None:
     assert driver.text_told == "Hello |"
 
 
-def test_a_stored_voice_is_awaited_and_no_word_is_lost() -> None:
+def test_stored_voice_is_awaited_without_losing_text() -> None:
     driver = cartesia()
     for text in ("One.", "Two."):
         driver.send(
@@ -361,7 +359,7 @@ def test_a_stored_voice_is_awaited_and_no_word_is_lost() -> None:
     assert driver.commands[-1] == FinishText(1)
 
 
-def test_a_stored_voice_that_is_gone_is_an_error_of_its_context() -> None:
+def test_deleted_stored_voice_is_an_error_of_its_context() -> None:
     driver = cartesia()
     driver.send(generation(voice={"mode": "id", "id": "v1"}))
     driver.dialect.on_reference(1, VoiceNotFound())
@@ -369,7 +367,7 @@ def test_a_stored_voice_that_is_gone_is_an_error_of_its_context() -> None:
     assert (error["error_code"], error["context_id"]) == ("voice_not_found", "c")
 
 
-def test_fields_of_ours_are_taken_and_foreign_ones_ignored() -> None:
+def test_own_extra_fields_are_accepted_and_unknown_ones_ignored() -> None:
     driver = cartesia()
     driver.send(
         generation(
@@ -405,7 +403,7 @@ def test_fields_of_ours_are_taken_and_foreign_ones_ignored() -> None:
         ({"max_frames": 99_999}, "invalid_config"),
     ],
 )
-def test_a_bad_request_is_one_error_of_its_context_and_the_socket_goes_on(fields: dict[str, Any], code: str) -> None:
+def test_invalid_request_is_one_error_and_the_socket_stays_open(fields: dict[str, Any], code: str) -> None:
     driver = cartesia()
     driver.send({**generation(), **fields})
     (error,) = driver.heard()
@@ -421,7 +419,7 @@ def test_a_bad_request_is_one_error_of_its_context_and_the_socket_goes_on(fields
     assert len(driver.submitted) == 1
 
 
-def test_a_fault_in_a_growing_text_ends_it_once() -> None:
+def test_error_in_a_streamed_text_ends_it_once() -> None:
     driver = cartesia(Limits(max_text_chars=20))
     driver.send(generation("x" * 15, **{"continue": True}))
     driver.send(generation("x" * 15, **{"continue": True}))
@@ -434,7 +432,7 @@ def test_a_fault_in_a_growing_text_ends_it_once() -> None:
 
 
 @pytest.mark.parametrize("goes_on", [False, True])
-def test_a_text_under_a_misspelt_key_is_an_error_and_is_not_lost(goes_on: bool) -> None:
+def test_misspelt_transcript_key_is_an_error(goes_on: bool) -> None:
     driver = cartesia()
     misspelt = {"context_id": "c", "transcipt": "Hello there.", "voice": "anna", "continue": goes_on, "flush": True}
     for _ in range(2):  # of one text that goes on, only the first is told
@@ -454,7 +452,7 @@ def test_a_text_under_a_misspelt_key_is_an_error_and_is_not_lost(goes_on: bool) 
     assert driver.submitted == []
 
 
-def test_a_text_that_goes_on_needs_a_name() -> None:
+def test_streamed_text_requires_a_context_id() -> None:
     driver = cartesia()
     driver.send(generation(context=None, **{"continue": True}))
     assert driver.kinds() == ["invalid_config"]
@@ -463,7 +461,7 @@ def test_a_text_that_goes_on_needs_a_name() -> None:
     assert driver.kinds() == ["done"]
 
 
-def test_words_after_the_end_of_a_text_are_refused_and_the_text_goes_on() -> None:
+def test_text_after_the_end_is_refused_and_the_request_continues() -> None:
     driver = cartesia()
     driver.send(generation("One."))
     driver.send(generation(" ", **{"continue": True}))
@@ -476,7 +474,7 @@ def test_words_after_the_end_of_a_text_are_refused_and_the_text_goes_on() -> Non
 
 
 @pytest.mark.parametrize("how", ["refused", "broken"])
-def test_a_failure_is_the_last_message_of_its_context(how: str) -> None:
+def test_failure_is_the_last_message_of_its_context(how: str) -> None:
     driver = cartesia()
     driver.send(generation("One ", **{"continue": True}))
     if how == "refused":
@@ -492,7 +490,7 @@ def test_a_failure_is_the_last_message_of_its_context(how: str) -> None:
 
 
 @pytest.mark.parametrize("message", ["{", "[1]", '{"a":NaN}'])
-def test_what_is_no_json_object_closes(message: str) -> None:
+def test_message_that_is_not_a_json_object_closes_the_socket(message: str) -> None:
     driver = cartesia()
     driver.send(generation())
     driver.send(message)
@@ -502,7 +500,7 @@ def test_what_is_no_json_object_closes(message: str) -> None:
     assert driver.heard() == []
 
 
-def test_binary_messages_are_not_taken() -> None:
+def test_binary_messages_are_refused() -> None:
     driver = cartesia()
     driver.dialect.receive_bytes()
     assert driver.kinds() == ["invalid_json", "close 1003"]
@@ -511,7 +509,7 @@ def test_binary_messages_are_not_taken() -> None:
 # --- time, and the end
 
 
-def test_an_idle_socket_stays_for_five_minutes_and_a_context_without_text_for_less() -> None:
+def test_idle_socket_times_out_after_five_minutes_and_an_idle_context_earlier() -> None:
     clock = Clock()
     driver = cartesia(clock=clock)
     assert driver.dialect.deadline == 300
@@ -551,7 +549,7 @@ def short(driver: DialectDriver, number: int, chars: int) -> None:
     driver.gather()
 
 
-def test_a_context_expires_a_second_after_the_last_of_its_sound() -> None:
+def test_context_expires_one_second_after_its_last_audio() -> None:
     clock = Clock()
     driver = cartesia(clock=clock)
     driver.send(generation("One.", **{"continue": True, "max_buffer_delay_ms": 0}))
@@ -573,7 +571,7 @@ def test_a_context_expires_a_second_after_the_last_of_its_sound() -> None:
     assert driver.submitted[1].request.text == "Two."
 
 
-def test_a_context_that_gets_more_text_does_not_expire() -> None:
+def test_context_that_receives_text_does_not_expire() -> None:
     clock = Clock()
     driver = cartesia(clock=clock)
     driver.send(generation("One.", **{"continue": True, "max_buffer_delay_ms": 0}))
@@ -594,7 +592,7 @@ def test_a_context_that_gets_more_text_does_not_expire() -> None:
     assert driver.of(FinishText) == [FinishText(1)]
 
 
-def test_text_that_comes_while_an_expired_context_ends_goes_on_in_its_voice() -> None:
+def test_text_for_an_expiring_context_continues_in_its_voice() -> None:
     clock = Clock()
     driver = cartesia(clock=clock)
     driver.send(generation("One.", **{"continue": True, "max_buffer_delay_ms": 0}))
@@ -613,7 +611,7 @@ def test_text_that_comes_while_an_expired_context_ends_goes_on_in_its_voice() ->
     assert driver.kinds() == ["done"]
 
 
-def test_a_context_expires_behind_a_flush_too_and_not_before_its_first_sound() -> None:
+def test_context_expires_after_a_flush_and_not_before_its_first_audio() -> None:
     clock = Clock()
     driver = cartesia(clock=clock)
     driver.send(generation("", **{"continue": True, "flush": True}))
@@ -629,7 +627,7 @@ def test_a_context_expires_behind_a_flush_too_and_not_before_its_first_sound() -
     assert driver.kinds() == ["done"]
 
 
-def test_a_session_has_an_end() -> None:
+def test_session_has_a_maximum_duration() -> None:
     clock = Clock()
     driver = cartesia(Limits(session_s=100), clock)
     driver.send(generation())
@@ -639,7 +637,7 @@ def test_a_session_has_an_end() -> None:
     assert driver.dialect.deadline is None
 
 
-def test_a_hang_up_gives_every_slot_back() -> None:
+def test_disconnect_releases_every_slot() -> None:
     driver = cartesia()
     driver.send(generation("One.", context="a"))
     driver.send(generation("Two ", context="b", **{"continue": True}))
@@ -649,14 +647,14 @@ def test_a_hang_up_gives_every_slot_back() -> None:
     assert driver.heard() == []
 
 
-def test_the_server_says_goodbye_to_every_context() -> None:
+def test_server_shutdown_is_reported_to_every_context() -> None:
     driver = cartesia()
     driver.send(generation())
     driver.dialect.close_with(Draining(), 1001)
     assert driver.kinds() == ["draining", "draining", "close 1001"]
 
 
-def test_a_client_that_takes_nothing_is_not_read() -> None:
+def test_socket_is_not_read_while_its_client_receives_nothing() -> None:
     driver = cartesia()
     for _ in range(300):
         driver.send(generation("", context="x"))
@@ -665,7 +663,7 @@ def test_a_client_that_takes_nothing_is_not_read() -> None:
     assert not driver.dialect.is_congested
 
 
-def test_samples_survive_base64_bit_by_bit() -> None:
+def test_samples_survive_base64_exactly() -> None:
     driver = cartesia()
     driver.send(generation())
     pcm = driver.sound(1, frames=7)

@@ -30,24 +30,24 @@ def seconds(form: OutputFormat, data: bytes) -> float:
         return sum(frame.samples for frame in file.decode(audio=0)) / form.rate
 
 
-def test_the_default_is_one_of_them() -> None:
+def test_default_format_is_in_the_list() -> None:
     assert DEFAULT in OUTPUT_FORMATS
     assert len(OUTPUT_FORMATS) == 28
     assert all(form.name == name for name, form in OUTPUT_FORMATS.items())
 
 
 @pytest.mark.parametrize("name", OUTPUT_FORMATS)
-def test_each_lasts_as_long_as_the_sound(name: str) -> None:
+def test_every_format_keeps_the_duration(name: str) -> None:
     form = OUTPUT_FORMATS[name]
     assert form.media_type.startswith("audio/")
     assert seconds(form, written(form.writer(whole=True))) == pytest.approx(SECONDS, abs=0.12)
 
 
 @pytest.mark.parametrize("name", ["pcm_24000", "pcm_8000", "ulaw_8000", "mp3_22050_32", "wav_16000"])
-def test_each_may_be_faster(name: str) -> None:
+def test_every_format_supports_speed(name: str) -> None:
     form = OUTPUT_FORMATS[name]
     assert seconds(form, written(form.writer(1.25, whole=True))) == pytest.approx(SECONDS / 1.25, abs=0.12)
 
 
-def test_the_engines_own_samples_go_through_untouched() -> None:
+def test_native_pcm_is_passed_unchanged() -> None:
     assert written(OUTPUT_FORMATS["pcm_24000"].writer()) == TONE

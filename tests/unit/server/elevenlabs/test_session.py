@@ -51,7 +51,7 @@ def waits(driver: DialectDriver, clock: Clock, seconds: float) -> None:
 
 @pytest.mark.parametrize("is_multi", [True, False])
 @pytest.mark.parametrize("voice", ["alloy", PREMADE[0]])
-def test_a_voice_that_another_speaks_for_is_told_in_the_last_message(voice: str, *, is_multi: bool) -> None:
+def test_substituted_voice_is_noted_in_the_last_message(voice: str, *, is_multi: bool) -> None:
     driver = elevenlabs(is_multi=is_multi, voice=voice)
     spoken(driver, " ", "Hello there.", flush=True)
     note = OTHER_SPEAKER.format(speaker="anna")
@@ -66,7 +66,7 @@ def test_a_voice_that_another_speaks_for_is_told_in_the_last_message(voice: str,
 # --- one text
 
 
-def test_one_text_has_elevenlabs_shapes_and_closes_its_socket() -> None:
+def test_single_text_gets_elevenlabs_messages_and_closes_the_socket() -> None:
     driver = elevenlabs(is_multi=False, language_code="en-GB", seed="5")
     spoken(driver, " ", "Hello ", "there. ", "")
     request = driver.submitted[0].request
@@ -85,14 +85,14 @@ def test_one_text_has_elevenlabs_shapes_and_closes_its_socket() -> None:
     assert all(message["alignment"]["estimated"] for message in sound if message["alignment"])
 
 
-def test_a_text_of_nothing_ends_without_the_engine() -> None:
+def test_empty_text_ends_without_the_engine() -> None:
     driver = elevenlabs(is_multi=False)
     spoken(driver, " ", " ", "")
     assert driver.kinds() == ["final", "close 1000"]
     assert driver.commands == []
 
 
-def test_any_error_ends_the_socket_of_one_text() -> None:
+def test_any_error_closes_a_single_text_socket() -> None:
     for wrong in ({"text": 7}, {"text": "x" * 5000}, {"text": "Hi", "voice_settings": {"speed": 9}}):
         driver = elevenlabs(is_multi=False)
         spoken(driver, "Hello ")
@@ -103,7 +103,7 @@ def test_any_error_ends_the_socket_of_one_text() -> None:
         assert driver.cancelled == [1]
 
 
-def test_what_ends_a_socket_is_said_with_the_code_that_it_is_closed_with() -> None:
+def test_final_error_message_contains_the_close_code() -> None:
     for wrong in ("{", {"txt": "Hello."}, {"context_id": "c", "txt": "Hello."}):
         driver = elevenlabs(is_multi=False)
         driver.send(wrong)
@@ -113,7 +113,7 @@ def test_what_ends_a_socket_is_said_with_the_code_that_it_is_closed_with() -> No
 
 
 @pytest.mark.parametrize("more", [{}, {"voice_settings": {"speed": 1.1}}, {"generator_config": {}}, {"flush": False}])
-def test_a_message_without_a_text_that_says_nothing_else_is_refused_and_not_lost(more: dict[str, Any]) -> None:
+def test_message_without_text_or_command_is_refused(more: dict[str, Any]) -> None:
     driver = elevenlabs()
     driver.send({"context_id": "c", "txt": "Hello.", **more})
     error, final = driver.heard()
@@ -126,19 +126,19 @@ def test_a_message_without_a_text_that_says_nothing_else_is_refused_and_not_lost
 
 
 @pytest.mark.parametrize("fine", [{"text": ""}, {"context_id": "d", "flush": True}, {"close_context": True}])
-def test_a_message_that_needs_no_text_is_taken(fine: dict[str, Any]) -> None:
+def test_commands_without_text_are_accepted(fine: dict[str, Any]) -> None:
     driver = elevenlabs()
     driver.send(fine)
     assert driver.heard() == []
 
 
-def test_a_fault_names_their_field_and_not_ours() -> None:
+def test_error_names_the_elevenlabs_field() -> None:
     problem = UnsupportedLanguage(param="language", known="english")
     assert messages.error(problem)["param"] == "language_code"
     assert messages.error(UnknownVoice(param="voice", known="clara"))["param"] == "voice"
 
 
-def test_a_pronunciation_dictionary_that_is_not_kept_is_one_clear_sentence() -> None:
+def test_unknown_pronunciation_dictionary_is_one_sentence() -> None:
     driver = elevenlabs(is_multi=False)
     locators = [{"pronunciation_dictionary_id": "d", "version_id": "v"}]
     driver.send({"text": " ", "pronunciation_dictionary_locators": locators})
@@ -153,7 +153,7 @@ def test_a_pronunciation_dictionary_that_is_not_kept_is_one_clear_sentence() -> 
 # --- when it is spoken
 
 
-def test_flush_speaks_what_there_is() -> None:
+def test_flush_speaks_the_buffered_text() -> None:
     driver = elevenlabs()
     spoken(driver, "Good mor", "ning", context_id="c")
     driver.send({"context_id": "c", "flush": True})
@@ -161,7 +161,7 @@ def test_flush_speaks_what_there_is() -> None:
     assert [type(command) for command in driver.commands[1:]] == [Append, Flush, Append, Flush]
 
 
-def test_a_schedule_is_a_promise_and_no_word_is_cut_for_it() -> None:
+def test_chunk_length_schedule_does_not_cut_words() -> None:
     clock = Clock()
     driver = elevenlabs(clock=clock)
     schedule = {"generation_config": {"chunk_length_schedule": [20, 30]}}
@@ -181,14 +181,14 @@ def test_a_schedule_is_a_promise_and_no_word_is_cut_for_it() -> None:
     assert len(driver.of(Flush)) == 2
 
 
-def test_a_sentence_that_has_ended_counts_for_the_schedule() -> None:
+def test_complete_sentence_satisfies_the_schedule() -> None:
     driver = elevenlabs()
     for word in ("It is late. ", "The kettle ", "is on. ", "Come in ", "and sit. "):
         spoken(driver, word, context_id="c", generation_config={"chunk_length_schedule": [20]})
     assert driver.of(Flush) == []
 
 
-def test_a_client_that_would_have_it_now_gets_it_from_fifty_characters_on() -> None:
+def test_try_trigger_generation_speaks_from_fifty_characters() -> None:
     """ElevenLabs' own client says so with every word."""
     driver = elevenlabs(is_multi=False)
     spoken(driver, "Once there was a king who had a castle by ", try_trigger_generation=True)
@@ -197,7 +197,7 @@ def test_a_client_that_would_have_it_now_gets_it_from_fifty_characters_on() -> N
     assert len(driver.of(Flush)) == 1
 
 
-def test_without_a_schedule_what_comes_is_spoken_as_it_comes() -> None:
+def test_without_a_schedule_text_is_spoken_immediately() -> None:
     """Pipecat's and LiveKit's auto_mode: sentences."""
     driver = elevenlabs(auto_mode="true")
     spoken(driver, " ", "One.", "Two.", "Thr", context_id="c")
@@ -209,7 +209,7 @@ def test_without_a_schedule_what_comes_is_spoken_as_it_comes() -> None:
     assert told(heard) == "One. Two. Thr "  # words are told apart by the spaces behind them
 
 
-def test_a_pause_behind_a_sentence_has_it_spoken() -> None:
+def test_pause_after_a_sentence_triggers_speech() -> None:
     clock = Clock()
     driver = elevenlabs(clock=clock)
     spoken(driver, "Let me see.", context_id="c")
@@ -219,14 +219,14 @@ def test_a_pause_behind_a_sentence_has_it_spoken() -> None:
     assert len(driver.of(Flush)) == 1
 
 
-def test_white_space_behind_held_text_stays() -> None:
+def test_white_space_after_buffered_text_is_kept() -> None:
     driver = elevenlabs()
     spoken(driver, " ", " Salt &", " pepper\n", "\n> and", " oil.", context_id="c")
     driver.send({"context_id": "c", "close_context": True})
     assert driver.text_told == "Salt & pepper\n\nand oil.|"
 
 
-def test_tags_are_not_read_aloud() -> None:
+def test_tags_are_not_spoken() -> None:
     driver = elevenlabs(enable_ssml_parsing="true")
     spoken(driver, "Hello.<break ", 'time="1.5s" />You <phoneme alphabet="ipa" ph="x">there</phoneme>.', context_id="c")
     driver.send({"context_id": "c", "close_context": True})
@@ -241,7 +241,7 @@ def test_tags_are_not_read_aloud() -> None:
 # --- times
 
 
-def test_times_count_from_where_the_ones_before_ended_or_from_the_beginning() -> None:
+def test_alignment_is_relative_to_the_previous_chunk_or_absolute() -> None:
     for sync, is_relative in (("false", True), ("true", False)):
         driver = elevenlabs(sync_alignment=sync)
         spoken(driver, "Hello there you.", context_id="c")
@@ -263,7 +263,7 @@ def test_times_count_from_where_the_ones_before_ended_or_from_the_beginning() ->
         assert told(heard) == told(heard, "normalizedAlignment") == "Hello there you. "
 
 
-def test_times_are_of_the_pace_that_was_asked_for() -> None:
+def test_alignment_accounts_for_the_requested_speed() -> None:
     driver = elevenlabs(sync_alignment="true")
     spoken(driver, "Hello there.", context_id="c", voice_settings={"speed": 2.0, "stability": 0.5})
     driver.send({"context_id": "c", "close_context": True})
@@ -278,7 +278,7 @@ def test_times_are_of_the_pace_that_was_asked_for() -> None:
 # --- formats
 
 
-def test_a_codec_is_a_workers_work_and_its_samples_count_all_the_same() -> None:
+def test_codecs_encode_on_a_worker_and_count_samples() -> None:
     driver = elevenlabs(output_format="mp3_22050_32")
     spoken(driver, "Hello there.", context_id="c")
     driver.send({"context_id": "c", "close_context": True})
@@ -302,7 +302,7 @@ def test_a_codec_is_a_workers_work_and_its_samples_count_all_the_same() -> None:
 # --- several contexts
 
 
-def test_contexts_keep_their_sound_apart_and_each_has_one_end() -> None:
+def test_contexts_keep_their_audio_apart_and_end_once() -> None:
     driver = elevenlabs()
     spoken(driver, "One.", context_id="a")
     spoken(driver, "Two.", contextId="b")
@@ -319,7 +319,7 @@ def test_contexts_keep_their_sound_apart_and_each_has_one_end() -> None:
         assert [message["isFinal"] for message in own].count(True) == 1
 
 
-def test_messages_without_a_name_are_of_one_context() -> None:
+def test_messages_without_a_context_id_share_the_default_context() -> None:
     driver = elevenlabs()
     spoken(driver, "", " ", "Hi.")  # the first is Pipecat's, which keeps the socket open
     driver.send({"close_context": True})
@@ -327,7 +327,7 @@ def test_messages_without_a_name_are_of_one_context() -> None:
     assert [message["contextId"] for message in driver.heard()] == ["default"]
 
 
-def test_closed_twice_it_stops_and_says_so() -> None:
+def test_second_close_stops_the_context_immediately() -> None:
     driver = elevenlabs()
     spoken(driver, "Hello there.", context_id="c")
     for _ in range(2):
@@ -339,7 +339,7 @@ def test_closed_twice_it_stops_and_says_so() -> None:
     assert driver.heard() == []
 
 
-def test_the_socket_closes_once_all_is_said() -> None:
+def test_socket_closes_after_all_audio_was_sent() -> None:
     driver = elevenlabs()
     spoken(driver, "One.", context_id="a")
     spoken(driver, " ", context_id="b")
@@ -351,7 +351,7 @@ def test_the_socket_closes_once_all_is_said() -> None:
     assert driver.kinds() == ["final", "audio", "audio", "final", "close 1000"]
 
 
-def test_an_error_ends_its_context_and_no_other() -> None:
+def test_error_ends_only_its_context() -> None:
     driver = elevenlabs(Limits(max_contexts=2))
     spoken(driver, "One.", context_id="a")
     spoken(driver, "Two.", context_id="b", max_frames=0)
@@ -372,7 +372,7 @@ def test_an_error_ends_its_context_and_no_other() -> None:
 # --- clocks
 
 
-def test_a_context_that_nobody_speaks_of_ends_and_gives_its_slot_back() -> None:
+def test_idle_context_times_out_and_releases_its_slot() -> None:
     clock = Clock()
     driver = elevenlabs(clock=clock, inactivity_timeout="30")
     spoken(driver, "Hello there", context_id="c")
@@ -386,7 +386,7 @@ def test_a_context_that_nobody_speaks_of_ends_and_gives_its_slot_back() -> None:
     assert driver.kinds() == ["final"]
 
 
-def test_one_text_that_does_not_go_on_is_an_error() -> None:
+def test_idle_single_text_is_an_error() -> None:
     clock = Clock()
     driver = elevenlabs(clock=clock, is_multi=False)
     spoken(driver, "Hello there")
@@ -397,7 +397,7 @@ def test_one_text_that_does_not_go_on_is_an_error() -> None:
     assert driver.cancelled == [1]
 
 
-def test_a_socket_without_a_context_is_kept_as_long_as_its_client_says() -> None:
+def test_socket_without_contexts_stays_open_for_the_requested_timeout() -> None:
     for is_multi, seconds in ((True, 180), (False, 180)):
         clock = Clock()
         driver = elevenlabs(clock=clock, is_multi=is_multi, inactivity_timeout="180")
@@ -407,7 +407,7 @@ def test_a_socket_without_a_context_is_kept_as_long_as_its_client_says() -> None
         assert driver.kinds() == ["idle_timeout", "close 1008"]
 
 
-def test_the_server_says_goodbye() -> None:
+def test_server_shutdown_is_reported() -> None:
     driver = elevenlabs()
     spoken(driver, "Hi.", context_id="c")
     driver.dialect.close_with(Draining(), 1001)
@@ -417,7 +417,7 @@ def test_the_server_says_goodbye() -> None:
 # --- voices, settings, addresses
 
 
-def test_the_address_says_the_voice() -> None:
+def test_url_contains_the_voice() -> None:
     with pytest.raises(UnknownVoice, match=r"there are: .*bert.*Grandmother"):  # a stored voice may be meant as well
         elevenlabs(voice="nobody")
     driver = elevenlabs(voice=PREMADE[1])  # a name of theirs means one of ours
@@ -437,7 +437,7 @@ def test_the_address_says_the_voice() -> None:
 
 
 @pytest.mark.parametrize(("stability", "factor"), [(None, None), (0.5, None), (0.0, 1.2), (1.0, 0.8), (0.75, 0.9)])
-def test_stability_turns_the_temperature(stability: float | None, factor: float | None) -> None:
+def test_stability_maps_to_temperature(stability: float | None, factor: float | None) -> None:
     card = replace(CARD, sampling=Sampling(temperature=0.5))
     message = read(ClientMessage, {"voice_settings": {"stability": stability}}, Limits())
     made = synthesis_options(message, None, None, ResolvedVoice(mode=Mode.CUSTOM_VOICE, speaker="anna"), (card,))
@@ -455,13 +455,13 @@ def test_stability_turns_the_temperature(stability: float | None, factor: float 
         ({"model_id": "x" * 300}, InvalidConfig, "model_id"),
     ],
 )
-def test_an_address_is_checked(query: dict[str, str], error: type[Exception], param: str) -> None:
+def test_url_parameters_are_validated(query: dict[str, str], error: type[Exception], param: str) -> None:
     with pytest.raises(error) as found:
         read_socket_options(query)
     assert getattr(found.value, "param", None) == param
 
 
-def test_what_means_nothing_here_is_ignored() -> None:
+def test_unsupported_fields_are_ignored() -> None:
     query = {"enable_logging": "false", "apply_text_normalization": "on", "language_code": "", "model_id": "eleven_v3"}
     driver = elevenlabs(**query)
     more = {"similarity_boost": 0.7, "style": 0.1, "use_speaker_boost": True, "stability": None}

@@ -115,7 +115,7 @@ def elevenlabs_in(state: str) -> DialectDriver:
 
 
 @pytest.mark.parametrize(("state", "message"), list(itertools.product(ELEVENLABS_ANSWERS, ELEVENLABS_MESSAGES)))
-def test_every_pair_of_elevenlabs_has_its_answer(state: str, message: str) -> None:
+def test_every_pair_of_elevenlabs_messages_has_a_response(state: str, message: str) -> None:
     driver = elevenlabs_in(state)
     driver.send(ELEVENLABS_MESSAGES[message])
     assert named(driver) == ELEVENLABS_ANSWERS[state][message]
@@ -166,7 +166,7 @@ class AnyElevenLabs(AnyDialect):
         self.after()
 
 
-def test_the_table_says_something_about_every_message() -> None:
+def test_response_table_covers_every_message() -> None:
     assert all(set(answers) == set(ELEVENLABS_MESSAGES) for answers in ELEVENLABS_ANSWERS.values())
 
 

@@ -43,14 +43,14 @@ def step(number: int) -> Step:
     return Step(number, 1000, "counting")
 
 
-def test_messages_come_in_the_order_in_which_they_were_sent(ends: Ends) -> None:
+def test_messages_arrive_in_order(ends: Ends) -> None:
     one, other = ends
     for number in range(1000):
         one.send(step(number))
     assert received(other, 1000) == [step(number) for number in range(1000)]
 
 
-def test_what_several_threads_send_is_all_there_and_in_each_ones_order(ends: Ends) -> None:
+def test_messages_of_several_threads_are_complete_and_ordered_per_thread(ends: Ends) -> None:
     one, other = ends
 
     def send(ticket: int) -> None:
@@ -68,7 +68,7 @@ def test_what_several_threads_send_is_all_there_and_in_each_ones_order(ends: End
         thread.join()
 
 
-def test_what_is_sent_while_the_pipe_is_full_comes_behind_it(ends: Ends) -> None:
+def test_messages_sent_while_the_pipe_is_full_keep_their_order(ends: Ends) -> None:
     one, other = ends
     large = Heard(1, AudioChunk(pcm=bytes(2**20), codes=np.zeros((1, 4), np.int64), first_sample=0))
     one.send(large)  # more than a pipe holds, and nobody reads yet
@@ -80,7 +80,7 @@ def test_what_is_sent_while_the_pipe_is_full_comes_behind_it(ends: Ends) -> None
 
 
 @pytest.mark.parametrize("size", [0, 1, APART_BYTES // 4 - 1, APART_BYTES // 4, APART_BYTES // 4 + 1, 3_000_001])
-def test_arrays_come_back_equal_and_may_be_written_to(ends: Ends, size: int) -> None:
+def test_arrays_round_trip_and_are_writable(ends: Ends, size: int) -> None:
     one, other = ends
     samples = np.linspace(-1, 1, size, dtype=np.float32)
     one.send(Prepare(7, Reference(samples=samples, text="Words."), Mode.BASE))
@@ -93,7 +93,7 @@ def test_arrays_come_back_equal_and_may_be_written_to(ends: Ends, size: int) -> 
     came.reference.samples[:] = 0
 
 
-def test_arrays_of_other_shapes_come_back_as_they_are(ends: Ends) -> None:
+def test_arrays_of_any_shape_round_trip(ends: Ends) -> None:
     one, other = ends
     arrays = [
         np.arange(60_000, dtype=np.int64).reshape(3, 20_000)[:, ::2],
@@ -108,7 +108,7 @@ def test_arrays_of_other_shapes_come_back_as_they_are(ends: Ends) -> None:
         np.testing.assert_array_equal(message.event.codes, array)
 
 
-def test_large_arrays_are_no_part_of_the_pickle() -> None:
+def test_large_arrays_are_sent_outside_the_pickle() -> None:
     large, small = np.ones(APART_BYTES, np.float32), np.ones(5, np.float32)
     assert len(channel._pieces(Prepare(1, Reference(samples=small), Mode.BASE))) == 1
     pickled, *arrays = channel._pieces(Prepare(1, Reference(samples=large), Mode.BASE))
@@ -117,7 +117,7 @@ def test_large_arrays_are_no_part_of_the_pickle() -> None:
     assert pickled.nbytes < 2000
 
 
-def test_the_end_of_the_other_end_is_an_end_of_file(ends: Ends) -> None:
+def test_closing_one_end_is_end_of_file_at_the_other(ends: Ends) -> None:
     one, other = ends
     one.close(PATIENCE_S)
     for _ in range(2):
@@ -125,7 +125,7 @@ def test_the_end_of_the_other_end_is_an_end_of_file(ends: Ends) -> None:
             other.receive()
 
 
-def test_an_end_in_the_middle_of_a_message_is_one_too() -> None:
+def test_end_inside_a_message_is_end_of_file() -> None:
     out, into = os.pipe()
     with os.fdopen(out, "rb") as source:
         os.write(into, b"\x01\x00\x00\x00" + b"\x09" + bytes(7) + b"half")
@@ -137,7 +137,7 @@ def test_an_end_in_the_middle_of_a_message_is_one_too() -> None:
 
 
 @pytest.mark.parametrize("length", [1, 7, 400, 10_000])
-def test_a_message_that_comes_in_parts_is_there_once_it_is_whole(length: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_partial_message_is_delivered_when_complete(length: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(channel, "APART_BYTES", 64)
     samples = np.arange(100, dtype=np.float32)
     sent = [step(1), Prepare(7, Reference(samples=samples), Mode.BASE), step(2)]
@@ -163,7 +163,7 @@ def test_a_message_that_comes_in_parts_is_there_once_it_is_whole(length: int, mo
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux widens a pipe")
-def test_a_burst_of_sound_needs_no_thread_that_writes_it(ends: Ends) -> None:
+def test_burst_of_audio_is_sent_without_the_writer_thread(ends: Ends) -> None:
     one, other = ends
     burst = [Heard(1, AudioChunk(pcm=bytes(15_360), codes=np.zeros((4, 16), np.int64), first_sample=0))] * 32
     for message in burst:
@@ -172,7 +172,7 @@ def test_a_burst_of_sound_needs_no_thread_that_writes_it(ends: Ends) -> None:
     assert len(received(other, 32)) == 32
 
 
-def test_closing_writes_what_is_left(ends: Ends) -> None:
+def test_close_writes_pending_messages(ends: Ends) -> None:
     one, other = ends
     came: list[Message] = []
     reading = threading.Thread(target=lambda: came.extend(received(other, 300)))
@@ -184,7 +184,7 @@ def test_closing_writes_what_is_left(ends: Ends) -> None:
     assert came == [step(number) for number in range(300)]
 
 
-def test_closing_waits_no_longer_than_it_may_for_a_reader_that_hangs(ends: Ends) -> None:
+def test_close_has_a_timeout_for_a_hanging_reader(ends: Ends) -> None:
     one, other = ends
     large = Prepare(1, Reference(samples=np.zeros(2**20, np.float32)), Mode.BASE)
     one.send(large)
@@ -193,9 +193,7 @@ def test_closing_waits_no_longer_than_it_may_for_a_reader_that_hangs(ends: Ends)
 
 
 @pytest.mark.logs_errors
-def test_a_message_that_cannot_be_pickled_is_logged_and_ends_the_channel(
-    ends: Ends, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_unpicklable_message_is_logged_and_closes_the_channel(ends: Ends, caplog: pytest.LogCaptureFixture) -> None:
     one, other = ends
     one.send(step(1))
     assert other.receive() == step(1)
@@ -206,7 +204,7 @@ def test_a_message_that_cannot_be_pickled_is_logged_and_ends_the_channel(
     assert (record.name, record.levelno) == (channel.__name__, logging.CRITICAL)
 
 
-def test_what_is_sent_to_nobody_is_lost_without_a_word(ends: Ends) -> None:
+def test_messages_to_a_closed_peer_are_dropped_silently(ends: Ends) -> None:
     one, other = ends
     other._source.close()
     for number in range(3):

@@ -23,7 +23,7 @@ from runtime.shared import system
         ("own", "cpu", False, True),
     ],
 )
-def test_a_card_has_the_engine_in_a_process_of_its_own_unless_another_is_named(
+def test_engine_runs_in_its_own_process_with_a_gpu_by_default(
     monkeypatch: pytest.MonkeyPatch, word: str, device: str, has_card: bool, own: bool
 ) -> None:
     monkeypatch.setattr(system, "has_nvidia_card", lambda: has_card)
@@ -31,7 +31,7 @@ def test_a_card_has_the_engine_in_a_process_of_its_own_unless_another_is_named(
     assert has_own_process(settings) is own
 
 
-def test_a_card_is_known_by_its_drivers_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_gpu_is_detected_by_its_driver_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(system, "_NVIDIA", str(tmp_path))
     assert system.has_nvidia_card()
     monkeypatch.setattr(system, "_NVIDIA", f"{tmp_path}/none")

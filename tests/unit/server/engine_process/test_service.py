@@ -190,7 +190,7 @@ def apart(request: pytest.FixtureRequest) -> Iterator[Apart]:
         assert not serving.is_alive()
 
 
-def test_a_request_is_taken_and_its_events_come_in_order(apart: Apart) -> None:
+def test_request_is_accepted_and_its_events_arrive_in_order(apart: Apart) -> None:
     ticket, heard = apart.submit(replace(REQUEST, seed=5))
     _, other = apart.submit()
     until(lambda: len(apart.engine.requests) == 2)
@@ -204,7 +204,7 @@ def test_a_request_is_taken_and_its_events_come_in_order(apart: Apart) -> None:
     assert ticket != 0
 
 
-def test_every_command_reaches_the_engine_under_its_own_ticket(apart: Apart) -> None:
+def test_every_command_reaches_the_engine_with_its_ticket(apart: Apart) -> None:
     apart.submit()
     ticket, _ = apart.submit()
     client = apart.client
@@ -223,7 +223,7 @@ def test_every_command_reaches_the_engine_under_its_own_ticket(apart: Apart) -> 
     ]
 
 
-def test_what_has_left_is_told_of_all_requests_together_the_last_word_of_each(apart: Apart) -> None:
+def test_acknowledgements_are_batched_and_only_the_latest_is_sent(apart: Apart) -> None:
     (first, _), (second, _) = apart.submit(), apart.submit()
 
     def leave() -> None:
@@ -239,7 +239,7 @@ def test_what_has_left_is_told_of_all_requests_together_the_last_word_of_each(ap
         assert apart.engine.told == last
 
 
-def test_commands_for_tickets_that_are_unknown_or_over_are_ignored(apart: Apart) -> None:
+def test_commands_for_unknown_or_ended_tickets_are_ignored(apart: Apart) -> None:
     ticket, heard = apart.submit()
     until(lambda: apart.engine.requests)
     apart.client.cancel(ticket + 1000)
@@ -254,7 +254,7 @@ def test_commands_for_tickets_that_are_unknown_or_over_are_ignored(apart: Apart)
 
 
 @pytest.mark.parametrize("script", [[finished()], [started(), Broken(GenerationFailed(), RequestStats())]], ids=len)
-def test_a_request_that_ends_while_it_is_submitted_is_forgotten_too(apart: Apart, script: list[SpeechEvent]) -> None:
+def test_request_that_ends_during_submit_is_forgotten(apart: Apart, script: list[SpeechEvent]) -> None:
     apart.engine.script[1] = script
     _, heard = apart.submit()
     until(lambda: len(heard) == len(script))
@@ -265,7 +265,7 @@ def test_a_request_that_ends_while_it_is_submitted_is_forgotten_too(apart: Apart
 @pytest.mark.parametrize(
     "error", [EmptyText(param="text"), Overloaded(slots=1, waiting=0, retry_after_s=1.5), EngineDead()], ids=repr
 )
-def test_a_refusal_is_the_only_event_of_a_request(apart: Apart, error: SpeechError) -> None:
+def test_refusal_is_the_only_event_of_a_request(apart: Apart, error: SpeechError) -> None:
     apart.engine.refusal = error
     ticket, heard = apart.submit()
     apart.client.cancel(ticket)
@@ -281,7 +281,7 @@ def test_a_refusal_is_the_only_event_of_a_request(apart: Apart, error: SpeechErr
 
 
 @pytest.mark.logs_errors
-def test_a_fault_of_the_engine_at_a_request_is_a_refusal_without_its_cause(apart: Apart) -> None:
+def test_engine_error_at_submit_is_a_refusal_without_its_cause(apart: Apart) -> None:
     apart.engine.refusal = RuntimeError("a secret")  # type: ignore[assignment]
     _, heard = apart.submit()
     until(lambda: heard)
@@ -292,7 +292,7 @@ def test_a_fault_of_the_engine_at_a_request_is_a_refusal_without_its_cause(apart
 
 
 @pytest.mark.logs_errors
-def test_a_fault_of_the_engine_at_a_command_ends_that_request_only(apart: Apart) -> None:
+def test_engine_error_at_a_command_ends_only_that_request(apart: Apart) -> None:
     apart.engine.faults["append"] = RuntimeError("a fault")
     ticket, _ = apart.submit()
     other, _ = apart.submit()
@@ -304,7 +304,7 @@ def test_a_fault_of_the_engine_at_a_command_ends_that_request_only(apart: Apart)
 
 
 @pytest.mark.logs_errors
-def test_a_sink_that_fails_ends_its_request_only(apart: Apart, caplog: pytest.LogCaptureFixture) -> None:
+def test_failing_sink_ends_only_its_request(apart: Apart, caplog: pytest.LogCaptureFixture) -> None:
     def fail(_: SpeechEvent) -> None:
         raise RuntimeError("the listener")
 
@@ -319,7 +319,7 @@ def test_a_sink_that_fails_ends_its_request_only(apart: Apart, caplog: pytest.Lo
     assert [record.name for record in caplog.records if record.levelno >= logging.ERROR] == [client_module.__name__]
 
 
-def test_a_prompt_comes_to_who_asked_for_it(apart: Apart) -> None:
+def test_prepared_prompt_is_returned_to_its_caller(apart: Apart) -> None:
     first: list[VoicePrompt | SpeechError] = []
     second: list[VoicePrompt | SpeechError] = []
     apart.client.prepare(REFERENCE, Mode.BASE, first.append)
@@ -335,7 +335,7 @@ def test_a_prompt_comes_to_who_asked_for_it(apart: Apart) -> None:
 
 @pytest.mark.logs_errors
 @pytest.mark.parametrize("fault", [ReferenceTooShort(seconds=0.5, limit=1), RuntimeError("a fault")], ids=repr)
-def test_a_reference_that_is_refused_is_answered(apart: Apart, fault: Exception) -> None:
+def test_refused_reference_gets_a_response(apart: Apart, fault: Exception) -> None:
     apart.engine.faults["prepare"] = fault
     answers: list[VoicePrompt | SpeechError] = []
     apart.client.prepare(REFERENCE, Mode.BASE, answers.append)
@@ -344,7 +344,7 @@ def test_a_reference_that_is_refused_is_answered(apart: Apart, fault: Exception)
 
 
 @pytest.mark.logs_errors
-def test_who_cannot_take_a_prompt_keeps_nobody_from_hearing(apart: Apart) -> None:
+def test_failing_prompt_callback_does_not_block_other_events(apart: Apart) -> None:
     def fail(_: VoicePrompt | SpeechError) -> None:
         raise RuntimeError("the library")
 
@@ -357,7 +357,7 @@ def test_who_cannot_take_a_prompt_keeps_nobody_from_hearing(apart: Apart) -> Non
     until(lambda: heard)
 
 
-def test_figures_and_cards_follow_the_engines(apart: Apart) -> None:
+def test_metrics_and_model_cards_are_forwarded(apart: Apart) -> None:
     assert apart.client.cards == (CARD,)
     apart.submit()
     until(lambda: apart.client.load().active == 1)
@@ -369,7 +369,7 @@ def test_figures_and_cards_follow_the_engines(apart: Apart) -> None:
     assert apart.client.cards is told  # they are not sent again
 
 
-def test_an_engine_that_died_is_told_even_where_it_has_no_figures_any_more(apart: Apart) -> None:
+def test_dead_engine_is_reported_even_without_metrics(apart: Apart) -> None:
     apart.engine.faults["load"] = RuntimeError("CUDA error: device-side assert triggered")
     apart.engine.alive = False
     until(lambda: not apart.client.alive)
@@ -379,7 +379,7 @@ def test_an_engine_that_died_is_told_even_where_it_has_no_figures_any_more(apart
             asked()
 
 
-def test_an_engine_that_says_nothing_counts_as_at_work(apart: Apart, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_silent_engine_counts_as_busy(apart: Apart, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client_module, "SILENT_S", 3600.0)
     assert apart.client.at_work_since() is None
     told = apart.client._told_at
@@ -394,7 +394,7 @@ def test_an_engine_that_says_nothing_counts_as_at_work(apart: Apart, monkeypatch
     until(lambda: apart.client._told_at > since)
 
 
-def test_a_step_that_was_under_way_when_it_fell_silent_stays_that_step(
+def test_step_running_when_the_engine_fell_silent_keeps_its_start_time(
     apart: Apart, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another time would tell the watchdog of a step that took long and came back, for which it would wait longer."""
@@ -404,7 +404,7 @@ def test_a_step_that_was_under_way_when_it_fell_silent_stays_that_step(
     assert apart.client.at_work_since() == 5.0
 
 
-def test_when_the_process_goes_everybody_is_told_once(apart: Apart) -> None:
+def test_process_exit_is_reported_to_every_request_once(apart: Apart) -> None:
     (_, first), (_, second) = apart.submit(), apart.submit()
     answers: list[VoicePrompt | SpeechError] = []
     apart.client.prepare(REFERENCE, Mode.BASE, answers.append)
@@ -424,7 +424,7 @@ def test_when_the_process_goes_everybody_is_told_once(apart: Apart) -> None:
 
 
 @pytest.mark.logs_errors
-def test_what_cannot_be_read_is_the_end_too(apart: Apart, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreadable_message_counts_as_process_exit(apart: Apart, monkeypatch: pytest.MonkeyPatch) -> None:
     _, heard = apart.submit()
 
     def spoilt() -> Iterator[bytearray]:
@@ -437,7 +437,7 @@ def test_what_cannot_be_read_is_the_end_too(apart: Apart, monkeypatch: pytest.Mo
     assert isinstance(heard[0], Broken)
 
 
-def test_closing_ends_the_engine_and_the_process(apart: Apart) -> None:
+def test_close_ends_the_engine_and_the_process(apart: Apart) -> None:
     apart.process.stdin.close()  # type: ignore[union-attr]  # it ends
     apart.process.wait()
     apart.close(PATIENCE_S)
@@ -445,12 +445,12 @@ def test_closing_ends_the_engine_and_the_process(apart: Apart) -> None:
     assert apart.engine.is_closed
 
 
-def test_a_process_that_does_not_end_is_killed(apart: Apart) -> None:
+def test_process_that_does_not_end_is_killed(apart: Apart) -> None:
     apart.close(0.01)
     assert apart.process.returncode == -9
 
 
-def test_a_server_that_is_gone_ends_the_service(apart: Apart) -> None:
+def test_server_exit_ends_the_service(apart: Apart) -> None:
     apart.client._channel.close(PATIENCE_S)
     apart.serving.join(PATIENCE_S)
     assert not apart.serving.is_alive()

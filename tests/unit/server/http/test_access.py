@@ -143,19 +143,19 @@ WRONG: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("kind", ["http", "websocket"])
 @pytest.mark.parametrize("words", CREDENTIALS)
-def test_a_good_key_opens(kind: str, words: dict[str, Any]) -> None:
+def test_valid_key_is_accepted(kind: str, words: dict[str, Any]) -> None:
     assert knock(Door(ServerSettings(**KEYS)), kind, **words) == (200 if kind == "http" else 101, None)
 
 
 @pytest.mark.parametrize("kind", ["http", "websocket"])
 @pytest.mark.parametrize("words", WRONG)
-def test_anything_else_does_not(kind: str, words: dict[str, Any]) -> None:
+def test_invalid_keys_are_refused(kind: str, words: dict[str, Any]) -> None:
     door = Door(ServerSettings(**KEYS))
     assert knock(door, kind, **words) == (401, "unauthorized")
     assert not door.inside
 
 
-def test_a_browser_may_bring_the_key_as_a_subprotocol_which_goes_no_further() -> None:
+def test_key_may_be_sent_as_a_subprotocol_and_is_not_forwarded() -> None:
     door = Door(ServerSettings(**KEYS))
     ours = "voicewright.speech.v1"
     assert knock(door, subprotocols=(ours, f"voicewright.token.{KEY}")) == (101, None)
@@ -163,7 +163,7 @@ def test_a_browser_may_bring_the_key_as_a_subprotocol_which_goes_no_further() ->
     assert knock(door, subprotocols=(ours, "voicewright.token.wrong")) == (401, "unauthorized")
 
 
-def test_a_ticket_opens_one_socket_and_soon() -> None:
+def test_ticket_is_valid_for_one_socket_and_a_short_time() -> None:
     door = Door(ServerSettings(**KEYS, ticket_s=60))
     ticket, late = door.tickets.issue(), door.tickets.issue()
     assert knock(door, "http", query=f"ticket={ticket}") == (401, "unauthorized")  # sockets only
@@ -174,7 +174,7 @@ def test_a_ticket_opens_one_socket_and_soon() -> None:
     assert knock(door, query=f"ticket={late}") == (401, "unauthorized")
 
 
-def test_tickets_are_bounded() -> None:
+def test_number_of_tickets_is_bounded() -> None:
     tickets = Tickets(60, lambda: 0.0)
     first = tickets.issue()
     issued = [tickets.issue() for _ in range(4096)]
@@ -190,7 +190,7 @@ ROUTES = [
 
 
 @pytest.mark.parametrize(("kind", "path"), ROUTES)
-def test_every_route_asks_for_the_key_but_the_two_that_probes_need(kind: str, path: str) -> None:
+def test_every_route_requires_the_key_except_the_two_health_probes(kind: str, path: str) -> None:
     """The walk is over the real application, so a new route is met by this test without a word here."""
     scope_type = "websocket" if "WebSocket" in kind else "http"
     door = Door(ServerSettings(**KEYS))
@@ -230,7 +230,7 @@ def test_every_route_asks_for_the_key_but_the_two_that_probes_need(kind: str, pa
     ],
 )
 @pytest.mark.parametrize(("kind", "method"), [("websocket", "GET"), ("http", "POST"), ("http", "DELETE")])
-def test_pages_of_other_origins_stay_out(kind: str, method: str, origin: str, opens: bool) -> None:
+def test_foreign_origins_are_refused(kind: str, method: str, origin: str, opens: bool) -> None:
     door = Door(ServerSettings(origins="https://app.example"))
     status, code = knock(door, kind, method=method, origin=origin)
     assert (status < 300, code) == (opens, None if opens else "origin_refused")
@@ -239,18 +239,18 @@ def test_pages_of_other_origins_stay_out(kind: str, method: str, origin: str, op
 @pytest.mark.parametrize(
     ("site", "opens"), [("same-origin", True), ("none", True), ("same-site", False), ("cross-site", False)]
 )
-def test_a_browser_that_hides_the_origin_is_judged_by_the_site(site: str, opens: bool) -> None:
+def test_hidden_origin_is_judged_by_sec_fetch_site(site: str, opens: bool) -> None:
     assert knock(None, "http", method="POST", sec_fetch_site=site)[0] == (200 if opens else 403)
     assert knock(None, "http", sec_fetch_site=site) == (200, None)
 
 
-def test_reading_and_programs_need_no_origin() -> None:
+def test_safe_methods_and_programs_need_no_origin() -> None:
     assert knock(None, "http", origin="https://evil.example") == (200, None)
     assert knock(None, "http", method="POST") == (200, None)
     assert knock() == (101, None)
 
 
-async def test_connections_are_counted_in_all_and_by_address() -> None:
+async def test_connections_are_limited_in_total_and_by_address() -> None:
     async def probe(door: Door) -> tuple[int, dict[str, Any], dict[str, str]]:
         door.leave.set()
         answer = await door.knock("http", path="/health")
@@ -276,7 +276,7 @@ async def test_connections_are_counted_in_all_and_by_address() -> None:
     assert not door.door.caps.by_address
 
 
-async def test_loopback_may_have_more_connections_than_an_address() -> None:
+async def test_loopback_has_a_higher_connection_limit() -> None:
     door = Door(ServerSettings(max_connections_per_address=1))
     door.leave.clear()
     waiting = [asyncio.create_task(door.knock(address="127.0.0.1")) for _ in range(3)]
@@ -285,7 +285,7 @@ async def test_loopback_may_have_more_connections_than_an_address() -> None:
     assert [status for status, *_ in await asyncio.gather(*waiting)] == [101, 101, 101]
 
 
-def test_requests_a_minute_are_counted_by_key_or_address() -> None:
+def test_requests_per_minute_are_counted_by_key_or_address() -> None:
     door = Door(ServerSettings(**KEYS, requests_per_minute=2))
 
     def ask(**words: Any) -> int:
@@ -301,7 +301,7 @@ def test_requests_a_minute_are_counted_by_key_or_address() -> None:
 
 
 @pytest.mark.parametrize("keys", [{}, KEYS], ids=["open", "with keys"])
-def test_the_rate_is_of_an_account_where_the_studio_names_it_and_not_where_anybody_else_does(
+def test_account_header_sets_the_rate_limit_only_if_sent_by_the_studio(
     keys: dict[str, str],
 ) -> None:
     door = Door(ServerSettings(**keys, requests_per_minute=2, account_key="between us"))
@@ -316,7 +316,7 @@ def test_the_rate_is_of_an_account_where_the_studio_names_it_and_not_where_anybo
     assert [ask(f"invented {number}", "") for number in range(3)] == [429, 429, 429]
 
 
-def test_callers_whose_rate_is_remembered_are_bounded() -> None:
+def test_number_of_remembered_callers_is_bounded() -> None:
     rate = Rate(1, lambda: 0.0)
     assert rate.wait_s(b"first") == 0
     assert rate.wait_s(b"first") == 60
@@ -326,7 +326,7 @@ def test_callers_whose_rate_is_remembered_are_bounded() -> None:
 
 
 @pytest.mark.parametrize("told", [True, False])
-def test_a_body_over_the_limit_is_cut_off(told: bool) -> None:
+def test_body_over_the_limit_is_refused(told: bool) -> None:
     door = Door(limits=Limits(max_config_bytes=2048, max_upload_bytes=1024))
     limit = 1024 + 64 * 2**10
     headers = {"content_length": str(limit + 1)} if told else {}
@@ -338,14 +338,14 @@ def test_a_body_over_the_limit_is_cut_off(told: bool) -> None:
     assert door.bodies[-1] == b"x" * limit
 
 
-def test_an_ipv6_client_has_one_rate_for_all_its_addresses() -> None:
+def test_ipv6_network_shares_one_rate_limit() -> None:
     door = Door(ServerSettings(requests_per_minute=2))
     statuses = [knock(door, "http", address=f"2a00:1450:4001:81b::{number}")[0] for number in (1, 2, 3)]
     assert statuses == [200, 200, 429]
     assert knock(door, "http", address="2a00:1450:4001:81c::1")[0] == 200
 
 
-async def test_the_order_is_connections_origin_rate_key_body() -> None:
+async def test_checks_run_in_the_order_connections_origin_rate_key_body() -> None:
     door = Door(ServerSettings(**KEYS, requests_per_minute=1, max_connections=1))
     bad: dict[str, Any] = {"method": "POST", "content_length": "9" * 12}
     door.leave.clear()
@@ -367,7 +367,7 @@ async def test_the_order_is_connections_origin_rate_key_body() -> None:
     ]
 
 
-async def test_refusals_say_and_log_nothing_of_what_came(caplog: pytest.LogCaptureFixture) -> None:
+async def test_refusals_neither_echo_nor_log_client_input(caplog: pytest.LogCaptureFixture) -> None:
     canary = "canary-7f3a"
     caplog.set_level(logging.DEBUG)
     for settings in (ServerSettings(**KEYS), ServerSettings(requests_per_minute=1), ServerSettings()):

@@ -8,7 +8,7 @@ from runtime.server.http.keys import KeyRing, SharedTickets, digest
 from runtime.settings import ServerSettings
 
 
-def test_keys_of_a_file_come_and_go_with_it_and_a_missing_file_lets_nobody_in(tmp_path: Path) -> None:
+def test_key_file_changes_apply_and_a_missing_file_denies_access(tmp_path: Path) -> None:
     now, file = 0.0, tmp_path / "keys.txt"
     keys = KeyRing(ServerSettings(api_keys="own", api_keys_file=str(file)), lambda: now)
     assert keys.digests() == [digest("own")]
@@ -27,7 +27,7 @@ def test_keys_of_a_file_come_and_go_with_it_and_a_missing_file_lets_nobody_in(tm
     assert only.digests() == []
 
 
-def test_a_ticket_of_one_replica_opens_one_socket_at_another_until_it_is_void() -> None:
+def test_ticket_of_one_replica_is_valid_once_at_another() -> None:
     now = 1000.0
     settings = ServerSettings(api_keys="a key")
     here, there = (SharedTickets(60, KeyRing(settings), lambda: now) for _ in range(2))

@@ -11,7 +11,7 @@ LISTED = [*"abcdefg"]
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 100])
-def test_pages_one_after_another_are_the_list(size: int) -> None:
+def test_forward_pages_concatenate_to_the_list(size: int) -> None:
     for listed in (LISTED, LISTED[:1], []):
         found, cursor, has_more = [], "", True
         while has_more:
@@ -23,7 +23,7 @@ def test_pages_one_after_another_are_the_list(size: int) -> None:
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7])
-def test_pages_one_before_another_are_the_list_too(size: int) -> None:
+def test_backward_pages_concatenate_to_the_list(size: int) -> None:
     found, cursor, has_more = ["g"], "g", True
     while has_more:
         one = page(LISTED, str, size, "", cursor)
@@ -32,13 +32,13 @@ def test_pages_one_before_another_are_the_list_too(size: int) -> None:
     assert found == LISTED
 
 
-def test_an_id_that_is_not_there_is_none() -> None:
+def test_unknown_cursor_is_ignored() -> None:
     assert page(LISTED, str, 2, "gone", "gone too").items == ["a", "b"]
     assert page(LISTED, str, 2, "b", "gone").items == ["c", "d"]
 
 
 @pytest.mark.parametrize("size", ["0", "101", "", "x", "-1", "00019999"])
-def test_a_size_out_of_its_range_names_its_parameter(size: str) -> None:
+def test_page_size_out_of_range_names_its_parameter(size: str) -> None:
     with pytest.raises(InvalidConfig) as caught:
         page_size(size, "limit")
     assert caught.value.param == "limit"

@@ -70,7 +70,7 @@ def reply_of(
     )
 
 
-async def test_events_come_in_order_and_end_with_the_last() -> None:
+async def test_events_are_in_order_and_stop_after_the_last() -> None:
     engine = ScriptedEngine({1: [Queued(0), started(), chunk(), chunk(2), finished()]})
     begun = time.monotonic()
     async with SpeechStream(engine, REQUEST) as speech:
@@ -82,7 +82,7 @@ async def test_events_come_in_order_and_end_with_the_last() -> None:
     assert heard == [Queued, Started, AudioChunk, AudioChunk, Finished]
 
 
-async def test_sound_is_taken_when_the_next_is_asked_for_and_not_before() -> None:
+async def test_audio_is_acknowledged_when_the_next_chunk_is_requested() -> None:
     engine = ScriptedEngine({1: [chunk(), chunk(2), finished()]})
     async with SpeechStream(engine, REQUEST) as speech:
         await anext(speech)
@@ -93,7 +93,7 @@ async def test_sound_is_taken_when_the_next_is_asked_for_and_not_before() -> Non
         assert engine.takings == [(1, 1920), (1, 3 * 1920)]
 
 
-async def test_what_breaks_is_raised_and_named_as_the_client_names_it() -> None:
+async def test_failure_is_raised_with_its_error_code() -> None:
     error = TextTooLong(param="text", count=2, unit="characters", limit=1)
     engine = ScriptedEngine({1: [started(), Broken(error, RequestStats())]}, refusal=None)
     async with SpeechStream(engine, REQUEST, text_field="input") as speech:
@@ -110,7 +110,7 @@ async def test_what_breaks_is_raised_and_named_as_the_client_names_it() -> None:
     assert caught.value.param == "input"
 
 
-async def test_its_end_is_told_once_though_nobody_listens_any_more() -> None:
+async def test_end_is_reported_once_after_the_stream_was_closed() -> None:
     engine, ends = ScriptedEngine({1: [started(), chunk()]}), []
     async with SpeechStream(engine, REQUEST, on_end=ends.append) as speech:
         await anext(speech)
@@ -119,7 +119,7 @@ async def test_its_end_is_told_once_though_nobody_listens_any_more() -> None:
     assert [end.stop_reason for end in ends] == [StopReason.CANCELLED]
 
 
-async def test_leaving_early_cancels() -> None:
+async def test_leaving_the_context_early_cancels() -> None:
     engine = ScriptedEngine({1: [started(), chunk()]})
     async with SpeechStream(engine, REQUEST) as speech:
         await anext(speech)
@@ -127,7 +127,7 @@ async def test_leaving_early_cancels() -> None:
     assert engine.cancelled == [1]
 
 
-async def test_an_event_after_the_loop_has_closed_is_no_fault_of_the_engines() -> None:
+async def test_event_after_the_loop_has_closed_raises_no_error() -> None:
     engine = ScriptedEngine()
 
     async with SpeechStream(engine, REQUEST):
@@ -142,7 +142,7 @@ async def spoken_pieces(engine: ScriptedEngine) -> AsyncGenerator[bytes, None]:
                 yield event.pcm
 
 
-async def test_the_status_waits_for_the_first_sound() -> None:
+async def test_http_status_waits_for_the_first_audio() -> None:
     engine, wire = ScriptedEngine(), Wire()
     reply = reply_of(spoken_pieces(engine), **{"X-Late": "2"})
     serving = asyncio.create_task(reply({}, wire.receive, wire.send))
@@ -162,7 +162,7 @@ async def test_the_status_waits_for_the_first_sound() -> None:
     assert len(wire.body) == 3 * 3840
 
 
-async def test_an_error_before_the_first_sound_is_raised_and_one_after_it_breaks_off() -> None:
+async def test_error_before_first_audio_is_raised_and_later_one_breaks_the_response() -> None:
     broken = Broken(GenerationFailed(), RequestStats())
     wire = Wire()
     with pytest.raises(GenerationFailed):
@@ -174,7 +174,7 @@ async def test_an_error_before_the_first_sound_is_raised_and_one_after_it_breaks
 
 
 @pytest.mark.parametrize("heard", [0, 1])
-def test_a_hang_up_cancels_whether_or_not_anything_was_sent(heard: int) -> None:
+def test_disconnect_cancels_before_and_after_the_first_byte(heard: int) -> None:
     async def serve() -> None:
         engine, wire = ScriptedEngine(), Wire()
         serving = asyncio.create_task(reply_of(spoken_pieces(engine))({}, wire.receive, wire.send))
@@ -190,7 +190,7 @@ def test_a_hang_up_cancels_whether_or_not_anything_was_sent(heard: int) -> None:
     asyncio.run(serve())
 
 
-async def test_who_takes_nothing_gets_nothing_made_and_is_left() -> None:
+async def test_client_that_reads_nothing_is_paused_and_disconnected() -> None:
     engine, wire = ScriptedEngine(), Wire()
     reply = reply_of(spoken_pieces(engine), send_s=0.1)
     serving = asyncio.create_task(reply({}, wire.receive, wire.send))
@@ -206,7 +206,7 @@ async def test_who_takes_nothing_gets_nothing_made_and_is_left() -> None:
     assert not wire.is_complete
 
 
-def test_work_ends_with_the_client_and_its_error_is_passed_on() -> None:
+def test_background_work_is_cancelled_with_its_client_and_raises_its_error() -> None:
     async def work() -> None:
         wire, ended = Wire(), asyncio.Event()
 
@@ -238,7 +238,7 @@ def test_work_ends_with_the_client_and_its_error_is_passed_on() -> None:
 
 
 @pytest.mark.parametrize("heard", [0, 1])
-async def test_a_host_that_shuts_ends_what_takes_too_long(heard: int) -> None:
+async def test_shutdown_ends_work_after_its_timeout(heard: int) -> None:
     engine, wire = ScriptedEngine(), Wire()
     host = Host(Settings(), lambda *_: engine, MemoryLibrary())
     await host.load()

@@ -43,7 +43,7 @@ def everything_said() -> list[dict[str, Any]]:
     return said + driver.replies()
 
 
-def test_the_page_is_in_step() -> None:
+def test_protocol_page_matches_the_code() -> None:
     assert PAGE.read_text(encoding="utf-8") == page(), "run: python -m tools.protocol_page"
 
 
@@ -54,13 +54,13 @@ def test_every_message_is_described() -> None:
 
 
 @pytest.mark.parametrize("message", everything_said(), ids=lambda message: message["type"])
-def test_what_is_said_is_what_is_described(message: dict[str, Any]) -> None:
+def test_sent_messages_match_their_description(message: dict[str, Any]) -> None:
     TypeAdapter(ServerMessage).validate_python(message)
     described = SERVER[message["type"]]
     assert set(described["required"]) <= set(message) <= set(described["properties"])
 
 
-def test_metrics_and_limits_are_complete() -> None:
+def test_documented_metrics_and_limits_are_complete() -> None:
     assert set(metrics(RequestStats(guard=Guard.SILENCE))) == set(Metrics.__annotations__)
     assert set(Metrics.__annotations__) == {stat.name for stat in fields(RequestStats)} | {"rtf"}
     assert set(SERVER["session.created"]["properties"]["limits"]["properties"]) == {

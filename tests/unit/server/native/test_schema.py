@@ -38,7 +38,7 @@ CANARY = "canary-7f3a"
         "\x00",
     ],
 )
-def test_what_is_not_a_sound_json_object_is_refused(text: str) -> None:
+def test_invalid_json_object_is_refused(text: str) -> None:
     with pytest.raises(InvalidMessage):
         decode(text)
 
@@ -89,7 +89,7 @@ def test_what_is_not_a_sound_json_object_is_refused(text: str) -> None:
         ("input.sing", {}, "type"),
     ],
 )
-def test_wrong_fields_are_named(kind: str, fields: dict[str, object], param: str | None) -> None:
+def test_invalid_fields_are_named(kind: str, fields: dict[str, object], param: str | None) -> None:
     with pytest.raises(InvalidConfig) as caught:
         parse(decode(json.dumps({"type": kind, **fields})))
     assert caught.value.param == param
@@ -97,13 +97,13 @@ def test_wrong_fields_are_named(kind: str, fields: dict[str, object], param: str
 
 @pytest.mark.parametrize("field", ["temperature", "subtalker_temperature"])
 @pytest.mark.parametrize("value", [0, 0.0])
-def test_no_temperature_is_told_how_it_is_asked_for(field: str, value: float) -> None:
+def test_temperature_zero_error_suggests_do_sample_false(field: str, value: float) -> None:
     with pytest.raises(InvalidConfig, match="send do_sample: false"):
         parse({"type": "session.config", field: value})
 
 
 @pytest.mark.parametrize("kind", [None, 1, ["ping"], {"ping": 1}])
-def test_a_type_of_another_type_is_refused(kind: object) -> None:
+def test_non_string_type_is_refused(kind: object) -> None:
     with pytest.raises(InvalidConfig):
         parse({"type": kind})
 
@@ -112,7 +112,7 @@ def test_a_type_of_another_type_is_refused(kind: object) -> None:
 @pytest.mark.parametrize(
     "where", ["context_id", "type", "text", "task_type", "voice", "seed", "frames", "t", "played_ms"]
 )
-def test_no_sentence_quotes_the_client(kind: str, where: str) -> None:
+def test_error_sentences_do_not_quote_the_client(kind: str, where: str) -> None:
     driver = Driver()
     driver.send(kind, **{"text": "x", "played_ms": 1, where: [CANARY]} if where != "type" else {})
     driver.session.receive_text(json.dumps({"type": CANARY, where: CANARY, CANARY: CANARY}))
@@ -120,7 +120,7 @@ def test_no_sentence_quotes_the_client(kind: str, where: str) -> None:
     assert CANARY not in json.dumps([reply for reply in driver.heard() if isinstance(reply, dict)])
 
 
-def test_unknown_keys_are_ignored_and_aliases_taken() -> None:
+def test_unknown_keys_are_ignored_and_aliases_accepted() -> None:
     config = parse(
         decode('{"type":"session.config","speaker":"Anna","voice":null,"speed":1.0,"split_granularity":"none"}')
     )
@@ -138,7 +138,7 @@ FIELDS = sorted({*SessionConfig.model_fields, "text", "played_ms", "t", "voice_d
 
 @pytest.mark.slow
 @given(st.one_of(st.text(), JSON.map(lambda value: json.dumps(value))))
-def test_any_text_is_answered_by_a_code_of_the_table(text: str) -> None:
+def test_any_text_is_answered_by_a_known_code(text: str) -> None:
     driver = Driver()
     driver.session.receive_text(text)
     created, *rest = driver.replies()
@@ -147,7 +147,7 @@ def test_any_text_is_answered_by_a_code_of_the_table(text: str) -> None:
 
 
 @given(st.sampled_from(sorted(MESSAGES)), st.dictionaries(st.sampled_from(FIELDS), JSON, max_size=5))
-def test_any_fields_of_a_known_message_are_answered_or_taken(kind: str, fields: dict[str, object]) -> None:
+def test_any_fields_of_a_known_message_are_accepted_or_answered(kind: str, fields: dict[str, object]) -> None:
     driver = Driver()
     driver.session.receive_text(json.dumps({**fields, "type": kind}))
     _, *rest = driver.replies()

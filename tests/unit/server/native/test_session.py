@@ -14,7 +14,7 @@ from runtime.settings import Limits
 from tests.unit.server.native.driver import REFERENCE, Driver, ready, two_voices
 
 
-def test_it_opens_with_the_limits_as_they_are_set() -> None:
+def test_session_opens_with_the_configured_limits() -> None:
     limits = Limits(max_contexts=3)
     (created,) = Driver(limits).replies()
     assert created["type"] == "session.created"
@@ -23,7 +23,7 @@ def test_it_opens_with_the_limits_as_they_are_set() -> None:
     assert [model["id"] for model in created["models"]] == ["tiny", "clone"]
 
 
-def test_a_text_is_spoken_from_queue_to_done() -> None:
+def test_text_gets_events_from_queued_to_done() -> None:
     driver = ready(voice="anna", seed=7)
     number = driver.speak("Good morning.")
     driver.session.on_speech(number, Queued(0, 1500.5))
@@ -38,7 +38,7 @@ def test_a_text_is_spoken_from_queue_to_done() -> None:
     assert (done["stop_reason"], done["seed"], done["metrics"]["frames"]) == ("eos", 7, 1)
 
 
-def test_text_goes_on_to_the_engine_as_it_comes() -> None:
+def test_text_is_forwarded_to_the_engine_immediately() -> None:
     driver = ready()
     for text in ("Good ", "", "mor"):
         driver.send("input.text", text=text)
@@ -51,7 +51,7 @@ def test_text_goes_on_to_the_engine_as_it_comes() -> None:
     assert driver.kinds() == []
 
 
-def test_the_engine_is_not_asked_before_there_is_a_word() -> None:
+def test_engine_request_starts_with_the_first_word() -> None:
     driver = ready()
     for text in ("\n", '"', " "):
         driver.send("input.text", text=text)
@@ -64,7 +64,7 @@ def test_the_engine_is_not_asked_before_there_is_a_word() -> None:
 
 
 @pytest.mark.parametrize("texts", [[], [""], [" ", "..."]])
-def test_a_text_without_a_word_is_the_engines_to_judge(texts: list[str]) -> None:
+def test_text_without_a_word_is_validated_by_the_engine(texts: list[str]) -> None:
     driver = ready()
     for text in texts:
         driver.send("input.text", text=text)
@@ -72,7 +72,7 @@ def test_a_text_without_a_word_is_the_engines_to_judge(texts: list[str]) -> None
     assert driver.told(1) == ["".join(texts).strip(), "."]
 
 
-def test_text_that_came_before_the_reference_reaches_the_engine_as_it_was_cut() -> None:
+def test_text_received_before_the_reference_keeps_its_chunks() -> None:
     driver = ready(task_type="base", ref_audio="AAAA", x_vector_only_mode=True)
     driver.send("input.text", text="One. ")
     driver.send("input.text", text="Two")
@@ -86,7 +86,7 @@ def test_text_that_came_before_the_reference_reaches_the_engine_as_it_was_cut() 
     assert driver.told(1) == ["One. ", "Two", None, "fold.", "."]
 
 
-def test_it_may_be_heard_while_it_is_composed() -> None:
+def test_audio_may_start_before_the_text_is_complete() -> None:
     driver = ready()
     driver.send("input.text", text="One. ")
     driver.start(1)
@@ -110,7 +110,7 @@ def test_speech_that_ends_before_its_text_leaves_the_rest_unspoken() -> None:
     assert driver.told(2) == ["Three.", "."]
 
 
-def test_a_text_that_grows_too_long_stops_what_is_spoken_of_it() -> None:
+def test_text_over_the_limit_stops_its_speech() -> None:
     driver = ready(Limits(max_text_chars=8))
     driver.send("input.text", text="abcd")
     driver.start(1)
@@ -124,7 +124,7 @@ def test_a_text_that_grows_too_long_stops_what_is_spoken_of_it() -> None:
     assert driver.cancelled == [1]
 
 
-def test_what_was_played_is_passed_on_while_it_matters() -> None:
+def test_playback_reports_are_forwarded_while_the_request_runs() -> None:
     driver = ready(task_type="base", ref_audio="AAAA", x_vector_only_mode=True)
     driver.send("input.text", text="One.")
     driver.send("playback", played_ms=1)
@@ -144,7 +144,7 @@ def test_what_was_played_is_passed_on_while_it_matters() -> None:
         ("quiet", {}, None, True),
     ],
 )
-def test_a_stored_voice_is_recalled_by_name_or_id(
+def test_stored_voice_is_found_by_name_or_id(
     name: str, config: dict[str, object], text: str | None, x_vector_only: bool
 ) -> None:
     driver = ready(voice=name, **config)
@@ -160,14 +160,14 @@ def test_a_stored_voice_is_recalled_by_name_or_id(
     assert (request.reference.text, request.reference.x_vector_only) == (text, x_vector_only)
 
 
-def test_a_stored_voice_that_is_gone_meanwhile_is_told_once() -> None:
+def test_voice_deleted_in_the_meantime_is_reported_once() -> None:
     driver = ready(voice="Clara")
     driver.send("input.text", text="Hello.")
     driver.decoded(1, VoiceNotFound(param="voice"))
     assert driver.kinds() == ["voice_not_found@default"]
 
 
-def test_every_field_of_the_configuration_reaches_the_request() -> None:
+def test_every_configuration_field_reaches_the_request() -> None:
     driver = ready(
         task_type="CustomVoice", speaker="anna", language="English", instruct="softly", non_streaming_mode=False,
         seed=2**60, max_new_tokens=11, temperature=0.5, top_k=3, top_p=0.8, repetition_penalty=1.2,
@@ -191,13 +191,13 @@ def test_every_field_of_the_configuration_reaches_the_request() -> None:
     ("said", "meant"),
     [("en", "english"), ("pt-BR", "portuguese"), ("ZH_cn", "chinese"), ("beijing_dialect", "beijing_dialect")],
 )
-def test_a_language_may_be_named_by_its_code(said: str, meant: str) -> None:
+def test_language_may_be_given_as_a_code(said: str, meant: str) -> None:
     driver = ready(language=said)
     driver.speak()
     assert driver.submitted[0].request.language == meant
 
 
-def test_a_context_may_be_used_again_after_its_end() -> None:
+def test_context_id_may_be_reused_after_its_end() -> None:
     driver = ready()
     first = driver.speak("One.")
     driver.finish(first)
@@ -208,7 +208,7 @@ def test_a_context_may_be_used_again_after_its_end() -> None:
     assert driver.kinds() == ["audio.done", "audio.done"]
 
 
-def test_labelled_frames_say_whose_they_are() -> None:
+def test_labelled_frames_contain_their_context_id() -> None:
     driver = ready(frames="labelled")
     first, two = driver.speak(context_id="a"), driver.speak(context_id="b")
     driver.start(first)
@@ -226,7 +226,7 @@ def test_labelled_frames_say_whose_they_are() -> None:
     assert struct.unpack_from("<h", sounds[2], 16) == (1920,)
 
 
-def test_long_chunks_are_cut_and_nothing_is_lost() -> None:
+def test_long_chunks_are_split_without_loss() -> None:
     driver = ready(frames="labelled")
     number = driver.speak()
     driver.sound(number, frames=16)
@@ -238,7 +238,7 @@ def test_long_chunks_are_cut_and_nothing_is_lost() -> None:
     assert firsts == [6000 * index for index in range(len(sounds))]
 
 
-def test_cancel_takes_back_the_sound_that_was_not_sent() -> None:
+def test_cancel_drops_unsent_audio() -> None:
     driver = ready()
     number = driver.speak()
     driver.start(number)
@@ -257,7 +257,7 @@ def test_cancel_takes_back_the_sound_that_was_not_sent() -> None:
     }  # fmt: skip
 
 
-def test_cancel_leaves_the_neighbours_sound_alone() -> None:
+def test_cancel_keeps_the_audio_of_other_contexts() -> None:
     driver = ready(frames="labelled")
     first, two = driver.speak(context_id="a"), driver.speak(context_id="b")
     driver.sound(first)
@@ -269,7 +269,7 @@ def test_cancel_leaves_the_neighbours_sound_alone() -> None:
     assert driver.kinds() == ["audio.done"]
 
 
-def test_cancel_while_composing_forgets_the_text() -> None:
+def test_cancel_before_the_text_is_complete_discards_it() -> None:
     driver = ready()
     driver.send("input.text", text="No, ")
     driver.send("context.cancel", played_ms=0)
@@ -279,14 +279,14 @@ def test_cancel_while_composing_forgets_the_text() -> None:
     assert driver.told(2) == ["yes.", "."]
 
 
-def test_an_end_by_the_engine_itself_is_a_cancel_too() -> None:
+def test_cancellation_by_the_engine_is_reported_as_a_cancel() -> None:
     driver = ready()
     number = driver.speak()
     driver.finish(number, StopReason.CANCELLED)
     assert driver.kinds() == ["context.cancelled"]
 
 
-def test_a_refused_request_gets_one_error_and_the_name_is_free() -> None:
+def test_refused_request_gets_one_error_and_its_context_id_is_free() -> None:
     driver = ready()
     driver.send("input.done")
     driver.session.on_refused(driver.submitted[0].utterance, EmptyText(param="text"))
@@ -296,7 +296,7 @@ def test_a_refused_request_gets_one_error_and_the_name_is_free() -> None:
     assert driver.kinds() == ["audio.done"]
 
 
-def test_a_broken_request_says_whether_sound_was_sent() -> None:
+def test_failed_request_reports_whether_audio_was_sent() -> None:
     driver = ready()
     number = driver.speak()
     driver.sound(number)
@@ -317,7 +317,7 @@ def test_one_mistake_gives_one_error() -> None:
     assert driver.kinds() == ["out_of_order@default"]
 
 
-def test_a_part_that_is_refused_ends_its_context() -> None:
+def test_refused_segment_ends_its_context() -> None:
     driver = ready(Limits(max_text_chars=8))
     driver.send("input.text", text="abcd")
     driver.send("input.text", text="efghi")
@@ -333,7 +333,7 @@ def test_a_part_that_is_refused_ends_its_context() -> None:
     assert driver.speak("12345678") == driver.submitted[-1].utterance
 
 
-def test_speaking_is_not_disturbed_by_messages_out_of_order() -> None:
+def test_out_of_order_messages_do_not_disturb_speech() -> None:
     driver = ready()
     number = driver.speak()
     driver.send("input.text", text="more")
@@ -343,7 +343,7 @@ def test_speaking_is_not_disturbed_by_messages_out_of_order() -> None:
     assert driver.kinds() == ["out_of_order@None", "out_of_order@None", "invalid_config@None", "audio.done"]
 
 
-def test_a_configuration_counts_for_what_opens_later() -> None:
+def test_configuration_applies_to_contexts_opened_later() -> None:
     driver = ready(voice="anna")
     driver.send("input.text", text="One.")
     driver.configure(voice="bert")
@@ -353,7 +353,7 @@ def test_a_configuration_counts_for_what_opens_later() -> None:
     assert [command.request.voice for command in driver.submitted] == ["anna", "bert"]
 
 
-def test_a_named_configuration_serves_once() -> None:
+def test_context_configuration_applies_once() -> None:
     driver = ready(voice="anna", frames="labelled")
     driver.configure(voice="bert", context_id="b", frames="labelled")
     for _ in range(2):
@@ -361,7 +361,7 @@ def test_a_named_configuration_serves_once() -> None:
     assert [command.request.voice for command in driver.submitted] == ["bert", "anna"]
 
 
-def test_a_refused_named_configuration_does_not_fall_back_to_the_general_one() -> None:
+def test_refused_context_configuration_does_not_fall_back_to_the_session_one() -> None:
     driver = ready(voice="anna", frames="labelled")
     driver.configure(context_id="b", top_p=7)
     driver.send("input.text", context_id="b", text="Hello")
@@ -370,7 +370,7 @@ def test_a_refused_named_configuration_does_not_fall_back_to_the_general_one() -
     assert not driver.submitted
 
 
-def test_plain_frames_carry_one_context_at_a_time() -> None:
+def test_plain_frames_allow_one_context_at_a_time() -> None:
     driver = ready()
     driver.speak(context_id="a")
     driver.send("input.text", text="Hello", context_id="b")
@@ -378,7 +378,7 @@ def test_plain_frames_carry_one_context_at_a_time() -> None:
     assert driver.kinds() == ["out_of_order@b"]
 
 
-def test_contexts_are_counted_until_their_end_was_taken() -> None:
+def test_contexts_count_until_their_end_was_received() -> None:
     driver = ready(Limits(max_contexts=2), frames="labelled")
     spoken = driver.speak(context_id="a")
     driver.speak(context_id="b")
@@ -392,7 +392,7 @@ def test_contexts_are_counted_until_their_end_was_taken() -> None:
 
 
 @pytest.mark.parametrize("refused", ["too many", "a text that cannot be spoken", "a text that is too large"])
-def test_a_refused_context_leaves_no_configuration_behind(refused: str) -> None:
+def test_refused_context_leaves_no_configuration(refused: str) -> None:
     driver = ready(Limits(max_contexts=2, max_text_chars=20), frames="labelled")
     held = [driver.speak(context_id=name) for name in "ab"] if refused == "too many" else []
     text = {"too many": "Hello.", "a text that cannot be spoken": "a\0b"}.get(refused, 5 * "Too long. ")
@@ -411,7 +411,7 @@ def test_a_refused_context_leaves_no_configuration_behind(refused: str) -> None:
     assert driver.kinds() == ["audio.done"]
 
 
-def test_a_cancel_ends_a_context_that_was_configured_and_had_no_text_and_frees_its_place() -> None:
+def test_cancel_ends_a_configured_context_without_text() -> None:
     driver = ready(Limits(max_contexts=2), frames="labelled")
     for number in range(12):
         driver.configure(context_id=f"c{number}", voice="bert")
@@ -422,14 +422,14 @@ def test_a_cancel_ends_a_context_that_was_configured_and_had_no_text_and_frees_i
         assert driver.replies() == []
 
 
-def test_named_configurations_are_bounded() -> None:
+def test_context_configurations_are_bounded() -> None:
     driver = ready(Limits(max_contexts=2))
     for name in "abc":
         driver.configure(context_id=name)
     assert driver.kinds() == ["too_many_contexts@c"]
 
 
-def test_a_reference_is_decoded_once_and_waited_for() -> None:
+def test_reference_is_decoded_once_and_awaited() -> None:
     driver = ready(task_type="base", ref_audio="UklGRg==", ref_text="Words.", frames="labelled")
     assert [decode.ref_audio for decode in driver.decodes] == ["UklGRg=="]
     for name in ("a", "b"):
@@ -448,7 +448,7 @@ def test_a_reference_is_decoded_once_and_waited_for() -> None:
     assert len(driver.decodes) == 1
 
 
-def test_a_reference_that_fails_ends_who_waits_for_it() -> None:
+def test_failed_reference_ends_the_contexts_waiting_for_it() -> None:
     driver = ready(task_type="base", ref_audio="AAAA", frames="labelled")
     driver.send("input.text", text="Hello.", context_id="a")
     driver.send("input.done", context_id="a")
@@ -461,7 +461,7 @@ def test_a_reference_that_fails_ends_who_waits_for_it() -> None:
     assert driver.kinds() == ["out_of_order@c"]  # the configuration went with its reference
 
 
-def test_a_reference_that_fails_before_any_text_is_told_once() -> None:
+def test_reference_failure_before_any_text_is_reported_once() -> None:
     driver = ready(task_type="base", ref_audio="AAAA")
     driver.session.on_reference(driver.decodes[0].upload, BadReferenceAudio(why="it is silent", param="ref_audio"))
     driver.send("input.text", text="Hello.")
@@ -469,7 +469,7 @@ def test_a_reference_that_fails_before_any_text_is_told_once() -> None:
     assert driver.kinds() == ["invalid_ref_audio@default"]
 
 
-def test_a_reference_that_was_replaced_harms_nobody() -> None:
+def test_failure_of_a_replaced_reference_is_ignored() -> None:
     driver = ready(task_type="base", ref_audio="AAAA")
     driver.configure(task_type="base", ref_audio="BBBB", x_vector_only_mode=True)
     driver.session.on_reference(driver.decodes[0].upload, BadReferenceAudio(why="it is silent"))
@@ -499,7 +499,7 @@ def test_cancel_while_the_reference_is_decoded() -> None:
         ({"task_type": "custom_voice", "ref_audio": "ignored"}, Mode.CUSTOM_VOICE),
     ],
 )
-def test_the_mode_is_the_asked_one_or_follows_from_what_is_there(config: dict[str, str], mode: Mode) -> None:
+def test_mode_is_the_requested_one_or_inferred_from_the_fields(config: dict[str, str], mode: Mode) -> None:
     driver = ready(**config)
     driver.send("input.done")
     if driver.decodes:
@@ -517,14 +517,14 @@ def test_the_mode_is_the_asked_one_or_follows_from_what_is_there(config: dict[st
         ({"max_new_tokens": 4098}, "invalid_config", "max_frames"),
     ],
 )
-def test_configurations_beyond_the_server_are_refused(config: dict[str, object], code: str, param: str) -> None:
+def test_configurations_over_server_limits_are_refused(config: dict[str, object], code: str, param: str) -> None:
     driver = Driver()
     driver.configure(**config)
     _, error = driver.replies()
     assert (error["code"], error["param"], error["context_id"]) == (code, param, "default")
 
 
-def test_the_first_message_must_come_soon_and_the_others_too() -> None:
+def test_first_and_later_messages_have_timeouts() -> None:
     driver = Driver(Limits(config_s=10, idle_s=60))
     driver.now = 9.9
     driver.session.tick()
@@ -537,7 +537,7 @@ def test_the_first_message_must_come_soon_and_the_others_too() -> None:
     assert driver.kinds() == ["idle_timeout@None", "close 1008"]
 
 
-def test_nobody_is_idle_while_something_is_spoken() -> None:
+def test_session_is_not_idle_while_speech_is_running() -> None:
     driver = ready(Limits(idle_s=60))
     number = driver.speak()
     driver.now = 1000.0
@@ -547,7 +547,7 @@ def test_nobody_is_idle_while_something_is_spoken() -> None:
     assert driver.kinds() == ["audio.done"]
 
 
-def test_who_leaves_a_text_open_and_says_nothing_is_idle() -> None:
+def test_open_text_without_messages_times_out_as_idle() -> None:
     driver = ready(Limits(idle_s=60))
     driver.send("input.text", text="Half a ")
     driver.now = 50.0
@@ -562,7 +562,7 @@ def test_who_leaves_a_text_open_and_says_nothing_is_idle() -> None:
     assert driver.cancelled == [1]
 
 
-def test_a_session_that_lasts_too_long_is_told_before_it_is_ended() -> None:
+def test_maximum_session_duration_is_announced_before_closing() -> None:
     driver = ready(Limits(session_s=3600))
     driver.speak()
     assert driver.session.deadline == 3540.0
@@ -577,7 +577,7 @@ def test_a_session_that_lasts_too_long_is_told_before_it_is_ended() -> None:
     assert driver.session.deadline is None
 
 
-def test_close_cancels_then_says_goodbye() -> None:
+def test_close_cancels_and_says_goodbye() -> None:
     driver = ready(frames="labelled")
     number = driver.speak(context_id="a")
     driver.send("input.text", text="half", context_id="b")
@@ -591,7 +591,7 @@ def test_close_cancels_then_says_goodbye() -> None:
     assert driver.kinds() == []
 
 
-def test_the_server_may_end_it() -> None:
+def test_server_may_close_the_session() -> None:
     driver = ready(frames="labelled")
     number = driver.speak(context_id="a")
     driver.sound(number)
@@ -601,7 +601,7 @@ def test_the_server_may_end_it() -> None:
     assert [command.utterance for command in driver.session.commands()] == [number]
 
 
-def test_a_client_that_left_gives_everything_back() -> None:
+def test_disconnect_releases_all_resources() -> None:
     driver = ready(frames="labelled")
     number = driver.speak(context_id="a")
     driver.send("input.text", text="half", context_id="b")
@@ -614,7 +614,7 @@ def test_a_client_that_left_gives_everything_back() -> None:
     assert driver.session.deadline is None
 
 
-def test_a_client_that_takes_no_replies_is_congested() -> None:
+def test_client_that_reads_no_replies_is_congested() -> None:
     driver = ready()
     for index in range(257):
         driver.send("ping", t=index)

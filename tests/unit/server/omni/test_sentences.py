@@ -31,11 +31,11 @@ def parts(split: Split, *texts: str) -> list[str]:
         (Split.CLAUSE, "一，二；三", ["一，", "二；", "三"]),
     ],
 )
-def test_texts_are_cut_where_that_server_cuts_them(split: Split, text: str, wanted: list[str]) -> None:
+def test_texts_are_split_like_vllm_omni(split: Split, text: str, wanted: list[str]) -> None:
     assert parts(split, text) == wanted
 
 
-def test_a_sentence_is_given_out_as_soon_as_its_end_is_certain() -> None:
+def test_sentence_is_emitted_when_its_end_is_certain() -> None:
     sentences = Sentences(Split.SENTENCE)
     assert sentences.add("One") == []
     assert sentences.add(".") == []  # 1.5 may follow
@@ -49,7 +49,7 @@ TEXTS = st.text("ab1 .!?,。，\n\"'", max_size=40)
 
 
 @given(text=TEXTS, cuts=st.lists(st.integers(0, 40), max_size=6), split=st.sampled_from([Split.SENTENCE, Split.CLAUSE]))
-def test_no_letter_is_lost_or_said_twice_however_the_text_arrives(text: str, cuts: list[int], split: Split) -> None:
+def test_no_letter_is_lost_or_repeated_for_any_chunking(text: str, cuts: list[int], split: Split) -> None:
     edges = sorted({0, len(text), *(min(cut, len(text)) for cut in cuts)})
     pieces = [text[start:end] for start, end in itertools.pairwise(edges)]
     found = parts(split, *pieces)

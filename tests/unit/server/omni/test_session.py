@@ -36,7 +36,7 @@ def text_of(driver: DialectDriver) -> list[str]:
 # --- one utterance
 
 
-def test_a_streamed_utterance_has_that_servers_shapes() -> None:
+def test_streamed_utterance_gets_vllm_omni_messages() -> None:
     driver = configured(**STREAM)
     say(driver, "Hello ", "there.")
     assert driver.heard() == [
@@ -71,14 +71,14 @@ def test_a_streamed_utterance_has_that_servers_shapes() -> None:
     assert end == {"type": "session.done", "utterance_index": 0, "total_sentences": 1}
 
 
-def test_only_who_asks_for_one_part_gets_it_whatever_its_length() -> None:
+def test_single_segment_requires_split_granularity_none() -> None:
     for fields, split in (({}, Split.AUTO), ({"split_granularity": "none"}, Split.NONE)):
         driver = configured(**fields)
         say(driver, "Hello.")
         assert driver.submitted[0].request.split is split
 
 
-def test_without_stream_audio_a_sentence_is_one_file_in_one_message() -> None:
+def test_without_stream_audio_each_sentence_is_one_file() -> None:
     driver = configured()
     say(driver, "Hello.")
     (start,) = driver.heard()
@@ -97,14 +97,14 @@ def test_without_stream_audio_a_sentence_is_one_file_in_one_message() -> None:
     assert end["type"] == "session.done"
 
 
-def test_formats_and_speeds_go_to_the_encoder() -> None:
+def test_formats_and_speeds_reach_the_encoder() -> None:
     driver = configured(response_format="opus", speed=1.5)
     say(driver, "Hello.")
     driver.finish(1)
     assert driver.heard()[1] == b"[opus@1.5:]"
 
 
-def test_the_request_is_what_was_configured() -> None:
+def test_request_has_the_configured_fields() -> None:
     driver = configured(
         speaker="ANNA",
         task_type="CustomVoice",
@@ -129,13 +129,13 @@ def test_the_request_is_what_was_configured() -> None:
     assert not request.open_text
 
 
-def test_newer_clients_ask_for_a_stream_by_another_name() -> None:
+def test_newer_streaming_field_name_is_accepted() -> None:
     driver = configured(streaming_mode="token_level")
     say(driver, "Hello.")
     assert driver.heard()[0]["sample_rate"] == 24000
 
 
-def test_an_utterance_without_text_is_done_at_once() -> None:
+def test_utterance_without_text_is_done_at_once() -> None:
     driver = configured()
     say(driver, "")
     say(driver, " \n")
@@ -146,7 +146,7 @@ def test_an_utterance_without_text_is_done_at_once() -> None:
 # --- sentences
 
 
-def test_each_sentence_is_a_request_with_the_first_ones_seed_and_the_next_is_made_ahead() -> None:
+def test_each_sentence_is_a_request_with_the_first_seed_and_the_next_is_prefetched() -> None:
     driver = configured(split_granularity="sentence", **STREAM)
     driver.send({"type": "input.text", "text": "One. Two. Three"})
     assert [submit.request.text for submit in driver.submitted] == ["One."]
@@ -177,7 +177,7 @@ def test_each_sentence_is_a_request_with_the_first_ones_seed_and_the_next_is_mad
 
 
 @pytest.mark.parametrize("how", ["refused", "broken"])
-def test_a_sentence_for_which_there_is_no_room_ahead_waits_for_its_turn(how: str) -> None:
+def test_sentence_that_cannot_be_prefetched_waits_for_its_turn(how: str) -> None:
     driver = configured(split_granularity="sentence", **STREAM)
     say(driver, "One. Two.")
     driver.start(1)
@@ -195,14 +195,14 @@ def test_a_sentence_for_which_there_is_no_room_ahead_waits_for_its_turn(how: str
     assert driver.kinds().count("audio.done") == 2
 
 
-def test_a_refusal_in_its_turn_is_told() -> None:
+def test_refused_sentence_is_reported_in_its_turn() -> None:
     driver = configured(**STREAM)
     say(driver, "One.")
     driver.dialect.on_refused(1, Overloaded(slots=1, waiting=1, retry_after_s=1.0))
     assert driver.kinds() == ["audio.start", "overloaded", "audio.done", "session.done"]
 
 
-def test_the_next_utterance_may_be_sent_while_one_speaks() -> None:
+def test_next_utterance_may_be_sent_while_one_is_speaking() -> None:
     driver = configured(**STREAM)
     say(driver, "One.")
     driver.send({"type": "session.config", "speaker": "anna", "seed": 4, **STREAM})  # between utterances
@@ -234,7 +234,7 @@ def test_reference_audio_is_decoded_once_and_awaited() -> None:
     assert len(driver.submitted) == 2
 
 
-def test_a_stored_voice_is_recalled_with_its_own_words() -> None:
+def test_stored_voice_uses_its_own_transcript() -> None:
     driver = configured(voice="grandmother", **STREAM)
     assert driver.uploads == [Recall(1, "v1")]
     driver.dialect.on_reference(1, STORED)
@@ -246,7 +246,7 @@ def test_a_stored_voice_is_recalled_with_its_own_words() -> None:
     assert request.reference.text == "Stored words."
 
 
-def test_a_reference_that_cannot_be_used_fails_each_sentence_that_needs_it() -> None:
+def test_unusable_reference_fails_each_sentence_that_needs_it() -> None:
     driver = configured(ref_audio="AAAA", ref_text="x", split_granularity="sentence", **STREAM)
     say(driver, "One. Two.")
     driver.dialect.on_reference(1, BadReferenceAudio(why="it is silent"))
@@ -259,7 +259,7 @@ def test_a_reference_that_cannot_be_used_fails_each_sentence_that_needs_it() -> 
 # --- errors
 
 
-def test_a_failure_is_told_between_start_and_done_and_the_session_goes_on() -> None:
+def test_failure_is_sent_between_start_and_done_and_the_session_continues() -> None:
     driver = configured(**STREAM)
     say(driver, "One.")
     driver.start(1)
@@ -281,7 +281,7 @@ def test_a_failure_is_told_between_start_and_done_and_the_session_goes_on() -> N
     assert len(driver.submitted) == 2
 
 
-def test_a_file_that_was_not_finished_is_not_sent() -> None:
+def test_incomplete_file_is_not_sent() -> None:
     driver = configured()
     say(driver, "One.")
     driver.sound(1)
@@ -316,7 +316,7 @@ FIRST = [
 
 
 @pytest.mark.parametrize(("message", "text"), FIRST, ids=[text[:60] for _, text in FIRST])
-def test_an_error_of_the_first_message_ends_the_session_and_of_a_later_one_does_not(message: str, text: str) -> None:
+def test_error_in_the_first_message_ends_the_session_and_a_later_one_does_not(message: str, text: str) -> None:
     driver = omni()
     driver.send(message)
     error, close = driver.heard()
@@ -332,7 +332,7 @@ def test_an_error_of_the_first_message_ends_the_session_and_of_a_later_one_does_
         assert not later.dialect.closed
 
 
-def test_a_config_in_the_middle_of_an_utterance_is_refused_and_changes_nothing() -> None:
+def test_configuration_during_an_utterance_is_refused() -> None:
     driver = configured(**STREAM)
     driver.send({"type": "input.text", "text": "One"})
     driver.send({"type": "session.config", "response_format": "mp3"})
@@ -352,13 +352,13 @@ def test_a_config_in_the_middle_of_an_utterance_is_refused_and_changes_nothing()
         ({"type": "x" * 100}, "Unknown message type: " + "x" * 64),
     ],
 )
-def test_other_errors_have_that_servers_texts(message: dict[str, Any], text: str) -> None:
+def test_error_sentences_equal_those_of_vllm_omni(message: dict[str, Any], text: str) -> None:
     driver = configured()
     driver.send(message)
     assert text_of(driver) == [text]
 
 
-def test_a_text_without_end_is_refused_once_and_the_rest_of_it_ignored() -> None:
+def test_text_over_the_limit_is_refused_once_and_the_rest_ignored() -> None:
     driver = configured(Limits(max_text_chars=20), **STREAM)
     say(driver, "x" * 15, "x" * 15, "x" * 15)
     assert driver.kinds() == ["audio.start", "text_too_long", "audio.done", "session.done"]
@@ -367,7 +367,7 @@ def test_a_text_without_end_is_refused_once_and_the_rest_of_it_ignored() -> None
     assert len(driver.submitted) == 1
 
 
-def test_a_client_that_sends_more_than_can_be_spoken_is_not_read() -> None:
+def test_socket_is_not_read_while_its_queue_is_full() -> None:
     driver = configured(split_granularity="sentence", **STREAM)
     driver.send({"type": "input.text", "text": "A. " * 300})
     assert driver.dialect.is_congested
@@ -381,7 +381,7 @@ def test_a_client_that_sends_more_than_can_be_spoken_is_not_read() -> None:
 # --- time, and the end
 
 
-def test_time_outs_are_that_servers() -> None:
+def test_timeouts_equal_those_of_vllm_omni() -> None:
     clock = Clock()
     driver = omni(clock=clock)
     assert driver.dialect.deadline == 10
@@ -404,7 +404,7 @@ def test_time_outs_are_that_servers() -> None:
     assert text_of(driver) == ["Idle timeout: no message received", "close 1000"]
 
 
-def test_a_session_has_an_end_even_while_it_speaks() -> None:
+def test_session_has_a_maximum_duration_even_while_speaking() -> None:
     clock = Clock()
     driver = configured(Limits(session_s=100), clock, **STREAM)
     say(driver, "One.")
@@ -418,7 +418,7 @@ def test_a_session_has_an_end_even_while_it_speaks() -> None:
     assert driver.kinds() == ["session_timeout", "audio.done", "session_timeout", "close 1008"]
 
 
-def test_session_close_waits_for_what_was_asked_for() -> None:
+def test_session_close_waits_for_pending_speech() -> None:
     driver = configured(**STREAM)
     say(driver, "One.")
     driver.send({"type": "session.close"})
@@ -429,7 +429,7 @@ def test_session_close_waits_for_what_was_asked_for() -> None:
     assert len(driver.submitted) == 1
 
 
-def test_a_hang_up_gives_every_slot_back() -> None:
+def test_disconnect_releases_every_slot() -> None:
     driver = configured(split_granularity="sentence", **STREAM)
     say(driver, "One. Two. Three.")
     driver.start(1)
@@ -441,7 +441,7 @@ def test_a_hang_up_gives_every_slot_back() -> None:
     assert driver.heard() == []
 
 
-def test_the_server_says_goodbye_with_a_reason() -> None:
+def test_server_shutdown_is_reported_with_a_reason() -> None:
     driver = configured(**STREAM)
     say(driver, "One.")
     driver.heard()
@@ -451,7 +451,7 @@ def test_the_server_says_goodbye_with_a_reason() -> None:
     assert driver.kinds() == ["draining", "audio.done", "draining", "close 1001"]
 
 
-def test_binary_messages_are_not_taken() -> None:
+def test_binary_messages_are_refused() -> None:
     driver = configured()
     driver.dialect.receive_bytes()
     assert driver.kinds() == ["invalid_json", "close 1003"]

@@ -11,7 +11,7 @@ from runtime.request import Mode
 from runtime.server.openai.schema import read_batch, read_speech
 
 
-def test_openais_smallest_body_has_openais_defaults() -> None:
+def test_minimal_openai_body_has_openai_defaults() -> None:
     body = read_speech({"input": "Hi."})
     assert (body.response_format, body.speed, body.sample_rate, body.retries) == ("mp3", 1.0, 24_000, 0)
     assert not body.is_events
@@ -36,12 +36,12 @@ def test_unknown_fields_and_nulls_are_ignored() -> None:
         ({"stream": False, "stream_format": "audio"}, False, True),
     ],
 )
-def test_how_a_reply_is_sent(fields: dict[str, Any], events: bool, whole: bool) -> None:
+def test_stream_settings_select_the_response_format(fields: dict[str, Any], events: bool, whole: bool) -> None:
     body = read_speech({"input": "Hi.", **fields})
     assert (body.is_events, body.is_whole) == (events, whole)
 
 
-def test_names_of_vllm_omni_are_taken() -> None:
+def test_vllm_omni_field_names_are_accepted() -> None:
     body = read_speech({"input": "Hi.", "speaker": "ryan", "task_type": "VoiceDesign", "voice_description": "Old."})
     assert (body.voice, body.task_type, body.instruct) == ("ryan", Mode.VOICE_DESIGN, "Old.")
 
@@ -63,7 +63,7 @@ def test_names_of_vllm_omni_are_taken() -> None:
         ({"input": "a\0b"}, "input"),
     ],
 )
-def test_a_wrong_field_is_named_and_not_quoted(fields: dict[str, Any], where: str) -> None:
+def test_invalid_field_is_named_and_not_quoted(fields: dict[str, Any], where: str) -> None:
     with pytest.raises(InvalidConfig) as caught:
         read_speech({"input": "Hi.", **fields})
     assert caught.value.param == where
@@ -71,20 +71,20 @@ def test_a_wrong_field_is_named_and_not_quoted(fields: dict[str, Any], where: st
     assert "fast" not in str(caught.value)
 
 
-def test_two_names_of_one_field_must_agree() -> None:
+def test_conflicting_aliases_are_refused() -> None:
     with pytest.raises(InvalidConfig):
         read_speech({"input": "Hi.", "instructions": "Old.", "instruct": "Young."})
 
 
 @pytest.mark.parametrize("field", ["response_format", "stream_format"])
-def test_formats_that_are_not_made_are_answered_with_those_that_are(field: str) -> None:
+def test_unsupported_format_error_lists_the_supported_ones(field: str) -> None:
     with pytest.raises(UnsupportedFormat) as caught:
         read_speech({"input": "Hi.", field: "midi"})
     assert caught.value.param == field
     assert "midi" not in str(caught.value)
 
 
-def test_items_of_a_batch_go_before_what_they_share() -> None:
+def test_batch_items_override_shared_fields() -> None:
     shared = {"voice": "ryan", "seed": 4, "stream": True, "stream_format": "sse", "input": "not for all"}
     first, second, third = read_batch(
         {**shared, "items": [{"input": "a"}, {"input": "b", "voice": "serena", "seed": None}, {"voice": None}]}, 3
@@ -98,7 +98,7 @@ def test_items_of_a_batch_go_before_what_they_share() -> None:
 
 
 @pytest.mark.parametrize("items", [None, [], {}, "x", [1], [{}, {}, {}]])
-def test_a_batch_needs_a_list_of_objects_within_the_limit(items: Any) -> None:
+def test_batch_requires_a_list_of_objects_within_the_limit(items: Any) -> None:
     with pytest.raises(InvalidConfig) as caught:
         read_batch({"items": items}, 2)
     assert caught.value.param == "items"

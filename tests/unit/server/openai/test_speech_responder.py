@@ -49,7 +49,7 @@ def requested(**fields: Any) -> SpeechRequest:
     return asyncio.run(ask())
 
 
-def test_a_body_becomes_a_request() -> None:
+def test_body_becomes_a_speech_request() -> None:
     request = requested(
         voice="RYAN",
         language="English",
@@ -70,19 +70,19 @@ def test_a_body_becomes_a_request() -> None:
     assert (request.holds_end, request.acknowledged, request.open_text) == (True, True, False)
 
 
-def test_what_is_not_said_is_left_to_the_engine() -> None:
+def test_omitted_fields_use_engine_defaults() -> None:
     request = requested(initial_codec_chunk_frames=0, voice=None, speed=None)
     assert (request.voice, request.language, request.seed, request.max_frames) == (None, "auto", None, None)
     assert (request.split, request.first_chunk_frames, request.layout) == (Split.AUTO, None, None)
 
 
 @pytest.mark.parametrize("voice", ["Clara", "clara", "a" * 32, {"id": "a" * 32}])
-def test_a_stored_voice_is_read_from_the_library(voice: Any) -> None:
+def test_stored_voice_is_read_from_the_library(voice: Any) -> None:
     request = requested(voice=voice)
     assert (request.mode, request.voice, request.reference) == (Mode.BASE, None, CLARA)
 
 
-async def test_in_an_empty_library_there_are_no_stored_voices() -> None:
+async def test_empty_library_has_no_stored_voices() -> None:
     async with hosting(ScriptedEngine()) as host:
         with pytest.raises(UnknownVoice):
             await SpeechResponder(
@@ -107,7 +107,7 @@ def tried(retries: int, *reasons: StopReason, seed: int | None = 8) -> tuple[lis
     return asyncio.run(ask())
 
 
-def test_only_a_runaway_is_tried_again_and_only_so_often() -> None:
+def test_only_runaways_are_retried_and_a_limited_number_of_times() -> None:
     runaway, eos = StopReason.RUNAWAY, StopReason.EOS
     assert tried(3, runaway, eos) == ([8, 9], chunk(1, 2).pcm, 9)
     assert tried(3, eos) == ([8], chunk(1, 1).pcm, 8)
@@ -117,7 +117,7 @@ def test_only_a_runaway_is_tried_again_and_only_so_often() -> None:
     assert tried(1, runaway, eos, seed=None)[0] == [None, 9]  # the drawn one is reported, and then the next
 
 
-def test_the_seed_after_the_last_is_the_first() -> None:
+def test_seed_wraps_around_after_the_maximum() -> None:
     assert tried(1, StopReason.RUNAWAY, StopReason.EOS, seed=2**63 - 1)[0] == [2**63 - 1, 0]
 
 
@@ -132,7 +132,7 @@ def heard(script: list[Any], **fields: Any) -> list[dict[str, Any]]:
     return asyncio.run(ask())
 
 
-def test_events_carry_the_sound_and_then_the_count() -> None:
+def test_events_contain_the_audio_and_then_the_usage() -> None:
     first, second, done = heard([started(), chunk(1, 5), chunk(2, 6), finished(frames=3)])
     assert (first["type"], base64.b64decode(first["audio"])) == ("speech.audio.delta", chunk(1, 5).pcm)
     assert base64.b64decode(second["audio"]) == chunk(2, 6).pcm
@@ -141,7 +141,7 @@ def test_events_carry_the_sound_and_then_the_count() -> None:
 
 
 @pytest.mark.logs_errors
-def test_an_error_among_the_events_is_the_last_of_them() -> None:
+def test_error_event_is_the_last() -> None:
     broken = Broken(GenerationFailed(), RequestStats())
     *_, last = heard([started(), chunk(), broken])
     assert (last["type"], last["partial_audio"], last["action"]) == ("speech.audio.error", True, "discard")
@@ -150,6 +150,6 @@ def test_an_error_among_the_events_is_the_last_of_them() -> None:
         heard([started(), broken])
 
 
-def test_a_reply_without_sound_is_an_empty_one() -> None:
+def test_reply_without_audio_is_empty() -> None:
     (done,) = heard([started(), finished(frames=0)])
     assert done["type"] == "speech.audio.done"

@@ -58,11 +58,11 @@ def everything(part: Any) -> Iterator[dict[str, Any]]:
         yield from everything(inner)
 
 
-def test_no_route_is_undocumented(routes: list[BaseRoute]) -> None:
+def test_every_route_is_documented(routes: list[BaseRoute]) -> None:
     assert undocumented(routes) == []
 
 
-def test_one_that_is_would_be_seen() -> None:
+def test_undocumented_route_is_detected() -> None:
     bare = FastAPI(openapi_url=None)
 
     @bare.get("/new")
@@ -77,18 +77,18 @@ def test_one_that_is_would_be_seen() -> None:
     assert document(bare.routes, has_keys=False)["paths"].keys() >= {"/new", "/silent"}  # in the document all the same
 
 
-def test_what_is_referred_to_is_there(described: dict[str, Any]) -> None:
+def test_references_resolve(described: dict[str, Any]) -> None:
     names = {part["$ref"] for part in everything(described) if "$ref" in part}
     assert names
     assert names <= {f"#/components/schemas/{name}" for name in described["components"]["schemas"]}
 
 
-def test_every_schema_is_one(described: dict[str, Any]) -> None:
+def test_every_schema_is_valid(described: dict[str, Any]) -> None:
     for schema in described["components"]["schemas"].values():
         jsonschema.Draft202012Validator.check_schema(schema)
 
 
-def test_operations_have_names_words_and_the_parameters_of_their_paths(described: dict[str, Any]) -> None:
+def test_operations_have_ids_descriptions_and_path_parameters(described: dict[str, Any]) -> None:
     names = [operation["operationId"] for *_, operation in operations(described)]
     assert len(set(names)) == len(names) > 30
     for path, _, operation in operations(described):
@@ -97,7 +97,7 @@ def test_operations_have_names_words_and_the_parameters_of_their_paths(described
         assert in_path == set(re.findall(r"{(\w+)}", path))
 
 
-def test_statuses_are_those_of_the_errors(described: dict[str, Any]) -> None:
+def test_status_codes_equal_those_of_the_errors(described: dict[str, Any]) -> None:
     answers = described["paths"]["/v1/audio/speech"]["post"]["responses"]
     expected: list[type[SpeechError]] = [UnknownVoice, Overloaded, *EVERYWHERE]
     for kind in expected:
@@ -107,7 +107,7 @@ def test_statuses_are_those_of_the_errors(described: dict[str, Any]) -> None:
         assert set(operation["responses"]) <= {"200", "204", *statuses}
 
 
-def test_a_body_says_its_fields_and_nothing_of_sockets(described: dict[str, Any]) -> None:
+def test_body_schema_lists_http_fields_only(described: dict[str, Any]) -> None:
     content = described["paths"]["/v1/audio/speech"]["post"]["requestBody"]["content"]["application/json"]
     name = content["schema"]["$ref"].rpartition("/")[2]
     body = described["components"]["schemas"][name]
@@ -117,7 +117,7 @@ def test_a_body_says_its_fields_and_nothing_of_sockets(described: dict[str, Any]
     assert content["example"]["input"]
 
 
-def test_keys_are_needed_where_the_server_has_some() -> None:
+def test_authentication_is_documented_if_the_server_requires_keys() -> None:
     closed = document(app(api_keys="k").routes, has_keys=True)
     assert {} not in closed["security"]
     assert closed["paths"]["/ready"]["get"]["security"] == []
@@ -145,7 +145,7 @@ class Tags(HTMLParser):
         assert self.open.pop() == tag
 
 
-def test_the_page_is_whole_and_asks_nothing_of_anybody_else(described: dict[str, Any]) -> None:
+def test_page_is_complete_and_requests_no_other_origin(described: dict[str, Any]) -> None:
     tags = Tags()
     tags.feed(page(described))
     assert not tags.open
@@ -158,7 +158,7 @@ def test_the_page_is_whole_and_asks_nothing_of_anybody_else(described: dict[str,
 @pytest.mark.parametrize(
     ("path", "kind"), [("/openapi.json", "application/json"), ("/openapi", "text/html"), ("/docs", "text/html")]
 )
-async def test_both_are_served(path: str, kind: str) -> None:
+async def test_document_and_page_are_served(path: str, kind: str) -> None:
     transport = httpx.ASGITransport(app())
     async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
         answer = await client.get(path)

@@ -25,7 +25,7 @@ BY_DEFAULT: tuple[tuple[dict[str, Any], str], ...] = (
 
 
 @pytest.mark.parametrize(("fields", "told"), BY_DEFAULT)
-def test_live_text_of_the_native_protocol(fields: dict[str, Any], told: str) -> None:
+def test_native_protocol_filters_streamed_text(fields: dict[str, Any], told: str) -> None:
     driver = ready(**fields)
     for piece in ("Some *", "*bold*", "* words", "."):
         driver.send("input.text", text=piece)
@@ -33,20 +33,20 @@ def test_live_text_of_the_native_protocol(fields: dict[str, Any], told: str) -> 
     assert "".join(message or "" for message in driver.told(1)) == told + "."
 
 
-def test_an_unknown_filter_is_refused() -> None:
+def test_unknown_filter_is_refused() -> None:
     driver = ready()
     driver.configure(text_filter="html")
     assert driver.kinds() == ["invalid_config@default"]
 
 
-def test_plain_text_is_told_message_by_message_as_it_comes() -> None:
+def test_plain_text_is_forwarded_message_by_message() -> None:
     driver = ready()
     for piece in ("Good", " morning. ", "How ", "are you"):
         driver.send("input.text", text=piece)
     assert driver.told(1) == ["Good", " morning. ", "How ", "are you"]
 
 
-def test_what_is_held_is_told_at_a_flush_at_a_lull_and_at_the_end() -> None:
+def test_buffered_text_is_forwarded_at_flush_delay_and_end() -> None:
     driver = ready()
     driver.send("input.text", text="Is it *so")
     driver.send("input.flush")
@@ -59,7 +59,7 @@ def test_what_is_held_is_told_at_a_flush_at_a_lull_and_at_the_end() -> None:
     assert driver.told(1) == ["Is it ", "*so", None, " or ", "*not?", None, " A ", "[hint", "."]
 
 
-def test_limits_are_of_what_was_sent() -> None:
+def test_limits_apply_to_the_received_text() -> None:
     driver = ready(Limits(max_text_chars=20))
     driver.send("input.text", text="```\ncode code code")
     assert driver.kinds() == []
@@ -68,14 +68,14 @@ def test_limits_are_of_what_was_sent() -> None:
 
 
 @pytest.mark.parametrize("text", ["---", "```\ncode()\n```\n", "![](cat.png)"])
-def test_a_text_of_which_nothing_is_left_is_a_pause(text: str) -> None:
+def test_text_removed_completely_by_the_filter_is_a_pause(text: str) -> None:
     driver = ready()
     assert driver.speak(text) == 1
     assert driver.told(1) == [".", "."]
     assert driver.submitted[0].request.text == "."
 
 
-def test_a_whole_text_over_http_is_filtered_where_that_is_asked_for() -> None:
+def test_http_text_is_filtered_if_requested() -> None:
     assert requested(input=MARKED).text == MARKED
     assert requested(input=MARKED, text_filter="markdown").text == PLAIN
     assert requested(input="# Title\n- one", text_filter="markdown").text == "Title.\n\none."
@@ -97,7 +97,7 @@ def configured(**fields: Any) -> DialectDriver:
         ({"text_input_mode": "commitment", "language": "English"}, PLAIN),
     ],
 )
-def test_sentences_of_vllm_omnis_dialect(fields: dict[str, Any], told: str) -> None:
+def test_omni_dialect_filters_sentences(fields: dict[str, Any], told: str) -> None:
     driver = configured(**fields)
     for piece in ("Some *", "*bold*", "* words", ". "):
         driver.send({"type": "input.text", "text": piece})
@@ -108,7 +108,7 @@ def test_sentences_of_vllm_omnis_dialect(fields: dict[str, Any], told: str) -> N
 
 @pytest.mark.parametrize("mode", ["token_level", "sentence_commit"])
 @pytest.mark.parametrize(("name", "told"), [(None, PLAIN), ("none", MARKED)])
-def test_live_text_of_vllm_omnis_dialect(mode: str, name: str | None, told: str) -> None:
+def test_omni_dialect_filters_streamed_text(mode: str, name: str | None, told: str) -> None:
     driver = configured(streaming_mode=mode, text_filter=name)
     pieces = ("Some *", "*bold*", "* words", ".")
     for piece in pieces:
@@ -121,7 +121,7 @@ def test_live_text_of_vllm_omnis_dialect(mode: str, name: str | None, told: str)
     assert driver.text_told == told + "|"
 
 
-def test_a_live_text_that_is_held_as_a_whole_is_spoken_after_a_lull() -> None:
+def test_fully_buffered_streamed_text_is_spoken_after_the_delay() -> None:
     clock = Clock()
     driver = omni(None, clock)
     driver.send({"type": "session.config", "streaming_mode": "token_level"})
@@ -135,7 +135,7 @@ def test_a_live_text_that_is_held_as_a_whole_is_spoken_after_a_lull() -> None:
     assert driver.text_told == "**Never closed.|"
 
 
-def test_what_is_left_out_counts_as_text_in_vllm_omnis_dialect() -> None:
+def test_omni_dialect_counts_removed_text() -> None:
     driver = omni(Limits(max_text_chars=20), Clock())
     driver.send({"type": "session.config", "split_granularity": "sentence"})
     driver.send({"type": "input.text", "text": "Yes. No. "})
@@ -152,7 +152,7 @@ def test_what_is_left_out_counts_as_text_in_vllm_omnis_dialect() -> None:
     ("goes_on", "name", "told"),
     [(True, None, PLAIN), (True, "none", MARKED), (False, None, MARKED), (False, "markdown", PLAIN)],
 )
-def test_text_of_cartesias_dialect(goes_on: bool, name: str | None, told: str) -> None:
+def test_cartesia_dialect_filters_text(goes_on: bool, name: str | None, told: str) -> None:
     driver = cartesia()
     if goes_on:
         driver.send(generation("Some *", text_filter=name, **{"continue": True}))
@@ -165,13 +165,13 @@ def test_text_of_cartesias_dialect(goes_on: bool, name: str | None, told: str) -
         assert driver.text_told == told + "|"
 
 
-def test_what_cartesias_clients_flush_is_spoken() -> None:
+def test_cartesia_flush_speaks_buffered_text() -> None:
     driver = cartesia()
     driver.send(generation("Is it *so", max_buffer_delay_ms=0, **{"continue": True}))
     assert driver.text_told.startswith("Is it *so")
 
 
-def test_what_the_filter_holds_is_spoken_before_a_context_expires() -> None:
+def test_buffered_text_is_spoken_before_a_context_expires() -> None:
     clock = Clock()
     driver = cartesia(clock=clock)
     driver.send(generation("One. *Two", **{"continue": True}))
@@ -186,7 +186,7 @@ def test_what_the_filter_holds_is_spoken_before_a_context_expires() -> None:
     assert driver.of(FinishText) == [FinishText(1)]
 
 
-def test_text_of_which_nothing_is_spoken_puts_off_the_end_of_a_context_and_no_more() -> None:
+def test_filtered_out_text_delays_context_expiry_only_once() -> None:
     clock = Clock()
     driver = cartesia(clock=clock)
     driver.send(generation("One.", **{"continue": True}))

@@ -59,7 +59,7 @@ def seconds(stage: Stage, text: str, piece: int) -> float:
 
 @pytest.mark.parametrize("stage", STAGES)
 @pytest.mark.parametrize("unit", UNITS)
-def test_twice_the_text_takes_twice_the_time(stage: str, unit: str) -> None:
+def test_filter_time_is_linear_in_the_text(stage: str, unit: str) -> None:
     short, long = ((unit * length)[:length] for length in (SHORT, LONG))
     for piece in (PIECE, LONG):
         measure = partial(seconds, STAGES[stage], piece=piece)
@@ -68,7 +68,7 @@ def test_twice_the_text_takes_twice_the_time(stage: str, unit: str) -> None:
         assert after < MAX_S
 
 
-def test_many_ends_of_sentences_in_one_message_are_read_at_once() -> None:
+def test_many_sentence_ends_in_one_message_are_processed_at_once() -> None:
     """The largest message: without words, and with a word only at its end."""
     for text in (". " * 60_000, ". " * 60_000 + "a. "):
         begin = time.thread_time()

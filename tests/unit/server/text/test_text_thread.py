@@ -19,7 +19,7 @@ def _work(seconds: float) -> float:
     return time.monotonic() - began
 
 
-def test_it_rests_in_a_long_job_and_other_threads_do_not() -> None:
+def test_long_job_sleeps_regularly_and_other_threads_do_not() -> None:
     with TextThread() as texts:
         assert texts.submit(_work, WORKED_S).result() > 2 * WORKED_S
     began = time.thread_time()
@@ -27,7 +27,7 @@ def test_it_rests_in_a_long_job_and_other_threads_do_not() -> None:
     assert time.thread_time() - began < 2 * WORKED_S
 
 
-def test_a_job_after_a_long_one_waits_for_the_rest() -> None:
+def test_job_after_a_long_one_waits_for_its_rest() -> None:
     with TextThread() as texts:
         texts.submit(sum, range(10**7)).result()
         began = time.monotonic()
@@ -35,14 +35,14 @@ def test_a_job_after_a_long_one_waits_for_the_rest() -> None:
         assert time.monotonic() - began > 0.05
 
 
-def test_others_get_the_interpreter_sooner_while_it_works() -> None:
+def test_other_threads_get_the_interpreter_sooner_during_a_job() -> None:
     usual_s = sys.getswitchinterval()
     with TextThread() as texts:
         assert texts.submit(sys.getswitchinterval).result() < min(usual_s, 0.0002)
     assert sys.getswitchinterval() == usual_s
 
 
-def test_a_whole_text_is_filtered_in_pieces_and_as_at_once() -> None:
+def test_whole_text_filtered_in_pieces_equals_one_pass() -> None:
     text = "A *long* text with [a link](https://example.org) in it. " * 50
     pieces = list(filtered("markdown", text, lambda: None))
     assert len(pieces) > len(text) / PIECE_CHARS

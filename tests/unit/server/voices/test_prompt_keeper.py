@@ -86,7 +86,7 @@ def kept(library: Library) -> dict[str, list[str]]:
     return {card.name: sorted(read_voice(library.export(card.id)).prompts) for card in library.cards()}
 
 
-def test_the_library_is_what_the_server_asks_for(library: Library) -> None:
+def test_library_provides_what_the_server_needs(library: Library) -> None:
     asked: VoiceLibrary = library
     assert asked.cards() == ()
 
@@ -108,7 +108,7 @@ def test_every_voice_gets_its_prompt_one_at_a_time(library: Library) -> None:
     assert library.fingerprint == "first"
 
 
-def test_another_checkpoint_makes_them_anew(library: Library) -> None:
+def test_another_checkpoint_computes_prompts_again(library: Library) -> None:
     card = library.add(a_voice("A", prompts={}))
     for fingerprint in ("first", "second"):
 
@@ -122,9 +122,7 @@ def test_another_checkpoint_makes_them_anew(library: Library) -> None:
     assert kept(library) == {"A": ["first", "second"]}
 
 
-def test_nothing_is_made_while_somebody_speaks_or_before_the_checkpoint_is_loaded(
-    library: Library, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_prompt_is_computed_during_speech_or_loading(library: Library, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prompt_keeper, "BUSY_S", 0.01)
     monkeypatch.setattr(prompt_keeper, "POLL_INTERVAL_S", 0.01)
     library.add(a_voice("A", prompts={}))
@@ -142,7 +140,7 @@ def test_nothing_is_made_while_somebody_speaks_or_before_the_checkpoint_is_loade
     keep(library, engine, during)
 
 
-def test_a_voice_that_cannot_be_prepared_is_not_tried_for_ever(
+def test_voice_that_cannot_be_prepared_is_not_retried_forever(
     library: Library, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(prompt_keeper, "POLL_INTERVAL_S", 0.01)
@@ -162,7 +160,7 @@ def test_a_voice_that_cannot_be_prepared_is_not_tried_for_ever(
     assert "ref_too_long" in caplog.text
 
 
-def test_a_voice_that_is_deleted_meanwhile_harms_nobody(library: Library) -> None:
+def test_voice_deleted_during_preparation_is_ignored(library: Library) -> None:
     card = library.add(a_voice("A", prompts={}))
     engine = PreparingEngine()
 

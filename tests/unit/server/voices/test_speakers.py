@@ -15,7 +15,7 @@ from tests.support.scripted_engine import CARD
 ELSEWHERE = {"id": "b", "created": 7, "modes": ["custom_voice"], "speakers": ["mia", "clara"], "languages": ["german"]}
 
 
-def test_ours_come_first_and_a_name_means_one(tmp_path: Path) -> None:
+def test_own_speakers_precede_those_of_other_servers_and_names_are_unique(tmp_path: Path) -> None:
     file = tmp_path / "elsewhere.json"
     file.write_text(json.dumps([ELSEWHERE, {**ELSEWHERE, "id": "c", "modes": ["base"], "speakers": ["nobody"]}]))
     found = Speakers(str(file)).beside([replace(CARD, name="a", modes=(Mode.CUSTOM_VOICE,), speakers=("clara",))])
@@ -24,10 +24,10 @@ def test_ours_come_first_and_a_name_means_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "[", "7", "[7]", '[{"id": "a"}]'])
-def test_what_is_no_list_of_checkpoints_is_none(text: str) -> None:
+def test_invalid_checkpoint_list_is_ignored(text: str) -> None:
     with pytest.raises(ValueError, match=r".*"):
         speakers_of(text)
 
 
-def test_a_checkpoint_that_does_not_serve_its_speakers_has_none() -> None:
+def test_checkpoint_without_custom_voice_lists_no_speakers() -> None:
     assert Speakers("").beside([replace(CARD, modes=(Mode.BASE,), speakers=("clara",))]) == {}

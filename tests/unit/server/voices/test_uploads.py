@@ -26,7 +26,7 @@ def wav() -> str:
 
 
 @pytest.mark.parametrize("head", ["", "data:audio/wav;base64,", "data:;base64,", "DATA:audio/x-wav;codecs=1;base64,"])
-def test_base64_is_taken_bare_and_as_data_url(head: str) -> None:
+def test_base64_is_accepted_bare_and_as_data_url(head: str) -> None:
     read = read_upload(head + wav(), Limits())
     assert isinstance(read, np.ndarray)
     assert np.array_equal(read, VOICE)
@@ -44,14 +44,14 @@ def test_base64_is_taken_bare_and_as_data_url(head: str) -> None:
     ],
     ids=["base64 FILE", "PEM", "unpadded", "URL-safe", "all of it"],
 )
-def test_base64_is_taken_as_encoders_write_it(written: Callable[[str], str], head: str) -> None:
+def test_base64_variants_of_common_encoders_are_accepted(written: Callable[[str], str], head: str) -> None:
     assert {"+", "/", "="} <= set(wav())
     read = read_upload(head + written(wav()), Limits())
     assert isinstance(read, np.ndarray)
     assert np.array_equal(read, VOICE)
 
 
-def test_a_data_url_may_be_percent_encoded() -> None:
+def test_data_url_may_be_percent_encoded() -> None:
     read = read_upload("data:audio/wav;base64," + quote(wav(), safe=""), Limits())
     assert isinstance(read, np.ndarray)
     assert np.array_equal(read, VOICE)
@@ -70,7 +70,7 @@ def test_a_data_url_may_be_percent_encoded() -> None:
         "../../etc/passwd",
     ],
 )
-def test_anything_else_is_refused_and_nothing_is_opened(text: str) -> None:
+def test_other_input_is_refused_without_network_or_file_access(text: str) -> None:
     error = read_upload(text, Limits())
     assert isinstance(error, SpeechError)
     assert (error.code, error.param) == ("invalid_ref_audio", "ref_audio")
@@ -80,14 +80,14 @@ def test_anything_else_is_refused_and_nothing_is_opened(text: str) -> None:
 @pytest.mark.parametrize(
     "text", ["http://127.0.0.1:8210/x.wav", "https://example.org/x.wav", "file:///etc/passwd", "FILE:/etc/hostname"]
 )
-def test_addresses_are_refused_and_nothing_is_opened(text: str) -> None:
+def test_urls_are_refused_without_network_access(text: str) -> None:
     error = read_upload(text, Limits())
     assert isinstance(error, SpeechError)
     assert (error.code, error.param) == ("address_refused", "ref_audio")
     assert "passwd" not in str(error)
 
 
-def test_more_than_an_upload_may_have_is_refused() -> None:
+def test_upload_over_the_limit_is_refused() -> None:
     limits = Limits(max_upload_bytes=30_000)
     for size, code in [(30_000, "invalid_ref_audio"), (30_001, "message_too_large")]:
         error = read_upload(base64.b64encode(bytes(size)).decode(), limits)

@@ -23,17 +23,17 @@ def resolved(voice: str | None, mode: Mode | None = None, *, has_reference: bool
 
 
 @pytest.mark.parametrize("voice", ["anna", "BERT", "clara", "voice:Quiet", None, ""])
-def test_a_voice_that_is_followed_needs_no_note(voice: str | None) -> None:
+def test_exactly_matched_voice_needs_no_note(voice: str | None) -> None:
     assert resolved(voice).notes == ()
 
 
-def test_a_name_of_another_service_is_a_speaker_and_noted() -> None:
+def test_voice_name_of_another_service_maps_to_a_speaker_with_a_note() -> None:
     for name, speaker in (("alloy", "anna"), ("Ash", "bert")):
         found = resolved(name)
         assert (found.speaker, found.notes) == (speaker, (OTHER_SPEAKER.format(speaker=speaker),))
 
 
-def test_a_stored_voice_stands_before_a_name_of_another_service_and_is_noted() -> None:
+def test_stored_voice_overrides_a_name_of_another_service_with_a_note() -> None:
     resolver = VoiceResolver(ALL, MemoryLibrary((VoiceCard(id="1f", name="Nova"), REFERENCE)))
     for name, notes in (("nova", (STORED_NAMESAKE,)), ("voice:Nova", ()), ("1f", ())):
         found = resolver.resolve(mode=None, model=None, voice=name, has_reference=False)
@@ -41,13 +41,13 @@ def test_a_stored_voice_stands_before_a_name_of_another_service_and_is_noted() -
 
 
 @pytest.mark.parametrize("voice", ["alloy", "anna", "clara", "nobody"])
-def test_a_voice_beside_a_description_or_a_recording_is_ignored_and_noted(voice: str) -> None:
+def test_voice_next_to_a_description_or_recording_is_ignored_with_a_note(voice: str) -> None:
     assert resolved(voice, Mode.VOICE_DESIGN).notes == (DESCRIBED_VOICE,)
     assert resolved(voice, Mode.BASE, has_reference=True).notes == (RECORDED_VOICE,)
     assert resolved(voice, has_reference=True).notes == (RECORDED_VOICE,)
     assert not resolved(None, Mode.VOICE_DESIGN).notes
 
 
-def test_where_only_descriptions_are_spoken_a_named_voice_is_noted_too() -> None:
+def test_voice_design_only_server_notes_an_ignored_voice_name() -> None:
     resolver = VoiceResolver((DESIGNER,), two_voices())
     assert resolver.resolve_foreign(model="sonic-3", voice="alloy").notes == (DESCRIBED_VOICE,)

@@ -26,7 +26,7 @@ def in_pieces(driver: DialectDriver, *pieces: str, **voice: Any) -> None:
 # --- what is asked of the engine
 
 
-def test_a_whole_text_is_one_request() -> None:
+def test_whole_text_is_one_request() -> None:
     driver = wyoming()
     driver.send(event("synthesize", text="Hello *there*.", voice={"name": "bert"}, context={"any": "thing"}))
     (submit,) = driver.commands
@@ -43,7 +43,7 @@ def test_a_whole_text_is_one_request() -> None:
     assert request.acknowledged
 
 
-def test_pieces_are_a_text_that_grows_without_its_markdown() -> None:
+def test_streamed_text_is_one_request_without_markdown() -> None:
     driver = wyoming()
     in_pieces(driver, "Hello **th", "ere**. ", "More.", name="anna")
     assert driver.submitted[0].request.open_text
@@ -53,7 +53,7 @@ def test_pieces_are_a_text_that_grows_without_its_markdown() -> None:
     assert len(driver.submitted) == 1
 
 
-def test_a_pause_behind_a_sentence_has_it_spoken() -> None:
+def test_pause_after_a_sentence_triggers_speech() -> None:
     clock = Clock()
     driver = wyoming(Limits(max_buffer_delay_ms=300), clock)
     in_pieces(driver, "Is it you?")
@@ -78,7 +78,7 @@ def test_a_pause_behind_a_sentence_has_it_spoken() -> None:
         ({"name": "alloy"}, "anna", "auto"),
     ],
 )
-def test_a_voice_is_asked_for_by_name_speaker_model_or_language(
+def test_voice_is_selected_by_name_speaker_model_or_language(
     voice: dict[str, Any] | None, speaker: str | None, language: str
 ) -> None:
     driver = wyoming()
@@ -88,7 +88,7 @@ def test_a_voice_is_asked_for_by_name_speaker_model_or_language(
 
 
 @pytest.mark.parametrize("name", ["grandmother", "v1"])
-def test_a_stored_voice_is_read_first(name: str) -> None:
+def test_stored_voice_is_read_first(name: str) -> None:
     driver = wyoming()
     driver.send(event("synthesize", text="Hi.", voice={"name": name}))
     assert not driver.submitted
@@ -102,7 +102,7 @@ def test_a_stored_voice_is_read_first(name: str) -> None:
 # --- what is heard
 
 
-def test_the_answer_to_a_whole_text() -> None:
+def test_events_for_a_whole_text() -> None:
     driver = wyoming()
     driver.send(event("synthesize", text="Hi."))
     driver.start(1)
@@ -114,7 +114,7 @@ def test_the_answer_to_a_whole_text() -> None:
     assert stop == event("audio-stop")
 
 
-def test_the_answer_to_pieces_begins_before_their_end() -> None:
+def test_events_for_streamed_text_start_before_its_end() -> None:
     driver = wyoming()
     in_pieces(driver, "One. ", "Two.")
     driver.sound(1)
@@ -124,7 +124,7 @@ def test_the_answer_to_pieces_begins_before_their_end() -> None:
     assert driver.kinds() == ["audio-stop", "synthesize-stopped"]
 
 
-def test_pieces_without_a_word_end_without_the_engine() -> None:
+def test_streamed_text_without_words_ends_without_the_engine() -> None:
     driver = wyoming()
     in_pieces(driver, "```\n", "print('no')\n", "```")
     driver.send(event("synthesize-stop"))
@@ -134,7 +134,7 @@ def test_pieces_without_a_word_end_without_the_engine() -> None:
     assert len(driver.submitted) == 1
 
 
-def test_texts_are_spoken_in_the_order_in_which_they_came() -> None:
+def test_texts_are_spoken_in_order() -> None:
     driver = wyoming()
     driver.send(event("synthesize", text="One."))
     in_pieces(driver, "Two.")
@@ -151,7 +151,7 @@ def test_texts_are_spoken_in_the_order_in_which_they_came() -> None:
     assert driver.kinds() == ["audio-start", "audio-stop"] * 2 + ["synthesize-stopped", "audio-start", "audio-stop"]
 
 
-def test_a_client_far_ahead_is_not_read_until_it_was_spoken_to() -> None:
+def test_socket_is_not_read_while_its_queue_is_full() -> None:
     driver = wyoming()
     driver.send(event("synthesize", text="One."))
     for _ in range(65):
@@ -179,7 +179,7 @@ def test_a_client_far_ahead_is_not_read_until_it_was_spoken_to() -> None:
         ([{"type": None, "data": {}}], "invalid_config"),
     ],
 )
-def test_an_error_has_its_sentence_and_ends_the_connection(events: list[dict[str, Any]], code: str) -> None:
+def test_error_is_sent_as_one_sentence_and_closes_the_connection(events: list[dict[str, Any]], code: str) -> None:
     driver = wyoming(Limits(max_text_chars=20))
     for sent in events:
         driver.send(sent)
@@ -190,14 +190,14 @@ def test_an_error_has_its_sentence_and_ends_the_connection(events: list[dict[str
     assert driver.dialect.closed
 
 
-def test_a_voice_that_cannot_be_read_is_told() -> None:
+def test_unreadable_voice_is_reported() -> None:
     driver = wyoming()
     driver.send(event("synthesize", text="Hi.", voice={"name": "v1"}))
     driver.dialect.on_reference(1, VoiceNotFound())
     assert driver.kinds() == ["voice_not_found", "close 1008"]
 
 
-def test_a_goodbye_takes_back_what_was_not_heard() -> None:
+def test_shutdown_drops_unsent_audio() -> None:
     driver = wyoming()
     in_pieces(driver, "One. ")
     driver.sound(1)

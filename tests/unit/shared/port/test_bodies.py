@@ -30,7 +30,7 @@ def read(
 
 
 @pytest.mark.parametrize("encoding", ["identity", "Identity ", ""])
-def test_a_body_is_received_whole(encoding: str) -> None:
+def test_whole_body_is_received(encoding: str) -> None:
     assert read([b"12345", b"", b"67890"], {"content-length": "10", "content-encoding": encoding}) == b"1234567890"
 
 
@@ -44,17 +44,17 @@ def test_a_body_is_received_whole(encoding: str) -> None:
         ([b"123456", b"12345"], {"content-length": "-5"}, MessageTooLarge),
     ],
 )
-def test_a_body_that_cannot_be_taken(pieces: list[bytes], headers: dict[str, str], error: type[SpeechError]) -> None:
+def test_unacceptable_body_is_refused(pieces: list[bytes], headers: dict[str, str], error: type[SpeechError]) -> None:
     with pytest.raises(error):
         read(pieces, headers)
 
 
-def test_a_body_that_stops() -> None:
+def test_stalled_body_times_out() -> None:
     with pytest.raises(SessionIdle):
         read([b"1", b"2"], pause_s=0.5, idle_s=0.05)
 
 
-def test_a_body_that_drips(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slow_body_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "GRACE_S", 0.2)
     with pytest.raises(BodyTooSlow):
         read([b"1"] * 10, pause_s=0.05)

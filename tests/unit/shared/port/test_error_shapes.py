@@ -62,7 +62,7 @@ def asked(app: ASGIApp, path: str, method: str = "POST", **words: Any) -> httpx.
 
 
 @EachPath
-def test_the_door_of_either_port(path: str, code_of: CodeOf) -> None:
+def test_error_format_of_unrouted_requests_on_both_ports(path: str, code_of: CodeOf) -> None:
     async def none(request: Request) -> Response:
         return unrouted([], request.scope)
 
@@ -78,7 +78,7 @@ def test_the_door_of_either_port(path: str, code_of: CodeOf) -> None:
 
 
 @EachPath
-def test_the_runtime_s_access_control(path: str, code_of: CodeOf) -> None:
+def test_error_format_of_runtime_access_control(path: str, code_of: CodeOf) -> None:
     def access(**server: Any) -> AccessControl:
         behind = host(**server)
         return AccessControl(Starlette(), behind, KeyRing(behind.settings.server), Tickets(30.0))
@@ -91,7 +91,7 @@ def test_the_runtime_s_access_control(path: str, code_of: CodeOf) -> None:
 
 
 @EachPath
-def test_the_studio_s_limits_and_its_relay(path: str, code_of: CodeOf) -> None:
+def test_error_format_of_studio_limits_and_relay(path: str, code_of: CodeOf) -> None:
     relay = Relay(GivenRuntime("http://127.0.0.1:1"))
     app = Starlette()
     app.add_route("/{path:path}", relay.http, methods=["POST"])
@@ -109,7 +109,7 @@ def test_the_studio_s_limits_and_its_relay(path: str, code_of: CodeOf) -> None:
 @pytest.mark.parametrize(
     ("path", "code_of"), [row for row in PATHS if row[0] in {"/tts/bytes", "/v1/text-to-speech/x/stream", "/none"}]
 )
-def test_what_no_handler_is_asked_bears_the_id_of_its_request(path: str, code_of: CodeOf) -> None:
+def test_errors_without_a_handler_contain_the_request_id(path: str, code_of: CodeOf) -> None:
     app = create_app(host())
     answer = asked(app, path, "DELETE")
     body = answer.json()
@@ -118,14 +118,14 @@ def test_what_no_handler_is_asked_bears_the_id_of_its_request(path: str, code_of
     assert told == (None if path == "/none" else answer.headers["x-request-id"])
 
 
-def test_a_fault_names_elevenlabs_field_and_not_ours() -> None:
+def test_error_names_the_elevenlabs_field() -> None:
     problem = UnsupportedLanguage(param="language", known="english")
     told = shaped(problem, "/v1/text-to-speech/x", "req_1")["detail"]
     assert isinstance(told, dict)
     assert (told["param"], told["request_id"]) == ("language_code", "req_1")
 
 
-def test_cartesia_s_key_may_stand_in_the_address_of_all_its_routes() -> None:
+def test_cartesia_key_is_accepted_in_the_url_of_all_its_routes() -> None:
     behind = host(api_keys="key")
     app = create_app(behind)
     for path in ("/voices", "/pronunciation-dicts", "/tts/none"):

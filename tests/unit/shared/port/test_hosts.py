@@ -23,7 +23,7 @@ NEVER = [
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "::1", "localhost", "0.0.0.0", "::"])
-def test_a_port_goes_by_loopback_names_and_addresses_and_no_strangers_names(address: str) -> None:
+def test_loopback_port_accepts_only_loopback_names_and_addresses(address: str) -> None:
     hosts = Hosts("", address, {})
     assert all(hosts.know(header) for header in ALWAYS), address
     assert not any(hosts.know(header) for header in NEVER), address
@@ -32,13 +32,13 @@ def test_a_port_goes_by_loopback_names_and_addresses_and_no_strangers_names(addr
 @pytest.mark.parametrize(
     "name", ["gpu-box:7860", "voicewright", "studio.local", "host.docker.internal", "tts.svc.cluster.local", "box.lan"]
 )
-def test_what_other_machines_reach_goes_by_names_that_nobody_can_register(name: str) -> None:
+def test_public_port_accepts_only_unregistrable_names(name: str) -> None:
     assert Hosts("", "0.0.0.0", {}).know(name)
     assert Hosts("", "192.168.1.5", {}).know(name)
     assert not Hosts("", "127.0.0.1", {}).know(name)
 
 
-def test_the_operator_names_others() -> None:
+def test_operator_can_allow_more_host_names() -> None:
     hosts = Hosts("tts.example.com, *.studio.example", "127.0.0.1", {})
     assert hosts.know("tts.example.com:443")
     assert hosts.know("TTS.example.com")
@@ -49,5 +49,5 @@ def test_the_operator_names_others() -> None:
     assert Hosts("", "tts.example.com", {}).know("tts.example.com")  # the name that it is bound by
 
 
-def test_a_space_goes_by_whatever_its_proxy_says() -> None:
+def test_hugging_face_space_accepts_the_host_of_its_proxy() -> None:
     assert Hosts("", "0.0.0.0", {"SPACE_ID": "owner/name"}).know("owner-name.hf.space")

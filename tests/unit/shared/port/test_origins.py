@@ -83,12 +83,12 @@ def answers(setting: str, origin: str) -> set[bool]:
 
 
 @pytest.mark.parametrize("origin", ALLOWED)
-def test_what_is_named_is_allowed_everywhere(origin: str) -> None:
+def test_allowed_origin_is_accepted_everywhere(origin: str) -> None:
     assert answers(SETTING, origin) == {True}
 
 
 @pytest.mark.parametrize("origin", REFUSED)
-def test_what_is_not_named_is_refused_everywhere(origin: str) -> None:
+def test_other_origins_are_refused_everywhere(origin: str) -> None:
     assert answers(SETTING, origin) == {False}
 
 
@@ -103,7 +103,7 @@ def test_what_is_not_named_is_refused_everywhere(origin: str) -> None:
         ("https://*", "http://a.example", False),
     ],
 )
-def test_null_and_wildcards(setting: str, origin: str, allowed: bool) -> None:
+def test_null_and_wildcard_origins(setting: str, origin: str, allowed: bool) -> None:
     assert answers(setting, origin) == {allowed}
 
 
@@ -112,14 +112,14 @@ def test_null_and_wildcards(setting: str, origin: str, allowed: bool) -> None:
     ["app.example", "https://", "https://a/path", "https://*example.org", "https://a.*", "://a", "https://a:port",
      "https://a.example https://b.example", "*.example.org", "https://*.*", "javascript:alert(1)"],
 )  # fmt: skip
-def test_an_entry_that_is_none_is_named(entry: str) -> None:
+def test_invalid_origin_entry_is_named(entry: str) -> None:
     with pytest.raises(InvalidSetting) as caught:
         Origins(f"https://app.example, {entry}")
     assert "VOICEWRIGHT_ORIGINS" in str(caught.value)
     assert repr(entry) in str(caught.value)
 
 
-async def test_the_refusal_names_the_setting() -> None:
+async def test_refusal_names_the_setting() -> None:
     sent: list[Any] = []
 
     async def send(message: Any) -> None:

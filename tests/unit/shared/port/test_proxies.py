@@ -44,11 +44,13 @@ def seen(count: int, *headers: tuple[str, str], kind: str = "http") -> tuple[str
         (1, [], PROXY),
     ],
 )
-def test_the_address_is_what_the_outermost_trusted_proxy_has_seen(count: int, written: list[str], address: str) -> None:
+def test_client_address_is_that_seen_by_the_outermost_trusted_proxy(
+    count: int, written: list[str], address: str
+) -> None:
     assert seen(count, *(("x-forwarded-for", line) for line in written))[0] == address
 
 
-def test_the_scheme_is_the_trusted_proxys_and_a_sockets_is_its_twin() -> None:
+def test_scheme_is_taken_from_the_trusted_proxy_and_mapped_to_ws() -> None:
     forwarded = ("x-forwarded-proto", "https")
     assert seen(1, forwarded)[1] == "https"
     assert seen(2, forwarded)[1] == "https"  # The inner proxy has passed it on.
@@ -57,7 +59,7 @@ def test_the_scheme_is_the_trusted_proxys_and_a_sockets_is_its_twin() -> None:
     assert seen(1, ("x-forwarded-proto", "gopher"))[1] == "http"
 
 
-def test_a_space_has_one_proxy_unless_the_operator_says_more() -> None:
+def test_space_trusts_one_proxy_by_default() -> None:
     space = {"SPACE_ID": "owner/name"}
     assert (ServerSettings().proxies({}), ServerSettings().proxies(space)) == (0, 1)
     assert ServerSettings(trusted_proxies=2).proxies(space) == 2
@@ -76,5 +78,5 @@ def test_a_space_has_one_proxy_unless_the_operator_says_more() -> None:
         ("testclient", "testclient"),
     ],
 )
-def test_limits_count_a_public_ipv6_client_by_its_network(address: str, network: str) -> None:
+def test_ipv6_clients_are_counted_by_network(address: str, network: str) -> None:
     assert network_of(address) == network

@@ -16,7 +16,7 @@ from tests.support.bare_port import PIECES, Port, ask, exchange
 from tests.support.patience import PATIENCE_S
 
 
-async def test_an_old_client_gets_no_chunks_and_a_new_one_does() -> None:
+async def test_http_1_0_client_gets_no_chunked_encoding() -> None:
     async with Port().open() as port:
         head, _, body = (await ask(port, "/stream", "1.0")).partition(b"\r\n\r\n")
         assert body == b"".join(PIECES)
@@ -30,13 +30,13 @@ async def test_an_old_client_gets_no_chunks_and_a_new_one_does() -> None:
 
 
 @pytest.mark.logs_errors
-async def test_an_old_client_does_not_take_a_part_for_the_whole() -> None:
+async def test_http_1_0_client_detects_a_truncated_response() -> None:
     async with Port().open() as port:
         with pytest.raises(ConnectionResetError):
             await ask(port, "/broken", "1.0")
 
 
-async def test_who_waited_longest_makes_room_and_who_is_served_does_not() -> None:
+async def test_longest_idle_connection_is_closed_first_and_active_ones_stay() -> None:
     at = Port(most=2)
     async with at.open() as port:
         served = asyncio.create_task(ask(port, "/wait"))
@@ -53,7 +53,7 @@ async def test_who_waited_longest_makes_room_and_who_is_served_does_not() -> Non
             writer.close()
 
 
-async def test_where_all_are_served_the_next_is_told_so() -> None:
+async def test_new_connection_is_refused_if_all_others_are_active() -> None:
     at = Port(most=1)
     async with at.open() as port:
         served = asyncio.create_task(ask(port, "/wait"))
@@ -107,7 +107,7 @@ ENDLESS: dict[str, list[bytes | None]] = {
 
 
 @pytest.mark.parametrize("kind", ENDLESS)
-def test_endless_heads_and_framing_are_refused_before_their_end(kind: str) -> None:
+def test_endless_headers_and_framing_are_refused_early(kind: str) -> None:
     *before, (status, body) = answers(*ENDLESS[kind])
     assert [status for status, _ in before] == ([200] if "second" in kind else [])
     if "folded" in kind or "zeros" in kind:  # The parser does not take these at all.
@@ -127,7 +127,7 @@ FAIR = {
 
 
 @pytest.mark.parametrize("kind", FAIR)
-def test_what_real_clients_send_is_far_from_the_limits(kind: str) -> None:
+def test_limits_are_far_above_real_clients(kind: str) -> None:
     statuses = [status for status, _ in answers(*FAIR[kind])]
     assert set(statuses) == {200}
     assert len(statuses) == {"many requests": 51, "many requests at once": 301}.get(kind, kind.count("chunks") + 1)
@@ -151,7 +151,7 @@ MALFORMED = {
 
 
 @pytest.mark.parametrize("kind", MALFORMED)
-def test_what_is_no_request_gets_an_error_of_our_shape(kind: str) -> None:
+def test_malformed_request_gets_an_error_in_the_api_format(kind: str) -> None:
     ((status, body),) = answers(MALFORMED[kind])
     assert (status, body["error"]["code"]) == (400, "malformed_request")
 
@@ -159,21 +159,21 @@ def test_what_is_no_request_gets_an_error_of_our_shape(kind: str) -> None:
 @pytest.mark.parametrize(
     ("path", "key"), [("/v1/audio/speech", "error"), ("/tts/bytes", "error_code"), ("/v1/voices", "detail")]
 )
-def test_the_shape_is_that_of_the_path(path: str, key: str) -> None:
+def test_error_format_depends_on_the_path(path: str, key: str) -> None:
     ((_, body),) = answers(f"GET {path}?a=b HTTP/1.1\r\n\r\n".encode())
     assert key in body
 
 
-def test_an_old_client_needs_no_host() -> None:
+def test_http_1_0_client_needs_no_host_header() -> None:
     assert answers(b"GET /whole HTTP/1.0\r\n\r\n") == [(200, "whole")]
 
 
-def test_a_route_does_not_see_trailers() -> None:
+def test_trailers_are_not_passed_to_routes() -> None:
     trailer = b"2\r\nab\r\n0\r\nhost: other\r\nhost: another\r\n\r\n"
     assert answers(CHUNKED, trailer, CLOSING) == [(200, "2"), (200, "whole")]
 
 
-async def test_a_request_that_is_refused_does_not_cut_into_the_response_before_it() -> None:
+async def test_refused_request_does_not_interrupt_the_previous_response() -> None:
     at = Port()
     async with at.open() as port:
         received = await exchange(port, b"GET /wait HTTP/1.1\r\nHost: a\r\n\r\n", NO_HOST)
@@ -183,7 +183,7 @@ async def test_a_request_that_is_refused_does_not_cut_into_the_response_before_i
         assert received.count(b"HTTP/1.1 ") == 1
 
 
-async def test_pipelined_requests_are_served_more_slowly_after_a_burst_and_hold_nobody_up() -> None:
+async def test_pipelined_requests_are_throttled_after_a_burst() -> None:
     """A flood of requests gets a tenth of the loop, and no more than one read of it is kept."""
     at = Port()
     async with at.open() as port:
@@ -204,7 +204,7 @@ async def test_pipelined_requests_are_served_more_slowly_after_a_burst_and_hold_
     assert sorted(waits)[len(waits) // 2] < 0.1
 
 
-async def test_a_disconnect_ends_the_response_that_a_pipelined_request_waits_for() -> None:
+async def test_disconnect_ends_the_response_before_a_pipelined_request() -> None:
     at = Port()
     async with at.open() as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -215,7 +215,7 @@ async def test_a_disconnect_ends_the_response_that_a_pipelined_request_waits_for
             await at.told
 
 
-async def test_a_pipelined_upgrade_does_not_take_the_connection_from_the_request_before_it() -> None:
+async def test_pipelined_upgrade_waits_for_the_previous_request() -> None:
     upgrade = b"GET /speak HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: websocket\r\n"
     key = b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
 

@@ -10,6 +10,8 @@ from runtime.shared.port.connections.waiting import max_open
 
 
 @pytest.mark.parametrize(("files", "most"), [(1024, 512), (256, 128), (resource.RLIM_INFINITY, 512), (1, 1)])
-def test_connections_leave_files_for_the_rest(monkeypatch: pytest.MonkeyPatch, files: int, most: int) -> None:
+def test_connection_limit_leaves_file_descriptors_for_other_uses(
+    monkeypatch: pytest.MonkeyPatch, files: int, most: int
+) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda _: (files, files))
     assert max_open(256) == most

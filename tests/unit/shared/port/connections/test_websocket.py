@@ -22,7 +22,7 @@ REASONS = {1008: "slow_reader", 1011: "keepalive ping timeout"}
 
 
 @pytest.mark.parametrize("send_s", [1.0, PATIENCE_S])
-async def test_a_client_that_reads_again_hears_why_it_was_dropped(send_s: float) -> None:
+async def test_disconnected_client_receives_the_close_reason(send_s: float) -> None:
     """A ping went unanswered by then; the reason stands behind what was not read, whichever limit was the first."""
     ping_s = 0.8
 
@@ -43,7 +43,7 @@ async def test_a_client_that_reads_again_hears_why_it_was_dropped(send_s: float)
         assert (deaf.close_code, deaf.close_reason) == (code, REASONS[code])
 
 
-async def test_nothing_is_left_to_do_with_a_client_that_read_its_goodbye_and_left(
+async def test_close_timeout_after_a_completed_close_logs_no_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The connection that would be cut is gone by then, and cutting it would be an error in the log."""
@@ -104,7 +104,7 @@ END = frame(Opcode.CONT)
     ],
     ids=["pings", "pongs", "long pings", "empty", "tiny", "binary", "mixed", "in many messages"],
 )
-async def test_frames_without_content_are_counted_and_closed(flood: bytes) -> None:
+async def test_empty_frames_are_counted_and_close_the_connection(flood: bytes) -> None:
     async with Port().open() as port:
         received = await exchange(port, HANDSHAKE, None, flood)
     message, close = received[received.index(b'{"') :].split(b"}\x88")
@@ -112,7 +112,7 @@ async def test_frames_without_content_are_counted_and_closed(flood: bytes) -> No
     assert close[1:] == (1008).to_bytes(2) + b"too_many_frames"
 
 
-async def test_messages_after_a_close_are_soon_not_read() -> None:
+async def test_reading_stops_soon_after_a_close() -> None:
     read_bytes = 0
 
     class Counted(websocket.WebSocketConnection):
@@ -144,7 +144,7 @@ async def test_messages_after_a_close_are_soon_not_read() -> None:
     ],
     ids=["pings", "one message", "two fragments", "three fragments", "long message", "messages", "large"],
 )
-async def test_what_real_clients_send_is_answered(sent: bytes, replies: bytes) -> None:
+async def test_messages_of_real_clients_are_answered(sent: bytes, replies: bytes) -> None:
     async with Port().open() as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(HANDSHAKE)
@@ -156,7 +156,7 @@ async def test_what_real_clients_send_is_answered(sent: bytes, replies: bytes) -
             assert await reader.read() == b"\x88\x00"
 
 
-async def test_small_messages_are_read_more_slowly_after_a_burst_and_hold_nobody_up() -> None:
+async def test_small_messages_are_throttled_after_a_burst() -> None:
     """A flood of messages gets a tenth of the loop; its neighbour's round trips stay short."""
     at = Port()
     async with at.open() as port, connect(f"ws://127.0.0.1:{port}/length", compression=None) as neighbour:
@@ -190,7 +190,7 @@ async def test_small_messages_are_read_more_slowly_after_a_burst_and_hold_nobody
         ((b"Host: localhost\r\n", b""), 400, "malformed_request"),
     ],
 )
-async def test_a_failed_handshake_gets_an_error_of_our_shape(
+async def test_failed_handshake_gets_an_error_in_the_api_format(
     changed: tuple[bytes, bytes], status: int, code: str
 ) -> None:
     async with Port().open() as port:
@@ -198,7 +198,7 @@ async def test_a_failed_handshake_gets_an_error_of_our_shape(
     assert (int(head.split()[1]), json.loads(body)["error"]["code"]) == (status, code)
 
 
-async def test_nonsense_before_the_handshake_is_answered_ends_the_connection() -> None:
+async def test_data_before_the_handshake_response_closes_the_connection() -> None:
     faults: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, fault: faults.append(fault))
     async with Port().open() as port:
