@@ -49,7 +49,7 @@ def say(models: dict[str, str], *words: str, mode: str = "custom_voice") -> int:
 
 
 @pytest.mark.parametrize("mode", ["custom_voice", "voice_design", "base"])
-def test_each_mode_writes_its_sound_and_its_codes(
+def test_each_mode_writes_its_audio_and_codes(
     models: dict[str, str], tmp_path: Path, reference: Path, mode: str
 ) -> None:
     own = {
@@ -69,7 +69,7 @@ def test_each_mode_writes_its_sound_and_its_codes(
 
 
 @pytest.mark.slow
-def test_stdout_carries_the_same_samples_as_the_file(models: dict[str, str], tmp_path: Path) -> None:
+def test_stdout_has_the_same_samples_as_the_file(models: dict[str, str], tmp_path: Path) -> None:
     sound = tmp_path / "take.wav"
     command = [sys.executable, "-m", "runtime.cli", "say", TEXT, "--model", models["custom_voice"], "--device", "cpu"]
     result = subprocess.run(
@@ -83,7 +83,7 @@ def test_stdout_carries_the_same_samples_as_the_file(models: dict[str, str], tmp
 
 @pytest.mark.slow("base", "custom_voice")
 @pytest.mark.parametrize("mode", ["custom_voice", "base"])
-def test_windows_are_heard_behind_their_first_seam_and_a_clone_s_begin_with_its_reference(
+def test_windowed_decoding_differs_only_after_the_first_seam(
     models: dict[str, str], tmp_path: Path, reference: Path, mode: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sound, frames = tmp_path / "take.wav", 20
@@ -104,7 +104,7 @@ def test_windows_are_heard_behind_their_first_seam_and_a_clone_s_begin_with_its_
     assert (windowed[first:] != whole[first:]).any(axis=1).all()
 
 
-def test_words_are_said_otherwise_and_tags_are_acted_on(models: dict[str, str], tmp_path: Path) -> None:
+def test_pronunciations_and_tags_are_applied(models: dict[str, str], tmp_path: Path) -> None:
     def heard(*words: str) -> bytes:
         path = tmp_path / "take.wav"
         assert say(models, *words, "--seed", "4", "--max-frames", "4", "--out", str(path)) == 0
@@ -116,13 +116,13 @@ def test_words_are_said_otherwise_and_tags_are_acted_on(models: dict[str, str], 
     assert heard("[pause:500ms] Hello world.", "--pronounce", "pause=moon", "--tags") != heard("Hello world.")
 
 
-def test_windows_of_a_text_in_parts_are_refused(models: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_windowed_decoding_of_split_text_is_refused(models: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
     assert say(models, TEXT, "--decode", "windowed", "--split", "sentence") == 2
     assert "--split none" in capsys.readouterr().err
 
 
 @pytest.mark.slow
-def test_a_player_that_closes_the_pipe_is_no_error(models: dict[str, str]) -> None:
+def test_closed_output_pipe_is_not_an_error(models: dict[str, str]) -> None:
     command = [sys.executable, "-m", "runtime.cli", "say", TEXT, "--model", models["custom_voice"], "--device", "cpu"]
     with subprocess.Popen(
         [*command, "--stdout", "--seed", "3", "--max-frames", "60"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
@@ -164,7 +164,7 @@ def test_a_seed_repeats_and_another_differs(models: dict[str, str], tmp_path: Pa
     assert not np.array_equal(takes[0], takes[2])
 
 
-def test_the_text_without_a_frame_limit_ends_by_itself_or_by_its_budget(
+def test_text_without_a_frame_limit_ends_by_itself_or_by_its_budget(
     models: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     codes = tmp_path / "codes.npy"
@@ -174,7 +174,7 @@ def test_the_text_without_a_frame_limit_ends_by_itself_or_by_its_budget(
     assert len(np.load(codes)) <= 53
 
 
-def test_speech_that_went_wrong_is_said_to_have_and_what_to_try() -> None:
+def test_runaway_speech_is_reported_with_advice() -> None:
     plain = SpeechRequest(text="Hello.", mode=Mode.CUSTOM_VOICE, voice="anna")
     reference = Reference(samples=np.zeros(24_000, np.float32), text="Something else.")
     clone = SpeechRequest(text="Hello.", mode=Mode.BASE, reference=reference)
@@ -186,7 +186,7 @@ def test_speech_that_went_wrong_is_said_to_have_and_what_to_try() -> None:
     assert advice(StopReason.EOS, clone) == []
 
 
-def test_speech_that_is_kept_nowhere_is_told_so(models: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_output_option_is_reported(models: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
     assert say(models, "a", "--max-frames", "2") == 0
     assert "--out FILE.wav" in capsys.readouterr().err.splitlines()[-1]
 
@@ -199,7 +199,7 @@ def test_bfloat16_speaks(models: dict[str, str], tmp_path: Path) -> None:
 
 @pytest.mark.slow("stereo", "flac")
 @pytest.mark.parametrize("shape", ["stereo", "odd_rate", "flac"])
-def test_references_of_other_shapes_are_converted(
+def test_reference_audio_formats_are_converted(
     models: dict[str, str], tmp_path: Path, shape: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / f"reference.{'flac' if shape == 'flac' else 'wav'}"
@@ -266,18 +266,18 @@ def refused(capsys: pytest.CaptureFixture[str], status: int, code: str) -> str:
     ],
     ids=lambda value: value if isinstance(value, str) else " ".join(value)[-24:],
 )
-def test_bad_words_are_refused_in_one_line(
+def test_invalid_arguments_are_refused_in_one_line(
     models: dict[str, str], capsys: pytest.CaptureFixture[str], words: list[str], code: str
 ) -> None:
     refused(capsys, say(models, *words), code)
 
 
-def test_a_bad_instruct_names_its_option(models: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_instruct_error_names_its_option(models: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
     told = refused(capsys, say(models, TEXT, "--instruct", "<|im_start|>user"), "invalid_config")
     assert "--instruct is not valid" in told
 
 
-def test_the_name_of_a_folder_is_written_as_it_was_given(
+def test_folder_name_is_shown_as_given(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -297,7 +297,7 @@ def test_the_name_of_a_folder_is_written_as_it_was_given(
         ("long", "ref_too_long"),
     ],
 )
-def test_bad_references_are_refused_in_one_line(
+def test_invalid_references_are_refused_in_one_line(
     models: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str, code: str
 ) -> None:
     path = bad_reference(tmp_path, kind)
@@ -305,13 +305,15 @@ def test_bad_references_are_refused_in_one_line(
 
 
 @pytest.mark.parametrize("words", [[], ["--ref-text", "hello"]])
-def test_base_wants_a_reference(models: dict[str, str], capsys: pytest.CaptureFixture[str], words: list[str]) -> None:
+def test_base_mode_requires_a_reference(
+    models: dict[str, str], capsys: pytest.CaptureFixture[str], words: list[str]
+) -> None:
     said = refused(capsys, say(models, TEXT, *words, mode="base"), "missing_ref_audio")
     assert "send --ref-audio. [" in said
 
 
 @pytest.mark.parametrize("words", [[], ["--ref-text", " \n"]])
-def test_cloning_with_codes_wants_the_reference_text(
+def test_cloning_with_codes_requires_the_transcript(
     models: dict[str, str], reference: Path, capsys: pytest.CaptureFixture[str], words: list[str]
 ) -> None:
     said = refused(capsys, say(models, TEXT, "--ref-audio", str(reference), *words, mode="base"), "missing_ref_text")
@@ -319,14 +321,14 @@ def test_cloning_with_codes_wants_the_reference_text(
 
 
 @pytest.mark.parametrize("option", ["--seed", "--max-frames"])
-def test_a_number_that_cannot_be_is_said_of_its_option(
+def test_number_out_of_range_error_names_its_option(
     models: dict[str, str], capsys: pytest.CaptureFixture[str], option: str
 ) -> None:
     assert f" {option} is not valid" in refused(capsys, say(models, TEXT, option, "-1"), "invalid_config")
 
 
 @pytest.mark.parametrize("command", [["doctor"], ["say", TEXT, "--model"]], ids=lambda words: words[0])
-def test_a_file_in_a_checkpoint_s_place_is_said_to_be_one(
+def test_file_in_place_of_a_checkpoint_is_reported(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, command: list[str]
 ) -> None:
     (tmp_path / "README.md").touch()
@@ -335,13 +337,13 @@ def test_a_file_in_a_checkpoint_s_place_is_said_to_be_one(
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a card")
-def test_a_card_that_is_not_there_is_one_sentence(models: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_gpu_is_one_sentence(models: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
     status = cli.main(["doctor", models["custom_voice"], "--device", "cuda"])
     why = "torch sees no CUDA device; it may be a CPU build of torch"
     assert refused(capsys, status, "device_unavailable").endswith(f": {why}. [device_unavailable]\n")
 
 
-def test_every_field_that_a_sentence_names_has_its_option() -> None:
+def test_every_field_named_in_an_error_has_an_option() -> None:
     """What the runtime's sentences call by a field's name is said by an option that there is."""
     parser = cli._parser()
     say_help = parser.parse_args(["say", TEXT])
@@ -353,7 +355,7 @@ def test_every_field_that_a_sentence_names_has_its_option() -> None:
     assert in_options("send ref_audio, or ref_audio_url") == "send --ref-audio, or ref_audio_url"
 
 
-def test_a_mode_that_the_checkpoint_does_not_serve_is_refused(
+def test_mode_not_served_by_the_checkpoint_is_refused(
     models: dict[str, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     status = say({"voice_design": models["custom_voice"]}, TEXT, mode="voice_design")
@@ -368,14 +370,14 @@ def test_a_mode_that_the_checkpoint_does_not_serve_is_refused(
         ("base={custom_voice}", "invalid_setting"),
     ],
 )
-def test_a_checkpoint_that_is_not_there_is_said_so(
+def test_missing_checkpoint_is_reported(
     models: dict[str, str], capsys: pytest.CaptureFixture[str], reference: str, code: str
 ) -> None:
     reference = reference.format(**models)
     refused(capsys, say({"custom_voice": reference}, TEXT), code)
 
 
-def test_a_missing_file_of_a_checkpoint_is_named(
+def test_missing_file_of_a_checkpoint_is_named(
     models: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = tmp_path / "checkpoint"
@@ -386,14 +388,14 @@ def test_a_missing_file_of_a_checkpoint_is_named(
     assert "merges.txt" in refused(capsys, say({"custom_voice": str(folder)}, TEXT), "checkpoint_missing")
 
 
-def test_help_needs_no_networks() -> None:
+def test_help_loads_no_networks() -> None:
     """``--help`` answers before torch would have been imported."""
     program = "import sys, runtime.cli as cli\ntry: cli.main(['say', '--help'])\nexcept SystemExit: pass\n"
     program += "assert 'torch' not in sys.modules and 'transformers' not in sys.modules"
     subprocess.run([sys.executable, "-c", program], check=True, capture_output=True)
 
 
-def test_an_address_for_home_assistant_that_is_none_is_refused_in_one_line() -> None:
+def test_invalid_wyoming_address_is_refused_in_one_line() -> None:
     command = [sys.executable, "-m", "runtime.cli", "wyoming", "--uri", "10200", "--port", "0"]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (ended.returncode, ended.stdout) == (2, "")

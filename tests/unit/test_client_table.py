@@ -28,7 +28,7 @@ def locked() -> set[tuple[str, str]]:
     return ours | set(re.findall(r"^([\w.-]+)==([\w.]+)", lines, re.MULTILINE))
 
 
-def test_the_page_has_its_table() -> None:
+def test_docs_page_contains_the_client_table() -> None:
     (head,) = re.findall(r"^\| client \| version tried \|.*$", PAGE, re.MULTILINE)
     assert len(ROWS) > 10
     assert {len(row) for row in ROWS} == {len(head.strip("|").split("|"))}
@@ -36,7 +36,7 @@ def test_the_page_has_its_table() -> None:
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row[0])
-def test_a_row_names_what_is_run(row: list[str]) -> None:
+def test_table_row_names_its_test_command(row: list[str]) -> None:
     _, version, *marks, tested = row
     assert set(marks) <= MARKS
     assert version == NO_PACKAGE or tuple(version.split()) in locked()

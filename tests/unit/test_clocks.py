@@ -29,7 +29,7 @@ DATED = {
 }
 
 
-def test_only_what_is_dated_asks_for_the_date() -> None:
+def test_wall_clock_is_used_only_for_dates() -> None:
     asking = {
         str(path.relative_to(ROOT))
         for folder in ("runtime", "studio", "clients/python")

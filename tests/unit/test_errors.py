@@ -49,24 +49,24 @@ def drawn_tree() -> dict[str, str]:
     return pairs
 
 
-def test_the_drawn_tree_is_the_tree() -> None:
+def test_documented_error_tree_equals_the_classes() -> None:
     # These two are drawn beside BadReferenceAudio, their parent, which is raised itself too.
     beside = dict.fromkeys(("ReferenceTooShort", "ReferenceTooLong"), "BadRequest")
     real = {kind.__name__: parent.__name__ for kind, parent in tree().items() if kind.__module__ == errors.__name__}
     assert drawn_tree() == real | beside
 
 
-def test_every_leaf_has_a_code_of_its_own() -> None:
+def test_every_leaf_error_has_a_unique_code() -> None:
     codes = [leaf.code for leaf in leaves()] + ["invalid_ref_audio"]  # raised itself, and parent of two
     assert sorted(codes) == sorted(BY_CODE)
 
 
-def test_a_leaf_says_its_code_and_its_sentence_itself() -> None:
+def test_leaf_error_defines_its_code_and_sentence() -> None:
     assert all({"code", "sentence"} <= vars(leaf).keys() for leaf in leaves())
 
 
 @pytest.mark.parametrize("code", BY_CODE)
-def test_a_code_makes_sense_outside(code: str) -> None:
+def test_every_code_has_a_valid_http_status_and_close_code(code: str) -> None:
     kind = BY_CODE[code]
     assert re.fullmatch(r"[a-z][a-z_]+", code)
     assert 400 <= kind.http_status < 600
@@ -82,7 +82,7 @@ def facts_of(kind: type[SpeechError]) -> set[str]:
 
 
 @pytest.mark.parametrize("leaf", leaves(), ids=lambda leaf: leaf.__name__)
-def test_a_sentence_needs_its_facts(leaf: type[SpeechError]) -> None:
+def test_sentence_requires_its_facts(leaf: type[SpeechError]) -> None:
     facts = facts_of(leaf)
     error = leaf(param="somewhere", **dict.fromkeys(facts, 7))
     assert error.param == "somewhere"
@@ -93,7 +93,7 @@ def test_a_sentence_needs_its_facts(leaf: type[SpeechError]) -> None:
 
 
 @pytest.mark.parametrize("leaf", [*leaves(), errors.BadReferenceAudio], ids=lambda leaf: leaf.__name__)
-def test_an_error_passes_whole_from_one_process_to_the_other(leaf: type[SpeechError]) -> None:
+def test_error_round_trips_between_processes(leaf: type[SpeechError]) -> None:
     error = leaf(param="text", **dict.fromkeys(facts_of(leaf), 7))
     error.param = "input"  # a dialect names the field as its client does
     copy = pickle.loads(pickle.dumps(error))
@@ -103,7 +103,7 @@ def test_an_error_passes_whole_from_one_process_to_the_other(leaf: type[SpeechEr
 
 
 @cache
-def test_a_size_that_was_not_counted_to_its_end_is_said_so_and_is_a_number() -> None:
+def test_uncounted_size_is_reported_as_a_lower_bound() -> None:
     error = MessageTooLarge(what="The body", size=MoreThan(5), limit=5)
     assert str(error) == "The body has more than 5 bytes; the limit is 5. Send less at a time."
     assert json.loads(json.dumps(error.told))["size"] == 5
@@ -135,10 +135,10 @@ def test_every_raise_gives_exactly_the_facts_of_its_sentence() -> None:
     assert not wrong
 
 
-def test_groups_are_never_raised_themselves() -> None:
+def test_abstract_errors_are_never_raised() -> None:
     groups = {"SpeechError", "BadRequest", "Busy", "Expired", "Failed", "SetUpError"}
     assert not [place for place, name, _ in raises() if name in groups]
 
 
-def test_only_set_up_errors_may_name_a_path() -> None:
+def test_only_set_up_errors_may_contain_a_path() -> None:
     assert not [leaf for leaf in leaves() if "{path}" in leaf.sentence and not issubclass(leaf, SetUpError)]

@@ -37,19 +37,19 @@ def expected(room: str) -> set[str]:
 
 
 @pytest.mark.parametrize("leaf", [*leaves(), errors.BadReferenceAudio], ids=lambda leaf: leaf.__name__)
-def test_some_test_expects_it(leaf: type[SpeechError]) -> None:
+def test_every_error_is_expected_by_a_test(leaf: type[SpeechError]) -> None:
     assert {leaf.__name__, leaf.code} & expected(".")
 
 
 @pytest.mark.parametrize(
     "leaf", [leaf for leaf in leaves() if not issubclass(leaf, SetUpError)], ids=lambda leaf: leaf.__name__
 )
-def test_some_client_meets_it_by_its_code(leaf: type[SpeechError]) -> None:
+def test_every_error_code_is_received_by_a_client_test(leaf: type[SpeechError]) -> None:
     room = "unit/studio" if leaf.__module__ == "studio.errors" else "wire"
     assert leaf.code in expected(room)
 
 
-def test_what_is_only_raised_by_a_test_is_not_expected() -> None:
+def test_errors_raised_by_a_test_do_not_count_as_expected() -> None:
     source = 'engine.refusal = Overloaded()\nassert reply == ("draining", 1)\nwith pytest.raises(EmptyText):\n    pass'
     assert {"Overloaded", "overloaded"}.isdisjoint(expected_by(ast.parse(source)))
     assert {"draining", "EmptyText"} <= expected_by(ast.parse(source))

@@ -255,7 +255,7 @@ def allowed_to(path: str) -> tuple[str, ...]:
     return MAY_IMPORT[max(matches, key=len)]
 
 
-def test_a_file_imports_only_what_lies_below_it() -> None:
+def test_modules_import_only_lower_layers() -> None:
     wrong = [
         f"{name_of(path)} imports {name}"
         for path in sources()
@@ -266,7 +266,7 @@ def test_a_file_imports_only_what_lies_below_it() -> None:
     assert not wrong
 
 
-def test_no_module_imports_itself_through_others() -> None:
+def test_there_are_no_import_cycles() -> None:
     """Also under TYPE_CHECKING: two modules that need each other are one."""
     modules = {
         name_of(path).removesuffix(".py").removesuffix("/__init__").replace("/", "."): path for path in sources()
@@ -293,13 +293,13 @@ def longest_module(name: str, modules: dict[str, Path]) -> str | None:
     return next((module for module in (name, name.rpartition(".")[0]) if module in modules), None)
 
 
-def test_no_folder_of_the_engine_has_more_than_sixteen_modules() -> None:
+def test_engine_folders_have_at_most_sixteen_modules() -> None:
     folders = Counter(path.parent for path in sources() if "/engine/" in name_of(path))
     assert folders
     assert max(folders.values()) <= 16
 
 
-def test_libraries_stay_in_their_rooms() -> None:
+def test_libraries_are_imported_only_in_their_packages() -> None:
     wrong = [
         f"{name_of(path)} imports {name}"
         for path in sources()
@@ -310,7 +310,7 @@ def test_libraries_stay_in_their_rooms() -> None:
     assert not wrong
 
 
-def test_pure_files_are_pure() -> None:
+def test_pure_modules_import_no_forbidden_libraries() -> None:
     wrong = [
         f"{name} imports {imported}"
         for name, libraries in NEVER.items()
@@ -333,12 +333,12 @@ def test_nothing_is_run_or_unpickled() -> None:
     assert not wrong
 
 
-def test_the_tables_name_files_that_exist() -> None:
+def test_tables_name_existing_files() -> None:
     for place in (*MAY_IMPORT, *NEVER, *(room for rooms in ONLY_IN.values() for room in rooms)):
         assert (ROOT / place).exists(), place
 
 
-def test_the_walls_would_be_seen_to_fall(tmp_path: Path) -> None:
+def test_import_scan_finds_nested_and_conditional_imports(tmp_path: Path) -> None:
     """The walk finds imports inside functions and under conditions, not only at the top."""
     path = tmp_path / "file.py"
     path.write_text("if True:\n    import torch.nn as nn\ndef f():\n    from runtime.engine import slots\n")

@@ -77,7 +77,7 @@ def said(engine: InstantEngine, request: SpeechRequest) -> Heard:
     return heard
 
 
-def test_sound_comes_in_growing_chunks_and_is_the_same_for_the_same_request(engine: InstantEngine) -> None:
+def test_audio_comes_in_growing_chunks_and_is_reproducible(engine: InstantEngine) -> None:
     heard = said(engine, REQUEST)
     assert isinstance(heard.events[0], Started)
     chunks = [event for event in heard.events if isinstance(event, AudioChunk)]
@@ -91,7 +91,7 @@ def test_sound_comes_in_growing_chunks_and_is_the_same_for_the_same_request(engi
     assert engine.load().active == 0
 
 
-def test_a_cancel_ends_it_and_frees_the_slot(engine: InstantEngine) -> None:
+def test_cancel_ends_the_request_and_frees_the_slot(engine: InstantEngine) -> None:
     heard = Heard()
     ticket = engine.submit(LONG, heard)
     heard.until(AudioChunk)
@@ -100,7 +100,7 @@ def test_a_cancel_ends_it_and_frees_the_slot(engine: InstantEngine) -> None:
     assert engine.load().active == 0
 
 
-def test_who_takes_nothing_is_not_sent_more(engine: InstantEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unacknowledged_request_is_paused(engine: InstantEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tests.support.instant_engine.AT_ONCE", 10_000)
     heard = Heard()
     ticket = engine.submit(replace(LONG, acknowledged=True), heard)
@@ -111,7 +111,7 @@ def test_who_takes_nothing_is_not_sent_more(engine: InstantEngine, monkeypatch: 
     assert len(heard.pcm) // 2 // FRAME > UNREAD
 
 
-def test_a_text_may_come_bit_by_bit(engine: InstantEngine) -> None:
+def test_text_may_be_streamed(engine: InstantEngine) -> None:
     heard = Heard()
     ticket = engine.submit(replace(REQUEST, text="", open_text=True), heard)
     assert engine.load().waiting_for_text == 1
@@ -126,7 +126,7 @@ def test_a_text_may_come_bit_by_bit(engine: InstantEngine) -> None:
     assert heard.pcm == first + second
 
 
-def test_the_third_waits_and_the_fourth_is_refused(engine: InstantEngine) -> None:
+def test_third_request_waits_and_the_fourth_is_refused(engine: InstantEngine) -> None:
     heards = [Heard() for _ in range(3)]
     tickets = [engine.submit(LONG, heard) for heard in heards[:2]]
     for heard in heards[:2]:
@@ -139,7 +139,7 @@ def test_the_third_waits_and_the_fourth_is_refused(engine: InstantEngine) -> Non
     heards[2].until(Finished)
 
 
-def test_what_the_real_engine_refuses_is_refused(engine: InstantEngine) -> None:
+def test_requests_refused_by_the_real_engine_are_refused(engine: InstantEngine) -> None:
     with pytest.raises(UnknownVoice):
         engine.submit(replace(REQUEST, voice="nobody"), Heard())
     heard = Heard()
@@ -149,7 +149,7 @@ def test_what_the_real_engine_refuses_is_refused(engine: InstantEngine) -> None:
     assert isinstance(broken.error, EmptyText)
 
 
-def test_a_voice_is_prepared_and_speaks_by_its_own_sound(engine: InstantEngine) -> None:
+def test_voice_is_prepared_from_its_audio(engine: InstantEngine) -> None:
     made: list[VoicePrompt | SpeechError] = []
     there = threading.Event()
     reference = Reference(samples=np.zeros(48_000, np.float32), x_vector_only=True)

@@ -30,11 +30,11 @@ def _as_a_developer_runs_it(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("python", PYTHONS)
 @pytest.mark.parametrize("platform", PLATFORMS)
-def test_the_lock_holds_all_that_a_platform_needs_and_there_are_wheels_of_it(platform: str, python: str) -> None:
+def test_lock_file_contains_wheels_of_all_requirements_per_platform(platform: str, python: str) -> None:
     assert not_locked(LOCK, platform, python) == []
 
 
-def test_what_is_not_locked_or_has_no_wheel_is_named(tmp_path: Path) -> None:
+def test_unlocked_package_or_missing_wheel_is_named(tmp_path: Path) -> None:
     whole, less = LOCK.read_text(encoding="utf-8"), tmp_path / "less.lock"
     (pandas,) = (line for line in whole.splitlines() if line.startswith("pandas=="))
     less.write_text(whole.replace(f"{pandas}\n", ""), encoding="utf-8")

@@ -42,13 +42,13 @@ def found(tree: ast.AST) -> Iterator[str]:
                 yield f"{node.value.id}.{node.attr}"
 
 
-def test_what_only_some_systems_have_is_asked_for_in_one_place() -> None:
+def test_platform_specific_features_are_checked_in_one_module() -> None:
     files = [path for room in OURS for path in (ROOT / room).rglob("*.py")] + [ROOT / "app.py"]
     uses = {str(path.relative_to(ROOT)): set(found(ast.parse(path.read_text(encoding="utf-8")))) for path in files}
     assert {path for path, used in uses.items() if used} == MAY_ASK
 
 
-def test_a_process_without_limits_says_so_and_goes_on(
+def test_missing_resource_limits_are_reported_and_tolerated(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(system, "_resource", None)
@@ -58,13 +58,13 @@ def test_a_process_without_limits_says_so_and_goes_on(
     assert system.max_files() is None
 
 
-def test_no_lock_at_all_is_an_error_and_not_silence(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_missing_file_lock_support_is_an_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(system, "_fcntl", None)
     with (tmp_path / "lock").open("w") as file, pytest.raises(OSError, match="no locks"):
         system.lock(file.fileno())
 
 
-def test_a_windows_lock_that_is_held_is_waited_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_held_windows_lock_is_awaited(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     class Msvcrt:
         LK_LOCK = 1
         tries = 0
@@ -105,7 +105,7 @@ def asked(url: str, body: bytes | None = None, kind: str = "application/json") -
 
 
 @pytest.mark.slow
-def test_the_runtime_speaks_keeps_a_voice_and_ends_without_what_windows_lacks(tmp_path: Path) -> None:
+def test_runtime_works_without_features_missing_on_windows(tmp_path: Path) -> None:
     command = ("runtime.cli", "runtime", "--port", "0", "--device", "cpu", "--model", str(DEMO_CHECKPOINT))
     with started(tmp_path, "ready at", *command) as url:
         said = asked(f"{url}/v1/audio/speech", b'{"input": "Hello.", "voice": "nora", "response_format": "pcm"}')
@@ -118,6 +118,6 @@ def test_the_runtime_speaks_keeps_a_voice_and_ends_without_what_windows_lacks(tm
 
 
 @pytest.mark.slow
-def test_the_studio_starts_and_ends_without_what_windows_lacks(tmp_path: Path) -> None:
+def test_studio_works_without_features_missing_on_windows(tmp_path: Path) -> None:
     with started(tmp_path, "Voicewright is ready at", "app", "--port", "0") as url:
         assert b"vw-speak" in asked(f"{url}/")

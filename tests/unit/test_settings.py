@@ -42,26 +42,26 @@ def group_of(settings: Settings, group: type) -> Any:
     return next(value for value in groups if isinstance(value, group))
 
 
-def test_an_empty_environment_leaves_the_defaults() -> None:
+def test_empty_environment_gives_the_defaults() -> None:
     assert Settings.from_env({}) == Settings()
     assert Settings().models == (str(DEMO_CHECKPOINT),)
 
 
-def test_the_limits_that_the_design_names() -> None:
+def test_limits_named_by_the_design() -> None:
     limits = Limits()
     assert limits.max_instruct_chars == 500
     assert (limits.min_reference_s, limits.max_reference_s) == (1.0, 60.0)
     assert {mode.first_chunk_frames for mode in Settings().modes.values()} == {1}
 
 
-def test_environment_names_are_distinct_and_ours() -> None:
+def test_environment_names_are_unique_and_prefixed() -> None:
     names = [knob.metadata["env"] for _, knob in KNOBS]
     assert len(set(names)) == len(names)
     assert all(name.startswith("VOICEWRIGHT_") for name in names)
 
 
 @per_knob
-def test_a_knob_says_what_it_is_and_its_default_is_in_range(group: type, knob: Any) -> None:
+def test_every_setting_has_a_description_and_a_default_in_range(group: type, knob: Any) -> None:
     assert len(knob.metadata["about"]) > 10
     low, high = knob.metadata["low"], knob.metadata["high"]
     assert low is None or knob.default >= low
@@ -69,7 +69,7 @@ def test_a_knob_says_what_it_is_and_its_default_is_in_range(group: type, knob: A
 
 
 @per_knob
-def test_the_environment_goes_before_the_default(group: type, knob: Any) -> None:
+def test_environment_overrides_defaults(group: type, knob: Any) -> None:
     value: Any = "words" if isinstance(knob.default, str) else type(knob.default)(knob.default + 1)
     if knob.metadata["high"] is not None:
         value = min(value, type(knob.default)(knob.metadata["high"]))
@@ -83,7 +83,7 @@ def test_the_environment_goes_before_the_default(group: type, knob: Any) -> None
 
 
 @pytest.mark.parametrize("knob", NUMBERS, ids=lambda knob: knob.name)
-def test_a_value_that_is_no_number_is_refused_by_name(knob: Any) -> None:
+def test_non_numeric_value_is_refused_by_name(knob: Any) -> None:
     for text in ("many", "", "1e", "nan", "inf"):
         with pytest.raises(InvalidSetting) as caught:
             Settings.from_env({knob.metadata["env"]: text})
@@ -93,7 +93,7 @@ def test_a_value_that_is_no_number_is_refused_by_name(knob: Any) -> None:
 
 
 @per_knob
-def test_a_value_out_of_range_is_refused(group: type, knob: Any) -> None:
+def test_value_out_of_range_is_refused(group: type, knob: Any) -> None:
     for bound, step in ((knob.metadata["low"], -1), (knob.metadata["high"], 1)):
         if bound is None:
             continue
@@ -103,7 +103,7 @@ def test_a_value_out_of_range_is_refused(group: type, knob: Any) -> None:
             override(group(), **{knob.name: bound + step})
 
 
-def test_the_command_line_goes_before_the_environment_and_none_says_nothing() -> None:
+def test_command_line_overrides_environment_and_none_is_ignored() -> None:
     engine = Settings.from_env({"VOICEWRIGHT_MAX_SLOTS": "3", "VOICEWRIGHT_DEVICE": "cuda"}).engine
     changed = override(engine, max_slots=5, device=None, dtype=None)
     assert (changed.max_slots, changed.device, changed.dtype) == (5, "cuda", "auto")
@@ -119,16 +119,16 @@ def test_the_command_line_goes_before_the_environment_and_none_says_nothing() ->
         ("  ", (str(DEMO_CHECKPOINT),)),
     ],
 )
-def test_models_are_a_list_of_words(text: str, models: tuple[str, ...]) -> None:
+def test_models_are_a_white_space_separated_list(text: str, models: tuple[str, ...]) -> None:
     assert Settings.from_env({"VOICEWRIGHT_MODEL": text}).models == models
 
 
-def test_settings_cannot_be_changed_in_place() -> None:
+def test_settings_are_immutable() -> None:
     with pytest.raises(AttributeError):
         Settings().engine.max_slots = 2  # type: ignore[misc]
 
 
-def test_a_mode_has_settings_of_its_own_over_those_of_every_mode() -> None:
+def test_mode_settings_override_general_settings() -> None:
     modes = Settings.from_env(
         {"VOICEWRIGHT_MAX_CHUNK_FRAMES": "8", "VOICEWRIGHT_BASE_MAX_CHUNK_FRAMES": "25", "VOICEWRIGHT_PREFILLS": "3"}
     ).modes
@@ -141,12 +141,12 @@ def test_a_mode_has_settings_of_its_own_over_those_of_every_mode() -> None:
 
 
 @pytest.mark.parametrize("knob", [knob for _, knob in KNOBS if knob.metadata["words"]], ids=lambda knob: knob.name)
-def test_a_word_that_is_not_listed_is_refused(knob: Any) -> None:
+def test_value_outside_the_choices_is_refused(knob: Any) -> None:
     with pytest.raises(InvalidSetting, match=rf"^{knob.metadata['env']} is 'sometimes': .* or "):
         Settings.from_env({knob.metadata["env"]: "sometimes"})
 
 
-def test_pairs_of_shapes_are_read_and_anything_else_is_refused() -> None:
+def test_shape_pairs_are_parsed_and_anything_else_is_refused() -> None:
     assert EngineSettings(sound_graphs=PATTERNED["sound_graphs"]).sound_shapes == ((16, 32), (4, 8))
     assert EngineSettings().sound_shapes == ()
     for text in ("32", "32x", "0x4", "8x4,", "8 x 4", "8x4;1x1", "1000x1"):
@@ -190,21 +190,19 @@ ALL = st.builds(
 
 @settings(max_examples=examples(100), deadline=None)
 @given(ALL, ALL)
-def test_settings_that_are_written_as_an_environment_are_read_from_it_whatever_was_set(
-    ours: Settings, others: Settings
-) -> None:
+def test_settings_round_trip_through_the_environment(ours: Settings, others: Settings) -> None:
     assert Settings.from_env(ours.as_env()) == ours
     assert Settings.from_env({**others.as_env(), "VOICEWRIGHT_PREFILLS": "3", **ours.as_env()}) == ours
 
 
-def test_every_knob_and_the_checkpoints_are_written() -> None:
+def test_every_setting_and_the_checkpoints_are_written_to_the_environment() -> None:
     per_mode = [f"VOICEWRIGHT_{mode.upper()}_{knob.metadata['env']}" for mode in Mode for knob in fields(ModeSettings)]
     assert sorted(Settings().as_env()) == sorted(
         ["VOICEWRIGHT_MODEL", *per_mode, *(knob.metadata["env"] for _, knob in KNOBS)]
     )
 
 
-def test_a_path_with_white_space_cannot_be_written() -> None:
+def test_path_with_white_space_cannot_be_written() -> None:
     with pytest.raises(InvalidSetting, match="white space"):
         replace(Settings(), models=("/my checkpoints/a",)).as_env()
 
@@ -212,7 +210,7 @@ def test_a_path_with_white_space_cannot_be_written() -> None:
 # --- names that nobody reads
 
 
-def test_a_variable_that_no_process_reads_is_told_with_the_nearest_that_is(caplog: pytest.LogCaptureFixture) -> None:
+def test_unknown_variable_is_reported_with_the_nearest_known_one(caplog: pytest.LogCaptureFixture) -> None:
     env = {"VOICEWRIGHT_MAX_WAITNG": "0", "VOICEWRIGHT_BASE_PREFILS": "1", "VOICEWRIGHT_COLOUR": "red", "PATH": "/"}
     fine = {
         "VOICEWRIGHT_MODEL": "x",
@@ -227,7 +225,7 @@ def test_a_variable_that_no_process_reads_is_told_with_the_nearest_that_is(caplo
     ]
 
 
-def test_every_variable_that_is_read_is_known() -> None:
+def test_every_variable_in_use_is_known() -> None:
     assert set(Settings().as_env()) | {"VOICEWRIGHT_PREFILLS"} <= of_the_runtime()
     told = {knob.metadata["env"] for group in (StoreSettings, VisitSettings) for knob in fields(group)}
     assert told | {"VOICEWRIGHT_RUNTIME_URL", "VOICEWRIGHT_TRANSCRIBER"} == OF_THE_STUDIO
@@ -242,6 +240,6 @@ def test_every_variable_that_is_read_is_known() -> None:
     assert set(unknown(dict.fromkeys(read, ""))) <= {"VOICEWRIGHT_X", "VOICEWRIGHT_BASE_X"}  # of a docstring
 
 
-def test_the_page_of_settings_is_current() -> None:
+def test_settings_page_is_current() -> None:
     assert settings_page.PAGE.read_text(encoding="utf-8") == settings_page.page(), "run: python -m tools.settings_page"
     assert not re.search(r"\de\+\d", settings_page.page())  # numbers are written in full

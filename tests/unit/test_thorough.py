@@ -9,7 +9,7 @@ from tests.support.thorough import ROOT, THIRDS, is_thorough, is_thorough_file, 
 SLOW_FILE = "pytestmark = [\n    pytest.mark.slow,\n    pytest.mark.browser,\n]\n"
 
 
-def test_the_thirds_are_all_files_and_about_as_many_each() -> None:
+def test_thirds_cover_all_files_in_similar_numbers() -> None:
     thirds = [third_of(str(path.relative_to(ROOT))) for path in (ROOT / "tests").rglob("test_*.py")]
     assert {*thirds} == {*range(THIRDS)}
     assert all(0.25 < thirds.count(third) / len(thirds) < 0.42 for third in range(THIRDS))
@@ -25,7 +25,7 @@ def test_the_thirds_are_all_files_and_about_as_many_each() -> None:
         pytest.param(False, id="slow parameter", marks=pytest.mark.quick),
     ],
 )
-def test_the_closest_mark_decides(request: pytest.FixtureRequest, is_slow: bool) -> None:
+def test_closest_mark_takes_precedence(request: pytest.FixtureRequest, is_slow: bool) -> None:
     assert is_thorough(request.node) is is_slow
 
 
@@ -40,5 +40,5 @@ def test_the_closest_mark_decides(request: pytest.FixtureRequest, is_slow: bool)
         ("tests/browser/test_any.py", "pytestmark = [pytest.mark.quick, pytest.mark.browser]\n", False),
     ],
 )
-def test_a_file_without_a_quick_test_is_not_imported(path: str, source: str, is_left_out: bool) -> None:
+def test_file_without_quick_tests_is_not_imported(path: str, source: str, is_left_out: bool) -> None:
     assert is_thorough_file(path, source) is is_left_out

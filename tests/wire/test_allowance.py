@@ -102,7 +102,7 @@ def ask(port: int, kind: str, headers: dict[str, str]) -> str:
 
 @pytest.mark.slow("mp3", "events", "batch", "omni", "elevenlabs")
 @pytest.mark.parametrize("kind", [*POSTED, *TALKED])
-def test_each_way_counts_and_each_way_ends_when_all_is_spent(studio: int, kind: str) -> None:
+def test_each_route_counts_towards_the_daily_allowance(studio: int, kind: str) -> None:
     visitor = new_visitor(studio)
     first = ask(studio, kind, visitor)
     assert "speech_spent" not in first
@@ -111,7 +111,7 @@ def test_each_way_counts_and_each_way_ends_when_all_is_spent(studio: int, kind: 
     assert "speech_spent" not in ask(studio, "stream", new_visitor(studio))
 
 
-def test_a_refusal_says_until_when(studio: int) -> None:
+def test_refusal_says_when_the_allowance_resets(studio: int) -> None:
     headers = new_visitor(studio)
     post(studio, "stream", headers)
     path, body = POSTED["stream"]
@@ -121,7 +121,7 @@ def test_a_refusal_says_until_when(studio: int) -> None:
     assert "1 s of speech" in answer.json()["error"]["message"]
 
 
-def test_a_day_begins_anew_and_accounts_are_bounded() -> None:
+def test_allowance_resets_daily_and_accounts_are_bounded() -> None:
     from runtime.errors import SpeechSpent
     from runtime.shared.port.limits import Allowance
 

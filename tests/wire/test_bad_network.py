@@ -25,7 +25,7 @@ FAR = Link(delay_s=0.2, loss=0.01)
 SECONDS = 60.0
 
 
-async def test_delay_and_loss_change_no_byte_and_cost_round_trips_only(either: RunningServer) -> None:
+async def test_delay_and_packet_loss_change_no_byte(either: RunningServer) -> None:
     async with asyncio.timeout(SECONDS):
         plain = await spoken(either.socket, "The bread is warm.", **VOICE)
         async with bad_network(either.port, FAR) as network:
@@ -39,7 +39,7 @@ async def test_delay_and_loss_change_no_byte_and_cost_round_trips_only(either: R
 
 
 @pytest.mark.slow
-async def test_a_cancel_over_a_slow_network_is_answered_and_nothing_follows(server: RunningServer) -> None:
+async def test_cancel_over_a_slow_network_is_acknowledged_and_nothing_follows(server: RunningServer) -> None:
     async with asyncio.timeout(SECONDS):
         async with bad_network(server.port, FAR) as network, talk(network.url, **LONG) as session:
             await session.say("Speak for a long time.")
@@ -52,7 +52,7 @@ async def test_a_cancel_over_a_slow_network_is_answered_and_nothing_follows(serv
     server.wait_until_idle()
 
 
-async def test_who_takes_a_byte_at_a_time_hears_every_one(server: RunningServer) -> None:
+async def test_client_reading_single_bytes_receives_all_audio(server: RunningServer) -> None:
     async with asyncio.timeout(SECONDS):
         plain = await spoken(server.socket, "Slowly.", **VOICE | {"max_frames": 3})
         async with bad_network(server.port, Link(segment=1)) as network:
@@ -61,7 +61,7 @@ async def test_who_takes_a_byte_at_a_time_hears_every_one(server: RunningServer)
         assert take.end["type"] == "audio.done"
 
 
-async def test_resets_in_the_middle_of_a_frame_free_every_slot_and_change_no_neighbour(either: RunningServer) -> None:
+async def test_connection_resets_inside_a_frame_release_every_slot_and_affect_no_other(either: RunningServer) -> None:
     """What a client sends is over 900 bytes, a third of it the handshake: nearly every cut is inside of a message."""
     dice = random.Random(1)
 
@@ -86,7 +86,7 @@ async def test_resets_in_the_middle_of_a_frame_free_every_slot_and_change_no_nei
 
 
 @pytest.mark.slow
-async def test_a_network_that_falls_silent_is_noticed_within_two_pings_and_a_slow_one_is_not(
+async def test_silent_network_is_detected_within_two_pings_and_a_slow_one_is_not(
     folder_of: FolderOf, serving: Serving
 ) -> None:
     """Both speak when the cable comes out of one; the other answers every ping, 0.4 s late."""

@@ -95,7 +95,7 @@ def said(server: RunningServer, text: str, **fields: Any) -> list[dict[str, Any]
     return asyncio.run(speak())
 
 
-def test_the_sound_is_that_of_the_native_protocol(server: RunningServer) -> None:
+def test_audio_equals_that_of_the_native_protocol(server: RunningServer) -> None:
     messages = said(server, "Good morning.")
     assert same_sound(sound_of(messages), native(server, "Good morning."))
     assert [message["type"] for message in messages[-2:]] == ["chunk", "done"]
@@ -116,7 +116,7 @@ def test_livekit_sends_words_and_ends_with_a_space(server: RunningServer) -> Non
 
 
 @pytest.mark.slow
-def test_pipecat_sends_sentences_and_reads_its_transcript_from_the_times(server: RunningServer) -> None:
+def test_pipecat_sends_sentences_and_uses_word_timestamps(server: RunningServer) -> None:
     more = {"max_buffer_delay_ms": 0, "add_timestamps": True, "use_normalized_timestamps": False}
 
     async def pipecat() -> list[dict[str, Any]]:
@@ -134,7 +134,7 @@ def test_pipecat_sends_sentences_and_reads_its_transcript_from_the_times(server:
 
 
 @pytest.mark.slow
-def test_cartesias_own_client_pushes_and_says_no_more_inputs(server: RunningServer) -> None:
+def test_cartesia_client_can_push_text_and_close_inputs(server: RunningServer) -> None:
     async def sdk() -> list[dict[str, Any]]:
         async with cartesia(server, "", authorization="Bearer k", cartesia_version="2026-08-14") as connection:
             await send(connection, "Good ", "c", goes_on=True)
@@ -145,7 +145,7 @@ def test_cartesias_own_client_pushes_and_says_no_more_inputs(server: RunningServ
     assert same_sound(sound_of(asyncio.run(sdk())), native(server, "Good morning."))
 
 
-def test_two_contexts_keep_their_sound_apart(server: RunningServer) -> None:
+def test_two_contexts_keep_their_audio_apart(server: RunningServer) -> None:
     async def both() -> dict[str, list[dict[str, Any]]]:
         async with cartesia(server) as connection:
             await send(connection, "Good morning.", "a", goes_on=True)
@@ -161,7 +161,7 @@ def test_two_contexts_keep_their_sound_apart(server: RunningServer) -> None:
 
 @pytest.mark.slow("pcm_f32le-44100", "pcm_s16le-16000")
 @pytest.mark.parametrize(("encoding", "rate"), [("pcm_f32le", 44_100), ("pcm_s16le", 16_000), ("pcm_mulaw", 8_000)])
-def test_other_formats_are_the_same_sound(server: RunningServer, encoding: str, rate: int) -> None:
+def test_other_formats_contain_the_same_audio(server: RunningServer, encoding: str, rate: int) -> None:
     wanted = np.frombuffer(native(server, "Good morning."), "<i2") / 32768
     format_ = {"container": "raw", "encoding": encoding, "sample_rate": rate}
     data = sound_of(said(server, "Good morning.", output_format=format_))
@@ -174,7 +174,7 @@ def test_other_formats_are_the_same_sound(server: RunningServer, encoding: str, 
         assert np.abs(samples[:size] - whole[:size]).max() < 3e-4
 
 
-async def test_cancel_while_it_speaks_is_the_end_of_that_context_and_of_no_other(server: RunningServer) -> None:
+async def test_cancel_while_speaking_ends_only_that_context(server: RunningServer) -> None:
     async with cartesia(server) as connection:
         await send(connection, "Speak for a long time.", "long", goes_on=False, max_frames=4000)
         assert (await hear(connection))["type"] == "chunk"
@@ -189,7 +189,7 @@ async def test_cancel_while_it_speaks_is_the_end_of_that_context_and_of_no_other
         assert (await hear(connection))["context_id"] == "ping"  # not a message more of the cancelled one
 
 
-async def test_a_hang_up_frees_its_slot_within_the_frames_that_its_news_takes(server: RunningServer) -> None:
+async def test_disconnect_releases_its_slot_within_a_few_frames(server: RunningServer) -> None:
     for _ in range(3):
         async with cartesia(server) as connection:
             await send(connection, "Speak for a long time.", "a", goes_on=False, max_frames=4000)
@@ -208,7 +208,7 @@ async def test_a_hang_up_frees_its_slot_within_the_frames_that_its_news_takes(se
         ({"output_format": {**NATIVE, "sample_rate": 96_000}}, "invalid_config"),
     ],
 )
-async def test_errors_end_their_context_only(server: RunningServer, fields: dict[str, Any], code: str) -> None:
+async def test_errors_end_only_their_context(server: RunningServer, fields: dict[str, Any], code: str) -> None:
     async with cartesia(server) as connection:
         await send(connection, "Hello.", "bad", goes_on=False, **fields)
         (error,) = (await until_done(connection, "bad"))["bad"]
@@ -217,7 +217,7 @@ async def test_errors_end_their_context_only(server: RunningServer, fields: dict
         assert (await until_done(connection, "good"))["good"][-1]["type"] == "done"
 
 
-def test_a_flush_is_answered_after_its_sound_and_the_next_is_a_take_of_its_own(server: RunningServer) -> None:
+def test_flush_is_acknowledged_after_its_audio_and_the_next_text_is_separate(server: RunningServer) -> None:
     async def flushing() -> list[dict[str, Any]]:
         async with cartesia(server) as connection:
             await send(connection, "Good morning.", "c", goes_on=True)
@@ -237,7 +237,7 @@ def test_a_flush_is_answered_after_its_sound_and_the_next_is_a_take_of_its_own(s
 
 
 @pytest.mark.slow
-def test_a_context_whose_text_does_not_go_on_expires_and_gives_its_slot_back(server: RunningServer) -> None:
+def test_idle_context_expires_and_releases_its_slot(server: RunningServer) -> None:
     async def expiring() -> list[dict[str, Any]]:
         async with cartesia(server) as connection:
             await send(connection, "Good morning.", "c", goes_on=True, max_buffer_delay_ms=0, max_frames=40)
@@ -256,13 +256,13 @@ def test_a_context_whose_text_does_not_go_on_expires_and_gives_its_slot_back(ser
     assert same_sound(sound_of(messages[end:]), native(server, "Good evening."))
 
 
-def test_tags_are_not_read_aloud(server: RunningServer) -> None:
+def test_tags_are_not_spoken(server: RunningServer) -> None:
     messages = said(server, '<speed ratio="1.2"/>Good <emotion value="happy"/>morning.')
     assert same_sound(sound_of(messages), native(server, "Good morning."))
 
 
 @pytest.mark.slow
-def test_the_key_may_stand_in_the_address(folder_of: FolderOf) -> None:
+def test_api_key_may_be_in_the_url(folder_of: FolderOf) -> None:
     with running_server(folder_of("brief", "custom_voice"), server=ServerSettings(api_keys="s3cret")) as locked:
 
         async def opened(query: str) -> int:
@@ -279,7 +279,7 @@ def test_the_key_may_stand_in_the_address(folder_of: FolderOf) -> None:
             assert httpx.get(f"{locked.http}{path}?api_key=s3cret").status_code == status
 
 
-def test_events_carry_the_sound_the_times_and_the_end(server: RunningServer) -> None:
+def test_events_contain_audio_timestamps_and_the_end(server: RunningServer) -> None:
     body = {**BASE, "transcript": "Good morning.", "add_timestamps": True, "context_id": "mine"}
     reply = httpx.post(f"{server.http}/tts/sse", json=body, timeout=60)
     assert reply.headers["content-type"].startswith("text/event-stream")
@@ -299,7 +299,7 @@ def test_events_carry_the_sound_the_times_and_the_end(server: RunningServer) -> 
     assert (refused.status_code, refused.json()["error_code"]) == (404, "unknown_voice")
 
 
-def test_voices_are_listed_in_pages_and_one_by_one(either: RunningServer) -> None:
+def test_voices_are_listed_in_pages_and_individually(either: RunningServer) -> None:
     server = either
     listed = httpx.get(f"{server.http}/voices", params={"limit": 100}).json()
     ids = [voice["id"] for voice in listed["data"]]

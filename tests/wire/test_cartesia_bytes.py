@@ -46,7 +46,7 @@ def native(server: RunningServer) -> bytes:
     return asyncio.run(spoken(server.socket, "Good morning.", **config)).pcm
 
 
-def test_raw_sound_is_that_of_the_native_protocol(server: RunningServer, native: bytes) -> None:
+def test_raw_audio_equals_that_of_the_native_protocol(server: RunningServer, native: bytes) -> None:
     reply = post(server)
     assert reply.status_code == 200
     assert reply.headers["content-type"] == "audio/pcm"
@@ -65,7 +65,7 @@ def test_raw_sound_is_that_of_the_native_protocol(server: RunningServer, native:
     ("encoding", "subtype", "error"),
     [("pcm_s16le", "PCM_16", 0), ("pcm_f32le", "FLOAT", 0), ("pcm_mulaw", "ULAW", 0.04), ("pcm_alaw", "ALAW", 0.04)],
 )
-def test_a_wav_holds_each_encoding(
+def test_wav_supports_each_encoding(
     server: RunningServer, native: bytes, encoding: str, subtype: str, error: float
 ) -> None:
     reply = post(server, output_format={**NATIVE, "container": "wav", "encoding": encoding})
@@ -80,14 +80,14 @@ def test_a_wav_holds_each_encoding(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("rate", [8_000, 22_050, 44_100])
-def test_other_rates_last_as_long(server: RunningServer, rate: int) -> None:
+def test_other_sample_rates_keep_the_duration(server: RunningServer, rate: int) -> None:
     samples = len(post(server, output_format={**NATIVE, "sample_rate": rate}).content) // 2
     assert abs(samples - SECONDS * rate) <= 1
 
 
 @pytest.mark.slow("22050-None", "44100-128000")
 @pytest.mark.parametrize(("rate", "bit_rate"), [(44_100, 128_000), (24_000, 32_000), (22_050, None)])
-def test_an_mp3_has_the_rates_that_were_asked_for(server: RunningServer, rate: int, bit_rate: int | None) -> None:
+def test_mp3_has_the_requested_rates(server: RunningServer, rate: int, bit_rate: int | None) -> None:
     reply = post(server, output_format={"container": "mp3", "sample_rate": rate, "bit_rate": bit_rate})
     assert reply.headers["content-type"] == "audio/mpeg"
     with av.open(io.BytesIO(reply.content), format="mp3") as file:
@@ -101,7 +101,7 @@ def test_an_mp3_has_the_rates_that_were_asked_for(server: RunningServer, rate: i
 
 
 @pytest.mark.slow
-def test_what_newer_clients_send_is_understood(server: RunningServer, native: bytes) -> None:
+def test_fields_of_newer_clients_are_accepted(server: RunningServer, native: bytes) -> None:
     """The voice as its id alone, locale for language, and fields of theirs."""
     body = {name: value for name, value in BODY.items() if name != "language"}
     more = {"voice": "alloy", "locale": "en-GB", "save": False, "generation_config": {"speed": 1}, "speed": "normal"}
@@ -124,7 +124,7 @@ def test_what_newer_clients_send_is_understood(server: RunningServer, native: by
         ({"output_format": {"container": "mp3", "bit_rate": 1}}, "invalid_config", "output_format"),
     ],
 )
-def test_what_cannot_be_served_is_a_refusal_before_any_sound(
+def test_unsupported_request_is_refused_before_any_audio(
     server: RunningServer, fields: dict[str, Any], code: str, param: str
 ) -> None:
     reply = post(server, **fields)
@@ -136,7 +136,7 @@ def test_what_cannot_be_served_is_a_refusal_before_any_sound(
     assert "nobody" not in error["message"]
 
 
-def test_a_hang_up_frees_the_slot(server: RunningServer) -> None:
+def test_disconnect_releases_the_slot(server: RunningServer) -> None:
     connection = raw(server, {**BODY, "transcript": "Speak for a long time.", "max_frames": 4000}, PATH)
     wait_for_sound(server, connection)
     connection.close()
@@ -144,7 +144,7 @@ def test_a_hang_up_frees_the_slot(server: RunningServer) -> None:
     server.wait_for_no_tasks()
 
 
-def test_the_curl_of_the_page_works(server: RunningServer) -> None:
+def test_documented_curl_command_works(server: RunningServer) -> None:
     section = PAGE.split("\n### One text over HTTP\n")[1].split("\n## ")[0]
     (found,) = re.findall(r"^curl http://127\.0\.0\.1:7860(\S+).*?-d '(.+?)'$", section, re.DOTALL | re.MULTILINE)
     path, body = found
@@ -153,7 +153,7 @@ def test_the_curl_of_the_page_works(server: RunningServer) -> None:
     assert soundfile.info(io.BytesIO(reply.content)).format == "WAV"
 
 
-def test_a_reply_is_counted_with_the_dialect(server: RunningServer) -> None:
+def test_reply_is_counted_with_its_dialect(server: RunningServer) -> None:
     def ended() -> float:
         page = httpx.get(f"{server.http}/metrics").text
         pattern = r'^voicewright_requests_total\{dialect="cartesia",mode="custom_voice",outcome="max_tokens"\} (\S+)$'

@@ -56,7 +56,7 @@ async def first_chunk(speech: Speech) -> bytes:
     return (await anext(speech)).pcm
 
 
-def test_a_text_is_heard_in_chunks_that_join(server: RunningServer) -> None:
+def test_text_is_received_in_chunks_that_join(server: RunningServer) -> None:
     async def hear() -> bytes:
         async with connect(server.http) as client:
             assert client.session["limits"]["max_contexts"] == 8
@@ -81,7 +81,7 @@ def test_a_text_is_heard_in_chunks_that_join(server: RunningServer) -> None:
 
 
 @pytest.mark.slow
-async def test_utterances_share_a_socket_and_sound_as_each_alone(server: RunningServer) -> None:
+async def test_concurrent_utterances_on_one_socket_equal_solo_runs(server: RunningServer) -> None:
     texts = ["One.", "Two, and longer.", "Three is the last of them."]
     alone = [(await spoken(server.socket, text, **VOICE)).pcm for text in texts]
 
@@ -95,7 +95,7 @@ async def test_utterances_share_a_socket_and_sound_as_each_alone(server: Running
     assert not same_sound(together[0], alone[1])  # the comparison can fail
 
 
-def test_a_text_may_be_written_while_it_is_spoken(server: RunningServer) -> None:
+def test_text_may_be_appended_during_speech(server: RunningServer) -> None:
     async def live() -> bytes:
         async with connect(server.http) as client:
             speech = await client.speak(**VOICE, split_granularity="none")
@@ -109,7 +109,7 @@ def test_a_text_may_be_written_while_it_is_spoken(server: RunningServer) -> None
     assert same_sound(asyncio.run(live()), asyncio.run(spoken(server.socket, "Good morning.", **VOICE)).pcm)
 
 
-async def test_a_flush_is_taken_in_the_middle_of_a_text(server: RunningServer) -> None:
+async def test_flush_in_the_middle_of_a_text_is_accepted(server: RunningServer) -> None:
     async def live() -> bytes:
         async with connect(server.http) as client:
             speech = await client.speak(**VOICE)
@@ -122,7 +122,7 @@ async def test_a_flush_is_taken_in_the_middle_of_a_text(server: RunningServer) -
     assert np.frombuffer(await live(), "<i2").any()
 
 
-async def test_cancel_silences_one_utterance_and_leaves_the_others(server: RunningServer) -> None:
+async def test_cancel_ends_one_utterance_and_keeps_the_others(server: RunningServer) -> None:
     async with connect(server.http) as client:
         long, short = await client.speak("Without end.", **LONG), await client.speak("Short.", **VOICE)
         await first_chunk(long)
@@ -138,7 +138,7 @@ async def test_cancel_silences_one_utterance_and_leaves_the_others(server: Runni
     server.wait_until_idle()
 
 
-async def test_utterances_that_are_left_before_their_first_word_or_refused_end_and_take_no_place(
+async def test_utterances_abandoned_before_text_or_refused_take_no_place(
     server: RunningServer,
 ) -> None:
     async with asyncio.timeout(60):
@@ -154,7 +154,7 @@ async def test_utterances_that_are_left_before_their_first_word_or_refused_end_a
     assert result > 0
 
 
-async def test_a_block_that_is_left_early_cancels(server: RunningServer) -> None:
+async def test_leaving_the_context_manager_early_cancels(server: RunningServer) -> None:
     async with connect(server.http) as client:
         async with client.speak("Without end.", **LONG) as speech:
             await first_chunk(speech)
@@ -162,7 +162,7 @@ async def test_a_block_that_is_left_early_cancels(server: RunningServer) -> None
         await asyncio.to_thread(server.wait_until_idle)
 
 
-async def test_who_waits_is_woken_by_a_cancel(server: RunningServer) -> None:
+async def test_cancel_wakes_a_waiting_reader(server: RunningServer) -> None:
     async with connect(server.http) as client:
         speech = await client.speak(**VOICE)  # live, and nothing is written
         waiting = asyncio.create_task(speech.read())
@@ -171,7 +171,7 @@ async def test_who_waits_is_woken_by_a_cancel(server: RunningServer) -> None:
         assert await asyncio.wait_for(waiting, 60) == b""
 
 
-async def test_a_refusal_has_the_code_the_sentence_and_the_field(server: RunningServer) -> None:
+async def test_refusal_has_code_sentence_and_field(server: RunningServer) -> None:
     async with connect(server.http) as client:
         bad, good = await client.speak("Hello.", voice="nobody", **VOICE), await client.speak("Hello.", **VOICE)
         with pytest.raises(SpeechRefused, match="no voice of that name") as caught:
@@ -184,7 +184,7 @@ async def test_a_refusal_has_the_code_the_sentence_and_the_field(server: Running
 
 
 @pytest.mark.slow
-async def test_a_queue_position_is_told_while_no_slot_is_free(server: RunningServer) -> None:
+async def test_queue_position_is_reported_while_no_slot_is_free(server: RunningServer) -> None:
     told: list[Queued] = []
     async with connect(server.http) as client:
         four = [await client.speak("Without end.", **LONG) for _ in range(4)]
@@ -201,7 +201,7 @@ async def test_a_queue_position_is_told_while_no_slot_is_free(server: RunningSer
 
 
 @pytest.mark.slow
-async def test_sound_that_nobody_reads_is_not_fetched(server: RunningServer) -> None:
+async def test_unread_audio_is_not_fetched(server: RunningServer) -> None:
     async with connect(server.http) as client:
         speech = await client.speak("Without end.", task_type="custom_voice", seed=11, max_frames=400)
         other = await client.speak("Short.", **VOICE)
@@ -214,7 +214,7 @@ async def test_sound_that_nobody_reads_is_not_fetched(server: RunningServer) -> 
         ]
 
 
-async def test_one_word_is_enough_without_an_event_loop(server: RunningServer, ref_audio: str) -> None:
+async def test_one_line_say_works_without_an_event_loop(server: RunningServer, ref_audio: str) -> None:
     sound = say(server.http, "Good morning.", **VOICE)
     assert same_sound(sound, (await spoken(server.socket, "Good morning.", **VOICE)).pcm)
     with wave.open(io.BytesIO(wav(sound))) as file:
@@ -222,18 +222,18 @@ async def test_one_word_is_enough_without_an_event_loop(server: RunningServer, r
         assert file.readframes(file.getnframes()) == sound
 
 
-def test_reference_audio_goes_as_the_bytes_of_a_file(server: RunningServer) -> None:
+def test_reference_audio_is_sent_as_file_bytes(server: RunningServer) -> None:
     file = wav((np.sin(np.arange(48_000) / 20) * 9000).astype("<i2").tobytes())
     assert len(say(server.http, "Good morning.", ref_audio=file, ref_text="Words.", seed=3, max_frames=5)) > 0
 
 
-def test_every_field_of_the_protocol_can_be_given() -> None:
+def test_every_protocol_field_can_be_set() -> None:
     elsewhere = {"type", "context_id", "instruct", "frames", "response_format", "max_new_tokens"}
     assert set(SessionConfig.model_fields) - elsewhere <= set(get_type_hints(Config))
     assert "instructions" in get_type_hints(Config)
 
 
-def test_it_knows_the_wire_format_as_the_runtime_does() -> None:
+def test_client_and_runtime_agree_on_the_wire_format() -> None:
     assert (voicewright.wire.HEADER.format, voicewright.wire.PROTOCOL) == (HEADER.format, PROTOCOL)
     assert voicewright.wire.SAMPLE_RATE == SAMPLE_RATE
     assert {field.name for field in fields(Stats)} == set(get_type_hints(Metrics))
@@ -244,13 +244,13 @@ def test_it_knows_the_wire_format_as_the_runtime_does() -> None:
     "url",
     ["http://h:1/base", "ws://h:1/base/", "http://h:1/base/v1", "ws://h:1/base/v1/audio/speech/stream"],
 )
-def test_an_address_may_be_that_of_the_server_or_of_its_route(url: str) -> None:
+def test_url_may_be_the_server_or_its_route(url: str) -> None:
     assert voicewright.wire.base_address(url) == "http://h:1/base"
     assert voicewright.wire.socket_address(url) == "ws://h:1/base/v1/audio/speech/stream"
     assert voicewright.wire.socket_address("https://h/?ticket=once") == "wss://h/v1/audio/speech/stream?ticket=once"
 
 
-def test_an_app_that_imports_it_loads_nothing_heavy_and_changes_no_setting() -> None:
+def test_importing_the_client_loads_nothing_heavy_and_changes_no_setting() -> None:
     code = """
 import os, sys, time
 before, begin = dict(os.environ), time.process_time()
@@ -269,7 +269,7 @@ print(sorted(heavy & set(sys.modules)), dict(os.environ) == before, took < 1.5) 
     assert ended.stdout.strip() == "[] True True"
 
 
-def test_what_it_exports_is_there_and_typed() -> None:
+def test_exported_names_exist_and_are_typed() -> None:
     assert all(hasattr(voicewright, name) for name in voicewright.__all__)
     assert (CLIENT / "voicewright" / "py.typed").exists()
 
@@ -277,7 +277,7 @@ def test_what_it_exports_is_there_and_typed() -> None:
 # --- its other faces
 
 
-async def test_the_synchronous_twin_hears_the_same(server: RunningServer) -> None:
+async def test_synchronous_client_receives_the_same_audio(server: RunningServer) -> None:
     alone = (await spoken(server.socket, "Good morning.", **VOICE)).pcm
     with sync.connect(server.http) as client:
         assert client.session["limits"]["max_contexts"] == 8
@@ -296,7 +296,7 @@ async def test_the_synchronous_twin_hears_the_same(server: RunningServer) -> Non
         assert same_sound(live.read(), alone)
 
 
-def test_the_synchronous_twin_cancels_what_is_left_early_and_raises_what_is_refused(server: RunningServer) -> None:
+def test_synchronous_client_cancels_early_exits_and_raises_refusals(server: RunningServer) -> None:
     with sync.connect(server.http) as client:
         with client.speak("Without end.", **LONG) as speech:
             next(speech)
@@ -308,7 +308,7 @@ def test_the_synchronous_twin_cancels_what_is_left_early_and_raises_what_is_refu
     assert "voicewright-client" not in {thread.name for thread in threading.enumerate()}
 
 
-def test_one_word_is_enough_where_an_event_loop_runs_already(server: RunningServer) -> None:
+def test_one_line_say_works_inside_a_running_event_loop(server: RunningServer) -> None:
     async def notebook() -> bytes:
         return say(server.http, "Good morning.", **VOICE)
 
@@ -316,7 +316,7 @@ def test_one_word_is_enough_where_an_event_loop_runs_already(server: RunningServ
     assert same_sound(asyncio.run(notebook()), asyncio.run(spoken(server.socket, "Good morning.", **VOICE)).pcm)
 
 
-def test_an_utterance_begins_where_it_is_first_used(server: RunningServer) -> None:
+def test_utterance_starts_at_its_first_use(server: RunningServer) -> None:
     async def lazily() -> bytes:
         async with connect(server.http) as client:
             client.speak("Nobody wants to hear this.", **LONG)
@@ -326,7 +326,7 @@ def test_an_utterance_begins_where_it_is_first_used(server: RunningServer) -> No
     server.wait_until_idle()
 
 
-def test_voices_are_listed_kept_and_deleted(server: RunningServer) -> None:
+def test_voices_can_be_listed_stored_and_deleted(server: RunningServer) -> None:
     recording = wav((np.sin(np.arange(48_000) / 20) * 9000).astype("<i2").tobytes())
     with sync.connect(server.socket) as client:
         assert "base" in {mode for model in client.models() for mode in model["modes"]}
@@ -345,7 +345,7 @@ def test_voices_are_listed_kept_and_deleted(server: RunningServer) -> None:
         assert gone.value.code == "voice_not_found"
 
 
-def test_a_voice_is_checked_changed_taken_elsewhere_and_brought_back(server: RunningServer) -> None:
+def test_voice_can_be_checked_changed_exported_and_imported(server: RunningServer) -> None:
     recording = wav((np.sin(np.arange(48_000) / 20) * 9000).astype("<i2").tobytes())
     with sync.connect(server.http) as client:
         checked = client.check_voice(recording, ref_text="A word or two.")
@@ -370,7 +370,7 @@ def test_a_voice_is_checked_changed_taken_elsewhere_and_brought_back(server: Run
         assert (gone.value.code, len(client.ticket()) > 10) == ("voice_not_found", True)
 
 
-def test_the_synchronous_twins_have_every_method() -> None:
+def test_synchronous_classes_have_every_method() -> None:
     for one, twin in ((voicewright.Client, sync.Client), (voicewright.Speech, sync.Speech)):
         public = {name for name in dir(one) if not name.startswith(("_", "on_")) and callable(getattr(one, name))}
         assert public - {"read", "keep_open"} <= set(dir(twin))
@@ -426,7 +426,7 @@ def hear(talk: Callable[[ServerConnection], Awaitable[None]]) -> tuple[bytes, Vo
     return asyncio.run(asyncio.wait_for(heard(), 60))
 
 
-def test_a_lost_connection_ends_what_was_in_flight_after_what_was_heard() -> None:
+def test_lost_connection_fails_running_utterances_after_their_received_audio() -> None:
     async def breaks_off(socket: ServerConnection) -> None:
         await until_done(socket)
         await socket.send(json.dumps(STARTED))
@@ -439,7 +439,7 @@ def test_a_lost_connection_ends_what_was_in_flight_after_what_was_heard() -> Non
     assert (error.code, error.retryable) == ("runtime_unavailable", True)
 
 
-def test_a_hole_in_the_sound_is_an_error_and_not_played() -> None:
+def test_missing_samples_are_an_error_and_not_played() -> None:
     cancelled: list[str] = []
 
     async def skips(socket: ServerConnection) -> None:
@@ -456,7 +456,7 @@ def test_a_hole_in_the_sound_is_an_error_and_not_played() -> None:
     assert "context.cancel" in cancelled
 
 
-async def test_sound_that_was_on_its_way_at_a_cancel_is_no_hole_in_it() -> None:
+async def test_audio_in_flight_at_a_cancel_is_not_missing() -> None:
     async def talks_on(socket: ServerConnection) -> None:
         await until_done(socket)
         await socket.send(json.dumps(STARTED))
@@ -477,7 +477,7 @@ async def test_sound_that_was_on_its_way_at_a_cancel_is_no_hole_in_it() -> None:
     assert result == Cancelled(16.0, None)
 
 
-def test_why_the_socket_closes_is_why_the_utterance_failed() -> None:
+def test_close_reason_of_the_socket_is_the_error_of_the_utterance() -> None:
     async def shuts_down(socket: ServerConnection) -> None:
         await until_done(socket)
         problem = {"type": "error", "code": "draining", "message": "Bye.", "retryable": True, "context_id": None}
@@ -488,7 +488,7 @@ def test_why_the_socket_closes_is_why_the_utterance_failed() -> None:
     assert (error.code, str(error), error.retryable) == ("draining", "Bye.", True)
 
 
-async def test_what_is_said_of_an_utterance_beside_its_sound_is_handed_on() -> None:
+async def test_notes_and_statistics_are_passed_on() -> None:
     async def talk(socket: ServerConnection) -> None:
         await until_done(socket)
         await socket.send(json.dumps(STARTED))
@@ -514,7 +514,7 @@ async def test_what_is_said_of_an_utterance_beside_its_sound_is_handed_on() -> N
             assert (error.facts, error.retry_after_s, error.partial_audio) == ({"slots": 2}, 1.5, True)
 
 
-async def test_a_session_that_is_refused_says_why() -> None:
+async def test_refused_session_says_why() -> None:
     async def loads(socket: ServerConnection) -> None:
         await socket.send(json.dumps({"type": "error", "code": "loading", "message": "Soon.", "retryable": True}))
 
@@ -529,7 +529,7 @@ async def test_a_session_that_is_refused_says_why() -> None:
     ("body", "code"),
     [('{"error":{"code":"unauthorized","message":"No.","param":null}}', "unauthorized"), ("<html>", "unknown_route")],
 )
-async def test_a_handshake_that_is_refused_says_why(body: str, code: str) -> None:
+async def test_refused_handshake_says_why(body: str, code: str) -> None:
     keys: list[str | None] = []
 
     def no(connection: ServerConnection, request: Request) -> Response:
@@ -544,18 +544,18 @@ async def test_a_handshake_that_is_refused_says_why(body: str, code: str) -> Non
     assert keys == ["Bearer secret"]
 
 
-def test_an_address_where_nobody_is_is_a_lost_connection() -> None:
+def test_unreachable_address_is_a_lost_connection() -> None:
     with pytest.raises(ConnectionLost):
         say("http://127.0.0.1:9", "Hello.")
 
 
-def test_a_lost_connection_is_no_refusal() -> None:
+def test_lost_connection_is_not_a_refusal() -> None:
     assert not issubclass(ConnectionLost, SpeechRefused)
     assert issubclass(ConnectionLost, ConnectionError)
     assert issubclass(SpeechTimeout, TimeoutError)
 
 
-async def test_a_connection_that_is_gone_starts_nothing() -> None:
+async def test_closed_connection_starts_no_utterance() -> None:
     async def leaves(socket: ServerConnection) -> None:
         await socket.send(json.dumps(CREATED))
         await socket.close()
@@ -571,7 +571,7 @@ async def test_a_connection_that_is_gone_starts_nothing() -> None:
                 await speech.read()
 
 
-async def test_a_runtime_that_does_not_introduce_itself_in_time_is_given_up() -> None:
+async def test_missing_session_message_times_out() -> None:
     async def silent(socket: ServerConnection) -> None:
         await socket.wait_closed()
 
@@ -583,7 +583,7 @@ async def test_a_runtime_that_does_not_introduce_itself_in_time_is_given_up() ->
             assert (late.value.code, late.value.retryable) == ("timeout", True)
 
 
-async def test_an_utterance_that_is_silent_for_too_long_is_cancelled_and_news_of_the_queue_is_no_silence() -> None:
+async def test_silent_utterance_times_out_and_queue_updates_reset_the_timer() -> None:
     async with asyncio.timeout(60):
         cancelled = asyncio.Event()
 
@@ -607,7 +607,7 @@ async def test_an_utterance_that_is_silent_for_too_long_is_cancelled_and_news_of
     assert result == Queued(0)
 
 
-def test_pronunciation_dictionaries_are_kept_spoken_with_and_deleted(server: RunningServer) -> None:
+def test_pronunciation_dictionaries_can_be_stored_used_and_deleted(server: RunningServer) -> None:
     with sync.connect(server.http) as client:
         kept = client.add_pronunciation_dictionary("Names of the client", [{"word": "Nguyen", "say_as": "Lose"}])
         try:

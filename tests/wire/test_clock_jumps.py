@@ -21,9 +21,7 @@ VOICE: dict[str, Any] = {"task_type": "custom_voice", "seed": 11, "max_frames": 
 KEY = {"Authorization": "Bearer s3cret"}
 
 
-def test_a_date_that_jumps_ends_no_session_no_ticket_and_no_rate(
-    folder_of: FolderOf, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_clock_jump_ends_no_session_ticket_or_rate_window(folder_of: FolderOf, monkeypatch: pytest.MonkeyPatch) -> None:
     date, date_ns, jumps = time.time, time.time_ns, itertools.cycle((HOURS_S, -HOURS_S, 0.0))
     settings = ServerSettings(api_keys="s3cret", requests_per_minute=5)
 

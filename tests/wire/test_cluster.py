@@ -44,7 +44,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster
 
 
 @on_a_loop
-async def test_new_streams_go_where_most_slots_are_free_and_a_full_cluster_refuses_once(
+async def test_new_streams_go_to_the_freest_replica_and_a_full_cluster_refuses_once(
     cluster: RunningCluster,
 ) -> None:
     async with AsyncExitStack() as held:
@@ -87,7 +87,7 @@ SOCKETS: dict[str, list[dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("path", SOCKETS)
-def test_the_sockets_of_every_dialect_pass(cluster: RunningCluster, path: str) -> None:
+def test_sockets_of_every_dialect_pass_the_proxy(cluster: RunningCluster, path: str) -> None:
     async def talk() -> int:
         sounds = 0
         async with asyncio.timeout(60), connect_socket(f"ws{cluster.url.removeprefix('http')}{path}") as socket:
@@ -105,7 +105,7 @@ def test_the_sockets_of_every_dialect_pass(cluster: RunningCluster, path: str) -
 
 
 @on_a_loop
-async def test_http_of_every_dialect_passes_and_figures_are_of_all(cluster: RunningCluster) -> None:
+async def test_http_of_every_dialect_passes_and_metrics_cover_all_replicas(cluster: RunningCluster) -> None:
     async with httpx.AsyncClient(base_url=cluster.url, timeout=60.0) as client:
         spoken = await client.post("/v1/audio/speech", json={"input": SHORT, "response_format": "pcm"})
         assert spoken.status_code == 200
@@ -135,7 +135,7 @@ async def test_http_of_every_dialect_passes_and_figures_are_of_all(cluster: Runn
 
 
 @on_a_loop
-async def test_a_voice_that_one_keeps_another_speaks(cluster: RunningCluster) -> None:
+async def test_voice_stored_on_one_replica_is_usable_on_another(cluster: RunningCluster) -> None:
     async with httpx.AsyncClient(base_url=cluster.url, timeout=60.0) as client:
         spoken = await client.post("/v1/audio/speech", json={"input": LONG[:74], "response_format": "wav"})
         kept = await client.post(
@@ -159,7 +159,7 @@ async def test_a_voice_that_one_keeps_another_speaks(cluster: RunningCluster) ->
 
 
 @on_a_loop
-async def test_scaling_to_four_and_back_and_a_rolling_update_cut_nothing(cluster: RunningCluster) -> None:
+async def test_scaling_and_rolling_updates_interrupt_no_stream(cluster: RunningCluster) -> None:
     before = cluster.ready()
     load = Load(cluster.url, LONG[:148])
     load.begin(4)
@@ -180,7 +180,7 @@ async def test_scaling_to_four_and_back_and_a_rolling_update_cut_nothing(cluster
 
 
 @pytest.mark.skipif(shutil.which("haproxy") is None, reason="Debian's haproxy is not installed")
-def test_the_system_s_haproxy_takes_the_same_configuration(tmp_path: Path) -> None:
+def test_system_haproxy_accepts_the_same_configuration(tmp_path: Path) -> None:
     import subprocess
 
     from runtime.cluster.haproxy import configuration, map_files

@@ -99,7 +99,7 @@ def keep(client: httpx.Client, name: str, sound: bytes) -> httpx.Response:
     )
 
 
-def test_every_replica_has_what_the_command_line_says(pools: Pools) -> None:
+def test_every_replica_has_the_command_line_settings(pools: Pools) -> None:
     processes = set(pools.cluster.runtimes().values())
     assert len(processes) == 2
     for process in processes:
@@ -110,7 +110,7 @@ def test_every_replica_has_what_the_command_line_says(pools: Pools) -> None:
         assert [model["dtype"] for model in client.get("/v1/models").json()["data"]] == ["int8"]
 
 
-def test_every_listing_holds_the_voices_of_all_and_their_names_are_taken_everywhere(pools: Pools) -> None:
+def test_every_listing_contains_all_voices_and_names_are_unique_everywhere(pools: Pools) -> None:
     listings = [
         ("/v1/audio/voices", "voices", ""),
         ("/v1/open-webui/audio/voices", "voices", "id"),
@@ -132,7 +132,7 @@ def test_every_listing_holds_the_voices_of_all_and_their_names_are_taken_everywh
     assert (refused.status_code, refused.json()["error"]["code"]) == (409, "voice_name_of_speaker")
 
 
-def test_a_voice_that_one_keeps_is_spoken_by_another_and_gone_from_all_when_it_is_deleted(pools: Pools) -> None:
+def test_voice_stored_on_one_replica_is_spoken_and_deleted_on_all(pools: Pools) -> None:
     speech = {"input": SAID, "voice": "clara", "response_format": "wav"}
     kept = keep(pools.speakers, "Kept", pools.all.post("/v1/audio/speech", json=speech).content)
     assert kept.status_code in {200, 201}, kept.text
@@ -147,7 +147,7 @@ def test_a_voice_that_one_keeps_is_spoken_by_another_and_gone_from_all_when_it_i
     print(f"a voice is there after {took:.2f} s, gone after {gone:.2f} s")
 
 
-def test_keys_of_the_store_are_heeded_by_all(pools: Pools) -> None:
+def test_api_keys_of_the_store_apply_to_all_replicas(pools: Pools) -> None:
     def are(status: int) -> bool:
         headers = {"x-api-key": "another key"}
         return {client.get("/v1/audio/voices", headers=headers).status_code for client in pools.each()} == {status}
@@ -165,7 +165,7 @@ def test_keys_of_the_store_are_heeded_by_all(pools: Pools) -> None:
     print(f"a key is good after {took:.2f} s, void after {gone:.2f} s")
 
 
-def test_home_assistant_speaks_through_the_cluster_s_port(pools: Pools) -> None:
+def test_home_assistant_can_speak_through_the_cluster_port(pools: Pools) -> None:
     uri = pools.all.get("/ready").json()["ports"]["wyoming"]
 
     async def scene() -> None:

@@ -52,7 +52,7 @@ def is_sound(event: Any) -> bool:
         ("ElevenLabs' WebSockets", "/v1/text-to-speech/alloy/multi-stream-input"),
     ],
 )
-async def test_the_page_shows_what_happens(server: RunningServer, heading: str, path: str) -> None:
+async def test_documented_conversations_match_the_server(server: RunningServer, heading: str, path: str) -> None:
     turns = conversation(heading)
     assert len(turns) > 8
 

@@ -47,7 +47,7 @@ async def until_draining(url: str) -> None:
             await asyncio.sleep(0.01)
 
 
-def test_replies_that_run_are_finished_and_the_idle_are_sent_home(folder_of: FolderOf) -> None:
+def test_running_replies_finish_and_idle_sessions_are_closed(folder_of: FolderOf) -> None:
     async def scenario(server: RunningServer) -> None:
         async def speak() -> tuple[Take, int, tuple[int, str]]:
             async with talk(server.socket, **VOICE, max_frames=60) as session:
@@ -81,7 +81,7 @@ def test_replies_that_run_are_finished_and_the_idle_are_sent_home(folder_of: Fol
 
 
 @pytest.mark.slow
-def test_who_speaks_may_not_begin_anew(folder_of: FolderOf) -> None:
+def test_session_with_running_speech_may_not_start_another(folder_of: FolderOf) -> None:
     async def scenario(server: RunningServer) -> None:
         async with talk(server.socket, **VOICE, max_frames=80, frames="labelled") as session:
             await session.send("input.text", text="Half of a ", context_id="a")
@@ -104,7 +104,7 @@ def test_who_speaks_may_not_begin_anew(folder_of: FolderOf) -> None:
     assert draining(folder_of, scenario, drain_s=240) == 0
 
 
-def test_patience_ends(folder_of: FolderOf) -> None:
+def test_drain_ends_after_its_timeout(folder_of: FolderOf) -> None:
     async def scenario(server: RunningServer) -> None:
         async with talk(server.socket, **LONG) as session:
             await session.say("Speak for a long time.")
@@ -121,7 +121,7 @@ def test_patience_ends(folder_of: FolderOf) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-async def test_a_second_signal_does_not_wait(folder_of: FolderOf, number: signal.Signals) -> None:
+async def test_second_signal_ends_immediately(folder_of: FolderOf, number: signal.Signals) -> None:
     child = start("--model", str(folder_of("brief", "custom_voice")), "--port", "0", VOICEWRIGHT_DRAIN_S="3600")
     assert child.stdout is not None
     try:
@@ -143,7 +143,7 @@ async def test_a_second_signal_does_not_wait(folder_of: FolderOf, number: signal
 
 
 @pytest.mark.slow
-async def test_a_process_drains_at_sigterm(folder_of: FolderOf) -> None:
+async def test_sigterm_drains_the_process(folder_of: FolderOf) -> None:
     child = start("--model", str(folder_of("brief", "custom_voice")), "--port", "0", VOICEWRIGHT_DRAIN_S="240")
     assert child.stdout is not None
     try:

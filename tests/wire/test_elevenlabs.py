@@ -112,7 +112,7 @@ def post(server: RunningServer, path: str = "", *, form: str = "pcm_24000", **fi
 # --- one text on a socket
 
 
-def test_the_sound_is_that_of_the_native_protocol_and_then_the_socket_closes(either: RunningServer) -> None:
+def test_audio_equals_that_of_the_native_protocol_and_the_socket_closes(either: RunningServer) -> None:
     messages, code = one(either, "Good ", "morning. ")
     assert same_sound(sound_of(messages), native(either, "Good morning."))
     assert [message["isFinal"] for message in messages if message["isFinal"]] == [True]
@@ -122,7 +122,7 @@ def test_the_sound_is_that_of_the_native_protocol_and_then_the_socket_closes(eit
 
 
 @pytest.mark.slow
-async def test_elevenlabs_own_client_sends_each_word_and_would_have_it_now(server: RunningServer) -> None:
+async def test_elevenlabs_client_sends_words_with_immediate_generation(server: RunningServer) -> None:
     text = "Once there was a king who had a castle by the sea and nobody came to see him there. "
 
     async with socket(server, ONE) as connection:
@@ -148,7 +148,7 @@ async def test_elevenlabs_own_client_sends_each_word_and_would_have_it_now(serve
 
 @pytest.mark.slow
 @pytest.mark.parametrize("form", ["mp3_22050_32", "opus_48000_32"])
-def test_a_codec_on_a_socket_is_a_file_that_others_can_read(server: RunningServer, form: str) -> None:
+def test_encoded_audio_on_a_socket_is_a_readable_file(server: RunningServer, form: str) -> None:
     messages, code = one(server, "Good morning. ", output_format=form)
     with av.open(io.BytesIO(sound_of(messages))) as file:
         rate = file.streams.audio[0].codec_context.sample_rate
@@ -158,7 +158,7 @@ def test_a_codec_on_a_socket_is_a_file_that_others_can_read(server: RunningServe
     assert (chars_of(messages), messages[-1]["isFinal"], code) == ("Good morning. ", True, 1000)
 
 
-async def test_an_error_ends_the_socket(server: RunningServer) -> None:
+async def test_error_closes_the_socket(server: RunningServer) -> None:
     async def fail(**fields: Any) -> tuple[list[dict[str, Any]], int | None]:
         async with socket(server, ONE) as connection:
             await send(connection, " ")
@@ -184,9 +184,7 @@ async def test_an_error_ends_the_socket(server: RunningServer) -> None:
         ({"language_code": "hi"}, "unsupported_language"),
     ],
 )
-async def test_an_address_that_cannot_be_served_is_one_error(
-    server: RunningServer, query: dict[str, str], error: str
-) -> None:
+async def test_invalid_url_is_one_error(server: RunningServer, query: dict[str, str], error: str) -> None:
     async with socket(server, ONE, **query) as connection:
         if error == "unsupported_language":
             await send(connection, "Hello.")
@@ -200,7 +198,7 @@ async def test_an_address_that_cannot_be_served_is_one_error(
 
 
 @pytest.mark.slow
-def test_livekits_sentences_are_flushed_and_its_context_closed(server: RunningServer) -> None:
+def test_livekit_sentences_are_flushed_and_the_context_closed(server: RunningServer) -> None:
     async def livekit() -> list[dict[str, Any]]:
         query = {"auto_mode": "true", "sync_alignment": "true", "inactivity_timeout": "180", "enable_logging": "true"}
         async with socket(server, MANY, **query) as connection:
@@ -215,7 +213,7 @@ def test_livekits_sentences_are_flushed_and_its_context_closed(server: RunningSe
     assert chars_of(messages) == "Good morning. "
 
 
-def test_contexts_keep_their_sound_apart_and_the_socket_closes_when_all_is_said(server: RunningServer) -> None:
+def test_contexts_keep_their_audio_apart_and_the_socket_closes_at_the_end(server: RunningServer) -> None:
     async def both() -> tuple[dict[str | None, list[dict[str, Any]]], int | None]:
         async with socket(server, MANY, auto_mode="true") as connection:
             await send(connection, "")  # Pipecat keeps the socket open so
@@ -232,7 +230,7 @@ def test_contexts_keep_their_sound_apart_and_the_socket_closes_when_all_is_said(
     assert code == 1000
 
 
-async def test_what_was_flushed_is_heard_before_the_text_is_complete_and_a_second_close_stops_it(
+async def test_flushed_text_is_spoken_before_the_text_is_complete_and_a_second_close_stops_it(
     server: RunningServer,
 ) -> None:
     async with socket(server, MANY) as connection:
@@ -249,7 +247,7 @@ async def test_what_was_flushed_is_heard_before_the_text_is_complete_and_a_secon
 
 
 @pytest.mark.slow
-def test_an_error_ends_its_context_and_no_other(server: RunningServer) -> None:
+def test_error_ends_only_its_context(server: RunningServer) -> None:
     async def speak() -> dict[str | None, list[dict[str, Any]]]:
         async with socket(server, MANY) as connection:
             await send(connection, "Good morning.", context_id="good", **SHORT)
@@ -264,7 +262,7 @@ def test_an_error_ends_its_context_and_no_other(server: RunningServer) -> None:
     assert same_sound(sound_of(came["good"]), native(server, "Good morning."))
 
 
-async def test_a_hang_up_frees_its_slots(server: RunningServer) -> None:
+async def test_disconnect_releases_its_slots(server: RunningServer) -> None:
     async with socket(server, MANY) as connection:
         await send(connection, "Speak for a long time. ", context_id="a", flush=True, max_frames=4000)
         await send(connection, "Speak for a long ", context_id="b", flush=True, max_frames=4000)
@@ -274,7 +272,7 @@ async def test_a_hang_up_frees_its_slots(server: RunningServer) -> None:
 
 
 @pytest.mark.slow
-async def test_who_goes_on_too_late_is_told(server: RunningServer) -> None:
+async def test_late_text_gets_an_idle_timeout_error(server: RunningServer) -> None:
     async with socket(server, ONE, inactivity_timeout="1") as connection:
         await send(connection, "Hello", **SHORT)
         messages, code = await closed(connection)
@@ -288,7 +286,7 @@ async def test_who_goes_on_too_late_is_told(server: RunningServer) -> None:
 # --- one text over HTTP
 
 
-def test_one_text_over_http_is_the_same_sound(either: RunningServer) -> None:
+def test_http_audio_equals_that_of_the_socket(either: RunningServer) -> None:
     wanted = native(either, "Good morning.")
     for path in ("", "/stream"):
         reply = post(either, path)
@@ -308,7 +306,7 @@ def test_one_text_over_http_is_the_same_sound(either: RunningServer) -> None:
         ("ulaw_8000", "audio/basic"),
     ],
 )
-def test_a_file_has_the_format_that_was_asked_for(server: RunningServer, form: str, media_type: str) -> None:
+def test_file_has_the_requested_format(server: RunningServer, form: str, media_type: str) -> None:
     reply = post(server, form=form)
     assert (reply.status_code, reply.headers["content-type"]) == (200, media_type)
     codec, rate, *kbps = form.split("_")
@@ -324,7 +322,7 @@ def test_a_file_has_the_format_that_was_asked_for(server: RunningServer, form: s
             assert len(reply.content) * 8 / 1000 / SECONDS == pytest.approx(int(kbps[0]), rel=0.25)
 
 
-def test_times_come_with_the_whole_and_with_each_piece(server: RunningServer) -> None:
+def test_alignment_is_returned_for_whole_and_streamed_audio(server: RunningServer) -> None:
     whole = post(server, "/with-timestamps").json()
     lines = [json.loads(line) for line in post(server, "/stream/with-timestamps").text.splitlines()]
     assert len(lines) > 1
@@ -341,7 +339,7 @@ def test_times_come_with_the_whole_and_with_each_piece(server: RunningServer) ->
 
 
 @pytest.mark.slow
-def test_a_faster_voice_is_shorter_and_tags_are_not_read(server: RunningServer) -> None:
+def test_higher_speed_shortens_audio_and_tags_are_not_spoken(server: RunningServer) -> None:
     faster = post(server, voice_settings={"speed": 2.0, "stability": 0.3, "style": 0.2})
     assert len(faster.content) / 48_000 == pytest.approx(SECONDS / 2, abs=0.05)
     paused = post(server, text='<break time="1s"/>Good morning.').content
@@ -360,7 +358,7 @@ def test_a_faster_voice_is_shorter_and_tags_are_not_read(server: RunningServer) 
         ("flac_24000", {}, 400, "unsupported_format"),
     ],
 )
-def test_a_refusal_has_their_shape(
+def test_refusal_has_the_elevenlabs_format(
     server: RunningServer, form: str, fields: dict[str, Any], status: int, error: str
 ) -> None:
     reply = post(server, form=form, **fields)
@@ -370,7 +368,7 @@ def test_a_refusal_has_their_shape(
 
 
 @pytest.mark.slow
-def test_every_refusal_on_their_routes_has_their_shape_and_no_other(folder_of: FolderOf) -> None:
+def test_every_refusal_on_elevenlabs_routes_has_their_format(folder_of: FolderOf) -> None:
     with running_server(folder_of("brief", "custom_voice"), server=ServerSettings(api_keys="s3cret")) as locked:
 
         async def opened(key: str) -> str:
@@ -402,7 +400,7 @@ def test_every_refusal_on_their_routes_has_their_shape_and_no_other(folder_of: F
 
 
 @pytest.mark.slow
-def test_a_hang_up_over_http_frees_the_slot(server: RunningServer) -> None:
+def test_http_disconnect_releases_the_slot(server: RunningServer) -> None:
     body = {"text": "Speak for a long time.", "max_frames": 4000}
     connection = raw(server, body, "/v1/text-to-speech/alloy/stream")
     wait_for_sound(server, connection)
@@ -412,7 +410,7 @@ def test_a_hang_up_over_http_frees_the_slot(server: RunningServer) -> None:
 
 
 @pytest.mark.slow
-def test_the_curl_of_the_page_works(server: RunningServer) -> None:
+def test_documented_curl_command_works(server: RunningServer) -> None:
     section = PAGE.split("\n### ElevenLabs' routes over HTTP\n")[1].split("\n## ")[0]
     ((address, body),) = re.findall(
         r"^curl 'http://127\.0\.0\.1:7860(\S+)'.*?-d '(.+?)'$", section, re.DOTALL | re.MULTILINE
@@ -424,7 +422,7 @@ def test_the_curl_of_the_page_works(server: RunningServer) -> None:
 # --- voices and models
 
 
-def test_voices_are_listed_whole_in_pages_and_one_by_one(either: RunningServer) -> None:
+def test_voices_are_listed_at_once_in_pages_and_individually(either: RunningServer) -> None:
     listed = httpx.get(f"{either.http}/v1/voices").json()["voices"]
     ids = [voice["voice_id"] for voice in listed]
     assert speaker(either) in ids
@@ -449,7 +447,7 @@ def test_voices_are_listed_whole_in_pages_and_one_by_one(either: RunningServer) 
     assert nobodys.json()["detail"]["request_id"] == nobodys.headers["x-request-id"]
 
 
-def test_the_account_has_no_limit_and_nothing_to_pay(either: RunningServer) -> None:
+def test_account_route_reports_no_limits(either: RunningServer) -> None:
     user = httpx.get(f"{either.http}/v1/user").json()
     alone = httpx.get(f"{either.http}/v1/user/subscription").json()
     assert user["subscription"].items() <= alone.items()
@@ -460,7 +458,7 @@ def test_the_account_has_no_limit_and_nothing_to_pay(either: RunningServer) -> N
     assert (alone["voice_slots_used"], alone["can_use_instant_voice_cloning"]) == (len(own), False)
 
 
-def test_models_are_a_list_for_their_clients_and_an_object_for_openais(server: RunningServer) -> None:
+def test_models_are_a_list_for_elevenlabs_and_an_object_for_openai(server: RunningServer) -> None:
     url = f"{server.http}/v1/models"
     theirs = httpx.get(url, headers={"xi-api-key": "none"}).json()
     openais = httpx.get(url, headers={"authorization": "Bearer none"}).json()

@@ -72,7 +72,7 @@ async def sounding(session: Talk) -> bytes:
 # --- what a client meets
 
 
-def test_the_engine_is_in_another_process_and_torch_is_there_only(folder_of: FolderOf) -> None:
+def test_engine_runs_in_a_child_process_and_only_there_is_torch_loaded(folder_of: FolderOf) -> None:
     with started("--model", str(folder_of("brief", "custom_voice"))) as (child, engine, url):
         assert httpx.post(f"{url}/v1/audio/speech", json={"input": "Hello.", "max_frames": 2}).status_code == 200
         assert "libtorch" in Path(f"/proc/{engine}/maps").read_text()
@@ -80,7 +80,7 @@ def test_the_engine_is_in_another_process_and_torch_is_there_only(folder_of: Fol
 
 
 @pytest.mark.parametrize("fields", [{}, {"stream": False, "response_format": "wav"}], ids=["pcm", "wav"])
-def test_the_same_seed_is_the_same_sound_over_http(
+def test_seed_gives_the_same_audio_over_http(
     server: RunningServer, apart: RunningServer, fields: dict[str, Any]
 ) -> None:
     here, there = (post(one, max_frames=20, **fields) for one in (server, apart))
@@ -90,7 +90,7 @@ def test_the_same_seed_is_the_same_sound_over_http(
     assert here.headers["x-seed"] == there.headers["x-seed"]
 
 
-async def test_the_same_seed_is_the_same_sound_over_the_websocket(server: RunningServer, apart: RunningServer) -> None:
+async def test_seed_gives_the_same_audio_over_the_websocket(server: RunningServer, apart: RunningServer) -> None:
     takes = [await spoken(one.socket, "Good morning.", **VOICE) for one in (server, apart)]
     assert same_sound(*(take.pcm for take in takes))
     starts, ends = [take.start for take in takes], [take.end for take in takes]
@@ -100,14 +100,14 @@ async def test_the_same_seed_is_the_same_sound_over_the_websocket(server: Runnin
     assert (ends[0]["type"], ends[0]["total_bytes"]) == (ends[1]["type"], ends[1]["total_bytes"])
 
 
-def test_a_recording_of_ten_seconds_passes_with_its_request(server: RunningServer, apart: RunningServer) -> None:
+def test_ten_second_recording_passes_with_its_request(server: RunningServer, apart: RunningServer) -> None:
     sound = "data:audio/wav;base64," + base64.b64encode(recording(10.0)).decode()
     replies = [post(one, task_type="Base", ref_audio=sound, ref_text=WORDS) for one in (server, apart)]
     assert [reply.status_code for reply in replies] == [200, 200]
     assert same_sound(*(reply.content for reply in replies))
 
 
-def test_a_stored_voice_is_spoken_and_its_prompt_kept(apart: RunningServer) -> None:
+def test_stored_voice_speaks_and_its_prompt_is_saved(apart: RunningServer) -> None:
     with httpx.Client(base_url=apart.http) as client:
         form = {"name": "Clara", "consent": "I am Clara and I allow this.", "ref_text": WORDS}
         made = client.post("/v1/audio/voices", data=form, files={"audio_sample": recording(4.0)}).json()
@@ -121,7 +121,7 @@ def test_a_stored_voice_is_spoken_and_its_prompt_kept(apart: RunningServer) -> N
         assert any(by_prompt.content)
 
 
-async def test_text_may_come_while_it_is_spoken(apart: RunningServer) -> None:
+async def test_text_may_be_streamed(apart: RunningServer) -> None:
     async with talk(apart.socket, **{**VOICE, "max_frames": 40}) as session:
         await session.send("input.text", text="One sentence that is whole. And the be")
         await session.send("input.flush")
@@ -136,7 +136,7 @@ async def test_text_may_come_while_it_is_spoken(apart: RunningServer) -> None:
 
 
 @pytest.mark.slow
-def test_a_cancel_in_the_middle_frees_the_slot(folder_of: FolderOf) -> None:
+def test_cancel_during_speech_releases_the_slot(folder_of: FolderOf) -> None:
     with running_server(folder_of("brief", "custom_voice"), engine=ONE_SLOT, apart=True) as server:
 
         async def scenario() -> None:
@@ -157,7 +157,7 @@ def test_a_cancel_in_the_middle_frees_the_slot(folder_of: FolderOf) -> None:
 
 
 @pytest.mark.slow
-def test_a_slow_reader_pauses_its_row_and_no_other(folder_of: FolderOf) -> None:
+def test_slow_reader_pauses_only_its_own_row(folder_of: FolderOf) -> None:
     settings = ServerSettings(send_buffer_bytes=4096)
     with running_server(folder_of("brief", "custom_voice"), server=settings, apart=True) as server:
         body = {"input": "Speak for a long time.", "max_frames": 4000, "response_format": "pcm"}
@@ -226,7 +226,7 @@ def counted(server: RunningServer) -> tuple[dict[str, float], dict[str, float]]:
         ("model_not_loaded", {"task_type": "VoiceDesign", "instructions": "Calm."}),
     ],
 )
-def test_a_refusal_over_http_is_the_same(
+def test_http_refusal_is_identical(
     narrow: tuple[RunningServer, RunningServer], code: str, fields: dict[str, Any]
 ) -> None:
     before = [counted(server) for server in narrow]
@@ -237,7 +237,7 @@ def test_a_refusal_over_http_is_the_same(
         assert counted(server) == ({**refusals, code: refusals.get(code, 0) + 1}, requests)
 
 
-def test_where_every_slot_is_taken_the_answer_is_the_same_and_the_session_goes_on(
+def test_full_engine_gives_the_same_error_and_the_session_continues(
     narrow: tuple[RunningServer, RunningServer],
 ) -> None:
     async def scenario(server: RunningServer) -> list[Any]:
@@ -297,7 +297,7 @@ TOLD = ([("engine_dead", "default"), ("engine_dead", None)], [(1011, "engine_dea
 
 
 @pytest.mark.logs_errors
-def test_an_engine_that_is_killed_is_told_to_everybody_and_ends_the_server(folder_of: FolderOf) -> None:
+def test_killed_engine_is_reported_to_all_requests_and_ends_the_server(folder_of: FolderOf) -> None:
     with running_server(folder_of("brief", "custom_voice"), apart=True) as server:
         assert heard_at_the_end(server, signal.SIGKILL) == TOLD
         until(lambda: server.exit_status is not None)
@@ -306,9 +306,7 @@ def test_an_engine_that_is_killed_is_told_to_everybody_and_ends_the_server(folde
 
 @pytest.mark.slow
 @pytest.mark.logs_errors
-def test_an_engine_that_stands_still_is_overdue_and_is_killed(
-    folder_of: FolderOf, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_stopped_engine_is_detected_and_killed(folder_of: FolderOf, caplog: pytest.LogCaptureFixture) -> None:
     settings = ServerSettings(frame_s=2)
     patient = Limits(config_s=PATIENCE_S)  # with a client that says nothing
     with running_server(folder_of("brief", "custom_voice"), server=settings, limits=patient, apart=True) as server:
@@ -321,7 +319,7 @@ def test_an_engine_that_stands_still_is_overdue_and_is_killed(
 
 
 @pytest.mark.slow
-async def test_the_engine_passes_over_the_signals_that_end_the_server(folder_of: FolderOf) -> None:
+async def test_engine_ignores_the_signals_that_end_the_server(folder_of: FolderOf) -> None:
     """A service manager sends SIGTERM to both at once, and what runs is to be finished all the same."""
     with running_server(folder_of("brief", "custom_voice"), apart=True) as server:
         assert server.engine_pid is not None
@@ -363,7 +361,7 @@ def started(*arguments: str, **settings: str) -> Iterator[tuple[subprocess.Popen
         yield child, engine, child.stdout.readline().rpartition(" ")[2].strip()
 
 
-async def test_a_server_that_is_killed_leaves_no_engine(folder_of: FolderOf) -> None:
+async def test_killed_server_leaves_no_engine_process(folder_of: FolderOf) -> None:
     with started("--model", str(folder_of("brief", "custom_voice"))) as (child, engine, url):
         async with talk(url.replace("http", "ws") + "/v1/audio/speech/stream", **LONG) as session:
             await session.say("Speak for a long time.")
@@ -375,7 +373,7 @@ async def test_a_server_that_is_killed_leaves_no_engine(folder_of: FolderOf) -> 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-def test_a_server_that_ends_while_it_loads_leaves_no_engine(
+def test_server_that_ends_while_loading_leaves_no_engine_process(
     folder_of: FolderOf, tmp_path: Path, number: signal.Signals
 ) -> None:
     """A large checkpoint is read for minutes; this one is for ever, because nobody writes into it."""
@@ -397,7 +395,7 @@ def test_a_server_that_ends_while_it_loads_leaves_no_engine(
     ids=["TERM", "Ctrl-C"],
 )
 @pytest.mark.slow
-async def test_a_signal_ends_both_in_order_and_what_runs_is_finished(folder_of: FolderOf, deed: Any) -> None:
+async def test_signal_ends_both_processes_in_order_after_running_requests(folder_of: FolderOf, deed: Any) -> None:
     folder = str(folder_of("brief", "custom_voice"))
     with started("--model", folder, VOICEWRIGHT_DRAIN_S="240") as (child, engine, url):
         async with talk(url.replace("http", "ws") + "/v1/audio/speech/stream", **VOICE) as session:
@@ -414,7 +412,7 @@ async def test_a_signal_ends_both_in_order_and_what_runs_is_finished(folder_of: 
 
 
 @pytest.mark.slow
-def test_ctrl_c_while_the_engine_starts_ends_both_without_a_word(folder_of: FolderOf) -> None:
+def test_ctrl_c_during_engine_start_ends_both_silently(folder_of: FolderOf) -> None:
     with loading("--model", str(folder_of("brief", "custom_voice"))) as (child, engine):
         os.killpg(child.pid, signal.SIGINT)
         assert child.wait(60) == 0
@@ -428,9 +426,7 @@ def test_ctrl_c_while_the_engine_starts_ends_both_without_a_word(folder_of: Fold
 
 @pytest.mark.slow
 @pytest.mark.parametrize("damage", ["missing", "torn"])
-def test_a_checkpoint_that_cannot_be_loaded_is_the_same_sentence(
-    folder_of: FolderOf, tmp_path: Path, damage: str
-) -> None:
+def test_checkpoint_load_error_is_the_same_sentence(folder_of: FolderOf, tmp_path: Path, damage: str) -> None:
     folder = Path(shutil.copytree(folder_of("brief", "custom_voice"), tmp_path / "broken"))
     weights = folder / "model.safetensors"
     if damage == "missing":
@@ -448,7 +444,7 @@ def test_a_checkpoint_that_cannot_be_loaded_is_the_same_sentence(
 
 
 @pytest.mark.slow
-def test_the_engine_is_of_the_same_program_wherever_it_was_started(folder_of: FolderOf, tmp_path: Path) -> None:
+def test_engine_uses_the_same_program_from_any_working_directory(folder_of: FolderOf, tmp_path: Path) -> None:
     """A folder of somebody's with a ``runtime`` in it is no place to take code from."""
     (tmp_path / "runtime").mkdir()
     (tmp_path / "runtime" / "__init__.py").write_text("raise SystemExit('somebody else')")

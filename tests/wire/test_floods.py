@@ -32,14 +32,14 @@ GET = b"GET /ready HTTP/1.1\r\nHost: 127.0.0.1\r\n"
         (HANDSHAKE.replace(b"GET", b"POST").replace(b"Upgrade\r", b"Upgrade, close\r"), 426, "websocket_only"),
     ],
 )
-async def test_what_is_no_request_is_refused(either: RunningServer, sent: bytes, status: int, code: str) -> None:
+async def test_malformed_request_is_refused(either: RunningServer, sent: bytes, status: int, code: str) -> None:
     head, _, body = (await exchange(either.port, sent)).partition(b"\r\n\r\n")
     assert (int(head.split()[1]), json.loads(body)["error"]["code"]) == (status, code)
 
 
 @pytest.mark.parametrize("path", SOCKETS)
 @pytest.mark.parametrize("tiny", [frame(PING), frame(CONTINUATION, fin=False)], ids=["pings", "continuations"])
-async def test_a_flood_of_tiny_frames_is_closed(either: RunningServer, path: str, tiny: bytes) -> None:
+async def test_flood_of_tiny_frames_closes_the_connection(either: RunningServer, path: str, tiny: bytes) -> None:
     handshake = HANDSHAKE.replace(b"/v1/audio/speech/stream", path.encode())
     flood = frame(TEXT, b"{", fin=False) + tiny * 50_000
     received = await exchange(either.port, handshake, None, flood)
@@ -60,7 +60,7 @@ def test_a_compressed_body_is_refused(either: RunningServer, path: str) -> None:
 
 
 @pytest.mark.parametrize("markup", ["![a](", "[", "&amp;", "word "])
-def test_a_text_of_much_markup_is_refused_before_it_is_read(either: RunningServer, markup: str) -> None:
+def test_text_with_excessive_markup_is_refused_before_parsing(either: RunningServer, markup: str) -> None:
     text = (markup * 130_000)[:125_000]
     answer = httpx.post(f"{either.http}/v1/audio/speech", json={"input": text, "text_filter": "markdown", **VOICE})
     error = answer.json()["error"]
@@ -76,9 +76,7 @@ def test_a_text_of_much_markup_is_refused_before_it_is_read(either: RunningServe
         ("/tts/sse", "transcript", {"voice": "alloy"}),
     ],
 )
-def test_other_dialects_have_the_limit_of_markup_too(
-    either: RunningServer, path: str, field: str, shared: dict[str, str]
-) -> None:
+def test_other_dialects_limit_markup_too(either: RunningServer, path: str, field: str, shared: dict[str, str]) -> None:
     body = {field: ("![a](" * 8_000)[:17_000], "text_filter": "markdown", **shared}
     answer = httpx.post(either.http + path, json=body)
     assert answer.status_code == 400
@@ -87,7 +85,7 @@ def test_other_dialects_have_the_limit_of_markup_too(
 
 
 @pytest.mark.parametrize("path", ["/v1/audio/speech", "/v1/audio/voices"])
-async def test_a_body_that_drips_is_refused(either: RunningServer, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_slow_body_times_out(either: RunningServer, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "GRACE_S", 0.3)
     head = f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 100000\r\n"
     head += "Content-Type: multipart/form-data; boundary=b\r\n\r\n"
@@ -104,7 +102,7 @@ async def test_a_body_that_drips_is_refused(either: RunningServer, path: str, mo
     assert (int(head_.split()[1]), json.loads(body)["error"]["code"]) == (408, "body_too_slow")
 
 
-async def test_a_neighbour_is_heard_while_a_client_sends_a_flood_of_messages(either: RunningServer) -> None:
+async def test_other_clients_are_served_during_a_message_flood(either: RunningServer) -> None:
     _, writer = await asyncio.open_connection("127.0.0.1", either.port)
     writer.write(HANDSHAKE)
     writer.write(frame(TEXT, b'{"type":"ping","t":1}') * 50_000)

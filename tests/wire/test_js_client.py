@@ -88,7 +88,7 @@ def run(folder: Path, *arguments: str, script: str = SCRIPT) -> list[dict[str, A
     return heard
 
 
-async def test_node_hears_what_every_client_hears(server: RunningServer, tmp_path: Path) -> None:
+async def test_node_receives_the_same_audio_as_other_clients(server: RunningServer, tmp_path: Path) -> None:
     alone = (await spoken(server.socket, "Good morning.", **VOICE)).pcm
     whole, live, refused = run(tmp_path, server.socket, json.dumps(VOICE))
     assert refused == {"code": "unknown_voice", "param": "voice"}
@@ -118,14 +118,16 @@ socket.speak(JSON.parse(process.argv[3]), 'Good morning.', {
 """
 
 
-def test_node_without_a_websocket_says_so_at_once_and_takes_another(server: RunningServer, tmp_path: Path) -> None:
+def test_node_without_websocket_fails_immediately_and_accepts_an_implementation(
+    server: RunningServer, tmp_path: Path
+) -> None:
     *told, samples = run(tmp_path, server.socket, json.dumps(VOICE), script=WITHOUT_WEBSOCKET)
     why = "There is no WebSocket here; use Node 22 or later, or pass one: new SpeechSocket(url, { WebSocket })."
     assert told == [True, "websocket_missing", False, why]
     assert samples == VOICE["max_frames"] * 1920
 
 
-def test_node_keeps_voices_changes_them_and_takes_them_elsewhere(server: RunningServer, tmp_path: Path) -> None:
+def test_node_can_store_change_export_and_import_voices(server: RunningServer, tmp_path: Path) -> None:
     recording = wav((np.sin(np.arange(48_000) / 20) * 9000).astype("<i2").tobytes())
     (heard,) = run(tmp_path, server.socket, base64.b64encode(recording).decode(), script=VOICES)
     assert "base" in heard.pop("modes")

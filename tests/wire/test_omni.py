@@ -84,7 +84,7 @@ async def speak(server: RunningServer, *texts: str, **config: Any) -> tuple[list
         return await replies(connection)
 
 
-async def test_streamed_sound_is_that_of_the_native_protocol(server: RunningServer) -> None:
+async def test_streamed_audio_equals_that_of_the_native_protocol(server: RunningServer) -> None:
     native = await spoken(server.socket, "Good morning.", task_type="custom_voice", seed=11, max_frames=12)
     (reply,), end = await speak(server, "Good ", "morning.", **SHORT, **STREAM)
     pcm = b"".join(reply.sound)
@@ -97,7 +97,7 @@ async def test_streamed_sound_is_that_of_the_native_protocol(server: RunningServ
 
 @pytest.mark.slow
 @pytest.mark.parametrize("response_format", ["wav", "pcm", "flac", "mp3", "opus", "aac"])
-async def test_whole_sentences_are_files_that_others_can_read(server: RunningServer, response_format: str) -> None:
+async def test_sentences_are_readable_files(server: RunningServer, response_format: str) -> None:
     (streamed,), _ = await speak(server, "Good morning.", **SHORT, **STREAM)
     (reply,), _ = await speak(server, "Good morning.", **SHORT, response_format=response_format)
     (data,) = reply.sound
@@ -115,7 +115,7 @@ async def test_whole_sentences_are_files_that_others_can_read(server: RunningSer
         assert abs(seconds - len(wanted) / 48_000) < 0.12
 
 
-async def test_sentences_come_in_order_each_with_its_pair(server: RunningServer) -> None:
+async def test_sentences_arrive_in_order_with_start_and_done(server: RunningServer) -> None:
     text = "Good morning. How are you? Fine"
     found, end = await speak(server, *text, split_granularity="sentence", **SHORT, **STREAM)
     assert [reply.start["sentence_text"] for reply in found] == ["Good morning.", "How are you?", "Fine"]
@@ -127,7 +127,7 @@ async def test_sentences_come_in_order_each_with_its_pair(server: RunningServer)
 
 
 @pytest.mark.slow
-async def test_sentences_come_in_order_where_there_is_one_slot(folder_of: FolderOf) -> None:
+async def test_sentences_arrive_in_order_with_a_single_slot(folder_of: FolderOf) -> None:
     engine = EngineSettings(threads=1, max_slots=1, max_waiting=0)
     with running_server(folder_of("brief", "custom_voice"), engine=engine) as server:
         text = "Good morning. How are you? Fine. Good. Bye."
@@ -137,7 +137,7 @@ async def test_sentences_come_in_order_where_there_is_one_slot(folder_of: Folder
 
 
 @pytest.mark.slow
-async def test_a_socket_serves_one_utterance_after_the_other(server: RunningServer, ref_audio: str) -> None:
+async def test_socket_serves_consecutive_utterances(server: RunningServer, ref_audio: str) -> None:
     async with omni(server, **SHORT, **STREAM) as connection:
         await say(connection, "One.")
         assert (await replies(connection))[1]["utterance_index"] == 0
@@ -156,7 +156,7 @@ async def test_a_socket_serves_one_utterance_after_the_other(server: RunningServ
         assert end_of_it.value.rcvd.code == 1000
 
 
-async def test_errors_come_between_start_and_done(server: RunningServer) -> None:
+async def test_errors_are_sent_between_start_and_done(server: RunningServer) -> None:
     config = {**SHORT, **STREAM, "language": "klingon"}
     (reply,), end = await speak(server, "Hello.", **config)
     (error,) = reply.errors
@@ -166,7 +166,7 @@ async def test_errors_come_between_start_and_done(server: RunningServer) -> None
     assert end["total_sentences"] == 1
 
 
-async def test_a_hang_up_while_it_speaks_frees_the_slot_within_a_frame_or_two(either: RunningServer) -> None:
+async def test_disconnect_while_speaking_releases_the_slot_within_two_frames(either: RunningServer) -> None:
     async def hang_up(**config: Any) -> None:
         async with omni(either, **config) as connection:
             await say(connection, "Speak for a long time. And then on.")
@@ -184,7 +184,7 @@ async def test_a_hang_up_while_it_speaks_frees_the_slot_within_a_frame_or_two(ei
         assert either.frames_until_idle() <= FREED_FRAMES
 
 
-async def test_the_client_is_heard_while_it_is_spoken_to(server: RunningServer) -> None:
+async def test_client_messages_are_processed_during_speech(server: RunningServer) -> None:
     async with omni(server, **LONG) as connection:
         await say(connection, "Speak for a long time.")
         while not isinstance(await hear(connection), bytes):
@@ -201,7 +201,7 @@ async def test_the_client_is_heard_while_it_is_spoken_to(server: RunningServer) 
 
 
 @pytest.mark.slow
-async def test_a_wrong_first_message_and_a_silent_client_are_sent_away_in_order(
+async def test_invalid_first_message_and_silent_client_are_closed_with_a_reason(
     serving: Serving, folder_of: FolderOf
 ) -> None:
     async def ending(server: RunningServer, *messages: str) -> tuple[list[str], int | None]:
@@ -224,7 +224,7 @@ async def test_a_wrong_first_message_and_a_silent_client_are_sent_away_in_order(
             assert await ending(server, message) == ([told], 1000)
 
 
-async def test_silence_is_no_sound(server: RunningServer) -> None:
+async def test_reply_is_not_silent(server: RunningServer) -> None:
     (reply,), _ = await speak(server, "Good morning.", **SHORT, **STREAM)
     assert np.frombuffer(b"".join(reply.sound), "<i2").any()
 
@@ -251,7 +251,7 @@ def live(server: RunningServer, mode: str, *messages: tuple[str, dict[str, Any]]
     return asyncio.run(talk())
 
 
-async def test_a_token_level_text_is_one_request_that_is_heard_before_it_is_complete(server: RunningServer) -> None:
+async def test_token_level_text_is_one_request_with_early_audio(server: RunningServer) -> None:
     async with omni(server, **SHORT, streaming_mode="token_level", response_format="pcm") as connection:
         await send(connection, "input.text", text="Good morning, the kettle is on, and the ")
         start = await hear(connection)
@@ -273,7 +273,7 @@ async def test_a_token_level_text_is_one_request_that_is_heard_before_it_is_comp
     assert said[2]["total_sentences"] == 2  # that server counts the pieces
 
 
-def test_sentences_are_committed_to_one_request(server: RunningServer) -> None:
+def test_sentence_commits_belong_to_one_request(server: RunningServer) -> None:
     pcm, said = live(
         server,
         "sentence_commit",
@@ -300,7 +300,7 @@ def test_sentences_are_committed_to_one_request(server: RunningServer) -> None:
     assert pcm
 
 
-def test_a_live_text_of_nothing_and_one_that_is_too_long(server: RunningServer) -> None:
+def test_empty_and_overlong_streamed_texts(server: RunningServer) -> None:
     assert live(server, "token_level", ("input.done", {}))[1][-1]["total_sentences"] == 0
     _, said = live(server, "token_level", *[("input.text", {"text": "a " * 1000})] * 3, ("input.done", {}))
     errors = [message for message in said if message["type"] == "error"]
@@ -310,7 +310,7 @@ def test_a_live_text_of_nothing_and_one_that_is_too_long(server: RunningServer) 
 
 
 @pytest.mark.slow
-async def test_commitment_cuts_at_strong_ends_and_needs_a_language(server: RunningServer) -> None:
+async def test_commitment_mode_splits_at_sentence_ends_and_requires_a_language(server: RunningServer) -> None:
     config = {**SHORT, **STREAM, "text_input_mode": "commitment"}
     found, end = await speak(server, "Pi is 3.14. And", " then", **config, language="English")
     assert [reply.start["sentence_text"] for reply in found] == ["Pi is 3.14.", "And then"]
@@ -322,7 +322,7 @@ async def test_commitment_cuts_at_strong_ends_and_needs_a_language(server: Runni
     assert (error["type"], error["code"]) == ("error", "invalid_config")
 
 
-async def test_a_hang_up_in_a_live_text_frees_its_slot(server: RunningServer) -> None:
+async def test_disconnect_during_streamed_text_releases_its_slot(server: RunningServer) -> None:
     async with omni(server, **{**LONG, "streaming_mode": "token_level"}) as connection:
         await send(connection, "input.text", text="Speak for a long time, and then on and ")
         while not isinstance(await hear(connection), bytes):

@@ -231,7 +231,7 @@ def casts(server: RunningServer, ref_audio: str) -> Iterator[dict[str, Cast]]:
 
 
 @pytest.mark.parametrize("who", CASTS)
-def test_every_route_brings_the_same_bytes(server: RunningServer, casts: dict[str, Cast], who: str) -> None:
+def test_every_route_returns_the_same_bytes(server: RunningServer, casts: dict[str, Cast], who: str) -> None:
     wanted = native_whole(server, casts[who])
     assert len(wanted) == 2 * 1920 * FRAMES
     routes = ROUTES + (BY_ID if "voice" in casts[who] else ())
@@ -240,7 +240,7 @@ def test_every_route_brings_the_same_bytes(server: RunningServer, casts: dict[st
 
 
 @pytest.mark.parametrize("who", CASTS)
-def test_company_changes_nothing(server: RunningServer, casts: dict[str, Cast], who: str) -> None:
+def test_concurrent_requests_do_not_change_the_bytes(server: RunningServer, casts: dict[str, Cast], who: str) -> None:
     """All routes at once, which is more than there are slots for."""
     wanted = native_whole(server, casts[who])
     routes = ROUTES + (BY_ID if "voice" in casts[who] else ())
@@ -249,7 +249,7 @@ def test_company_changes_nothing(server: RunningServer, casts: dict[str, Cast], 
     assert [route.__name__ for route, sound in heard.items() if not same_sound(sound, wanted)] == []
 
 
-def test_voices_and_seeds_sound_different(server: RunningServer, casts: dict[str, Cast]) -> None:
+def test_voices_and_seeds_change_the_audio(server: RunningServer, casts: dict[str, Cast]) -> None:
     """The comparison can fail."""
     sounds = {who: native_whole(server, cast) for who, cast in casts.items()}
     assert len(set(sounds.values())) == len(CASTS)
@@ -258,7 +258,7 @@ def test_voices_and_seeds_sound_different(server: RunningServer, casts: dict[str
 
 
 @pytest.mark.parametrize("who", ["speaker", "design", "clone", "x_vector"])
-def test_the_command_line_brings_them_too(
+def test_command_line_returns_the_same_bytes(
     server: RunningServer, casts: dict[str, Cast], folder_of: FolderOf, tmp_path: Path, who: str
 ) -> None:
     cast = casts[who]
@@ -278,7 +278,7 @@ def test_the_command_line_brings_them_too(
         assert same_sound(file.readframes(file.getnframes()), native_whole(server, cast))
 
 
-async def test_a_text_of_parts_is_the_same_however_it_comes(folder_of: FolderOf) -> None:
+async def test_split_text_is_equal_for_any_chunking(folder_of: FolderOf) -> None:
     """Random weights end no part by themselves: each has its budget, and no guard that counts by chunks."""
     cast = {"task_type": "custom_voice", "split_granularity": "sentence", "seed": SEED}
     texts = ("Ye", "s. N", "o. ", "Tea?")

@@ -100,7 +100,7 @@ def plain(server: RunningServer) -> bytes:
 @pytest.mark.slow
 @pytest.mark.parametrize("how", ["plain", "sse", "whole"])
 @pytest.mark.parametrize("response_format", FORMATS)
-def test_every_format_brings_the_sound(server: RunningServer, plain: bytes, response_format: str, how: str) -> None:
+def test_every_format_contains_the_audio(server: RunningServer, plain: bytes, response_format: str, how: str) -> None:
     extra = {"plain": {}, "sse": {"stream_format": "sse"}, "whole": {"stream": False}}[how]
     reply = post(server, response_format=response_format, **extra)
     assert reply.status_code == 200
@@ -136,7 +136,7 @@ def test_every_format_brings_the_sound(server: RunningServer, plain: bytes, resp
         assert SAMPLES / 24_000 <= len(samples) / rate < SAMPLES / 24_000 + 0.1
 
 
-async def test_the_sound_is_that_of_the_native_protocol(server: RunningServer, plain: bytes) -> None:
+async def test_audio_equals_that_of_the_native_protocol(server: RunningServer, plain: bytes) -> None:
     config = {"task_type": "custom_voice", "seed": 11, "max_frames": 12}
     take = await spoken(server.socket, "Good morning.", **config)
     assert same_sound(plain, take.pcm)
@@ -155,14 +155,14 @@ def test_each_mode_speaks(server: RunningServer, ref_audio: str) -> None:
     assert len({sound.content for sound in sounds}) == 4
 
 
-def test_streams_of_vllm_omni(server: RunningServer, plain: bytes) -> None:
+def test_vllm_omni_stream_options_are_supported(server: RunningServer, plain: bytes) -> None:
     """``stream`` means events, unless ``stream_format`` says bytes."""
     assert post(server, stream=True, response_format="pcm").headers["content-type"].startswith("text/event-stream")
     reply = post(server, stream=True, stream_format="audio", response_format="pcm")
     assert same_sound(reply.content, plain)
 
 
-def test_speed_and_telephone_rate(server: RunningServer, plain: bytes) -> None:
+def test_speed_and_telephone_rate_are_applied(server: RunningServer, plain: bytes) -> None:
     slow = post(server, response_format="pcm", speed=0.5).content
     assert len(slow) == pytest.approx(2 * len(plain), rel=0.03)
     phone = post(server, response_format="pcm", sample_rate=8000)
@@ -171,7 +171,7 @@ def test_speed_and_telephone_rate(server: RunningServer, plain: bytes) -> None:
 
 
 @pytest.mark.parametrize("extra", [{"response_format": "pcm"}, {}, {"response_format": "opus", "stream_format": "sse"}])
-def test_the_first_byte_goes_out_with_the_first_chunk(either: RunningServer, extra: dict[str, Any]) -> None:
+def test_first_byte_is_sent_with_the_first_chunk(either: RunningServer, extra: dict[str, Any]) -> None:
     body = {**LONG, "response_format": "mp3", **extra}
     with httpx.stream("POST", either.http + PATH, json=body, timeout=30) as reply:
         assert reply.status_code == 200
@@ -209,7 +209,7 @@ def test_the_first_byte_goes_out_with_the_first_chunk(either: RunningServer, ext
     ],
 )
 @pytest.mark.parametrize("how", [{}, {"stream_format": "sse"}, {"stream": False}])
-def test_an_error_before_the_first_byte_is_a_status(
+def test_error_before_the_first_byte_is_an_http_status(
     either: RunningServer, how: dict[str, Any], fields: dict[str, Any], status: int, code: str, param: str
 ) -> None:
     reply = post(either, **{**how, **fields})
@@ -236,12 +236,12 @@ def test_an_error_before_the_first_byte_is_a_status(
     ],
 )
 @pytest.mark.parametrize("path", [PATH, PATH + "/batch"])
-def test_a_body_that_is_none(either: RunningServer, path: str, content: bytes, status: int, code: str) -> None:
+def test_invalid_body_is_refused(either: RunningServer, path: str, content: bytes, status: int, code: str) -> None:
     reply = httpx.post(either.http + path, content=content, timeout=30)
     assert (reply.status_code, reply.json()["error"]["code"]) == (status, code)
 
 
-def test_a_body_without_a_length_is_counted_as_it_comes(either: RunningServer) -> None:
+def test_body_without_length_is_limited_while_reading(either: RunningServer) -> None:
     pieces = (b"a" * 2**20 for _ in range(40))
     try:
         reply = httpx.post(either.http + PATH, content=pieces, timeout=30)
@@ -250,7 +250,7 @@ def test_a_body_without_a_length_is_counted_as_it_comes(either: RunningServer) -
     assert reply.json()["error"]["code"] == "message_too_large"
 
 
-def test_a_queue_that_is_full_says_when_to_come_again(serving: Serving, folder_of: FolderOf) -> None:
+def test_full_queue_sends_retry_after(serving: Serving, folder_of: FolderOf) -> None:
     engine = EngineSettings(threads=1, max_slots=1, max_waiting=0)
     with serving(folder_of("brief", "custom_voice"), engine=engine) as server:
         with raw(server, LONG) as connection:
@@ -265,7 +265,7 @@ def test_a_queue_that_is_full_says_when_to_come_again(serving: Serving, folder_o
 
 @pytest.mark.slow
 @pytest.mark.logs_errors
-def test_half_a_reply_is_never_taken_for_a_whole_one(serving: Serving, folder_of: FolderOf) -> None:
+def test_interrupted_reply_is_recognisable(serving: Serving, folder_of: FolderOf) -> None:
     """The engine dies in the middle: raw sound is broken off, events say so."""
     with serving(folder_of("brief", "custom_voice")) as server:
         assert server.engine is not None
@@ -302,7 +302,7 @@ def test_half_a_reply_is_never_taken_for_a_whole_one(serving: Serving, folder_of
 
 @pytest.mark.slow
 @pytest.mark.parametrize("extra", [{}, {"stream_format": "sse", "response_format": "mp3"}])
-def test_a_hang_up_frees_the_slot_within_a_frame_or_two(either: RunningServer, extra: dict[str, Any]) -> None:
+def test_disconnect_releases_the_slot_within_two_frames(either: RunningServer, extra: dict[str, Any]) -> None:
     for _ in range(5):
         with raw(either, {**LONG, **extra}) as connection:
             wait_for_sound(either, connection)
@@ -311,7 +311,7 @@ def test_a_hang_up_frees_the_slot_within_a_frame_or_two(either: RunningServer, e
 
 @pytest.mark.slow
 @pytest.mark.parametrize("extra", [{"response_format": "mp3"}, {"response_format": "flac", "stream_format": "sse"}])
-def test_the_encoder_of_who_hangs_up_ends_its_threads_without_the_collector(
+def test_disconnect_ends_encoder_threads_without_garbage_collection(
     server: RunningServer, extra: dict[str, Any]
 ) -> None:
     def hang_up() -> None:
@@ -333,7 +333,7 @@ def test_the_encoder_of_who_hangs_up_ends_its_threads_without_the_collector(
         gc.enable()
 
 
-def test_who_hangs_up_in_the_queue_leaves_it(serving: Serving, folder_of: FolderOf) -> None:
+def test_disconnect_while_queued_leaves_the_queue(serving: Serving, folder_of: FolderOf) -> None:
     with serving(folder_of("brief", "custom_voice"), engine=EngineSettings(threads=1, max_slots=1)) as server:
         with raw(server, LONG) as speaking:
             wait_for_sound(server, speaking)
@@ -347,7 +347,7 @@ def test_who_hangs_up_in_the_queue_leaves_it(serving: Serving, folder_of: Folder
 
 
 @pytest.mark.slow
-def test_100_hang_ups_leave_nothing_behind(either: RunningServer, ref_audio: str) -> None:
+def test_100_disconnects_leak_nothing(either: RunningServer, ref_audio: str) -> None:
     dice = random.Random(1)
     clone = {**LONG, "voice": None, "task_type": "Base", "ref_audio": ref_audio, "ref_text": "Words."}
     batch = {"items": [LONG, LONG, clone], "seed": 1}
@@ -378,7 +378,7 @@ def test_100_hang_ups_leave_nothing_behind(either: RunningServer, ref_audio: str
 
 @pytest.mark.slow
 @pytest.mark.logs_errors
-def test_a_client_that_reads_nothing_is_dropped(serving: Serving, folder_of: FolderOf) -> None:
+def test_client_that_reads_nothing_is_disconnected(serving: Serving, folder_of: FolderOf) -> None:
     engine = EngineSettings(threads=1, max_slots=1)
     patience = ServerSettings(send_s=0.5, send_buffer_bytes=4096)
     with serving(folder_of("brief", "custom_voice"), engine=engine, server=patience) as server:
@@ -390,7 +390,7 @@ def test_a_client_that_reads_nothing_is_dropped(serving: Serving, folder_of: Fol
 
 
 @pytest.mark.slow
-def test_a_slow_reader_pauses_its_row_and_goes_on(
+def test_slow_reader_pauses_its_row_and_resumes(
     serving: Serving, folder_of: FolderOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made: dict[SpeechStream, int] = defaultdict(int)
@@ -421,7 +421,7 @@ def test_a_slow_reader_pauses_its_row_and_goes_on(
 
 
 @pytest.mark.slow
-def test_a_body_that_does_not_come_is_not_waited_for(serving: Serving, folder_of: FolderOf) -> None:
+def test_missing_body_times_out(serving: Serving, folder_of: FolderOf) -> None:
     with serving(folder_of("brief", "custom_voice"), limits=Limits(config_s=0.3)) as server:
         with sockets.create_connection(("127.0.0.1", server.port)) as connection:
             connection.sendall(b"POST /v1/audio/speech HTTP/1.1\r\nHost: localhost\r\nContent-Length: 50\r\n\r\n{")
@@ -432,7 +432,7 @@ def test_a_body_that_does_not_come_is_not_waited_for(serving: Serving, folder_of
 
 
 @pytest.mark.slow
-def test_a_runaway_is_made_again_with_the_next_seed(server: RunningServer) -> None:
+def test_runaway_is_retried_with_the_next_seed(server: RunningServer) -> None:
     """Random weights seldom end by themselves, so the last of the retries is heard here."""
     fields = {"input": "Hi.", "max_frames": None, "stream": False, "response_format": "pcm", "temperature": 0.01}
     again = post(server, **fields, seed=5, retries=1)
@@ -441,7 +441,7 @@ def test_a_runaway_is_made_again_with_the_next_seed(server: RunningServer) -> No
     assert (done.headers["x-stop-reason"], done.headers["x-seed"]) == ("max_tokens", "5")
 
 
-def test_a_batch_speaks_every_item_and_fails_only_the_bad_ones(server: RunningServer, plain: bytes) -> None:
+def test_batch_speaks_valid_items_and_fails_invalid_ones(server: RunningServer, plain: bytes) -> None:
     items: list[dict[str, Any]] = [
         {"input": "Good morning."},
         {"input": ""},
@@ -472,14 +472,14 @@ def test_a_batch_speaks_every_item_and_fails_only_the_bad_ones(server: RunningSe
 
 
 @pytest.mark.parametrize("items", [None, [], "x", {}, [1], [{"input": "Hi."}] * 33])
-def test_a_batch_is_a_list_of_objects(server: RunningServer, items: Any) -> None:
+def test_batch_must_be_a_list_of_objects(server: RunningServer, items: Any) -> None:
     reply = httpx.post(f"{server.http}{PATH}/batch", json={"items": items})
     error = reply.json()["error"]
     assert (reply.status_code, error["code"], error["param"]) == (400, "invalid_config", "items")
 
 
 @pytest.mark.slow
-def test_a_batch_waits_outside_a_queue_that_is_full(serving: Serving, folder_of: FolderOf) -> None:
+def test_batch_waits_while_the_queue_is_full(serving: Serving, folder_of: FolderOf) -> None:
     engine = EngineSettings(threads=1, max_slots=1, max_waiting=0)
     with serving(folder_of("brief", "custom_voice"), engine=engine) as server:
         with raw(server, LONG) as connection:
@@ -495,7 +495,7 @@ def test_a_batch_waits_outside_a_queue_that_is_full(serving: Serving, folder_of:
         assert answers[0].json()["succeeded"] == 2
 
 
-def test_models_are_where_clients_look(server: RunningServer) -> None:
+def test_models_are_listed_on_the_openai_route(server: RunningServer) -> None:
     listed = httpx.get(f"{server.http}/v1/models").json()["data"]
     for card in listed:
         assert httpx.get(f"{server.http}/v1/models/{card['id']}").json() == card
@@ -516,13 +516,13 @@ SECTION = (DOCS / "api.md").read_text().split("\n## POST /v1/audio/speech\n")[1]
 EXAMPLES = re.findall(r"^curl .*?127\.0\.0\.1:7860(\S+).*?-d '(.+?)'$", SECTION, re.DOTALL | re.MULTILINE)
 
 
-def test_the_page_has_examples() -> None:
+def test_docs_page_has_examples() -> None:
     assert len(EXAMPLES) >= 4
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("path", "body"), EXAMPLES)
-def test_each_curl_of_the_page_works(server: RunningServer, path: str, body: str) -> None:
+def test_each_documented_curl_command_works(server: RunningServer, path: str, body: str) -> None:
     fields = {"max_frames": 5, **json.loads(body.replace("clara", "serena").replace("angus", "ryan"))}
     reply = httpx.post(server.http + path, json=fields, timeout=60)
     assert reply.status_code == 200
@@ -532,7 +532,9 @@ def test_each_curl_of_the_page_works(server: RunningServer, path: str, body: str
 
 
 @pytest.mark.slow
-def test_each_python_of_the_pages_works(server: RunningServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_documented_python_example_works(
+    server: RunningServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     soundfile.write("voice.wav", voice(2.0, 5), 24_000)
     pages = SECTION + (DOCS / "quickstart.md").read_text()
@@ -545,12 +547,12 @@ def test_each_python_of_the_pages_works(server: RunningServer, tmp_path: Path, m
     assert len(decoded((tmp_path / "morning.mp3").read_bytes())[0]) > 1000
 
 
-def test_the_page_lists_every_format_with_its_type() -> None:
+def test_docs_page_lists_every_format_with_its_media_type() -> None:
     for name, form in FORMATS.items():
         assert re.search(rf"^\| `{name}`.*`{form.media_type}`", SECTION, re.MULTILINE), name
 
 
-def test_what_openais_client_sends_is_understood(server: RunningServer) -> None:
+def test_requests_of_the_openai_client_are_accepted(server: RunningServer) -> None:
     headers = {"Accept": "application/octet-stream", "Authorization": "Bearer sk-none", "X-Stainless-Lang": "python"}
     body = {"model": "gpt-4o-mini-tts", "voice": "marin", "input": "Hi.", "max_new_tokens": 13}
     reply = httpx.post(f"{server.http}{PATH}", json=body, headers=headers, timeout=30)
@@ -561,7 +563,7 @@ def test_what_openais_client_sends_is_understood(server: RunningServer) -> None:
 
 @pytest.mark.slow("wav", "flac")
 @pytest.mark.parametrize("response_format", ["wav", "flac"])
-def test_a_file_whose_head_says_its_length_says_the_true_one(
+def test_file_header_with_a_length_has_the_correct_length(
     server: RunningServer, plain: bytes, response_format: str
 ) -> None:
     """Libsndfile believes the head, and so do librosa and browsers; who wants it as it is made says so."""
@@ -583,7 +585,7 @@ def test_a_file_whose_head_says_its_length_says_the_true_one(
     ("given", "is_kept"),
     [("app-7f3a.1:2/3@x=+_", True), ("x" * 128, True), ("x" * 129, False), ("two words", False), ('"};drop', False)],
 )
-def test_the_clients_own_request_id_comes_back_where_it_is_safe(
+def test_valid_client_request_id_is_returned(
     server: RunningServer, caplog: pytest.LogCaptureFixture, given: str, is_kept: bool
 ) -> None:
     caplog.set_level("INFO", "runtime")
@@ -602,7 +604,7 @@ def test_the_clients_own_request_id_comes_back_where_it_is_safe(
     assert [figures["request"] for record in caplog.records if (figures := vars(record).get("figures"))] == ids[0]
 
 
-def test_who_has_no_key_is_told_how_to_send_one(folder_of: FolderOf) -> None:
+def test_missing_key_error_says_how_to_send_one(folder_of: FolderOf) -> None:
     with running_server(folder_of("brief", "custom_voice"), server=ServerSettings(api_keys="s3cret")) as server:
         reply = httpx.post(f"{server.http}{PATH}", json=BODY)
         assert (reply.status_code, reply.headers["www-authenticate"]) == (401, "Bearer")
@@ -610,7 +612,7 @@ def test_who_has_no_key_is_told_how_to_send_one(folder_of: FolderOf) -> None:
 
 
 @pytest.mark.parametrize("extra", [{"response_format": "pcm"}, {"response_format": "wav", "stream": False}])
-def test_what_was_left_out_is_said_in_a_header(server: RunningServer, extra: dict[str, Any]) -> None:
+def test_omitted_parts_are_listed_in_a_header(server: RunningServer, extra: dict[str, Any]) -> None:
     body = {**BODY, "task_type": "VoiceDesign", "instructions": "warm " * 101, **extra}
     reply = httpx.post(server.http + PATH, json=body, timeout=60)
     assert reply.status_code == 200, reply.text
@@ -620,7 +622,7 @@ def test_what_was_left_out_is_said_in_a_header(server: RunningServer, extra: dic
     assert "x-notes" not in httpx.post(server.http + PATH, json=described, timeout=60).headers
 
 
-def test_what_was_left_out_is_said_in_the_last_event_and_in_a_batch(server: RunningServer) -> None:
+def test_omitted_parts_are_listed_in_the_last_event_and_in_a_batch(server: RunningServer) -> None:
     body = {**BODY, "task_type": "VoiceDesign", "instructions": "warm " * 101}
     events = httpx.post(server.http + PATH, json={**body, "stream_format": "sse"}, timeout=60).text
     last = json.loads(events.strip().split("data: ")[-1])

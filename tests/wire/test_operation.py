@@ -51,9 +51,7 @@ def post(server: RunningServer, path: str = "/v1/audio/speech", **fields: Any) -
     return httpx.post(server.http + path, json=body, timeout=30).status_code
 
 
-def test_every_dialect_is_counted_by_its_name_and_logged(
-    running: RunningServer, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_every_dialect_is_counted_by_name_and_logged(running: RunningServer, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     assert post(running) == post(running, stream=False) == post(running, stream_format="sse") == 200
     assert post(running, "/v1/audio/speech/batch", items=[{"input": TEXT}, {"input": TEXT}]) == 200
@@ -73,14 +71,14 @@ def test_every_dialect_is_counted_by_its_name_and_logged(
     assert TEXT not in json.dumps(lines)
 
 
-def test_a_hang_up_is_a_cancelled_request(running: RunningServer) -> None:
+def test_disconnect_counts_as_a_cancelled_request(running: RunningServer) -> None:
     with raw(running, LONG) as connection:
         wait_for_sound(running, connection)
     running.wait_until_idle()
     assert until(lambda: counts(running)) == {("openai", "cancelled"): 1}
 
 
-def test_what_is_refused_is_counted_by_its_code_and_is_no_request(running: RunningServer) -> None:
+def test_refusal_is_counted_by_code_and_not_as_a_request(running: RunningServer) -> None:
     assert post(running, input="") == 400
     assert post(running, voice="nobody", stream_format="sse") == 404
     assert post(running, response_format="midi", stream=False) == 400
@@ -94,7 +92,7 @@ def test_what_is_refused_is_counted_by_its_code_and_is_no_request(running: Runni
     }
 
 
-async def test_who_waited_in_vain_is_an_ended_request_and_no_refusal_besides(folder_of: FolderOf) -> None:
+async def test_queue_timeout_counts_as_an_ended_request_and_not_as_a_refusal(folder_of: FolderOf) -> None:
     async def crowd(running: RunningServer) -> None:
         async with talk(running.socket, task_type="custom_voice", max_frames=4000) as session:
             await session.say(TEXT)
@@ -107,7 +105,7 @@ async def test_who_waited_in_vain_is_an_ended_request_and_no_refusal_besides(fol
         assert ("refused", "queue_timeout") not in counts(running)
 
 
-def test_the_openapi_document_and_its_page_are_at_both_ports(either: RunningServer) -> None:
+def test_openapi_document_and_page_are_served_on_both_ports(either: RunningServer) -> None:
     described = httpx.get(f"{either.http}/openapi.json").json()
     assert described["openapi"] == "3.1.0"
     page = httpx.get(f"{either.http}/openapi")

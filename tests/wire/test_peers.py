@@ -44,7 +44,7 @@ def frame(**message: Any) -> bytes:
     return size + bytes(4) + text
 
 
-async def test_a_thousand_hang_ups_at_any_byte_leave_nothing_behind(either: RunningServer, ref_audio: str) -> None:
+async def test_thousand_disconnects_at_any_byte_leak_nothing(either: RunningServer, ref_audio: str) -> None:
     dice = random.Random(1)
     clone = {"task_type": "base", "ref_audio": ref_audio, "ref_text": "Words.", "max_frames": 4000}
     text = [frame(type="input.text", text="Speak for "), frame(type="input.text", text="a long time.")]
@@ -116,7 +116,7 @@ async def test_cancel_after_input_done_stops_within_a_frame_and_nothing_follows(
             assert either.frames_until_idle() <= FREED_FRAMES
 
 
-async def test_text_that_comes_in_pieces_is_spoken_as_one(server: RunningServer) -> None:
+async def test_streamed_text_is_spoken_as_one(server: RunningServer) -> None:
     async def live(*pieces: str) -> tuple[bytes, dict[str, Any]]:
         async with talk(server.socket, **{**VOICE, "split_granularity": "none"}) as session:
             for piece in pieces:
@@ -132,7 +132,7 @@ async def test_text_that_comes_in_pieces_is_spoken_as_one(server: RunningServer)
     assert same_sound(pieces, whole)
 
 
-async def test_sessions_that_wait_for_their_text_starve_nobody(server: RunningServer) -> None:
+async def test_sessions_waiting_for_text_do_not_block_others(server: RunningServer) -> None:
     async with asyncio.timeout(60):
         async with asyncio.TaskGroup() as group:
             done = asyncio.Event()
@@ -159,7 +159,7 @@ def deaf_socket(port: int) -> sockets.socket:
     return deaf
 
 
-async def test_a_client_that_reads_nothing_is_told_why_it_was_dropped(serving: Serving, folder_of: FolderOf) -> None:
+async def test_client_that_reads_nothing_is_disconnected_with_a_reason(serving: Serving, folder_of: FolderOf) -> None:
     engine = EngineSettings(threads=1, max_slots=1)
     patience = ServerSettings(send_s=1.0, send_buffer_bytes=4096)
     with serving(folder_of("brief", "custom_voice"), engine=engine, server=patience) as server:
@@ -192,7 +192,7 @@ async def deafness(server: RunningServer, **config: Any) -> tuple[Talk, ClientCo
     return session, connection
 
 
-def test_twenty_clients_that_read_nothing_cost_no_memory_and_their_neighbours_are_fine(
+def test_twenty_clients_that_read_nothing_use_little_memory_and_affect_no_other(
     serving: Serving, folder_of: FolderOf
 ) -> None:
     engine = EngineSettings(threads=1, max_slots=24, reader_s=0.5)
@@ -213,9 +213,7 @@ def test_twenty_clients_that_read_nothing_cost_no_memory_and_their_neighbours_ar
         assert 'voicewright_refusals_total{code="slow_reader"} 20.0' in server.metrics()
 
 
-async def test_the_row_of_who_reads_nothing_costs_no_work_and_goes_on_where_it_stopped(
-    serving: Serving, folder_of: FolderOf
-) -> None:
+async def test_row_of_a_stalled_reader_pauses_and_resumes(serving: Serving, folder_of: FolderOf) -> None:
     engine = EngineSettings(threads=1, max_slots=2, reader_s=0.5)
     patience = ServerSettings(send_buffer_bytes=4096)
     with serving(folder_of("brief", "custom_voice"), engine=engine, server=patience) as server:
@@ -247,9 +245,7 @@ def memory() -> int:
     [b"", b"GET /health HTT", b"GET /health HTTP/1.1\r\nHost: localhost\r\nX-Slow: ", HANDSHAKE[:-2]],
     ids=["silent", "half a line", "half a header", "all but the end"],
 )
-async def test_a_request_that_does_not_come_is_not_waited_for(
-    serving: Serving, folder_of: FolderOf, begun: bytes
-) -> None:
+async def test_missing_request_times_out(serving: Serving, folder_of: FolderOf, begun: bytes) -> None:
     with serving(folder_of("brief", "custom_voice"), server=ServerSettings(header_s=0.8)) as server:
 
         async def dawdle(*first: bytes) -> float:
@@ -276,7 +272,7 @@ async def test_a_request_that_does_not_come_is_not_waited_for(
         assert (await spoken(server.socket, "Next.", **VOICE)).end["type"] == "audio.done"
 
 
-async def test_silent_connections_take_nobodys_place(
+async def test_idle_connections_do_not_exhaust_the_limit(
     serving: Serving, folder_of: FolderOf, caplog: pytest.LogCaptureFixture
 ) -> None:
     few = ServerSettings(max_connections=20, header_s=60)
@@ -294,7 +290,7 @@ async def test_silent_connections_take_nobodys_place(
 
 
 @pytest.mark.quick
-async def test_a_session_is_told_before_it_has_lasted_too_long(serving: Serving, folder_of: FolderOf) -> None:
+async def test_session_is_warned_before_its_maximum_duration(serving: Serving, folder_of: FolderOf) -> None:
     with serving(folder_of("brief", "custom_voice"), limits=Limits(session_s=4)) as server:
         async with talk(server.socket, **LONG) as session:
             await session.say("Speak for a long time.")
@@ -304,7 +300,7 @@ async def test_a_session_is_told_before_it_has_lasted_too_long(serving: Serving,
 
 
 @pytest.mark.quick
-def test_keys_tickets_and_origins_by_real_sockets(folder_of: FolderOf) -> None:
+def test_keys_tickets_and_origins_are_enforced_on_real_sockets(folder_of: FolderOf) -> None:
     settings = ServerSettings(api_keys="s3cret", origins="https://app.example")
     with running_server(folder_of("brief", "custom_voice"), server=settings) as server:
         headers = {"Authorization": "Bearer s3cret"}
@@ -345,9 +341,7 @@ def test_keys_tickets_and_origins_by_real_sockets(folder_of: FolderOf) -> None:
 
 
 @pytest.mark.quick
-def test_what_a_client_writes_is_neither_said_back_nor_logged(
-    folder_of: FolderOf, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_client_input_is_neither_echoed_nor_logged(folder_of: FolderOf, caplog: pytest.LogCaptureFixture) -> None:
     canary = "canary7f3a"
     caplog.set_level(logging.DEBUG)
     logging.getLogger("websockets.client").setLevel(logging.WARNING)  # the test's own client

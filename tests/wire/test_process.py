@@ -58,7 +58,7 @@ def process(folder_of: FolderOf) -> Iterator[tuple[subprocess.Popen[str], str]]:
         child.communicate()
 
 
-def test_the_routes_answer(server: RunningServer) -> None:
+def test_health_ready_and_model_routes_respond(server: RunningServer) -> None:
     server.wait_until_idle()  # what the tests before it hung up on
     for method in ("GET", "HEAD"):
         assert httpx.request(method, f"{server.http}/health").status_code == 200
@@ -70,7 +70,7 @@ def test_the_routes_answer(server: RunningServer) -> None:
     }
 
 
-def test_the_models_are_listed_as_the_session_lists_them(server: RunningServer) -> None:
+def test_http_and_session_list_the_same_models(server: RunningServer) -> None:
     reply = httpx.get(f"{server.http}/v1/models").json()
     assert reply["object"] == "list"
     assert sorted(mode for card in reply["data"] for mode in card["modes"]) == ["base", "custom_voice", "voice_design"]
@@ -107,7 +107,9 @@ def test_the_models_are_listed_as_the_session_lists_them(server: RunningServer) 
         ("DELETE", "/ready", 405, "method_not_allowed"),
     ],
 )
-def test_other_routes_say_so_in_json(server: RunningServer, method: str, path: str, status: int, code: str) -> None:
+def test_unknown_routes_return_json_errors(
+    server: RunningServer, method: str, path: str, status: int, code: str
+) -> None:
     reply = httpx.request(method, server.http + path)
     assert reply.status_code == status
     assert reply.headers.get("upgrade") == ("websocket" if status == 426 else None)
@@ -125,7 +127,7 @@ def test_other_routes_say_so_in_json(server: RunningServer, method: str, path: s
         ("/v1/nothing", False),
     ],
 )
-def test_a_slash_is_named_only_if_it_is_the_fault(server: RunningServer, path: str, exists: bool) -> None:
+def test_trailing_slash_is_mentioned_only_if_it_is_the_mistake(server: RunningServer, path: str, exists: bool) -> None:
     error = httpx.get(server.http + path).json()["error"]
     assert (error["code"], "slash" in error["message"]) == ("unknown_route", exists)
 
@@ -142,13 +144,13 @@ def bare(server: RunningServer, request: str) -> tuple[bytes, bytes]:
 @pytest.mark.parametrize(
     "path", ["/v1/../metrics", "/v1/x/../audio/speech", "/v1/%2e%2e/metrics", "/v1/./models", "/v1/..%5cmetrics"]
 )
-def test_dots_in_a_path_lead_nowhere(either: RunningServer, path: str) -> None:
+def test_dot_segments_in_a_path_are_refused(either: RunningServer, path: str) -> None:
     head, body = bare(either, f"GET {path} HTTP/1.1\nHost: localhost\nConnection: close\n\n")
     assert head.startswith(b"HTTP/1.1 404 ")
     assert json.loads(body)["error"]["code"] == "unknown_route"
 
 
-def test_a_name_that_leads_here_and_is_not_ours_is_refused(either: RunningServer) -> None:
+def test_unknown_host_name_for_this_address_is_refused(either: RunningServer) -> None:
     for name in ("localhost", "127.0.0.1:80"):
         assert httpx.get(f"{either.http}/v1/models", headers={"host": name}).status_code == 200
     reply = httpx.get(f"{either.http}/v1/models", headers={"host": "evil.example"})
@@ -174,13 +176,15 @@ def test_a_name_that_leads_here_and_is_not_ours_is_refused(either: RunningServer
         ("PATCH", "/v1/models", "GET, HEAD"),
     ],
 )
-def test_allow_names_every_method_of_a_route(either: RunningServer, method: str, path: str, allowed: str) -> None:
+def test_allow_header_lists_every_method_of_a_route(
+    either: RunningServer, method: str, path: str, allowed: str
+) -> None:
     reply = httpx.request(method, either.http + path)
     assert (reply.status_code, reply.headers["allow"]) == (405, allowed)
     assert allowed in reply.json()["error"]["message"]
 
 
-def test_an_old_client_hears_speech_without_chunks(either: RunningServer) -> None:
+def test_http_1_0_client_gets_unchunked_speech(either: RunningServer) -> None:
     text = json.dumps({"input": "Hello.", "response_format": "pcm", "max_frames": 5, "seed": 1})
     head, body = bare(either, f"POST /v1/audio/speech HTTP/1.0\nContent-Length: {len(text)}\n\n{text}")
     assert head.startswith(b"HTTP/1.1 200 ")
@@ -189,7 +193,7 @@ def test_an_old_client_hears_speech_without_chunks(either: RunningServer) -> Non
 
 
 @pytest.mark.logs_errors
-async def test_a_dead_engine_is_told_to_everybody_and_ends_the_process(folder_of: FolderOf) -> None:
+async def test_dead_engine_is_reported_to_all_requests_and_ends_the_process(folder_of: FolderOf) -> None:
     with running_server(folder_of("brief", "custom_voice")) as server:
         engine = server.engine
         assert engine is not None
@@ -212,7 +216,7 @@ async def test_a_dead_engine_is_told_to_everybody_and_ends_the_process(folder_of
         assert server.exit_status == 70
 
 
-async def test_while_it_loads_it_says_so(folder_of: FolderOf) -> None:
+async def test_loading_state_is_reported(folder_of: FolderOf) -> None:
     """The port is open before the checkpoint is: a first process waits for the lock of a second's making."""
     from runtime.engine.engine import Engine
     from runtime.server.serve import listen, run
@@ -258,7 +262,7 @@ async def test_while_it_loads_it_says_so(folder_of: FolderOf) -> None:
 
 @pytest.mark.slow("2")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-async def test_a_signal_ends_it_while_it_speaks(
+async def test_signal_during_speech_ends_the_process(
     process: tuple[subprocess.Popen[str], str], number: signal.Signals
 ) -> None:
     child, url = process
@@ -280,7 +284,7 @@ async def test_a_signal_ends_it_while_it_speaks(
 
 
 @pytest.mark.slow
-async def test_a_signal_to_one_that_does_not_speak_prints_nothing(process: tuple[subprocess.Popen[str], str]) -> None:
+async def test_signal_to_an_idle_process_prints_nothing(process: tuple[subprocess.Popen[str], str]) -> None:
     child, url = process
 
     async with talk(url.replace("http", "ws") + "/v1/audio/speech/stream", **LONG, voice="serena") as session:
@@ -295,7 +299,7 @@ async def test_a_signal_to_one_that_does_not_speak_prints_nothing(process: tuple
 
 
 @pytest.mark.slow
-async def test_a_signal_ends_one_in_order_whose_output_nobody_reads(process: tuple[subprocess.Popen[str], str]) -> None:
+async def test_signal_ends_the_process_if_its_output_is_not_read(process: tuple[subprocess.Popen[str], str]) -> None:
     """Ctrl-C ends the other end of a pipe too, before what is said at the end is said."""
     child, url = process
     assert child.stdout is not None
@@ -314,7 +318,7 @@ async def test_a_signal_ends_one_in_order_whose_output_nobody_reads(process: tup
 
 
 @pytest.mark.slow
-def test_a_signal_ends_it_while_it_loads(folder_of: FolderOf) -> None:
+def test_signal_during_loading_ends_the_process(folder_of: FolderOf) -> None:
     with socket.create_server(("127.0.0.1", 0)) as found:
         port = found.getsockname()[1]
     child = start("--model", str(folder_of("brief", "custom_voice")), "--port", str(port))
@@ -336,7 +340,9 @@ def test_a_signal_ends_it_while_it_loads(folder_of: FolderOf) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("signals", [[signal.SIGTERM], [signal.SIGINT] * 2, [signal.SIGTERM] * 3], ids=len)
-def test_signals_end_it_cleanly_in_the_middle_of_a_network(folder_of: FolderOf, signals: list[signal.Signals]) -> None:
+def test_signals_during_a_forward_pass_end_the_process_cleanly(
+    folder_of: FolderOf, signals: list[signal.Signals]
+) -> None:
     """The loader's thread is inside torch then, which would abort an interpreter that ends under it."""
     with socket.create_server(("127.0.0.1", 0)) as found:
         port = found.getsockname()[1]
@@ -358,7 +364,7 @@ def test_signals_end_it_cleanly_in_the_middle_of_a_network(folder_of: FolderOf, 
 
 
 @pytest.mark.slow
-def test_a_second_signal_ends_it_cleanly_while_it_speaks(process: tuple[subprocess.Popen[str], str]) -> None:
+def test_second_signal_during_speech_ends_the_process_cleanly(process: tuple[subprocess.Popen[str], str]) -> None:
     child, url = process
 
     async def speaking() -> None:
@@ -380,7 +386,7 @@ def test_a_second_signal_ends_it_cleanly_while_it_speaks(process: tuple[subproce
 
 
 @pytest.mark.slow
-def test_verbose_may_stand_behind_the_command(folder_of: FolderOf) -> None:
+def test_verbose_option_may_follow_the_command(folder_of: FolderOf) -> None:
     child = start("-v", "--model", str(folder_of("brief", "custom_voice")), "--port", "0")
     try:
         assert child.stdout is not None
@@ -403,7 +409,7 @@ def one_sentence(child: subprocess.Popen[str]) -> str:
     return errors
 
 
-def test_a_port_in_use_is_one_sentence_before_torch_is_imported(folder_of: FolderOf, tmp_path: Path) -> None:
+def test_used_port_is_one_sentence_before_torch_is_imported(folder_of: FolderOf, tmp_path: Path) -> None:
     (tmp_path / "torch.py").write_text("raise SystemExit('torch was imported')")
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
@@ -414,14 +420,14 @@ def test_a_port_in_use_is_one_sentence_before_torch_is_imported(folder_of: Folde
 
 
 @pytest.mark.slow
-def test_a_host_that_is_not_ours_is_one_sentence() -> None:
+def test_non_local_host_is_one_sentence() -> None:
     assert "invalid_setting" in one_sentence(start("--host", "192.0.2.1", "--port", "0"))
     assert "invalid_setting" in one_sentence(start("--host", "no such host", "--port", "0"))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("command", ["runtime", "say"])
-def test_a_missing_weights_file_is_one_sentence(folder_of: FolderOf, tmp_path: Path, command: str) -> None:
+def test_missing_weights_file_is_one_sentence(folder_of: FolderOf, tmp_path: Path, command: str) -> None:
     folder = Path(shutil.copytree(folder_of("brief", "custom_voice"), tmp_path / "weightless"))
     (folder / "model.safetensors").unlink()
     words = ["--port", "0"] if command == "runtime" else ["Hello.", "--device", "cpu"]
@@ -437,6 +443,6 @@ def test_a_missing_weights_file_is_one_sentence(folder_of: FolderOf, tmp_path: P
 
 
 @pytest.mark.slow
-def test_a_missing_checkpoint_is_one_sentence(tmp_path: Path) -> None:
+def test_missing_checkpoint_is_one_sentence(tmp_path: Path) -> None:
     child = start("--model", str(tmp_path / "nowhere"), "--port", "0")
     assert "nowhere" in one_sentence(child)

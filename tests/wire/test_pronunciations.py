@@ -41,7 +41,7 @@ def refused(reply: httpx.Response, status: int, code: str, param: str | None = N
     return str(problem["message"])
 
 
-def test_ours(http: httpx.Client) -> None:
+def test_native_dictionary_routes(http: httpx.Client) -> None:
     assert http.get(OURS).json() == {"object": "list", "data": []}
     made = http.post(OURS, json={"name": "Names", "pronunciations": WORDS}).raise_for_status().json()
     assert made["pronunciations"] == [{**WORDS[0], "case_sensitive": False}]
@@ -80,17 +80,17 @@ def test_ours(http: httpx.Client) -> None:
         ({"name": "Names", "pronunciations": [{"word": "x", "say_as": "x", "case_sensitive": "no"}]}, "pronunciations"),
     ],
 )
-def test_what_cannot_be_kept_is_refused(server: RunningServer, body: dict[str, Any], param: str) -> None:
+def test_invalid_dictionary_is_refused(server: RunningServer, body: dict[str, Any], param: str) -> None:
     refused(httpx.post(server.http + OURS, json=body, timeout=30), 400, "invalid_config", param)
 
 
-def test_what_is_wrong_within_a_list_is_named(server: RunningServer) -> None:
+def test_invalid_list_entry_is_named(server: RunningServer) -> None:
     body = {"name": "Names", "pronunciations": [*WORDS, {"word": "x"}]}
     sentence = refused(httpx.post(server.http + OURS, json=body, timeout=30), 400, "invalid_config", "pronunciations")
     assert sentence == "pronunciations.1.say_as is not valid: it is required and was not given."
 
 
-def test_elevenlabs(http: httpx.Client) -> None:
+def test_elevenlabs_dictionary_routes(http: httpx.Client) -> None:
     rule = {"type": "alias", "string_to_replace": "Nguyen", "alias": "Win"}
     added = http.post(
         f"{ELEVEN}/add-from-rules", json={"name": "Names", "rules": [rule], "description": "Ours."}
@@ -162,14 +162,14 @@ def test_elevenlabs(http: httpx.Client) -> None:
         ("add-from-file", {"name": "x"}, "body", "multipart"),
     ],
 )
-def test_rules_that_cannot_be_spoken_are_refused(
+def test_unspeakable_rules_are_refused(
     server: RunningServer, route: str, body: dict[str, Any], param: str, why: str
 ) -> None:
     reply = httpx.post(f"{server.http}{ELEVEN}/{route}", json=body, timeout=30)
     assert why in refused(reply, 400, "invalid_config", param)
 
 
-def test_forms_and_pages_that_are_none_are_refused(server: RunningServer) -> None:
+def test_invalid_forms_and_pages_are_refused(server: RunningServer) -> None:
     with httpx.Client(base_url=server.http, timeout=30) as http:
         add, file = f"{ELEVEN}/add-from-file", {"file": b"<lexicon/>"}
         assert "1 to 200 words" in refused(
@@ -193,7 +193,7 @@ def test_forms_and_pages_that_are_none_are_refused(server: RunningServer) -> Non
         assert "phonemes" in refused(http.post(CARTESIA, json=spelt), 400, "invalid_config", "items")
 
 
-def test_cartesia(http: httpx.Client) -> None:
+def test_cartesia_dictionary_routes(http: httpx.Client) -> None:
     made = http.post(f"{CARTESIA}/", json={"name": "Names", "items": [{"text": "Nguyen", "alias": "Win"}]}).json()
     assert made["items"] == [{"text": "Nguyen", "alias": "Win", "case_sensitive": False}]
     place = f"{CARTESIA}/{made['id']}"
@@ -215,7 +215,7 @@ def test_cartesia(http: httpx.Client) -> None:
     refused(http.get(place), 404, "pronunciation_dictionary_not_found")
 
 
-def test_they_are_one_library_and_each_owners_own(server: RunningServer) -> None:
+def test_dialects_share_one_library_per_owner(server: RunningServer) -> None:
     with httpx.Client(base_url=server.http, timeout=30) as http:
         common = http.post(OURS, json={"name": "Common", "pronunciations": WORDS}).json()
         try:
@@ -247,7 +247,7 @@ def check_owners(http: httpx.Client, common: str) -> None:
     refused(too_many, 409, "too_many_pronunciation_dictionaries")
 
 
-def test_they_are_reached_by_every_path_on_either_port(either: RunningServer) -> None:
+def test_dictionary_routes_exist_on_both_ports(either: RunningServer) -> None:
     with httpx.Client(base_url=either.http, timeout=30) as http:
         for path in (OURS, ELEVEN, CARTESIA, f"{CARTESIA}/"):
             assert http.get(path).status_code == 200
@@ -271,7 +271,7 @@ def win(server: RunningServer) -> bytes:
     return asyncio.run(spoken(server.socket, "Ask Win.", **CAST)).pcm
 
 
-def test_a_kept_dictionary_is_spoken_with_everywhere(server: RunningServer, kept: str, win: bytes) -> None:
+def test_stored_dictionary_works_in_every_dialect(server: RunningServer, kept: str, win: bytes) -> None:
     named = {"pronunciation_dictionaries": [kept]}
     for heard in (
         native(server, ASKED, **named).pcm,
@@ -295,7 +295,7 @@ def bytes_of(server: RunningServer, transcript: str, **fields: Any) -> bytes:
     return httpx.post(server.http + "/tts/bytes", json=body, timeout=30).raise_for_status().content
 
 
-def test_a_locator_means_its_own_version(server: RunningServer, kept: str) -> None:
+def test_version_locator_uses_its_own_version(server: RunningServer, kept: str) -> None:
     place = f"{server.http}{ELEVEN}/{kept}"
     version = httpx.get(place, timeout=30).json()["latest_version_id"]
     newer = httpx.post(
@@ -311,7 +311,7 @@ def test_a_locator_means_its_own_version(server: RunningServer, kept: str) -> No
 
 
 @pytest.mark.parametrize("kind", [ONE, MANY])
-def test_elevenlabs_sockets_take_locators(server: RunningServer, kept: str, kind: str) -> None:
+def test_elevenlabs_sockets_accept_locators(server: RunningServer, kept: str, kind: str) -> None:
     locators = [{"pronunciation_dictionary_id": kept, "version_id": None}]
     heard = eleven(server, kind, ASKED, pronunciation_dictionary_locators=locators)
     assert same_sound(eleven_sound(heard), eleven_sound(eleven(server, kind, "Ask Win.")))
@@ -321,7 +321,7 @@ def test_elevenlabs_sockets_take_locators(server: RunningServer, kept: str, kind
     assert error["param"] == "pronunciation_dictionary_locators"
 
 
-def test_a_dictionary_that_is_not_kept_here_is_refused_in_every_dialect(server: RunningServer) -> None:
+def test_unknown_dictionary_is_refused_in_every_dialect(server: RunningServer) -> None:
     (error,) = said(server, ASKED, pronunciation_dict_id="pdict_1")
     assert (error["type"], error["error_code"]) == ("error", "pronunciation_dictionary_not_found")
     code = "pronunciation_dictionary_not_found"

@@ -95,9 +95,7 @@ def raw(server: RunningServer) -> Iterator[Raw]:
 
 @pytest.mark.parametrize("sizes", [[1] * 22, [5, 0, 17], [22, 0]], ids=["bytes", "an empty one", "an empty end"])
 @pytest.mark.parametrize("between", [b"", frame(PING, b"?"), frame(PONG, b"!")], ids=["", "ping", "pong"])
-def test_fragments_and_pings_between_them_are_one_message(
-    either: RunningServer, sizes: list[int], between: bytes
-) -> None:
+def test_fragments_with_pings_between_form_one_message(either: RunningServer, sizes: list[int], between: bytes) -> None:
     with raw(either) as connection:
         start = 0
         for number, size in enumerate(sizes):
@@ -108,7 +106,7 @@ def test_fragments_and_pings_between_them_are_one_message(
 
 
 @pytest.mark.parametrize("size", [0, 1, 125])
-def test_pings_are_answered_with_their_own_words(either: RunningServer, size: int) -> None:
+def test_pongs_repeat_the_ping_payload(either: RunningServer, size: int) -> None:
     with raw(either) as connection:
         connection.send(frame(PONG, b"nobody asked") + frame(PING, b"x" * size) * 3)
         assert [connection.until(PONG) for _ in range(3)] == [b"x" * size] * 3
@@ -132,7 +130,7 @@ BREAKS = {
 
 
 @pytest.mark.parametrize("broken", list(BREAKS.values()), ids=list(BREAKS))
-def test_frames_that_break_the_rules_close_with_1002(server: RunningServer, broken: bytes) -> None:
+def test_protocol_violations_close_with_1002(server: RunningServer, broken: bytes) -> None:
     with raw(server) as connection:
         connection.send(broken)
         assert connection.close_code() == 1002
@@ -155,7 +153,7 @@ NO_UTF8 = {
 @pytest.mark.parametrize("text", list(NO_UTF8.values()), ids=list(NO_UTF8))
 @pytest.mark.parametrize("cut", [False, True], ids=["whole", "in pieces"])
 @pytest.mark.logs_errors
-def test_text_that_is_no_utf8_closes_with_1007(server: RunningServer, text: bytes, cut: bool) -> None:
+def test_invalid_utf_8_closes_with_1007(server: RunningServer, text: bytes, cut: bool) -> None:
     with raw(server) as connection:
         pieces = [bytes([byte]) for byte in text] if cut else [text]
         for number, piece in enumerate(pieces):
@@ -163,7 +161,7 @@ def test_text_that_is_no_utf8_closes_with_1007(server: RunningServer, text: byte
         assert connection.close_code() == 1007
 
 
-def test_a_character_may_be_cut_between_fragments(either: RunningServer) -> None:
+def test_character_may_be_split_between_fragments(either: RunningServer) -> None:
     text = '{"type":"ping","t":42,"note":"κόσμε 🙂"}'.encode()
     with raw(either) as connection:
         for number in range(len(text)):
@@ -177,7 +175,7 @@ def test_a_character_may_be_cut_between_fragments(either: RunningServer) -> None
     [(b"", 1000), (struct.pack("!H", 1000), 1000), (struct.pack("!H", 1000) + b"bye", 1000)]
     + [(struct.pack("!H", code), code) for code in (1001, 1003, 1011, 3000, 4999)],
 )
-def test_close_frames_are_answered_in_kind(server: RunningServer, payload: bytes, code: int) -> None:
+def test_close_frames_are_echoed(server: RunningServer, payload: bytes, code: int) -> None:
     with raw(server) as connection:
         connection.send(frame(CLOSE, payload) + frame(TEXT, PING_MESSAGE))  # nothing counts behind a close
         answer = connection.close_code()
@@ -186,7 +184,7 @@ def test_close_frames_are_answered_in_kind(server: RunningServer, payload: bytes
 
 
 @pytest.mark.parametrize("size", [2**31, 2**63 - 1, 2**64 - 1])
-def test_a_length_that_is_only_announced_takes_no_memory(server: RunningServer, size: int) -> None:
+def test_announced_length_allocates_no_memory(server: RunningServer, size: int) -> None:
     def resident() -> int:
         return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
 
@@ -197,7 +195,7 @@ def test_a_length_that_is_only_announced_takes_no_memory(server: RunningServer, 
     assert resident() - before < 16 * 2**20
 
 
-def test_a_client_that_answers_no_ping_is_gone_after_two(folder_of: FolderOf, serving: Serving) -> None:
+def test_client_missing_two_pongs_is_disconnected(folder_of: FolderOf, serving: Serving) -> None:
     """A machine that was cut from its network says nothing and closes nothing: its slot is free all the same."""
     with (
         serving(folder_of("brief", "custom_voice"), server=ServerSettings(ping_s=0.5, send_s=60)) as server,

@@ -57,7 +57,7 @@ def recording(seconds: float) -> str:
 
 
 @pytest.mark.slow
-async def test_who_waits_is_told_for_how_long_and_not_kept_for_ever(serving: Serving, folder_of: FolderOf) -> None:
+async def test_queued_request_reports_its_wait_and_times_out(serving: Serving, folder_of: FolderOf) -> None:
     with serving(folder_of("brief", "custom_voice"), engine=ONE_SLOT, limits=Limits(queue_s=0.5)) as server:
         await spoken(server.socket, "First.", **VOICE)  # there is something to judge by from here on
         async with talk(server.socket, **LONG) as speaking, talk(server.socket, **VOICE) as waiting:
@@ -77,7 +77,7 @@ async def test_who_waits_is_told_for_how_long_and_not_kept_for_ever(serving: Ser
 
 
 @pytest.mark.slow
-async def test_live_sessions_without_text_hold_no_slot_and_no_place_in_the_queue(folder_of: FolderOf) -> None:
+async def test_streamed_sessions_without_text_hold_no_slot_or_queue_place(folder_of: FolderOf) -> None:
     engine = EngineSettings(threads=1, max_slots=1, max_waiting=1)
     with running_server(folder_of("brief", "custom_voice"), engine=engine, limits=Limits(queue_s=1.0)) as server:
         async with talk(server.socket, **VOICE, frames="labelled") as idle:
@@ -97,7 +97,7 @@ async def test_live_sessions_without_text_hold_no_slot_and_no_place_in_the_queue
                 assert (end["type"], end["context_id"]) == ("audio.done", name)
 
 
-def test_requests_that_come_too_fast(folder_of: FolderOf) -> None:
+def test_requests_over_the_rate_limit_are_refused(folder_of: FolderOf) -> None:
     settings = ServerSettings(requests_per_minute=2)
     with running_server(folder_of("brief", "custom_voice"), server=settings) as server:
         assert [httpx.get(f"{server.http}/v1/models").status_code for _ in range(2)] == [200, 200]
@@ -106,7 +106,7 @@ def test_requests_that_come_too_fast(folder_of: FolderOf) -> None:
         assert httpx.get(f"{server.http}/ready").status_code == 200  # whoever watches the process is not counted
 
 
-def test_utterances_that_come_too_fast(folder_of: FolderOf) -> None:
+def test_utterances_over_the_rate_limit_are_refused(folder_of: FolderOf) -> None:
     settings = ServerSettings(requests_per_minute=3)
     with running_server(folder_of("brief", "custom_voice"), server=settings) as server:
 
@@ -126,7 +126,7 @@ def test_utterances_that_come_too_fast(folder_of: FolderOf) -> None:
         assert (told["succeeded"], told["failed"]) == (3, 2)
 
 
-def test_connections_beyond_the_limit(serving: Serving, folder_of: FolderOf) -> None:
+def test_connections_over_the_limit_are_refused(serving: Serving, folder_of: FolderOf) -> None:
     settings = ServerSettings(max_connections=1)
     with serving(folder_of("brief", "custom_voice"), server=settings) as server:
 
@@ -157,7 +157,7 @@ def handshake(server: RunningServer) -> str:
     return asyncio.run(knock())
 
 
-async def test_contexts_out_of_order_and_too_many(serving: Serving, folder_of: FolderOf) -> None:
+async def test_out_of_order_and_too_many_contexts_are_refused(serving: Serving, folder_of: FolderOf) -> None:
     with serving(folder_of("brief", "custom_voice"), limits=Limits(max_contexts=2)) as server:
         async with talk(server.socket) as session:
             await session.send("input.text", text="Before any voice.")
@@ -170,7 +170,7 @@ async def test_contexts_out_of_order_and_too_many(serving: Serving, folder_of: F
         server.wait_until_idle()
 
 
-def test_requests_that_this_checkpoint_cannot_serve(folder_of: FolderOf, tmp_path: Path) -> None:
+def test_requests_unsupported_by_the_checkpoint_are_refused(folder_of: FolderOf, tmp_path: Path) -> None:
     folder = tmp_path / "one-layout"
     shutil.copytree(folder_of("brief", "custom_voice"), folder)
     config = json.loads((folder / "config.json").read_text())
@@ -184,14 +184,14 @@ def test_requests_that_this_checkpoint_cannot_serve(folder_of: FolderOf, tmp_pat
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("seconds", "code"), [(0.5, "ref_too_short"), (3.5, "ref_too_long")])
-def test_references_that_are_too_short_or_too_long(folder_of: FolderOf, seconds: float, code: str) -> None:
+def test_too_short_or_too_long_references_are_refused(folder_of: FolderOf, seconds: float, code: str) -> None:
     with running_server(folder_of("brief", "base"), limits=Limits(max_reference_s=3)) as server:
         refused(post(server, ref_audio=recording(seconds), ref_text="Words."), code)
         assert post(server, ref_audio=recording(2), ref_text="Words.").status_code == 200
 
 
 @pytest.mark.logs_errors
-def test_a_checkpoint_that_cannot_be_loaded_fails_its_own_mode_only(folder_of: FolderOf, tmp_path: Path) -> None:
+def test_checkpoint_that_cannot_be_loaded_fails_only_its_mode(folder_of: FolderOf, tmp_path: Path) -> None:
     broken = tmp_path / "broken"
     shutil.copytree(folder_of("brief", "voice_design"), broken)
     (broken / "model.safetensors").write_bytes(b"\x08" + bytes(40))
@@ -205,7 +205,7 @@ def test_a_checkpoint_that_cannot_be_loaded_fails_its_own_mode_only(folder_of: F
 
 
 @pytest.mark.logs_errors
-def test_numbers_that_are_not_finite_end_the_request_and_not_the_server(folder_of: FolderOf) -> None:
+def test_non_finite_numbers_end_the_request_and_not_the_server(folder_of: FolderOf) -> None:
     with running_server(folder_of("brief", "custom_voice")) as server:
         assert server.engine is not None
         weight = core_of(server.engine, Mode.CUSTOM_VOICE).checkpoint.talker.model.norm.weight
@@ -217,7 +217,7 @@ def test_numbers_that_are_not_finite_end_the_request_and_not_the_server(folder_o
 
 
 @pytest.mark.logs_errors
-def test_a_fault_of_ours_is_said_without_its_cause(folder_of: FolderOf, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_internal_error_is_reported_without_its_cause(folder_of: FolderOf, monkeypatch: pytest.MonkeyPatch) -> None:
     with running_server(folder_of("brief", "custom_voice")) as server:
         assert server.engine is not None
         runner = core_of(server.engine, Mode.CUSTOM_VOICE).runner

@@ -51,7 +51,7 @@ async def test_each_mode_speaks(server: RunningServer, ref_audio: str) -> None:
         assert np.frombuffer(take.pcm, "<i2").any()
 
 
-async def test_the_sound_is_the_engines(server: RunningServer, folder_of: FolderOf) -> None:
+async def test_audio_equals_that_of_the_engine(server: RunningServer, folder_of: FolderOf) -> None:
     engine = Engine.open(Settings(models=(str(folder_of("brief", "custom_voice")),)))
     request = SpeechRequest(
         text="Good morning.", mode=Mode.CUSTOM_VOICE, sampling=Sampling(greedy=True), seed=1, max_frames=9
@@ -97,7 +97,7 @@ async def test_contexts_share_a_socket_with_labelled_frames(server: RunningServe
 
 
 @pytest.mark.slow
-def test_two_sockets_at_once_sound_as_each_alone(server: RunningServer, ref_audio: str) -> None:
+def test_concurrent_sockets_equal_solo_runs(server: RunningServer, ref_audio: str) -> None:
     clone = {"task_type": "base", "ref_audio": ref_audio, "ref_text": "Words.", "seed": 4, "max_frames": 12}
     alone = [
         asyncio.run(spoken(server.socket, text, **config)).pcm
@@ -116,7 +116,7 @@ def test_two_sockets_at_once_sound_as_each_alone(server: RunningServer, ref_audi
 
 
 @pytest.mark.slow
-async def test_a_session_speaks_again_and_again_with_one_reference(server: RunningServer, ref_audio: str) -> None:
+async def test_session_speaks_repeatedly_with_one_reference(server: RunningServer, ref_audio: str) -> None:
     config = {"task_type": "base", "ref_audio": ref_audio, "ref_text": "Words.", "seed": 4, "max_frames": 4}
     async with talk(server.socket, **config) as session:
         sounds = []
@@ -130,7 +130,7 @@ async def test_a_session_speaks_again_and_again_with_one_reference(server: Runni
     assert same_sound(first, second)
 
 
-async def test_cancel_silences_at_once_and_frees_the_slot(either: RunningServer) -> None:
+async def test_cancel_stops_audio_immediately_and_releases_the_slot(either: RunningServer) -> None:
     async with talk(either.socket, **LONG) as session:
         await session.say("Speak for a long time.")
         for _ in range(3):
@@ -152,7 +152,7 @@ async def test_cancel_silences_at_once_and_frees_the_slot(either: RunningServer)
         assert (await session.take()).end["type"] == "audio.done"
 
 
-async def test_a_hang_up_frees_its_slot_within_the_frames_that_its_news_takes(either: RunningServer) -> None:
+async def test_disconnect_releases_its_slot_within_a_few_frames(either: RunningServer) -> None:
     for _ in range(5):
         async with talk(either.socket, **LONG) as session:
             await session.say("Speak for a long time.")
@@ -162,7 +162,7 @@ async def test_a_hang_up_frees_its_slot_within_the_frames_that_its_news_takes(ei
         assert either.frames_until_idle() <= FREED_FRAMES
 
 
-async def test_more_than_the_slots_wait_their_turn_and_are_told(server: RunningServer) -> None:
+async def test_requests_beyond_the_slots_wait_and_are_notified(server: RunningServer) -> None:
     async def speak(index: int) -> tuple[list[int], str]:
         places: list[int] = []
         async with talk(server.socket, task_type="custom_voice", seed=index, max_frames=80) as session:
@@ -212,7 +212,7 @@ async def test_more_than_the_slots_wait_their_turn_and_are_told(server: RunningS
         ({"model": "other"}, "Hello.", "model_not_found"),
     ],
 )
-async def test_bad_requests_get_one_error_and_the_session_goes_on(
+async def test_invalid_request_gets_one_error_and_the_session_continues(
     server: RunningServer, ref_audio: str, config: dict[str, Any], text: str, code: str
 ) -> None:
     if config.get("ref_audio") == "REF":
@@ -233,7 +233,7 @@ async def test_bad_requests_get_one_error_and_the_session_goes_on(
     ("message", "code", "close"),
     [("{", "invalid_json", 1007), ("[1]", "invalid_json", 1007), (b"\0" * 10, "invalid_json", 1003)],
 )
-async def test_what_is_not_the_protocol_closes_with_its_code(
+async def test_protocol_violation_closes_with_its_code(
     either: RunningServer, message: str | bytes, code: str, close: int
 ) -> None:
     async with talk(either.socket) as session:
@@ -244,7 +244,7 @@ async def test_what_is_not_the_protocol_closes_with_its_code(
         assert await session.closed() == (close, code)
 
 
-async def test_oversized_messages(serving: Serving, folder_of: FolderOf) -> None:
+async def test_oversized_messages_are_refused(serving: Serving, folder_of: FolderOf) -> None:
     limits = Limits(max_config_bytes=20_000, max_message_bytes=5_000)
     with serving(folder_of("brief", "custom_voice"), limits=limits) as server:
         async with talk(server.socket, **VOICE) as session:
@@ -262,7 +262,7 @@ async def test_oversized_messages(serving: Serving, folder_of: FolderOf) -> None
 
 
 @pytest.mark.parametrize("pieces", [[b"\xff\xfe"], [b"ab\xc3", b"\x28"]], ids=["one frame", "two"])
-async def test_invalid_utf8_closes_with_1007_and_leaves_a_line(
+async def test_invalid_utf8_closes_with_1007_and_logs_a_line(
     either: RunningServer, pieces: list[bytes], caplog: pytest.LogCaptureFixture
 ) -> None:
     async with talk(either.socket) as session:
@@ -273,7 +273,7 @@ async def test_invalid_utf8_closes_with_1007_and_leaves_a_line(
 
 
 @pytest.mark.parametrize("path", ["/v1/audio/speech/stream/", "/v1/nothing", "/tts/websocket/", "/v1/%ff%fe"])
-async def test_a_wrong_path_of_a_socket_says_so(either: RunningServer, path: str) -> None:
+async def test_wrong_socket_path_says_so(either: RunningServer, path: str) -> None:
     with pytest.raises(InvalidStatus) as refused:
         await connect(f"ws://127.0.0.1:{either.port}{path}", subprotocols=[PROTOCOL])
     answer = refused.value.response
@@ -283,7 +283,7 @@ async def test_a_wrong_path_of_a_socket_says_so(either: RunningServer, path: str
     assert "/openapi lists" in error["message"]
 
 
-async def test_a_foreign_subprotocol_is_told_the_name_of_ours(either: RunningServer) -> None:
+async def test_unknown_subprotocol_error_names_the_supported_one(either: RunningServer) -> None:
     async with connect(either.socket, subprotocols=[Subprotocol("nari.speech.v1")]) as connection:
         error = json.loads(await connection.recv())
         assert error["code"] == "subprotocol_required"
@@ -301,7 +301,7 @@ async def test_compression_is_not_negotiated(either: RunningServer) -> None:
 
 
 @pytest.mark.slow
-async def test_nobody_configures_and_nobody_speaks(serving: Serving, folder_of: FolderOf) -> None:
+async def test_session_without_configuration_or_text_times_out(serving: Serving, folder_of: FolderOf) -> None:
     async def wait(server: RunningServer, **config: Any) -> float:
         start = time.monotonic()
         async with talk(server.socket, **config) as session:
@@ -340,7 +340,7 @@ MESSAGES = st.one_of(
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(messages=st.lists(MESSAGES, max_size=10))
-async def test_any_sequence_of_messages_is_answered_by_codes(
+async def test_any_message_sequence_is_answered_by_known_codes(
     either: RunningServer, messages: list[str | bytes]
 ) -> None:
     async def speak() -> None:
@@ -360,7 +360,7 @@ async def test_any_sequence_of_messages_is_answered_by_codes(
     either.wait_until_idle()
 
 
-async def test_a_sentence_is_heard_before_anything_follows_it(server: RunningServer) -> None:
+async def test_complete_sentence_is_spoken_before_more_text_follows(server: RunningServer) -> None:
     """The client waits for its sound before it goes on: nothing but the silence says that the sentence is complete."""
     async with talk(server.socket) as session:
         await session.send("session.config", **{**VOICE, "max_frames": 40})

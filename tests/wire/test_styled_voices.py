@@ -104,14 +104,14 @@ def expected(running: RunningServer) -> dict[str, bytes]:
 
 @pytest.mark.slow("cartesia_bytes", "cartesia_socket", "elevenlabs_bytes", "omni", "openai")
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_every_dialect_speaks_a_stored_voice_with_a_style_and_with_a_graft(
+def test_every_dialect_supports_styled_voices_and_cross_checkpoint_embeddings(
     running: RunningServer, expected: dict[str, bytes], dialect: Callable[[RunningServer, Manner], bytes]
 ) -> None:
     for name, manner in MANNERS.items():
         assert same_sound(dialect(running, manner), expected[name]), name
 
 
-async def test_the_notes_say_what_is_done(running: RunningServer) -> None:
+async def test_notes_say_how_the_voice_is_used(running: RunningServer) -> None:
     started = (await spoken(running.socket, TEXT, voice=NAME, **FIXED, **MANNERS["grafted"])).start
     assert started["mode"] == "custom_voice"
     assert [note.rpartition(";")[2] for note in started["notes"]] == 2 * [" this is experimental."]

@@ -56,7 +56,7 @@ def excited(server: RunningServer) -> bytes:
 
 
 @pytest.mark.parametrize("speak", [native, openai, of_omni])
-def test_tags_and_pronunciations_are_those_of_a_request_with_both(
+def test_tags_and_pronunciations_work_together(
     server: RunningServer, excited: bytes, speak: Callable[..., Take | bytes]
 ) -> None:
     heard = speak(server, TAGGED, tags=True, pronunciations=WORDS)
@@ -67,19 +67,19 @@ def test_tags_and_pronunciations_are_those_of_a_request_with_both(
 
 @pytest.mark.slow("3")
 @pytest.mark.parametrize("size", [pytest.param(1, marks=pytest.mark.slow), 3])
-def test_text_in_pieces_gives_the_same(server: RunningServer, excited: bytes, size: int) -> None:
+def test_streamed_text_gives_the_same_audio(server: RunningServer, excited: bytes, size: int) -> None:
     for layout in (False, True):
         plain = native(server, "Ask Win.", instructions="excited", non_streaming_mode=layout).pcm
         fields = {"tags": True, "pronunciations": WORDS, "non_streaming_mode": layout}
         assert same_sound(native(server, TAGGED, size=size, **fields).pcm, PAUSE + plain)
 
 
-def test_without_the_switch_brackets_are_text(server: RunningServer) -> None:
+def test_without_the_option_brackets_are_text(server: RunningServer) -> None:
     assert native(server, TAGGED).pcm != native(server, TAGGED, tags=True).pcm
     assert same_sound(native(server, TAGGED).pcm, native(server, TAGGED, tags=False).pcm)
 
 
-def test_a_style_holds_for_the_sentences_behind_it(server: RunningServer) -> None:
+def test_style_applies_to_the_following_sentences(server: RunningServer) -> None:
     """vLLM-Omni's dialect makes a request of each."""
     fields = {"split_granularity": "sentence"}
     heard = of_omni(server, "[excited. Very] Ask him. And Win.", tags=True, **fields)
@@ -87,7 +87,7 @@ def test_a_style_holds_for_the_sentences_behind_it(server: RunningServer) -> Non
     assert same_sound(heard, alone)
 
 
-def test_a_clone_is_told_that_styles_are_left_out(server: RunningServer, ref_audio: str) -> None:
+def test_clone_notes_that_styles_are_left_out(server: RunningServer, ref_audio: str) -> None:
     clone = {"task_type": "base", "ref_audio": ref_audio, "x_vector_only_mode": True, "tags": True}
     assert native(server, "[sad] Hello.", **clone).start["notes"] == [DROPPED_STYLES]
     assert native(server, "[neutral] Hello.", **clone).start["notes"] == []
@@ -101,7 +101,7 @@ def test_a_clone_is_told_that_styles_are_left_out(server: RunningServer, ref_aud
         ("[pause 30s] " * 5 + "you", "pauses_too_long"),
     ],
 )
-def test_tags_that_ask_for_too_much_are_refused(server: RunningServer, text: str, code: str) -> None:
+def test_excessive_tags_are_refused(server: RunningServer, text: str, code: str) -> None:
     reply = httpx.post(server.http + "/v1/audio/speech", json={"input": text, "tags": True, **CAST}, timeout=30)
     assert (reply.status_code, reply.json()["error"]["code"]) == (400, code)
     assert native(server, text, tags=True, size=7).end["code"] == code
@@ -130,14 +130,14 @@ def eleven(server: RunningServer, kind: str, text: str, size: int = 1000, **fiel
 
 
 @pytest.mark.parametrize(("kind", "size"), [(ONE, 1000), (MANY, 3), pytest.param(ONE, 1, marks=pytest.mark.slow)])
-def test_elevenlabs_sockets_take_both(server: RunningServer, kind: str, size: int) -> None:
+def test_elevenlabs_sockets_support_tags_and_pronunciations(server: RunningServer, kind: str, size: int) -> None:
     plain = eleven(server, kind, "Ask Win.", instructions="excited")
     heard = eleven(server, kind, TAGGED, size, tags=True, pronunciations=WORDS)
     assert same_sound(eleven_sound(heard), PAUSE + eleven_sound(plain))
     assert chars_of(heard).strip() == "Ask Win."
 
 
-def test_elevenlabs_routes_take_both(server: RunningServer) -> None:
+def test_elevenlabs_routes_support_tags_and_pronunciations(server: RunningServer) -> None:
     plain = post(server, text="Ask Win.", instructions="excited")
     fields = {"text": TAGGED, "tags": True, "pronunciations": WORDS}
     assert same_sound(post(server, **fields).content, PAUSE + plain.content)
@@ -150,7 +150,7 @@ def test_elevenlabs_routes_take_both(server: RunningServer) -> None:
 # --- Cartesia's dialect has tags of its own
 
 
-def test_cartesias_clients_bring_their_words_too(server: RunningServer) -> None:
+def test_cartesia_clients_can_send_pronunciations(server: RunningServer) -> None:
     heard = said(server, "Ask Nguyen.", pronunciations=WORDS, add_timestamps=True)
     assert same_sound(sound_of(heard), sound_of(said(server, "Ask Win.")))
     times = [message for message in heard if message["type"] == "timestamps"]
@@ -161,7 +161,7 @@ def test_cartesias_clients_bring_their_words_too(server: RunningServer) -> None:
 @pytest.mark.parametrize(
     "words", [[{"word": " ", "say_as": "x"}], [{"word": "x"}], WORDS * 201, [{**WORDS[0], "word": 3}]]
 )
-def test_lists_that_are_none_are_refused(server: RunningServer, words: list[Any]) -> None:
+def test_invalid_pronunciation_lists_are_refused(server: RunningServer, words: list[Any]) -> None:
     body = {"input": "Hello.", "pronunciations": words, **CAST}
     reply = httpx.post(server.http + "/v1/audio/speech", json=body, timeout=30)
     assert (reply.status_code, reply.json()["error"]["code"]) == (400, "invalid_config")

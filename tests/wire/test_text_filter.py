@@ -33,14 +33,14 @@ def in_pieces(server: RunningServer, text: str, size: int, **config: Any) -> byt
 
 @pytest.mark.parametrize("layout", [False, True])
 @pytest.mark.parametrize("size", [1, 4, 100])
-def test_live_markdown_sounds_as_the_plain_text(server: RunningServer, layout: bool, size: int) -> None:
+def test_streamed_markdown_sounds_like_plain_text(server: RunningServer, layout: bool, size: int) -> None:
     config = {**LIVE, "non_streaming_mode": layout}
     plain = asyncio.run(spoken(server.socket, PLAIN, **config, text_filter="none")).pcm
     assert same_sound(in_pieces(server, MARKDOWN, size, **config), plain)
     assert in_pieces(server, MARKDOWN, size, **config, text_filter="none") != plain
 
 
-def test_a_whole_text_over_http_sounds_the_same_where_it_is_filtered(server: RunningServer) -> None:
+def test_filtered_http_text_sounds_like_plain_text(server: RunningServer) -> None:
     def posted(text: str, **fields: Any) -> bytes:
         body = {"input": text, "response_format": "pcm", **CAST, **fields}
         return httpx.post(server.http + "/v1/audio/speech", json=body, timeout=60).raise_for_status().content
@@ -50,7 +50,7 @@ def test_a_whole_text_over_http_sounds_the_same_where_it_is_filtered(server: Run
     assert posted(MARKDOWN) != plain
 
 
-async def test_the_client_speaks_whole_texts_as_they_are(server: RunningServer) -> None:
+async def test_client_speaks_whole_text_unfiltered(server: RunningServer) -> None:
     as_it_is = (await spoken(server.socket, MARKDOWN, **CAST, text_filter="none")).pcm
     filtered = (await spoken(server.socket, MARKDOWN, **CAST)).pcm
     assert as_it_is != filtered

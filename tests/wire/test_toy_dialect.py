@@ -53,18 +53,18 @@ def play(server: RunningServer, *messages: dict[str, Any] | str | bytes) -> tupl
     return asyncio.run(scene())
 
 
-def test_it_has_less_than_80_lines() -> None:
+def test_toy_dialect_has_less_than_80_lines() -> None:
     assert len(Path(toy_dialect.__file__).read_text(encoding="utf-8").splitlines()) < 80
 
 
-def test_it_speaks_as_the_native_dialect_does(server: RunningServer) -> None:
+def test_toy_dialect_equals_the_native_dialect(server: RunningServer) -> None:
     pcm, end = play(server, {"say": TEXT}, {"end": True})
     native = asyncio.run(spoken(server.socket, TEXT, text_filter="markdown", seed=7, max_frames=40))
     assert same_sound(pcm, native.pcm)
     assert (end["done"], end["samples"]) == ("max_tokens", len(pcm) // 2)
 
 
-async def test_a_pause_has_it_speak_what_there_is(server: RunningServer) -> None:
+async def test_pause_speaks_the_buffered_text(server: RunningServer) -> None:
     async with connect(f"ws://127.0.0.1:{server.port}/toy") as connection:
         await connection.send(json.dumps({"say": "Tea is ready."}))
         pcm = await asyncio.wait_for(connection.recv(), 60)
@@ -75,7 +75,7 @@ async def test_a_pause_has_it_speak_what_there_is(server: RunningServer) -> None
     assert result
 
 
-async def test_a_stop_frees_the_slot_and_a_second_text_may_follow(server: RunningServer) -> None:
+async def test_stop_releases_the_slot_and_a_second_text_may_follow(server: RunningServer) -> None:
     async def scene() -> dict[str, Any]:
         async with connect(f"ws://127.0.0.1:{server.port}/toy") as connection:
             await connection.send(json.dumps({"say": TEXT}))
@@ -102,14 +102,12 @@ async def test_a_stop_frees_the_slot_and_a_second_text_may_follow(server: Runnin
         (b"", "invalid_json"),
     ],
 )
-def test_the_core_refuses_what_every_dialect_refuses(
-    server: RunningServer, message: dict[str, Any] | str | bytes, code: str
-) -> None:
+def test_common_limits_apply(server: RunningServer, message: dict[str, Any] | str | bytes, code: str) -> None:
     assert play(server, message)[1]["error"] == code
 
 
 @pytest.mark.parametrize(("message", "code"), [("{", 1007), (b"", 1003)])
-async def test_what_is_no_message_ends_the_session(server: RunningServer, message: str | bytes, code: int) -> None:
+async def test_malformed_message_ends_the_session(server: RunningServer, message: str | bytes, code: int) -> None:
     async with connect(f"ws://127.0.0.1:{server.port}/toy") as connection:
         await connection.send(message)
         await asyncio.wait_for(connection.wait_closed(), 60)

@@ -80,19 +80,19 @@ def run(port: int, greedy: Somebody, polite: Somebody) -> None:
     asyncio.run(asyncio.wait_for(take_turns(port, greedy, polite), 60))
 
 
-def test_who_comes_from_another_address_is_somebody_else(serving: Serving, folder_of: FolderOf) -> None:
+def test_each_address_is_a_separate_caller(serving: Serving, folder_of: FolderOf) -> None:
     with serving(folder_of("brief", "custom_voice"), engine=ONE_SLOT) as server:
         run(server.port, Somebody("127.0.0.2"), Somebody("127.0.0.3"))
 
 
-def test_who_has_another_key_is_somebody_else(folder_of: FolderOf) -> None:
+def test_each_key_is_a_separate_caller(folder_of: FolderOf) -> None:
     settings = ServerSettings(api_keys="one,other")
     with running_server(folder_of("brief", "custom_voice"), engine=ONE_SLOT, server=settings) as server:
         one, other = (Somebody(headers={"X-API-Key": key}) for key in ("one", "other"))
         run(server.port, one, other)
 
 
-def test_every_visitor_of_the_studio_is_somebody_else(folder_of: FolderOf) -> None:
+def test_each_studio_visitor_is_a_separate_caller(folder_of: FolderOf) -> None:
     with (
         running_server(folder_of("brief", "custom_voice"), engine=ONE_SLOT) as runtime,
         studio_port(runtime.http, visitors="each") as port,
@@ -101,7 +101,7 @@ def test_every_visitor_of_the_studio_is_somebody_else(folder_of: FolderOf) -> No
 
 
 @pytest.mark.parametrize("visitors", ["one", "each"])
-async def test_who_asks_too_often_keeps_nobody_else_out_of_the_studio(folder_of: FolderOf, visitors: str) -> None:
+async def test_rate_limited_visitor_does_not_block_other_visitors(folder_of: FolderOf, visitors: str) -> None:
     settings = ServerSettings(requests_per_minute=4, account_key="between us", api_keys="the studio's")
     with (
         running_server(folder_of("brief", "custom_voice"), server=settings) as runtime,

@@ -35,7 +35,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster
         yield running
 
 
-def test_each_replica_has_an_accelerator_of_its_own_and_threads_as_outside_of_ray(cluster: RunningCluster) -> None:
+def test_each_replica_has_its_own_accelerator_and_default_threads(cluster: RunningCluster) -> None:
     environments = [environment_of(process) for process in cluster.runtimes().values()]
     assert sorted(environment.get("CUDA_VISIBLE_DEVICES", "all") for environment in environments) == ["0", "1"]
     assert [environment.get("OMP_NUM_THREADS") for environment in environments] == [None, None]
@@ -50,7 +50,7 @@ def test_each_replica_speaks(cluster: RunningCluster) -> None:
 
 
 @on_a_loop
-async def test_a_killed_replica_ends_its_own_streams_only_and_comes_back(cluster: RunningCluster) -> None:
+async def test_killed_replica_ends_only_its_own_streams_and_restarts(cluster: RunningCluster) -> None:
     before = cluster.ready()
     streams = [asyncio.create_task(hear(cluster.url, LONG)) for _ in range(4)]
     assert await cluster.until_busy(active=4) == ([2, 2], [0, 0])
@@ -69,7 +69,7 @@ async def test_a_killed_replica_ends_its_own_streams_only_and_comes_back(cluster
 
 
 @on_a_loop
-async def test_without_an_accelerator_to_spare_an_update_replaces_one_after_the_other_and_cuts_nothing(
+async def test_rolling_update_without_a_spare_accelerator_interrupts_no_stream(
     cluster: RunningCluster,
 ) -> None:
     before = await cluster.until(2)

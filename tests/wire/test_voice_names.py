@@ -50,7 +50,7 @@ def sound_of(client: httpx.Client, voice: str, **fields: object) -> bytes:
     return answer.content
 
 
-def test_a_name_that_means_a_speaker_is_refused_however_it_comes(client: httpx.Client) -> None:
+def test_speaker_name_is_refused_for_a_voice_in_every_spelling(client: httpx.Client) -> None:
     for name in ("Serena", "sERENA", "Ｓｅｒｅｎａ"):
         refused(upload(client, name), 409, "voice_name_of_speaker", "name")
     for name in ("Sеrena", "ѕerena", "serenɑ", "se\u200drena", "s\u0332erena", "serenа"):
@@ -63,7 +63,7 @@ def test_a_name_that_means_a_speaker_is_refused_however_it_comes(client: httpx.C
     assert client.delete(f"{VOICES}/{made['id']}").status_code == 200
 
 
-def test_where_there_is_one_already_the_speaker_has_the_name_and_the_voice_an_address(client: httpx.Client) -> None:
+def test_existing_voice_with_a_speaker_name_is_reached_by_id(client: httpx.Client) -> None:
     listed = client.get(VOICES).json()
     (stored,) = listed["data"]
     (problem,) = listed["problems"]
@@ -77,7 +77,7 @@ def test_where_there_is_one_already_the_speaker_has_the_name_and_the_voice_an_ad
         assert sound_of(client, address) == cloned
 
 
-def test_a_crafted_file_among_the_voices_is_named_and_nobody_else_is_harmed(client: httpx.Client, folder: Path) -> None:
+def test_crafted_voice_file_is_reported_and_affects_no_other(client: httpx.Client, folder: Path) -> None:
     for bomb in BOMBS.values():
         bad = a_voice("Bad")
         (folder / f"{bad.id}.voice").write_bytes(crafted(bad, **bomb))

@@ -74,7 +74,7 @@ def refused(response: httpx.Response, status: int, code: str, param: str | None)
     return str(error["message"])
 
 
-def test_a_voice_is_kept_and_answered_in_both_shapes(client: httpx.Client) -> None:
+def test_voice_is_stored_and_returned_in_both_formats(client: httpx.Client) -> None:
     reply = upload(client, ref_text=WORDS, speaker_description="calm", language="English").json()
     assert reply["success"] is True
     assert reply["voice"]["name"] == reply["name"] == "Clara"
@@ -95,7 +95,7 @@ def test_a_voice_is_kept_and_answered_in_both_shapes(client: httpx.Client) -> No
         assert client.get(f"{VOICES}/{address}").json()["transcript"] == WORDS
 
 
-def test_a_voice_is_renamed_fetched_and_deleted(client: httpx.Client) -> None:
+def test_voice_is_renamed_fetched_and_deleted(client: httpx.Client) -> None:
     made = upload(client).json()
     place = f"{VOICES}/{made['id']}"
     assert client.patch(place, json={"name": "Zoë 2"}).json()["name"] == "Zoë 2"
@@ -118,7 +118,7 @@ def test_a_voice_is_renamed_fetched_and_deleted(client: httpx.Client) -> None:
 
 
 @pytest.mark.parametrize(("name", "written"), [("a/b", "a%2Fb"), ("a/b/c", "a/b/c"), ("...", "..."), ("?", "%3F")])
-def test_a_voice_is_changed_and_deleted_by_any_name(client: httpx.Client, name: str, written: str) -> None:
+def test_voice_with_any_name_can_be_changed_and_deleted(client: httpx.Client, name: str, written: str) -> None:
     made = upload(client, name=name).json()
     place = f"{VOICES}/{written}"
     assert client.get(place).json()["id"] == made["id"]
@@ -128,13 +128,13 @@ def test_a_voice_is_changed_and_deleted_by_any_name(client: httpx.Client, name: 
 
 
 @pytest.mark.parametrize("name", [".", ".."])
-def test_a_name_that_no_address_can_hold_is_refused(client: httpx.Client, name: str) -> None:
+def test_name_that_no_url_can_contain_is_refused(client: httpx.Client, name: str) -> None:
     refused(upload(client, name=name), 400, "invalid_config", "name")
     place = f"{VOICES}/{upload(client).json()['id']}"
     refused(client.patch(place, json={"name": name}), 400, "invalid_config", "name")
 
 
-def test_description_and_tags_are_changed_and_survive_an_export(client: httpx.Client) -> None:
+def test_description_and_tags_can_be_changed_and_survive_an_export(client: httpx.Client) -> None:
     made = upload(client, tags="calm, Radio,,calm ", speaker_description="low").json()
     assert (made["tags"], made["yours"]) == (["calm", "Radio"], True)
     place = f"{VOICES}/{made['id']}"
@@ -147,7 +147,7 @@ def test_description_and_tags_are_changed_and_survive_an_export(client: httpx.Cl
     assert client.post(VOICES, files={"file": file}).json()["tags"] == ["day", "night show"]
 
 
-def test_where_a_voice_comes_from_is_kept_with_it(client: httpx.Client) -> None:
+def test_origin_of_a_voice_is_stored(client: httpx.Client) -> None:
     provenance = {"source": "design", "model": "demo-voice", "seed": "7", "description": "Eine „ruhige“ Stimme"}
     made = upload(client, provenance=json.dumps(provenance)).json()
     assert made["provenance"] == provenance
@@ -160,7 +160,7 @@ def check(client: httpx.Client, sound: bytes, **fields: str) -> httpx.Response:
     return client.post(f"{VOICES}/check", data=fields or {"x": ""}, files={"audio_sample": sound})
 
 
-def test_a_recording_is_checked_without_being_kept(client: httpx.Client) -> None:
+def test_recording_is_checked_without_storing_it(client: httpx.Client) -> None:
     said = check(client, recording(4.0), ref_text=WORDS).json()
     kept = upload(client, ref_text=WORDS).json()
     assert [hint["sentence"] for hint in said["advice"]] == kept["advice"]
@@ -172,7 +172,7 @@ def test_a_recording_is_checked_without_being_kept(client: httpx.Client) -> None
     assert [voice["name"] for voice in client.get(VOICES).json()["data"]] == ["Clara"]
 
 
-def test_a_transcript_of_something_else_is_told_beside_the_other_advice(client: httpx.Client) -> None:
+def test_transcript_mismatch_is_reported_with_other_advice(client: httpx.Client) -> None:
     said = check(client, recording(), ref_text="x" * 400).json()
     assert said["usable"] is False
     sentence = refused(upload(client, ref_text="x" * 400), 400, "transcript_mismatch", "ref_text")
@@ -180,14 +180,14 @@ def test_a_transcript_of_something_else_is_told_beside_the_other_advice(client: 
     assert len(said["advice"]) > 1
 
 
-def test_what_could_never_be_kept_is_refused_by_the_check_too(client: httpx.Client) -> None:
+def test_check_refuses_what_cannot_be_stored(client: httpx.Client) -> None:
     refused(check(client, b"no sound"), 400, "invalid_ref_audio", "audio_sample")
     refused(check(client, recording(0.4)), 400, "ref_too_short", "audio_sample")
     refused(client.post(f"{VOICES}/check", files={"file": b"x"}), 400, "invalid_config", "audio_sample")
     refused(check(client, recording(), ref_text="x" * 4097), 400, "invalid_config", "ref_text")
 
 
-def test_a_speaker_cannot_be_changed_or_deleted(client: httpx.Client) -> None:
+def test_speaker_cannot_be_changed_or_deleted(client: httpx.Client) -> None:
     speaker = next(name for name in client.get(VOICES).json()["voices"])
     for name in (speaker, speaker.upper()):
         refused(client.delete(f"{VOICES}/{name}"), 403, "voice_not_yours", None)
@@ -196,7 +196,7 @@ def test_a_speaker_cannot_be_changed_or_deleted(client: httpx.Client) -> None:
     refused(client.delete(f"{VOICES}/nobody"), 404, "voice_not_found", None)
 
 
-def test_voices_of_owners_are_seen_by_them_only(client: httpx.Client, running: RunningServer) -> None:
+def test_voices_are_visible_to_their_owner_only(client: httpx.Client, running: RunningServer) -> None:
     anna, bert = ({"X-Voice-Owner": name} for name in ("anna", "bert"))
     common = upload(client, "House").json()
 
@@ -229,7 +229,7 @@ def test_voices_of_owners_are_seen_by_them_only(client: httpx.Client, running: R
         assert client.delete(f"{VOICES}/{made['id']}", headers=owner).status_code == 200
 
 
-def test_a_socket_speaks_with_its_owners_voices(client: httpx.Client, running: RunningServer) -> None:
+def test_socket_uses_the_voices_of_its_owner(client: httpx.Client, running: RunningServer) -> None:
     anna = {"X-Voice-Owner": "anna"}
     files = {"audio_sample": recording()}
     made = client.post(VOICES, data={"name": "Clara", "consent": CONSENT}, files=files, headers=anna).json()
@@ -253,7 +253,7 @@ def spoken_over_socket(running: RunningServer, voice: str, headers: dict[str, st
                     return str(message.get("code", message["type"]))
 
 
-def test_a_stored_voice_takes_instructions_where_a_checkpoint_can(client: httpx.Client) -> None:
+def test_stored_voice_takes_instructions_if_a_checkpoint_supports_it(client: httpx.Client) -> None:
     upload(client, name="Marta", ref_text=WORDS)
     styled = "The voice is spoken by its sound alone, so that it can take a style; this is experimental."
     ignored = "This checkpoint takes no instruct in this mode; it was ignored."
@@ -293,7 +293,7 @@ def test_a_stored_voice_takes_instructions_where_a_checkpoint_can(client: httpx.
     assert reply.content == slow
 
 
-def test_an_owner_keeps_no_more_voices_than_it_may(folder_of: FolderOf, tmp_path: Path) -> None:
+def test_voices_per_owner_are_limited(folder_of: FolderOf, tmp_path: Path) -> None:
     settings = ServerSettings(voices=str(tmp_path / "v"), owned_voices=1)
     with (
         running_server(folder_of("brief", "base"), server=settings) as server,
@@ -304,7 +304,7 @@ def test_an_owner_keeps_no_more_voices_than_it_may(folder_of: FolderOf, tmp_path
         refused(upload(client, "Bert"), 409, "too_many_voices", None)
 
 
-def test_an_exported_voice_comes_back_whole(client: httpx.Client) -> None:
+def test_exported_voice_is_imported_unchanged(client: httpx.Client) -> None:
     made = upload(client, ref_text=WORDS).json()
     wait_for_prompt(client, made["id"])
     file = client.get(f"{VOICES}/{made['id']}/file").content
@@ -334,7 +334,7 @@ def wait_for_prompt(client: httpx.Client, voice_id: str) -> Any:
     return prompts
 
 
-def test_the_prompt_is_made_in_the_background_and_kept(client: httpx.Client, running: RunningServer) -> None:
+def test_prompt_is_computed_in_the_background_and_stored(client: httpx.Client, running: RunningServer) -> None:
     assert running.engine is not None
     made = upload(client, ref_text=WORDS).json()
     prompts = wait_for_prompt(client, made["id"])
@@ -351,7 +351,7 @@ def test_the_prompt_is_made_in_the_background_and_kept(client: httpx.Client, run
         assert time.monotonic() < end, "the prompt is still that of the replaced recording"
 
 
-def test_a_bad_upload_over_a_good_voice_leaves_the_good_one(client: httpx.Client) -> None:
+def test_invalid_upload_keeps_the_existing_voice(client: httpx.Client) -> None:
     made = upload(client).json()
     wait_for_prompt(client, made["id"])
     before = client.get(f"{VOICES}/{made['id']}/file").content
@@ -363,7 +363,7 @@ def test_a_bad_upload_over_a_good_voice_leaves_the_good_one(client: httpx.Client
     assert (replaced["id"], replaced["name"]) == (made["id"], "clara")
 
 
-def test_the_list_can_be_searched(client: httpx.Client) -> None:
+def test_voice_list_can_be_searched(client: httpx.Client) -> None:
     upload(client, "Anna", speaker_description="a calm voice")
     upload(client, "Bert", speaker_description="a LOUD voice")
     for words, names in [("voice", ["Anna", "Bert"]), ("loud voice", ["Bert"]), ("100%", []), ("anna", ["Anna"])]:
@@ -388,14 +388,14 @@ def test_the_list_can_be_searched(client: httpx.Client) -> None:
         ({"ref_text": "x" * 400}, 400, "transcript_mismatch", "ref_text"),
     ],
 )
-def test_a_form_that_cannot_be_used_is_refused(
+def test_invalid_form_is_refused(
     client: httpx.Client, fields: dict[str, str], status: int, code: str, param: str
 ) -> None:
     refused(upload(client, **fields), status, code, param)
     assert client.get(VOICES).json()["data"] == []
 
 
-def test_other_bodies_are_refused(client: httpx.Client) -> None:
+def test_other_content_types_are_refused(client: httpx.Client) -> None:
     sentence = refused(
         client.post(VOICES, json={"type": "prompt", "name": "x", "prompt": "deep"}), 400, "invalid_config", "body"
     )
@@ -430,13 +430,13 @@ def test_other_bodies_are_refused(client: httpx.Client) -> None:
 
 
 @pytest.mark.parametrize("address", ["nobody", "%2e%2e", "..%2f..%2fetc%2fpasswd", "a%00b", "x" * 500, "%ff", "0" * 32])
-def test_no_address_leads_out_of_the_library(client: httpx.Client, address: str) -> None:
+def test_paths_cannot_leave_the_library(client: httpx.Client, address: str) -> None:
     for tail in ("", "/file", "/audio"):
         assert client.get(f"{VOICES}/{address}{tail}").status_code in {404, 405}
 
 
 @pytest.mark.slow
-def test_uploads_end_at_the_limit_announced_or_not(folder_of: FolderOf, tmp_path: Path) -> None:
+def test_uploads_are_limited_with_and_without_declared_length(folder_of: FolderOf, tmp_path: Path) -> None:
     limits = Limits(max_upload_bytes=300_000)
     with (
         running_server(
@@ -466,7 +466,7 @@ def test_uploads_end_at_the_limit_announced_or_not(folder_of: FolderOf, tmp_path
 
 
 @pytest.mark.slow
-def test_many_uploads_at_once_are_all_answered(client: httpx.Client) -> None:
+def test_many_concurrent_uploads_are_all_answered(client: httpx.Client) -> None:
     with ThreadPoolExecutor(16) as pool:
         replies = list(pool.map(lambda number: upload(client, f"Voice {number % 8}"), range(16)))
     assert sorted(reply.status_code for reply in replies) == [200] * 8 + [409] * 8
@@ -474,12 +474,12 @@ def test_many_uploads_at_once_are_all_answered(client: httpx.Client) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root writes everywhere")
-def test_a_folder_without_permission_is_said_so(folder_of: FolderOf, tmp_path: Path) -> None:
+def test_unwritable_folder_is_reported(folder_of: FolderOf, tmp_path: Path) -> None:
     (tmp_path / "closed").mkdir(mode=0o500)
     check_closed_folder(folder_of, tmp_path / "closed" / "voices")
 
 
-def test_the_server_speaks_though_voices_cannot_be_kept(folder_of: FolderOf, tmp_path: Path) -> None:
+def test_server_speaks_even_if_voices_cannot_be_stored(folder_of: FolderOf, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way of the folder")
     check_closed_folder(folder_of, tmp_path / "file" / "voices")
 
@@ -495,7 +495,7 @@ def check_closed_folder(folder_of: FolderOf, folder: Path) -> None:
         assert server.load()["status"] == "ready"
 
 
-def test_nothing_of_a_client_is_logged(client: httpx.Client, caplog: pytest.LogCaptureFixture) -> None:
+def test_client_data_is_not_logged(client: httpx.Client, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.DEBUG):
         upload(client, "Canary-name", ref_text="canary words that are said", speaker_description="canary-description")
         upload(client, "Canary-name", sound=b"canary-bytes", consent="canary-consent")
@@ -503,9 +503,7 @@ def test_nothing_of_a_client_is_logged(client: httpx.Client, caplog: pytest.LogC
 
 
 @pytest.mark.parametrize("path", ["/v1/open-webui/audio/voices", f"{VOICES}?of=objects"])
-def test_open_webui_finds_stored_voices_beside_the_speakers_and_speaks_with_them(
-    client: httpx.Client, path: str
-) -> None:
+def test_open_webui_lists_and_uses_stored_voices(client: httpx.Client, path: str) -> None:
     """It reads an id and a name of each; one that lacks them, and it shows OpenAI's six voices instead."""
     voice = upload(client, "Wilma").json()
     try:
@@ -524,7 +522,7 @@ def test_open_webui_finds_stored_voices_beside_the_speakers_and_speaks_with_them
         client.delete(f"{VOICES}/{voice['id']}")
 
 
-def test_the_form_of_the_list_can_be_set_for_all_and_asked_for_by_one(folder_of: FolderOf) -> None:
+def test_list_format_is_set_by_the_server_or_the_request(folder_of: FolderOf) -> None:
     with running_server(folder_of("brief", "custom_voice"), server=ServerSettings(voices_as="objects")) as running:
         assert httpx.get(running.http + VOICES).json()["voices"][0].keys() == {"id", "name"}
         assert isinstance(httpx.get(f"{running.http}{VOICES}?of=names").json()["voices"][0], str)

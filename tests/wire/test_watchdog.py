@@ -42,7 +42,7 @@ def canaries(server: RunningServer, outcome: str) -> int:
 @pytest.mark.slow
 @pytest.mark.logs_errors
 @pytest.mark.parametrize("hangs", get_args(Hangs))
-async def test_a_frame_that_does_not_come_back_ends_health_clients_and_process(
+async def test_stuck_frame_fails_health_ends_clients_and_the_process(
     folder_of: FolderOf, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, hangs: Hangs
 ) -> None:
     device = HangingDevice(hangs)
@@ -67,7 +67,7 @@ async def test_a_frame_that_does_not_come_back_ends_health_clients_and_process(
 
 
 @pytest.mark.logs_errors
-async def test_health_fails_once_a_frame_is_overdue() -> None:
+async def test_health_fails_if_a_frame_is_overdue() -> None:
     class Stuck(ScriptedEngine):
         def at_work_since(self) -> float | None:
             return 1.0
@@ -85,7 +85,7 @@ async def test_health_fails_once_a_frame_is_overdue() -> None:
 
 
 @pytest.mark.logs_errors
-async def test_a_machine_whose_steps_take_long_is_given_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_slow_machine_gets_a_longer_frame_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watchdog, "POLL_INTERVAL_S", 0.01)
     looks = 0
 
@@ -103,9 +103,7 @@ async def test_a_machine_whose_steps_take_long_is_given_longer(monkeypatch: pyte
     host.close()
 
 
-def test_time_in_which_everything_stood_still_makes_no_frame_overdue(
-    folder_of: FolderOf, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_suspension_of_the_process_makes_no_frame_overdue(folder_of: FolderOf, monkeypatch: pytest.MonkeyPatch) -> None:
     """A laptop that slept, or a process that was stopped, finds an old step and gives it another look."""
     with running_server(folder_of("brief", "custom_voice"), server=ServerSettings(frame_s=1.0)) as server:
         assert server.engine is not None
@@ -124,9 +122,7 @@ def test_time_in_which_everything_stood_still_makes_no_frame_overdue(
 @pytest.mark.slow("voice_design", "base")
 @pytest.mark.logs_errors
 @pytest.mark.parametrize("mode", ["custom_voice", "voice_design", "base"])
-def test_weights_that_changed_are_heard_by_the_canary(
-    folder_of: FolderOf, mode: str, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_canary_detects_changed_weights(folder_of: FolderOf, mode: str, caplog: pytest.LogCaptureFixture) -> None:
     folder = folder_of("brief", mode)
     with running_server(folder, server=ServerSettings(canary_s=0.1)) as server:
         until(lambda: canaries(server, "same") > 2)
@@ -139,7 +135,7 @@ def test_weights_that_changed_are_heard_by_the_canary(
 
 
 @pytest.mark.slow
-async def test_the_canary_gives_way_takes_no_place_and_is_not_counted(folder_of: FolderOf) -> None:
+async def test_canary_yields_to_requests_takes_no_slot_and_is_not_counted(folder_of: FolderOf) -> None:
     """On one slot with nobody waiting a client would be refused or wait behind it."""
     settings = EngineSettings(threads=1, max_slots=1, max_waiting=0)
     with running_server(
@@ -160,7 +156,7 @@ async def test_the_canary_gives_way_takes_no_place_and_is_not_counted(folder_of:
         until(lambda: canaries(server, "same") > before)
 
 
-def test_without_a_canary_nothing_is_said_unasked(folder_of: FolderOf) -> None:
+def test_disabled_canary_makes_no_requests(folder_of: FolderOf) -> None:
     with running_server(folder_of("brief", "custom_voice"), server=ServerSettings(canary_s=0)) as server:
         assert canaries(server, "same") == 0
         assert httpx.get(f"{server.http}/health").status_code == 200
@@ -173,7 +169,7 @@ def test_without_a_canary_nothing_is_said_unasked(folder_of: FolderOf) -> None:
     [(signal.SIGUSR1, Exit.FRAME_OVERDUE), (signal.SIGUSR2, Exit.CANARY_DIFFERS)],
     ids=["hang", "weight"],
 )
-async def test_the_supervisor_starts_an_ailing_runtime_again_and_says_why(
+async def test_supervisor_restarts_an_unhealthy_runtime_with_the_reason(
     folder_of: FolderOf, monkeypatch: pytest.MonkeyPatch, number: signal.Signals, end: Exit
 ) -> None:
     monkeypatch.setattr(supervisor, "FIRST_BACKOFF_S", 0.1)

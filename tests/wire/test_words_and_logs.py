@@ -223,7 +223,7 @@ def of_the_studio(folder: Path) -> Iterator[Marked]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_nothing_that_a_client_sends_is_in_a_log_of_either_process(tmp_path: Path) -> None:
+def test_client_data_appears_in_no_log_of_either_process(tmp_path: Path) -> None:
     logs = {name: tmp_path / f"{name}.log" for name in ("runtime", "studio")}
     with runtime(logs["runtime"], tmp_path / "runtime-data") as url, logs["studio"].open("w") as log:
         wyoming = int(httpx.get(f"{url}/ready", trust_env=False).json()["ports"]["wyoming"].rpartition(":")[2])

@@ -67,7 +67,7 @@ def answer_to(server: RunningServer, *bytes_sent: bytes) -> Heard:
 # --- speech
 
 
-def test_a_whole_text_is_heard(server: RunningServer) -> None:
+def test_whole_text_is_spoken(server: RunningServer) -> None:
     async def scene(client: WyomingClient) -> Heard:
         await client.send("synthesize", text="Hello.", voice={"name": "clara"})
         return await client.until("audio-stop")
@@ -79,7 +79,7 @@ def test_a_whole_text_is_heard(server: RunningServer) -> None:
     assert 'voicewright_requests_total{dialect="wyoming",mode="custom_voice",outcome="eos"}' in server.metrics()
 
 
-def test_pieces_are_heard_before_their_end(server: RunningServer) -> None:
+def test_streamed_text_is_spoken_before_its_end(server: RunningServer) -> None:
     async def scene(client: WyomingClient) -> tuple[Heard, Heard]:
         await client.send("synthesize-start")
         for piece in TEXT.split(" "):
@@ -96,7 +96,7 @@ def test_pieces_are_heard_before_their_end(server: RunningServer) -> None:
 
 
 @pytest.mark.slow
-async def test_two_speak_at_once_and_each_is_heard(server: RunningServer) -> None:
+async def test_two_clients_speak_concurrently(server: RunningServer) -> None:
     """The long one goes on while the short one is spoken to its end."""
     async with wyoming(uri_of(server)) as long, wyoming(uri_of(server)) as short:
         await long.send("synthesize", text=LONG)
@@ -108,7 +108,7 @@ async def test_two_speak_at_once_and_each_is_heard(server: RunningServer) -> Non
     assert any(other)
 
 
-def test_a_client_that_hangs_up_frees_its_slot(server: RunningServer) -> None:
+def test_disconnect_releases_its_slot(server: RunningServer) -> None:
     async def scene(client: WyomingClient) -> None:
         await client.send("synthesize", text=LONG)
         await client.until("audio-chunk")
@@ -132,7 +132,7 @@ def test_describe_and_ping_are_answered(server: RunningServer) -> None:
 # --- what is refused
 
 
-def test_an_unknown_voice_is_one_sentence_and_the_end(server: RunningServer) -> None:
+def test_unknown_voice_is_one_sentence_and_closes_the_connection(server: RunningServer) -> None:
     async def scene(client: WyomingClient) -> Heard:
         await client.send("synthesize", text="Hi.", voice={"name": "nobody"})
         return await client.until()
@@ -164,12 +164,12 @@ def test_an_unknown_voice_is_one_sentence_and_the_end(server: RunningServer) -> 
         ('{"type": "synthesize", "data": {"text": "Москва"}}\n'.encode(), "text_not_readable"),
     ],
 )
-def test_what_is_no_event_is_told_and_ends_the_connection(server: RunningServer, sent: bytes, code: str) -> None:
+def test_malformed_event_is_reported_and_closes_the_connection(server: RunningServer, sent: bytes, code: str) -> None:
     heard = answer_to(server, sent)
     assert (heard.kinds, heard.last["code"]) == (["error"], code)
 
 
-def test_a_line_without_an_end_takes_no_memory(server: RunningServer) -> None:
+def test_endless_line_uses_bounded_memory(server: RunningServer) -> None:
     """The client is told after the first few kilobytes, and reads it though it goes on sending."""
 
     async def scene(client: WyomingClient) -> tuple[Heard, int]:
@@ -188,7 +188,7 @@ def test_a_line_without_an_end_takes_no_memory(server: RunningServer) -> None:
     assert sent
 
 
-def test_payloads_and_events_of_other_services_are_passed_over(server: RunningServer) -> None:
+def test_payloads_and_events_of_other_services_are_ignored(server: RunningServer) -> None:
     async def scene(client: WyomingClient) -> Heard:
         await client.write(b'{"type": "audio-chunk", "data": {"rate": 1}, "payload_length": 4000}\n' + b"\n" * 4000)
         await client.send("ping", text=None)
@@ -198,7 +198,7 @@ def test_payloads_and_events_of_other_services_are_passed_over(server: RunningSe
 
 
 @pytest.mark.slow
-def test_a_silent_client_is_sent_home(folder_of: FolderOf) -> None:
+def test_silent_client_times_out(folder_of: FolderOf) -> None:
     """On a server of its own: who is slow at the other one is no silent client."""
 
     async def scene(client: WyomingClient) -> Heard:
@@ -210,7 +210,7 @@ def test_a_silent_client_is_sent_home(folder_of: FolderOf) -> None:
         assert play(server, scene).last["code"] == "idle_timeout"
 
 
-async def test_connections_have_their_cap(server: RunningServer) -> None:
+async def test_connections_are_limited(server: RunningServer) -> None:
     uri = uri_of(server)
     async with wyoming(uri) as one, wyoming(uri) as two, wyoming(uri) as three, wyoming(uri) as four:
         for client in (one, two, three, four):
@@ -225,7 +225,7 @@ async def test_connections_have_their_cap(server: RunningServer) -> None:
 
 
 @pytest.mark.slow
-def test_a_server_that_ends_at_once_leaves_nothing_behind(folder_of: FolderOf) -> None:
+def test_server_that_ends_immediately_leaves_nothing(folder_of: FolderOf) -> None:
     """A connection that is open, and a word of it half sent: it is cut, without a line in the log."""
     with running_server(folder_of("quick", "custom_voice"), server=ServerSettings(wyoming=ANY_PORT)) as server:
         uri = uri_of(server)
@@ -244,7 +244,7 @@ def test_a_server_that_ends_at_once_leaves_nothing_behind(folder_of: FolderOf) -
 
 
 @pytest.mark.slow
-async def test_a_successor_binds_the_port_and_takes_over(folder_of: FolderOf) -> None:
+async def test_successor_binds_the_port_and_takes_over(folder_of: FolderOf) -> None:
     """As the studio loads other checkpoints: the new runtime is started beside the old one, which then drains."""
     folder, engine = folder_of("quick", "custom_voice"), EngineSettings(threads=1)
 
@@ -282,7 +282,7 @@ async def test_a_successor_binds_the_port_and_takes_over(folder_of: FolderOf) ->
 
 
 @pytest.mark.slow
-async def test_requests_a_minute_are_counted_here_too(folder_of: FolderOf) -> None:
+async def test_requests_per_minute_are_limited(folder_of: FolderOf) -> None:
     settings = ServerSettings(wyoming=ANY_PORT, requests_per_minute=2)
     with running_server(folder_of("brief", "custom_voice"), server=settings) as server:
         uri = uri_of(server)
@@ -298,12 +298,12 @@ async def test_requests_a_minute_are_counted_here_too(folder_of: FolderOf) -> No
 @pytest.mark.parametrize(
     "uri", ["10200", "http://127.0.0.1:10200", "tcp://127.0.0.1", "tcp://:1", "tcp://h:99999", "tcp://h:1/x"]
 )
-def test_an_address_that_is_none_is_refused_before_anything_is_loaded(folder_of: FolderOf, uri: str) -> None:
+def test_invalid_address_is_refused_before_loading(folder_of: FolderOf, uri: str) -> None:
     with pytest.raises(InvalidSetting, match="tcp://HOST:PORT"):
         begun(uri)
 
 
-def test_a_port_of_another_program_is_not_shared() -> None:
+def test_used_port_is_refused() -> None:
     with listen(ServerSettings(port=0)) as taken, pytest.raises(PortInUse):
         begun(f"tcp://127.0.0.1:{taken.getsockname()[1]}")
 
@@ -319,7 +319,7 @@ def nothing(*_: object) -> NoReturn:
     raise AssertionError("nothing is to be loaded")
 
 
-def test_the_port_is_announced_until_the_server_ends(folder_of: FolderOf) -> None:
+def test_port_is_announced_until_the_server_ends(folder_of: FolderOf) -> None:
     told = ServerSettings(wyoming=ANY_PORT, wyoming_announced=True)
     found = threading.Event()
     with ThreadPoolExecutor(1) as pool:
@@ -357,7 +357,7 @@ async def watched(port: int, found: threading.Event) -> tuple[list[str], int | N
         await network.async_close()
 
 
-async def test_nothing_is_announced_without_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_nothing_is_announced_without_zeroconf(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "zeroconf", None)
     settings = Settings(server=ServerSettings(port=0, wyoming=ANY_PORT, wyoming_announced=True))
     with listen(settings.server) as listener, pytest.raises(InvalidSetting, match="zeroconf"):

@@ -16,20 +16,20 @@ def client() -> TestClient:
     return TestClient(Starlette(routes=docs_routes()), base_url="http://studio/")
 
 
-def test_the_first_page_is_the_quickstart(client: TestClient) -> None:
+def test_first_docs_page_is_the_quickstart(client: TestClient) -> None:
     page = client.get("/docs")
     assert page.url.path == "/docs/quickstart"
     assert '<h1 id="quickstart">Quickstart</h1>' in page.text
     assert '<a href="quickstart" aria-current=page>' in page.text
 
 
-def test_no_column_has_an_empty_head(client: TestClient) -> None:
+def test_every_table_column_has_a_heading(client: TestClient) -> None:
     page = client.get("/docs/architecture").text
     assert "<table>" in page
     assert "<th></th>" not in page
 
 
-def test_every_link_between_pages_leads_to_a_heading_that_is_there(client: TestClient) -> None:
+def test_every_link_between_pages_leads_to_an_existing_heading(client: TestClient) -> None:
     pages = {path.stem: client.get(f"/docs/{path.stem}") for path in DOCS.glob("*.md")}
     assert {page.status_code for page in pages.values()} == {200}
     ids = {name: set(re.findall(r'<h\d id="([^"]+)"', page.text)) for name, page in pages.items()}
@@ -44,5 +44,5 @@ def test_every_link_between_pages_leads_to_a_heading_that_is_there(client: TestC
 
 
 @pytest.mark.parametrize("path", ["nowhere", "..%2fREADME", "images/..%2fapi.md", "api.md"])
-def test_nothing_else_is_served(client: TestClient, path: str) -> None:
+def test_other_files_are_not_served(client: TestClient, path: str) -> None:
     assert client.get(f"/docs/{path}").status_code == 404

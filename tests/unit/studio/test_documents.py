@@ -35,7 +35,7 @@ def chapters(data: bytes) -> list[tuple[str, list[str]]]:
     return [(chapter.title, chapter.paragraphs) for chapter in read(data).chapters]
 
 
-def test_a_book_is_read_in_the_order_of_its_spine_and_cut_where_its_contents_say() -> None:
+def test_epub_is_read_in_spine_order_and_split_at_its_contents() -> None:
     assert read(epub()).title == "A Book"
     assert chapters(epub()) == [
         ("First", ["Chapter One", "It was a dark night.", "Wind & rain came. On."]),
@@ -44,13 +44,13 @@ def test_a_book_is_read_in_the_order_of_its_spine_and_cut_where_its_contents_say
     ]
 
 
-def test_a_book_without_contents_has_its_headings_as_titles_and_broken_markup_is_read_all_the_same() -> None:
+def test_epub_without_contents_uses_headings_and_tolerates_broken_markup() -> None:
     opf = OPF.replace('properties="nav" ', "").replace('<itemref idref="nav"/>', "")
     found = chapters(epub(book=opf, one="<html><body><h1>Torn<p>Words &nbsp; here<p>and there"))
     assert found == [("Torn", ["Torn", "Words here", "and there"]), ("", ["Before.", 'The "end"', "重庆漢"])]
 
 
-def test_a_letter_is_cut_at_its_first_headings_and_tables_are_read_row_by_row() -> None:
+def test_docx_is_split_at_headings_and_tables_are_read_by_row() -> None:
     data = letter(
         *(
             ("Title", "My Letter"),
@@ -85,7 +85,7 @@ PAGE = """<!DOCTYPE html>
         PAGE.replace("<!DOCTYPE html>", '<?xml version="1.0"?><!-- a > b -->').encode(),
     ],
 )
-def test_an_html_file_is_cut_at_its_headings(data: bytes) -> None:
+def test_html_is_split_at_headings(data: bytes) -> None:
     document = read(data)
     assert document.title == "My Page"
     assert [(one.title, one.paragraphs, one.is_notes) for one in document.chapters] == [
@@ -100,7 +100,7 @@ def test_an_html_file_is_cut_at_its_headings(data: bytes) -> None:
     }
 
 
-def test_code_of_an_html_file_is_left_out_and_a_poem_is_not() -> None:
+def test_html_code_is_left_out_and_a_poem_is_not() -> None:
     found = read(
         b"<html><body><p>Hi.<pre><code>x = 1\ny = 2</code></pre><pre>A poem\n  here</pre><p>Use <code>x</code>."
     )
@@ -133,7 +133,7 @@ Second
 """
 
 
-def test_of_markdown_the_words_are_read_with_chapters_at_its_headings() -> None:
+def test_markdown_text_is_extracted_with_chapters_at_headings() -> None:
     found = read(MARKDOWN.encode(), markdown=True)
     assert [(chapter.title, chapter.paragraphs) for chapter in found.chapters] == [
         ("Tea", ["Tea.", "The kettle is on,\nsee the stove."]),
@@ -158,7 +158,7 @@ def test_of_markdown_the_words_are_read_with_chapters_at_its_headings() -> None:
         ("---\n\nNo: settings.\n\n---\n\n", "", 0),
     ],
 )
-def test_settings_before_a_markdown_text_are_not_read(before: str, title: str, count: int) -> None:
+def test_markdown_front_matter_is_left_out(before: str, title: str, count: int) -> None:
     found = read(f"{before}It rains.\n".encode(), markdown=True)
     assert found.title == title
     assert {note.code: note.count for note in found.notes} == ({"front_matter": count} if count else {})
@@ -182,12 +182,12 @@ def test_a_document_without_a_title_has_that_of_its_first_heading(data: bytes, m
 
 
 @pytest.mark.parametrize("text", ["", "\n\n", "---\n"])
-def test_markdown_without_words_is_empty(text: str) -> None:
+def test_markdown_without_text_is_empty(text: str) -> None:
     with pytest.raises(values.UnreadableError, match=values.EMPTY):
         read(text.encode(), markdown=True)
 
 
-def test_entities_are_neither_grown_nor_fetched() -> None:
+def test_xml_entities_are_neither_expanded_nor_fetched() -> None:
     grown = str(chapters(epub(one=BOMB)))
     assert "Hello." in grown
     assert "lol" not in grown
@@ -241,22 +241,22 @@ BROKEN: dict[str, tuple[Callable[[], bytes], str]] = {
 
 @pytest.mark.slow("a bomb of a few kilobytes")
 @pytest.mark.parametrize("name", BROKEN)
-def test_what_cannot_be_read_says_why(name: str) -> None:
+def test_unreadable_document_says_why(name: str) -> None:
     make, why = BROKEN[name]
     with pytest.raises(values.UnreadableError) as refused:
         read(make())
     assert str(refused.value) == why
 
 
-def test_a_book_whose_fonts_alone_are_scrambled_is_read() -> None:
+def test_epub_with_only_fonts_encrypted_is_read() -> None:
     assert len(chapters(epub(encryption=ENCRYPTED.format("http://www.idpf.org/2008/embedding")))) == 3
 
 
-def test_every_reason_has_words_on_the_page() -> None:
+def test_every_document_error_has_a_page_text() -> None:
     assert {why for why in values.REASONS if why not in SHAPES} == set()
 
 
-async def test_a_document_is_read_over_http_by_a_process_of_its_own() -> None:
+async def test_document_upload_is_read_by_a_child_process() -> None:
     async with served(document_routes()) as host, httpx.AsyncClient(trust_env=False, timeout=60) as client:
         url = f"http://{host}/studio/documents"
         refused = await client.post(url, content=b"\0nothing")
@@ -271,7 +271,7 @@ async def test_a_document_is_read_over_http_by_a_process_of_its_own() -> None:
     assert large == 413
 
 
-async def test_a_reader_that_takes_too_long_is_ended() -> None:
+async def test_document_reader_has_a_timeout() -> None:
     begun = time.monotonic()
     with pytest.raises(DocumentUnreadable, match="within the limits"):
         await DocumentService(wall_s=0.01).read(sends(epub()))
@@ -285,7 +285,7 @@ def sends(data: bytes) -> Callable[[], Awaitable[list[bytes]]]:
     return receive
 
 
-def test_a_page_that_the_spine_repeats_is_read_once() -> None:
+def test_page_repeated_in_the_spine_is_read_once() -> None:
     spine = '<itemref idref="one"/>' * 5000
     document = read(epub(book=OPF.replace('<itemref idref="one"/>', spine)))
     assert [chapter.title for chapter in document.chapters] == ["First", "", "Last"]
@@ -293,7 +293,7 @@ def test_a_page_that_the_spine_repeats_is_read_once() -> None:
 
 
 @pytest.mark.parametrize("count", [3, 5])
-def test_all_markup_of_a_book_together_has_a_limit(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+def test_total_markup_of_a_book_is_limited(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
     monkeypatch.setattr("studio.documents.archive.MAX_TOTAL_MARKUP_BYTES", 40_000)
     pages = {f"OPS/{n}.xhtml": f"<html><body><p>{'word ' * 2000}</p></body></html>" for n in range(count)}
     items = "".join(f'<item id="i{n}" href="{n}.xhtml" media-type="application/xhtml+xml"/>' for n in range(count))
@@ -307,13 +307,13 @@ def test_all_markup_of_a_book_together_has_a_limit(monkeypatch: pytest.MonkeyPat
             read(data)
 
 
-def test_every_note_has_words_on_the_page() -> None:
+def test_every_document_note_has_a_page_text() -> None:
     for language in languages():
         own = words(language)
         assert {code for code in values.LEFT_OUT if "{n" not in own.get(f"importing.note.{code}", "")} == set()
 
 
-async def test_clients_take_turns_however_much_one_of_them_has_waiting() -> None:
+async def test_clients_take_turns_in_the_document_queue() -> None:
     turns, served_, busy = Turns(slots=1, waiting=9, per_client=5, retry_after_s=1), [], asyncio.Event()
 
     async def work(client: str) -> None:
@@ -332,7 +332,7 @@ async def test_clients_take_turns_however_much_one_of_them_has_waiting() -> None
     assert result == ["a", "a", "b", "c", "b"]
 
 
-async def test_who_has_too_many_documents_waiting_is_refused_and_so_is_everybody_once_all_places_are_taken() -> None:
+async def test_document_queue_is_limited_per_client_and_in_total() -> None:
     turns = Turns(slots=1, waiting=2, per_client=2, retry_after_s=5)
     async with turns.place("a"), turns.place("a"):
         with pytest.raises(RateLimited):
@@ -345,7 +345,7 @@ async def test_who_has_too_many_documents_waiting_is_refused_and_so_is_everybody
         pass
 
 
-async def test_the_queue_of_documents_is_that_of_the_clients_that_send_them(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_document_queue_is_keyed_by_the_requesting_client(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("studio.documents.service.MAX_PER_CLIENT", 1)
 
     routes = document_routes(lambda connection: connection.headers.get("x-client", ""))

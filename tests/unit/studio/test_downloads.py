@@ -86,7 +86,7 @@ def hub(folder_of: FolderOf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         yield running
 
 
-async def test_a_plan_that_fails_is_not_asked_for_again_at_once() -> None:
+async def test_failed_download_plan_is_not_retried_immediately() -> None:
     """The page asks every second: if each had a child import torch, this machine would do nothing else."""
     plan = Plan(("json.tool", "--no-such-argument"))
     plan.ask(())
@@ -101,7 +101,7 @@ async def test_a_plan_that_fails_is_not_asked_for_again_at_once() -> None:
     await plan.aclose()
 
 
-async def test_a_download_pauses_outlives_the_studio_goes_on_and_takes_over(hub: Hub, tmp_path: Path) -> None:
+async def test_download_pauses_survives_a_restart_resumes_and_switches_checkpoints(hub: Hub, tmp_path: Path) -> None:
     hub.rate, hub.hold_at = 300_000, HELD_AT
     async with studio(tmp_path) as (client, runtime):
         began = await client.post(PATH, json={"models": [CUSTOM]})
@@ -141,7 +141,9 @@ async def test_a_download_pauses_outlives_the_studio_goes_on_and_takes_over(hub:
 
 
 @pytest.mark.slow
-async def test_what_fails_says_why_keeps_what_serves_and_can_be_tried_again(hub: Hub, tmp_path: Path) -> None:
+async def test_failed_download_says_why_keeps_the_serving_checkpoint_and_can_be_retried(
+    hub: Hub, tmp_path: Path
+) -> None:
     async with studio(tmp_path) as (client, runtime):
         serves = runtime.args
         hub.status = 503
@@ -160,7 +162,7 @@ async def test_what_fails_says_why_keeps_what_serves_and_can_be_tried_again(hub:
 
 
 @pytest.mark.slow
-async def test_what_cannot_be_loaded_leaves_the_present_voice(hub: Hub, tmp_path: Path) -> None:
+async def test_checkpoint_that_cannot_be_loaded_keeps_the_current_one(hub: Hub, tmp_path: Path) -> None:
     async with studio(tmp_path, command=("tests.unit.studio.stand_in", "refuse")) as (client, runtime):
         serves = runtime.args
         await client.post(PATH, json={"models": [BASE]})
@@ -170,7 +172,7 @@ async def test_what_cannot_be_loaded_leaves_the_present_voice(hub: Hub, tmp_path
         assert runtime.args == serves
 
 
-async def test_a_stopped_download_ends_at_once_and_keeps_what_came(hub: Hub, tmp_path: Path) -> None:
+async def test_stopped_download_ends_immediately_and_keeps_fetched_files(hub: Hub, tmp_path: Path) -> None:
     hub.rate, hub.hold_at = 200_000, HELD_AT  # it would never end by itself
     async with studio(tmp_path) as (client, _):
         await client.post(PATH, json={"models": [BASE]})
@@ -186,13 +188,13 @@ async def test_a_stopped_download_ends_at_once_and_keeps_what_came(hub: Hub, tmp
 @pytest.mark.parametrize(
     "models", [None, [], "a/b", ["a"], ["/a/b"], ["../b"], ["a/b", "a/b"], ["--x/y"], ["a/b/c"], ["a/b"] * 4, [3]]
 )
-async def test_what_is_no_list_of_hub_ids_is_refused(tmp_path: Path, models: object) -> None:
+async def test_invalid_list_of_hub_ids_is_refused(tmp_path: Path, models: object) -> None:
     async with studio(tmp_path, command=("tests.unit.studio.stand_in", "loading")) as (client, _):
         answer = await client.post(PATH, json={"models": models})
         assert (answer.status_code, answer.json()["error"]["param"]) == (400, "models")
 
 
-async def test_visitors_get_none_of_it(tmp_path: Path) -> None:
+async def test_download_routes_are_for_the_host_only(tmp_path: Path) -> None:
     each = StoreSettings(visitors="each")
     async with studio(tmp_path, store=each) as (client, _):
         for method, path in (("GET", ""), ("POST", ""), ("DELETE", ""), ("POST", "/pause"), ("POST", "/back")):
@@ -200,7 +202,7 @@ async def test_visitors_get_none_of_it(tmp_path: Path) -> None:
             assert (answer.status_code, answer.json()["error"]["code"]) == (403, "host_only")
 
 
-def test_a_state_that_cannot_be_read_is_none(tmp_path: Path) -> None:
+def test_unreadable_download_state_is_ignored(tmp_path: Path) -> None:
     for text in ("", "{}", "[]", json.dumps({"state": "strange", "parts": []}), '{"state": "paused", "parts": [{}]}'):
         (tmp_path / FILE).write_text(text)
         downloads = Downloads(ChildRuntime([]), tmp_path, lambda: asyncio.sleep(0, []))
@@ -229,7 +231,7 @@ def suggested(plan: dict[str, Any]) -> list[str]:
     return [one["id"].removeprefix("Qwen/Qwen3-TTS-12Hz-") for one in plan["offers"] if one["suggested"]]
 
 
-def test_a_fast_machine_is_offered_the_large_ones_and_a_slow_one_the_small() -> None:
+def test_fast_machine_is_offered_large_checkpoints_and_a_slow_one_small_ones() -> None:
     fast = told([offer(name, 8.0, 0.1) for name in NAMES], total=80.0)
     assert suggested(fast) == ["1.7B-CustomVoice", "1.7B-VoiceDesign", "1.7B-Base"]
     slow = told([offer(name, 8.0, 4.0) for name in NAMES], total=80.0)
@@ -239,7 +241,7 @@ def test_a_fast_machine_is_offered_the_large_ones_and_a_slow_one_the_small() -> 
     assert [one["fits"] for one in told([offer(name, 8.0, 4.0) for name in NAMES], total=7.0)["offers"]] == [False] * 5
 
 
-def test_sizes_are_what_is_missing_and_the_table_stands_where_the_hub_says_nothing() -> None:
+def test_download_size_counts_missing_files_with_a_table_as_fallback() -> None:
     plan = told([offer(name, 8.0, 1.0, held=500) for name in NAMES], total=80.0)
     assert {(one["download"], one["common"]) for one in plan["offers"]} == {(2200, 700)}
     assert plan["sizes"] == "hub"
@@ -249,7 +251,7 @@ def test_sizes_are_what_is_missing_and_the_table_stands_where_the_hub_says_nothi
     assert all(one["rtf"] is None and one["fits"] is None for one in table["offers"])
 
 
-async def test_what_the_memory_cannot_hold_together_is_refused_before_anything_is_fetched(tmp_path: Path) -> None:
+async def test_checkpoints_that_do_not_fit_into_memory_together_are_refused_before_download(tmp_path: Path) -> None:
     machine = machine_of([offer(name, 8e9, 0.1) for name in NAMES], total=10e9)
     loading = ("tests.unit.studio.stand_in", "loading")
     async with studio(tmp_path, command=loading, machine=machine) as (client, _):
@@ -259,7 +261,7 @@ async def test_what_the_memory_cannot_hold_together_is_refused_before_anything_i
         assert (await client.get(PATH)).json()["download"]["state"] == "none"
 
 
-async def test_bits_that_the_host_chooses_come_with_what_is_fetched_and_go_with_it(hub: Hub, tmp_path: Path) -> None:
+async def test_quantization_chosen_by_the_host_applies_to_the_downloaded_checkpoint(hub: Hub, tmp_path: Path) -> None:
     async with studio(tmp_path) as (client, runtime):
         await client.post(PATH, json={"models": [CUSTOM], "quantize": "int8"})
         await until(client, is_in("done", "failed"))
@@ -273,7 +275,7 @@ async def test_bits_that_the_host_chooses_come_with_what_is_fetched_and_go_with_
         assert not any("quantize" in word for word in runtime.args)
 
 
-async def test_what_fits_is_asked_of_the_bits_that_are_wanted(tmp_path: Path) -> None:
+async def test_memory_check_uses_the_requested_quantization(tmp_path: Path) -> None:
     machine = machine_of([offer(name, 8e9, 0.1) for name in NAMES], total=10e9)
     loading = ("tests.unit.studio.stand_in", "loading")
     async with studio(tmp_path, command=loading, machine=machine) as (client, _):
@@ -284,7 +286,7 @@ async def test_what_fits_is_asked_of_the_bits_that_are_wanted(tmp_path: Path) ->
         assert (await client.post(PATH, json=wanted | {"quantize": "int8"})).status_code == 202
 
 
-def test_a_plan_tells_of_each_kind_of_weights_and_of_the_one_that_is_taken() -> None:
+def test_plan_lists_each_quantization_and_the_chosen_one() -> None:
     machine = machine_of([offer(name, 8.0, 1.6) | {"chosen": "int8"} for name in NAMES], total=7.0)
     one = plan_of(machine)["offers"][0]
     assert (one["chosen"], one["rtf"], one["memory"], one["fits"]) == ("int8", 0.8, 4.0, True)

@@ -21,7 +21,7 @@ AT_ONCE_S = 0.1
         (5 * AT_ONCE_S, "Finishing what is spoken, 60 s at most; Ctrl-C again ends at once.\n"),
     ],
 )
-async def test_what_goes_on_is_told_and_what_ends_at_once_is_not(
+async def test_long_drain_is_reported_and_a_short_one_is_not(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], lasts_s: float | None, said: str
 ) -> None:
     monkeypatch.setattr(server, "AT_ONCE_S", AT_ONCE_S)

@@ -63,7 +63,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "data"
 
 
-def test_a_restart_keeps_everything(folder: Path) -> None:
+def test_restart_keeps_everything(folder: Path) -> None:
     with kept(folder) as address, visitor(address) as client:
         record = keep(client, SOUND, reference=b"RIFF....WAVE", name="First", favourite=True)
         script = client.put("/studio/scripts/s", json={"name": "Play"}).json()
@@ -78,7 +78,7 @@ def test_a_restart_keeps_everything(folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_writer_that_is_killed_leaves_every_take_whole(folder: Path) -> None:
+def test_killed_writer_leaves_every_take_complete(folder: Path) -> None:
     """Again and again, at any moment; what it said was kept is there, and nothing of what it had only begun."""
     command = [sys.executable, "-m", "tests.support.take_writers", str(folder), "30"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
@@ -86,7 +86,7 @@ def test_a_writer_that_is_killed_leaves_every_take_whole(folder: Path) -> None:
     assert int(done.stdout) > 12, "the writers have hardly written"
 
 
-def test_a_take_whose_row_was_lost_is_taken_in_again(folder: Path) -> None:
+def test_take_without_a_database_row_is_recovered(folder: Path) -> None:
     with opened(folder) as store:
         take_id = add(store, reference=b"ID3 sound", text="Found again")
         before = store.takes.find(OWNER, take_id)
@@ -101,7 +101,7 @@ def test_a_take_whose_row_was_lost_is_taken_in_again(folder: Path) -> None:
             store.takes.find("visitor:other", take_id)
 
 
-def test_a_row_whose_file_was_lost_goes(folder: Path) -> None:
+def test_database_row_without_a_file_is_removed(folder: Path) -> None:
     with opened(folder) as store:
         lost, other = add(store), add(store)
     (folder / "takes" / f"{lost}.flac").unlink()
@@ -109,7 +109,7 @@ def test_a_row_whose_file_was_lost_goes(folder: Path) -> None:
         assert ids(store) == [other]
 
 
-def test_strange_files_are_left_alone(folder: Path) -> None:
+def test_unknown_files_are_left_unchanged(folder: Path) -> None:
     with opened(folder) as store:
         add(store)
     for name in ("holiday.flac", f"{'0' * 32}.flac"):
@@ -119,7 +119,7 @@ def test_strange_files_are_left_alone(folder: Path) -> None:
     assert {"takes/holiday.flac", f"takes/{'0' * 32}.flac"} <= files(folder)
 
 
-def test_a_damaged_take_is_said_to_be_and_never_sounds(folder: Path) -> None:
+def test_damaged_take_is_reported_and_never_played(folder: Path) -> None:
     with kept(folder) as address, visitor(address) as client:
         record = keep(client, SOUND)
         path = folder / "takes" / f"{record['id']}.flac"
@@ -138,7 +138,7 @@ def test_a_damaged_take_is_said_to_be_and_never_sounds(folder: Path) -> None:
 
 @pytest.mark.slow("torn", "empty header")
 @pytest.mark.parametrize("how", ["rubbish", "torn", "empty header"])
-def test_a_damaged_database_is_moved_aside_and_made_anew_from_the_files(folder: Path, how: str) -> None:
+def test_damaged_database_is_moved_aside_and_rebuilt_from_the_files(folder: Path, how: str) -> None:
     with opened(folder) as store:
         takes = [add(store, text=f"Sentence {number}" * 50) for number in range(40)]
         store.scripts.put(OWNER, "s", _script())
@@ -163,7 +163,7 @@ def test_a_damaged_database_is_moved_aside_and_made_anew_from_the_files(folder: 
         assert client.get("/studio/me").json()["notice"] is None
 
 
-def test_a_database_of_a_newer_studio_is_not_touched(folder: Path) -> None:
+def test_database_of_a_newer_version_is_not_changed(folder: Path) -> None:
     with opened(folder):
         pass
     with sqlite3.connect(folder / FILE) as connection:
@@ -175,7 +175,7 @@ def test_a_database_of_a_newer_studio_is_not_touched(folder: Path) -> None:
     assert (folder / FILE).read_bytes() == before
 
 
-def test_an_upgrade_keeps_a_copy_of_the_old_form(folder: Path) -> None:
+def test_upgrade_keeps_a_copy_of_the_old_schema(folder: Path) -> None:
     folder.mkdir()
     with sqlite3.connect(folder / FILE) as connection:
         for migration in MIGRATIONS[:4]:
@@ -194,7 +194,7 @@ def test_an_upgrade_keeps_a_copy_of_the_old_form(folder: Path) -> None:
     assert stat.S_IMODE(copy.stat().st_mode) == 0o600
 
 
-def test_a_database_that_another_process_uses_may_be_tried_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_locked_database_error_is_retryable(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("studio.store.database.WAIT_S", 0.01)
     with opened(folder) as store:
         other = sqlite3.connect(folder / FILE)
@@ -209,7 +209,7 @@ def test_a_database_that_another_process_uses_may_be_tried_again(folder: Path, m
 @pytest.mark.parametrize(
     ("number", "why"), [(errno.ENOSPC, "full"), (errno.EROFS, "cannot be written"), (errno.EIO, "an error")]
 )
-def test_a_disk_that_takes_nothing_is_said_and_changes_nothing(
+def test_full_disk_is_reported_and_changes_nothing(
     folder: Path, monkeypatch: pytest.MonkeyPatch, number: int, why: str
 ) -> None:
     with kept(folder) as address, visitor(address) as client:
@@ -227,7 +227,7 @@ def test_a_disk_that_takes_nothing_is_said_and_changes_nothing(
         keep(client, SOUND)
 
 
-def test_a_take_that_fails_takes_nothing_from_the_bin(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_save_removes_nothing_from_the_bin(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     noise = random.Random(1).randbytes(700_000)
     with opened(folder, max_store_bytes=2**20) as store:
         first = add(store, pcm=noise)
@@ -246,7 +246,7 @@ def test_a_take_that_fails_takes_nothing_from_the_bin(folder: Path, monkeypatch:
         assert files(folder) == {f"takes/{second}.flac"}
 
 
-def test_a_row_that_cannot_be_written_leaves_no_file(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_database_write_leaves_no_file(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("studio.store.database.WAIT_S", 0.1)
     with opened(folder) as store:
         first = add(store)
@@ -261,7 +261,7 @@ def test_a_row_that_cannot_be_written_leaves_no_file(folder: Path, monkeypatch: 
         assert ids(store) == [first]
 
 
-def test_a_folder_that_cannot_be_used_is_told_and_worked_around(tmp_path: Path) -> None:
+def test_unusable_store_folder_is_reported_and_speech_works_without_it(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     with kept(tmp_path / "file" / "data") as address, visitor(address) as client:
         me = client.get("/studio/me").json()
@@ -273,7 +273,7 @@ def test_a_folder_that_cannot_be_used_is_told_and_worked_around(tmp_path: Path) 
 # --- what goes
 
 
-def test_the_bin_is_emptied_at_the_start_and_now_and_then(folder: Path) -> None:
+def test_bin_is_purged_at_startup_and_periodically(folder: Path) -> None:
     with opened(folder, bin_s=3600) as store:
         gone, stays = add(store, reference=b"RIFF one"), add(store, reference=b"RIFF two")
         store.takes.delete(OWNER, gone)
@@ -294,7 +294,7 @@ def test_the_bin_is_emptied_at_the_start_and_now_and_then(folder: Path) -> None:
         assert files(folder) == {f"takes/{stays}.flac", f"references/{hashlib.sha256(b'RIFF two').hexdigest()}"}
 
 
-def test_what_visitors_left_goes_after_some_days_and_nothing_else(folder: Path) -> None:
+def test_visitor_data_expires_and_host_data_does_not(folder: Path) -> None:
     owners = ("host", "visitor:one", "member:two")
     with opened(folder) as store:
         for owner in owners:
@@ -322,14 +322,14 @@ tmpfs /data/fast tmpfs rw 0 0
     ("place", "lasts"),
     [("/data", True), ("/data/a/b", True), ("/data/fast/a", False), ("/home/x", False), ("/with space/a", True)],
 )
-def test_on_a_space_only_a_mounted_volume_lasts(tmp_path: Path, place: str, lasts: bool) -> None:
+def test_space_store_is_persistent_only_on_a_mounted_volume(tmp_path: Path, place: str, lasts: bool) -> None:
     mounts = tmp_path / "mounts"
     mounts.write_text(MOUNTS)
     assert is_lasting(Path(place), {"SPACE_ID": "me/voices"}, str(mounts)) is lasts
     assert is_lasting(Path(place), {}, str(mounts))
 
 
-def test_a_space_without_a_volume_says_so(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_space_without_a_volume_says_so(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPACE_ID", "me/voices")
     monkeypatch.setattr("studio.store.store.is_lasting", lambda _: False)
     with kept(folder) as address, visitor(address) as client:

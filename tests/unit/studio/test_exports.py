@@ -47,7 +47,7 @@ def dbtp(values: Any) -> float:
     return float(20 * np.log10(true_peak(values)))
 
 
-def test_joined_without_a_loudness_is_bit_for_bit(client: httpx.Client) -> None:
+def test_export_without_loudness_joins_samples_bit_for_bit(client: httpx.Client) -> None:
     first, two = pcm_of(1.0, 1), pcm_of(0.7, 2)
     clips = [{"take": keep(client, first)["id"]}, {"silence_s": 0.5}, {"take": keep(client, two)["id"]}]
     data = got(client, clips, format="pcm")
@@ -62,7 +62,7 @@ def test_joined_without_a_loudness_is_bit_for_bit(client: httpx.Client) -> None:
 
 
 @pytest.mark.parametrize("target", [-30.0, -23.0, -16.0, -14.0])
-def test_joined_at_a_loudness_has_it_and_stays_under_the_ceiling(client: httpx.Client, target: float) -> None:
+def test_export_with_loudness_reaches_the_target_below_the_ceiling(client: httpx.Client, target: float) -> None:
     clips = [{"take": keep(client, pcm_of(3.0, seed))["id"]} for seed in (1, 2)]
     values = samples(got(client, clips, format="pcm", loudness_lufs=target))
     assert len(values) == 6 * 24_000
@@ -72,7 +72,7 @@ def test_joined_at_a_loudness_has_it_and_stays_under_the_ceiling(client: httpx.C
     assert dbtp(values) <= -1.0
 
 
-def test_voices_match_and_a_whisper_of_a_voice_stays_one(client: httpx.Client) -> None:
+def test_export_balances_voices_and_keeps_whispers_quiet(client: httpx.Client) -> None:
     sound = pcm_of(3.0)
     said = [
         keep(client, louder(sound, 0.5), voice="anna"),
@@ -88,12 +88,12 @@ def test_voices_match_and_a_whisper_of_a_voice_stays_one(client: httpx.Client) -
     assert abs(anna - whisper - 20) < 1.5  # as far apart as they were spoken
 
 
-def test_silence_is_not_made_louder(client: httpx.Client) -> None:
+def test_silence_is_not_amplified(client: httpx.Client) -> None:
     quiet = np.zeros(24_000, "<i2").tobytes()
     assert got(client, [{"take": keep(client, quiet)["id"]}], format="pcm", loudness_lufs=-16) == quiet
 
 
-def test_files_are_one_a_line_in_order(client: httpx.Client) -> None:
+def test_export_as_files_has_one_file_per_line_in_order(client: httpx.Client) -> None:
     first, two, three = pcm_of(0.5, 1), pcm_of(0.6, 2), pcm_of(0.7, 3)
     ids = [
         keep(client, pcm, text=text)["id"]
@@ -115,7 +115,7 @@ def test_files_are_one_a_line_in_order(client: httpx.Client) -> None:
         assert (tags["title"], tags["seed"]) == ("Zweite Zeile", "7")
 
 
-def test_subtitles_have_the_times_of_the_sound(client: httpx.Client) -> None:
+def test_subtitle_times_match_the_audio(client: httpx.Client) -> None:
     ids = [keep(client, pcm_of(1.25, 1), text="One\n--> two")["id"], keep(client, pcm_of(0.5, 2), text="Drei")["id"]]
     clips = [{"take": ids[0]}, {"silence_s": 0.5}, {"take": ids[1], "line": 5}, {"take": ids[1], "line": 5}]
     answer = ask(client, clips, shape="srt", name="Sub")
@@ -135,7 +135,7 @@ def test_subtitles_leave_out_tags(client: httpx.Client) -> None:
     assert [row for row in told.splitlines() if "rains" in row] == ["It [1] rains. Still.", text]
 
 
-def test_all_is_everything_and_cut_from_one_programme(client: httpx.Client) -> None:
+def test_full_export_contains_the_joined_audio_subtitles_and_lines(client: httpx.Client) -> None:
     clips = [{"take": keep(client, pcm_of(1.0, seed), text=f"Line {seed}")["id"], "line": seed} for seed in (1, 2)]
     with zipfile.ZipFile(io.BytesIO(got(client, clips, shape="all", loudness_lufs=-18, name="Ünï"))) as archive:
         assert archive.namelist() == ["Ünï.wav", "Ünï.srt", "lines/001 Line 1.wav", "lines/002 Line 2.wav"]
@@ -167,13 +167,13 @@ BAD: list[tuple[dict[str, Any], int, str, str | None]] = [
 
 
 @pytest.mark.parametrize(("body", "status", "code", "param"), BAD)
-def test_what_cannot_be_exported_is_refused(
+def test_invalid_export_is_refused(
     client: httpx.Client, body: dict[str, Any], status: int, code: str, param: str | None
 ) -> None:
     refused(client.post("/studio/exports", json=body), status, code, param)
 
 
-def test_chapters_are_files_of_one_programme(client: httpx.Client) -> None:
+def test_chapter_files_are_cut_from_one_programme(client: httpx.Client) -> None:
     sounds = [pcm_of(1.0, seed) for seed in (1, 2, 3)]
     takes = [keep(client, pcm, text=f"Line {number}")["id"] for number, pcm in enumerate(sounds, 1)]
     clips = [{"take": takes[0]}, {"silence_s": 0.5}, {"take": takes[1]}, {"take": takes[2]}]
@@ -192,7 +192,7 @@ def test_chapters_are_files_of_one_programme(client: httpx.Client) -> None:
         assert read_tags(io.BytesIO(chapter_files[1]))["title"] == "Out/side"
 
 
-def test_only_a_visitors_export_has_a_longest_length(client: httpx.Client, tmp_path: Path) -> None:
+def test_export_duration_is_limited_for_visitors_only(client: httpx.Client, tmp_path: Path) -> None:
     clips = [{"take": keep(client, pcm_of(0.5))["id"]}, *[{"silence_s": 60}] * 2]
     assert len(got(client, clips, format="pcm")) == 48_000 * 120.5
     assert client.get("/studio/me").json()["features"]["export"] == {"max_s": None, "max_clips": MAX_CLIPS}
@@ -202,16 +202,14 @@ def test_only_a_visitors_export_has_a_longest_length(client: httpx.Client, tmp_p
         assert "the limit is 60 s" in refused(ask(client, clips), 400, "invalid_config", "clips")
 
 
-def test_an_export_is_refused_where_the_disk_has_too_little_space(
-    client: httpx.Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_export_is_refused_if_disk_space_is_low(client: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
     clips = [{"take": keep(client, pcm_of(1.0))["id"]}]
     monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=90_000))
     assert "which has 0 MB left" in refused(ask(client, clips), 507, "store_full")
     assert ask(client, clips, shape="srt").status_code == 200
 
 
-def test_an_export_leaves_no_file(client: httpx.Client, tmp_path: Path) -> None:
+def test_export_leaves_no_temporary_file(client: httpx.Client, tmp_path: Path) -> None:
     clips = [{"take": keep(client, pcm_of(1.0))["id"]}, *[{"silence_s": 60}] * 8]
     before = sorted(tmp_path.rglob("*"))
     got(client, clips, loudness_lufs=-20, shape="all")

@@ -54,7 +54,7 @@ KEYED = VisitSettings(host_key="open sesame")
 EACH = StoreSettings(visitors="each")
 
 
-def test_on_its_own_machine_the_host_sees_everything() -> None:
+def test_local_host_sees_everything() -> None:
     status, told = asked()
     assert (status, told["checkpoints"], told["own"], told["changing"]) == (200, ["one"], True, False)
     assert (told["models"], told["figures"], told["ports"]) == ([], None, {})  # the runtime is not there yet
@@ -63,7 +63,7 @@ def test_on_its_own_machine_the_host_sees_everything() -> None:
     assert knobs["VOICEWRIGHT_VISITORS"]["group"] == "store"
 
 
-def test_another_user_of_the_machine_is_no_host(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_local_user_is_not_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
     for user, expected in ((None, 200), (0, 200), (os.getuid(), 200), (65_534, 403), (NOBODY, 403)):
         monkeypatch.setattr("studio.visitors.peer_user.peer_user", lambda _, user=user: user)
         assert asked()[0] == expected
@@ -78,7 +78,7 @@ def unsupported(*_: object) -> tuple[int, int]:
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux says whose a connection is")
 @pytest.mark.parametrize("user", [os.getuid(), pytest.param(65_534, marks=ROOT_ONLY)])
 @pytest.mark.parametrize("has_sock_diag", [True, False])
-async def test_the_user_of_a_connection_is_read_from_the_system(
+async def test_connection_owner_is_read_from_the_operating_system(
     user: int, has_sock_diag: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not has_sock_diag:
@@ -100,9 +100,7 @@ async def test_the_user_of_a_connection_is_read_from_the_system(
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux says whose a connection is")
 @pytest.mark.parametrize("has_sock_diag", [True, False])
-async def test_a_client_that_has_closed_its_socket_is_nobody(
-    has_sock_diag: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_closed_socket_has_no_owner(has_sock_diag: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """The kernel names root as the user of a socket without a process."""
     if not has_sock_diag:
         monkeypatch.setattr(peer_user_module, "_diagnosed", unsupported)
@@ -130,7 +128,7 @@ async def test_a_client_that_has_closed_its_socket_is_nobody(
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux says whose a connection is")
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
-def test_one_connection_is_looked_up_without_the_table_of_all(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_connection_owner_lookup_does_not_read_the_full_table(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(peer_user_module, "TABLES", ())
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.create_server((host, 0), family=family) as listener:
@@ -142,7 +140,7 @@ def test_one_connection_is_looked_up_without_the_table_of_all(host: str, monkeyp
             assert peer_user(Request(stranger)) is None  # And the table, which is empty here, is asked.
 
 
-async def test_the_figures_of_the_runtime_are_there_for_the_host_behind_how_often_it_was_started() -> None:
+async def test_host_can_read_runtime_metrics_preceded_by_restart_counters() -> None:
     async def metrics(_: Request) -> Response:
         return Response("voicewright_slots 4.0\n")
 
@@ -186,7 +184,7 @@ async def test_the_figures_of_the_runtime_are_there_for_the_host_behind_how_ofte
         "via",
     ],
 )
-def test_nobody_else_does(settings: dict[str, Any], headers: dict[str, str]) -> None:
+def test_host_routes_are_refused_for_others(settings: dict[str, Any], headers: dict[str, str]) -> None:
     status, told = asked(headers=headers, **settings)
     if settings or "host" in headers:
         assert (status, told["error"]["code"]) == (403, "host_only")
@@ -194,7 +192,7 @@ def test_nobody_else_does(settings: dict[str, Any], headers: dict[str, str]) -> 
         assert status == 200  # on the machine itself no key is asked for
 
 
-def test_the_key_opens_from_anywhere_and_is_not_told() -> None:
+def test_host_key_grants_remote_access_and_is_never_sent() -> None:
     status, told = asked(headers={"x-host-key": "open sesame"}, host="0.0.0.0", store=EACH, visits=KEYED)
     assert status == 200
     assert "open sesame" not in str(told)
@@ -205,7 +203,7 @@ def test_the_key_opens_from_anywhere_and_is_not_told() -> None:
     [None, [], "one", ["a", "b", "c", "d"], [""], ["  "], [3], ["--host"], ["x" * 501], ["a\0b"], ["a\nb"]],
     ids=repr,
 )
-async def test_what_is_no_list_of_checkpoints_is_refused(models: object) -> None:
+async def test_invalid_checkpoint_list_is_refused(models: object) -> None:
     runtime = ChildRuntime(["--model", "one"])
     async with studio(runtime) as client:
         answer = await client.post(MODELS, json={"models": models})
@@ -213,7 +211,7 @@ async def test_what_is_no_list_of_checkpoints_is_refused(models: object) -> None
         assert not runtime.changing
 
 
-async def test_half_a_character_is_refused_and_the_studio_goes_on() -> None:
+async def test_unpaired_surrogate_is_refused_and_the_studio_continues() -> None:
     async with studio(runtime := ChildRuntime(["--model", "one"])) as client:
         for text in (r"\ud800", r"a\udfffb", r"a\u0000b"):
             answer = await client.post(MODELS, content=f'{{"models": ["{text}"]}}')
@@ -221,7 +219,7 @@ async def test_half_a_character_is_refused_and_the_studio_goes_on() -> None:
             assert not runtime.changing
 
 
-async def test_other_checkpoints_take_the_place_of_the_earlier_ones_and_nothing_else() -> None:
+async def test_checkpoint_change_replaces_only_the_model_arguments() -> None:
     stand_in = ["tests.unit.studio.stand_in", "ready"]
     runtime = ChildRuntime(["--device", "cpu", "--model", "one", "--model=two", "--max-slots", "2"], stand_in)
     supervision = asyncio.create_task(runtime.run())
@@ -238,7 +236,7 @@ async def test_other_checkpoints_take_the_place_of_the_earlier_ones_and_nothing_
     await asyncio.gather(supervision, return_exceptions=True)
 
 
-async def test_a_runtime_of_others_keeps_what_it_has_and_other_pages_are_refused() -> None:
+async def test_external_runtime_cannot_be_changed_and_foreign_origins_are_refused() -> None:
     async with studio(GivenRuntime("http://127.0.0.1:1")) as client:
         assert (await client.post(MODELS, json={"models": ["x"]})).json()["error"]["code"] == "out_of_order"
         assert (await client.delete(MODELS)).status_code == 409
@@ -254,7 +252,7 @@ def test_quantiles_of_a_histogram() -> None:
     assert quantile({}, 0.5) is None
 
 
-def test_figures_are_sums_over_modes_and_dialects() -> None:
+def test_metrics_are_summed_over_modes_and_dialects() -> None:
     page = (
         "# TYPE voicewright_underruns counter\n"
         'voicewright_underruns_total{mode="base"} 2.0\nvoicewright_underruns_total{mode="custom_voice"} 3.0\n'
@@ -264,7 +262,7 @@ def test_figures_are_sums_over_modes_and_dialects() -> None:
     assert (told["underruns"], told["active"], told["ttfa_p50_s"]) == (5, 4, None)
 
 
-async def test_a_proxy_that_speaks_http_1_0_and_names_this_machine_does_not_open_the_room() -> None:
+async def test_http_1_0_proxy_on_this_machine_does_not_grant_host_access() -> None:
     async def run() -> bytes:
         async with served(HostRoutes(ChildRuntime([]), StudioSettings(), {}).routes()) as address:
             host, port = address.split(":")

@@ -109,7 +109,7 @@ async def heard(url: str) -> bytes | None:
         return answer if isinstance(answer, bytes) else None
 
 
-async def test_a_visitor_has_so_many_sockets_and_gets_a_place_back() -> None:
+async def test_sockets_per_visitor_are_limited_and_become_free() -> None:
     async with Studio(visitor_sockets=2).client() as (_, url):
         first = await connect(url, additional_headers=ONE, proxy=None)
         async with connect(url, additional_headers=ONE, proxy=None) as second:
@@ -127,7 +127,7 @@ async def test_a_visitor_has_so_many_sockets_and_gets_a_place_back() -> None:
 
 
 @pytest.mark.parametrize("held", ["{number:043d}", "{number:043d}.{number:043d}"], ids=["unsigned", "forged"])
-async def test_invented_visitors_have_the_sockets_of_one(held: str) -> None:
+async def test_requests_without_a_valid_cookie_share_one_socket_limit(held: str) -> None:
     async with Studio(visitor_sockets=1).client() as (_, url), AsyncExitStack() as stack:
         refused = 0
         for number in range(6):
@@ -142,7 +142,7 @@ async def test_invented_visitors_have_the_sockets_of_one(held: str) -> None:
             assert len(await known.recv()) == PCM
 
 
-def test_an_address_is_a_few_visitors_a_day_and_all_others_from_there_are_one() -> None:
+def test_visitors_per_address_are_limited_per_day_and_surplus_ones_share() -> None:
     now = 0.0
     accounts = Accounts(VISITORS, 2, lambda: now)
 
@@ -161,7 +161,7 @@ def test_an_address_is_a_few_visitors_a_day_and_all_others_from_there_are_one() 
     assert who("c").startswith("visitor:")
 
 
-async def test_a_visitor_has_so_many_requests_in_flight() -> None:
+async def test_concurrent_requests_per_visitor_are_limited() -> None:
     studio = Studio(visitor_requests=1)
     async with studio.client() as (client, _):
         first = asyncio.create_task(client.post("/v1/audio/speech", headers=ONE))
@@ -175,7 +175,7 @@ async def test_a_visitor_has_so_many_requests_in_flight() -> None:
         assert (await client.post("/v1/audio/speech", headers=ONE)).status_code == 200
 
 
-def test_the_runtime_is_told_whose_a_request_is_and_what_is_allowed() -> None:
+def test_runtime_receives_the_account_and_its_limits() -> None:
     settings = VisitSettings(visitor_speech_s=60, member_speech_s=600)
     members = {VISITORS.signed("b" * 43): ("17", "Ben")}
     visitors = Visitors(each=True, key=KEY, member_of=lambda asks: members.get(asks.cookies.get(COOKIE, "")))
@@ -193,7 +193,7 @@ def test_the_runtime_is_told_whose_a_request_is_and_what_is_allowed() -> None:
     assert told(Visitors(each=False), **ONE) == Allowance("address:192.0.2.7")
 
 
-async def test_where_all_are_one_nobody_is_counted() -> None:
+async def test_shared_studio_applies_no_visitor_limits() -> None:
     studio = Studio(each=False, visitor_requests=1)
     studio.may_end.set()
     async with studio.client() as (client, _):
@@ -213,7 +213,7 @@ def app(tmp_path_factory: pytest.TempPathFactory) -> FastAPI:
     return app
 
 
-def test_signing_in_is_asked_for_before_every_route_of_the_runtime(app: FastAPI) -> None:
+def test_sign_in_is_required_for_every_runtime_route(app: FastAPI) -> None:
     relayed = [
         str(route.path)
         for route in iter_route_contexts(app.router.routes)
@@ -232,7 +232,7 @@ STORE_NOTHING = {
 OF_THE_HOST = ("/studio/host", "/studio/real-voices")
 
 
-def test_every_route_is_known_to_store_or_not(app: FastAPI) -> None:
+def test_every_route_is_classified_as_storing_or_not(app: FastAPI) -> None:
     stored, unknown = set(), set()
     for route in iter_route_contexts(app.router.routes):
         changes = (getattr(route, "methods", None) or set()) - {"GET", "HEAD", "OPTIONS", "DELETE"}
@@ -260,11 +260,11 @@ def test_every_route_is_known_to_store_or_not(app: FastAPI) -> None:
         ("DELETE", "/studio/takes/x", False),
     ],
 )
-def test_voices_and_dictionaries_are_stored_too(method: str, path: str, is_stored: bool) -> None:
+def test_voices_and_dictionaries_count_as_stored(method: str, path: str, is_stored: bool) -> None:
     assert stores({"type": "http", "method": method, "path": path}) is is_stored
 
 
-async def test_surplus_visitors_of_an_address_store_nothing() -> None:
+async def test_surplus_visitors_of_an_address_cannot_store() -> None:
     async with Studio(visitors_per_address=1).client() as (client, _):
         assert (await client.patch("/studio/me", headers=ONE)).status_code == 200
         refused = await client.patch("/studio/me", headers=OTHER)
@@ -273,7 +273,7 @@ async def test_surplus_visitors_of_an_address_store_nothing() -> None:
         assert (await client.patch("/studio/me", headers=ONE)).status_code == 200
 
 
-async def test_who_stores_something_in_the_runtime_is_admitted_first() -> None:
+async def test_storing_in_the_runtime_requires_admission() -> None:
     asked: list[str | None] = []
 
     async def admit(visitor: Visitor) -> None:
@@ -295,7 +295,7 @@ async def test_who_stores_something_in_the_runtime_is_admitted_first() -> None:
     assert None not in asked
 
 
-async def test_where_signing_in_is_asked_for_nothing_else_is_served() -> None:
+async def test_unauthenticated_visitors_get_only_the_sign_in_routes() -> None:
     async with Studio(must_sign_in=True).client() as (client, url):
         assert (await client.get("/studio/me", headers=ONE)).status_code == 200
         refused = await client.post("/v1/audio/speech", headers=ONE)

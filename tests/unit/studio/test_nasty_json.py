@@ -98,7 +98,9 @@ def send(client: httpx.Client, take: str, route: str, body: str) -> httpx.Respon
 @example("script", under("more", DEEP))
 @example("script", BOTTOMLESS)
 @settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_nothing_nasty_is_kept_or_breaks_a_list(client: httpx.Client, take: str, route: str, body: str) -> None:
+def test_malformed_json_values_are_not_stored_and_do_not_break_lists(
+    client: httpx.Client, take: str, route: str, body: str
+) -> None:
     answer = send(client, take, route, body)
     assert answer.status_code < 500, answer.text
     if answer.status_code >= 400:
@@ -119,7 +121,7 @@ POISON = {
 
 @pytest.mark.slow("a long number", "half a character", "too deep")
 @pytest.mark.parametrize("poison", POISON.values(), ids=POISON.keys())
-def test_a_row_that_cannot_be_read_is_set_aside_and_the_rest_is_listed(tmp_path: Path, poison: str) -> None:
+def test_unreadable_row_is_skipped_and_the_rest_is_listed(tmp_path: Path, poison: str) -> None:
     with kept(tmp_path) as address, visitor(address) as client:
         good, bad = keep(client, text="good")["id"], keep(client, text="bad")["id"]
         for name in ("good", "bad"):

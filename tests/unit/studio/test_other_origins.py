@@ -48,7 +48,7 @@ OWN_ORIGIN = {
 
 
 @pytest.mark.parametrize(("origin", "allowed"), OWN_ORIGIN.items())
-def test_only_the_own_origin_may_use_a_port_without_the_setting(origin: str | None, allowed: bool) -> None:
+def test_port_accepts_only_its_own_origin_by_default(origin: str | None, allowed: bool) -> None:
     headers = {"host": "studio.example:7860"} | ({} if origin is None else {"origin": origin})
     assert may_use(Headers(headers)) is allowed
 
@@ -76,7 +76,7 @@ def code(response: httpx.Response) -> str:
 
 @pytest.mark.parametrize("path", RUNTIME_ROUTES)
 @pytest.mark.parametrize("origin", [OURS, "https://a.example.org"])
-def test_a_named_origin_may_use_the_runtimes_routes(client: httpx.Client, path: str, origin: str) -> None:
+def test_allowed_origin_may_use_the_runtime_routes(client: httpx.Client, path: str, origin: str) -> None:
     asked = preflight(client, path, origin)
     assert (asked.status_code, asked.headers["access-control-allow-origin"]) == (200, origin)
     posted = client.post(path, headers={"origin": origin}, json={})
@@ -86,7 +86,7 @@ def test_a_named_origin_may_use_the_runtimes_routes(client: httpx.Client, path: 
 
 @pytest.mark.parametrize("path", RUNTIME_ROUTES)
 @pytest.mark.parametrize("origin", [EVIL, "null"])
-def test_any_other_origin_is_refused(client: httpx.Client, path: str, origin: str) -> None:
+def test_other_origins_are_refused(client: httpx.Client, path: str, origin: str) -> None:
     assert preflight(client, path, origin).status_code == 400
     posted = client.post(path, headers={"origin": origin}, json={})
     assert (posted.status_code, code(posted)) == (403, "origin_refused")
@@ -94,7 +94,7 @@ def test_any_other_origin_is_refused(client: httpx.Client, path: str, origin: st
 
 
 @pytest.mark.parametrize("path", OWN_ROUTES)
-def test_the_studios_own_routes_are_for_its_page_only(client: httpx.Client, path: str) -> None:
+def test_studio_routes_are_for_its_own_page_only(client: httpx.Client, path: str) -> None:
     asked = preflight(client, path, OURS)
     posted = client.post(path, headers={"origin": OURS}, json={})
     assert (posted.status_code, code(posted)) == (403, "origin_refused")
@@ -102,7 +102,7 @@ def test_the_studios_own_routes_are_for_its_page_only(client: httpx.Client, path
 
 
 @pytest.mark.parametrize("path", ["/v1/audio/speech/stream", "/tts/websocket"])
-async def test_sockets_are_for_the_same_origins(port: int, path: str) -> None:
+async def test_sockets_accept_the_same_origins(port: int, path: str) -> None:
     url = f"ws://127.0.0.1:{port}{path}"
 
     for origin in (OURS, f"http://127.0.0.1:{port}"):

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.slow
 LOOKS = 5
 
 
-async def test_a_page_that_nobody_uses_is_not_looked_at_a_thousand_times_a_second(
+async def test_idle_gradio_queue_is_not_polled_continuously(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     (gradio,) = (route.app for route in page(Starlette()).routes if isinstance(route, Mount) and route.path == "")
@@ -77,7 +77,7 @@ OWN_FILES = {
 }
 
 
-def test_files_that_are_not_there_are_refused_in_our_shape() -> None:
+def test_missing_files_are_refused_in_the_api_error_format() -> None:
     def refusals(client: httpx.Client, files: Iterable[tuple[str, str]]) -> dict[tuple[str, str], tuple[int, str]]:
         answers = {file: client.request(*file) for file in files}
         return {file: (answer.status_code, answer.json()["error"]["code"]) for file, answer in answers.items()}

@@ -50,11 +50,11 @@ def run(tmp_path: Path, expression: str) -> str:
     return subprocess.run([*node.command(), "-e", program], capture_output=True, text=True, check=True).stdout.strip()
 
 
-def test_modules_run_after_those_that_they_import_and_know_their_own_address(tmp_path: Path, modules: Path) -> None:
+def test_bundled_modules_run_after_their_imports_and_know_their_url(tmp_path: Path, modules: Path) -> None:
     assert run(tmp_path, "page.sum()") == "1 js/parts/worklet.js"
 
 
-def test_the_source_map_leads_to_the_line_of_the_module(tmp_path: Path, modules: Path) -> None:
+def test_source_map_leads_to_the_module_line(tmp_path: Path, modules: Path) -> None:
     joined = Bundles().get("page.js").body.decode().split("\n")
     found = json.loads(Bundles().get("page.js.map").body)
     place, line = -1, 0
@@ -69,7 +69,7 @@ def test_the_source_map_leads_to_the_line_of_the_module(tmp_path: Path, modules:
     assert rows[at] == ("../js/studio.js", 9)
 
 
-def test_a_changed_module_is_joined_again(tmp_path: Path, modules: Path) -> None:
+def test_changed_module_is_bundled_again(tmp_path: Path, modules: Path) -> None:
     bundles = Bundles()
     before = bundles.get("page.js")
     assert bundles.get("page.js") is before
@@ -87,13 +87,13 @@ def test_a_changed_module_is_joined_again(tmp_path: Path, modules: Path) -> None
         ("import { sum } from '../studio.js';\n", "imported by"),
     ],
 )
-def test_what_cannot_be_joined_is_named(modules: Path, text: str, why: str) -> None:
+def test_unbundlable_module_is_named(modules: Path, text: str, why: str) -> None:
     (modules / "parts/numbers.js").write_text(text)
     with pytest.raises(ValueError, match=why):
         Bundles().get("page.js")
 
 
-def test_the_page_comes_in_few_small_files_that_a_browser_keeps() -> None:
+def test_page_is_served_in_few_small_cacheable_files() -> None:
     client = TestClient(Starlette(routes=Bundles().routes()))
     for name, limit in {"page.js": 150_000, "page.css": 25_000, "en.json": 25_000, "presets.json": 20_000}.items():
         answer = client.get(f"/studio/bundle/{name}")

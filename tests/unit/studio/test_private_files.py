@@ -26,7 +26,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no modes")
-def test_nobody_else_may_read_what_is_kept(folder: Path) -> None:
+def test_stored_files_are_readable_by_their_owner_only(folder: Path) -> None:
     before = os.umask(0)
     try:
         with opened(folder) as store:
@@ -43,7 +43,7 @@ def test_nobody_else_may_read_what_is_kept(folder: Path) -> None:
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no modes")
-def test_a_copy_is_private_from_the_first_moment(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_copied_file_is_private_from_creation(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder.mkdir()
     with sqlite3.connect(folder / FILE) as connection:
         connection.executescript(f"{MIGRATIONS[0]} PRAGMA user_version = 1;")
@@ -58,7 +58,7 @@ def test_a_copy_is_private_from_the_first_moment(folder: Path, monkeypatch: pyte
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no modes")
-def test_what_gradio_writes_is_private(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_written_by_gradio_are_private(monkeypatch: pytest.MonkeyPatch) -> None:
     folders: list[Path] = []
 
     async def serve(_: StudioSettings) -> int:

@@ -21,7 +21,7 @@ def client(tmp_path: Path) -> Iterator[httpx.Client]:
         yield client
 
 
-def test_a_list_comes_back_as_it_was_sent_and_is_nobody_elses(client: httpx.Client) -> None:
+def test_pronunciation_list_round_trips_and_is_private_to_its_owner(client: httpx.Client) -> None:
     assert client.get(ROUTE).json() == {"words": [], "updated_at": None}
     sent = client.put(ROUTE, json={"words": WORDS}).json()
     assert sent["words"] == WORDS
@@ -31,7 +31,7 @@ def test_a_list_comes_back_as_it_was_sent_and_is_nobody_elses(client: httpx.Clie
         assert other.post(f"{ROUTE}/said", json={"text": "Nguyen"}).json() == {"text": "Nguyen", "places": 0}
 
 
-def test_a_program_hears_what_is_spoken_for_a_text(client: httpx.Client) -> None:
+def test_preview_route_returns_the_spoken_text(client: httpx.Client) -> None:
     client.put(ROUTE, json={"words": WORDS}).raise_for_status()
     told = client.post(f"{ROUTE}/said", json={"text": "Nguyen was in 重庆市."}).json()
     assert told == {"text": "Win was in 崇庆市.", "places": 2}
@@ -46,7 +46,7 @@ def test_a_program_hears_what_is_spoken_for_a_text(client: httpx.Client) -> None
         refused(unknown.put(ROUTE, json={"words": WORDS}), 401, "visitor_unknown")
 
 
-def test_what_another_window_wrote_is_not_written_over(client: httpx.Client) -> None:
+def test_concurrent_edit_of_another_window_is_not_overwritten(client: httpx.Client) -> None:
     first = client.put(ROUTE, json={"words": WORDS[:1]}).json()
     second = client.put(ROUTE, json={"words": WORDS, "updated_at": first["updated_at"]}).json()
     late = client.put(ROUTE, json={"words": [], "updated_at": first["updated_at"]})
@@ -69,7 +69,7 @@ def test_what_another_window_wrote_is_not_written_over(client: httpx.Client) -> 
         ([{"word": f"w{number}", "said": "x"} for number in range(501)], "words"),
     ],
 )
-def test_what_cannot_be_kept_is_refused_with_its_place(
+def test_invalid_list_is_refused_with_the_position(
     client: httpx.Client, words: list[dict[str, str]], param: str
 ) -> None:
     refused(client.put(ROUTE, json={"words": words}), 400, "invalid_config", param)

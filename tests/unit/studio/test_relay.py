@@ -75,7 +75,7 @@ async def echo(server: WebSocket) -> None:
         return
 
 
-def test_frames_pass_untouched_one_for_one() -> None:
+def test_frames_are_relayed_unchanged_one_to_one() -> None:
     sizes = [0, 1, 2, 125, 126, 3856, 65535, 65536, 300_000]
     stream = random.Random(1)
     frames: list[str | bytes] = [stream.randbytes(size) for size in sizes]
@@ -90,7 +90,7 @@ def test_frames_pass_untouched_one_for_one() -> None:
     talk(client, echo)
 
 
-def test_a_frame_is_not_held_back_until_the_next() -> None:
+def test_frame_is_relayed_without_waiting_for_the_next() -> None:
     async def server(server: WebSocket) -> None:
         await server.accept()
         for number in range(5):
@@ -108,7 +108,7 @@ def test_a_frame_is_not_held_back_until_the_next() -> None:
 
 
 @pytest.mark.parametrize("offered", [["voicewright.speech.v1"], ["other", "voicewright.speech.v1"], None])
-def test_the_runtime_chooses_the_subprotocol(offered: list[str] | None) -> None:
+def test_subprotocol_is_chosen_by_the_runtime(offered: list[str] | None) -> None:
     async def server(server: WebSocket) -> None:
         assert server.scope["subprotocols"] == (offered or [])
         await server.accept(subprotocol="voicewright.speech.v1" if offered else None)
@@ -120,7 +120,7 @@ def test_the_runtime_chooses_the_subprotocol(offered: list[str] | None) -> None:
     talk(client, server, subprotocols=offered)
 
 
-def test_the_runtimes_close_reaches_the_client() -> None:
+def test_close_by_the_runtime_reaches_the_client() -> None:
     async def server(server: WebSocket) -> None:
         await server.accept()
         await server.send_text("last words")
@@ -136,7 +136,7 @@ def test_the_runtimes_close_reaches_the_client() -> None:
 
 
 @pytest.mark.parametrize("code", [1000, 1001, 4000])
-async def test_the_clients_close_reaches_the_runtime(code: int) -> None:
+async def test_close_by_the_client_reaches_the_runtime(code: int) -> None:
     closed: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
     async def server(server: WebSocket) -> None:
@@ -150,7 +150,7 @@ async def test_the_clients_close_reaches_the_runtime(code: int) -> None:
             assert await closed == code
 
 
-async def test_a_client_that_vanishes_is_a_close_for_the_runtime() -> None:
+async def test_lost_client_closes_the_runtime_socket() -> None:
     closed = asyncio.Event()
 
     async def server(server: WebSocket) -> None:
@@ -166,7 +166,7 @@ async def test_a_client_that_vanishes_is_a_close_for_the_runtime() -> None:
 
 
 @pytest.mark.parametrize("code", [1000, 1011])
-async def test_a_page_that_left_before_the_runtime_s_close_is_no_failure(code: int) -> None:
+async def test_client_close_before_that_of_the_runtime_is_not_an_error(code: int) -> None:
     """Its server knows that it has gone when the close is to be sent, and has not said so yet."""
 
     async def server(server: WebSocket) -> None:
@@ -193,7 +193,7 @@ async def test_a_page_that_left_before_the_runtime_s_close_is_no_failure(code: i
     assert sent == ["websocket.accept", "websocket.close"]
 
 
-def test_a_refused_handshake_is_refused_with_the_same_words() -> None:
+def test_refused_handshake_is_relayed_unchanged() -> None:
     async def server(server: WebSocket) -> None:
         await server.send_denial_response(JSONResponse({"why": "no key"}, status_code=401))
 
@@ -215,7 +215,7 @@ async def expect_unavailable(socket_: ClientConnection) -> None:
     assert (socket_.close_code, socket_.close_reason) == (1013, "runtime_unavailable")
 
 
-async def test_a_page_is_told_that_no_runtime_is_there() -> None:
+async def test_missing_runtime_is_reported_to_the_page() -> None:
     async def told(runtime: str) -> None:
         async with relay_to(runtime) as address:
             url = f"ws://{address}/v1/audio/speech/stream"
@@ -237,7 +237,7 @@ async def test_a_page_is_told_that_no_runtime_is_there() -> None:
         await told(f"http://127.0.0.1:{port}")
 
 
-async def test_a_page_is_told_that_the_runtime_died_in_the_middle() -> None:
+async def test_runtime_crash_during_a_connection_is_reported_to_the_page() -> None:
     async def die(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = await reader.readuntil(b"\r\n\r\n")
         key = next(line for line in head.split(b"\r\n") if line.lower().startswith(b"sec-websocket-key"))
@@ -261,7 +261,7 @@ async def test_a_page_is_told_that_the_runtime_died_in_the_middle() -> None:
             await expect_unavailable(socket_)
 
 
-async def test_a_client_that_does_not_read_holds_the_runtime_back() -> None:
+async def test_slow_client_applies_backpressure_to_the_runtime() -> None:
     sent = 0
 
     over = asyncio.Event()
@@ -289,7 +289,7 @@ async def test_a_client_that_does_not_read_holds_the_runtime_back() -> None:
     assert 0 < sent < 40 * 2**20
 
 
-async def test_http_passes_path_query_body_status_and_headers() -> None:
+async def test_http_relay_preserves_path_query_body_status_and_headers() -> None:
     async def answer(request: Request) -> Response:
         seen = {
             "method": request.method,
@@ -326,7 +326,7 @@ async def test_http_passes_path_query_body_status_and_headers() -> None:
 
 
 @pytest.mark.parametrize(("told", "said"), [(True, "has 200000 bytes"), (False, "has more than 66560 bytes")])
-async def test_a_body_over_the_limit_is_refused_by_its_size_where_that_is_known(
+async def test_body_over_the_limit_is_refused_by_its_declared_size(
     monkeypatch: pytest.MonkeyPatch, told: bool, said: str
 ) -> None:
     limit = 1024 + FORM_BYTES
@@ -353,7 +353,7 @@ async def test_a_body_over_the_limit_is_refused_by_its_size_where_that_is_known(
 
 
 @pytest.mark.parametrize("value", ["Bearer ", "Bearer k \t "])
-async def test_spaces_behind_a_header_s_value_are_no_part_of_it(value: str) -> None:
+async def test_trailing_space_in_a_header_value_is_removed(value: str) -> None:
     """Curl sends "Authorization: Bearer " where the variable that should hold the key is not set."""
 
     async def key(request: Request) -> Response:
@@ -370,7 +370,7 @@ async def test_spaces_behind_a_header_s_value_are_no_part_of_it(value: str) -> N
     assert answer.endswith(f"\r\n\r\n{value.strip()}")
 
 
-async def test_http_streams_and_a_client_that_leaves_ends_it() -> None:
+async def test_http_relay_streams_and_stops_on_disconnect() -> None:
     go_on, left = asyncio.Event(), asyncio.Event()
 
     async def sound(_: Request) -> Response:
@@ -398,7 +398,7 @@ async def test_http_streams_and_a_client_that_leaves_ends_it() -> None:
             await left.wait()
 
 
-async def test_a_runtime_with_keys_is_told_ours_whatever_the_page_says() -> None:
+async def test_relay_sends_its_own_runtime_key_only() -> None:
     async def key(request: Request) -> Response:
         return JSONResponse([request.headers.getlist("x-api-key"), request.headers.get("authorization")])
 

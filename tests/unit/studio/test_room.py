@@ -21,7 +21,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "data"
 
 
-def test_nothing_goes_for_a_take_above_the_number_and_the_oldest_go_on_request(folder: Path) -> None:
+def test_full_take_store_refuses_new_takes_and_frees_the_oldest_on_request(folder: Path) -> None:
     with opened(folder, max_takes=3) as store:
         favourite = add(store, favourite=True)
         old, new = add(store), add(store)
@@ -42,7 +42,7 @@ def test_nothing_goes_for_a_take_above_the_number_and_the_oldest_go_on_request(f
         assert f"takes/{old}.flac" in files(folder)
 
 
-def test_takes_are_moved_by_one_request(folder: Path) -> None:
+def test_takes_are_moved_to_the_bin_in_one_request(folder: Path) -> None:
     with kept(folder, max_takes=4) as address, visitor(address) as client:
         takes = [keep(client)["id"] for _ in range(3)]
         space = client.get("/studio/takes/space").json()
@@ -58,7 +58,7 @@ def test_takes_are_moved_by_one_request(folder: Path) -> None:
         refused(client.post("/studio/takes/delete", json={}), 400, "invalid_config", "takes")
 
 
-def test_all_takes_together_have_a_limit(folder: Path) -> None:
+def test_total_size_of_takes_is_limited(folder: Path) -> None:
     noise = random.Random(1).randbytes(400_000)
     with opened(folder, max_store_bytes=2**20) as store:
         first, second = add(store, pcm=noise), add(store, pcm=noise)
@@ -75,7 +75,7 @@ def test_all_takes_together_have_a_limit(folder: Path) -> None:
     assert f"takes/{second}.flac" not in files(folder)
 
 
-def test_a_visitor_has_a_share_of_the_store(folder: Path) -> None:
+def test_store_size_per_visitor_is_limited(folder: Path) -> None:
     noise = random.Random(1).randbytes(400_000)
     with opened(folder, max_store_bytes=2**22, visitor_store_bytes=2**20) as store:
         for _ in range(2):
@@ -89,7 +89,7 @@ def test_a_visitor_has_a_share_of_the_store(folder: Path) -> None:
         add(store, "visitor:two", pcm=noise)
 
 
-def test_everything_that_a_visitor_keeps_counts(folder: Path) -> None:
+def test_every_kind_of_stored_data_counts_towards_the_visitor_limit(folder: Path) -> None:
     long = "ä" * 2000
     script = json.dumps({"name": "s", "lines": [{"id": f"l{n}", "text": long} for n in range(100)]}).encode()
     words = read(PronunciationFields, {"words": [{"word": "a", "said": "b"}], "updated_at": None})
@@ -110,7 +110,7 @@ def test_everything_that_a_visitor_keeps_counts(folder: Path) -> None:
         assert store.bytes() > before + 40
 
 
-def test_a_reference_counts_once_and_goes_with_its_last_take(folder: Path) -> None:
+def test_shared_reference_counts_once_and_is_deleted_with_its_last_take(folder: Path) -> None:
     reference, other = (random.Random(seed).randbytes(400_000) for seed in (1, 2))
     with opened(folder, visitor_store_bytes=2**20) as store:
         takes = [add(store, "visitor:one", reference=reference) for _ in range(4)]
@@ -125,7 +125,7 @@ def test_a_reference_counts_once_and_goes_with_its_last_take(folder: Path) -> No
         assert ids(store, "visitor:one") == [third, newest]
 
 
-def test_an_address_has_a_share_whatever_the_cookie(folder: Path) -> None:
+def test_store_size_per_address_is_limited_regardless_of_cookies(folder: Path) -> None:
     noise = random.Random(1).randbytes(400_000)
     with opened(folder, address_store_bytes=2**20) as store:
         for owner in ("visitor:one", "visitor:two"):
@@ -147,13 +147,13 @@ def test_an_address_has_a_share_whatever_the_cookie(folder: Path) -> None:
         assert store.takes.restore("visitor:one", there)["id"] == there
 
 
-def test_a_full_store_is_said_over_http(folder: Path) -> None:
+def test_full_store_is_reported_over_http(folder: Path) -> None:
     with kept(folder, max_takes=1) as address, visitor(address) as client:
         keep(client)
         assert "1 takes" in refused(post(client), 507, "store_full")
 
 
-def test_a_script_in_the_bin_stays_if_it_would_not_make_enough_room(folder: Path) -> None:
+def test_binned_script_is_kept_if_deleting_it_would_not_free_enough(folder: Path) -> None:
     long = json.dumps({"lines": [{"id": f"l{n}", "text": "a" * 2000} for n in range(200)]}).encode()
     with opened(folder, visitor_store_bytes=2**20) as store:
         for name in ("old", "new"):
@@ -170,7 +170,7 @@ def test_a_script_in_the_bin_stays_if_it_would_not_make_enough_room(folder: Path
             store.scripts.restore("visitor:one", "old")
 
 
-def test_few_visitors_of_an_address_keep_something_in_the_runtime(folder: Path) -> None:
+def test_number_of_storing_visitors_per_address_is_limited(folder: Path) -> None:
     with opened(folder) as store:
         for owner in ("visitor:one", "visitor:two", "visitor:one"):
             store.runtime_owners.admit(owner, "here", 2)

@@ -32,7 +32,7 @@ def client(tmp_path: Path) -> Iterator[httpx.Client]:
         yield client
 
 
-def test_a_script_comes_back_with_all_that_the_page_keeps_in_it(client: httpx.Client) -> None:
+def test_script_round_trips_with_all_page_fields(client: httpx.Client) -> None:
     sent = {"id": "other", "name": "Play", "gap_s": 0.4, "lines": LINES, "updated_at": None}
     kept_ = client.put("/studio/scripts/s-1", json=sent).json()
     assert kept_ == {**sent, "id": "s-1", "updated_at": kept_["updated_at"]}
@@ -41,13 +41,13 @@ def test_a_script_comes_back_with_all_that_the_page_keeps_in_it(client: httpx.Cl
     assert listed == {**kept_, "lines": 2, "begins": "Hello."}
 
 
-def test_the_last_changed_is_listed_first(client: httpx.Client) -> None:
+def test_most_recently_changed_script_is_listed_first(client: httpx.Client) -> None:
     for name in ("one", "two", "one"):
         client.put(f"/studio/scripts/{name}", json={"name": name}).raise_for_status()
     assert [script["id"] for script in client.get("/studio/scripts").json()["scripts"]] == ["one", "two"]
 
 
-def test_a_script_is_found_by_what_is_said_in_it_by_whom_and_how(client: httpx.Client) -> None:
+def test_script_search_matches_text_speaker_and_style(client: httpx.Client) -> None:
     lines: list[dict[str, object]] = [
         {"id": "a", "name": "TOM", "text": "The kettle is on.", "instruct": "warmly"},
         {"id": "b", "text": "你好", "voice": {"mode": "voice_design", "description": "An old sailor"}},
@@ -65,7 +65,7 @@ def test_a_script_is_found_by_what_is_said_in_it_by_whom_and_how(client: httpx.C
     assert sorted(found(" ")) == ["other", "s"]
 
 
-def test_what_another_tab_wrote_is_not_written_over(client: httpx.Client) -> None:
+def test_concurrent_edit_of_another_tab_is_not_overwritten(client: httpx.Client) -> None:
     first = client.put("/studio/scripts/s", json={"name": "first", "updated_at": None}).json()
     second = client.put("/studio/scripts/s", json={"name": "second", "updated_at": first["updated_at"]}).json()
     assert second["updated_at"] > first["updated_at"]
@@ -78,7 +78,7 @@ def test_what_another_tab_wrote_is_not_written_over(client: httpx.Client) -> Non
     client.put("/studio/scripts/s", json={"name": "mine", "updated_at": second["updated_at"]}).raise_for_status()
 
 
-def test_a_script_that_is_said_to_be_new_writes_over_none(client: httpx.Client) -> None:
+def test_new_script_does_not_overwrite_an_existing_one(client: httpx.Client) -> None:
     first = client.put("/studio/scripts/s", json={"name": "first", "updated_at": 0}).json()
     refused(client.put("/studio/scripts/s", json={"name": "second", "updated_at": 0}), 409, "changed_meanwhile")
     assert client.get("/studio/scripts/s").json() == first
@@ -86,7 +86,7 @@ def test_a_script_that_is_said_to_be_new_writes_over_none(client: httpx.Client) 
     client.put("/studio/scripts/s", json={"name": "second", "updated_at": 0}).raise_for_status()
 
 
-def test_deleting_can_be_undone(client: httpx.Client) -> None:
+def test_deletion_can_be_undone(client: httpx.Client) -> None:
     script = client.put("/studio/scripts/s", json={"name": "Play", "lines": LINES}).json()
     assert client.delete("/studio/scripts/s").json() == {"id": "s", "deleted": True}
     refused(client.get("/studio/scripts/s"), 404, "not_found")
@@ -95,7 +95,7 @@ def test_deleting_can_be_undone(client: httpx.Client) -> None:
     assert client.post("/studio/scripts/s/restore").json() == script
 
 
-def test_what_cannot_be_kept_is_refused(client: httpx.Client) -> None:
+def test_invalid_script_is_refused(client: httpx.Client) -> None:
     refused(client.put("/studio/scripts/a.b", json={}), 400, "invalid_config", "id")
     refused(client.put("/studio/scripts/s", json={"lines": "x"}), 400, "invalid_config", "lines")
     refused(client.put("/studio/scripts/s", json={"lines": [{"text": "x"}]}), 400, "invalid_config", "lines.0.id")
@@ -109,7 +109,7 @@ def test_what_cannot_be_kept_is_refused(client: httpx.Client) -> None:
     client.put("/studio/scripts/one", json={"name": "again"}).raise_for_status()
 
 
-def test_takes_of_a_script_neither_count_nor_go(tmp_path: Path) -> None:
+def test_script_takes_are_excluded_from_the_take_limit_and_never_removed(tmp_path: Path) -> None:
     with kept(tmp_path / "other", max_takes=2) as address, visitor(address) as client:
         first, second = (keep(client, pcm_of(0.1))["id"] for _ in range(2))
         lines = [{"id": "a", "takes": [{"key": "k", "take": first}]}]
@@ -120,7 +120,9 @@ def test_takes_of_a_script_neither_count_nor_go(tmp_path: Path) -> None:
         assert [take["id"] for take in client.get("/studio/takes").json()["takes"]] == [first]
 
 
-def test_no_call_on_a_long_script_holds_the_event_loop(client: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_operations_on_a_long_script_do_not_block_the_event_loop(
+    client: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
     largest = 0
 
     def measured(call: Callable[..., Any]) -> Callable[..., Any]:
@@ -165,13 +167,11 @@ def test_no_call_on_a_long_script_holds_the_event_loop(client: httpx.Client, mon
     ],
     ids=lambda value: str(value)[:40],
 )
-def test_each_line_is_read_as_strictly_as_all_json(
-    client: httpx.Client, body: bytes, code: str, param: str | None
-) -> None:
+def test_each_line_is_validated_like_all_json(client: httpx.Client, body: bytes, code: str, param: str | None) -> None:
     refused(client.put("/studio/scripts/s", content=body), 400, code, param)
 
 
-def test_a_byte_order_mark_is_no_part_of_a_script(client: httpx.Client) -> None:
+def test_byte_order_mark_is_stripped_from_a_script(client: httpx.Client) -> None:
     body = b'\xef\xbb\xbf{"name": "\xc3\x84"}'
     assert client.put("/studio/scripts/s", content=body).raise_for_status().json()["name"] == "Ä"
     (listed,) = client.get("/studio/scripts").json()["scripts"]

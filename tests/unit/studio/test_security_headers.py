@@ -38,11 +38,11 @@ def client(ancestors: str = "", env: dict[str, str] | None = None) -> TestClient
         ("", {"SPACE_ID": "a/b"}, "frame-ancestors 'self' https://huggingface.co"),
     ],
 )
-def test_only_named_pages_may_frame_the_studio(ancestors: str, env: dict[str, str], framed: str) -> None:
+def test_only_allowed_pages_may_frame_the_studio(ancestors: str, env: dict[str, str], framed: str) -> None:
     assert framed in client(ancestors, env).get("/").headers["content-security-policy"]
 
 
-def test_inline_scripts_need_the_nonce_of_their_answer() -> None:
+def test_inline_scripts_require_the_nonce_of_their_response() -> None:
     first, second = (client().get("/") for _ in range(2))
     policy = first.headers["content-security-policy"]
     scripts = next(part for part in policy.split("; ") if part.startswith("script-src"))
@@ -53,12 +53,12 @@ def test_inline_scripts_need_the_nonce_of_their_answer() -> None:
     assert nonce not in second.headers["content-security-policy"]
 
 
-def test_the_page_connects_to_its_own_host_only() -> None:
+def test_page_connects_only_to_its_own_host() -> None:
     policy = client().get("/").headers["content-security-policy"]
     assert "connect-src 'self' data: blob:" in policy.split("; ")
 
 
-def test_a_route_keeps_its_own_policy_and_data_has_none() -> None:
+def test_route_keeps_its_own_policy_and_data_has_none() -> None:
     assert client().get("/own").headers["content-security-policy"] == "default-src 'none'"
     answer = client().get("/data")
     assert answer.headers["x-content-type-options"] == "nosniff"

@@ -14,7 +14,7 @@ from studio.server import serve
 from studio.settings import StudioSettings
 
 
-async def test_threads_that_compute_do_not_keep_the_interpreter_from_its_event_loop() -> None:
+async def test_cpu_bound_threads_do_not_starve_the_event_loop() -> None:
     usual_s = sys.getswitchinterval()
     try:
         with socket.create_server(("127.0.0.1", 0)) as taken:

@@ -61,12 +61,12 @@ def _calls(*folders: str) -> Iterator[tuple[Path, ast.Call, str]]:
                     yield path, node, getattr(node.func, "attr", getattr(node.func, "id", ""))
 
 
-def test_every_error_that_a_client_can_meet_is_worded_by_its_code() -> None:
+def test_every_client_visible_error_code_has_a_page_text() -> None:
     assert {code for code in BY_CODE if code not in OF_THE_OPERATOR and f"server.error.{code}" not in ENGLISH} == set()
 
 
 @pytest.mark.parametrize("code", sorted(BY_CODE))
-def test_the_words_of_an_error_need_no_fact_that_it_does_not_have(code: str) -> None:
+def test_error_texts_use_only_facts_of_the_error(code: str) -> None:
     facts = {place.partition(":")[0].strip("{}") for place in PLACE.findall(BY_CODE[code].sentence)}
     told = facts | ({"limit_mb", "limit_time"} if "limit" in facts else set())
     told |= {"retry_after"} if "retry_after_s" in facts else set()
@@ -77,7 +77,7 @@ def test_the_words_of_an_error_need_no_fact_that_it_does_not_have(code: str) -> 
         assert f"server.error.{code}.plain" in ENGLISH, "a reason that is not known"
 
 
-def test_every_reason_that_people_can_meet_has_words() -> None:
+def test_every_user_visible_reason_has_a_page_text() -> None:
     found: dict[str, str] = {}
     for path, call, name in _calls("runtime", "studio"):
         if name in MET:
@@ -88,7 +88,7 @@ def test_every_reason_that_people_can_meet_has_words() -> None:
     assert {shape: where for shape, where in found.items() if shape not in SHAPES} == {}
 
 
-def test_what_is_said_of_a_file_that_cannot_be_read_is_the_servers_own_sentence_in_every_language() -> None:
+def test_unreadable_file_message_quotes_the_server_in_every_language() -> None:
     assert {NO_SOUND, FORMAT_NOT_TAKEN} <= SHAPES
     assert {re.sub(r"\d+", "{}", said, count=1) for said in (TOO_SLOW, TOO_LARGE, CRASHED)} <= SHAPES
     kinds = re.findall(r"\b(?!or\b)\w+", TAKEN)
@@ -101,19 +101,19 @@ def test_what_is_said_of_a_file_that_cannot_be_read_is_the_servers_own_sentence_
         assert set(offered) <= {kind.upper() for kind in kinds}
 
 
-def test_the_words_for_faults_of_a_field_are_known_to_the_page() -> None:
+def test_page_has_texts_for_invalid_field_messages() -> None:
     from runtime.shared.validation import _WHY
 
     assert {why for why in _WHY.values() if PLACE.sub("{}", why) not in SHAPES} == set()
 
 
 @pytest.mark.parametrize("code", ["checkpoint_missing", "checkpoint_too_large", "device_memory"])
-def test_why_a_checkpoint_is_not_loaded_is_known_to_the_page_of_its_host(code: str) -> None:
+def test_page_has_texts_for_checkpoint_load_errors(code: str) -> None:
     assert PLACE.sub("{}", BY_CODE[code].sentence) in SHAPES
 
 
 @pytest.mark.parametrize("is_file", [False, True])
-def test_what_a_checkpoint_s_reference_is_in_the_place_of_a_folder_is_known_to_the_page(is_file: bool) -> None:
+def test_page_has_texts_for_invalid_checkpoint_paths(is_file: bool) -> None:
     facts = no_folder("x", is_file=is_file).facts
     assert {facts["what"], facts["hint"]} <= SHAPES
 
@@ -123,7 +123,7 @@ OF_CHECKPOINTS = {code for code, kind in BY_CODE.items() if issubclass(kind, Set
 
 
 @pytest.mark.parametrize("code", sorted(OF_CHECKPOINTS))
-def test_every_page_can_say_by_the_code_alone_why_checkpoints_do_not_serve(code: str) -> None:
+def test_page_has_a_text_for_every_checkpoint_error_code(code: str) -> None:
     if PLACE.sub("{}", BY_CODE[code].sentence) in SHAPES and "{why}" not in BY_CODE[code].sentence:
         return  # it says the whole sentence
     for language in languages():
@@ -131,7 +131,7 @@ def test_every_page_can_say_by_the_code_alone_why_checkpoints_do_not_serve(code:
         assert "{" not in plain, language
 
 
-def test_what_the_status_line_and_notes_say_is_known_to_the_page() -> None:
+def test_page_has_texts_for_status_and_notes() -> None:
     said = {}
     for path, call, name in _calls(
         "studio/runtimes/supervisor.py", "studio", "runtime/engine/scheduling/input_processor.py"
@@ -144,7 +144,7 @@ def test_what_the_status_line_and_notes_say_is_known_to_the_page() -> None:
     assert {shape: where for shape, where in said.items() if shape not in SHAPES} == {}
 
 
-def test_every_note_of_an_engine_and_a_resolver_is_known_to_the_page() -> None:
+def test_page_has_texts_for_every_engine_and_resolver_note() -> None:
     of_text = (STRANGE_SCRIPT, NO_SPELLING, NO_TAG, LONG_NUMBER, UNREAD_TAGS, LEFT_OUT_SSML, DROPPED_STYLES)
     notes = (*of_text, UNKNOWN_FIELDS, OTHER_SPEAKER, STORED_NAMESAKE, DESCRIBED_VOICE, RECORDED_VOICE)
     assert {PLACE.sub("{}", note) for note in notes} <= SHAPES

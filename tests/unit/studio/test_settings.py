@@ -20,7 +20,7 @@ from studio.settings import StoreSettings, StudioSettings
 ROOT = Path(__file__).resolve().parents[3]
 
 
-def test_defaults_environment_and_arguments_in_this_order() -> None:
+def test_arguments_override_environment_and_environment_overrides_defaults() -> None:
     read = StudioSettings.from_command_line
     assert read([], {}) == StudioSettings(host="127.0.0.1", port=7860)
     assert read([], {"PORT": "80", "HOST": "0.0.0.0"}) == StudioSettings(host="0.0.0.0", port=80)
@@ -29,7 +29,7 @@ def test_defaults_environment_and_arguments_in_this_order() -> None:
     assert given.runtime_url == "http://gpu:8210"
 
 
-def test_what_the_studio_does_not_know_is_the_runtimes() -> None:
+def test_unknown_arguments_are_passed_to_the_runtime() -> None:
     argv = ["--model", "base=/models/b", "--port", "0", "--device", "cpu", "--eager"]
     settings = StudioSettings.from_command_line(argv, {})
     assert settings.port == 0
@@ -37,7 +37,7 @@ def test_what_the_studio_does_not_know_is_the_runtimes() -> None:
 
 
 @pytest.mark.parametrize("port", ["", "http", "-1", "65536", "1.5"])
-def test_a_port_that_is_none_is_refused_by_the_name_of_what_was_set(port: str) -> None:
+def test_invalid_port_error_names_the_setting(port: str) -> None:
     with pytest.raises(InvalidSetting, match=r"^--port is"):
         StudioSettings.from_command_line([f"--port={port}"], {"PORT": "80"})
     with pytest.raises(InvalidSetting, match=r"^PORT is"):
@@ -64,7 +64,7 @@ BAD_URLS = [
 
 
 @pytest.mark.parametrize("url", BAD_URLS)
-def test_a_url_of_a_runtime_that_is_none_is_refused_by_the_name_of_what_was_set(url: str) -> None:
+def test_invalid_runtime_url_error_names_the_setting(url: str) -> None:
     with pytest.raises(InvalidSetting, match=r"^VOICEWRIGHT_RUNTIME_URL is .* such as http://127"):
         StudioSettings.from_command_line([], {"VOICEWRIGHT_RUNTIME_URL": url})
     with pytest.raises(InvalidSetting, match=r"^--runtime-url is"):
@@ -72,15 +72,15 @@ def test_a_url_of_a_runtime_that_is_none_is_refused_by_the_name_of_what_was_set(
 
 
 @pytest.mark.parametrize("url", ["http://gpu", "https://voice.example.org/runtime", "http://[::1]:8210"])
-def test_a_url_of_a_runtime_is_taken(url: str) -> None:
+def test_runtime_url_is_accepted(url: str) -> None:
     assert StudioSettings.from_command_line([], {"VOICEWRIGHT_RUNTIME_URL": url + "/"}).runtime_url == url
 
 
-def test_no_url_is_none_at_all() -> None:
+def test_empty_runtime_url_means_none() -> None:
     assert StudioSettings.from_command_line([], {"VOICEWRIGHT_RUNTIME_URL": ""}).runtime_url is None
 
 
-def test_a_url_that_is_none_is_one_sentence_and_status_2() -> None:
+def test_invalid_url_is_one_sentence_and_status_2() -> None:
     command = [sys.executable, "app.py", "--port", "0", "--runtime-url", "banana"]
     ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
     assert (ended.returncode, ended.stdout) == (2, "")
@@ -88,12 +88,12 @@ def test_a_url_that_is_none_is_one_sentence_and_status_2() -> None:
     assert ended.stderr == f"{said} [invalid_setting]\n"
 
 
-def test_arguments_for_a_runtime_that_is_not_ours_are_refused() -> None:
+def test_runtime_arguments_are_refused_for_an_external_runtime() -> None:
     with pytest.raises(InvalidSetting, match="--model"):
         StudioSettings.from_command_line(["--runtime-url", "http://gpu:8210", "--model", "x"], {})
 
 
-def test_a_taken_port_is_one_sentence_and_status_2() -> None:
+def test_used_port_is_one_sentence_and_status_2() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(PortInUse):
@@ -106,7 +106,7 @@ def test_a_taken_port_is_one_sentence_and_status_2() -> None:
     assert ended.stderr == f"{sentence} [port_in_use]\n"
 
 
-def test_an_address_that_is_not_ours_is_refused() -> None:
+def test_non_local_bind_address_is_refused() -> None:
     with pytest.raises(InvalidSetting, match=r"192\.0\.2\.1"):
         listen(ServerSettings(), "192.0.2.1", 0, option="--port")
 
@@ -115,7 +115,7 @@ STORE = fields(StoreSettings)
 
 
 @pytest.mark.parametrize("knob", STORE, ids=lambda knob: knob.name)
-def test_every_limit_of_the_store_can_be_set(knob: Field[Any]) -> None:
+def test_every_store_limit_can_be_set(knob: Field[Any]) -> None:
     default, words, low = knob.default, knob.metadata["words"], knob.metadata["low"]
     value = words[-1] if words else "here" if isinstance(default, str) else type(default)(default + 1)
     read = StudioSettings.from_command_line([], {knob.metadata["env"]: str(value)})
@@ -129,11 +129,11 @@ def test_every_limit_of_the_store_can_be_set(knob: Field[Any]) -> None:
     ("setting", "space", "each"),
     [("auto", "", False), ("auto", "me/x", True), ("one", "me/x", False), ("each", "", True)],
 )
-def test_visitors_have_a_history_each_on_a_space_or_where_told(setting: str, space: str, each: bool) -> None:
+def test_visitors_have_separate_histories_on_a_space_or_if_configured(setting: str, space: str, each: bool) -> None:
     assert StoreSettings(visitors=setting).each({"SPACE_ID": space}) is each
 
 
-def test_all_that_is_kept_lies_in_one_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_all_stored_data_is_in_one_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     assert StoreSettings().folder == tmp_path / "voicewright" == library_folder("").parent
     assert StoreSettings(data="/data").folder == Path("/data") == library_folder("", "/data").parent

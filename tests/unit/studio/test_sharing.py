@@ -53,7 +53,7 @@ def shared(owner: httpx.Client, **fields: Any) -> tuple[str, str]:
     return take, f"/{answer.json()['link']}"
 
 
-def test_whoever_has_the_link_hears_the_take_and_reads_its_words(owner: httpx.Client, anybody: httpx.Client) -> None:
+def test_share_link_gives_audio_and_text(owner: httpx.Client, anybody: httpx.Client) -> None:
     take, link = shared(owner, text=TEXT, **SECRETS)
     page = anybody.get(link)
     assert page.status_code == 200
@@ -73,7 +73,7 @@ def test_whoever_has_the_link_hears_the_take_and_reads_its_words(owner: httpx.Cl
     assert "set-cookie" not in page.headers
 
 
-def test_a_player_gets_the_parts_that_it_asks_for(owner: httpx.Client, anybody: httpx.Client) -> None:
+def test_share_link_supports_range_requests(owner: httpx.Client, anybody: httpx.Client) -> None:
     _, link = shared(owner)
     whole = anybody.get(f"{link}/audio").content
     for asked, part in (
@@ -89,7 +89,7 @@ def test_a_player_gets_the_parts_that_it_asks_for(owner: httpx.Client, anybody: 
         assert anybody.get(f"{link}/audio", headers={"range": nonsense}).content == whole
 
 
-def test_nobody_else_finds_it_and_no_other_page_frames_it(owner: httpx.Client, anybody: httpx.Client) -> None:
+def test_share_link_is_unlisted_and_cannot_be_framed(owner: httpx.Client, anybody: httpx.Client) -> None:
     _, link = shared(owner)
     headers = anybody.get(link).headers
     assert headers["x-robots-tag"] == "noindex, nofollow, noarchive"
@@ -102,7 +102,7 @@ def test_nobody_else_finds_it_and_no_other_page_frames_it(owner: httpx.Client, a
     assert owner.get("/studio/takes").json()["takes"][0].keys().isdisjoint({"link", "token", "share"})
 
 
-def test_a_link_that_was_ended_is_as_one_that_never_was(owner: httpx.Client, anybody: httpx.Client) -> None:
+def test_revoked_link_looks_like_an_unknown_one(owner: httpx.Client, anybody: httpx.Client) -> None:
     take, link = shared(owner)
     assert owner.post(f"/studio/takes/{take}/share").json()["link"] == link[1:]  # one a take
     assert owner.delete(f"/studio/takes/{take}/share").json() == {"link": None}
@@ -113,7 +113,7 @@ def test_a_link_that_was_ended_is_as_one_that_never_was(owner: httpx.Client, any
     assert owner.post(f"/studio/takes/{take}/share").json()["link"] != link[1:]
 
 
-def test_a_link_goes_with_its_take_and_comes_back_with_it(owner: httpx.Client, anybody: httpx.Client) -> None:
+def test_share_link_is_disabled_and_restored_with_its_take(owner: httpx.Client, anybody: httpx.Client) -> None:
     take, link = shared(owner)
     assert anybody.get(f"{link}/audio").status_code == 200
     owner.delete(f"/studio/takes/{take}").raise_for_status()
@@ -123,7 +123,9 @@ def test_a_link_goes_with_its_take_and_comes_back_with_it(owner: httpx.Client, a
     assert anybody.get(link).status_code == 200
 
 
-def test_only_its_owner_makes_sees_and_ends_a_link(address: str, owner: httpx.Client, anybody: httpx.Client) -> None:
+def test_only_the_owner_creates_lists_and_revokes_a_link(
+    address: str, owner: httpx.Client, anybody: httpx.Client
+) -> None:
     take, link = shared(owner)
     route = f"/studio/takes/{take}/share"
     with visitor(address) as other:
@@ -137,14 +139,14 @@ def test_only_its_owner_makes_sees_and_ends_a_link(address: str, owner: httpx.Cl
 @pytest.mark.parametrize(
     "token", ["", "a", "a" * 42, "a" * 44, "%00" * 43, "..%2f..%2fstudio", "' OR 1=1 --", "_" * 4000]
 )
-def test_what_is_no_link_is_nothing(owner: httpx.Client, anybody: httpx.Client, token: str) -> None:
+def test_invalid_token_is_not_found(owner: httpx.Client, anybody: httpx.Client, token: str) -> None:
     shared(owner)
     answer = anybody.get(f"/shared/{token}")
     assert answer.status_code == 404
     assert "<audio" not in answer.text
 
 
-def test_many_at_once_are_told_to_come_again(
+def test_too_many_concurrent_downloads_get_retry_after(
     owner: httpx.Client, anybody: httpx.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, link = shared(owner)
@@ -154,7 +156,7 @@ def test_many_at_once_are_told_to_come_again(
     assert int(answer.headers["retry-after"]) >= 1
 
 
-def test_it_is_off_unless_the_host_allows_it(tmp_path: Path) -> None:
+def test_sharing_is_off_by_default(tmp_path: Path) -> None:
     assert StudioSettings().store.share_links == "off"
     with kept(tmp_path / "off", visitors="each") as address, visitor(address) as client:
         take = keep(client, pcm_of(0.1))["id"]
@@ -163,7 +165,7 @@ def test_it_is_off_unless_the_host_allows_it(tmp_path: Path) -> None:
         assert client.get("/shared/" + "a" * 43).status_code == 404
 
 
-def test_links_that_were_made_are_closed_when_the_host_turns_it_off(tmp_path: Path) -> None:
+def test_existing_links_are_disabled_if_the_host_turns_sharing_off(tmp_path: Path) -> None:
     folder = tmp_path / "both"
     with kept(folder, share_links="on") as address, visitor(address) as client:
         _, link = shared(client)

@@ -116,7 +116,7 @@ async def who(client: httpx.AsyncClient) -> dict[str, Any]:
     return told
 
 
-async def test_somebody_signs_in_is_known_and_signs_out() -> None:
+async def test_visitor_can_sign_in_and_out() -> None:
     async with studio(Provider()) as client:
         assert (await who(client))["kind"] == "visitor"
         member = {"kind": "member", "owner": "member:42", "name": "clara"}
@@ -129,14 +129,14 @@ async def test_somebody_signs_in_is_known_and_signs_out() -> None:
         assert (await client.post("/studio/sign-out")).json()["kind"] == "visitor"
 
 
-async def test_an_answer_that_nobody_asked_for_is_refused() -> None:
+async def test_unrequested_callback_is_refused() -> None:
     async with studio(Provider()) as client:
         refused = await client.get("/studio/signed-in", params={"code": "x", "state": "y"})
         assert (refused.status_code, refused.json()["error"]["code"]) == (502, "sign_in_failed")
         assert (await who(client))["kind"] == "visitor"
 
 
-async def test_a_token_for_somebody_else_is_refused() -> None:
+async def test_token_for_another_audience_is_refused() -> None:
     provider = Provider()
     provider.lies = True
     async with studio(provider) as client:
@@ -145,7 +145,7 @@ async def test_a_token_for_somebody_else_is_refused() -> None:
         assert (await who(client))["kind"] == "visitor"
 
 
-async def test_a_provider_that_is_away_is_one_sentence() -> None:
+async def test_unreachable_provider_is_one_sentence() -> None:
     provider = Provider()
     async with studio(provider) as client:
         sign_in = SignIn(
@@ -159,7 +159,7 @@ async def test_a_provider_that_is_away_is_one_sentence() -> None:
         assert "does not answer" in refused.json()["error"]["message"]
 
 
-def test_a_set_up_that_cannot_work_is_said_at_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_configuration_is_reported_at_startup(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("OPENID_PROVIDER_URL", "OAUTH_CLIENT_ID", "OAUTH_CLIENT_SECRET"):
         monkeypatch.delenv(name, raising=False)
     each = StoreSettings(visitors="each")

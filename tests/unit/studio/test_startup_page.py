@@ -18,7 +18,7 @@ from studio.page.startup import StartupPage
 from tests.unit.studio.serving import served
 
 
-async def test_one_socket_sees_both_pages() -> None:
+async def test_socket_opened_on_the_startup_page_survives_the_change_to_the_studio() -> None:
     may_open, ended = threading.Event(), asyncio.Event()
 
     @asynccontextmanager
@@ -57,7 +57,7 @@ async def test_one_socket_sees_both_pages() -> None:
         assert ended.is_set()
 
 
-async def test_a_page_that_cannot_be_built_is_not_swallowed() -> None:
+async def test_page_build_error_is_raised() -> None:
     def build() -> FastAPI:
         raise RuntimeError("no page")
 

@@ -43,7 +43,7 @@ async def running(behaviour: str) -> AsyncIterator[ChildRuntime]:
         await asyncio.gather(supervision, return_exceptions=True)
 
 
-async def test_a_child_becomes_ready_and_ends_with_its_supervision() -> None:
+async def test_child_becomes_ready_and_ends_with_its_supervisor() -> None:
     async with running("ready") as runtime:
         assert (runtime.url, runtime.status.state) == (None, RuntimeState.STARTING)
         await becomes(lambda: runtime.status.state is RuntimeState.READY)
@@ -55,7 +55,7 @@ async def test_a_child_becomes_ready_and_ends_with_its_supervision() -> None:
     assert not runs(result)
 
 
-async def test_a_killed_child_is_said_to_be_away_and_started_again(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_killed_child_is_reported_and_restarted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(supervisor, "FIRST_BACKOFF_S", 0.2)
 
     async with running("ready") as runtime:
@@ -72,13 +72,13 @@ async def test_a_killed_child_is_said_to_be_away_and_started_again(monkeypatch: 
         assert runtime.restarts == {"sigkill": 1}
 
 
-async def test_refused_settings_end_the_supervision_with_their_status() -> None:
+async def test_refused_settings_end_the_supervisor_with_their_status() -> None:
     runtime = ChildRuntime([], command=[*STAND_IN, "refuse"])
     assert await asyncio.wait_for(runtime.run(), WITHIN_S) == 2
     assert runtime.starts == 1
 
 
-async def test_a_child_that_crashes_at_once_is_tried_ever_more_slowly(
+async def test_repeatedly_crashing_child_is_restarted_with_backoff(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     # Short waits, not a clock that runs faster: servers of other tests live in this process, and count by its clock.
@@ -98,7 +98,7 @@ async def test_a_child_that_crashes_at_once_is_tried_ever_more_slowly(
 
 
 @pytest.mark.logs_errors
-async def test_a_hung_child_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_hung_child_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(child_process, "HEALTH_S", 0.5)
     monkeypatch.setattr(child_process, "WATCH_S", 0.1)
     monkeypatch.setattr(supervisor, "FIRST_BACKOFF_S", 0.1)
@@ -120,11 +120,11 @@ async def test_a_hung_child_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None
         *((0, "asked"), (3, "status_3"), (supervisor.UNKNOWN, "status_255")),
     ],
 )
-def test_every_end_has_a_reason(code: int, reason: str) -> None:
+def test_every_child_exit_has_a_reason(code: int, reason: str) -> None:
     assert supervisor.reason_of(code) == reason
 
 
-async def test_a_child_that_will_not_go_is_made_to(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_child_that_ignores_sigterm_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(child_process, "STOP_S", 0.3)
 
     async with running("stubborn") as runtime:
@@ -150,7 +150,7 @@ asyncio.run(main())
 """
 
 
-def test_a_child_does_not_outlive_a_parent_that_was_killed() -> None:
+def test_child_ends_if_its_parent_was_killed() -> None:
     with subprocess.Popen([sys.executable, "-c", PARENT], cwd=ROOT, stdout=subprocess.PIPE, text=True) as parent:
         assert parent.stdout is not None
         child = int(parent.stdout.readline())
@@ -162,7 +162,7 @@ def test_a_child_does_not_outlive_a_parent_that_was_killed() -> None:
     assert not runs(child)
 
 
-async def test_a_given_runtime_is_asked_how_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_external_runtime_is_polled_for_its_status(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(given_runtime, "WATCH_S", 0.05)
     monkeypatch.setattr(given_runtime, "POLL_S", 0.005)
     code = 503
@@ -203,7 +203,7 @@ async def changed(runtime: ChildRuntime, *behaviour: str) -> None:
 
 
 @pytest.mark.parametrize("behaviour", ["refuse", "crash"])
-async def test_a_change_that_fails_leaves_the_running_child_alone(behaviour: str) -> None:
+async def test_failed_change_keeps_the_running_child(behaviour: str) -> None:
     async with ready() as runtime:
         before = (runtime.pid, runtime.url, runtime.args)
         seen = set()
@@ -221,7 +221,7 @@ async def test_a_change_that_fails_leaves_the_running_child_alone(behaviour: str
 
 
 @pytest.mark.parametrize("mode", ["", "base="])
-async def test_a_folder_that_is_not_there_is_said_without_a_process_that_looks(tmp_path: Path, mode: str) -> None:
+async def test_missing_checkpoint_folder_is_reported_without_starting_a_process(tmp_path: Path, mode: str) -> None:
     async with ready() as runtime:
         nowhere = tmp_path / "nowhere"
         await changed(runtime, "--model", f"{mode}{nowhere}")
@@ -234,7 +234,7 @@ async def test_a_folder_that_is_not_there_is_said_without_a_process_that_looks(t
 
 
 @pytest.mark.slow
-async def test_each_change_is_tried_anew_and_told_of_itself() -> None:
+async def test_each_change_is_tried_and_reported_separately() -> None:
     async with ready() as runtime:
         await changed(runtime, "refuse")
         assert "missing" in str(runtime.status.problem)
@@ -253,7 +253,7 @@ async def test_each_change_is_tried_anew_and_told_of_itself() -> None:
         assert runtime.args == ("ready",)
 
 
-async def test_the_new_child_is_ready_before_the_earlier_one_is_told_to_end(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_new_child_is_ready_before_the_old_one_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(supervisor, "LEAVE_S", 0.0)
 
     async with ready(drain_s=2.0) as runtime:
@@ -269,7 +269,7 @@ async def test_the_new_child_is_ready_before_the_earlier_one_is_told_to_end(monk
 
 
 @pytest.mark.parametrize("behaviour", ["large", "large-crash"])
-async def test_where_memory_is_short_the_earlier_child_makes_room_and_comes_back_if_that_was_in_vain(
+async def test_old_child_is_stopped_first_if_memory_is_short_and_restored_on_failure(
     behaviour: str,
 ) -> None:
     async with ready() as runtime:
@@ -288,7 +288,7 @@ async def test_where_memory_is_short_the_earlier_child_makes_room_and_comes_back
             assert (runtime.args, "it has crashed" in str(runtime.status.problem)) == (("ready",), True)
 
 
-async def test_a_child_whose_port_another_program_took_meanwhile_is_started_at_another(
+async def test_child_whose_port_was_taken_is_restarted_on_another(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     free = child_process._free_port
@@ -309,7 +309,7 @@ async def test_a_child_whose_port_another_program_took_meanwhile_is_started_at_a
             assert runtime.url == f"http://127.0.0.1:{ports[3]}"
 
 
-async def test_a_change_that_takes_too_long_can_be_given_up() -> None:
+async def test_slow_change_can_be_cancelled() -> None:
     async with ready() as runtime:
         before = runtime.pid
         runtime.change(["loading"])
@@ -322,7 +322,7 @@ async def test_a_change_that_takes_too_long_can_be_given_up() -> None:
         assert (runtime.args, runtime.pid) == (("ready",), before)
 
 
-async def test_a_child_that_dies_while_others_are_tried_is_started_again() -> None:
+async def test_child_that_dies_during_a_change_is_restarted() -> None:
     async with ready() as runtime:
         first = runtime.pid
         assert first is not None
@@ -336,7 +336,7 @@ async def test_a_child_that_dies_while_others_are_tried_is_started_again() -> No
 
 
 @pytest.mark.logs_errors
-async def test_what_cannot_even_be_started_does_not_end_the_supervision(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_failure_to_start_a_process_does_not_end_the_supervisor(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(supervisor, "FIRST_BACKOFF_S", 0.1)
 
     async with ready() as runtime:

@@ -49,9 +49,7 @@ def refusal(answer: httpx.Response) -> tuple[int, str, str | None]:
     return answer.status_code, error["code"], error["param"]
 
 
-def test_a_designed_take_becomes_a_voice_that_says_where_it_comes_from(
-    client: httpx.Client, running: RunningServer
-) -> None:
+def test_designed_take_becomes_a_voice_with_its_origin(client: httpx.Client, running: RunningServer) -> None:
     take = keep(client, pcm_of(3.5), **DESIGNED)
     answer = made(client, take, "Harbour")
     assert answer.status_code == 200, answer.text
@@ -73,13 +71,13 @@ def test_a_designed_take_becomes_a_voice_that_says_where_it_comes_from(
     assert [kept["id"] for kept in httpx.get(f"{running.http}{VOICES}").json()["data"]] == [voice["id"]]
 
 
-def test_tags_are_no_words_of_a_transcript(client: httpx.Client) -> None:
+def test_transcript_of_the_voice_contains_no_tags(client: httpx.Client) -> None:
     fields = {**DESIGNED, "text": "[sad] Ask Nguyen.", "spoken": "[sad] Ask Win."}
     take = keep(client, pcm_of(3.5), **{**fields, "config": {**DESIGNED["config"], "tags": True}})
     assert made(client, take, "Tagged").json()["transcript"] == "Ask Win."
 
 
-def test_a_take_after_anothers_sound_has_its_words(client: httpx.Client) -> None:
+def test_take_made_from_a_reference_take_keeps_its_own_text(client: httpx.Client) -> None:
     first = keep(client, pcm_of(3.5), **DESIGNED)
     after: dict[str, Any] = {"room": "design", "mode": "base", "config": {"ref_text": "Hi."}}
     second = keep(client, pcm_of(3.5, seed=2), **after, parent=first["id"])
@@ -93,13 +91,13 @@ def test_a_take_after_anothers_sound_has_its_words(client: httpx.Client) -> None
     assert (voice["description"], "description" in voice["provenance"]) == (None, False)
 
 
-def test_only_a_designed_take_becomes_a_voice(client: httpx.Client) -> None:
+def test_only_a_designed_take_can_become_a_voice(client: httpx.Client) -> None:
     for fields in ({}, {"room": "clone", "mode": "base"}):
         take = keep(client, pcm_of(3.5), **fields)
         assert refusal(made(client, take, "Harbour")) == (400, "invalid_config", "take")
 
 
-def test_refusals_are_passed_on_and_keep_nothing(client: httpx.Client, running: RunningServer) -> None:
+def test_runtime_refusals_are_forwarded_and_nothing_is_stored(client: httpx.Client, running: RunningServer) -> None:
     take = keep(client, pcm_of(3.5), **DESIGNED)
     assert made(client, take, "Harbour").status_code == 200
     assert refusal(made(client, take, "harbour")) == (409, "voice_name_taken", "name")
@@ -109,7 +107,7 @@ def test_refusals_are_passed_on_and_keep_nothing(client: httpx.Client, running: 
     assert len(httpx.get(f"{running.http}{VOICES}").json()["data"]) == 1
 
 
-def test_a_visitor_makes_no_voice_of_anothers_take(running: RunningServer, tmp_path: Path) -> None:
+def test_visitor_cannot_use_the_take_of_another(running: RunningServer, tmp_path: Path) -> None:
     served = kept(tmp_path / "data", running.http, visitors="each")
     with served as address, visitor(address) as anna, visitor(address) as bert:
         take = keep(anna, pcm_of(3.5), **DESIGNED)

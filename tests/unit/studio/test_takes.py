@@ -44,7 +44,7 @@ def refused(answer: httpx.Response, status: int, code: str, param: str | None = 
     return str(error["message"])
 
 
-def test_a_take_comes_back_as_it_was_sent(client: httpx.Client) -> None:
+def test_take_round_trips(client: httpx.Client) -> None:
     sent = a_take()
     record = keep(client, SOUND)
     assert {name: record[name] for name in sent} == sent
@@ -58,7 +58,7 @@ def test_a_take_comes_back_as_it_was_sent(client: httpx.Client) -> None:
     assert audio.content == SOUND
 
 
-def test_the_outline_says_how_loud_each_part_is(client: httpx.Client) -> None:
+def test_outline_contains_the_peak_level_of_each_part(client: httpx.Client) -> None:
     steps = np.repeat(np.arange(32) * 1024, 100) * np.where(np.arange(3200) % 2, 1, -1)
     path = f"/studio/takes/{keep(client, steps.astype('<i2').tobytes())['id']}/outline"
     answer = client.get(path)
@@ -70,7 +70,7 @@ def test_the_outline_says_how_loud_each_part_is(client: httpx.Client) -> None:
 
 
 @pytest.mark.parametrize("wanted", ["wav", "flac"])
-def test_lossless_files_hold_every_sample(client: httpx.Client, wanted: str) -> None:
+def test_lossless_files_preserve_every_sample(client: httpx.Client, wanted: str) -> None:
     record = keep(client, SOUND)
     audio = client.get(f"/studio/takes/{record['id']}/audio", params={"format": wanted})
     values, rate = soundfile.read(io.BytesIO(audio.content), dtype="int16")
@@ -79,7 +79,7 @@ def test_lossless_files_hold_every_sample(client: httpx.Client, wanted: str) -> 
 
 
 @pytest.mark.parametrize("wanted", ["mp3", "flac", "opus"])
-def test_a_file_says_that_it_was_made_by_which_model_from_which_seed(client: httpx.Client, wanted: str) -> None:
+def test_file_tags_name_the_model_and_seed(client: httpx.Client, wanted: str) -> None:
     record = keep(client, SOUND, name="Ein Gruß, 你好")
     audio = client.get(f"/studio/takes/{record['id']}/audio", params={"format": wanted})
     tags = read_tags(io.BytesIO(audio.content))
@@ -93,7 +93,7 @@ def test_a_file_says_that_it_was_made_by_which_model_from_which_seed(client: htt
     assert "owner" not in json.dumps(tags)
 
 
-def test_so_does_a_wav_in_the_tags_that_it_has(client: httpx.Client) -> None:
+def test_wav_tags_name_the_model_and_seed(client: httpx.Client) -> None:
     record = keep(client, SOUND)
     data = client.get(f"/studio/takes/{record['id']}/audio").content
     with wave.open(io.BytesIO(data)) as file:
@@ -106,7 +106,7 @@ def test_so_does_a_wav_in_the_tags_that_it_has(client: httpx.Client) -> None:
             assert said in file.comment
 
 
-def test_an_mp3_decodes_to_the_sound(client: httpx.Client) -> None:
+def test_mp3_decodes_to_the_audio(client: httpx.Client) -> None:
     record = keep(client, SOUND)
     data = client.get(f"/studio/takes/{record['id']}/audio", params={"format": "mp3"}).content
     with av.open(io.BytesIO(data)) as container:
@@ -114,7 +114,7 @@ def test_an_mp3_decodes_to_the_sound(client: httpx.Client) -> None:
     assert abs(count - 48000) < 2400
 
 
-def test_a_file_has_the_name_that_people_gave_and_is_not_sent_twice(client: httpx.Client) -> None:
+def test_file_has_the_given_name_and_supports_conditional_requests(client: httpx.Client) -> None:
     record = keep(client, name='Wer "da"? ../é')
     answer = client.get(f"/studio/takes/{record['id']}/audio")
     disposition = answer.headers["content-disposition"]
@@ -129,7 +129,7 @@ def test_a_file_has_the_name_that_people_gave_and_is_not_sent_twice(client: http
     assert renamed.status_code == 200
 
 
-def test_a_reference_comes_back_as_what_its_bytes_say(client: httpx.Client) -> None:
+def test_reference_is_served_with_its_detected_type(client: httpx.Client) -> None:
     reference = b"RIFF\x00\x00\x00\x00WAVE<script>"
     record = keep(client, reference=reference, mode="base", room="clone")
     two = keep(client, reference=reference, mode="base", room="clone")
@@ -143,7 +143,7 @@ def test_a_reference_comes_back_as_what_its_bytes_say(client: httpx.Client) -> N
     refused(client.get(f"/studio/takes/{keep(client)['id']}/reference"), 404, "not_found")
 
 
-def test_the_list_is_searched_and_paged(client: httpx.Client) -> None:
+def test_takes_can_be_searched_and_paged(client: httpx.Client) -> None:
     ids = [keep(client, pcm_of(0.1), text=f"Sentence {number}", room="design")["id"] for number in range(7)]
     other = keep(client, pcm_of(0.1), text="GRÜSSE aus Köln", tags=["Intro"], label="A")["id"]
 
@@ -171,7 +171,7 @@ def test_the_list_is_searched_and_paged(client: httpx.Client) -> None:
         assert sentence == "limit is not valid: it must be a whole number from 1 to 100."
 
 
-def test_what_a_script_holds_is_listed_apart(client: httpx.Client) -> None:
+def test_takes_of_a_script_are_listed_separately(client: httpx.Client) -> None:
     alone, first, second = (keep(client, pcm_of(0.1))["id"] for _ in range(3))
     lines = [{"id": "a", "takes": [{"key": "k", "take": first}]}, {"id": "b", "takes": [{"key": "l", "take": second}]}]
     client.put("/studio/scripts/river", json={"name": "River", "lines": lines})
@@ -189,7 +189,7 @@ def test_what_a_script_holds_is_listed_apart(client: httpx.Client) -> None:
     assert page(script="river") == []
 
 
-def test_a_page_does_not_shift_while_takes_come_and_go(client: httpx.Client) -> None:
+def test_pages_do_not_shift_while_takes_change(client: httpx.Client) -> None:
     ids = [keep(client, pcm_of(0.1))["id"] for _ in range(4)]
     first = client.get("/studio/takes", params={"limit": 2}).json()
     keep(client, pcm_of(0.1))
@@ -198,7 +198,7 @@ def test_a_page_does_not_shift_while_takes_come_and_go(client: httpx.Client) -> 
     assert [take["id"] for take in second["takes"]] == [ids[1], ids[0]]
 
 
-def test_only_what_is_named_is_changed(client: httpx.Client) -> None:
+def test_update_changes_only_the_given_fields(client: httpx.Client) -> None:
     record = keep(client, tags=["one"], notes="before")
     path = f"/studio/takes/{record['id']}"
     changed = client.patch(path, json={"name": " Take two ", "favourite": True}).json()
@@ -211,7 +211,7 @@ def test_only_what_is_named_is_changed(client: httpx.Client) -> None:
     assert client.get(path).json()["seed"] == 7
 
 
-def test_deleting_can_be_undone(client: httpx.Client) -> None:
+def test_deletion_can_be_undone(client: httpx.Client) -> None:
     record = keep(client, SOUND)
     path = f"/studio/takes/{record['id']}"
     assert client.delete(path).json() == {"id": record["id"], "deleted": True}
@@ -239,15 +239,13 @@ BAD: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("fields", "param"), BAD, ids=str)
-def test_what_cannot_be_kept_is_refused_in_one_sentence(
-    client: httpx.Client, fields: dict[str, Any], param: str
-) -> None:
+def test_invalid_take_is_refused_in_one_sentence(client: httpx.Client, fields: dict[str, Any], param: str) -> None:
     sentence = refused(post(client, **fields), 400, "invalid_config", param)
     assert sentence.startswith(param)
     assert client.get("/studio/takes").json()["takes"] == []
 
 
-def test_so_is_a_form_that_is_none(client: httpx.Client) -> None:
+def test_invalid_form_is_refused(client: httpx.Client) -> None:
     refused(client.post("/studio/takes", json=a_take()), 400, "invalid_config", "body")
     refused(client.post("/studio/takes", files={"pcm": SOUND}), 400, "invalid_config", "take")
     take = {"take": json.dumps(a_take())}
@@ -261,7 +259,7 @@ def test_so_is_a_form_that_is_none(client: httpx.Client) -> None:
     refused(client.post("/studio/takes", content=b"--y", headers=headers), 400, "invalid_config", "body")
 
 
-def test_the_size_of_a_take_has_a_limit(tmp_path: Path) -> None:
+def test_take_size_is_limited(tmp_path: Path) -> None:
     with kept(tmp_path / "data", max_take_bytes=48_000) as address, visitor(address) as client:
         keep(client, bytes(48_000))
         sentence = refused(post(client, bytes(48_002)), 413, "message_too_large")
@@ -269,12 +267,12 @@ def test_the_size_of_a_take_has_a_limit(tmp_path: Path) -> None:
         refused(post(client, bytes(20_000_000)), 413, "message_too_large", "pcm")
 
 
-def test_an_unknown_format_is_refused_by_the_names_of_those_there_are(client: httpx.Client) -> None:
+def test_unknown_format_error_lists_the_available_ones(client: httpx.Client) -> None:
     answer = client.get(f"/studio/takes/{keep(client)['id']}/audio", params={"format": "aac"})
     assert "wav, mp3, flac, opus, pcm" in refused(answer, 400, "unsupported_format", "format")
 
 
-def test_another_sites_page_may_not_write(client: httpx.Client) -> None:
+def test_foreign_origin_may_not_write(client: httpx.Client) -> None:
     record = keep(client)
     answer = client.delete(f"/studio/takes/{record['id']}", headers={"origin": "http://evil.example"})
     refused(answer, 403, "origin_refused")
@@ -287,7 +285,7 @@ def test_another_sites_page_may_not_write(client: httpx.Client) -> None:
     text=st.text(max_size=200).filter(lambda text: "\x00" not in text),
     config=st.dictionaries(st.text(max_size=8), st.integers() | st.text(max_size=20) | st.booleans(), max_size=4),
 )
-def test_any_sound_and_any_words_come_back(client: httpx.Client, pcm: bytes, text: str, config: dict[str, Any]) -> None:
+def test_any_audio_and_text_round_trip(client: httpx.Client, pcm: bytes, text: str, config: dict[str, Any]) -> None:
     record = keep(client, pcm, text=text, config=config)
     assert (record["text"], record["config"]) == (text, config)
     path = f"/studio/takes/{record['id']}"

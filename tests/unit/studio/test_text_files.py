@@ -68,14 +68,14 @@ SRT = "1\r\n00:00:01,000 --> 00:00:04,000\r\n{}\r\n\r\n2\r\n00:00:05,000 --> 00:
 
 
 @pytest.mark.parametrize(("language", "encoding"), CASES)
-def test_a_text_is_read_as_it_was_written_whatever_its_encoding(language: str, encoding: str) -> None:
+def test_text_file_is_decoded_in_its_own_encoding(language: str, encoding: str) -> None:
     text = TEXTS[language]
     assert decode(text.encode(encoding)).text == text
     subtitles = SRT.format(text, text[:40])
     assert decode(subtitles.encode(encoding)).text == subtitles
 
 
-def test_an_uncertain_encoding_is_reported_with_candidates_and_can_be_chosen() -> None:
+def test_uncertain_encoding_is_reported_with_candidates() -> None:
     assert decode("Příliš žluťoučký kůň úpěl ďábelské ódy.".encode("cp1250")).encoding == "Windows-1250"
     text = "Съешь ещё этих мягких французских булок."
     data = text.encode("cp1251")
@@ -90,7 +90,7 @@ def test_an_uncertain_encoding_is_reported_with_candidates_and_can_be_chosen() -
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "base64", "no-such-name", "cp65001x"])
-def test_an_encoding_that_does_not_fit_is_refused(encoding: str) -> None:
+def test_wrong_encoding_is_refused(encoding: str) -> None:
     with pytest.raises(values.UnreadableError, match="choose another one"):
         read(b"caf\xe9", encoding=encoding)
 
@@ -109,31 +109,31 @@ def test_an_encoding_that_does_not_fit_is_refused(encoding: str) -> None:
         random.Random(1).randbytes(5000),
     ],
 )
-def test_what_is_no_text_is_refused(data: bytes) -> None:
+def test_binary_file_is_refused(data: bytes) -> None:
     with pytest.raises(values.UnreadableError, match="neither text nor"):
         read(data)
 
 
 @pytest.mark.parametrize("options", [{"encoding": "cp1252"}, {"as_is": True}])
-def test_other_markup_is_no_text_whatever_is_asked(options: dict[str, Any]) -> None:
+def test_other_markup_is_refused_for_any_encoding(options: dict[str, Any]) -> None:
     for data in (rb"{\rtf1\ansi Hello}", b'<?xml version="1.0"?><FictionBook/>'):
         with pytest.raises(values.UnreadableError, match="neither text nor"):
             read(data, **options)
 
 
-def test_a_text_that_is_too_long_is_refused() -> None:
+def test_overlong_text_is_refused() -> None:
     with pytest.raises(values.UnreadableError, match="more than is read"):
         read(b"x" * (values.MAX_TEXT_CHARS + 1))
 
 
-def test_broken_bytes_in_utf8_are_counted_and_the_rest_is_read() -> None:
+def test_invalid_utf_8_bytes_are_counted_and_the_rest_is_read() -> None:
     data = "Grüße an alle.\n".encode() * 3 + b"Gr\xfc\xdfe.\n" + "Schöne Größe.\n".encode() * 20
     (note,) = read_text(data).notes
     assert (note.code, note.count) == ("damaged", 2)
     assert "row 4" in note.message
 
 
-def test_page_numbers_are_left_out_and_sentences_across_pages_are_joined() -> None:
+def test_page_numbers_are_removed_and_sentences_joined_across_pages() -> None:
     text = "It was the end of\n\n- 12 -\n\na page. The inven-\n\f13\ntion came.\n\n14\n\nBy chance.\n"
     found = read_text(text.encode())
     assert found.chapters[0].paragraphs == ["It was the end of a page. The invention came.", "By chance.\n"]
@@ -141,18 +141,18 @@ def test_page_numbers_are_left_out_and_sentences_across_pages_are_joined() -> No
 
 
 @pytest.mark.parametrize("text", ["1\n\nIt was dark.\n\n2\n\nIt was light.", "12\n13\n14", "Ann\n7\nBob"])
-def test_other_numbers_stay(text: str) -> None:
+def test_other_numbers_are_kept(text: str) -> None:
     found = read_text(text.encode())
     assert "\n\n".join(found.chapters[0].paragraphs) == text
     assert found.notes == []
 
 
-def test_separators_of_unicode_and_old_machines_end_rows() -> None:
+def test_unicode_and_old_line_separators_end_lines() -> None:
     paragraphs = read_text("One.\u2028Two.\u2029Three.\rFour.\x85Five.\fSix.".encode()).chapters[0].paragraphs
     assert paragraphs == ["One.\nTwo.", "Three.\nFour.\nFive.", "Six."]
 
 
-def test_a_table_is_read_as_it_is() -> None:
+def test_table_is_read_unchanged() -> None:
     table = "wört,said\r\n12,twelve\r\n\r\n13,a 00:01 --> 00:02\r\n"
     assert read_text(table.encode("cp1252"), as_is=True).chapters[0].paragraphs == [table.replace("\r\n", "\n")]
 
@@ -160,7 +160,7 @@ def test_a_table_is_read_as_it_is() -> None:
 @pytest.mark.parametrize(
     "row", ["<v a", "[x", "(x", "♪ x\n", "- x\n", "{\\x", "A: ", "<rt>", "12\n", "x-\n", "\f", "-->"]
 )
-def test_the_time_to_read_grows_with_the_length(row: str) -> None:
+def test_reading_time_is_linear(row: str) -> None:
     def seconds(times: int) -> float:
         data = ("1\n00:00:01,000 --> 00:00:02,000\n" + row * times).encode()
         begun = time.process_time()

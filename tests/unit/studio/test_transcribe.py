@@ -74,7 +74,7 @@ def code(response: httpx.Response) -> tuple[int, str, str]:
     return response.status_code, error["code"], error["message"]
 
 
-def test_a_recording_is_written_down() -> None:
+def test_recording_is_transcribed() -> None:
     (heard,) = asked(SPHINX, wav(spoken()))
     assert heard.status_code == 200
     said = heard.json()
@@ -82,7 +82,7 @@ def test_a_recording_is_written_down() -> None:
     assert (said["language"], said["by"]) == ("en", "pocketsphinx")
 
 
-def test_where_nothing_is_installed_one_sentence_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_recogniser_error_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
     def absent(name: str) -> str:
         raise PackageNotFoundError(name)
 
@@ -99,7 +99,7 @@ def test_where_nothing_is_installed_one_sentence_says_how_to_get_it(monkeypatch:
     assert code(asked(Choice.of(""), b"")[0])[:2] == (501, "transcriber_missing")
 
 
-def test_what_is_no_recording_is_refused_before_anything_is_loaded() -> None:
+def test_invalid_recording_is_refused_before_loading_the_recogniser() -> None:
     choice = Choice.of("tests.support.sphinx:broken")
     assert code(asked(choice, b"no sound")[0])[:2] == (400, "invalid_ref_audio")
     assert code(asked(choice, wav(voice(0.3, 1)))[0])[:2] == (400, "ref_too_short")
@@ -109,7 +109,7 @@ def test_what_is_no_recording_is_refused_before_anything_is_loaded() -> None:
 
 
 @pytest.mark.logs_errors
-def test_a_recogniser_that_breaks_is_told_without_its_reason(caplog: pytest.LogCaptureFixture) -> None:
+def test_recogniser_error_is_reported_without_its_cause(caplog: pytest.LogCaptureFixture) -> None:
     (heard,) = asked(Choice.of("tests.support.sphinx:broken"), wav(voice(2, 1)))
     status, name, sentence = code(heard)
     assert (status, name) == (500, "transcription_failed")
@@ -138,7 +138,7 @@ def crash() -> Slow:
 
 
 @pytest.mark.slow
-def test_recordings_are_written_down_one_at_a_time_and_only_so_many_wait(
+def test_recordings_are_transcribed_one_at_a_time_with_a_bounded_queue(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sound, may_end = wav(voice(2, 1)), tmp_path / "may end"
@@ -165,18 +165,18 @@ def test_recordings_are_written_down_one_at_a_time_and_only_so_many_wait(
 
 @pytest.mark.slow
 @pytest.mark.logs_errors
-def test_a_recogniser_that_crashes_takes_nobody_with_it() -> None:
+def test_recogniser_crash_affects_no_other_request() -> None:
     answers = asked(Choice.of("tests.unit.studio.test_transcribe:crash"), wav(voice(2, 1)), wav(voice(2, 2)))
     assert {code(answer)[1] for answer in answers} == {"transcription_failed"}
 
 
 @pytest.mark.parametrize("setting", ["whisper", "a:b:c", "../x:y", "a b:c", ":x", "module:"])
-def test_a_setting_that_names_nothing_is_refused(setting: str) -> None:
+def test_setting_without_an_importable_target_is_refused(setting: str) -> None:
     with pytest.raises(InvalidSetting):
         Choice.of(setting)
 
 
-def test_the_extra_is_the_one_that_the_sentence_names() -> None:
+def test_install_hint_names_the_packaged_extra() -> None:
     extras = importlib.metadata.metadata("voicewright").get_all("Requires-Dist") or []
     named = [extra for extra in extras if extra.startswith(plugin.BUILT_IN)]
     assert not extras or not named or all("asr" in package for package in named)

@@ -28,7 +28,7 @@ async def client_of(hold: Hold) -> AsyncIterator[tuple[httpx.AsyncClient, str]]:
         yield client, url
 
 
-async def test_a_request_given_up_at_any_moment_leaves_no_connection() -> None:
+async def test_cancelled_request_leaks_no_connection() -> None:
     dice = random.Random(1)
 
     connected, ever = 0, 0
@@ -67,7 +67,7 @@ async def test_a_request_given_up_at_any_moment_leaves_no_connection() -> None:
     assert left == 0
 
 
-async def test_there_is_no_limit_to_the_connections() -> None:
+async def test_number_of_upstream_connections_is_unlimited() -> None:
     arrived, left = asyncio.Semaphore(0), asyncio.Semaphore(0)
 
     async def hold(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -33,7 +33,7 @@ def address(folder: Path) -> Iterator[str]:
         yield address
 
 
-def test_what_one_keeps_another_cannot_reach_by_any_route(address: str) -> None:
+def test_data_of_one_visitor_is_unreachable_for_another(address: str) -> None:
     with visitor(address) as anna, visitor(address) as ben:
         record = keep(anna, SOUND, reference=b"RIFF secret")
         anna.put("/studio/scripts/s", json={"name": "Secret"}).raise_for_status()
@@ -64,7 +64,7 @@ def test_what_one_keeps_another_cannot_reach_by_any_route(address: str) -> None:
         assert ben.get(f"/studio/takes/{same['id']}/reference").content == b"RIFF secret"
 
 
-def test_a_visitor_is_known_again_by_a_cookie_that_the_store_does_not_hold(address: str, folder: Path) -> None:
+def test_visitor_is_identified_by_a_cookie_not_stored_in_the_database(address: str, folder: Path) -> None:
     with visitor(address) as anna:
         record = keep(anna, SOUND)
         token = anna.cookies[COOKIE]
@@ -80,7 +80,7 @@ def test_a_visitor_is_known_again_by_a_cookie_that_the_store_does_not_hold(addre
             assert token.encode() not in path.read_bytes(), path
 
 
-def test_the_cookie_works_in_a_frame_over_https_and_plainly_without(address: str) -> None:
+def test_cookie_works_in_an_https_frame_and_over_plain_http(address: str) -> None:
     with httpx.Client(base_url=address, trust_env=False) as client:
         plain = client.get("/").headers["set-cookie"]
         client.cookies.clear()
@@ -90,14 +90,14 @@ def test_the_cookie_works_in_a_frame_over_https_and_plainly_without(address: str
     assert "HttpOnly; SameSite=None; Secure; Partitioned" in framed
 
 
-def test_a_programs_first_question_gets_a_cookie_and_is_answered_as_that_visitor(address: str) -> None:
+def test_first_request_of_a_program_sets_a_cookie_and_uses_its_visitor(address: str) -> None:
     with httpx.Client(base_url=address, trust_env=False) as client:
         assert client.get("/studio/me").json()["visitor"]["kind"] == "visitor"
         record = keep(client, SOUND)
         assert client.get(f"/studio/takes/{record['id']}").json() == record
 
 
-def test_a_browser_without_cookies_is_told_why_nothing_is_kept(address: str) -> None:
+def test_browser_without_cookies_is_told_why_nothing_is_stored(address: str) -> None:
     with httpx.Client(base_url=address, trust_env=False) as client:
         assert client.get("/studio/takes").json()["takes"] == []
         assert "cookie" in refused(post(client, SOUND), 401, "visitor_unknown")
@@ -106,7 +106,7 @@ def test_a_browser_without_cookies_is_told_why_nothing_is_kept(address: str) -> 
 
 
 @pytest.mark.parametrize("held", ["", "x", "a" * 43, "a" * 42 + "%", "../" + "a" * 40, '"', f"{'a' * 43}.{'a' * 43}"])
-def test_what_is_no_cookie_of_ours_is_none(held: str) -> None:
+def test_foreign_cookie_is_ignored(held: str) -> None:
     assert VISITORS.token_of(Headers({"cookie": f"{COOKIE}={held}"})) is None
     ours = header_of("a")["cookie"]
     assert VISITORS.token_of(Headers({"cookie": f"other=1; {ours}"})) == "a" * 43
@@ -114,7 +114,7 @@ def test_what_is_no_cookie_of_ours_is_none(held: str) -> None:
     assert Visitors(each=True, key=b"another studio's").token_of(Headers({"cookie": ours})) is None
 
 
-def test_an_invented_cookie_gets_a_new_visitor(address: str) -> None:
+def test_forged_cookie_gets_a_new_visitor(address: str) -> None:
     invented = {"cookie": f"{COOKIE}={'a' * 43}"}
     with httpx.Client(base_url=address, trust_env=False) as client:
         refused(client.put("/studio/scripts/s", json={}, headers=invented), 401, "visitor_unknown")
@@ -123,7 +123,7 @@ def test_an_invented_cookie_gets_a_new_visitor(address: str) -> None:
         assert keep(client, SOUND)["id"]
 
 
-def test_the_key_of_the_cookies_is_made_once_and_is_the_studios_alone(folder: Path) -> None:
+def test_cookie_key_is_created_once_and_private(folder: Path) -> None:
     folder.mkdir()
     key = cookie_key(folder)
     assert (cookie_key(folder), len(key)) == (key, 32)
@@ -132,7 +132,7 @@ def test_the_key_of_the_cookies_is_made_once_and_is_the_studios_alone(folder: Pa
     assert len(cookie_key(folder)) == 32
 
 
-def test_the_store_holds_no_address_but_a_keyed_hash(folder: Path) -> None:
+def test_store_contains_keyed_hashes_and_no_addresses(folder: Path) -> None:
     def hashed(key: bytes, client: str) -> str | None:
         scope = {"type": "http", "headers": [], "client": (client, 5), "path": "/", "method": "GET"}
         return Visitors(each=True, key=key).of(HTTPConnection(scope)).address
@@ -153,7 +153,7 @@ def test_the_store_holds_no_address_but_a_keyed_hash(folder: Path) -> None:
     assert all(place and "127" not in place for (place,) in places)
 
 
-def test_where_all_share_there_is_no_cookie(tmp_path: Path) -> None:
+def test_shared_studio_sets_no_cookie(tmp_path: Path) -> None:
     with kept(tmp_path / "shared", visitors="one") as address, visitor(address) as anna, visitor(address) as ben:
         assert not anna.cookies
         record = keep(anna, SOUND)
@@ -161,7 +161,7 @@ def test_where_all_share_there_is_no_cookie(tmp_path: Path) -> None:
         assert ben.get("/studio/me").json()["visitor"] == {"kind": "host", "name": None}
 
 
-def test_preferences_are_short_and_few(address: str) -> None:
+def test_preferences_are_limited_in_size_and_number(address: str) -> None:
     with visitor(address) as anna:
         chosen = anna.patch("/studio/me", json={"theme": "dark", "seen_tour": True}).json()["preferences"]
         assert chosen == {"language": None, "theme": "dark", "seen_tour": True}

@@ -87,7 +87,7 @@ def code(response: httpx.Response) -> tuple[int, str]:
     return response.status_code, response.json()["error"]["code"]
 
 
-def test_a_deleted_voice_comes_back_as_it_was(play: Callable[..., None], tmp_path: Path) -> None:
+def test_deleted_voice_is_restored_unchanged(play: Callable[..., None], tmp_path: Path) -> None:
     async def scenario(client: httpx.AsyncClient) -> None:
         made = await kept(client)
         before = (await client.get(f"{VOICES}/{made['id']}/audio")).content
@@ -117,7 +117,7 @@ async def spoken(client: httpx.AsyncClient, **fields: Any) -> str:
     return str(answer.json()["id"])
 
 
-def test_a_voice_is_deleted_for_good_with_its_takes(play: Callable[..., None], tmp_path: Path) -> None:
+def test_voice_is_deleted_permanently_with_its_takes(play: Callable[..., None], tmp_path: Path) -> None:
     async def scenario(client: httpx.AsyncClient) -> None:
         made, other = await kept(client), await kept(client, "Other")
         by_id = await spoken(client, mode="base", config={"voice": made["id"]})
@@ -140,7 +140,7 @@ def test_a_voice_is_deleted_for_good_with_its_takes(play: Callable[..., None], t
     play(scenario)
 
 
-def test_a_voice_in_the_bin_is_deleted_for_good(play: Callable[..., None], tmp_path: Path) -> None:
+def test_voice_in_the_bin_can_be_deleted_permanently(play: Callable[..., None], tmp_path: Path) -> None:
     async def scenario(client: httpx.AsyncClient) -> None:
         made = await kept(client)
         take = await spoken(client, mode="base", config={"voice": made["id"]})
@@ -158,7 +158,7 @@ def test_a_voice_in_the_bin_is_deleted_for_good(play: Callable[..., None], tmp_p
     play(scenario)
 
 
-def test_a_voice_whose_name_was_taken_meanwhile_stays_in_the_bin(play: Callable[..., None]) -> None:
+def test_voice_whose_name_was_reused_stays_in_the_bin(play: Callable[..., None]) -> None:
     async def scenario(client: httpx.AsyncClient) -> None:
         made = await kept(client)
         await client.delete(f"/studio/voices/{made['id']}")
@@ -171,7 +171,7 @@ def test_a_voice_whose_name_was_taken_meanwhile_stays_in_the_bin(play: Callable[
     play(scenario)
 
 
-def test_what_is_not_there_is_said_so(play: Callable[..., None]) -> None:
+def test_missing_voice_is_reported(play: Callable[..., None]) -> None:
     async def scenario(client: httpx.AsyncClient) -> None:
         for name in ("nobody", "0" * 32, "a%3Fsearch=x"):
             assert code(await client.delete(f"/studio/voices/{name}")) == (404, "voice_not_found"), name
@@ -189,7 +189,7 @@ def by_cookie(connection: HTTPConnection) -> str:
     return connection.cookies.get("who", "")
 
 
-def test_visitors_neither_see_nor_change_nor_delete_each_others_voices(play: Callable[..., None]) -> None:
+def test_visitors_cannot_see_change_or_delete_voices_of_others(play: Callable[..., None]) -> None:
     async def scenario(client: httpx.AsyncClient) -> None:
         house = await kept(client, "House")
         anna, bert = {"cookie": "who=anna"}, {"cookie": "who=bert"}
@@ -214,7 +214,7 @@ def test_visitors_neither_see_nor_change_nor_delete_each_others_voices(play: Cal
     play(scenario, by_cookie)
 
 
-def test_a_visitor_is_known_by_the_studios_cookie_and_keeps_nothing_without_it(play: Callable[..., None]) -> None:
+def test_visitor_is_identified_by_the_studio_cookie_and_stores_nothing_without_it(play: Callable[..., None]) -> None:
     async def scenario(client: httpx.AsyncClient) -> None:
         anna, bert = header_of("a"), header_of("b")
         made = await kept(client, **anna)
@@ -239,7 +239,7 @@ def test_a_visitor_is_known_by_the_studios_cookie_and_keeps_nothing_without_it(p
     assert whose_voices(Visitors(each=False)) is None
 
 
-async def test_a_visitors_socket_speaks_with_its_own_voices(running: RunningServer) -> None:
+async def test_socket_of_a_visitor_uses_its_own_voices(running: RunningServer) -> None:
     relay = Relay(GivenRuntime(running.http), whose=by_cookie)
     routes: list[Any] = [Route("/v1/{path:path}", relay.http, methods=HTTP_METHODS)]
     routes.append(WebSocketRoute("/v1/{path:path}", relay.websocket))
@@ -266,7 +266,7 @@ async def test_a_visitors_socket_speaks_with_its_own_voices(running: RunningServ
 # --- the bin
 
 
-def test_the_bin_forgets_after_its_time(tmp_path: Path) -> None:
+def test_bin_entries_expire(tmp_path: Path) -> None:
     bin_ = VoiceBin(tmp_path, keep_s=60)
     bin_.put("", "a", b"old")
     bin_.put("", "b", b"new")
@@ -277,7 +277,7 @@ def test_the_bin_forgets_after_its_time(tmp_path: Path) -> None:
     assert VoiceBin(tmp_path, keep_s=60).get("", "b") == b"new"
 
 
-def test_an_owner_cannot_fill_the_disk_with_deleted_voices(tmp_path: Path) -> None:
+def test_deleted_voices_of_an_owner_are_limited_in_size(tmp_path: Path) -> None:
     bin_ = VoiceBin(tmp_path, keep_s=60)
     bin_.put("other", "a", b"x")
     for number in range(MAX_FILES + 1):
@@ -287,7 +287,7 @@ def test_an_owner_cannot_fill_the_disk_with_deleted_voices(tmp_path: Path) -> No
         bin_.get("", "0")
 
 
-def test_the_bin_keeps_owners_apart_and_no_word_becomes_a_path(tmp_path: Path) -> None:
+def test_bin_separates_owners_and_ids_never_become_paths(tmp_path: Path) -> None:
     bin_ = VoiceBin(tmp_path / "bin", keep_s=60)
     for owner in ("", "anna", "../../x"):
         bin_.put(owner, "../../y", owner.encode())
@@ -296,13 +296,13 @@ def test_the_bin_keeps_owners_apart_and_no_word_becomes_a_path(tmp_path: Path) -
     assert len(list((tmp_path / "bin").glob("*/*.voice"))) == 3
 
 
-def test_a_disk_that_does_not_take_it_is_told(tmp_path: Path) -> None:
+def test_full_disk_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way of the folder")
     with pytest.raises(StorageFailed):
         VoiceBin(tmp_path / "file" / "bin", keep_s=60).put("", "a", b"x")
 
 
-async def test_what_visitors_left_in_the_runtime_goes_after_some_days(running: RunningServer, tmp_path: Path) -> None:
+async def test_visitor_voices_expire_in_the_runtime(running: RunningServer, tmp_path: Path) -> None:
     keeping = StoreService(StoreSettings(data=str(tmp_path / "data"), visitors="each"))
     relay = Relay(GivenRuntime(running.http), whose=whose_voices(keeping.visitors))
     routes = [*keeping.routes(), Route("/v1/{path:path}", relay.http, methods=HTTP_METHODS)]

@@ -16,7 +16,7 @@ from tests.support.keeping import keep, kept, visitor
 YEAR = 365 * 86400.0
 
 
-def test_a_jump_is_told_once_and_then_the_clock_is_believed_again() -> None:
+def test_clock_jump_is_logged_once() -> None:
     wall, passed = 1000.0, 0.0
     clock = WallClock(lambda: wall, lambda: passed)
     wall, passed = wall + 3600, passed + 3601  # a clock that is a little slow
@@ -29,7 +29,7 @@ def test_a_jump_is_told_once_and_then_the_clock_is_believed_again() -> None:
     assert clock.jumped_s() == pytest.approx(-YEAR - 3600)
 
 
-def test_a_deleted_take_comes_back_though_the_clock_was_a_year_ahead_meanwhile(
+def test_deleted_take_can_be_restored_after_a_temporary_clock_jump(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The bin is looked through every 0.6 s here; a year ahead all in it would be due."""

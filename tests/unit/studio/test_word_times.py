@@ -66,7 +66,7 @@ def worst(words: TimedWords, truth: list[tuple[float, float]]) -> float:
     return float(np.abs(np.array(phrases_of(words)) - np.array(truth)).max())
 
 
-def test_the_aligner_that_comes_with_us_is_near_the_truth_where_the_estimate_is_not(
+def test_built_in_aligner_is_more_accurate_than_the_estimate(
     known: Known,
 ) -> None:
     sound, truth = known
@@ -80,7 +80,7 @@ def test_the_aligner_that_comes_with_us_is_near_the_truth_where_the_estimate_is_
     assert worst(shared_out(spans_of(TEXT), 0.0, seconds), truth) > 0.5
 
 
-def test_words_that_its_dictionary_lacks_are_found_and_other_languages_are_left_alone(
+def test_aligner_handles_unknown_words_and_skips_other_languages(
     known: Known,
 ) -> None:
     sound, truth = known
@@ -93,7 +93,7 @@ def test_words_that_its_dictionary_lacks_are_found_and_other_languages_are_left_
     assert align(sound, SAMPLE_RATE, "你好", "en") is None
 
 
-def test_a_recording_that_lacks_most_of_the_text_is_not_aligned(known: Known) -> None:
+def test_recording_without_most_of_the_text_is_not_aligned(known: Known) -> None:
     sound, _ = known
     assert align(sound[: SAMPLE_RATE // 2], SAMPLE_RATE, TEXT, "en") is None
 
@@ -101,7 +101,7 @@ def test_a_recording_that_lacks_most_of_the_text_is_not_aligned(known: Known) ->
 # --- what an aligner says, held against text and sound
 
 
-def test_its_words_may_be_cut_otherwise_and_have_no_marks() -> None:
+def test_aligner_words_may_be_split_differently_and_lack_punctuation() -> None:
     words = fitted(
         [("good", 0.1, 0.2), ("MOR", 0.2, 0.3), ("ning", 0.3, 0.5), ("you", 0.6, 1.04)], "Good mor-ning — (you)!", 1.0
     )
@@ -123,13 +123,13 @@ def test_its_words_may_be_cut_otherwise_and_have_no_marks() -> None:
         [("", 0.1, 0.2), ("Good", 0.1, 0.2), ("day", 0.2, 0.3)],
     ],
 )
-def test_what_cannot_be_is_told_from_what_can(placed: list[Any]) -> None:
+def test_impossible_alignment_is_rejected(placed: list[Any]) -> None:
     with pytest.raises(MisfitError) as told:
         fitted(placed, "Good day.", 1.0)
     assert "ood" not in str(told.value)
 
 
-def test_words_said_otherwise_are_read_as_they_are_written() -> None:
+def test_respelled_words_are_displayed_as_written() -> None:
     heard = TimedWords(["Ask ", "miss ", "Win ", "to ", "come. "], [0, 1, 2, 3, 4], [1, 2, 3, 4, 5])
     assert written("Ask Nguyen to come.", heard) == TimedWords(
         ["Ask ", "Nguyen ", "to ", "come."], [0, 1, 3, 4], [1, 3, 4, 5]
@@ -140,7 +140,7 @@ def test_words_said_otherwise_are_read_as_they_are_written() -> None:
     assert 1 < more.end[1] == more.start[2] < 3
 
 
-def test_captions_are_sentences_of_two_lines_at_most() -> None:
+def test_captions_are_sentences_of_at_most_two_lines() -> None:
     text = 'He said "Stop." Then a < b & c. ' + "word " * 30
     spans = spans_of(text)
     captions = webvtt(shared_out(spans, 3599.0, 3699.0), "Times are estimated.")
@@ -207,7 +207,7 @@ def words_of(client: httpx.Client, take: dict[str, Any]) -> Any:
     return answer.json()
 
 
-def test_a_take_has_its_words_by_a_plug_in(only: Install, tmp_path: Path) -> None:
+def test_plugin_aligner_provides_word_times(only: Install, tmp_path: Path) -> None:
     only("unknown", "right")
     with kept(tmp_path / "other") as address, visitor(address) as client:
         take = keep(client, pcm_of(2.0), text="[sad] Ask Nguyen.", spoken="[sad] Ask Win.", config={"tags": True})
@@ -224,7 +224,7 @@ def test_a_take_has_its_words_by_a_plug_in(only: Install, tmp_path: Path) -> Non
         )
 
 
-def test_without_an_aligner_times_are_estimated_and_say_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_an_aligner_times_are_estimated_and_marked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("studio.plugins.version", absent)
     with kept(tmp_path / "data") as address, visitor(address) as client:
         take = keep(client, pcm_of(2.0), text="Good  morning,\neverybody.")
@@ -269,7 +269,7 @@ def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
         pytest.param("missing", "0-missing: AttributeError", marks=pytest.mark.slow),
     ],
 )
-def test_a_fault_of_a_plug_in_is_a_line_without_the_text_and_the_next_is_asked(
+def test_failing_plugin_is_logged_without_text_and_the_next_is_tried(
     only: Install, caplog: pytest.LogCaptureFixture, function: str, why: str
 ) -> None:
     only(function, "right")
@@ -287,7 +287,7 @@ def test_a_fault_of_a_plug_in_is_a_line_without_the_text_and_the_next_is_asked(
         ("hanging", "it took too long", 5.0),
     ],  # 600, had it been waited for
 )
-def test_an_aligner_that_crashes_or_hangs_takes_nobody_with_it(
+def test_aligner_crash_or_hang_affects_no_other_request(
     only: Install, caplog: pytest.LogCaptureFixture, function: str, why: str, wall_s: float
 ) -> None:
     only(function)
@@ -295,7 +295,7 @@ def test_an_aligner_that_crashes_or_hangs_takes_nobody_with_it(
     assert [line.rpartition(": ")[2] for line in warnings(caplog)] == [why] * 2
 
 
-async def test_more_takes_than_may_wait_are_not_kept_waiting(only: Install) -> None:
+async def test_alignment_queue_is_bounded(only: Install) -> None:
     only("right")
 
     async def ask() -> list[Any]:

@@ -28,7 +28,7 @@ def sources() -> list[Path]:
 
 
 @pytest.mark.parametrize("language", OTHERS)
-def test_a_language_has_the_same_words_with_the_same_places(language: str) -> None:
+def test_every_language_has_the_same_keys_and_placeholders(language: str) -> None:
     theirs = words(language)
     assert {key for key in theirs if not key.startswith("settings.")} == ENGLISH.keys()
     for key, sentence in ENGLISH.items():
@@ -37,7 +37,7 @@ def test_a_language_has_the_same_words_with_the_same_places(language: str) -> No
 
 
 @pytest.mark.parametrize("language", OTHERS)
-def test_a_language_explains_every_setting_that_the_host_sees_and_english_leaves_that_to_the_setting(
+def test_other_languages_explain_every_host_setting(
     language: str,
 ) -> None:
     told = {f"settings.{knob['env']}": knob["about"] for knob in knobs(StudioSettings())}
@@ -49,7 +49,7 @@ def test_a_language_explains_every_setting_that_the_host_sees_and_english_leaves
         assert sorted(number.findall(theirs[key])) == sorted(number.findall(about)), key
 
 
-def test_every_key_that_the_page_uses_exists() -> None:
+def test_every_key_used_by_the_page_exists() -> None:
     used, begun = set(), set()
     for path in sources():
         text = path.read_text("utf-8")
@@ -60,19 +60,19 @@ def test_every_key_that_the_page_uses_exists() -> None:
     assert {start for start in begun if not any(key.startswith(start) for key in ENGLISH)} == set()
 
 
-def test_the_markup_reads_in_english_without_a_script() -> None:
+def test_page_markup_is_readable_in_english_without_scripts() -> None:
     for path in (ASSETS / "html").rglob("*.html"):
         for key, text in TEXT.findall(path.read_text("utf-8")):
             assert " ".join(text.split()) == ENGLISH[key], key
 
 
-def test_a_file_holds_the_keys_of_its_room_only() -> None:
+def test_text_file_contains_only_keys_of_its_room() -> None:
     for path in FOLDER.rglob("*.json"):
         keys = json.loads(path.read_text("utf-8"))
         assert [key for key in keys if not key.startswith(f"{path.stem}.")] == [], path
 
 
-def test_a_language_that_is_not_there_is_said_so() -> None:
+def test_missing_language_is_reported() -> None:
     for name in ("xx", "..", "en/../zh", ""):
         with pytest.raises(KeyError):
             words(name)

@@ -59,7 +59,7 @@ def test_the_speech_tokenizer_has_the_published_names_and_shapes() -> None:
 
 
 @pytest.mark.parametrize("variant", published.VARIANTS)
-def test_a_configuration_says_what_the_published_one_says(variant: str, tmp_path: Path) -> None:
+def test_configuration_fields_equal_the_published_ones(variant: str, tmp_path: Path) -> None:
     """But for the numbers of text tokens, since the tokenizer is a small one, and our own word that it cannot speak."""
     ours, theirs = tmp_path / "ours", tmp_path / "theirs"
     for folder in (ours, theirs):
@@ -81,7 +81,7 @@ def test_a_configuration_says_what_the_published_one_says(variant: str, tmp_path
 
 @pytest.mark.parametrize("mode", ["custom_voice", "voice_design", "base"])
 @pytest.mark.parametrize("sampling", [Sampling(), Sampling(greedy=True), WILD], ids=["default", "greedy", "wild"])
-def test_speech_goes_on_until_it_is_stopped(mode: str, sampling: Sampling, tmp_path: Path) -> None:
+def test_endless_checkpoint_speaks_until_stopped(mode: str, sampling: Sampling, tmp_path: Path) -> None:
     checkpoint = load(tmp_path, ENDLESS, mode)
     request = {"custom_voice": custom_voice, "voice_design": voice_design, "base": cloned}[mode]
     heard = said(engine_of(checkpoint, guard=False), request(max_frames=FRAMES, sampling=sampling))
@@ -89,7 +89,7 @@ def test_speech_goes_on_until_it_is_stopped(mode: str, sampling: Sampling, tmp_p
     assert (heard.end.stop_reason, len(heard.codes)) == (StopReason.MAX_TOKENS, FRAMES)
 
 
-def test_without_the_change_the_same_weights_do_end(tmp_path: Path) -> None:
+def test_unmodified_weights_do_end_speech(tmp_path: Path) -> None:
     """Or the test above could not fail."""
     checkpoint = load(tmp_path, replace(ENDLESS, is_endless=False), "custom_voice")
     heard = said(engine_of(checkpoint, guard=False), custom_voice(max_frames=FRAMES, sampling=WILD))
@@ -97,7 +97,7 @@ def test_without_the_change_the_same_weights_do_end(tmp_path: Path) -> None:
     assert heard.end.stop_reason is StopReason.EOS
 
 
-def test_scores_stay_small_and_that_of_the_end_far_below(tmp_path: Path) -> None:
+def test_logits_stay_small_and_the_end_token_far_below(tmp_path: Path) -> None:
     checkpoint = load(tmp_path, replace(ENDLESS, talker=replace(TINY.talker, layers=6)), "custom_voice")
     talker, config = checkpoint.talker, checkpoint.config.talker
     hidden = talker.model.norm(
@@ -109,7 +109,7 @@ def test_scores_stay_small_and_that_of_the_end_far_below(tmp_path: Path) -> None
     assert float(others.abs().max()) < 50
 
 
-def test_a_text_of_the_table_is_about_a_token_a_word(tmp_path: Path) -> None:
+def test_sample_texts_have_about_one_token_per_word(tmp_path: Path) -> None:
     tokenizer = load(tmp_path, ENDLESS, "custom_voice").text_tokenizer
     for text in sentences()[:100]:
         words, commas = len(text.split()), text.count(",")

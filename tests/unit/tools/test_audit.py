@@ -53,16 +53,18 @@ def audited(*packages: dict[str, Any]) -> Audit:
         ((), UNKNOWN, "Not audited: there is nothing in the locks."),
     ],
 )
-def test_only_what_was_asked_for_is_clean(packages: tuple[dict[str, Any], ...], status: int, sentence: str) -> None:
+def test_audit_passes_only_for_exactly_the_requested_packages(
+    packages: tuple[dict[str, Any], ...], status: int, sentence: str
+) -> None:
     audit = audited(*packages)
     assert (audit.status, audit.sentence) == (status, sentence)
 
 
-def test_a_vulnerability_is_named_with_the_release_that_fixes_it() -> None:
+def test_vulnerability_is_named_with_its_fixed_release() -> None:
     assert audited(FOUND).vulnerabilities == {"a.lock: idna 3.20 has CVE-1; fixed in 3.21"}
 
 
-def test_a_network_that_is_not_there_is_said_and_is_no_clean_bill(tmp_path: Path) -> None:
+def test_network_failure_is_reported_and_does_not_pass(tmp_path: Path) -> None:
     """As where no name can be resolved: pip-audit ends with a traceback and without a word of JSON."""
     silent = tmp_path / "pip-audit"
     silent.write_text(f"#!{sys.executable}\nraise ConnectionError('Failed to resolve the name')\n")
@@ -76,7 +78,7 @@ def test_a_network_that_is_not_there_is_said_and_is_no_clean_bill(tmp_path: Path
     assert done.stderr == "some.lock: pip-audit failed: ConnectionError: Failed to resolve the name\n"
 
 
-def test_a_lock_is_read_with_the_names_that_an_index_has(tmp_path: Path) -> None:
+def test_lock_file_is_parsed_with_normalized_names(tmp_path: Path) -> None:
     lock = tmp_path / "some.lock"
     lock.write_text("# Made by hand.\nAutomat==25.4.16\nav==18.1.0 ; python_version < '3.12'\nzope.interface==7.0\n")
     assert pins(lock) == {Pin("automat", "25.4.16"), Pin("av", "18.1.0"), Pin("zope-interface", "7.0")}

@@ -50,7 +50,7 @@ def chosen(path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
         ({"python3": "pypy 3.11", "python3.11": "32-bit 3.11", "python3.13": "3.13"}, "python3.13"),
     ],
 )
-def test_python3_is_taken_if_it_is_supported_and_else_the_newest(
+def test_python3_is_preferred_if_supported_and_otherwise_the_newest(
     path: Path, tmp_path: Path, on_path: dict[str, str], expected: str
 ) -> None:
     for name, version in on_path.items():
@@ -63,7 +63,9 @@ def test_python3_is_taken_if_it_is_supported_and_else_the_newest(
     [("3.15", "is 3.15"), ("3.10", "is 3.10"), ("free-threaded 3.13", "is free-threaded 3.13"), ("", "not a working")],
 )
 @pytest.mark.parametrize("requested", [True, False])
-def test_no_other_version_is_taken(path: Path, tmp_path: Path, version: str, named: str, requested: bool) -> None:
+def test_unsupported_version_is_not_chosen(
+    path: Path, tmp_path: Path, version: str, named: str, requested: bool
+) -> None:
     program = add(path, "python3", version)
     ended = chosen(path, str(tmp_path / "venv"), *([program] if requested else []))
     assert (ended.returncode, ended.stdout) == (1, "")
@@ -71,7 +73,7 @@ def test_no_other_version_is_taken(path: Path, tmp_path: Path, version: str, nam
     assert all(way in ended.stderr for way in ("3.11 to 3.14", "apt install", "brew install", "Store", "uv python"))
 
 
-def test_a_requested_interpreter_that_does_not_exist_is_refused(path: Path, tmp_path: Path) -> None:
+def test_missing_requested_interpreter_is_refused(path: Path, tmp_path: Path) -> None:
     add(path, "python3", "3.12")
     ended = chosen(path, str(tmp_path / "venv"), "python3.99")
     assert (ended.returncode, "python3.99 was not found" in ended.stderr) == (1, True)
@@ -86,14 +88,14 @@ def environment(folder: Path, python: str) -> Path:
     return venv
 
 
-def test_an_environment_that_works_stays(path: Path, tmp_path: Path) -> None:
+def test_working_environment_is_kept(path: Path, tmp_path: Path) -> None:
     venv = environment(tmp_path, add(path, "other", "3.12"))
     assert chosen(path, str(venv)).stdout == f"{venv}/bin/python\n"
     assert (venv / ".ready").exists()
 
 
 @pytest.mark.parametrize("state", ["missing", "unsupported", "upgraded", "requested"])
-def test_a_stale_environment_is_removed(path: Path, tmp_path: Path, state: str) -> None:
+def test_stale_environment_is_removed(path: Path, tmp_path: Path, state: str) -> None:
     python3 = add(path, "python3", "3.13")
     own = add(path, "other", "3.10" if state == "unsupported" else "3.12")
     if state == "upgraded":  # Debian 12 became 13: the interpreter works and finds none of the packages.
@@ -107,7 +109,7 @@ def test_a_stale_environment_is_removed(path: Path, tmp_path: Path, state: str) 
     assert "made again" in ended.stderr
 
 
-def test_make_installs_nothing_with_an_interpreter_that_is_not_supported(path: Path, tmp_path: Path) -> None:
+def test_make_refuses_an_unsupported_interpreter(path: Path, tmp_path: Path) -> None:
     make = shutil.which("make")
     if make is None:
         pytest.skip("get it with: apt install make")
@@ -119,21 +121,21 @@ def test_make_installs_nothing_with_an_interpreter_that_is_not_supported(path: P
     assert not (tmp_path / "venv").exists()
 
 
-def test_every_supported_interpreter_on_path_is_named_once(path: Path) -> None:
+def test_every_supported_interpreter_on_path_is_listed_once(path: Path) -> None:
     on_path = {"python3": "3.13", "python3.13": "3.13", "python": "3.12", "python3.11": "3.11", "python3.14": "3.15"}
     for name, version in on_path.items():
         add(path, name, version)
     assert chosen(path, "--all").stdout == "python3.11\npython\npython3.13\n"
 
 
-def test_this_interpreter_tells_its_version() -> None:
+def test_running_interpreter_is_accepted() -> None:
     venv = ROOT / "no-such-environment"
     assert HERE in SUPPORTED
     assert chosen(Path("/nowhere"), str(venv), sys.executable).stdout == f"{sys.executable}\n"
 
 
 @pytest.mark.parametrize("project", [".", "clients/python"])
-def test_both_packages_say_so(project: str) -> None:
+def test_both_packages_declare_the_supported_versions(project: str) -> None:
     told = tomllib.loads((ROOT / project / "pyproject.toml").read_text("utf-8"))["project"]
     classified = [re.fullmatch(r"Programming Language :: Python :: (3\.\d+)", line) for line in told["classifiers"]]
     assert tuple(match[1] for match in classified if match) == SUPPORTED == PYTHONS

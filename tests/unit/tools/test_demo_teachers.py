@@ -41,7 +41,7 @@ def recipe() -> Iterator[dict[str, ModuleType]]:
         ("ɡˈɜːl", "ɡˈɜɹl"),
     ],
 )
-def test_ipa_becomes_the_teachers_symbols(recipe: dict[str, ModuleType], ipa: str, wanted: str) -> None:
+def test_ipa_maps_to_the_symbols_of_the_teacher(recipe: dict[str, ModuleType], ipa: str, wanted: str) -> None:
     phonemes = recipe["phonemes"]
     assert phonemes.symbols(ipa) == wanted
     assert all(c in phonemes.IDS for c in wanted)
@@ -57,7 +57,7 @@ def test_padding_does_not_change_an_instance_norm(recipe: dict[str, ModuleType])
     assert not made[..., 9:].any()
 
 
-def test_an_lstm_of_the_export_has_pytorchs_gate_order(recipe: dict[str, ModuleType]) -> None:
+def test_exported_lstm_has_the_gate_order_of_pytorch(recipe: dict[str, ModuleType]) -> None:
     """ONNX stores input, output, forget, cell; a saturated forget gate with a closed input keeps the cell at 0."""
     shapes = {"l.ih": (2, 1024, 3), "l.hh": (2, 1024, 256), "l.bias": (2, 2048)}
     weights = {k: torch.zeros(s) for k, s in shapes.items()}
@@ -67,7 +67,7 @@ def test_an_lstm_of_the_export_has_pytorchs_gate_order(recipe: dict[str, ModuleT
     torch.testing.assert_close(out, torch.full((1, 4, 512), torch.tanh(torch.tensor(1.0)).item()))
 
 
-def test_everyday_lines_have_no_open_slot(recipe: dict[str, ModuleType]) -> None:
+def test_everyday_sentences_have_no_unfilled_placeholders(recipe: dict[str, ModuleType]) -> None:
     text = recipe["text"]
     lines = [text.fill(template, ["harbour"], random.Random(i)) for i, template in enumerate(text.EVERYDAY)]
     assert not [line for line in lines if "{" in line or "}" in line]
@@ -82,7 +82,7 @@ def tone(speak: ModuleType) -> Any:
     return speak.Utterance(audio, np.array([0, 46, 83, 0]), np.array([40, 20, 20, 40]), f0)
 
 
-def test_moved_formants_shorten_the_sound_and_its_labels_and_raise_its_pitch(recipe: dict[str, ModuleType]) -> None:
+def test_formant_shift_changes_duration_labels_and_pitch(recipe: dict[str, ModuleType]) -> None:
     made, phones, pitch = recipe["speak"].finish(tone(recipe["speak"]), 1.25)
     assert (phones > 0).sum() == pytest.approx(40, abs=1)
     assert pitch.max() == 150
@@ -90,7 +90,7 @@ def test_moved_formants_shorten_the_sound_and_its_labels_and_raise_its_pitch(rec
     assert np.median(tracked[tracked > 0]) == pytest.approx(150, rel=0.01)
 
 
-def test_an_utterance_is_cut_and_its_labels_follow(recipe: dict[str, ModuleType]) -> None:
+def test_cutting_an_utterance_cuts_its_labels(recipe: dict[str, ModuleType]) -> None:
     """Labels start where the tone does."""
     speak = recipe["speak"]
     made, phones, pitch = speak.finish(tone(speak))
@@ -111,7 +111,7 @@ def test_male_voices_keep_most_of_the_male_style(recipe: dict[str, ModuleType]) 
     assert {v.speaker for v in voices if v.kind == "named"} == set(recipe["speak"].SPEAKERS)
 
 
-def test_a_description_says_what_is_heard(recipe: dict[str, ModuleType]) -> None:
+def test_description_matches_the_voice_features(recipe: dict[str, ModuleType]) -> None:
     words = {"old": ("old", "elderly", "aged"), "bright": ("bright", "light"), "low": ("low", "deep")}
     for describe in (recipe["vocabulary"].design, recipe["vocabulary"].portrait):
         old = " ".join(describe("male", 85.0, 1.3, 0.93, random.Random(i)) for i in range(60)).lower()

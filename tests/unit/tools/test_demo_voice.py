@@ -98,7 +98,7 @@ REFERENCE = np.sin(np.arange(36_000) / 20).astype(np.float32)
     ("mode", "frames"),  # of a reference: none, fewer and more than its text has ids
     [(Mode.CUSTOM_VOICE, 0), (Mode.VOICE_DESIGN, 0), (Mode.BASE, 0), (Mode.BASE, 4), (Mode.BASE, 40)],
 )
-def test_a_prompt_is_the_runtime_s(
+def test_training_prompt_equals_that_of_the_runtime(
     recipe: dict[str, ModuleType], shipped: Checkpoint, voice: tuple[Any, Any], mode: Mode, frames: int, layout: Layout
 ) -> None:
     own, vocabulary = voice
@@ -164,7 +164,7 @@ def corpus(recipe: dict[str, ModuleType], tmp_path: Path) -> Any:
     return made
 
 
-def test_what_is_trained_on_has_the_text_where_the_loop_has_it(recipe: dict[str, ModuleType], corpus: Any) -> None:
+def test_training_sequences_align_text_like_the_decoding_loop(recipe: dict[str, ModuleType], corpus: Any) -> None:
     rng, noise = random.Random(1), np.random.default_rng(1)
     vocabulary, seen = corpus.t, set()
     letters = {piece: name for name, piece in vocabulary.pieces.items()}
@@ -192,33 +192,33 @@ def test_what_is_trained_on_has_the_text_where_the_loop_has_it(recipe: dict[str,
     assert {(streaming, parts, True) for streaming in (False, True) for parts in (1, 2)} <= seen
 
 
-def test_a_text_that_comes_later_than_it_is_spoken_is_given_whole(corpus: Any) -> None:
+def test_text_later_than_its_speech_is_given_as_a_whole(corpus: Any) -> None:
     for row in corpus.rows:
         row["length"] = 3 * 1920
     rng = random.Random(1)
     assert not any(corpus.sequence(2, rng)["prompt"].beside for _ in range(50))
 
 
-def test_text_is_cut_anew_in_training_and_never_else(corpus: Any) -> None:
+def test_tokenization_varies_only_in_training(corpus: Any) -> None:
     cuts = {tuple(corpus.encode(LINES[2]).ids) for _ in range(50)}
     assert len(cuts) > 5
     tokenizer = corpus.t.tokenizer()
     assert len({tuple(tokenizer.encode(LINES[2]).ids) for _ in range(50)}) == 1
 
 
-def test_words_of_the_template_are_one_piece_each(corpus: Any) -> None:
+def test_template_words_are_single_tokens(corpus: Any) -> None:
     tokenizer = corpus.t.tokenizer()
     assert tokenizer.encode("assistant").ids == [corpus.t.assistant]
     assert tokenizer.encode("user").ids == [corpus.t.user]
 
 
-def test_the_export_says_which_letters_it_has_learned_from(recipe: dict[str, ModuleType], exported: Path) -> None:
+def test_export_lists_the_letters_seen_in_training(recipe: dict[str, ModuleType], exported: Path) -> None:
     assert not recipe["text"].PLAIN.match("caf\u00e9")
     assert json.loads((exported / "config.json").read_text())["voicewright_alphabet"] == "ascii"
 
 
 @torch.no_grad()
-def test_an_export_is_read_back_as_the_codec_that_it_was(
+def test_exported_codec_loads_equal(
     recipe: dict[str, ModuleType], exported: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["restore.py", "--source", str(exported), "--out", str(tmp_path)])
@@ -233,7 +233,7 @@ def test_an_export_is_read_back_as_the_codec_that_it_was(
     assert (tmp_path / "lm.pt").exists()
 
 
-def test_speech_that_was_there_before_the_codec_is_trained_on(
+def test_speech_cached_before_codec_training_is_used_for_training(
     recipe: dict[str, ModuleType], exported: Path, tmp_path: Path
 ) -> None:
     row = {"text": LINES[0], "start": 0, "length": FRAMES * 1920, "group": "0.1", "kind": "named", "speaker": SPEAKER,
@@ -249,7 +249,7 @@ def test_speech_that_was_there_before_the_codec_is_trained_on(
     assert len(recipe["prompts"].Corpus(spoken.folder, vocabulary_of(300)).rows) == 1
 
 
-def test_muon_steps_as_torch_does_and_follows_a_rate_that_changes(recipe: dict[str, ModuleType]) -> None:
+def test_muon_steps_equal_torch_and_follow_the_learning_rate(recipe: dict[str, ModuleType]) -> None:
     generator = torch.Generator().manual_seed(5)
     shapes = [(48, 32), (48, 32), (32, 96)]
     ours = [torch.nn.Parameter(torch.randn(shape, generator=generator) * 0.04) for shape in shapes]

@@ -66,21 +66,19 @@ def pip(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Pip:
     return made
 
 
-def test_linux_without_a_card_gets_the_cpu_build(index: str, pip: Pip, capsys: pytest.CaptureFixture[str]) -> None:
+def test_linux_without_a_gpu_gets_the_cpu_build(index: str, pip: Pip, capsys: pytest.CaptureFixture[str]) -> None:
     assert install.install_torch(PIN, LOCK, index)
     assert [path.name for path in pip.target.glob("*.dist-info")] == ["torch-0.1+cpu.dist-info"]
     assert len(pip.calls) == 1
     assert "for CPUs" in capsys.readouterr().out
 
 
-def test_a_version_that_the_index_lacks_comes_from_the_default_index(index: str, pip: Pip) -> None:
+def test_version_missing_from_the_index_is_taken_from_the_default_index(index: str, pip: Pip) -> None:
     assert install.install_torch("torch==0.2", LOCK, index)
     assert pip.calls[1:] == [("torch==0.2", *CONSTRAINT)]
 
 
-def test_an_index_that_accepts_and_never_answers_costs_the_timeout_and_one_sentence(
-    pip: Pip, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_unresponsive_index_times_out_with_one_sentence(pip: Pip, capsys: pytest.CaptureFixture[str]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         index = f"http://127.0.0.1:{silent.getsockname()[1]}"
         assert install.install_torch(PIN, LOCK, index)
@@ -89,7 +87,7 @@ def test_an_index_that_accepts_and_never_answers_costs_the_timeout_and_one_sente
 
 
 @pytest.mark.parametrize(("platform", "has_card"), [("linux", True), ("darwin", False), ("win32", False)])
-def test_a_card_and_other_systems_get_the_default_build(
+def test_gpu_and_other_systems_get_the_default_build(
     pip: Pip, monkeypatch: pytest.MonkeyPatch, platform: str, has_card: bool
 ) -> None:
     monkeypatch.setattr(sys, "platform", platform)
@@ -99,7 +97,7 @@ def test_a_card_and_other_systems_get_the_default_build(
     assert pip.calls == [(PIN, *CONSTRAINT)]
 
 
-def test_an_installed_build_of_the_pinned_version_stays(pip: Pip) -> None:
+def test_installed_build_of_the_pinned_version_is_kept(pip: Pip) -> None:
     pinned = next(line for line in (ROOT / install.LOCK).read_text("utf-8").splitlines() if line.startswith("torch=="))
     assert install.install_torch(pinned, LOCK)
     assert pip.calls == []

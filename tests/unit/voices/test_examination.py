@@ -49,7 +49,7 @@ def speech() -> Samples:
 # --- where somebody speaks
 
 
-def test_speech_is_found_between_noises(speech: Samples) -> None:
+def test_speech_is_detected_between_noises(speech: Samples) -> None:
     hum = (0.05 * np.sin(2 * np.pi * 100 * np.arange(2 * SAMPLE_RATE) / SAMPLE_RATE)).astype(np.float32)
     found = find_speech(np.concatenate([hum, speech, noise(2 * SAMPLE_RATE, 0.01)]))
     assert found.span is not None
@@ -59,7 +59,7 @@ def test_speech_is_found_between_noises(speech: Samples) -> None:
     assert find_speech(silence(3)).span is None
 
 
-def test_speech_is_found_as_the_package_finds_it(speech: Samples) -> None:
+def test_speech_detection_equals_the_silero_package(speech: Samples) -> None:
     padded = np.concatenate([silence(1), speech, silence(1)])
     heard = torch.from_numpy(soxr.resample(padded, SAMPLE_RATE, 16_000))
     stamps = silero_vad.get_speech_timestamps(
@@ -70,7 +70,7 @@ def test_speech_is_found_as_the_package_finds_it(speech: Samples) -> None:
 
 
 @pytest.mark.slow
-def test_finding_speech_leaves_the_threads_of_the_engine_alone() -> None:
+def test_speech_detection_keeps_the_thread_count_of_the_engine() -> None:
     code = """
 import sys, numpy, torch
 torch.set_num_threads(3)
@@ -82,7 +82,7 @@ assert "silero_vad" not in sys.modules
     subprocess.run([sys.executable, "-W", "ignore", "-c", code], cwd=ROOT, check=True)
 
 
-def test_the_verdict_does_not_flicker() -> None:
+def test_speech_detection_ignores_short_gaps_and_clicks() -> None:
     likely = np.zeros(100, np.float32)
     likely[10:30] = 0.9
     likely[20:22] = 0.1  # shorter than a pause
@@ -96,7 +96,7 @@ def test_the_verdict_does_not_flicker() -> None:
 # --- cutting
 
 
-def test_a_recording_is_cut_to_its_speech_and_ends_on_a_pause(speech: Samples) -> None:
+def test_recording_is_trimmed_to_speech_and_ends_in_a_pause(speech: Samples) -> None:
     cleaned = clean_reference(np.concatenate([silence(2), speech, silence(3)]))
     assert not cleaned[-round(PAUSE_S * SAMPLE_RATE) :].any()
     assert abs(len(cleaned) / SAMPLE_RATE - len(speech) / SAMPLE_RATE - PAUSE_S) < 2 * MARGIN_S + 0.2
@@ -104,7 +104,7 @@ def test_a_recording_is_cut_to_its_speech_and_ends_on_a_pause(speech: Samples) -
     assert middle.tobytes() in cleaned.tobytes()
 
 
-def test_where_nobody_speaks_loudness_decides() -> None:
+def test_level_based_trimming_is_used_if_no_speech_is_found() -> None:
     tone = (0.3 * np.sin(2 * np.pi * 440 * np.arange(2 * SAMPLE_RATE) / SAMPLE_RATE)).astype(np.float32)
     cleaned = clean_reference(np.concatenate([silence(1), tone, silence(1)]))
     assert abs(len(cleaned) / SAMPLE_RATE - 2 - 2 * MARGIN_S - PAUSE_S) <= 0.02
@@ -114,9 +114,7 @@ def test_where_nobody_speaks_loudness_decides() -> None:
 
 
 @pytest.mark.parametrize(("seconds", "is_enough"), [(0.1, False), (0.25, False), (0.35, True)])
-def test_a_recording_of_which_trimming_leaves_too_little_for_a_request_is_refused(
-    seconds: float, is_enough: bool
-) -> None:
+def test_recording_too_short_after_trimming_is_refused(seconds: float, is_enough: bool) -> None:
     click = np.concatenate([silence(1), noise(round(seconds * SAMPLE_RATE), 0.3), silence(1)])
     if is_enough:
         assert len(take_in(click, None, LIMITS).samples) >= LIMITS.min_reference_s * SAMPLE_RATE
@@ -125,7 +123,7 @@ def test_a_recording_of_which_trimming_leaves_too_little_for_a_request_is_refuse
         take_in(click, None, LIMITS)
 
 
-def test_the_pause_does_not_make_a_reference_too_long_to_be_used() -> None:
+def test_trailing_pause_does_not_exceed_the_reference_limit() -> None:
     longest = np.tile(voice(2.0, 1), 30)
     assert len(take_in(longest, None, LIMITS).samples) == 60 * SAMPLE_RATE
 
@@ -133,7 +131,7 @@ def test_the_pause_does_not_make_a_reference_too_long_to_be_used() -> None:
 # --- advice
 
 
-def test_a_good_recording_gets_no_advice(speech: Samples) -> None:
+def test_good_recording_gets_no_advice(speech: Samples) -> None:
     assert codes(speech, WORDS) == set()
     assert codes(np.concatenate([silence(1), speech, silence(1)]), WORDS) == set()
 
@@ -156,7 +154,7 @@ def test_each_fault_gets_its_advice(speech: Samples, code: str) -> None:
     assert len(found - {"noise", "silence"}) <= 1 or code in {"no_speech", "clipping"}
 
 
-def test_advice_is_one_sentence_a_fault() -> None:
+def test_advice_is_one_sentence_per_fault() -> None:
     advice = take_in(noise(2 * SAMPLE_RATE, 0.001), None, LIMITS).advice
     assert len({hint.code for hint in advice}) == len(advice) >= 3
     for hint in advice:
@@ -168,7 +166,7 @@ def test_advice_is_one_sentence_a_fault() -> None:
 # --- before anything is kept
 
 
-def test_an_examination_says_what_would_be_kept_and_how_loud_it_is(speech: Samples) -> None:
+def test_examination_reports_the_trimmed_range_and_levels(speech: Samples) -> None:
     found = examine(np.concatenate([silence(2), speech, silence(3)]) + noise(len(speech) + 120_000, 1e-4), WORDS)
     kept = take_in(np.concatenate([silence(2), speech, silence(3)]), WORDS, LIMITS)
     assert found.end_s - found.start_s == pytest.approx(len(kept.samples) / SAMPLE_RATE - PAUSE_S, abs=0.05)
@@ -183,7 +181,7 @@ def test_an_examination_says_what_would_be_kept_and_how_loud_it_is(speech: Sampl
     assert quieter.speech_db == pytest.approx(examine(speech, None).levels.speech_db - 20, abs=0.5)
 
 
-def test_a_foreign_transcript_is_told_beside_the_rest(speech: Samples) -> None:
+def test_transcript_mismatch_is_reported_with_other_advice(speech: Samples) -> None:
     found = examine(np.concatenate([speech, silence(8)]), "Quite another and very much longer text. " * 10)
     assert isinstance(found.mismatch, TranscriptMismatch)
     assert "silence" in {advice.code for advice in found.advice}
@@ -205,12 +203,12 @@ def test_a_foreign_transcript_is_told_beside_the_rest(speech: Samples) -> None:
         ("Room 2024.", 1.8),
     ],
 )
-def test_a_transcript_at_an_ordinary_pace_is_not_remarked_on(transcript: str, seconds: float) -> None:
+def test_ordinary_speaking_rate_gets_no_remark(transcript: str, seconds: float) -> None:
     assert list(check_transcript(transcript, seconds)) == []
 
 
 @pytest.mark.parametrize(("seconds", "word"), [(1.4, "long"), (9.0, "short")])
-def test_an_odd_pace_is_remarked_on(seconds: float, word: str) -> None:
+def test_unusual_speaking_rate_gets_a_remark(seconds: float, word: str) -> None:
     (advice,) = check_transcript("The quick brown fox jumps over the lazy dog.", seconds)
     assert advice.code == "transcript"
     assert word in advice.sentence
@@ -219,13 +217,13 @@ def test_an_odd_pace_is_remarked_on(seconds: float, word: str) -> None:
 @pytest.mark.parametrize(
     ("transcript", "seconds"), [("x" * 300, 3.0), ("Hi.", 20.0), ("你好" * 40, 3.0), ("...", 20.0)]
 )
-def test_a_transcript_of_something_else_is_refused(transcript: str, seconds: float) -> None:
+def test_transcript_of_another_recording_is_refused(transcript: str, seconds: float) -> None:
     with pytest.raises(TranscriptMismatch) as refused:
         list(check_transcript(transcript, seconds))
     assert refused.value.param == "ref_text"
 
 
-def test_the_transcript_is_held_against_the_speech_and_not_the_silence(speech: Samples) -> None:
+def test_transcript_is_compared_with_speech_without_silence(speech: Samples) -> None:
     long = np.concatenate([speech, silence(30)])
     assert "transcript" not in codes(long, WORDS)
     with pytest.raises(TranscriptMismatch):

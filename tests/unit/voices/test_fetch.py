@@ -87,7 +87,7 @@ def fetcher(trap: Trap, *resolved: str, public: bool = False, seconds: float = 5
     )
 
 
-def test_what_lies_at_a_public_address_is_read(trap: Trap) -> None:
+def test_public_address_is_fetched(trap: Trap) -> None:
     data = fetcher(trap, public=True).fetch("https://Voices.Example:443/sound?take=2", most=10**6)
     assert data == SOUND
     assert trap.asked == [("/sound?take=2", "voices.example")]
@@ -166,7 +166,7 @@ ADDRESSES = [
 
 
 @pytest.mark.parametrize("address", ADDRESSES)
-def test_addresses_that_are_none_are_refused_unopened(trap: Trap, address: str) -> None:
+def test_invalid_addresses_are_refused_without_connecting(trap: Trap, address: str) -> None:
     with pytest.raises(AddressRefused, match="only https"):
         fetcher(trap, public=True).fetch(address, most=10**6)
     assert trap.knocks == []
@@ -209,19 +209,19 @@ PRIVATE = [
 
 
 @pytest.mark.parametrize("resolved", PRIVATE)
-def test_names_of_machines_that_are_not_public_are_refused(trap: Trap, resolved: str) -> None:
+def test_names_of_private_machines_are_refused(trap: Trap, resolved: str) -> None:
     for addresses in ([resolved], ["93.184.216.34", resolved]):  # one of them is enough
         with pytest.raises(AddressRefused, match="not a public one"):
             fetcher(trap, *addresses).fetch("https://voices.example/x", most=10**6)
     assert trap.knocks == []
 
 
-def test_public_addresses_are_known() -> None:
+def test_public_addresses_are_recognised() -> None:
     for address in ("93.184.216.34", "8.8.8.8", "2606:2800:220:1:248:1893:25c8:1946", "64:ff9b::808:808"):
         assert is_public(address), address
 
 
-def test_a_name_that_changes_its_address_is_asked_for_once(trap: Trap) -> None:
+def test_host_name_is_resolved_only_once(trap: Trap) -> None:
     """DNS rebinding: the first answer is public, the next is ours."""
     answers = iter([["192.0.2.1"], ["127.0.0.1"]])
     asked: list[str] = []
@@ -238,13 +238,13 @@ def test_a_name_that_changes_its_address_is_asked_for_once(trap: Trap) -> None:
 
 
 @pytest.mark.parametrize("path", ["/away", "/none"])
-def test_redirects_are_not_followed_and_errors_not_read(trap: Trap, path: str) -> None:
+def test_redirects_are_not_followed_and_error_bodies_not_read(trap: Trap, path: str) -> None:
     with pytest.raises(AddressRefused, match="status"):
         fetcher(trap, public=True).fetch(f"https://voices.example{path}", most=10**6)
     assert [asked for asked, _ in trap.asked] == [path]
 
 
-def test_the_certificate_must_be_that_of_the_name(trap: Trap) -> None:
+def test_tls_certificate_must_match_the_host_name(trap: Trap) -> None:
     with pytest.raises(AddressRefused, match="reached"):
         fetcher(trap, public=True).fetch("https://others.example/x", most=10**6)
     strict = Fetcher(resolve=lambda _: ["127.0.0.1"], is_public=lambda _: True, port=trap.port)
@@ -253,18 +253,18 @@ def test_the_certificate_must_be_that_of_the_name(trap: Trap) -> None:
     assert trap.asked == []
 
 
-def test_no_more_than_the_limit_is_read(trap: Trap) -> None:
+def test_body_over_the_limit_is_not_read(trap: Trap) -> None:
     with pytest.raises(MessageTooLarge):
         fetcher(trap, public=True).fetch("https://voices.example/x", most=len(SOUND) - 1)
     assert fetcher(trap, public=True).fetch("https://voices.example/x", most=len(SOUND)) == SOUND
 
 
-def test_what_trickles_is_given_up(trap: Trap) -> None:
+def test_slow_response_times_out(trap: Trap) -> None:
     with pytest.raises(AddressRefused, match="within"):
         fetcher(trap, public=True, seconds=0.4).fetch("https://voices.example/slow", most=10**6)
 
 
-def test_a_resolver_that_hangs_is_given_up() -> None:
+def test_hanging_resolver_times_out() -> None:
     never = threading.Event()
     opened = Fetcher(resolve=lambda _: [str(never.wait(60))], seconds=0.2)
     try:
@@ -275,18 +275,18 @@ def test_a_resolver_that_hangs_is_given_up() -> None:
         never.set()
 
 
-def test_addresses_are_taken_apart_once() -> None:
+def test_url_is_parsed_once_into_host_and_target() -> None:
     place = web_address_of("https://Voices.Example?a=/b")
     assert (place.host, place.target) == ("voices.example", b"/?a=/b")
 
 
-def test_no_address_is_logged(trap: Trap, caplog: pytest.LogCaptureFixture) -> None:
+def test_addresses_are_not_logged(trap: Trap, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO):
         fetcher(trap, public=True).fetch("https://voices.example/canary", most=10**6)
     assert "canary" not in caplog.text
 
 
-def test_uploads_open_addresses_only_where_that_is_allowed(trap: Trap) -> None:
+def test_uploads_fetch_urls_only_if_allowed(trap: Trap) -> None:
     for allowed in (None, fetcher(trap)):
         error = read_upload("https://voices.example/x", Limits(), allowed)
         assert isinstance(error, SpeechError)

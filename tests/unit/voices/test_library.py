@@ -51,7 +51,7 @@ def library(folder: Path) -> Iterator[Library]:
     made.close()
 
 
-def test_without_a_setting_it_is_the_users_own_and_never_that_of_who_runs_the_tests(voices_of_nobody: Path) -> None:
+def test_default_folder_belongs_to_the_user_and_is_never_used_by_tests(voices_of_nobody: Path) -> None:
     assert library_folder("").is_relative_to(voices_of_nobody)
     assert library_folder("here", "data") == Path("here")
     assert library_folder("", "data") == Path("data/voices")
@@ -73,7 +73,7 @@ def files(folder: Path) -> set[str]:
     return {name for name in os.listdir(folder) if not name.startswith((FILE, LOCK))}
 
 
-def test_nothing_is_written_before_the_first_voice(library: Library, folder: Path) -> None:
+def test_no_file_is_written_before_the_first_voice(library: Library, folder: Path) -> None:
     assert library.cards() == ()
     assert library.find("x") is None
     assert library.search("x") == ()
@@ -83,7 +83,7 @@ def test_nothing_is_written_before_the_first_voice(library: Library, folder: Pat
     assert not (folder / FILE).exists()
 
 
-def test_a_voice_is_kept_found_and_read(library: Library, folder: Path) -> None:
+def test_voice_is_stored_found_and_read(library: Library, folder: Path) -> None:
     voice = a_voice("Clara")
     card = library.add(voice)
     assert (card.id, card.name, card.transcript) == (voice.id, "Clara", voice.transcript)
@@ -97,12 +97,12 @@ def test_a_voice_is_kept_found_and_read(library: Library, folder: Path) -> None:
     assert files(folder) == {f"{voice.id}.voice"}
 
 
-def test_a_voice_without_a_transcript_clones_by_x_vector(library: Library) -> None:
+def test_voice_without_a_transcript_clones_by_x_vector(library: Library) -> None:
     card = library.add(a_voice(transcript=None))
     assert library.reference(card.id).x_vector_only
 
 
-def test_the_prompt_of_the_checkpoint_that_speaks_is_given_out(library: Library) -> None:
+def test_stored_prompt_of_the_serving_checkpoint_is_returned(library: Library) -> None:
     card = library.add(a_voice(prompts={}))
     assert library.without_prompt("new") == (card.id,)
     library.keep_prompt(card.id, a_prompt("new"))
@@ -116,7 +116,7 @@ def test_the_prompt_of_the_checkpoint_that_speaks_is_given_out(library: Library)
     assert library.reference(card.id).prompt is None
 
 
-def test_old_prompts_make_room(library: Library) -> None:
+def test_oldest_prompts_are_evicted(library: Library) -> None:
     card = library.add(a_voice(prompts={}))
     for number in range(MAX_PROMPTS + 3):
         library.keep_prompt(card.id, a_prompt(f"checkpoint-{number}"))
@@ -124,7 +124,7 @@ def test_old_prompts_make_room(library: Library) -> None:
     assert len(read_voice(library.export(card.id)).prompts) == MAX_PROMPTS
 
 
-def test_a_prompt_of_a_recording_that_was_replaced_is_not_kept(library: Library) -> None:
+def test_prompt_of_a_replaced_recording_is_not_stored(library: Library) -> None:
     card = library.add(a_voice(prompts={}))
     before = library.reference(card.id).samples
     library.add(a_voice(samples=1300, prompts={}), replace_id=card.id)
@@ -134,7 +134,7 @@ def test_a_prompt_of_a_recording_that_was_replaced_is_not_kept(library: Library)
     assert library.without_prompt("new") == ()
 
 
-def test_names_are_unique_without_regard_to_case(library: Library) -> None:
+def test_names_are_unique_ignoring_case(library: Library) -> None:
     first = library.add(a_voice("Straße"))
     for name in ("straße", "STRASSE", " Straße "):
         with pytest.raises(VoiceNameTaken):
@@ -146,7 +146,7 @@ def test_names_are_unique_without_regard_to_case(library: Library) -> None:
     assert names(library) == ["STRASSE", "Weg"]
 
 
-def test_a_new_name_must_not_look_like_another(library: Library) -> None:
+def test_confusable_name_is_refused(library: Library) -> None:
     first = library.add(a_voice("Clara"))
     second = library.add(a_voice("Bert"))
     with pytest.raises(VoiceNameLooksAlike, match="Clara"):
@@ -159,7 +159,7 @@ def test_a_new_name_must_not_look_like_another(library: Library) -> None:
     assert names(library) == ["Clara", "Веrt"]
 
 
-def test_a_voice_can_be_replaced_in_its_place(library: Library, folder: Path) -> None:
+def test_voice_can_be_replaced_under_its_id(library: Library, folder: Path) -> None:
     card = library.add(a_voice("Clara"))
     other = library.add(a_voice("Bert"))
     new = a_voice("clara", samples=2400)
@@ -173,7 +173,7 @@ def test_a_voice_can_be_replaced_in_its_place(library: Library, folder: Path) ->
     assert library.find("bert") == other
 
 
-def test_renaming_and_deleting(library: Library, folder: Path) -> None:
+def test_voices_can_be_renamed_and_deleted(library: Library, folder: Path) -> None:
     card = library.add(a_voice("Clara"))
     assert library.change(card.id, Edit(name="  Zoë ")).name == "Zoë"
     assert library.find("Clara") is None
@@ -200,7 +200,7 @@ def test_description_and_tags_can_be_changed_and_searched(library: Library, fold
     assert library.find("Clara") == library.change(card.id, Edit())
 
 
-def test_an_exported_voice_can_be_imported_elsewhere(library: Library, tmp_path: Path) -> None:
+def test_exported_voice_can_be_imported_elsewhere(library: Library, tmp_path: Path) -> None:
     card = library.add(a_voice("Clara"))
     other = opened(tmp_path / "elsewhere")
     assert other.import_(read_voice(library.export(card.id))).id == card.id
@@ -208,14 +208,14 @@ def test_an_exported_voice_can_be_imported_elsewhere(library: Library, tmp_path:
         other.import_(read_voice(library.export(card.id)))
 
 
-def test_an_imported_id_never_overwrites_a_voice(library: Library) -> None:
+def test_imported_id_never_overwrites_a_voice(library: Library) -> None:
     card = library.add(a_voice("Clara"))
     stranger = library.import_(a_voice("Stranger", id=card.id))
     assert stranger.id != card.id
     assert names(library) == ["Clara", "Stranger"]
 
 
-def test_searching_and_sorting(library: Library) -> None:
+def test_voices_can_be_searched_and_sorted(library: Library) -> None:
     for name, description, created_at in [("Bert", "LOUD 100%", 1.0), ("Anna", "calm", 3.0), ("Carl", "calm_er", 2.0)]:
         library.add(a_voice(name, description=description, transcript=None, created_at=created_at))
 
@@ -238,7 +238,7 @@ def test_searching_and_sorting(library: Library) -> None:
         st.text(min_size=1, max_size=70), st.sampled_from(["../../x", "CON", "a/b", ".", "..", "%2e", "x" * 64])
     )
 )
-def test_a_name_is_data_and_never_a_path(library: Library, folder: Path, name: str) -> None:
+def test_name_is_never_used_as_a_path(library: Library, folder: Path, name: str) -> None:
     outside = set(os.listdir(folder.parent))
     try:
         card = library.add(a_voice(name))
@@ -252,7 +252,7 @@ def test_a_name_is_data_and_never_a_path(library: Library, folder: Path, name: s
 
 
 @pytest.mark.parametrize("address", ["../x", "..", "/etc/passwd", "x" * 300, "a\x00b", "\ud800", ""])
-def test_an_address_is_never_a_path(library: Library, address: str) -> None:
+def test_id_is_never_used_as_a_path(library: Library, address: str) -> None:
     library.add(a_voice())
     assert library.find(address) is None
     for work in (library.reference, library.export, library.delete):
@@ -263,7 +263,7 @@ def test_an_address_is_never_a_path(library: Library, address: str) -> None:
 # --- a folder that others use too
 
 
-def test_damaged_and_foreign_files_are_reported_and_left_alone(library: Library, folder: Path) -> None:
+def test_damaged_and_foreign_files_are_reported_and_left_unchanged(library: Library, folder: Path) -> None:
     good = library.add(a_voice("Good"))
     torn, moved, copy = a_voice("Torn"), a_voice("Moved"), new_id()
     (folder / f"{torn.id}.voice").write_bytes(write_voice(torn)[:-5])
@@ -287,7 +287,7 @@ def test_damaged_and_foreign_files_are_reported_and_left_alone(library: Library,
 
 
 @pytest.mark.parametrize("bomb", BOMBS.values(), ids=BOMBS.keys())
-def test_a_crafted_file_stops_nobody_and_is_set_aside_at_the_next_start(
+def test_crafted_file_affects_no_request_and_is_set_aside_at_the_next_start(
     library: Library, folder: Path, bomb: dict[str, str]
 ) -> None:
     library.add(a_voice("Good"))
@@ -319,7 +319,7 @@ def without_room_for_files() -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-def test_voices_are_there_while_the_process_can_open_no_file_and_after_it(library: Library, folder: Path) -> None:
+def test_voices_stay_listed_while_no_file_can_be_opened(library: Library, folder: Path) -> None:
     first = library.add(a_voice("First"))
     assert names(library) == ["First"]
     other = opened(folder)
@@ -333,7 +333,7 @@ def test_voices_are_there_while_the_process_can_open_no_file_and_after_it(librar
     other.close()
 
 
-def test_a_voice_that_could_not_be_read_for_a_moment_is_a_voice_again(
+def test_voice_is_listed_again_after_a_temporary_read_failure(
     library: Library, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Neither the index nor a start makes it one that never can be."""
@@ -356,7 +356,7 @@ def test_a_voice_that_could_not_be_read_for_a_moment_is_a_voice_again(
     assert names(opened(folder)) == ["First"]
 
 
-def test_a_folder_or_a_link_in_the_place_of_a_voice_is_closed_again(library: Library, folder: Path) -> None:
+def test_folder_or_link_in_place_of_a_voice_is_closed_again(library: Library, folder: Path) -> None:
     library.add(a_voice("First"))
     a_folder, a_link = (folder / f"{new_id()}.voice" for _ in range(2))
     a_folder.mkdir()
@@ -373,7 +373,7 @@ def test_a_folder_or_a_link_in_the_place_of_a_voice_is_closed_again(library: Lib
     assert len(os.listdir("/dev/fd")) == before
 
 
-def test_a_file_of_a_newer_version_is_left_for_the_program_that_can_read_it(library: Library, folder: Path) -> None:
+def test_file_of_a_newer_version_is_left_unchanged(library: Library, folder: Path) -> None:
     newer = a_voice("Newer")
     path = folder / f"{newer.id}.voice"
     folder.mkdir(exist_ok=True)
@@ -383,7 +383,7 @@ def test_a_file_of_a_newer_version_is_left_for_the_program_that_can_read_it(libr
     assert path.exists()
 
 
-def test_two_files_with_one_name_leave_it_to_the_older(library: Library, folder: Path) -> None:
+def test_older_of_two_files_keeps_a_duplicate_name(library: Library, folder: Path) -> None:
     newer = library.add(a_voice("Clara", created_at=2.0))
     older = a_voice("CLARA", created_at=1.0)
     (folder / f"{older.id}.voice").write_bytes(write_voice(older))
@@ -393,7 +393,7 @@ def test_two_files_with_one_name_leave_it_to_the_older(library: Library, folder:
     assert {card.id for card in library.cards()} == {older.id, newer.id}
 
 
-def test_many_new_files_do_not_hold_up_a_reader(library: Library, folder: Path) -> None:
+def test_many_new_files_do_not_block_a_reader(library: Library, folder: Path) -> None:
     library.add(a_voice("First"))
     for number in range(3 * A_LOOK):
         voice = a_voice(f"Voice {number}")
@@ -402,7 +402,7 @@ def test_many_new_files_do_not_hold_up_a_reader(library: Library, folder: Path) 
     assert len(opened(folder).cards()) == 1 + 3 * A_LOOK  # at the start all are read
 
 
-def test_what_another_process_does_is_seen(library: Library, folder: Path) -> None:
+def test_changes_by_another_process_are_seen(library: Library, folder: Path) -> None:
     other = opened(folder)
     for turn in range(20):
         card = other.add(a_voice(f"Clara {turn}"))
@@ -413,7 +413,7 @@ def test_what_another_process_does_is_seen(library: Library, folder: Path) -> No
 
 
 @pytest.mark.slow
-def test_two_processes_write_at_once_and_lose_nothing(library: Library, folder: Path) -> None:
+def test_concurrent_writes_of_two_processes_lose_nothing(library: Library, folder: Path) -> None:
     keeper = library.add(a_voice("Keeper"))
     commands = [[sys.executable, "-m", "tests.support.writers", "write", str(folder), who, "25"] for who in "AB"]
     writers = [subprocess.Popen(command, cwd=ROOT) for command in commands]
@@ -433,7 +433,7 @@ def test_two_processes_write_at_once_and_lose_nothing(library: Library, folder: 
 
 
 @pytest.mark.slow
-def test_a_writer_that_is_killed_leaves_the_old_or_the_new(folder: Path) -> None:
+def test_killed_writer_leaves_the_old_or_the_new_file(folder: Path) -> None:
     subprocess.run([sys.executable, "-m", "tests.support.writers", "kill", str(folder), "100"], cwd=ROOT, check=True)
     assert len(files(folder)) == 1  # what was left over was swept
 
@@ -444,7 +444,7 @@ def test_a_writer_that_is_killed_leaves_the_old_or_the_new(folder: Path) -> None
 @pytest.mark.parametrize(
     ("number", "why"), [(errno.ENOSPC, "full"), (errno.EROFS, "cannot be written"), (errno.EIO, "an error")]
 )
-def test_a_failed_write_is_said_so_and_changes_nothing(
+def test_failed_write_is_reported_and_changes_nothing(
     library: Library, folder: Path, monkeypatch: pytest.MonkeyPatch, number: int, why: str
 ) -> None:
     card = library.add(a_voice("Clara"))
@@ -467,7 +467,7 @@ def test_a_failed_write_is_said_so_and_changes_nothing(
     assert files(folder) == {f"{card.id}.voice"}
 
 
-def test_a_folder_that_cannot_be_made_is_an_empty_library(tmp_path: Path) -> None:
+def test_folder_that_cannot_be_created_is_an_empty_library(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     library = opened(tmp_path / "file" / "voices")
     assert library.cards() == ()
@@ -475,7 +475,7 @@ def test_a_folder_that_cannot_be_made_is_an_empty_library(tmp_path: Path) -> Non
         library.add(a_voice())
 
 
-def test_an_index_that_cannot_be_used_is_made_anew(library: Library, folder: Path) -> None:
+def test_unusable_index_is_rebuilt(library: Library, folder: Path) -> None:
     card = library.add(a_voice("Clara"))
     library.close()
     for spoil in (lambda path: path.write_bytes(b"no database" * 1000), lambda path: path.unlink()):
@@ -493,7 +493,7 @@ def test_an_index_that_cannot_be_used_is_made_anew(library: Library, folder: Pat
     assert names(again) == ["Clara", "Other"]
 
 
-def test_an_index_of_other_files_is_corrected(library: Library, folder: Path) -> None:
+def test_outdated_index_is_corrected(library: Library, folder: Path) -> None:
     first, second = library.add(a_voice("First")), library.add(a_voice("Second"))
     library.close()
     with sqlite3.connect(folder / FILE) as index:
@@ -502,9 +502,7 @@ def test_an_index_of_other_files_is_corrected(library: Library, folder: Path) ->
     assert {card.id: card.name for card in opened(folder).cards()} == {first.id: "First", second.id: "Second"}
 
 
-def test_a_file_that_is_damaged_behind_the_librarys_back_is_refused_when_it_is_read(
-    library: Library, folder: Path
-) -> None:
+def test_externally_damaged_file_is_refused_when_read(library: Library, folder: Path) -> None:
     card = library.add(a_voice("Clara"))
     with (folder / f"{card.id}.voice").open("r+b") as file:
         file.seek(-3, os.SEEK_END)
@@ -514,7 +512,7 @@ def test_a_file_that_is_damaged_behind_the_librarys_back_is_refused_when_it_is_r
             work(card.id)
 
 
-def test_a_reader_does_not_wait_for_a_writer(library: Library) -> None:
+def test_reader_does_not_wait_for_a_writer(library: Library) -> None:
     card = library.add(a_voice("Clara"))
     found: list[object] = []
     with library._writing():

@@ -28,7 +28,7 @@ def names(library: OwnerLibrary) -> list[str]:
     return [card.name for card in library.cards()]
 
 
-def test_each_owner_sees_its_own_and_the_common_voices(owner_libraries: OwnerLibraries) -> None:
+def test_each_owner_sees_its_own_and_the_shared_voices(owner_libraries: OwnerLibraries) -> None:
     common = owner_libraries.of("").add(a_voice("Host"))
     anna = owner_libraries.of("anna").add(a_voice("Anna", description="secret words"))
     bert = owner_libraries.of("bert").add(a_voice("Bert"))
@@ -52,7 +52,7 @@ def test_each_owner_sees_its_own_and_the_common_voices(owner_libraries: OwnerLib
         owner_libraries.of("anna").change(bert.id, Edit(name="Mine"))
 
 
-def test_the_common_voices_are_not_an_owners_to_change(owner_libraries: OwnerLibraries) -> None:
+def test_shared_voices_cannot_be_changed_by_an_owner(owner_libraries: OwnerLibraries) -> None:
     common = owner_libraries.of("").add(a_voice("Host"))
     with pytest.raises(VoiceNotYours):
         owner_libraries.of("anna").delete(common.id)
@@ -62,7 +62,7 @@ def test_the_common_voices_are_not_an_owners_to_change(owner_libraries: OwnerLib
     assert owner_libraries.of("").change(common.id, Edit(name="House")).name == "House"
 
 
-def test_names_are_free_for_every_owner(owner_libraries: OwnerLibraries) -> None:
+def test_names_are_available_to_every_owner(owner_libraries: OwnerLibraries) -> None:
     common = owner_libraries.of("").add(a_voice("Clara"))
     annas = owner_libraries.of("anna").add(a_voice("Clara"))
     assert owner_libraries.of("bert").add(a_voice("clara")).id not in {common.id, annas.id}
@@ -73,7 +73,7 @@ def test_names_are_free_for_every_owner(owner_libraries: OwnerLibraries) -> None
     assert found.id == annas.id
 
 
-def test_an_owner_keeps_no_more_than_it_may(owner_libraries: OwnerLibraries) -> None:
+def test_voices_per_owner_are_limited(owner_libraries: OwnerLibraries) -> None:
     library = owner_libraries.of("anna")
     for number in range(3):
         last = library.add(a_voice(f"Voice {number}"))
@@ -86,9 +86,7 @@ def test_an_owner_keeps_no_more_than_it_may(owner_libraries: OwnerLibraries) -> 
         owner_libraries.of("").add(a_voice(f"Common {number}"))
 
 
-def test_an_owners_word_never_becomes_a_path_and_survives_a_restart(
-    owner_libraries: OwnerLibraries, tmp_path: Path
-) -> None:
+def test_owner_id_never_becomes_a_path_and_survives_a_restart(owner_libraries: OwnerLibraries, tmp_path: Path) -> None:
     for owner in ("../../x", "a/b", "\udc80", "x" * 5000):
         owner_libraries.of(owner).add(a_voice(f"Of {len(owner)}"))
     folders = sorted((tmp_path / "voices" / "owners").iterdir())
@@ -100,12 +98,12 @@ def test_an_owners_word_never_becomes_a_path_and_survives_a_restart(
     again.close()
 
 
-def test_nothing_is_written_for_an_owner_who_keeps_nothing(owner_libraries: OwnerLibraries, tmp_path: Path) -> None:
+def test_owner_without_voices_has_no_files(owner_libraries: OwnerLibraries, tmp_path: Path) -> None:
     assert owner_libraries.of("anna").cards() == ()
     assert not (tmp_path / "voices").exists()
 
 
-def test_libraries_that_nobody_used_for_long_are_closed_and_opened_again(
+def test_least_recently_used_libraries_are_closed_and_reopened(
     owner_libraries: OwnerLibraries, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "OPEN", 2)

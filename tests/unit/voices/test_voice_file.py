@@ -55,25 +55,25 @@ def assert_same(one: Voice, other: Voice) -> None:
         },
     ],
 )
-def test_what_is_written_is_read(changes: dict[str, Any]) -> None:
+def test_written_voice_reads_back_equal(changes: dict[str, Any]) -> None:
     made = a_voice(**changes)
     read = read_voice(write_voice(made))
     assert_same(read, made)
     assert all(prompt.x_vector.flags.writeable for prompt in read.prompts.values())
 
 
-def test_a_voice_without_tags_can_be_read_where_there_were_none() -> None:
+def test_voice_without_tags_is_compatible_with_older_readers() -> None:
     for tags, version in [((), b'"version":"1"'), (("calm",), b'"version":"2"')]:
         assert version in write_voice(a_voice(tags=tags))
 
 
-def test_a_file_of_the_first_version_is_still_read() -> None:
+def test_version_1_file_can_be_read() -> None:
     voice = read_voice(FIRST.read_bytes())
     assert (voice.name, voice.tags, voice.transcript) == ("Clara", (), "„Guten Morgen“, 你好.")
     assert list(voice.prompts) == ["abc", "d-e_f"]
 
 
-def test_samples_on_the_16_bit_grid_survive_exactly() -> None:
+def test_samples_on_the_16_bit_grid_are_preserved_exactly() -> None:
     samples = signal(1.0, 4)
     assert np.array_equal(to_float(to_pcm(samples)), samples)
     assert np.abs(to_pcm(4 * samples / np.abs(samples).max())).max() <= 32768
@@ -84,7 +84,7 @@ def test_samples_on_the_16_bit_grid_survive_exactly() -> None:
 SMALL = write_voice(a_voice(prompts={"abc": a_prompt()}, reference=np.arange(50, dtype=np.int16)))
 
 
-def test_a_change_of_any_byte_is_noticed() -> None:
+def test_change_of_any_byte_is_detected() -> None:
     for place in range(len(SMALL)):
         for flip in (0x01, 0x20, 0x80):
             data = bytearray(SMALL)
@@ -96,7 +96,7 @@ def test_a_change_of_any_byte_is_noticed() -> None:
             raise AssertionError(f"byte {place} of {len(SMALL)} may change: {read.name}")
 
 
-def test_a_file_torn_at_any_place_is_noticed() -> None:
+def test_truncation_at_any_position_is_detected() -> None:
     for length in range(len(SMALL)):
         with pytest.raises(VoiceFileInvalid):
             read_voice(SMALL[:length])
@@ -106,7 +106,7 @@ def test_a_file_torn_at_any_place_is_noticed() -> None:
 
 @settings(max_examples=examples(300), deadline=None)
 @given(st.binary(max_size=400), st.integers(0, len(SMALL)), st.integers(0, 40))
-def test_nothing_but_a_refusal_comes_of_rubbish(rubbish: bytes, place: int, gone: int) -> None:
+def test_arbitrary_bytes_are_refused(rubbish: bytes, place: int, gone: int) -> None:
     for data in (rubbish, SMALL[:place] + rubbish + SMALL[place + gone :]):
         if data != SMALL:
             with pytest.raises(VoiceFileInvalid):
@@ -146,7 +146,7 @@ def rewritten(change: Callable[[dict[str, Any]], None]) -> bytes:
         (lambda header: header.update({f"prompt.{n}.codes": header["reference"] for n in range(99)}), "too many"),
     ],
 )
-def test_a_foreign_header_is_refused_with_its_reason(change: Callable[[dict[str, Any]], None], why: str) -> None:
+def test_foreign_header_is_refused_with_its_reason(change: Callable[[dict[str, Any]], None], why: str) -> None:
     with pytest.raises(VoiceFileInvalid, match=why):
         read_voice(rewritten(change))
 
@@ -179,13 +179,13 @@ def test_a_foreign_header_is_refused_with_its_reason(change: Callable[[dict[str,
         {"reference": np.zeros(0, np.int16)},
     ],
 )
-def test_a_voice_that_breaks_the_rules_is_not_read_though_its_checksum_is_right(changes: dict[str, Any]) -> None:
+def test_invalid_voice_with_a_valid_checksum_is_refused(changes: dict[str, Any]) -> None:
     with pytest.raises(VoiceFileInvalid):
         read_voice(write_voice(a_voice(**changes)))
 
 
 @pytest.mark.parametrize("bomb", BOMBS.values(), ids=BOMBS.keys())
-def test_a_file_that_is_made_to_break_its_reader_is_refused_like_any_other(bomb: dict[str, str]) -> None:
+def test_malicious_file_is_refused(bomb: dict[str, str]) -> None:
     with pytest.raises(VoiceFileInvalid):
         read_voice(crafted(a_voice(), **bomb))
 
@@ -203,12 +203,12 @@ def test_a_file_that_is_made_to_break_its_reader_is_refused_like_any_other(bomb:
         bytes(MAX_BYTES + 1),
     ],
 )
-def test_other_files_are_refused(data: bytes) -> None:
+def test_files_of_other_formats_are_refused(data: bytes) -> None:
     with pytest.raises(VoiceFileInvalid):
         read_voice(data)
 
 
-def test_a_key_twice_is_refused() -> None:
+def test_duplicate_key_is_refused() -> None:
     end = 8 + int.from_bytes(SMALL[:8], "little")
     text = SMALL[8:end].rstrip()[:-1] + b',"__metadata__":{}}'
     with pytest.raises(VoiceFileInvalid, match="JSON"):
@@ -217,7 +217,7 @@ def test_a_key_twice_is_refused() -> None:
 
 @settings(max_examples=examples(500))
 @given(st.text(max_size=80))
-def test_a_name_is_kept_as_it_is_seen_or_refused(name: str) -> None:
+def test_name_is_stored_as_displayed_or_refused(name: str) -> None:
     try:
         kept = checked_name(name)
     except InvalidConfig:
@@ -248,7 +248,7 @@ def test_a_name_is_kept_as_it_is_seen_or_refused(name: str) -> None:
         "ｖoice：clara",
     ],
 )
-def test_names_that_deceive_are_refused(name: str) -> None:
+def test_deceptive_names_are_refused(name: str) -> None:
     with pytest.raises(InvalidConfig):
         checked_name(name)
 
@@ -256,11 +256,11 @@ def test_names_that_deceive_are_refused(name: str) -> None:
 @pytest.mark.parametrize(
     "name", ["Ангус", "Κλάρα", "Anna 安娜", "Zoë 2", "さくら A", "DJ Смэш", "Анна TTS", "👩\u200d🎤"]
 )
-def test_names_in_any_alphabet_are_kept(name: str) -> None:
+def test_names_in_any_alphabet_are_accepted(name: str) -> None:
     assert checked_name(name) == name
 
 
-def test_names_that_people_take_for_the_same_have_one_key() -> None:
+def test_equivalent_names_have_one_key() -> None:
     for one, other in [("Clara", "CLARA"), ("straße", "STRASSE"), ("Ａ", "a"), ("Zoë", "Zoe\u0308"), ("ﬁn", "FIN")]:
         assert name_key(checked_name(one)) == name_key(checked_name(other))
     assert name_key("Clara") != name_key("Klara")

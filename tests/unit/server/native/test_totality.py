@@ -82,7 +82,7 @@ def in_state(state: str) -> Driver:
 
 
 @pytest.mark.parametrize(("state", "kind"), list(itertools.product(STATES, MESSAGES)))
-def test_every_state_and_message_has_a_response(state: str, kind: str) -> None:
+def test_every_pair_of_native_state_and_message_has_a_response(state: str, kind: str) -> None:
     driver = in_state(state)
     driver.send(kind, **MESSAGES[kind])
     done = [type(command).__name__.lower() for command in driver.commands]
