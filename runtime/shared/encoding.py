@@ -25,6 +25,8 @@ from runtime.request import SAMPLE_RATE
 
 COMMENT = "AI-generated speech"  # Comment tag of containers that have tags.
 SPEEDS = (0.25, 4.0)
+VOLUMES = (0.05, 4.0)  # Factors; above 1 a limiter holds the peaks at -1 dBFS.
+BIT_RATES = (16_000, 160_000)  # In bit/s.
 TAGS_IN_WAV = {"title": "INAM", "comment": "ICMT", "software": "ISFT", "date": "ICRD"}  # RIFF has no other tags.
 DATA_CHUNK = 36  # Offset of the data chunk in the 44-byte header.
 UNKNOWN_SIZE = 0xFFFFFFFF  # Length field of a WAV that is still being written.
@@ -95,6 +97,7 @@ class Encoder:
         *,
         rate: int = SAMPLE_RATE,
         speed: float = 1.0,
+        volume: float = 1.0,
         bit_rate: int | None = None,
         whole: bool = False,
         file: IO[bytes] | None = None,
@@ -103,6 +106,7 @@ class Encoder:
         """Start a stream.
 
         Args:
+            volume: Factor of the samples. A limiter keeps the peaks of louder audio.
             file: Seekable empty file that gets a whole file; `add` and `finish` then return no bytes.
             tags: Metadata of the file, in addition to a comment about AI-generated speech. WAV supports title, comment,
                 software and date; other tags are appended to the comment. Without tags, a WAV has no metadata.
@@ -111,7 +115,8 @@ class Encoder:
         if bit_rate is not None:
             form = replace(form, bit_rate=bit_rate)
         self.media_type = form.media_type
-        self._reshaper = None if (rate, speed) == (SAMPLE_RATE, 1.0) else _Reshaper(rate, speed)
+        is_reshaped = (rate, speed, volume) != (SAMPLE_RATE, 1.0, 1.0)
+        self._reshaper = _Reshaper(rate, speed, volume) if is_reshaped else None
         self._writer: _Coded | _Wav | _Plain
         self._held = io.BytesIO() if whole and file is None else None
         out = self._held if file is None else file
@@ -238,15 +243,16 @@ class _Coded:
 
 
 class _Reshaper:
-    """Change of speed without a change of pitch (FFmpeg's atempo), and resampling."""
+    """Change of speed without a change of pitch (FFmpeg's atempo), change of volume, and resampling."""
 
-    def __init__(self, rate: int, speed: float) -> None:
+    def __init__(self, rate: int, speed: float, volume: float) -> None:
         self._graph = av.filter.Graph()
         nodes = [
             self._graph.add_abuffer(
                 sample_rate=SAMPLE_RATE, format="s16", layout="mono", time_base=Fraction(1, SAMPLE_RATE)
             ),
             *(self._graph.add("atempo", f"{step:.6f}") for step in _tempo_steps(speed)),
+            *(self._graph.add(name, arguments) for name, arguments in _volume_filters(volume)),
             self._graph.add("aresample", str(rate)),
             self._graph.add("aformat", "sample_fmts=s16:channel_layouts=mono"),
             self._graph.add("abuffersink"),
@@ -347,6 +353,13 @@ def _frame(pcm: bytes, samples: str, rate: int, first_sample: int) -> av.AudioFr
     frame.time_base = Fraction(1, rate)
     frame.pts = first_sample
     return frame
+
+
+def _volume_filters(volume: float) -> Iterator[tuple[str, str]]:
+    if volume != 1.0:
+        yield "volume", f"volume={volume:.6f}:precision=double"
+    if volume > 1.0:
+        yield "alimiter", "limit=0.89:level=0:latency=1"
 
 
 def _tempo_steps(speed: float) -> Iterator[float]:

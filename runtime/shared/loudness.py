@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from runtime.request import SAMPLE_RATE
 from runtime.shared.audio import Sound, resample
 
+LOUDNESSES_LUFS = (-40.0, -5.0)  # Targets that requests may ask for.
 SILENCE_LUFS = -70.0  # The measurement's gate ignores audio below this level.
 CEILING_DBTP = -1.0
 MAX_GAIN_DB = 30.0  # More gain would raise the noise of nearly silent audio.

@@ -17,7 +17,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from runtime.errors import GenerationFailed, InvalidConfig, MethodNotAllowed, SpeechError, UnknownRoute
-from runtime.shared.port.errors import error_response
+from runtime.shared.port.errors import error_response, unknown_route
 from studio.routes.responses import read_body
 from studio.store.records import decode
 
@@ -85,7 +85,7 @@ class RouteFilter:
         path = scope["path"].rstrip("/") or "/"
         try:
             if not (self._is_open(path) or self._files.fullmatch(path)):
-                raise UnknownRoute
+                raise unknown_route(path)
             scope = {**scope, "path": path}
             if path in PAGES:
                 scope["query_string"] = b""

@@ -23,7 +23,7 @@ from runtime.errors import InvalidConfig, UnsupportedFormat
 from runtime.request import SAMPLE_RATE
 from runtime.shared.file_names import file_name
 from runtime.shared.files import storing
-from runtime.shared.loudness import levelled_pieces
+from runtime.shared.loudness import LOUDNESSES_LUFS, levelled_pieces
 from studio.errors import StoreFull
 from studio.store.audio_files import FORMATS, encode_into, joined_tags
 from studio.store.programme import Clip, ProgrammePart, ReadTake, Samples, joined, parts_of, silence, subtitles
@@ -33,7 +33,6 @@ from studio.store.takes import Takes
 MAX_CLIPS = 5 * MAX_SCRIPT_LINES // 2  # Each line with a pause, and every second one in two takes.
 MAX_CHAPTERS = 1000
 MAX_SILENCE_S = 60.0
-LOUDNESS_LUFS = (-40.0, -5.0)
 IN_MEMORY = 16 * 2**20  # Bytes kept in memory.
 PIECE = 60 * SAMPLE_RATE  # Samples that are encoded at once.
 MAX_WAV_BYTES = 2**32 - 2**20  # RIFF has 32 bits for its length.
@@ -73,7 +72,7 @@ class ExportFields(Fields):
     clips: Annotated[list[ClipFields], Field(min_length=1, max_length=MAX_CLIPS)]
     format: Annotated[str, AfterValidator(_format)] = "wav"
     shape: Literal["joined", "files", "chapters", "srt", "all"] = "joined"
-    loudness_lufs: Annotated[float, Field(ge=LOUDNESS_LUFS[0], le=LOUDNESS_LUFS[1])] | None = None
+    loudness_lufs: Annotated[float, Field(ge=LOUDNESSES_LUFS[0], le=LOUDNESSES_LUFS[1])] | None = None
     name: Annotated[Line, Field(max_length=120)] = ""
     chapters: list[ChapterFields] = Field(default_factory=list, max_length=MAX_CHAPTERS, validate_default=True)
 

@@ -16,7 +16,8 @@ from runtime.server.http.dialogue import MAX_TURN_PAUSE_MS, MAX_TURNS, TURN_PAUS
 from runtime.server.native.schema import SessionConfig
 from runtime.server.text.filter import FilterName
 from runtime.server.wire import Name, StrictFields, Text, checked, given
-from runtime.shared.encoding import FORMATS, SPEEDS
+from runtime.shared.encoding import BIT_RATES, FORMATS, SPEEDS, VOLUMES
+from runtime.shared.loudness import LOUDNESSES_LUFS
 
 STREAM_FORMATS = ("audio", "sse")
 LENGTH_FIRST = ("wav", "flac")  # Formats whose header contains the length, on which many readers rely.
@@ -83,6 +84,13 @@ class SpeechBody(SessionConfig):
     stream: bool | None = None
     speed: Annotated[float, Field(ge=SPEEDS[0], le=SPEEDS[1])] = 1.0
     sample_rate: Literal[8000, 24000] = 24000
+    bit_rate: Annotated[int, Field(ge=BIT_RATES[0], le=BIT_RATES[1])] | None = Field(
+        None, description="of mp3, opus and aac, in bit/s; null: the format's"
+    )
+    volume: Annotated[float, Field(ge=VOLUMES[0], le=VOLUMES[1])] = Field(1.0, description="factor; peaks are limited")
+    loudness_lufs: Annotated[float, Field(ge=LOUDNESSES_LUFS[0], le=LOUDNESSES_LUFS[1])] | None = Field(
+        None, description="loudness of a whole reply (BS.1770), peaks at most -1 dBTP"
+    )
     text_filter: FilterName = "none"
     retries: Annotated[int, Field(ge=0, le=5)] = 0
     timestamp_granularities: Annotated[list[Literal["word"]], Field(max_length=1)] = Field(
@@ -146,6 +154,11 @@ def read_speech(fields: dict[str, Any], *, is_read_as_it_comes: bool = False, is
     if body.retries and not body.is_whole:
         why = "only a whole reply is made again; set stream to false"
         raise InvalidConfig(where="retries", why=why, param="retries")
+    if body.loudness_lufs is not None and not body.is_whole:
+        why = "only a whole reply can be measured; set stream to false"
+        raise InvalidConfig(where="loudness_lufs", why=why, param="loudness_lufs")
+    if body.bit_rate is not None and FORMATS[body.response_format].bit_rate is None:
+        raise InvalidConfig(where="bit_rate", why="only mp3, opus and aac have one", param="bit_rate")
     if body.timestamp_granularities and not (body.is_events or is_in_batch):
         where, why = "timestamp_granularities", "only events and batches carry times; set stream_format to sse"
         raise InvalidConfig(where=where, why=why, param=where)

@@ -6,6 +6,8 @@ import base64
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+import numpy as np
+
 from runtime.errors import SpeechError
 from runtime.request import AudioChunk, Finished, Mode, Reference, SpeechRequest, StopReason
 from runtime.server.descriptions import metrics
@@ -17,6 +19,7 @@ from runtime.server.voices.voice_resolver import ResolvedVoice
 from runtime.server.wire import BYTES_PER_SAMPLE, Reply
 from runtime.shared.encoding import Encoder
 from runtime.shared.inline_tags import read_text
+from runtime.shared.loudness import levelled
 from runtime.shared.port.errors import error_body
 from runtime.shared.word_times import TimedWords
 
@@ -105,6 +108,9 @@ class SpeechResponder(HttpSpeech[SpeechBody]):
                 break
             seed = ((speech.seed or 0) + 1) % SEEDS
             requests = [replace(request, seed=seed) for request in requests]
+        target_lufs = self._body.loudness_lufs
+        if target_lufs is not None:
+            pcm = await self._encoding(lambda: levelled(np.frombuffer(pcm, "<i2"), target_lufs).tobytes())
         encoder = self._encoder(whole=True)
         audio = await self._encoded(encoder, lambda: encoder.add(pcm) + encoder.finish())
         return Whole(
@@ -184,7 +190,14 @@ class SpeechResponder(HttpSpeech[SpeechBody]):
 
     def _encoder(self, *, whole: bool = False) -> Encoder:
         body = self._body
-        return Encoder(body.response_format, rate=body.sample_rate, speed=body.speed, whole=whole)
+        return Encoder(
+            body.response_format,
+            rate=body.sample_rate,
+            speed=body.speed,
+            volume=body.volume,
+            bit_rate=body.bit_rate,
+            whole=whole,
+        )
 
     async def _encoded(self, encoder: Encoder, step: Callable[..., bytes], *given: bytes) -> bytes:
         """Run a step of the encoder, on the event loop only if it is fast."""

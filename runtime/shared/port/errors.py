@@ -20,6 +20,12 @@ ELEVENLABS = (
     "/v1/pronunciation-dictionaries",
 )
 
+# Routes that clients with a wrong base address request without /v1, or with /v1 twice. The longest come first.
+_V1_ROUTES = (
+    *("/v1/audio/speech/batch", "/v1/audio/speech/stream", "/v1/audio/speech", "/v1/audio/voices", "/v1/audio/models"),
+    *("/v1/audio/pronunciations", "/v1/models", "/v1/text-to-speech", "/v1/text-to-dialogue"),
+)
+
 DIALECT_PATHS = (*CARTESIA, *ELEVENLABS)  # Paths with another error format than OpenAI's.
 
 _ELEVENLABS_FIELDS = {"language": "language_code"}  # Names of the engine's fields in ElevenLabs' API.
@@ -159,15 +165,30 @@ def unrouted(routes: Iterable[BaseRoute], scope: Scope) -> Response:
     if not allowed:
         bare = {**scope, "path": scope["path"].rstrip("/")}
         has_slash_too_many = bare["path"] != scope["path"] and (_has_socket(routes, bare) or _methods(routes, bare))
-        return error_response(slash_too_many() if has_slash_too_many else UnknownRoute())
+        return error_response(slash_too_many() if has_slash_too_many else unknown_route(scope["path"]))
     words = ", ".join(allowed)
     return error_response(MethodNotAllowed(allowed=words), {"Allow": words})
 
 
 def slash_too_many() -> UnknownRoute:
     """Return the error for a route that exists without the slash at its end."""
+    return _unknown_route("It exists without the slash at its end.")
+
+
+def unknown_route(path: str) -> UnknownRoute:
+    """Return the error for a path without a route; if only its /v1 is missing or repeated, it names the right path."""
+    rest = path
+    while rest.startswith("/v1/"):
+        rest = rest.removeprefix("/v1")
+    meant = next((route for route in _V1_ROUTES if f"/v1{rest}/".startswith(f"{route}/")), None)
+    if meant is None or path.startswith(f"{meant}/"):
+        return UnknownRoute()
+    return _unknown_route(f"The path is {meant}, with /v1 once; check the base address of your client.")
+
+
+def _unknown_route(hint: str) -> UnknownRoute:
     error = UnknownRoute()
-    error.args = (f"{error} It exists without the slash at its end.",)
+    error.args = (f"{error} {hint}",)
     return error
 
 
@@ -188,4 +209,4 @@ def _methods(routes: list[BaseRoute], scope: Scope) -> list[str]:
 
 async def no_socket(scope: Scope, receive: Receive, send: Send) -> None:
     """Refuse a WebSocket without a route with 404 before it is accepted."""
-    await error_response(UnknownRoute())(scope, receive, send)
+    await error_response(unknown_route(scope["path"]))(scope, receive, send)

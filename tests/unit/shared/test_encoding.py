@@ -240,3 +240,20 @@ def test_custom_tags_read_back_equal(response_format: str, whole: bool) -> None:
 def test_invalid_audio_has_no_tags() -> None:
     assert read_tags(io.BytesIO(b"")) == {}
     assert read_tags(io.BytesIO(b"not a sound at all" * 50)) == {}
+
+
+@pytest.mark.parametrize(("volume", "peak"), [(0.5, 0.5), (4.0, 0.9)])
+def test_volume_changes_the_level_and_limits_peaks(volume: float, peak: float) -> None:
+    quiet = (SOUND // 2).astype("<i2")
+    encoder = Encoder("pcm", volume=volume)
+    heard = np.frombuffer(encoder.add(quiet.tobytes()) + encoder.finish(), "<i2")
+    assert len(heard) == len(quiet)
+    assert np.abs(heard).max() <= round(32768 * min(peak, volume * np.abs(quiet).max() / 32768)) + 1
+    rms = [float(np.sqrt(np.square(samples.astype(float)).mean())) for samples in (quiet, heard)]
+    assert 0.6 * volume < rms[1] / rms[0] <= 1.01 * volume
+
+
+@pytest.mark.parametrize("response_format", ["mp3", "opus", "aac"])
+def test_a_bit_rate_decides_the_size(response_format: str) -> None:
+    low, high = (len(encoded(response_format, bit_rate=bit_rate)) for bit_rate in (24_000, 96_000))
+    assert 2.5 < high / low < 5.5

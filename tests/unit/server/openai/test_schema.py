@@ -102,3 +102,20 @@ def test_batch_requires_a_list_of_objects_within_the_limit(items: Any) -> None:
     with pytest.raises(InvalidConfig) as caught:
         read_batch({"items": items}, 2)
     assert caught.value.param == "items"
+
+
+@pytest.mark.parametrize(
+    ("fields", "why"),
+    [
+        ({"volume": 0}, "volume is not valid: it must be at least 0.05"),
+        ({"bit_rate": 64_000, "response_format": "wav"}, "bit_rate is not valid: only mp3, opus and aac have one"),
+        ({"bit_rate": 1_000_000}, "bit_rate is not valid: it must be at most 160000"),
+        ({"loudness_lufs": -16}, "loudness_lufs is not valid: only a whole reply can be measured"),
+        ({"timestamp_granularities": ["word"]}, "only events and batches carry times"),
+        ({"timestamp_granularities": ["segment"]}, "timestamp_granularities.0 is not valid"),
+    ],
+)
+def test_level_bit_rate_and_times_are_refused_where_they_mean_nothing(fields: dict[str, Any], why: str) -> None:
+    with pytest.raises(InvalidConfig) as raised:
+        read_speech({"input": "Hi.", **fields})
+    assert why in str(raised.value)

@@ -13,14 +13,16 @@ import numpy as np
 import pytest
 
 from runtime.errors import GenerationFailed, UnknownVoice
-from runtime.request import Broken, Layout, Mode, Reference, RequestStats, SpeechRequest, Split, StopReason
+from runtime.request import AudioChunk, Broken, Layout, Mode, Reference, RequestStats, SpeechRequest, Split, StopReason
 from runtime.server.engine_host import Host
 from runtime.server.openai.schema import read_speech
 from runtime.server.openai.speech_responder import SpeechResponder
 from runtime.server.voices.voice_library import VoiceCard
 from runtime.settings import Settings
+from runtime.shared.loudness import integrated
 from tests.support.library import MemoryLibrary
 from tests.support.scripted_engine import ScriptedEngine, chunk, finished, started
+from tests.support.signals import voice
 
 CLARA = Reference(samples=np.ones(24_000, np.float32), text="Some words.")
 CLARAS_CARD = VoiceCard(id="a" * 32, name="Clara", transcript=CLARA.text)
@@ -153,3 +155,19 @@ def test_error_event_is_the_last() -> None:
 def test_reply_without_audio_is_empty() -> None:
     (done,) = heard([started(), finished(frames=0)])
     assert done["type"] == "speech.audio.done"
+
+
+def test_a_whole_reply_has_the_loudness_that_it_asks_for() -> None:
+    speech = (0.1 * 32767 * voice(3.0, 4)).astype("<i2")
+    loud = AudioChunk(pcm=speech.tobytes(), codes=np.zeros((0, 4), np.int64), first_sample=0)
+
+    async def ask() -> bytes:
+        async with hosting(ScriptedEngine({1: [started(), loud, finished()]})) as host:
+            body = {"input": "Hi.", "stream": False, "response_format": "pcm", "loudness_lufs": -20}
+            return (await SpeechResponder(host, read_speech(body), host.library, "r").whole()).audio
+
+    before, after = integrated(speech), integrated(np.frombuffer(asyncio.run(ask()), "<i2"))
+    assert before is not None
+    assert after is not None
+    assert before < -25
+    assert abs(after + 20) < 0.3

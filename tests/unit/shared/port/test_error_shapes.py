@@ -21,7 +21,7 @@ from runtime.server.http.access import AccessControl
 from runtime.server.http.keys import KeyRing, Tickets
 from runtime.server.speech_engine import Progress, SpeechEngine
 from runtime.settings import Limits, ServerSettings, Settings
-from runtime.shared.port.errors import shaped, unrouted
+from runtime.shared.port.errors import shaped, unknown_route, unrouted
 from runtime.shared.port.guard import RequestGuard
 from runtime.shared.port.origins import ANY, Hosts
 from studio.relay.relay import Relay
@@ -132,3 +132,23 @@ def test_cartesia_key_is_accepted_in_the_url_of_all_its_routes() -> None:
         assert asked(app, f"{path}?api_key=key", "GET").status_code != 401
         assert asked(app, f"{path}?api_key=other", "GET").status_code == 401
     assert asked(app, "/v1/models?api_key=key", "GET").status_code == 401
+
+
+@pytest.mark.parametrize(
+    ("path", "meant"),
+    [
+        ("/audio/speech", "/v1/audio/speech"),
+        ("/v1/v1/audio/speech", "/v1/audio/speech"),
+        ("/v1/v1/v1/audio/speech/batch", "/v1/audio/speech/batch"),
+        ("/models/x%0d", "/v1/models"),
+        ("/text-to-speech/clara/stream", "/v1/text-to-speech"),
+        ("/v1/audio/speech/other", None),
+        ("/v1/audio/speeches", None),
+        ("/v1/v1", None),
+        ("/audio", None),
+    ],
+)
+def test_a_path_with_too_many_or_too_few_v1_gets_a_hint(path: str, meant: str | None) -> None:
+    message = str(unknown_route(path))
+    assert "There is no such route" in message
+    assert (f"The path is {meant}, with /v1 once" in message) if meant else "with /v1 once" not in message
