@@ -17,10 +17,9 @@ from playwright.sync_api import FilePayload, Page, Route, expect
 
 from tests.browser.conftest import SCREENSHOTS, OpenStudio
 from tests.browser.steps import SHORT, await_end, await_sound, clone_from, enter, to_words, try_out, wav
-from tests.speech.recogniser import share_heard, words
 from tests.support.app import App
 from tests.support.signals import cough, voice
-from tests.support.spoken import WORDS, spoken
+from tests.support.spoken import WORDS, share_heard, spoken, words
 
 pytestmark = [pytest.mark.browser, pytest.mark.usefixtures("no_voices")]
 

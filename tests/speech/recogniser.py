@@ -6,8 +6,6 @@ packages have the weights (MIT).
 
 from __future__ import annotations
 
-import re
-from collections import Counter
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -20,6 +18,7 @@ import soxr
 from numpy.typing import NDArray
 
 from runtime.request import SAMPLE_RATE
+from tests.support.spoken import words
 
 REASON = "Whisper base is not installed (tests/speech/recogniser.py says how)"
 faster_whisper = pytest.importorskip("faster_whisper", reason=REASON)
@@ -49,14 +48,3 @@ def heard_words(pcm: NDArray[np.int16]) -> list[str]:
         samples, language="en", beam_size=1, temperature=0.0, condition_on_previous_text=False, without_timestamps=True
     )
     return words(" ".join(segment.text for segment in segments))
-
-
-def words(text: str) -> list[str]:
-    """Return lower-case words without marks."""
-    return re.findall(r"[a-z']+", text.lower())
-
-
-def share_heard(text: str, heard: list[str]) -> float:
-    """Return the share of a text's words that was heard, in any order."""
-    wanted, got = Counter(words(text)), Counter(heard)
-    return sum(min(count, got[word]) for word, count in wanted.items()) / sum(wanted.values())

@@ -14,8 +14,9 @@ from runtime.engine.engine import Engine
 from runtime.request import Mode, Reference, SpeechRequest, StopReason
 from runtime.settings import Settings
 from studio.presets import Presets
-from tests.speech.recogniser import heard_words, share_heard
+from tests.speech.recogniser import heard_words
 from tests.support.engines import said, said_together
+from tests.support.spoken import share_heard
 from tests.support.stand_in import write_stand_in
 
 MOST = 0.85  # Share of the words; the voice reaches 0.95 and more, noise next to nothing.

@@ -10,8 +10,9 @@ import pytest
 from runtime.engine.engine import Engine
 from runtime.request import SAMPLE_RATE, Mode, SpeechRequest, StopReason
 from runtime.settings import Settings
-from tests.speech.recogniser import heard_words, share_heard
+from tests.speech.recogniser import heard_words
 from tests.support.engines import Heard, said
+from tests.support.spoken import share_heard
 
 pytestmark = pytest.mark.slow
 

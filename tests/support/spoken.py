@@ -1,7 +1,9 @@
-"""Real speech for tests, made by the demo voice once a session and kept in memory."""
+"""Speech of the embedded voice, generated once per session, and comparison of transcripts with texts."""
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from functools import cache
 
 import numpy as np
@@ -34,3 +36,14 @@ def _said(engine: Engine, text: str, seed: int) -> NDArray[np.float32]:
     request = SpeechRequest(text=text, mode=Mode.CUSTOM_VOICE, seed=seed, language="english")
     chunks = [event.pcm for event in engine.speak(request) if isinstance(event, AudioChunk)]
     return np.frombuffer(b"".join(chunks), "<i2").astype(np.float32) / np.float32(32768)
+
+
+def words(text: str) -> list[str]:
+    """Return lower-case words without marks."""
+    return re.findall(r"[a-z']+", text.lower())
+
+
+def share_heard(text: str, heard: list[str]) -> float:
+    """Return the share of a text's words that was heard, in any order."""
+    wanted, got = Counter(words(text)), Counter(heard)
+    return sum(min(count, got[word]) for word, count in wanted.items()) / sum(wanted.values())

@@ -25,10 +25,9 @@ from studio.transcribing import plugin
 from studio.transcribing import service as desk_module
 from studio.transcribing.plugin import RATE, Choice, Heard
 from studio.transcribing.service import TranscriptionService
-from tests.speech.recogniser import share_heard, words
 from tests.support.patience import until
 from tests.support.signals import voice
-from tests.support.spoken import WORDS, spoken
+from tests.support.spoken import WORDS, share_heard, spoken, words
 from tests.unit.studio.serving import served
 
 MAY_END = "VOICEWRIGHT_TEST_MAY_END"  # a file; until it is there, `Slow` is at its first recording
