@@ -16,9 +16,9 @@ from tests.unit.server.dialects import REFERENCE, Clock, DialectDriver
 LIMITS = Limits(max_contexts=2, max_text_chars=20, session_s=500)
 
 
-def named(driver: DialectDriver) -> list[str]:
-    done = [type(command).__name__.lower() for command in driver.commands]
-    return driver.kinds() + done
+def named(driver: DialectDriver) -> str:
+    """Return the kinds of all replies and commands, separated by commas."""
+    return ", ".join([*driver.kinds(), *(type(command).__name__.lower() for command in driver.commands)])
 
 
 class AnyDialect(RuleBasedStateMachine):

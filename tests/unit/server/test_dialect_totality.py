@@ -32,54 +32,35 @@ OMNI_MESSAGES: dict[str, Any] = {
     "unknown": {"type": "ping"},
     "no json": "{",
 }
-OMNI_ANSWERS: dict[str, dict[str, list[str]]] = {
+# Replies and commands by state and message. A message that is not named is ignored.
+OMNI_ANSWERS: dict[str, dict[str, str]] = {
     "unconfigured": {
-        "config": [],
-        "wrong config": ["invalid_config", "close 1000"],
-        "text": ["out_of_order", "close 1000"],
-        "done": ["out_of_order", "close 1000"],
-        "close": ["out_of_order", "close 1000"],
-        "unknown": ["out_of_order", "close 1000"],
-        "no json": ["invalid_json", "close 1000"],
+        "wrong config": "invalid_config, close 1000",
+        "text": "out_of_order, close 1000",
+        "done": "out_of_order, close 1000",
+        "close": "out_of_order, close 1000",
+        "unknown": "out_of_order, close 1000",
+        "no json": "invalid_json, close 1000",
     },
     "idle": {
-        "config": [],
-        "wrong config": ["invalid_config"],
-        "text": [],
-        "done": ["session.done"],
-        "close": ["close 1000"],
-        "unknown": ["invalid_config"],
-        "no json": ["invalid_json"],
+        "wrong config": "invalid_config",
+        "done": "session.done",
+        "close": "close 1000",
+        "unknown": "invalid_config",
+        "no json": "invalid_json",
     },
     "composing": {
-        "config": ["out_of_order"],
-        "wrong config": ["out_of_order"],
-        "text": [],
-        "done": ["audio.start", "submit"],
-        "close": ["close 1000"],
-        "unknown": ["invalid_config"],
-        "no json": ["invalid_json"],
+        "config": "out_of_order",
+        "wrong config": "out_of_order",
+        "done": "audio.start, submit",
+        "close": "close 1000",
+        "unknown": "invalid_config",
+        "no json": "invalid_json",
     },
-    "waiting for its voice": {
-        "config": [],
-        "wrong config": ["invalid_config"],
-        "text": [],
-        "done": [],
-        "close": [],
-        "unknown": ["invalid_config"],
-        "no json": ["invalid_json"],
-    },
-    "speaking": {
-        "config": [],
-        "wrong config": ["invalid_config"],
-        "text": [],
-        "done": [],
-        "close": [],
-        "unknown": ["invalid_config"],
-        "no json": ["invalid_json"],
-    },
-    "leaving": {key: [] for key in OMNI_MESSAGES},
-    "closed": {key: [] for key in OMNI_MESSAGES},
+    "waiting for its voice": {"wrong config": "invalid_config", "unknown": "invalid_config", "no json": "invalid_json"},
+    "speaking": {"wrong config": "invalid_config", "unknown": "invalid_config", "no json": "invalid_json"},
+    "leaving": {},
+    "closed": {},
 }
 
 
@@ -103,7 +84,7 @@ def omni_in(state: str) -> DialectDriver:
 def test_every_pair_of_omni_state_and_message_has_a_response(state: str, message: str) -> None:
     driver = omni_in(state)
     driver.send(OMNI_MESSAGES[message])
-    assert named(driver) == OMNI_ANSWERS[state][message]
+    assert named(driver) == OMNI_ANSWERS[state].get(message, "")
 
 
 # --- Cartesia's, pair by pair
@@ -119,85 +100,59 @@ CARTESIA_MESSAGES: dict[str, Any] = {
     "nothing": {},
     "no json": "{",
 }
-CARTESIA_ANSWERS: dict[str, dict[str, list[str]]] = {
+CARTESIA_ANSWERS: dict[str, dict[str, str]] = {
     "free": {
-        "words": ["submit"],
-        "last words": ["submit"],
-        "blank": [],
-        "end": ["done"],
-        "flush": ["flush_done"],
-        "cancel": [],
-        "wrong": ["invalid_config"],
-        "nothing": ["invalid_config"],
-        "no json": ["invalid_json", "close 1007"],
+        "words": "submit",
+        "last words": "submit",
+        "end": "done",
+        "flush": "flush_done",
+        "wrong": "invalid_config",
+        "nothing": "invalid_config",
+        "no json": "invalid_json, close 1007",
     },
     "opened": {
-        "words": ["submit"],
-        "last words": ["submit"],
-        "blank": [],
-        "end": ["done"],
-        "flush": ["flush_done"],
-        "cancel": [],
-        "wrong": ["invalid_config"],
-        "nothing": ["invalid_config"],
-        "no json": ["invalid_json", "invalid_json", "close 1007"],
+        "words": "submit",
+        "last words": "submit",
+        "end": "done",
+        "flush": "flush_done",
+        "wrong": "invalid_config",
+        "nothing": "invalid_config",
+        "no json": "invalid_json, invalid_json, close 1007",
     },
     "composing": {
-        "words": ["append"],
-        "last words": ["append", "finishtext"],
-        "blank": ["append"],
-        "end": ["finishtext"],
-        "flush": ["finishtext"],
-        "cancel": ["cancel"],
-        "wrong": ["invalid_config", "cancel"],
-        "nothing": ["invalid_config"],
-        "no json": ["invalid_json", "invalid_json", "close 1007", "cancel"],
+        "words": "append",
+        "last words": "append, finishtext",
+        "blank": "append",
+        "end": "finishtext",
+        "flush": "finishtext",
+        "cancel": "cancel",
+        "wrong": "invalid_config, cancel",
+        "nothing": "invalid_config",
+        "no json": "invalid_json, invalid_json, close 1007, cancel",
     },
     "complete": {
-        "words": ["out_of_order"],
-        "last words": ["out_of_order"],
-        "blank": [],
-        "end": [],
-        "flush": [],
-        "cancel": ["cancel"],
-        "wrong": ["invalid_config", "cancel"],
-        "nothing": ["invalid_config"],
-        "no json": ["invalid_json", "invalid_json", "close 1007", "cancel"],
+        "words": "out_of_order",
+        "last words": "out_of_order",
+        "cancel": "cancel",
+        "wrong": "invalid_config, cancel",
+        "nothing": "invalid_config",
+        "no json": "invalid_json, invalid_json, close 1007, cancel",
     },
     "waiting for its voice": {
-        "words": [],
-        "last words": [],
-        "blank": [],
-        "end": [],
-        "flush": [],
-        "cancel": [],
-        "wrong": ["invalid_config"],
-        "nothing": ["invalid_config"],
-        "no json": ["invalid_json", "invalid_json", "close 1007"],
+        "wrong": "invalid_config",
+        "nothing": "invalid_config",
+        "no json": "invalid_json, invalid_json, close 1007",
     },
-    "refused": {
-        "words": [],
-        "last words": [],
-        "blank": [],
-        "end": [],
-        "flush": [],
-        "cancel": [],
-        "wrong": [],
-        "nothing": ["invalid_config"],
-        "no json": ["invalid_json", "close 1007"],
-    },
+    "refused": {"nothing": "invalid_config", "no json": "invalid_json, close 1007"},
     "cancelled": {
-        "words": ["submit"],
-        "last words": ["submit"],
-        "blank": [],
-        "end": [],
-        "flush": ["flush_done"],
-        "cancel": [],
-        "wrong": ["invalid_config"],
-        "nothing": ["invalid_config"],
-        "no json": ["invalid_json", "close 1007"],
+        "words": "submit",
+        "last words": "submit",
+        "flush": "flush_done",
+        "wrong": "invalid_config",
+        "nothing": "invalid_config",
+        "no json": "invalid_json, close 1007",
     },
-    "closed": {key: [] for key in CARTESIA_MESSAGES},
+    "closed": {},
 }
 
 
@@ -226,7 +181,7 @@ def cartesia_in(state: str) -> DialectDriver:
 def test_every_pair_of_cartesia_state_and_message_has_a_response(state: str, message: str) -> None:
     driver = cartesia_in(state)
     driver.send(CARTESIA_MESSAGES[message])
-    assert named(driver) == CARTESIA_ANSWERS[state][message]
+    assert named(driver) == CARTESIA_ANSWERS[state].get(message, "")
 
 
 # --- Wyoming's, pair by pair
@@ -241,58 +196,42 @@ WYOMING_MESSAGES: dict[str, Any] = {
     "wrong": {"type": "synthesize", "data": {"text": 7}},
     "no json": "{",
 }
-WYOMING_ANSWERS: dict[str, dict[str, list[str]]] = {
+WYOMING_ANSWERS: dict[str, dict[str, str]] = {
     "free": {
-        "describe": ["info"],
-        "whole": ["submit"],
-        "start": [],
-        "piece": ["out_of_order", "close 1008"],
-        "stop": ["out_of_order", "close 1008"],
-        "of another service": [],
-        "wrong": ["invalid_config", "close 1008"],
-        "no json": ["invalid_json", "close 1007"],
+        "describe": "info",
+        "whole": "submit",
+        "piece": "out_of_order, close 1008",
+        "stop": "out_of_order, close 1008",
+        "wrong": "invalid_config, close 1008",
+        "no json": "invalid_json, close 1007",
     },
     "opened": {
-        "describe": ["info"],
-        "whole": [],
-        "start": ["out_of_order", "close 1008"],
-        "piece": ["submit"],
-        "stop": ["synthesize-stopped"],
-        "of another service": [],
-        "wrong": ["invalid_config", "close 1008"],
-        "no json": ["invalid_json", "close 1007"],
+        "describe": "info",
+        "start": "out_of_order, close 1008",
+        "piece": "submit",
+        "stop": "synthesize-stopped",
+        "wrong": "invalid_config, close 1008",
+        "no json": "invalid_json, close 1007",
     },
     "composing": {
-        "describe": ["info"],
-        "whole": [],
-        "start": ["out_of_order", "close 1008", "cancel"],
-        "piece": ["append"],
-        "stop": ["finishtext"],
-        "of another service": [],
-        "wrong": ["invalid_config", "close 1008", "cancel"],
-        "no json": ["invalid_json", "close 1007", "cancel"],
+        "describe": "info",
+        "start": "out_of_order, close 1008, cancel",
+        "piece": "append",
+        "stop": "finishtext",
+        "wrong": "invalid_config, close 1008, cancel",
+        "no json": "invalid_json, close 1007, cancel",
     },
     "speaking": {
-        "describe": ["info"],
-        "whole": [],
-        "start": [],
-        "piece": [],
-        "stop": [],
-        "of another service": [],
-        "wrong": ["invalid_config", "close 1008", "cancel"],
-        "no json": ["invalid_json", "close 1007", "cancel"],
+        "describe": "info",
+        "wrong": "invalid_config, close 1008, cancel",
+        "no json": "invalid_json, close 1007, cancel",
     },
     "waiting for its voice": {
-        "describe": ["info"],
-        "whole": [],
-        "start": [],
-        "piece": [],
-        "stop": [],
-        "of another service": [],
-        "wrong": ["invalid_config", "close 1008"],
-        "no json": ["invalid_json", "close 1007"],
+        "describe": "info",
+        "wrong": "invalid_config, close 1008",
+        "no json": "invalid_json, close 1007",
     },
-    "closed": {key: [] for key in WYOMING_MESSAGES},
+    "closed": {},
 }
 
 
@@ -316,7 +255,7 @@ def wyoming_in(state: str) -> DialectDriver:
 def test_every_pair_of_wyoming_state_and_message_has_a_response(state: str, message: str) -> None:
     driver = wyoming_in(state)
     driver.send(WYOMING_MESSAGES[message])
-    assert named(driver) == WYOMING_ANSWERS[state][message]
+    assert named(driver) == WYOMING_ANSWERS[state].get(message, "")
 
 
 # --- any sequence
@@ -486,10 +425,10 @@ class AnyWyoming(AnyDialect):
         self.after()
 
 
-def test_response_tables_cover_every_message() -> None:
-    assert all(set(answers) == set(OMNI_MESSAGES) for answers in OMNI_ANSWERS.values())
-    assert all(set(answers) == set(CARTESIA_MESSAGES) for answers in CARTESIA_ANSWERS.values())
-    assert all(set(answers) == set(WYOMING_MESSAGES) for answers in WYOMING_ANSWERS.values())
+def test_response_tables_name_only_known_messages() -> None:
+    assert all(set(answers) <= set(OMNI_MESSAGES) for answers in OMNI_ANSWERS.values())
+    assert all(set(answers) <= set(CARTESIA_MESSAGES) for answers in CARTESIA_ANSWERS.values())
+    assert all(set(answers) <= set(WYOMING_MESSAGES) for answers in WYOMING_ANSWERS.values())
 
 
 def test_audio_messages_of_every_dialect_report_their_sample_count() -> None:

@@ -24,78 +24,46 @@ ELEVENLABS_MESSAGES: dict[str, Any] = {
     "wrong": {"context_id": "c", "text": 7},
     "no json": "{",
 }
-ELEVENLABS_ANSWERS: dict[str, dict[str, list[str]]] = {
+# Replies and commands by state and message. A message that is not named is ignored.
+ELEVENLABS_ANSWERS: dict[str, dict[str, str]] = {
     "free": {
-        "words": ["submit"],
-        "blank": [],
-        "nothing": [],
-        "flush": [],
-        "close": [],
-        "close socket": ["close 1000"],
-        "wrong": ["invalid_config", "final"],
-        "no json": ["invalid_json", "close 1008"],
+        "words": "submit",
+        "close socket": "close 1000",
+        "wrong": "invalid_config, final",
+        "no json": "invalid_json, close 1008",
     },
     "opened": {
-        "words": ["submit"],
-        "blank": [],
-        "nothing": [],
-        "flush": [],
-        "close": ["final"],
-        "close socket": ["final", "close 1000"],
-        "wrong": ["invalid_config", "final"],
-        "no json": ["invalid_json", "final", "invalid_json", "close 1008"],
+        "words": "submit",
+        "close": "final",
+        "close socket": "final, close 1000",
+        "wrong": "invalid_config, final",
+        "no json": "invalid_json, final, invalid_json, close 1008",
     },
     "composing": {
-        "words": ["append"],
-        "blank": ["append"],
-        "nothing": [],
-        "flush": ["flush"],
-        "close": ["finishtext"],
-        "close socket": ["finishtext"],
-        "wrong": ["invalid_config", "final", "cancel"],
-        "no json": ["invalid_json", "final", "invalid_json", "close 1008", "cancel"],
+        "words": "append",
+        "blank": "append",
+        "flush": "flush",
+        "close": "finishtext",
+        "close socket": "finishtext",
+        "wrong": "invalid_config, final, cancel",
+        "no json": "invalid_json, final, invalid_json, close 1008, cancel",
     },
     "complete": {
-        "words": ["out_of_order"],
-        "blank": [],
-        "nothing": [],
-        "flush": [],
-        "close": ["final", "cancel"],
-        "close socket": [],
-        "wrong": ["invalid_config", "final", "cancel"],
-        "no json": ["invalid_json", "final", "invalid_json", "close 1008", "cancel"],
+        "words": "out_of_order",
+        "close": "final, cancel",
+        "wrong": "invalid_config, final, cancel",
+        "no json": "invalid_json, final, invalid_json, close 1008, cancel",
     },
     "waiting for its voice": {
-        "words": [],
-        "blank": [],
-        "nothing": [],
-        "flush": [],
-        "close": [],
-        "close socket": [],
-        "wrong": ["invalid_config", "final"],
-        "no json": ["invalid_json", "final", "invalid_json", "close 1008"],
+        "wrong": "invalid_config, final",
+        "no json": "invalid_json, final, invalid_json, close 1008",
     },
-    "refused": {
-        "words": [],
-        "blank": [],
-        "nothing": [],
-        "flush": [],
-        "close": [],
-        "close socket": ["close 1000"],
-        "wrong": [],
-        "no json": ["invalid_json", "close 1008"],
-    },
+    "refused": {"close socket": "close 1000", "no json": "invalid_json, close 1008"},
     "leaving": {
-        "words": [],
-        "blank": [],
-        "nothing": [],
-        "flush": [],
-        "close": [],
-        "close socket": [],
-        "wrong": ["invalid_config", "final", "close 1000", "cancel"],
-        "no json": ["invalid_json", "final", "invalid_json", "close 1008", "cancel"],
+        "wrong": "invalid_config, final, close 1000, cancel",
+        "no json": "invalid_json, final, invalid_json, close 1008, cancel",
     },
-    "closed": {key: [] for key in ELEVENLABS_MESSAGES},
+    "closed": {},
 }
 
 
@@ -118,7 +86,7 @@ def elevenlabs_in(state: str) -> DialectDriver:
 def test_every_pair_of_elevenlabs_messages_has_a_response(state: str, message: str) -> None:
     driver = elevenlabs_in(state)
     driver.send(ELEVENLABS_MESSAGES[message])
-    assert named(driver) == ELEVENLABS_ANSWERS[state][message]
+    assert named(driver) == ELEVENLABS_ANSWERS[state].get(message, "")
 
 
 class AnyElevenLabs(AnyDialect):
@@ -166,8 +134,8 @@ class AnyElevenLabs(AnyDialect):
         self.after()
 
 
-def test_response_table_covers_every_message() -> None:
-    assert all(set(answers) == set(ELEVENLABS_MESSAGES) for answers in ELEVENLABS_ANSWERS.values())
+def test_response_table_names_only_known_messages() -> None:
+    assert all(set(answers) <= set(ELEVENLABS_MESSAGES) for answers in ELEVENLABS_ANSWERS.values())
 
 
 TestAnyElevenLabs = AnyElevenLabs.TestCase
