@@ -19,6 +19,7 @@ STRANGE_SCRIPT = (
 NO_SPELLING = (
     "The text has emoji, symbols or letters of another script that this checkpoint cannot read; they were left out."
 )
+NOTE_MARKS = "Raised numbers after words were taken for marks of notes and left out."
 NO_TAG = (
     "Square brackets that are no known tag are read as text. A pause is written [pause] or [pause:500ms], and any "
     "words after style: are a style, such as [style: as a secret]."

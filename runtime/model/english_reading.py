@@ -24,6 +24,8 @@ SYMBOLS = {
     **{"⅛": "one eighth", "⅜": "three eighths", "⅝": "five eighths", "⅞": "seven eighths"},
 }
 RAISED = "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻"  # Exponents; after a word they are footnote marks, which are not spoken.
+_NOTE_MARK = r"(?<=[.,;:!?\"'])[⁰¹²³⁴-⁹]+"  # After a word they are unread, except for ² and ³, which are powers.
+_NOTED = re.compile(rf"(?<=[A-Za-z]{{2}})(?![²³](?![{RAISED}]))[⁰¹²³⁴-⁹]|{_NOTE_MARK}")
 _DIGITS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹", "0123456789", "⁺⁻")
 FRACTIONS = "½⅓⅔¼¾⅛⅜⅝⅞"
 CURRENCIES = {
@@ -113,9 +115,10 @@ _TOKEN = re.compile(
     | (?P<about> ~(?=\d) )
     | (?P<number> {_NUMBER} )
     | (?P<vulgar> (?<=\d)[{FRACTIONS}] )
-    | (?P<dot> (?<=[^\W_])\.(?=[^\W_]) )
+    | (?P<dot> (?<=[^\W_])\.(?=[^\W_{RAISED}]) )
     | (?P<slash> (?<=[^\W_])/(?=[^\W_]) )
     | (?P<power> (?:(?<=[\d)])|(?<=\b[A-Za-z])) (?![²³](?![{RAISED}])) [⁺⁻]?[⁰¹²³⁴-⁹]+ )
+    | (?P<mark> {_NOTE_MARK} )
     | (?P<rule> [ ]?(?:={{4,}}|(?<![^\n])={{2,}}(?=[ ]*(?:\n|\Z))|\+{{4,}}|\#{{4,}}|&{{4,}}|%{{4,}}|@{{4,}})[ ]? )
     | (?P<symbol> [ ]?(?:={{1,3}}|\#{{1,3}}|&{{1,3}}|(?![$€£¥₹₩₽][ ]?\d)[{_ONE_SYMBOL}])[ ]? )
     | (?P<unread> [ ]?(?!~\d)[*_^`|\\{{}}\[\]<>~\t{RAISED.translate(_UNNAMED)}]+[ ]? )
@@ -173,6 +176,11 @@ class GrowingReading:
 def read_english(text: str) -> str:
     """Return the reading of a whole text."""
     return GrowingReading().add(f"{text}\n").removesuffix("\n")
+
+
+def has_note_marks(text: str) -> bool:
+    """Return True if the reading leaves out raised digits because they mark notes."""
+    return _NOTED.search(text) is not None
 
 
 def _certain_end(text: str, start: int) -> int:
@@ -321,7 +329,7 @@ _READERS: dict[str, str | Callable[..., str]] = {
     "abbreviation": lambda _, word: ABBREVIATIONS[word], "month": lambda _, word: MONTHS[word],
     "minus": "minus ", "range": " to ", "product": " times ", "less": " is less than ", "more": " is more than ",
     "about": "about ", "number": _number, "vulgar": lambda fraction: f" and{_symbol(fraction)}", "dot": " dot ",
-    "slash": " slash ", "power": _power, "rule": " ", "symbol": _symbol, "unread": " ", "spaces": " ",
+    "slash": " slash ", "power": _power, "mark": "", "rule": " ", "symbol": _symbol, "unread": " ", "spaces": " ",
 }  # fmt: skip
 _WITH_STOP = frozenset(("time", "hour", "letters", "abbreviation"))
 _NAMED = sorted(_TOKEN.groupindex.items(), key=lambda item: item[1])

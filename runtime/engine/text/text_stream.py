@@ -15,6 +15,7 @@ from runtime.engine.text.incremental_tokenizer import IncrementalTokenizer
 from runtime.engine.text.rules import LongNumbers, refuse_control
 from runtime.engine.text.splitting import Splitter, certain_end_past, settled_end
 from runtime.errors import EmptyText, TextTooLong, UnreadableText
+from runtime.model.english_reading import has_note_marks
 from runtime.model.text_tokenizer import TextTokenizer
 from runtime.request import (
     DROPPED_STYLES,
@@ -22,6 +23,7 @@ from runtime.request import (
     LONG_NUMBER,
     NO_SPELLING,
     NO_TAG,
+    NOTE_MARKS,
     SAMPLE_RATE,
     STRANGE_SCRIPT,
     UNREAD_TAGS,
@@ -227,6 +229,8 @@ class TextStream:
         elif script := strange_script(text, self._languages):
             self._note(STRANGE_SCRIPT.format(script=script))
         if self._reading is not None:
+            if has_note_marks(with_seam):
+                self._note(NOTE_MARKS)
             self._speak(self._reading.add(spelled))
             return
         spoken = self._numbers.add(text)

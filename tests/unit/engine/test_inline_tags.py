@@ -19,6 +19,7 @@ from runtime.request import (
     LEFT_OUT_SSML,
     NO_SPELLING,
     NO_TAG,
+    NOTE_MARKS,
     SAMPLE_RATE,
     STRANGE_SCRIPT,
     UNREAD_TAGS,
@@ -310,6 +311,14 @@ def english_engine(folder_of: FolderOf, tmp_path_factory: pytest.TempPathFactory
 )
 def test_text_unreadable_by_an_english_checkpoint_is_left_out_and_noted_once(english_engine: Engine, text: str) -> None:
     assert said(english_engine, tagged(text, max_frames=2)).started.notes == (NO_SPELLING,)
+
+
+@pytest.mark.parametrize(
+    ("text", "notes"),
+    [("A word⁴ here.", (NOTE_MARKS,)), ("The end.² Then", (NOTE_MARKS,)), ("Ten km², 10⁴ and x⁴.", ())],
+)
+def test_marks_of_notes_are_left_out_and_noted(english_engine: Engine, text: str, notes: tuple[str, ...]) -> None:
+    assert said(english_engine, tagged(text, max_frames=2)).started.notes == notes
 
 
 def test_english_checkpoint_refuses_text_without_readable_letters(english_engine: Engine) -> None:

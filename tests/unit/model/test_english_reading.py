@@ -63,6 +63,7 @@ FRAGMENTS = (
             "x⁴, 10⁻⁶ and 10²³",
             "x to the power of four, ten to the power of minus six and ten to the power of twenty-three",
         ),
+        ("The end.² Then,³ so", "The end. Then, so"),
         ("A note⁴, x² and (a)³", "A note, x squared and (a) cubed "),
         ("Title\n===\na === b && c == d\n=======", "Title\n \na equals b and c equals d\n "),
         ("Call 555-1234.", "Call five five five, one two three four."),

@@ -17,6 +17,7 @@ from runtime.request import (
     LONG_NUMBER,
     NO_SPELLING,
     NO_TAG,
+    NOTE_MARKS,
     OTHER_SPEAKER,
     RECORDED_VOICE,
     STORED_NAMESAKE,
@@ -145,6 +146,6 @@ def test_page_has_texts_for_status_and_notes() -> None:
 
 
 def test_page_has_texts_for_every_engine_and_resolver_note() -> None:
-    of_text = (STRANGE_SCRIPT, NO_SPELLING, NO_TAG, LONG_NUMBER, UNREAD_TAGS, LEFT_OUT_SSML, DROPPED_STYLES)
+    of_text = (STRANGE_SCRIPT, NO_SPELLING, NO_TAG, NOTE_MARKS, LONG_NUMBER, UNREAD_TAGS, LEFT_OUT_SSML, DROPPED_STYLES)
     notes = (*of_text, UNKNOWN_FIELDS, OTHER_SPEAKER, STORED_NAMESAKE, DESCRIBED_VOICE, RECORDED_VOICE)
     assert {PLACE.sub("{}", note) for note in notes} <= SHAPES
