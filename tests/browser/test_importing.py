@@ -81,7 +81,7 @@ def test_markdown_import_keeps_only_the_readable_text(studio: Page) -> None:
     text = b"The **kettle**[^1] is on.\n\n[^1]: Of copper.\n"
     studio.set_input_files("#vw-text-file", {"name": "Tea.md", "mimeType": "text/markdown", "buffer": text})
     expect(studio.locator("#vw-text")).to_have_value("The kettle is on.")
-    expect(studio.locator(".vw-toast").last).to_contain_text("1 footnote is not read.")
+    expect(studio.locator(".vw-toast").last).to_contain_text("1 footnote is not read. For example: [^1]: Of copper.")
 
 
 def test_a_script_without_a_name_gets_that_of_the_file(studio: Page) -> None:
@@ -114,7 +114,7 @@ def test_sound_descriptions_in_subtitles_are_left_out_by_default(studio: Page) -
     for wanted in (False, True):
         studio.set_input_files("#vw-script-file", {"name": "film.srt", "mimeType": "text/plain", "buffer": srt})
         sheet = studio.locator("#vw-import")
-        expect(sheet.locator("#vw-import-notes")).to_contain_text("3 (door slams · laughs · la la)")
+        expect(sheet.locator("#vw-import-notes")).to_contain_text("For example: door slams · laughs · la la.")
         expect(sheet.locator("#vw-import-encoding")).to_be_hidden()
         expect(sheet.locator("#vw-import-preview li")).to_have_text(["Where?", "Speaker 1: Here.", "Speaker 2: There."])
         if wanted:
@@ -146,7 +146,7 @@ def test_omitted_parts_of_an_import_are_reported(studio: Page) -> None:
     text = "It was the end of\n\n12\n\na page.".encode("cp1252")
     studio.set_input_files("#vw-text-file", {"name": "a.txt", "mimeType": "text/plain", "buffer": text})
     expect(studio.locator("#vw-text")).to_have_value("It was the end of a page.")
-    expect(studio.locator(".vw-toast").last).to_contain_text("1 page number is not read (12).")
+    expect(studio.locator(".vw-toast").last).to_contain_text("1 page number is not read. For example: 12.")
 
 
 def test_dropped_file_is_imported_or_its_error_is_shown(studio: Page) -> None:

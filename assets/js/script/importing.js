@@ -117,11 +117,11 @@ function beginning(text) {
 /**
  * @typedef {{code: string, count: number, message: string, examples?: string[]}} Note
  * @typedef {{encoding?: string, sounds?: string}} Choice  query of POST studio/documents
- * 
  */
 
 const MAX_PREVIEW_LINES = 12;
 const MAX_PREVIEW_CHARS = 160; // Characters shown of a line.
+const MAX_EXAMPLE_CHARS = 30; // Characters shown of what was left out.
 
 export class ImportSheet {
   /** @param {HTMLElement} page @param {import('../app/studio.js').Studio} studio */
@@ -205,13 +205,19 @@ export class ImportSheet {
   }
 }
 
-/** Notes in the page's language; one that it does not know as the studio said it. @param {Note[]} notes @param {(key: string, values?: Object<string, any>) => string} t */
+/** Notes with their examples in the page's language; one that it does not know as the studio said it. @param {Note[]} notes @param {(key: string, values?: Object<string, any>) => string} t */
 export function noteSentences(notes, t) {
   return notes.map(({ code, count, message, examples = [] }) => {
     const key = `importing.note.${code}`;
-    const sentence = t(key, { n: count, examples: examples.join(' · ') });
-    return sentence === key ? message : sentence;
+    const note = t(key, { n: count });
+    if (note === key) return message;
+    return examples.length ? t('importing.examples', { note, examples: examples.map(shortened).join(' · ') }) : note;
   });
+}
+
+/** @param {string} example */
+function shortened(example) {
+  return example.length <= MAX_EXAMPLE_CHARS ? example : `${example.slice(0, MAX_EXAMPLE_CHARS).trimEnd()} …`;
 }
 
 /** @param {string} text */
