@@ -241,10 +241,15 @@ def untagged(text: str, limit: int = 500) -> str:
 
 
 def last_style(text: str, limits: Limits) -> str:
-    """Return the words of a text's last style tag; empty if there is none."""
-    tags = (found[0] for found in re.finditer(may_be_tag(limits.max_instruct_chars), text))
-    styles = [tag for tag in tags if isinstance(_tag_of(tag[1:-1]), Style)]
-    return styles[-1] if styles else ""
+    """Return the last style tag of a text; empty if there is none."""
+    *_, last = ["", *style_tags(text, limits.max_instruct_chars)]
+    return last
+
+
+def style_tags(text: str, limit: int) -> list[str]:
+    """Return the style tags of a text in order, each with at most `limit` characters between its brackets."""
+    tags = (found[0] for found in re.finditer(may_be_tag(limit), text))
+    return [tag for tag in tags if isinstance(_tag_of(tag[1:-1]), Style)]
 
 
 def _holds_letter(text: str) -> bool:

@@ -18,6 +18,7 @@ from lxml import etree
 from studio.documents.archive import Archive, beside
 from studio.documents.docx_numbering import Numbering
 from studio.documents.docx_styles import Styles, attribute, child, has, heading_level, is_on, tag_of, value
+from studio.documents.prose import prose_document
 from studio.documents.values import (
     LINE_BREAK,
     Chapter,
@@ -94,7 +95,7 @@ def read_docx(archive: Archive, name: str, root: etree._Element) -> Document:
         if text := _text_of(archive.xml(header)):
             left_out.add("headers", text)
     title = _core_title(archive) or next((block.text for block in blocks if block.is_title), "")
-    return Document(title, [*_chapters(blocks), Chapter("", notes, is_notes=True)], left_out.notes())
+    return prose_document(title, [*_chapters(blocks), Chapter("", notes, is_notes=True)], left_out)
 
 
 def _related(archive: Archive, name: str) -> dict[str, list[str]]:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from lxml import etree
 
 from studio.documents.archive import Archive, beside
+from studio.documents.prose import prose_document
 from studio.documents.values import DAMAGED, PROTECTED, Chapter, Document, LeftOut, UnreadableError, spaced
 from studio.documents.xhtml import NAV_KINDS, XhtmlReader, body_of, kinds_of
 
@@ -58,7 +59,7 @@ class _Book:
             self._left_out.add("asides", count=len(aside))
         else:
             chapters = [chapter for one in aside for chapter in self._chapters(one, titles)]
-        return Document(title, [*chapters, Chapter("", self._notes, is_notes=True)], self._left_out.notes())
+        return prose_document(title, [*chapters, Chapter("", self._notes, is_notes=True)], self._left_out)
 
     def _chapters(self, reference: etree._Element, titles: Titles) -> Iterator[Chapter]:
         """Yield the chapters of one document; repeated references are skipped."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from studio.documents.prose import prose_document
 from studio.documents.values import (
     MAX_MARKUP_BYTES,
     MAX_TAGS,
@@ -50,4 +51,4 @@ def read_html(data: bytes) -> Document:
     left_out = LeftOut()
     notes: list[str] = []
     chapters, _ = XhtmlReader(titles, left_out, notes).read(body)
-    return Document(title, [*chapters, Chapter("", notes, is_notes=True)], left_out.notes())
+    return prose_document(title, [*chapters, Chapter("", notes, is_notes=True)], left_out)

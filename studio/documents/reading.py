@@ -9,7 +9,7 @@ from studio.documents.docx import main_document, read_docx
 from studio.documents.epub import CONTAINER, read_epub
 from studio.documents.html_file import is_html, read_html
 from studio.documents.text import read_text
-from studio.documents.values import NO_DOCUMENT, Document, UnreadableError, settled
+from studio.documents.values import NO_DOCUMENT, Document, UnreadableError
 
 OF_ARCHIVES = (b"PK", COMPOUND)
 
@@ -25,10 +25,10 @@ def read(data: bytes, **options: Any) -> Document:
         UnreadableError: for one of the reasons in values.py.
     """
     if not data.startswith(OF_ARCHIVES):
-        return settled(read_html(data)) if is_html(data) else read_text(data, **options)
+        return read_html(data) if is_html(data) else read_text(data, **options)
     archive = Archive(data)
     if archive.find(CONTAINER) is not None:
-        return settled(read_epub(archive))
+        return read_epub(archive)
     if (main := main_document(archive)) is not None:
-        return settled(read_docx(archive, *main))
+        return read_docx(archive, *main)
     raise UnreadableError(NO_DOCUMENT)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from studio.documents.charset import decode
 from studio.documents.dialogue import dialogue_of, joined
 from studio.documents.markdown import markdown_chapters, without_front_matter
+from studio.documents.prose import clean_prose, first_title
 from studio.documents.subtitles import read_cues
 from studio.documents.values import (
     EMPTY,
@@ -20,7 +21,6 @@ from studio.documents.values import (
     LeftOut,
     Note,
     UnreadableError,
-    first_title,
 )
 
 _LINE_END = re.compile("\r\n?|[\x85\u2028]")
@@ -102,8 +102,10 @@ def read_text(
         paragraphs = [part for part in _BLANK.split(text) if part.strip()]
         for number in numbers:
             left_out.add("page_numbers", number)
-    notes += left_out.notes()
     chapters = chapters or [Chapter("", paragraphs)]
+    if found is None and not as_is:
+        clean_prose(chapters, left_out)
+    notes += left_out.notes()
     title = title or first_title(chapters)
     if not chapters[0].paragraphs and not notes:
         raise UnreadableError(EMPTY)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 MAX_FILES = 5000
 MAX_UNPACKED_BYTES = 256 * 2**20
@@ -34,7 +34,7 @@ REASONS = (
     *(EMPTY, NO_TEXT, TOO_LONG),
 )
 
-# Omitted content by the code of its note. The page translates each code.
+# Omitted or changed content by the code of its note. The page translates each code.
 LEFT_OUT = {
     "pictures": "Pictures, charts and media were left out",
     "note_marks": "Marks of footnotes and endnotes were left out of the text",
@@ -58,12 +58,12 @@ LEFT_OUT = {
     "footnotes": "Footnotes were left out",
     "front_matter": "Settings at the beginning of the file were left out",
     "damaged": "Damaged characters in the file",
+    "styles": "Words in brackets are styles of the text after them",
 }
 
 LINE_BREAK = "\v"  # Marks a line break inside a text; XML does not allow the character itself.
 _BREAKS = re.compile(rf"{LINE_BREAK}\s*{LINE_BREAK}")
 _INVISIBLE = re.compile("[\u00ad\u200b\u2060\ufeff]")
-_UNDECODED = "\ufffd"
 _SIGNS = "0123456789+-−"
 # By the names that WordprocessingML gives them.
 _SCRIPTS = {
@@ -134,29 +134,6 @@ class LeftOut:
                 said = f" For example: {'; '.join(examples)}." if examples else ""
                 notes.append(Note(code, count, f"{sentence}: {count}.{said}", examples))
         return notes
-
-
-def settled(document: Document) -> Document:
-    """Return the document without empty chapters.
-
-    Raises:
-        UnreadableError: It has no text, or too much.
-    """
-    chapters = [replace(one, title=one.title[:MAX_TITLE_CHARS]) for one in document.chapters if one.paragraphs]
-    if not chapters:
-        raise UnreadableError(NO_TEXT)
-    texts = [text for chapter in chapters for text in chapter.paragraphs]
-    if sum(map(len, texts)) > MAX_TEXT_CHARS:
-        raise UnreadableError(TOO_LARGE)
-    damaged = LeftOut()
-    damaged.add("damaged", count=sum(text.count(_UNDECODED) for text in texts))
-    title = (document.title or first_title(chapters))[:MAX_TITLE_CHARS]
-    return Document(title, chapters, [*document.notes, *damaged.notes()])
-
-
-def first_title(chapters: Iterable[Chapter]) -> str:
-    """Return the first chapter title that is not empty, else ""."""
-    return next((chapter.title for chapter in chapters if chapter.title), "")
 
 
 def cut_level(levels: Iterable[int]) -> int:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
+import unicodedata
 from collections.abc import Awaitable, Callable
 from dataclasses import asdict
 
@@ -17,7 +19,7 @@ from studio.documents.service import DocumentService, Turns
 from studio.errors import DocumentUnreadable
 from studio.routes.documents import MAX_BYTES, document_routes
 from studio.words import languages, words
-from tests.support.documents import BOOK, OPF, archive, epub, letter, word
+from tests.support.documents import BOOK, OPF, XHTML, archive, epub, letter, paragraph, run, word
 from tests.unit.studio.serving import served
 from tests.unit.studio.test_server_words import SHAPES
 
@@ -179,6 +181,42 @@ def test_markdown_front_matter_is_left_out(before: str, title: str, count: int) 
 )
 def test_a_document_without_a_title_has_that_of_its_first_heading(data: bytes, markdown: bool, title: str) -> None:
     assert read(data, markdown=markdown).title == title
+
+
+RAISED = "Ab said⁴ so.² It was⁵ 3 km², 10⁴ m³ or x⁴, and words²."
+PLAIN = "Ab said so. It was 3 km², 10⁴ m³ or x⁴, and words."
+
+
+def test_raised_numbers_after_words_are_marks_of_notes_in_all_prose() -> None:
+    page = re.sub("[⁴⁵²³]", lambda found: f"<sup>{unicodedata.normalize('NFKC', found[0])}</sup>", RAISED)
+    runs = [run(one, '<w:rStyle w:val="Raised"/>' if one.isdecimal() else "") for one in re.split("<sup>|</sup>", page)]
+    for data, markdown in (
+        (RAISED.encode(), False),
+        (RAISED.encode(), True),
+        (f"<html><body><p>{page}".encode(), False),
+        (epub(one=f"{XHTML}<body><p>{page}</p></body></html>"), False),
+        (word(paragraph(*runs)), False),
+    ):
+        found = read(data, markdown=markdown)
+        assert found.chapters[0].paragraphs[0] == PLAIN
+        [note] = [one for one in found.notes if one.code == "note_marks"]
+        assert (note.count, note.examples) == (4, ["said⁴", "so.²", "was⁵"])
+    powers = "3 miles², sin²(x) and cubes³."
+    assert read(powers.encode()).chapters[0].paragraphs == [powers], "nothing says that there are notes"
+    assert read(RAISED.encode(), as_is=True).chapters[0].paragraphs == [RAISED]
+
+
+def test_styles_in_brackets_are_noted_in_all_prose_and_other_brackets_are_text() -> None:
+    text = "I [laughs] did. [door slams] [softly] No [sic]. [pause 1s]"
+    for data, markdown in (
+        (text.encode(), False),
+        (text.encode(), True),
+        (f"<html><body><p>{text}".encode(), False),
+        (word(paragraph(run(text))), False),
+    ):
+        found = read(data, markdown=markdown)
+        assert found.chapters[0].paragraphs == [text]
+        assert [(one.code, one.count, one.examples) for one in found.notes] == [("styles", 2, ["[laughs]", "[softly]"])]
 
 
 @pytest.mark.parametrize("text", ["", "\n\n", "---\n"])

@@ -1,0 +1,85 @@
+"""Rules for the text of all documents except subtitles: marks of notes, and brackets that are styles."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import replace
+
+from runtime.shared.inline_tags import style_tags
+from studio.documents.values import (
+    MAX_TEXT_CHARS,
+    MAX_TITLE_CHARS,
+    NO_TEXT,
+    TOO_LARGE,
+    Chapter,
+    Document,
+    LeftOut,
+    UnreadableError,
+)
+
+MAX_STYLE_CHARS = 500
+_UNDECODED = "\ufffd"
+_DIGITS = "[⁰¹²³⁴-⁹]+"
+_RAISED = re.compile(rf"{_DIGITS}(?:[,˒⁻–-]{_DIGITS})*")  # Also several: word³˒⁵, word²⁻⁴.
+_SENTENCE_MARKS = ".,:;!?…。，！？”’\"'»"
+_POWERS = ("²", "³")
+_MAX_WORD_CHARS = 40
+_MIN_WORD_CHARS = 2
+_MIN_NOTED_CHARS = 4  # Shorter words with ² or ³ are units and functions: km², sin².
+
+
+def prose_document(title: str, chapters: Iterable[Chapter], left_out: LeftOut) -> Document:
+    """Return a document of the chapters that are not empty. Without a title it has that of its first heading.
+
+    Raises:
+        UnreadableError: It has no text, or too much.
+    """
+    chapters = [replace(one, title=one.title[:MAX_TITLE_CHARS]) for one in chapters if one.paragraphs]
+    if not chapters:
+        raise UnreadableError(NO_TEXT)
+    if sum(len(text) for chapter in chapters for text in chapter.paragraphs) > MAX_TEXT_CHARS:
+        raise UnreadableError(TOO_LARGE)
+    clean_prose(chapters, left_out)
+    left_out.add("damaged", count=sum(text.count(_UNDECODED) for chapter in chapters for text in chapter.paragraphs))
+    return Document((title or first_title(chapters))[:MAX_TITLE_CHARS], chapters, left_out.notes())
+
+
+def first_title(chapters: Iterable[Chapter]) -> str:
+    """Return the first chapter title that is not empty, else ""."""
+    return next((chapter.title for chapter in chapters if chapter.title), "")
+
+
+def clean_prose(chapters: list[Chapter], left_out: LeftOut) -> None:
+    """Remove marks of notes from the paragraphs, and count them and the brackets that are styles."""
+    texts = [text for chapter in chapters for text in chapter.paragraphs]
+    has_notes = any(_is_mark(found, has_notes=False) for text in texts for found in _RAISED.finditer(text))
+
+    def without_mark(found: re.Match[str]) -> str:
+        if not _is_mark(found, has_notes=has_notes):
+            return found[0]
+        before = found.string[max(found.start() - _MAX_WORD_CHARS, 0) : found.start()]
+        left_out.add("note_marks", f"{before.rpartition(' ')[2]}{found[0]}")
+        return ""
+
+    for chapter in chapters:
+        chapter.paragraphs = [_RAISED.sub(without_mark, text) for text in chapter.paragraphs]
+        for text in chapter.paragraphs:
+            for style in style_tags(text, MAX_STYLE_CHARS):
+                left_out.add("styles", style)
+
+
+def _is_mark(raised: re.Match[str], *, has_notes: bool) -> bool:
+    """Return True if raised digits after a word or a sentence mark refer to a note.
+
+    After a word, ² and ³ may be powers unless the text has other marks of notes.
+    """
+    word = _word_before(raised)
+    if len(word) < _MIN_WORD_CHARS:
+        return raised.start() > 0 and raised.string[raised.start() - 1] in _SENTENCE_MARKS
+    return raised[0] not in _POWERS or (has_notes and len(word) >= _MIN_NOTED_CHARS)
+
+
+def _word_before(raised: re.Match[str]) -> str:
+    before = raised.string[max(raised.start() - _MAX_WORD_CHARS, 0) : raised.start()]
+    return before[len(before.rstrip("".join(filter(str.isalpha, set(before))))) :]
