@@ -158,6 +158,14 @@ def await_recording(page: Page, name: str) -> None:
     page.wait_for_function(KEEPS, arg=name)
 
 
+def hear_clone(page: Page) -> None:
+    """Have the clone say what the recording says, which is due before it is kept."""
+    page.click("#vw-clone-play-clone")
+    await_sound(page)
+    page.keyboard.press("Escape")
+    await_end(page)
+
+
 def try_out(page: Page) -> None:
     """From the words to where the voice speaks without being kept."""
     page.click("#vw-clone-words-done")

@@ -309,6 +309,14 @@ def test_checkmark_appears_only_for_an_automatic_transcript(studio: Page, app: A
     studio.check("#vw-clone-consent")
     studio.fill("#vw-clone-keep-name", "Half")
     studio.click("#vw-clone-keep-button")
+    said = studio.locator("#vw-clone-keep [data-error-for=keep]")
+    expect(said).to_have_text("Listen to the clone first. If it is right, press “Keep the voice” again.")
+    expect(studio.locator("#vw-caption")).to_have_text("Clone of speech.wav")
+    await_sound(studio)
+    studio.screenshot(path=SCREENSHOTS / "clone-compare.png")
+    silence(studio)
+    assert voices_of(app) == []
+    studio.click("#vw-clone-keep-button")
     expect(studio.locator("#vw-clone-done-advice")).to_contain_text("The transcript is short for this recording")
 
 
@@ -341,6 +349,32 @@ def test_recording_in_which_noise_cannot_be_measured_is_not_called_good(studio: 
     expect(studio.locator("#vw-clone-verdict")).not_to_contain_text("good recording")
     studio.click("#vw-clone-use")
     expect(studio.locator(".vw-step").first).not_to_have_attribute("data-verdict", "good")
+
+
+def voices_of(app: App) -> list[dict[str, Any]]:
+    return list(httpx.get(app.url + VOICES, trust_env=False).json()["data"])
+
+
+def test_original_and_clone_are_played_next_to_each_other(open_studio: OpenStudio) -> None:
+    page = open_studio(viewport={"width": 390, "height": 844}, color_scheme="dark")
+    sent = configs(page)
+    enter(page, "clone")
+    to_words(page, speech_file())
+    page.fill("#vw-clone-transcript", WORDS)
+    page.click("#vw-clone-words-done")
+    original, clone = page.locator("#vw-clone-play-original"), page.locator("#vw-clone-play-clone")
+    original.click()
+    expect(original).to_have_attribute("data-icon", "pause")
+    clone.click()
+    expect(clone).to_have_attribute("data-icon", "pause")
+    expect(original).to_have_attribute("data-icon", "play")
+    page.screenshot(path=SCREENSHOTS / "clone-compare-390.png")
+    expect(clone).to_have_attribute("data-icon", "play", timeout=60_000)
+    assert sent[-1]["ref_text"] == WORDS
+    clone.click()
+    expect(clone).to_have_attribute("data-icon", "pause")
+    silence(page)
+    assert len([config for config in sent if config.get("ref_audio")]) == 1, "made once"
 
 
 def speech_file() -> FilePayload:

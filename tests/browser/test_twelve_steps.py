@@ -38,7 +38,7 @@ from tests.browser.script_steps import (
     paste,
     stored_script,
 )
-from tests.browser.steps import enter, history_row, to_words
+from tests.browser.steps import enter, hear_clone, history_row, to_words
 from tests.support.app import App, running_app
 from tests.support.spoken import WORDS, spoken
 
@@ -132,6 +132,7 @@ def test_twelve_user_steps_from_first_visit_to_export(start: Callable[[], App], 
     page.click("#vw-clone-words-done")
     page.check("#vw-clone-consent")
     page.fill("#vw-clone-keep-name", "Neighbour")
+    hear_clone(page)
     page.click("#vw-clone-keep-button")
     expect(page.locator("#vw-clone-done")).to_contain_text("Saved: Neighbour.")
     assert voices(app)["Neighbour"]["transcript"] == WORDS

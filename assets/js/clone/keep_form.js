@@ -3,6 +3,7 @@
 import { api, errorOf } from '../common/api.js';
 import { Emitter, need } from '../common/elements.js';
 import { FieldError } from '../common/fields.js';
+import { Take } from '../player/take.js';
 
 // --- What is sent of a recording: with a text that its voice shall say, or to be kept as a voice.
 
@@ -43,6 +44,69 @@ export class CloneRequest {
   }
 }
 
+// --- The clone next to its original: both say the same, and the clone is heard before it is kept.
+
+const SEED = 7; // Fixed, so that the clone sounds the same each time.
+
+export class Comparison {
+  /** The last take of a clone that was played. @type {Take|null} */
+  last = null;
+
+  /** @param {import('./room.js').CloneRoom} room */
+  constructor(room) {
+    this.room = room;
+    this.stage = room.studio.stage;
+    this.button = need(room.root, '#vw-clone-play-clone');
+    this.button.onclick = () => this.onPress();
+    this.stage.addEventListener('change', () => this.follow());
+  }
+
+  /** True if the clone of the present recording and transcript was played, or cannot be. */
+  get isHeard() {
+    const { last, room } = this;
+    const isSame = last !== null && last.reference === room.request.given.sent() && last.config.ref_text === room.request.config().ref_text;
+    return isSame && (last.samples > 0 || last.state === 'failed');
+  }
+
+  get isSounding() {
+    return this.stage.sounding && this.stage.take === this.last;
+  }
+
+  /** Remember the clone that plays, also one that the room's own text was spoken with. */
+  follow() {
+    const { take } = this.stage;
+    if (this.stage.sounding && take instanceof Take && take.reference) this.last = take;
+    this.button.dataset.icon = this.isSounding ? 'pause' : 'play';
+  }
+
+  onPress() {
+    if (this.isSounding) return this.stage.pause();
+    const { studio } = this.room;
+    studio.clearErrors();
+    try {
+      this.hear();
+    } catch (thrown) {
+      const error = errorOf(thrown);
+      studio.showError(error.field ?? 'keep', error, 'clone');
+    }
+  }
+
+  /** Have the clone say what the recording says. @throws {FieldError} there is no transcript, or no connection */
+  hear() {
+    const { room, stage } = this;
+    const { studio, request, mode } = room;
+    if (this.isHeard && this.last?.state === 'done') return stage.play(this.last);
+    const { given } = request;
+    const config = request.config();
+    const text = config.ref_text ?? room.showing.readingText;
+    studio.stop();
+    const label = studio.t('clone.clone_of', { name: given.name });
+    const take = studio.say({ room: room.id, mode, config, text, seed: SEED, label, reference: given.sent(), isSample: true });
+    this.last = take;
+    stage.play(take, { clicked: performance.now() });
+  }
+}
+
 // --- The form that makes a voice of the reference: a name, and the speaker's consent in words. Event: 'kept'
 // with the voice.
 
@@ -51,10 +115,12 @@ export class KeepForm extends Emitter {
   /**
    * @param {HTMLElement} root  the room's panel
    * @param {import('../app/studio.js').Studio} studio
+   * @param {Comparison} comparison
    * @param {() => {sound: Blob, fields: Object<string, string>, provenance: Object<string, string>}} given  throws FieldError
    */
-  constructor(root, studio, given) {
+  constructor(root, studio, comparison, given) {
     super();
+    this.comparison = comparison;
     this.studio = studio;
     this.given = given;
     this.form = need(root, '#vw-clone-keep', HTMLFormElement);
@@ -96,6 +162,10 @@ export class KeepForm extends Emitter {
     if (unnamed && !consent.checked) studio.showError(unnamed.field, unnamed, 'clone'); // Both errors are shown at once.
     if (!consent.checked) throw new FieldError('consent', studio.t('clone.consent_first'));
     if (unnamed) throw unnamed;
+    if (!this.comparison.isHeard) {
+      this.comparison.hear();
+      throw new FieldError('keep', studio.t('clone.hear_first'));
+    }
     const form = new FormData();
     form.append('audio_sample', sound, 'reference.wav');
     const words = studio.t('clone.consent_words', { date: new Date().toISOString().slice(0, 10) });

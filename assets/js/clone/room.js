@@ -7,7 +7,7 @@ import { acceptDrops } from '../common/files.js';
 import { inPageWords } from '../common/server_messages.js';
 import { AudioChecks } from './audio_checks.js';
 import { Intake, SavedState } from './intake.js';
-import { CloneRequest, KeepForm } from './keep_form.js';
+import { CloneRequest, Comparison, KeepForm } from './keep_form.js';
 import { Microphone } from './microphone.js';
 import { Choosing } from './selection.js';
 import { addressed, Showing, Steps } from './steps.js';
@@ -57,7 +57,7 @@ export class CloneRoom {
       remedies: this.remedies(),
       isLong: () => this.choosing.isLong,
     });
-    this.keepForm = new KeepForm(root, studio, () => this.request.kept());
+    this.keepForm = new KeepForm(root, studio, new Comparison(this), () => this.request.kept());
     this.steps = new Steps(root, { words: studio.words, furthest: () => this.furthest(), onOpen: () => this.showing.paint() });
     this.listen();
     this.showing.paint();

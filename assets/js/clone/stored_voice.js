@@ -85,7 +85,7 @@ export class Hearing {
   constructor(root, room) {
     this.room = room;
     this.studio = room.studio;
-    this.plays = all(root, '#vw-clone-play, #vw-clone-play-words');
+    this.plays = all(root, '#vw-clone-play, #vw-clone-play-words, #vw-clone-play-original');
     for (const play of this.plays) play.onclick = () => this.hear();
     need(root, '#vw-clone-stored-play').onclick = () => this.hearStored();
   }
