@@ -21,6 +21,10 @@ class Spelling:
         """Append text and return the text that later text cannot change."""
         return self._spelled(self._tail + text)
 
+    def flush(self) -> str:
+        """Return the text that was held back; more may follow."""
+        return self.finish()
+
     def finish(self) -> str:
         """Return the text that was held back."""
         return self._spelled(self._tail, is_whole=True)

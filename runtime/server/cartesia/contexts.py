@@ -11,7 +11,6 @@ from runtime.server.cartesia.schema import Generation
 from runtime.server.session.utterance import ChosenVoice, GrowingText, Utterance
 from runtime.shared.inline_tags import ReadText
 from runtime.shared.pcm_formats import PcmWriter
-from runtime.shared.spelling import Spelling
 from runtime.shared.word_times import WordTimes
 
 
@@ -40,7 +39,6 @@ class Context:
     text: GrowingText
     said_at: float  # Time in seconds at which the context opened or its last chunk was queued.
     segments: deque[Segment] = field(default_factory=deque)  # The first is being spoken, the last receives text.
-    spelling: Spelling = field(default_factory=Spelling)
     seed: int | None = None  # Seed of its first segment, reused by the others.
     is_complete: bool = False  # True if its text is complete.
     short_since: float | None = None  # Time in seconds at which the audio of all text so far was sent.

@@ -146,6 +146,7 @@ class CartesiaSession(Dialect[Segment]):
                 message.pause_s,
                 param="transcript",
                 pronunciations=all_words(message, self._library),
+                spells=True,
             ),
             said_at=self._clock(),
         )
@@ -156,10 +157,7 @@ class CartesiaSession(Dialect[Segment]):
     def _extend(self, context: Context, message: Generation) -> None:
         context.text.count(message.transcript)
         last = context.segments[-1]
-        text = context.spelling.add(message.transcript)
-        if message.speaks_at_once or not message.goes_on:
-            text += context.spelling.finish()
-        spoken = context.text.add(text, self._clock())
+        spoken = context.text.add(message.transcript, self._clock())
         if not message.goes_on:
             spoken += context.text.finish()
         elif message.speaks_at_once:

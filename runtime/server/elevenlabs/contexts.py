@@ -10,7 +10,6 @@ from runtime.server.elevenlabs.schema import ClientMessage
 from runtime.server.elevenlabs.sound_messages import SoundMessages
 from runtime.server.session.utterance import SynthesisOptions, Utterance
 from runtime.shared.inline_tags import ReadText
-from runtime.shared.spelling import Spelling
 from runtime.shared.word_times import WordTimes
 
 _LEAD_S = 1.0  # Time before a listener's buffer is empty, so that sentences are cut late.
@@ -27,7 +26,6 @@ class Context(Utterance[SynthesisOptions]):
     heard_of: float  # Time in seconds of the client's last message or the last audio.
     read: ReadText  # Text without the engine's tags.
     keeps_pieces: bool = True
-    spelling: Spelling = field(default_factory=Spelling)
     words: WordTimes = field(default_factory=WordTimes)
     owed_samples: int = 0  # Samples still in the encoder; they count with the next message.
     notes: list[str] = field(default_factory=list)  # Notes about ignored fields and faults of the speech.
@@ -60,17 +58,16 @@ class Context(Utterance[SynthesisOptions]):
             text = text.lstrip()  # The first message of a context starts with a space.
             self._is_leading = not text
         if text:
-            self._hold(self.text.add(self.spelling.add(text), now))
+            self._hold(self.text.add(text, now))
             self.send_text()
         if self.schedule is not None:
             self.schedule.add(text, is_triggered=message.try_trigger_generation)
         is_phrase = self.schedule is None and bool(text.strip()) and not text[-1].isalnum()
         if message.flush or is_phrase:
-            self.speak(now)
+            self.speak()
 
-    def speak(self, now: float) -> None:
+    def speak(self) -> None:
         """Speak all received text."""
-        self._hold(self.text.add(self.spelling.finish(), now))
         self._hold(self.text.flush())
         self._end_word()
         self._is_leading = True
@@ -78,9 +75,8 @@ class Context(Utterance[SynthesisOptions]):
             self.schedule.begin()
         self.flush()
 
-    def close(self, now: float) -> None:
+    def close(self) -> None:
         """Complete the text."""
-        self._hold(self.text.add(self.spelling.finish(), now))
         self._hold(self.text.finish())
         self.words.add(self.read.finish())
         self._end_word()

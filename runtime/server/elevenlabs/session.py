@@ -61,7 +61,7 @@ class ElevenLabsSession(Dialect[Context]):
     def _look_at_dues(self, now: float) -> None:
         for context in tuple(self.utterances.values()):
             if any(due <= now for due in context.dues):
-                context.speak(now)
+                context.speak()
             elif context.takes_text and context.heard_of + self._options.inactivity_timeout <= now:
                 self._leave_off(context)
 
@@ -119,6 +119,7 @@ class ElevenLabsSession(Dialect[Context]):
             pause_s,
             pronunciations=all_words(message, self._library),
             tags=message.tags,
+            spells=True,
         )
         lengths = message.generation_config.chunk_length_schedule
         context = Context(
@@ -141,11 +142,11 @@ class ElevenLabsSession(Dialect[Context]):
         now = self._clock()
         context.take(message, now)
         if any(due <= now for due in context.dues):
-            context.speak(now)
+            context.speak()
 
     def _close_context(self, context: Context) -> None:
         """Complete the text; a text without words ends without the engine."""
-        context.close(self._clock())
+        context.close()
         if not context.is_submitted and not context.is_readable:
             self.utterances.pop(context.number)
             self._conclude(context)

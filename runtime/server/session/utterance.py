@@ -103,11 +103,12 @@ class GrowingText:
         param: str = "text",
         pronunciations: Iterable[Pronunciation] = (),
         tags: bool = False,
+        spells: bool = False,
     ) -> None:
         self._limits = limits
         self._param = param  # Name of the text field.
         self._chars = 0
-        self._filter = text_filter(filter_name, dictionary_for(pronunciations, limits, tags=tags))
+        self._filter = text_filter(filter_name, dictionary_for(pronunciations, limits, tags=tags), spells=spells)
         self._pause_s = pause_s  # Pause after which received text is spoken; None: pauses have no effect.
         self._tail = ""
         self.due: float | None = None  # Time at which received text is spoken; None: not before more text arrives.

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import reduce
 from typing import Literal, Protocol
 
 from runtime.markdown.growing import GrowingMarkdown
 from runtime.server.text.text_thread import rest
 from runtime.shared.pronouncing import Dictionary, GrowingPronunciation
+from runtime.shared.spelling import Spelling
 
 FilterName = Literal["none", "markdown"]
 
@@ -77,12 +79,14 @@ class InPieces:
             rest()
 
 
-def text_filter(name: FilterName, dictionary: Dictionary | None = None) -> TextFilter:
-    """Return the filter of one text, with a dictionary's replacements if given."""
-    if name == "none" and dictionary is None:
-        return Unfiltered()
-    by_name = GrowingMarkdown() if name == "markdown" else Unfiltered()
-    return InPieces(by_name if dictionary is None else InTurn(by_name, GrowingPronunciation(dictionary)))
+def text_filter(name: FilterName, dictionary: Dictionary | None = None, *, spells: bool = False) -> TextFilter:
+    """Return the filter of one text: `spells` is for ``<spell>`` tags, `dictionary` for its replacements."""
+    stages: list[TextFilter] = [
+        *([Spelling()] if spells else []),
+        *([GrowingMarkdown()] if name == "markdown" else []),
+        *([GrowingPronunciation(dictionary)] if dictionary is not None else []),
+    ]
+    return InPieces(reduce(InTurn, stages)) if stages else Unfiltered()
 
 
 def filtered(name: FilterName, text: str, dictionary: Callable[[], Dictionary | None]) -> Iterator[str]:
