@@ -176,6 +176,7 @@ NEVER: dict[str, tuple[str, ...]] = {
     "runtime/server/cartesia/messages.py": ("asyncio", "starlette", "fastapi", "time", "runtime.engine"),
     "runtime/server/native/messages.py": ("asyncio", "starlette", "fastapi", "time", "runtime.engine"),
     "runtime/server/openai/schema.py": ("asyncio", "starlette", "fastapi", "time", "runtime.engine"),
+    "runtime/server/session/speech_fields.py": ("asyncio", "starlette", "fastapi", "time", "runtime.engine"),
     "runtime/server/native/schema.py": ("asyncio", "starlette", "fastapi", "time", "runtime.engine"),
     "runtime/server/cartesia/session.py": ("asyncio", "starlette", "fastapi", "time", "runtime.engine"),
     "runtime/server/cartesia/speech_routes.py": ("torch", "time", "runtime.engine"),

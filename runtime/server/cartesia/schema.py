@@ -9,7 +9,7 @@ from pydantic import AliasChoices, Field, model_validator
 
 from runtime.errors import InvalidConfig
 from runtime.request import Reference, SpeechRequest
-from runtime.server.session.utterance import SynthesisOptions
+from runtime.server.session.speech_fields import SynthesisOptions
 from runtime.server.text.filter import FilterName
 from runtime.server.text.pronunciations import Pronunciations
 from runtime.server.voices.voice_resolver import ResolvedVoice, VoiceResolver

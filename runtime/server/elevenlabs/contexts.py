@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from runtime.server.elevenlabs.chunk_schedule import ChunkSchedule
 from runtime.server.elevenlabs.schema import ClientMessage
 from runtime.server.elevenlabs.sound_messages import SoundMessages
-from runtime.server.session.utterance import SynthesisOptions, Utterance
+from runtime.server.session.speech_fields import SynthesisOptions
+from runtime.server.session.utterance import Utterance
 from runtime.shared.inline_tags import ReadText
 from runtime.shared.word_times import WordTimes
 

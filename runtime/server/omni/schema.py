@@ -9,7 +9,7 @@ from pydantic import Field, field_validator, model_validator
 
 from runtime.errors import InvalidConfig
 from runtime.request import Reference, SpeechRequest, Split
-from runtime.server.native.schema import SessionConfig
+from runtime.server.session.speech_fields import SpeechFields
 from runtime.server.text.filter import FilterName
 from runtime.server.voices.voice_resolver import ResolvedVoice
 from runtime.server.wire import check_frames, checked
@@ -18,7 +18,7 @@ from runtime.settings import Limits
 FORMATS = ("wav", "pcm", "flac", "mp3", "aac", "opus")
 
 
-class OmniConfig(SessionConfig):
+class OmniConfig(SpeechFields):
     """Settings of later utterances."""
 
     response_format: str = "wav"
@@ -109,8 +109,7 @@ def read_config(fields: dict[str, Any], limits: Limits) -> OmniConfig:
     if fields.get("speaker_embedding") is not None:
         why = "embeddings are not taken; send ref_audio"
         raise InvalidConfig(where="speaker_embedding", why=why, param="speaker_embedding")
-    # Fields of the native protocol that mean nothing here are as unknown as any other.
-    known = {name: value for name, value in fields.items() if name not in {"context_id", "frames"}}
+    known = {name: value for name, value in fields.items() if name != "type"}
     if known.get("streaming_mode") in ("token_level", "sentence_commit"):  # These modes imply streaming.
         known = {"response_format": "pcm", **known, "stream_audio": True}
     config = checked(OmniConfig, known)

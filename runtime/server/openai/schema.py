@@ -13,7 +13,7 @@ from pydantic import AfterValidator, AliasChoices, BeforeValidator, ConfigDict, 
 from runtime.errors import InvalidConfig, UnsupportedFormat
 from runtime.request import Reference
 from runtime.server.http.dialogue import MAX_TURN_PAUSE_MS, MAX_TURNS, TURN_PAUSE_MS
-from runtime.server.native.schema import SessionConfig
+from runtime.server.session.speech_fields import SpeechFields
 from runtime.server.text.filter import FilterName
 from runtime.server.wire import Name, StrictFields, Text, checked, given
 from runtime.shared.encoding import BIT_RATES, FORMATS, SPEEDS, VOLUMES
@@ -45,10 +45,7 @@ def _voice_name(voice: object) -> object:
 VoiceName = Annotated[Name, BeforeValidator(_voice_name)]
 
 
-def _without_what_is_of_sockets(schema: dict[str, Any]) -> None:
-    """The fields of a message that mean nothing in a body are not told."""
-    for name in ("type", "context_id", "frames"):
-        del schema["properties"][name]
+def _requires_input_or_inputs(schema: dict[str, Any]) -> None:
     del schema["required"]
     schema["anyOf"] = [{"required": ["input"]}, {"required": ["inputs"]}]
 
@@ -66,10 +63,10 @@ class DialogueInput(StrictFields):
         return self.voice
 
 
-class SpeechBody(SessionConfig):
+class SpeechBody(SpeechFields):
     """One text to speak, or a dialogue."""
 
-    model_config = ConfigDict(json_schema_extra=_without_what_is_of_sockets)
+    model_config = ConfigDict(json_schema_extra=_requires_input_or_inputs)
 
     input: Text = Field(description="the text; required without inputs")
     inputs: Annotated[list[DialogueInput], Field(max_length=MAX_TURNS)] = Field(
@@ -146,7 +143,7 @@ def read_speech(fields: dict[str, Any], *, is_read_as_it_comes: bool = False, is
     Raises:
         InvalidConfig, UnsupportedFormat: a field of the wrong type, out of its range, or against another one.
     """
-    body = checked(SpeechBody, {**fields, "type": "session.config"})
+    body = checked(SpeechBody, fields)
     if is_read_as_it_comes and body.stream is None and body.stream_format is None:
         body = body.model_copy(update={"stream_format": "audio"})
     if body.is_whole and body.stream_format == "sse":

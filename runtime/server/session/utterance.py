@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Generic, Protocol, TypeVar
 
 from runtime.errors import SpeechError
-from runtime.request import Reference, Sampling, SpeechRequest
+from runtime.request import Reference, SpeechRequest
 from runtime.server.session.commands import Append, Cancel, Command, FinishText, Flush, Submit
 from runtime.server.text.filter import FilterName, text_filter
 from runtime.server.text.pronunciations import Pronunciation, dictionary_for
@@ -29,42 +29,6 @@ class SpeechConfig(Protocol):
     def request(self, text: str, resolved: ResolvedVoice, reference: Reference | None) -> SpeechRequest:
         """Return the request for a text."""
         ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SynthesisOptions:
-    """Synthesis options of protocols that cannot carry a client's own recording."""
-
-    language: str
-    instruct: str | None = None
-    graft: bool = False
-    tags: bool = False
-    max_break_s: float | None = None
-    seed: int | None = None
-    max_frames: int | None = None
-    sampling: Sampling = field(default_factory=Sampling)
-
-    def request(self, text: str, resolved: ResolvedVoice, reference: Reference | None) -> SpeechRequest:
-        """Return the request. A stored voice without a transcript is spoken by its x-vector."""
-        if reference is not None:
-            reference = replace(reference, x_vector_only=reference.x_vector_only or reference.text is None)
-        return SpeechRequest(
-            text=text,
-            mode=resolved.mode,
-            voice=resolved.speaker,
-            language=self.language,
-            instruct=self.instruct,
-            graft=self.graft,
-            tags=self.tags,
-            max_break_s=self.max_break_s,
-            reference=reference,
-            sampling=self.sampling,
-            seed=self.seed,
-            max_frames=self.max_frames,
-            holds_end=True,
-            acknowledged=True,
-            notes=resolved.notes,
-        )
 
 
 Config = TypeVar("Config", bound=SpeechConfig)

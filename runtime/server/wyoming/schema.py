@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from runtime.errors import InvalidConfig
 from runtime.request import Reference, SpeechRequest
-from runtime.server.session.utterance import SynthesisOptions
+from runtime.server.session.speech_fields import SynthesisOptions
 from runtime.server.voices.voice_resolver import ResolvedVoice
 from runtime.server.wire import Name, StrictFields, Text, checked, given, language_of
 
