@@ -13,18 +13,10 @@ from tests.support.checkpoints.spec import (
     EncoderSpec,
     SpeakerEncoderSpec,
     Stack,
+    codec_ids_after,
 )
 
-TALKER = Stack(
-    hidden=2048,
-    intermediate=6144,
-    layers=28,
-    heads=16,
-    kv_heads=8,
-    head_dim=128,
-    rope_theta=1_000_000.0,
-    rms_norm_eps=1e-6,
-)
+TALKER = Stack(hidden=2048, intermediate=6144, layers=28, heads=16, kv_heads=8, head_dim=128)
 
 LARGE = CheckpointSpec(
     name="1.7B",
@@ -38,15 +30,7 @@ LARGE = CheckpointSpec(
     code_groups=16,
     mrope_section=(24, 20, 20),
     mrope_interleaved=True,
-    codec_ids={
-        "codec_pad_id": 2148,
-        "codec_bos_id": 2149,
-        "codec_eos_token_id": 2150,
-        "codec_think_id": 2154,
-        "codec_nothink_id": 2155,
-        "codec_think_bos_id": 2156,
-        "codec_think_eos_id": 2157,
-    },
+    codec_ids=codec_ids_after(2048),
     languages={
         "chinese": 2055,
         "english": 2050,
@@ -90,28 +74,11 @@ LARGE = CheckpointSpec(
         codebook_dim=512,
         latent=1024,
         decoder_dim=1536,
-        upsampling_ratios=(2, 2),
-        upsample_rates=(8, 5, 4, 3),
     ),
     encoder=EncoderSpec(
-        filters=64,
-        ratios=(8, 6, 5, 4),
-        hidden=512,
-        intermediate=2048,
-        layers=8,
-        heads=8,
-        sliding_window=250,
-        codebook_dim=256,
-        quantizers=32,
+        filters=64, hidden=512, intermediate=2048, layers=8, heads=8, sliding_window=250, codebook_dim=256
     ),
-    speaker_encoder=SpeakerEncoderSpec(
-        channels=(512, 512, 512, 512, 1536),
-        kernels=(5, 3, 3, 3, 1),
-        dilations=(1, 2, 3, 4, 1),
-        attention=128,
-        res2net_scale=8,
-        squeeze=128,
-    ),
+    speaker_encoder=SpeakerEncoderSpec(channels=(512, 512, 512, 512, 1536), attention=128, squeeze=128),
 )
 
 SMALL = replace(LARGE, name="0.6B", model_size="0b6", talker=replace(TALKER, hidden=1024, intermediate=3072))

@@ -1,7 +1,7 @@
 """Specifications of checkpoints: shapes, ids and tables that the configuration and the weights follow from.
 
-Numbers only; `files.py` turns a specification into files. All published checkpoints have 16 code groups, 1920 samples a
-frame and as many codes for c0 as for the rest; here each of these is free.
+Numbers only; `files.py` turns a specification into files. Defaults are the published values. All published checkpoints
+have 16 code groups, 1920 samples a frame and as many codes for c0 as for the rest; here each of these is free.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ class Stack:
     heads: int
     kv_heads: int
     head_dim: int
-    rope_theta: float
-    rms_norm_eps: float
+    rope_theta: float = 1_000_000.0
+    rms_norm_eps: float = 1e-6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,8 +37,8 @@ class Code2WavSpec:
     codebook_dim: int  # Twice the width of a codebook row.
     latent: int
     decoder_dim: int  # Every upsampling block halves it.
-    upsampling_ratios: tuple[int, ...]
-    upsample_rates: tuple[int, ...]
+    upsampling_ratios: tuple[int, ...] = (2, 2)
+    upsample_rates: tuple[int, ...] = (8, 5, 4, 3)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,14 +46,14 @@ class EncoderSpec:
     """The encoder half of the speech tokenizer (Mimi)."""
 
     filters: int
-    ratios: tuple[int, ...]  # In the order of the config; the encoder applies them in reverse.
+    ratios: tuple[int, ...] = (8, 6, 5, 4)  # In the order of the config; the encoder applies them in reverse.
     hidden: int
     intermediate: int
     layers: int
     heads: int
     sliding_window: int  # Present in the config, ignored by the reference.
     codebook_dim: int
-    quantizers: int
+    quantizers: int = 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,10 +61,10 @@ class SpeakerEncoderSpec:
     """ECAPA-TDNN; the last entry belongs to the aggregation over the blocks between first and last."""
 
     channels: tuple[int, ...]
-    kernels: tuple[int, ...]
-    dilations: tuple[int, ...]
+    kernels: tuple[int, ...] = (5, 3, 3, 3, 1)
+    dilations: tuple[int, ...] = (1, 2, 3, 4, 1)
     attention: int
-    res2net_scale: int
+    res2net_scale: int = 8
     squeeze: int
 
 
@@ -105,6 +105,20 @@ class CheckpointSpec:
         for rate in self.code2wav.upsampling_ratios + self.code2wav.upsample_rates:
             total *= rate
         return total
+
+
+def codec_ids_after(codes: int) -> dict[str, int]:
+    """Return the special ids of a codec vocabulary at their published distance from the codes."""
+    offsets = {
+        "codec_pad_id": 100,
+        "codec_bos_id": 101,
+        "codec_eos_token_id": 102,
+        "codec_think_id": 106,
+        "codec_nothink_id": 107,
+        "codec_think_bos_id": 108,
+        "codec_think_eos_id": 109,
+    }
+    return {name: codes + offset for name, offset in offsets.items()}
 
 
 IM_SPECIALS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")

@@ -13,6 +13,7 @@ from tests.support.checkpoints.spec import (
     EncoderSpec,
     SpeakerEncoderSpec,
     Stack,
+    codec_ids_after,
 )
 
 # Earlier texts win if merges compete. The first two must be whole tokens in every checkpoint; the next two are only if
@@ -27,41 +28,15 @@ TOKENS = (*WORDS, *(" " + word for word in WORDS[2:]))
 TINY = CheckpointSpec(
     name="tiny",
     model_size="1b7",
-    talker=Stack(
-        hidden=64,
-        intermediate=96,
-        layers=2,
-        heads=4,
-        kv_heads=2,
-        head_dim=16,
-        rope_theta=1_000_000.0,
-        rms_norm_eps=1e-6,
-    ),
-    predictor=Stack(
-        hidden=64,
-        intermediate=80,
-        layers=2,
-        heads=4,
-        kv_heads=2,
-        head_dim=16,
-        rope_theta=1_000_000.0,
-        rms_norm_eps=1e-6,
-    ),
+    talker=Stack(hidden=64, intermediate=96, layers=2, heads=4, kv_heads=2, head_dim=16),
+    predictor=Stack(hidden=64, intermediate=80, layers=2, heads=4, kv_heads=2, head_dim=16),
     text_hidden=48,
     codec_vocab=64 + SUPPRESSED_IDS,
     codebook_size=64,
     code_groups=16,
     mrope_section=(4, 2, 2),
     mrope_interleaved=True,
-    codec_ids={
-        "codec_pad_id": 164,
-        "codec_bos_id": 165,
-        "codec_eos_token_id": 166,
-        "codec_think_id": 170,
-        "codec_nothink_id": 171,
-        "codec_think_bos_id": 172,
-        "codec_think_eos_id": 173,
-    },
+    codec_ids=codec_ids_after(64),
     languages={"chinese": 71, "english": 66, "japanese": 74, "german": 69},
     dialects={"beijing_dialect": 90, "sichuan_dialect": 78},
     speakers={"serena": 1080, "vivian": 1079, "ryan": 1075, "uncle_fu": 1024, "eric": 889, "dylan": 892},
@@ -83,28 +58,9 @@ TINY = CheckpointSpec(
         codebook_dim=32,
         latent=24,
         decoder_dim=64,
-        upsampling_ratios=(2, 2),
-        upsample_rates=(8, 5, 4, 3),
     ),
-    encoder=EncoderSpec(
-        filters=4,
-        ratios=(8, 6, 5, 4),
-        hidden=32,
-        intermediate=64,
-        layers=2,
-        heads=4,
-        sliding_window=20,
-        codebook_dim=16,
-        quantizers=32,
-    ),
-    speaker_encoder=SpeakerEncoderSpec(
-        channels=(32, 32, 32, 32, 96),
-        kernels=(5, 3, 3, 3, 1),
-        dilations=(1, 2, 3, 4, 1),
-        attention=16,
-        res2net_scale=8,
-        squeeze=16,
-    ),
+    encoder=EncoderSpec(filters=4, hidden=32, intermediate=64, layers=2, heads=4, sliding_window=20, codebook_dim=16),
+    speaker_encoder=SpeakerEncoderSpec(channels=(32, 32, 32, 32, 96), attention=16, squeeze=16),
 )
 
 TINY_0B6 = replace(TINY, name="tiny_0b6", model_size="0b6")
@@ -114,24 +70,10 @@ ODD = CheckpointSpec(
     name="odd",
     model_size="1b7",
     talker=Stack(
-        hidden=48,
-        intermediate=112,
-        layers=3,
-        heads=6,
-        kv_heads=3,
-        head_dim=12,
-        rope_theta=50_000.0,
-        rms_norm_eps=1e-5,
+        hidden=48, intermediate=112, layers=3, heads=6, kv_heads=3, head_dim=12, rope_theta=50_000.0, rms_norm_eps=1e-5
     ),
     predictor=Stack(
-        hidden=40,
-        intermediate=72,
-        layers=1,
-        heads=2,
-        kv_heads=1,
-        head_dim=20,
-        rope_theta=8_000.0,
-        rms_norm_eps=2e-6,
+        hidden=40, intermediate=72, layers=1, heads=2, kv_heads=1, head_dim=20, rope_theta=8_000.0, rms_norm_eps=2e-6
     ),
     text_hidden=56,
     codec_vocab=100 + SUPPRESSED_IDS,  # The talker has fewer codes than the codebooks.
@@ -156,14 +98,7 @@ ODD = CheckpointSpec(
     special_tokens=("<extra>", *TTS_SPECIALS, *IM_SPECIALS),
     code2wav=Code2WavSpec(
         transformer=Stack(
-            hidden=36,
-            intermediate=40,
-            layers=3,
-            heads=3,
-            kv_heads=3,
-            head_dim=8,
-            rope_theta=2_000.0,
-            rms_norm_eps=1e-6,
+            hidden=36, intermediate=40, layers=3, heads=3, kv_heads=3, head_dim=8, rope_theta=2_000.0, rms_norm_eps=1e-6
         ),
         sliding_window=7,
         codebook_dim=20,
