@@ -1,4 +1,8 @@
-"""Runs a module of these tests that compiles kernels without a card, and reads what it prints."""
+"""Kernels compiled for a Hopper GPU without one.
+
+Tests call `compiled`. It runs this module in a process of its own, because Triton decides at its import whether kernels
+are interpreted: TRITON_INTERPRET=0 python -m tests.support.compiling gemm
+"""
 
 from __future__ import annotations
 
@@ -6,15 +10,128 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 LIMIT_S = 280
+H200_SHARED_BYTES = 227 * 1024
+# Steps of a kernel that asks for its weights before the kernel before it has ended, in their order.
+STEPS = ("cp.async.cg.shared.global", "griddepcontrol.launch_dependents", "griddepcontrol.wait", "mma.sync")
+TYPES = dict.fromkeys(("x", "w", "residual", "out"), "*bf16")
+TYPES |= dict.fromkeys(("M", "x_stride", "residual_stride", "out_stride"), "i32")
+
+Facts = dict[str, Any]
 
 
-def compiled(module: str) -> list[dict[str, Any]]:
-    """The JSON object of each line that a module of tests.support printed, in a process without the interpreter."""
-    command = [sys.executable, "-m", f"tests.support.{module}"]
-    words = {**os.environ, "TRITON_INTERPRET": "0"}
-    ran = subprocess.run(command, env=words, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+def compiled(kernel: str) -> list[Facts]:
+    """Return the facts about each compiled shape of gemm, small_m_gemm or medium_m_gemm."""
+    command = [sys.executable, "-m", "tests.support.compiling", kernel]
+    environment = {**os.environ, "TRITON_INTERPRET": "0"}
+    ran = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=LIMIT_S, check=False)
     assert ran.returncode == 0, ran.stderr
     return [json.loads(line) for line in ran.stdout.splitlines()]
+
+
+def gemm() -> Iterator[Facts]:
+    """Compile products of eight-bit weights, each tile once; yield the instructions of each."""
+    from triton.compiler import ASTSource
+
+    from runtime.device.kernels import gemm, split_k
+
+    types = TYPES | {"w": "*i8", "scale": "*fp32", "bias": "*bf16", "sums": "*fp32"}
+    # Outputs and inputs of matrices of which few rows were found to be faster with the older instruction.
+    for N, K in ((1024, 2048), (1024, 3072), (2048, 1024), (2048, 2048)):
+        chosen = {gemm.choose_tiles(N, K, rows, gated=False, eight_bits=True): rows for rows in (16, 64, 128, 256)}
+        for tiles, rows in chosen.items():
+            constants = {
+                **{"N": N, "K": K, "BIAS": False, "RESIDUAL": True, "GATED": False, "PDL": True},
+                **{"BM": tiles.BM or min(64, rows), "BN": tiles.BN, "BK": tiles.BK},
+                **{"PARTS": tiles.parts, "PREFETCH": tiles.prefetch},
+            }  # fmt: skip
+            kernel = split_k._stretch if tiles.split_k else gemm._gemm_kernel
+            made = _compile(ASTSource, kernel, types, constants, num_warps=tiles.warps, num_stages=tiles.stages)
+            code = made.asm["ptx"]
+            yield {"shape": (N, K, rows), "wgmma": "wgmma.mma_async" in code, "mma": "mma.sync" in code}
+
+
+def small_m_gemm() -> Iterator[Facts]:
+    """Compile the products of a frame for one row and for eight, with weights of sixteen and of eight bits."""
+    import torch
+    from triton.experimental.gluon._runtime import GluonASTSource
+
+    from runtime.device.kernels import small_m_gemm
+    from runtime.device.kernels.gemm import PARTS
+
+    for name, answer in (("pdl", True), ("wgmma", True), ("shared_memory", H200_SHARED_BYTES)):
+        setattr(small_m_gemm, name, lambda answer=answer: answer)
+    # Outputs, inputs and gate: with the norm, with a residual, gated, and with more rows than fit at once.
+    for N, K, gated in ((4096, 1024, False), (1024, 3072, False), (3072, 1024, True), (2048, 6144, False)):
+        for rows, dtype in ((rows, dtype) for rows in (1, 8) for dtype in (torch.bfloat16, torch.int8)):
+            weight = torch.empty(2 * N if gated else N, K, device="meta", dtype=dtype)
+            x = torch.empty(rows, K, device="meta", dtype=torch.bfloat16)
+            tiles = small_m_gemm.choose_tiles(x, weight, gated=gated)
+            assert tiles is not None
+            is_normed, is_int8 = tiles.BK * PARTS == K, dtype is torch.int8
+            types = TYPES | {"norm": "*bf16", "eps": "fp32"} | ({"w": "*i8", "scale": "*fp32"} if is_int8 else {})
+            constants = {
+                **{"N": N, "K": K, "NORM": is_normed, "RESIDUAL": not (is_normed or gated), "GATED": gated},
+                **{"ROWS": tiles.rows, "BM": small_m_gemm.MAX_ROWS, "BN": tiles.BN, "PARTS": PARTS},
+                **{"BK": tiles.BK, "ROWS_RESIDENT": tiles.rows_resident, "PDL": True},
+                **({} if is_int8 else {"scale": None}),
+            }  # fmt: skip
+            made = _compile(GluonASTSource, small_m_gemm._small_m_gemm_kernel, types, constants, num_warps=PARTS)
+            yield {"shape": (N, K, gated, rows, str(dtype)), **_resources(made)}
+
+
+def medium_m_gemm() -> Iterator[Facts]:
+    """Compile the products of frames, for each number of rows that has tiles."""
+    from triton.experimental.gluon._runtime import GluonASTSource
+
+    from runtime.device.kernels import medium_m_gemm
+    from runtime.device.kernels.gemm import PARTS
+
+    # Outputs, inputs and gate: all weights ahead, some of them with a residual after it, and gated.
+    for N, K, gated in ((4096, 1024, False), (2048, 6144, False), (6144, 2048, True)):
+        for rows, tiles in zip(medium_m_gemm.SIZES, medium_m_gemm.TILES[N, K, gated], strict=True):
+            if tiles is None:
+                continue
+            constants = {
+                **{"N": N, "K": K, "RESIDUAL": N < K, "GATED": gated, "BM": medium_m_gemm.block_rows(rows)},
+                **{"BN": tiles.BN, "PARTS": PARTS, "BK": tiles.BK, "PDL": True},
+                **{"WEIGHTS_AHEAD": tiles.weights_ahead, "ROWS_AHEAD": tiles.rows_ahead},
+            }
+            made = _compile(GluonASTSource, medium_m_gemm._medium_m_gemm_kernel, TYPES, constants, num_warps=PARTS)
+            estimated = medium_m_gemm.shared_bytes(tiles, rows)
+            yield {"shape": (N, K, gated, rows), "estimated": estimated, **_resources(made)}
+
+
+def _compile(
+    source_type: Any, kernel: Any, types: Mapping[str, str], constants: Mapping[str, object], **options: int
+) -> Any:
+    """Compile a kernel with parameters of some types; all others are constants."""
+    import triton
+    from triton.backends.compiler import GPUTarget
+
+    names = kernel.arg_names
+    source = source_type(
+        kernel,
+        signature={name: types.get(name, "constexpr") for name in names},
+        constexprs={(names.index(name),): value for name, value in constants.items() if name in names},
+        attrs={
+            (names.index(name),): [["tt.divisibility", 16]]
+            for name in types
+            if name in names and name not in ("M", "eps")
+        },
+    )
+    every = {"enable_fp_fusion": False, "launch_pdl": True, **options}
+    return triton.compile(source, target=GPUTarget("cuda", 90, 32), options=every)
+
+
+def _resources(made: Any) -> Facts:
+    """Return the shared memory of a kernel, and the places of `STEPS` in its code."""
+    return {"shared": made.metadata.shared, "at": [made.asm["ptx"].find(step) for step in STEPS]}
+
+
+if __name__ == "__main__":
+    for facts in {"gemm": gemm, "small_m_gemm": small_m_gemm, "medium_m_gemm": medium_m_gemm}[sys.argv[1]]():
+        print(json.dumps(facts))

@@ -124,7 +124,7 @@ def test_pipeline_stages_fit_into_shared_memory(monkeypatch: pytest.MonkeyPatch,
 
 def test_int8_gemm_on_hopper_uses_wgmma_for_every_row_count() -> None:
     """The older one takes the numbers of K in another order, and a row would have other bits among others."""
-    kernels_made = compiled("compile_gemm")
+    kernels_made = compiled("gemm")
     assert len(kernels_made) > 8
     for kernel in kernels_made:
         assert kernel["wgmma"], kernel

@@ -70,7 +70,7 @@ def test_int8_small_m_gemm_has_its_own_tiles_and_needs_hopper(monkeypatch: pytes
 
 def test_small_m_gemm_compiles_for_hopper_and_fits() -> None:
     """Weights are asked for, then the next kernel may begin, then the one ahead is waited for: without a card."""
-    kernels_made = compiled("compile_small_m_gemm")
+    kernels_made = compiled("small_m_gemm")
     assert len(kernels_made) == 16  # with weights of sixteen bits and of eight
     for kernel in kernels_made:
         assert kernel["shared"] <= H200, kernel
