@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from runtime.request import SAMPLE_RATE
+from runtime.shared.book_container import Book, mp4_tags, write_book
 
 COMMENT = "AI-generated speech"  # Comment tag of containers that have tags.
 SPEEDS = (0.25, 4.0)
@@ -48,6 +49,7 @@ class Format:
     codec_options: dict[str, str] = field(default_factory=dict)
     container_options: dict[str, str] = field(default_factory=dict)
     live_options: dict[str, str] = field(default_factory=dict)  # Container options while the length is unknown.
+    has_own_tags: bool = True  # False: the container drops tags with other names, so they are added to the comment.
 
 
 # By default, Ogg buffers a second of Opus per page, and FLAC has frames of 0.1 s and 8 KiB of padding in its header.
@@ -79,6 +81,16 @@ FORMATS: dict[str, Format] = {
     "wav": Format(media_type="audio/wav"),
     "pcm": Format(media_type="audio/pcm"),
 }
+# Format of complete files only, in addition to those of responses. The brand is that of audiobooks.
+M4B = Format(
+    media_type="audio/mp4",
+    codec="aac",
+    container="mp4",
+    samples="fltp",
+    bit_rate=64_000,
+    container_options={"brand": "M4B "},
+    has_own_tags=False,
+)
 
 
 class Encoder:
@@ -88,7 +100,7 @@ class Encoder:
     almost all bytes are returned by `finish`.
 
     Raises:
-        KeyError: not one of ``FORMATS``.
+        KeyError: neither one of ``FORMATS`` nor ``m4b``.
     """
 
     def __init__(
@@ -102,6 +114,7 @@ class Encoder:
         whole: bool = False,
         file: IO[bytes] | None = None,
         tags: Mapping[str, str] | None = None,
+        book: Book | None = None,
     ) -> None:
         """Start a stream.
 
@@ -110,8 +123,9 @@ class Encoder:
             file: Seekable empty file that gets a whole file; `add` and `finish` then return no bytes.
             tags: Metadata of the file, in addition to a comment about AI-generated speech. WAV supports title, comment,
                 software and date; other tags are appended to the comment. Without tags, a WAV has no metadata.
+            book: Chapters and cover of an MP3 or M4B file.
         """
-        form = FORMATS[response_format]
+        form = M4B if response_format == "m4b" else FORMATS[response_format]
         if bit_rate is not None:
             form = replace(form, bit_rate=bit_rate)
         self.media_type = form.media_type
@@ -122,7 +136,7 @@ class Encoder:
         out = self._held if file is None else file
         commented = {"comment": COMMENT, **(tags or {})}
         if form.codec is not None:
-            self._writer = _Coded(form, form.codec, rate, out, commented)
+            self._writer = _Coded(form, form.codec, rate, out, commented, book)
         elif response_format == "wav":
             self._writer = _Wav(rate, out, commented if tags else {})
         else:
@@ -199,7 +213,15 @@ class _Wav:
 class _Coded:
     """Codec with its container. It may be discarded before `finish`."""
 
-    def __init__(self, form: Format, codec: str, rate: int, out: IO[bytes] | None, tags: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        form: Format,
+        codec: str,
+        rate: int,
+        out: IO[bytes] | None,
+        tags: Mapping[str, str],
+        book: Book | None,
+    ) -> None:
         self._rate = rate
         self._samples = form.samples
         whole = out is not None
@@ -207,7 +229,7 @@ class _Coded:
         self._out: IO[bytes] | _Pipe = _Pipe() if out is None else out
         options = {"flush_packets": "1", **form.container_options, **({} if whole else form.live_options)}
         self._container = av.container.open(self._out, "w", format=form.container, options=options)
-        self._container.metadata.update(tags)
+        self._container.metadata.update(tags if form.has_own_tags else mp4_tags(tags))
         # Without a waiting client, the codec's default frame length gives smaller files.
         frame = {} if whole or form.frame_ms is None else {"frame_size": str(rate * form.frame_ms // 1000)}
         stream = self._container.add_stream(codec, rate=rate, options={**form.codec_options, **frame}, layout="mono")
@@ -215,6 +237,8 @@ class _Coded:
         self._stream.format = form.samples
         if form.bit_rate is not None:
             self._stream.bit_rate = form.bit_rate
+        if book is not None:
+            write_book(self._container, book)
         self._made = 0
 
     def __del__(self) -> None:

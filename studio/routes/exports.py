@@ -14,6 +14,7 @@ from studio.store.store import Store
 from studio.visitors.visitors import Visitors
 
 PIECE = 2**18  # Bytes per piece.
+MAX_BODY_BYTES = 3 * 2**20  # The clips of the longest script, with a cover.
 
 
 class ExportRoutes(StoreRoutes):
@@ -32,7 +33,7 @@ class ExportRoutes(StoreRoutes):
     async def make(self, request: Request) -> Response:
         """Create the file that the body describes, and send it."""
         owner = self._visitors.of(request).known
-        made = await self._export_workers(self._make, owner, await read_body(request))
+        made = await self._export_workers(self._make, owner, await read_body(request, MAX_BODY_BYTES))
         headers = {**file_headers(made.name), "content-length": str(made.size)}
         return StreamingResponse(self._pieces(made), media_type=made.media_type, headers=headers)
 

@@ -9,11 +9,13 @@ from typing import IO, Any
 
 import numpy as np
 
-from runtime.shared.encoding import COMMENT, Encoder
+from runtime.shared.book_container import Book
+from runtime.shared.encoding import COMMENT, M4B, Encoder
 from runtime.shared.encoding import FORMATS as ENCODED
 from runtime.version import package_version
 
 FORMATS = {name: ENCODED[name].media_type for name in ("wav", "mp3", "flac", "opus", "pcm")}
+EXPORT_FORMATS = {**FORMATS, "m4b": M4B.media_type}
 
 # A reference is served with the type of its first bytes, and never with a type that a browser would execute.
 _KINDS = (
@@ -38,9 +40,11 @@ def encoded(wanted: str, pcm: bytes, tags: Mapping[str, str]) -> bytes:
     return encoder.add(pcm) + encoder.finish()
 
 
-def encode_into(file: IO[bytes], wanted: str, pieces: Iterable[bytes], tags: Mapping[str, str]) -> None:
+def encode_into(
+    file: IO[bytes], wanted: str, pieces: Iterable[bytes], tags: Mapping[str, str], book: Book | None = None
+) -> None:
     """Write consecutive samples as a file, as `encoded` returns it, into an empty seekable one."""
-    encoder = Encoder(wanted, file=file, tags=tags)
+    encoder = Encoder(wanted, file=file, tags=tags, book=book)
     for piece in pieces:
         encoder.add(piece)
     encoder.finish()

@@ -21,17 +21,19 @@ from pydantic import AfterValidator, Field, ValidationInfo, field_validator, mod
 
 from runtime.errors import InvalidConfig, UnsupportedFormat
 from runtime.request import SAMPLE_RATE
+from runtime.shared.book_container import MAX_COVER_BYTES, Book, BookChapter, read_cover
 from runtime.shared.file_names import file_name
 from runtime.shared.files import storing
 from runtime.shared.loudness import LOUDNESSES_LUFS, levelled_pieces
 from studio.errors import StoreFull
-from studio.store.audio_files import FORMATS, encode_into, joined_tags
+from studio.store.audio_files import EXPORT_FORMATS, encode_into, joined_tags
 from studio.store.programme import Clip, ProgrammePart, ReadTake, Samples, joined, parts_of, silence, subtitles
 from studio.store.records import MAX_SCRIPT_LINES, Fields, Line
 from studio.store.takes import Takes
 
 MAX_CLIPS = 5 * MAX_SCRIPT_LINES // 2  # Each line with a pause, and every second one in two takes.
 MAX_CHAPTERS = 1000
+BOOK_FORMATS = ("m4b", "mp3")  # Formats with chapters and a cover.
 MAX_SILENCE_S = 60.0
 IN_MEMORY = 16 * 2**20  # Bytes kept in memory.
 PIECE = 60 * SAMPLE_RATE  # Samples that are encoded at once.
@@ -61,9 +63,15 @@ class ChapterFields(Fields):
 
 
 def _format(name: str) -> str:
-    if name not in FORMATS:
-        raise UnsupportedFormat(where="format", known=", ".join(FORMATS), param="format")
+    if name not in EXPORT_FORMATS:
+        raise UnsupportedFormat(where="format", known=", ".join(EXPORT_FORMATS), param="format")
     return name
+
+
+def _cover(image: str) -> str:
+    if read_cover(image) is None:
+        raise ValueError(f"it must be a data URL of a JPEG or PNG file of at most {MAX_COVER_BYTES // 1024} KB")
+    return image
 
 
 class ExportFields(Fields):
@@ -74,6 +82,8 @@ class ExportFields(Fields):
     shape: Literal["joined", "files", "chapters", "srt", "all"] = "joined"
     loudness_lufs: Annotated[float, Field(ge=LOUDNESSES_LUFS[0], le=LOUDNESSES_LUFS[1])] | None = None
     name: Annotated[Line, Field(max_length=120)] = ""
+    author: Annotated[Line, Field(max_length=200)] = ""
+    cover: Annotated[str, AfterValidator(_cover)] | None = Field(None, repr=False)
     chapters: list[ChapterFields] = Field(default_factory=list, max_length=MAX_CHAPTERS, validate_default=True)
 
     @field_validator("chapters")
@@ -129,11 +139,12 @@ def export(takes: Takes, owner: str, wanted: ExportFields, folder: Path, most_s:
         programme = _stored(joined(clips, _reader(takes, owner), wanted.loudness_lufs), folder)
         if wanted.loudness_lufs is not None:
             programme = _stored(levelled_pieces(programme, wanted.loudness_lufs), folder)
-        audio = _Audio(wanted.format, programme, parts, folder)
-        if wanted.shape == "joined":
-            return _finished(audio.file(0, samples, name), FORMATS[wanted.format], file_name(name, wanted.format))
         chapters = _chapters(wanted, clips, name)
-        return _finished(_archive(wanted, name, audio, chapters, folder), "application/zip", file_name(name, "zip"))
+        audio = _Audio(wanted, name, programme, parts, chapters, folder)
+        if wanted.shape == "joined":
+            media_type = EXPORT_FORMATS[wanted.format]
+            return _finished(audio.file(0, samples, name), media_type, file_name(name, wanted.format))
+        return _finished(_archive(wanted, name, audio, folder), "application/zip", file_name(name, "zip"))
 
 
 def _clips(takes: Takes, owner: str, wanted: ExportFields) -> list[Clip]:
@@ -190,9 +201,11 @@ def _chapters(wanted: ExportFields, clips: list[Clip], name: str) -> list[tuple[
 class _Audio:
     """Programme, of which stretches become files."""
 
-    format: str
+    wanted: ExportFields
+    name: str
     programme: Samples
     parts: list[ProgrammePart]
+    chapters: list[tuple[str, int, int]]
     folder: Path
 
     def file(self, start: int, end: int, title: str) -> IO[bytes]:
@@ -202,17 +215,34 @@ class _Audio:
         digest = hashlib.sha256()
         for piece in self._pieces(start, end):
             digest.update(piece)
+        tags = joined_tags(records, title, digest.hexdigest()) | self._book_tags()
         file = _temporary(self.folder)
-        encode_into(file, self.format, self._pieces(start, end), joined_tags(records, title, digest.hexdigest()))
+        encode_into(file, self.wanted.format, self._pieces(start, end), tags, self._book(start, end))
         return file
+
+    def _book_tags(self) -> dict[str, str]:
+        """Return the tags by which players recognise an audiobook, if this is one."""
+        author = {"artist": self.wanted.author, "album_artist": self.wanted.author} if self.wanted.author else {}
+        if self.wanted.format != "m4b" and not author:
+            return {}
+        return {"album": self.name, "genre": "Audiobook", **author}
+
+    def _book(self, start: int, end: int) -> Book | None:
+        """Return the chapters in a stretch, from its start, and the cover."""
+        if self.wanted.format not in BOOK_FORMATS:
+            return None
+        chapters = [
+            BookChapter(title, (max(first, start) - start) / SAMPLE_RATE, (min(last, end) - start) / SAMPLE_RATE)
+            for title, first, last in self.chapters
+            if first < end and start < last
+        ]
+        return Book(chapters, None if self.wanted.cover is None else read_cover(self.wanted.cover))
 
     def _pieces(self, start: int, end: int) -> Iterator[bytes]:
         return (self.programme[at : min(at + PIECE, end)].tobytes() for at in range(start, end, PIECE))
 
 
-def _archive(
-    wanted: ExportFields, name: str, audio: _Audio, chapters: list[tuple[str, int, int]], folder: Path
-) -> IO[bytes]:
+def _archive(wanted: ExportFields, name: str, audio: _Audio, folder: Path) -> IO[bytes]:
     file = _temporary(folder)
     with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:  # Audio does not compress.
 
@@ -227,8 +257,8 @@ def _archive(
             add(file_name(name, wanted.format), 0, len(audio.programme), name)
             archive.writestr(file_name(name, "srt"), subtitles(audio.parts))
         if wanted.shape in {"all", "chapters"}:
-            digits = max(2, len(str(len(chapters))))
-            for number, (title, start, end) in enumerate(chapters, 1):
+            digits = max(2, len(str(len(audio.chapters))))
+            for number, (title, start, end) in enumerate(audio.chapters, 1):
                 add(f"chapters/{file_name(f'{number:0{digits}} {title}', wanted.format, 60)}", start, end, title)
         if wanted.shape in {"all", "files"}:
             digits = max(3, len(str(len(audio.parts))))

@@ -130,7 +130,10 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
     "faster_whisper": ("studio/transcribing/whisper.py",),
     "zeroconf": ("runtime/server/wyoming/announcement.py",),
     "pkgutil": ("studio/transcribing/plugin.py",),  # the operator's plug-in, by the name in his settings
-    "av": ("runtime/shared/encoding.py", "runtime/shared/loudness.py", "runtime/shared/ffmpeg_reader.py"),
+    "av": (
+        *("runtime/shared/encoding.py", "runtime/shared/book_container.py", "runtime/shared/loudness.py"),
+        "runtime/shared/ffmpeg_reader.py",
+    ),
     "silero_vad": (),  # its import sets torch to one thread; speech_detector.py loads the network without it
     "authlib": ("studio/visitors/sign_in.py",),
     "joserfc": ("studio/visitors/sign_in.py",),

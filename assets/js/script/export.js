@@ -3,7 +3,7 @@
  *
  * @typedef {Object} Wanted
  * @property {'joined'|'files'|'srt'|'all'} shape
- * @property {'wav'|'mp3'|'flac'|'opus'} format
+ * @property {'wav'|'mp3'|'flac'|'opus'|'m4b'} format
  * @property {number|null} loudness  LUFS, null: as it is
  */
 
