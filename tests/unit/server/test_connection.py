@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 import numpy as np
@@ -89,46 +90,39 @@ class Client:
         return messages
 
 
-Scenario = Callable[[Client, Engine, Host], Awaitable[None]]
+@asynccontextmanager
+async def session(**settings: Any) -> AsyncIterator[tuple[Client, Engine, Host]]:
+    """Serve a session between a client and an engine."""
+    engine, client = Engine(), Client()
+
+    def opened(_: Settings, __: Progress) -> Any:
+        return engine
+
+    host = Host(Settings(server=ServerSettings(canary_s=0, **settings)), opened, two_voices())
+    await host.load()
+    websocket = WebSocket({"type": "websocket", "headers": []}, client.receive, client.send)
+    client.inbox.put_nowait({"type": "websocket.connect"})
+    await websocket.accept()
+    await client.heard.get()
+    session = Session(
+        limits=Limits(),
+        cards=engine.cards,
+        library=host.library,
+        session_id="s",
+        server="test",
+        clock=asyncio.get_running_loop().time,
+    )
+    serving = asyncio.create_task(speak(websocket, host, session, name="voicewright", session_id="s"))
+    await client.hears("session.created")
+    yield client, engine, host
+    client.inbox.put_nowait({"type": "websocket.disconnect", "code": 1000})
+    await asyncio.wait_for(serving, 60)
+    assert not host.sockets
+    host.decoders.shutdown()
 
 
-def play(scenario: Scenario, **settings: Any) -> Host:
-    """Run a session between the client and the engine of a scenario."""
-
-    async def run() -> Host:
-        engine, client = Engine(), Client()
-
-        def opened(_: Settings, __: Progress) -> Any:
-            return engine
-
-        host = Host(Settings(server=ServerSettings(canary_s=0, **settings)), opened, two_voices())
-        await host.load()
-        websocket = WebSocket({"type": "websocket", "headers": []}, client.receive, client.send)
-        client.inbox.put_nowait({"type": "websocket.connect"})
-        await websocket.accept()
-        await client.heard.get()
-        session = Session(
-            limits=Limits(),
-            cards=engine.cards,
-            library=host.library,
-            session_id="s",
-            server="test",
-            clock=asyncio.get_running_loop().time,
-        )
-        serving = asyncio.create_task(speak(websocket, host, session, name="voicewright", session_id="s"))
-        await client.hears("session.created")
-        await scenario(client, engine, host)
-        client.inbox.put_nowait({"type": "websocket.disconnect", "code": 1000})
-        await asyncio.wait_for(serving, 60)
-        assert not host.sockets
-        host.decoders.shutdown()
-        return host
-
-    return asyncio.run(run())
-
-
-def test_only_sent_audio_is_acknowledged_to_the_engine() -> None:
-    async def scenario(client: Client, engine: Engine, host: Host) -> None:
+async def test_only_sent_audio_is_acknowledged_to_the_engine() -> None:
+    async with session() as (client, engine, _host):
         client.say("session.config")
         client.say("input.text", text="Hello.")
         await becomes(lambda: bool(engine.sinks))
@@ -151,11 +145,9 @@ def test_only_sent_audio_is_acknowledged_to_the_engine() -> None:
         await client.hears("audio.done")
         assert ("cancel", 101) not in engine.told
 
-    play(scenario)
 
-
-def test_text_flush_and_end_reach_the_engine_in_order() -> None:
-    async def scenario(client: Client, engine: Engine, host: Host) -> None:
+async def test_text_flush_and_end_reach_the_engine_in_order() -> None:
+    async with session() as (client, engine, _host):
         client.say("session.config")
         for text in ("One ", "two"):
             client.say("input.text", text=text)
@@ -165,25 +157,19 @@ def test_text_flush_and_end_reach_the_engine_in_order() -> None:
         assert engine.requests[0].text == "One "
         assert engine.told == [("append", 101, "two"), ("flush", 101), ("finish_text", 101)]
 
-    play(scenario)
 
-
-def test_disconnect_releases_its_slots() -> None:
-    engines: list[Engine] = []
-
-    async def scenario(client: Client, engine: Engine, host: Host) -> None:
-        engines.append(engine)
+async def test_disconnect_releases_its_slots() -> None:
+    async with session() as (client, engine, _host):
         client.say("session.config", frames="labelled")
         for name in "ab":
             client.say("input.text", text="Hello.", context_id=name)
         await becomes(lambda: len(engine.sinks) == 2)
 
-    play(scenario)
-    assert engines[0].told == [("cancel", 101), ("cancel", 102)]
+    assert engine.told == [("cancel", 101), ("cancel", 102)]
 
 
-def test_client_that_reads_nothing_is_disconnected_with_the_reason() -> None:
-    async def scenario(client: Client, engine: Engine, host: Host) -> None:
+async def test_client_that_reads_nothing_is_disconnected_with_the_reason() -> None:
+    async with session(send_s=0.1) as (client, engine, host):
         client.say("session.config")
         client.say("input.text", text="Hello.")
         await becomes(lambda: bool(engine.sinks))
@@ -194,13 +180,12 @@ def test_client_that_reads_nothing_is_disconnected_with_the_reason() -> None:
         assert (close["code"], close["reason"]) == (1008, "slow_reader")
         assert ("cancel", 101) in engine.told
 
-    host = play(scenario, send_s=0.1)
     assert b'voicewright_refusals_total{code="slow_reader"} 1.0' in host.metrics.page(None)
 
 
 @pytest.mark.logs_errors
-def test_engine_refusal_is_sent_and_counted() -> None:
-    async def scenario(client: Client, engine: Engine, host: Host) -> None:
+async def test_engine_refusal_is_sent_and_counted() -> None:
+    async with session() as (client, engine, host):
         client.say("session.config")
         for refusal, code in ((Overloaded(slots=1, waiting=1, retry_after_s=2.0), "overloaded"), (ValueError(), None)):
             engine.refusal = refusal
@@ -209,13 +194,13 @@ def test_engine_refusal_is_sent_and_counted() -> None:
             (error,) = await client.hears("error")
             assert (error["code"], error["context_id"]) == (code or "generation_failed", "default")
 
-    page = play(scenario).metrics.page(None)
+    page = host.metrics.page(None)
     assert b'voicewright_refusals_total{code="overloaded"} 1.0' in page
     assert b'voicewright_refusals_total{code="generation_failed"} 1.0' in page
 
 
-def test_stored_voice_is_read_off_the_event_loop() -> None:
-    async def scenario(client: Client, engine: Engine, host: Host) -> None:
+async def test_stored_voice_is_read_off_the_event_loop() -> None:
+    async with session() as (client, engine, _host):
         client.say("session.config", voice="clara")
         client.say("input.text", text="Hello.")
         await becomes(lambda: bool(engine.requests))
@@ -223,25 +208,21 @@ def test_stored_voice_is_read_off_the_event_loop() -> None:
         assert reference is not None
         assert (reference.samples is REFERENCE.samples, reference.text) == (True, "I am Clara.")
 
-    play(scenario)
 
-
-def test_missing_stored_voice_is_a_client_error(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_missing_stored_voice_is_a_client_error(monkeypatch: pytest.MonkeyPatch) -> None:
     def gone(_: MemoryLibrary, voice_id: str) -> None:
         raise VoiceNotFound
 
-    async def scenario(client: Client, engine: Engine, host: Host) -> None:
+    monkeypatch.setattr(MemoryLibrary, "reference", gone)
+    async with session() as (client, _engine, _host):
         client.say("session.config", voice="clara")
         client.say("input.text", text="Hello.")
         (error,) = await client.hears("error")
         assert (error["code"], error["param"], error["context_id"]) == ("voice_not_found", "voice", "default")
 
-    monkeypatch.setattr(MemoryLibrary, "reference", gone)
-    play(scenario)
 
-
-def test_drain_finishes_running_replies_and_starts_none() -> None:
-    async def scenario(client: Client, engine: Engine, host: Host) -> None:
+async def test_drain_finishes_running_replies_and_starts_none() -> None:
+    async with session() as (client, engine, host):
         client.say("session.config", frames="labelled")
         client.say("input.text", text="Hello", context_id="a")
         await becomes(lambda: bool(engine.sinks))
@@ -257,12 +238,11 @@ def test_drain_finishes_running_replies_and_starts_none() -> None:
         _, last, close = await client.hears("audio.done", "error", "websocket.close")
         assert (last["code"], last["context_id"], close["code"]) == ("draining", None, 1001)
 
-    play(scenario)
-
 
 @pytest.mark.logs_errors
-def test_internal_error_in_a_session_ends_only_that_session(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def scenario(client: Client, engine: Engine, host: Host) -> None:
+async def test_internal_error_in_a_session_ends_only_that_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with session() as (client, _engine, _host):
+
         def broken(*_: object) -> None:
             raise RuntimeError("a fault")
 
@@ -272,19 +252,15 @@ def test_internal_error_in_a_session_ends_only_that_session(monkeypatch: pytest.
         assert (error["code"], close["code"]) == ("generation_failed", 1011)
         assert "fault" not in error["message"]
 
-    play(scenario)
-
 
 @pytest.mark.logs_errors
-def test_audio_encoding_failure_ends_the_session_with_a_sentence() -> None:
+async def test_audio_encoding_failure_ends_the_session_with_a_sentence() -> None:
     def broken() -> None:
         raise ValueError("a codec's")
 
-    async def scenario(client: Client, _: Engine, host: Host) -> None:
+    async with session() as (client, _engine, host):
         connection: Any = next(iter(host.sockets))
         connection._dialect.send_queue.encoded(broken, number=1, samples=1, about="c")
         client.say("ping", t=1)  # has the writer look at what waits
         _, error, _ = await client.hears("pong", "error", "websocket.close")
         assert error["code"] == "generation_failed"
-
-    play(scenario)

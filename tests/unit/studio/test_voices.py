@@ -7,7 +7,8 @@ import json
 import os
 import sqlite3
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -42,36 +43,34 @@ def running(folder_of: FolderOf) -> Iterator[RunningServer]:
         yield server
 
 
-Scenario = Callable[[httpx.AsyncClient], Awaitable[None]]
+@asynccontextmanager
+async def studio(
+    running: RunningServer, folder: Path, whose: Callable[[HTTPConnection], str] | None = None
+) -> AsyncIterator[httpx.AsyncClient]:
+    """Serve a studio before the runtime, and delete all voices at the end."""
+    relay = Relay(GivenRuntime(running.http), whose=whose)
+    stores = StoreService(StoreSettings(data=str(folder / "data"), bin_s=60))
+    routes = [
+        *stores.routes(),
+        *stores.voice_routes(relay),
+        Route("/v1/{path:path}", relay.http, methods=HTTP_METHODS),
+    ]
+    async with (
+        stores.running(),
+        served(routes) as place,
+        httpx.AsyncClient(base_url=f"http://{place}", timeout=30) as client,
+    ):
+        yield client
+    await relay.aclose()
+    async with httpx.AsyncClient(base_url=running.http) as client:
+        for voice in (await client.get(VOICES)).json()["data"]:
+            await client.delete(f"{VOICES}/{voice['id']}")
 
 
 @pytest.fixture
-def play(running: RunningServer, tmp_path: Path) -> Callable[..., None]:
-    """Run a scenario with a studio before the runtime."""
-
-    def run(scenario: Scenario, whose: Callable[[HTTPConnection], str] | None = None) -> None:
-        async def inside() -> None:
-            relay = Relay(GivenRuntime(running.http), whose=whose)
-            stores = StoreService(StoreSettings(data=str(tmp_path / "data"), bin_s=60))
-            routes = [
-                *stores.routes(),
-                *stores.voice_routes(relay),
-                Route("/v1/{path:path}", relay.http, methods=HTTP_METHODS),
-            ]
-            async with (
-                stores.running(),
-                served(routes) as place,
-                httpx.AsyncClient(base_url=f"http://{place}", timeout=30) as client,
-            ):
-                await scenario(client)
-            await relay.aclose()
-
-        asyncio.run(inside())
-        with httpx.Client(base_url=running.http) as client:
-            for voice in client.get(VOICES).json()["data"]:
-                client.delete(f"{VOICES}/{voice['id']}")
-
-    return run
+async def client(running: RunningServer, tmp_path: Path) -> AsyncIterator[httpx.AsyncClient]:
+    async with studio(running, tmp_path) as client:
+        yield client
 
 
 async def kept(client: httpx.AsyncClient, name: str = "Clara", **headers: str) -> Any:
@@ -87,23 +86,20 @@ def code(response: httpx.Response) -> tuple[int, str]:
     return response.status_code, response.json()["error"]["code"]
 
 
-def test_deleted_voice_is_restored_unchanged(play: Callable[..., None], tmp_path: Path) -> None:
-    async def scenario(client: httpx.AsyncClient) -> None:
-        made = await kept(client)
-        before = (await client.get(f"{VOICES}/{made['id']}/audio")).content
-        gone = await client.delete("/studio/voices/CLARA")
-        assert (gone.status_code, gone.json()["deleted"], gone.json()["restorable_s"]) == (200, True, 60)
-        assert (await client.get(VOICES)).json()["data"] == []
-        back = await client.post(f"/studio/voices/{made['id']}/restore")
-        assert back.status_code == 200
-        assert {name: back.json()[name] for name in ("id", "name", "tags", "consent", "created_at")} == {
-            name: made[name] for name in ("id", "name", "tags", "consent", "created_at")
-        }
-        assert (await client.get(f"{VOICES}/{made['id']}/audio")).content == before
-        assert code(await client.post(f"/studio/voices/{made['id']}/restore")) == (404, "voice_not_found")
-        assert binned(tmp_path) == []
-
-    play(scenario)
+async def test_deleted_voice_is_restored_unchanged(client: httpx.AsyncClient, tmp_path: Path) -> None:
+    made = await kept(client)
+    before = (await client.get(f"{VOICES}/{made['id']}/audio")).content
+    gone = await client.delete("/studio/voices/CLARA")
+    assert (gone.status_code, gone.json()["deleted"], gone.json()["restorable_s"]) == (200, True, 60)
+    assert (await client.get(VOICES)).json()["data"] == []
+    back = await client.post(f"/studio/voices/{made['id']}/restore")
+    assert back.status_code == 200
+    assert {name: back.json()[name] for name in ("id", "name", "tags", "consent", "created_at")} == {
+        name: made[name] for name in ("id", "name", "tags", "consent", "created_at")
+    }
+    assert (await client.get(f"{VOICES}/{made['id']}/audio")).content == before
+    assert code(await client.post(f"/studio/voices/{made['id']}/restore")) == (404, "voice_not_found")
+    assert binned(tmp_path) == []
 
 
 def binned(tmp_path: Path) -> list[Path]:
@@ -117,80 +113,68 @@ async def spoken(client: httpx.AsyncClient, **fields: Any) -> str:
     return str(answer.json()["id"])
 
 
-def test_voice_is_deleted_permanently_with_its_takes(play: Callable[..., None], tmp_path: Path) -> None:
-    async def scenario(client: httpx.AsyncClient) -> None:
-        made, other = await kept(client), await kept(client, "Other")
-        by_id = await spoken(client, mode="base", config={"voice": made["id"]})
-        by_name = await spoken(client, mode="base", config={"voice": "CLARA"})
-        speaker = await spoken(client, mode="custom_voice", config={"voice": "clara"})
-        others = await spoken(client, mode="base", config={"voice": other["id"]})
-        await client.delete(f"/studio/takes/{by_id}")
-        told = (await client.get("/studio/voices/clara")).json()
-        assert told == {"id": made["id"], "in_bin": False, "takes": 2, "restorable_s": 60}
-        assert code(await client.delete("/studio/voices/clara?takes=1")) == (400, "invalid_config")
-        gone = (await client.delete("/studio/voices/clara?now=1&takes=1")).json()
-        assert (gone["id"], gone["deleted"], gone["restorable_s"]) == (made["id"], True, 0)
-        assert (gone["takes"], gone["takes_deleted"]) == (0, 2)
-        assert binned(tmp_path) == []
-        assert {path.stem for path in (tmp_path / "data" / "takes").iterdir()} == {speaker, others}
-        assert code(await client.post(f"/studio/takes/{by_id}/restore")) == (404, "not_found")
-        assert (await client.get(f"/studio/takes/{by_name}")).status_code == 404
-        assert code(await client.post(f"/studio/voices/{made['id']}/restore")) == (404, "voice_not_found")
-
-    play(scenario)
+async def test_voice_is_deleted_permanently_with_its_takes(client: httpx.AsyncClient, tmp_path: Path) -> None:
+    made, other = await kept(client), await kept(client, "Other")
+    by_id = await spoken(client, mode="base", config={"voice": made["id"]})
+    by_name = await spoken(client, mode="base", config={"voice": "CLARA"})
+    speaker = await spoken(client, mode="custom_voice", config={"voice": "clara"})
+    others = await spoken(client, mode="base", config={"voice": other["id"]})
+    await client.delete(f"/studio/takes/{by_id}")
+    told = (await client.get("/studio/voices/clara")).json()
+    assert told == {"id": made["id"], "in_bin": False, "takes": 2, "restorable_s": 60}
+    assert code(await client.delete("/studio/voices/clara?takes=1")) == (400, "invalid_config")
+    gone = (await client.delete("/studio/voices/clara?now=1&takes=1")).json()
+    assert (gone["id"], gone["deleted"], gone["restorable_s"]) == (made["id"], True, 0)
+    assert (gone["takes"], gone["takes_deleted"]) == (0, 2)
+    assert binned(tmp_path) == []
+    assert {path.stem for path in (tmp_path / "data" / "takes").iterdir()} == {speaker, others}
+    assert code(await client.post(f"/studio/takes/{by_id}/restore")) == (404, "not_found")
+    assert (await client.get(f"/studio/takes/{by_name}")).status_code == 404
+    assert code(await client.post(f"/studio/voices/{made['id']}/restore")) == (404, "voice_not_found")
 
 
-def test_voice_in_the_bin_can_be_deleted_permanently(play: Callable[..., None], tmp_path: Path) -> None:
-    async def scenario(client: httpx.AsyncClient) -> None:
-        made = await kept(client)
-        take = await spoken(client, mode="base", config={"voice": made["id"]})
-        address = f"/studio/voices/{made['id']}"
-        assert (await client.delete(address)).json()["takes"] == 1
-        assert len(binned(tmp_path)) == 1
-        assert (await client.get(address)).json()["in_bin"] is True
-        assert code(await client.delete(address)) == (404, "voice_not_found")
-        gone = (await client.delete(f"{address}?now=1")).json()
-        assert gone == {"id": made["id"], "deleted": True, "restorable_s": 0, "takes": 1}
-        assert binned(tmp_path) == []
-        assert (await client.get(f"/studio/takes/{take}")).status_code == 200
-        assert code(await client.get(address)) == (404, "voice_not_found")
-
-    play(scenario)
+async def test_voice_in_the_bin_can_be_deleted_permanently(client: httpx.AsyncClient, tmp_path: Path) -> None:
+    made = await kept(client)
+    take = await spoken(client, mode="base", config={"voice": made["id"]})
+    address = f"/studio/voices/{made['id']}"
+    assert (await client.delete(address)).json()["takes"] == 1
+    assert len(binned(tmp_path)) == 1
+    assert (await client.get(address)).json()["in_bin"] is True
+    assert code(await client.delete(address)) == (404, "voice_not_found")
+    gone = (await client.delete(f"{address}?now=1")).json()
+    assert gone == {"id": made["id"], "deleted": True, "restorable_s": 0, "takes": 1}
+    assert binned(tmp_path) == []
+    assert (await client.get(f"/studio/takes/{take}")).status_code == 200
+    assert code(await client.get(address)) == (404, "voice_not_found")
 
 
-def test_voice_whose_name_was_reused_stays_in_the_bin(play: Callable[..., None]) -> None:
-    async def scenario(client: httpx.AsyncClient) -> None:
-        made = await kept(client)
-        await client.delete(f"/studio/voices/{made['id']}")
-        other = await kept(client)
-        restore = f"/studio/voices/{made['id']}/restore"
-        assert code(await client.post(restore)) == (409, "voice_name_taken")
-        await client.delete(f"{VOICES}/{other['id']}")
-        assert (await client.post(restore)).status_code == 200
-
-    play(scenario)
+async def test_voice_whose_name_was_reused_stays_in_the_bin(client: httpx.AsyncClient) -> None:
+    made = await kept(client)
+    await client.delete(f"/studio/voices/{made['id']}")
+    other = await kept(client)
+    restore = f"/studio/voices/{made['id']}/restore"
+    assert code(await client.post(restore)) == (409, "voice_name_taken")
+    await client.delete(f"{VOICES}/{other['id']}")
+    assert (await client.post(restore)).status_code == 200
 
 
-def test_missing_voice_is_reported(play: Callable[..., None]) -> None:
-    async def scenario(client: httpx.AsyncClient) -> None:
-        for name in ("nobody", "0" * 32, "a%3Fsearch=x"):
-            assert code(await client.delete(f"/studio/voices/{name}")) == (404, "voice_not_found"), name
-            assert code(await client.post(f"/studio/voices/{name}/restore")) == (404, "voice_not_found"), name
-        made = await kept(client)
-        foreign = {"origin": "https://elsewhere.example"}
-        answer = await client.delete(f"/studio/voices/{made['id']}", headers=foreign)
-        assert code(answer) == (403, OriginRefused.code)
-        assert (await client.get(f"{VOICES}/{made['id']}")).status_code == 200
-
-    play(scenario)
+async def test_missing_voice_is_reported(client: httpx.AsyncClient) -> None:
+    for name in ("nobody", "0" * 32, "a%3Fsearch=x"):
+        assert code(await client.delete(f"/studio/voices/{name}")) == (404, "voice_not_found"), name
+        assert code(await client.post(f"/studio/voices/{name}/restore")) == (404, "voice_not_found"), name
+    made = await kept(client)
+    foreign = {"origin": "https://elsewhere.example"}
+    answer = await client.delete(f"/studio/voices/{made['id']}", headers=foreign)
+    assert code(answer) == (403, OriginRefused.code)
+    assert (await client.get(f"{VOICES}/{made['id']}")).status_code == 200
 
 
 def by_cookie(connection: HTTPConnection) -> str:
     return connection.cookies.get("who", "")
 
 
-def test_visitors_cannot_see_change_or_delete_voices_of_others(play: Callable[..., None]) -> None:
-    async def scenario(client: httpx.AsyncClient) -> None:
+async def test_visitors_cannot_see_change_or_delete_voices_of_others(running: RunningServer, tmp_path: Path) -> None:
+    async with studio(running, tmp_path, by_cookie) as client:
         house = await kept(client, "House")
         anna, bert = {"cookie": "who=anna"}, {"cookie": "who=bert"}
         annas = await kept(client, "Clara", **anna)
@@ -211,11 +195,11 @@ def test_visitors_cannot_see_change_or_delete_voices_of_others(play: Callable[..
         assert code(await client.post(restore)) == (404, "voice_not_found")
         assert (await client.post(restore, headers=anna)).json()["id"] == annas["id"]
 
-    play(scenario, by_cookie)
 
-
-def test_visitor_is_identified_by_the_studio_cookie_and_stores_nothing_without_it(play: Callable[..., None]) -> None:
-    async def scenario(client: httpx.AsyncClient) -> None:
+async def test_visitor_is_identified_by_the_studio_cookie_and_stores_nothing_without_it(
+    running: RunningServer, tmp_path: Path
+) -> None:
+    async with studio(running, tmp_path, whose_voices(VISITORS)) as client:
         anna, bert = header_of("a"), header_of("b")
         made = await kept(client, **anna)
         assert [voice["id"] for voice in (await client.get(VOICES, headers=anna)).json()["data"]] == [made["id"]]
@@ -234,8 +218,6 @@ def test_visitor_is_identified_by_the_studio_cookie_and_stores_nothing_without_i
         assert (theirs.status_code, theirs.json()["detail"]["status"]) == (401, "visitor_unknown")  # ElevenLabs' shape
         crafted = {"host": f"{client.base_url.netloc.decode()}/x"}  # before the path, in an address made of both
         assert code(await client.post("/v1/audio/pronunciations", headers=crafted)) == (401, "visitor_unknown")
-
-    play(scenario, whose_voices(VISITORS))
     assert whose_voices(Visitors(each=False)) is None
 
 
