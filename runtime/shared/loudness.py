@@ -26,6 +26,8 @@ _OVERSAMPLED = 4  # Oversampling factor of BS.1770 for peaks between samples.
 _BLOCK = SAMPLE_RATE // 1000  # Samples between changes of the limiter's gain.
 _AHEAD = 6  # Blocks before and after a peak over which the gain moves.
 _PASSES = 4
+_STRETCH = 600 * SAMPLE_RATE  # Samples that are limited at once.
+_MARGIN = 200 * _BLOCK  # More than the reach of the limiter and of the resampler.
 
 
 def integrated(samples: NDArray[np.int16]) -> float | None:
@@ -100,12 +102,24 @@ def levelled_pieces(
         return
     gain_db = gain_to(target_lufs, loudness)
     for _ in range(_PASSES):
-        gains = _limited_gains(samples, 10 ** (gain_db / 20), 10 ** (ceiling_dbtp / 20))
-        missing = target_lufs - (integrated_of(_amplified(samples, gains)) or target_lufs)
+        missing = target_lufs - (integrated_of(_limited(samples, gain_db, ceiling_dbtp)) or target_lufs)
         if abs(missing) < 0.1 or gain_db + missing > MAX_GAIN_DB:
             break
         gain_db += missing
-    yield from _amplified(samples, gains)
+    yield from _limited(samples, gain_db, ceiling_dbtp)
+
+
+def _limited(samples: NDArray[np.int16], gain_db: float, ceiling_dbtp: float) -> Iterator[NDArray[np.int16]]:
+    """Yield the amplified samples with limited peaks, a stretch at a time, because hours have millions of gains.
+
+    A stretch is limited together with a margin of its neighbours, so that the gains of both agree where they meet.
+    """
+    for start in range(0, len(samples), _STRETCH):
+        first = max(0, start - _MARGIN)
+        end = min(len(samples), start + _STRETCH)
+        around = samples[first : end + _MARGIN]
+        gains = _limited_gains(around, 10 ** (gain_db / 20), 10 ** (ceiling_dbtp / 20))
+        yield from _amplified(around, gains, start - first, end - first)
 
 
 def _limited_gains(samples: NDArray[np.int16], gain: float, ceiling: float) -> NDArray[np.float64]:
@@ -122,10 +136,12 @@ def _limited_gains(samples: NDArray[np.int16], gain: float, ceiling: float) -> N
     return gains
 
 
-def _amplified(samples: NDArray[np.int16], gains: NDArray[np.float64]) -> Iterator[NDArray[np.int16]]:
-    """Yield the samples after their gains, in pieces, because an hour as floats would take gigabytes."""
-    for start in range(0, len(samples), _PIECE):
-        values = _scaled(samples, gains, start, min(len(samples), start + _PIECE))
+def _amplified(
+    samples: NDArray[np.int16], gains: NDArray[np.float64], start: int, end: int
+) -> Iterator[NDArray[np.int16]]:
+    """Yield the samples from `start` to `end` after their gains, in pieces."""
+    for at in range(start, end, _PIECE):
+        values = _scaled(samples, gains, at, min(end, at + _PIECE))
         yield np.round(values * 32768).clip(-32768, 32767).astype(np.int16)
 
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from runtime.request import SAMPLE_RATE
+from runtime.shared import loudness
 from runtime.shared.loudness import CEILING_DBTP, MAX_GAIN_DB, integrated, levelled, true_peak
 from tests.support.examples import examples
 from tests.support.signals import voice
@@ -102,3 +103,11 @@ def test_peaks_stay_below_the_ceiling_and_no_sample_is_lost(seed: int, length: i
         assert np.array_equal(out, sound)
     else:
         assert dbtp(out) <= CEILING_DBTP
+
+
+def test_stretches_are_limited_as_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    sound = np.concatenate([(voice(3.0, seed) * 32767).astype(np.int16) for seed in range(4)])
+    whole = levelled(sound, -8.0)
+    monkeypatch.setattr(loudness, "_STRETCH", 24_000)
+    assert np.abs(levelled(sound, -8.0).astype(int) - whole).max() <= 0.02 * np.abs(whole).max()
+    assert true_peak(levelled(sound, -8.0)) <= 10 ** (-1 / 20)
