@@ -1,9 +1,10 @@
-"""Chapters, cover and tags of an audiobook's file, by PyAV. The cover is copied and never decoded."""
+"""Chapters, cover and tags of an audiobook's file, by PyAV. Writing a file copies the cover and does not decode it."""
 
 from __future__ import annotations
 
 import base64
 import binascii
+import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -18,6 +19,9 @@ COVER_CODECS = {b"\xff\xd8\xff": "mjpeg", b"\x89PNG\r\n\x1a\n": "png"}
 MAX_COVER_BYTES = 640 * 2**10  # As base64, it fits into a script next to its other fields.
 
 _URL_PREFIXES = ("data:image/jpeg;base64,", "data:image/png;base64,")
+_READERS = {b"\xff\xd8\xff": "jpeg_pipe", b"\x89PNG\r\n\x1a\n": "png_pipe", b"GIF8": "gif", b"RIFF": "webp_pipe"}
+_MAX_SIDE = 1200  # Pixels.
+_MAX_PIXELS = 64_000_000
 _MS = Fraction(1, 1000)
 _TAGS_IN_MP4 = {"title", "artist", "album_artist", "album", "composer", "genre", "date", "comment"}
 
@@ -60,6 +64,48 @@ def cover_url(image: bytes) -> str:
     """Return an image that can be a cover as a data URL."""
     kind = "jpeg" if cover_codec(image) == "mjpeg" else "png"
     return f"data:image/{kind};base64,{base64.b64encode(image).decode()}"
+
+
+def cover_of(image: bytes) -> str:
+    """Return a picture as a cover's data URL, scaled down if it is large; empty if it cannot be read.
+
+    It may decode the picture: call it in a process with limits.
+    """
+    if cover_codec(image) is not None and len(image) <= MAX_COVER_BYTES:
+        return cover_url(image)
+    try:
+        smaller = _smaller(image)
+    except (av.FFmpegError, ValueError):
+        return ""
+    return cover_url(smaller) if len(smaller) <= MAX_COVER_BYTES else ""
+
+
+def _smaller(image: bytes) -> bytes:
+    """Return a picture as a JPEG of at most `_MAX_SIDE` pixels on a side.
+
+    Raises:
+        av.FFmpegError, ValueError: It is no picture, or one of too many pixels.
+    """
+    # The reader is named, because some that FFmpeg would choose by content open other files.
+    reader = next((reader for magic, reader in _READERS.items() if image.startswith(magic)), None)
+    if reader is None:
+        raise ValueError("no picture")
+    with av.open(io.BytesIO(image), "r", format=reader) as source:
+        context = source.streams.video[0].codec_context
+        if context is None or not 0 < context.width * context.height <= _MAX_PIXELS:
+            raise ValueError("no size, or too many pixels")
+        frame = next(source.decode(video=0), None)
+    if frame is None:
+        raise ValueError("no picture")
+    scale = min(1.0, _MAX_SIDE / max(frame.width, frame.height))
+    width, height = (max(2, round(side * scale / 2) * 2) for side in (frame.width, frame.height))
+    file = io.BytesIO()
+    with av.open(file, "w", format="image2pipe") as target:
+        stream = target.add_stream("mjpeg", rate=1, options={"qmin": "3", "qmax": "5"})
+        stream.width, stream.height, stream.pix_fmt = width, height, "yuvj420p"
+        target.mux(stream.encode(frame.reformat(width, height, "yuvj420p")))
+        target.mux(stream.encode(None))
+    return file.getvalue()
 
 
 def mp4_tags(tags: Mapping[str, str]) -> dict[str, str]:

@@ -14,6 +14,7 @@ from lxml import etree
 from studio.documents.values import (
     DAMAGED,
     LOCKED,
+    MAX_COVER_FILE_BYTES,
     MAX_FILES,
     MAX_MARKUP_BYTES,
     MAX_TAGS,
@@ -27,6 +28,8 @@ from studio.documents.values import (
 
 COMPOUND = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"  # File format of .doc and of encrypted DOCX files.
 _ENCRYPTED_FLAG = 0x1
+# ValueError: the directory gives an offset before the start of the file.
+_DAMAGES = (KeyError, ValueError, zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, OSError)
 
 
 class Archive:
@@ -69,13 +72,22 @@ class Archive:
             if size > MAX_MARKUP_BYTES or self._markup_bytes > MAX_TOTAL_MARKUP_BYTES:
                 raise UnreadableError(TOO_LARGE)
             markup = self._zip.read(entry)
-        # ValueError: the directory gives an offset before the start of the file.
-        except (KeyError, ValueError, zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, OSError):
+        except _DAMAGES:
             raise UnreadableError(DAMAGED) from None
         self._tags += markup.count(b"<")
         if self._tags > MAX_TAGS:
             raise UnreadableError(TOO_LARGE)
         return markup
+
+    def picture(self, name: str) -> bytes | None:
+        """Return the bytes of a picture, or None if it is missing, damaged or too large."""
+        entry = self.find(name)
+        if entry is None or self._zip.getinfo(entry).file_size > MAX_COVER_FILE_BYTES:
+            return None
+        try:
+            return self._zip.read(entry)
+        except _DAMAGES:
+            return None
 
     def xml(self, name: str, *, recover: bool = False) -> etree._Element:
         """Parse one entry as XML without replacing entities or fetching anything."""

@@ -6,9 +6,19 @@ from collections.abc import Iterator
 
 from lxml import etree
 
+from runtime.shared.book_container import cover_of
 from studio.documents.archive import Archive, beside
 from studio.documents.prose import prose_document
-from studio.documents.values import DAMAGED, PROTECTED, Chapter, Document, LeftOut, UnreadableError, spaced
+from studio.documents.values import (
+    DAMAGED,
+    MAX_TITLE_CHARS,
+    PROTECTED,
+    Chapter,
+    Document,
+    LeftOut,
+    UnreadableError,
+    spaced,
+)
 from studio.documents.xhtml import NAV_KINDS, XhtmlReader, body_of, kinds_of
 
 CONTAINER = "META-INF/container.xml"
@@ -38,7 +48,12 @@ def read_epub(archive: Archive) -> Document:
     opf = archive.xml(package, recover=True)
     items = {item.get("id"): item for item in opf.iter("{*}item")}
     title = next((spaced("".join(one.itertext())) for one in opf.iter("{*}title")), "")
-    return _Book(archive, package, items).read(title, list(opf.iter("{*}itemref")))
+    book = _Book(archive, package, items)
+    document = book.read(title, list(opf.iter("{*}itemref")))
+    authors = [name for one in opf.iter("{*}creator") if (name := spaced("".join(one.itertext())))]
+    document.author = ", ".join(authors)[:MAX_TITLE_CHARS]
+    document.cover = book.cover(opf)
+    return document
 
 
 class _Book:
@@ -60,6 +75,16 @@ class _Book:
         else:
             chapters = [chapter for one in aside for chapter in self._chapters(one, titles)]
         return prose_document(title, [*chapters, Chapter("", self._notes, is_notes=True)], self._left_out)
+
+    def cover(self, opf: etree._Element) -> str:
+        """Return the cover as a data URL, empty if the book has none that can be read."""
+        named = next((one.get("content") for one in opf.iter("{*}meta") if one.get("name") == "cover"), None)
+        marked = (item for item in self._items.values() if "cover-image" in (item.get("properties") or "").split())
+        item = next(marked, None)
+        item = self._items.get(named) if item is None else item
+        name = None if item is None else self._entry(item)
+        image = None if name is None else self._archive.picture(name)
+        return "" if image is None else cover_of(image)
 
     def _chapters(self, reference: etree._Element, titles: Titles) -> Iterator[Chapter]:
         """Yield the chapters of one document; repeated references are skipped."""

@@ -14,6 +14,7 @@ MAX_TOTAL_MARKUP_BYTES = 64 * 2**20
 MAX_TAGS = 2_000_000  # Maximum of parsed elements, because their number decides time and memory.
 MAX_TEXT_CHARS = 8 * 2**20  # "War and Peace" has three million.
 MAX_TITLE_CHARS = 200
+MAX_COVER_FILE_BYTES = 16 * 2**20
 MAX_EXAMPLES = 3
 MAX_EXAMPLE_CHARS = 60
 
@@ -107,6 +108,8 @@ class Document:
     title: str
     chapters: list[Chapter]
     notes: list[Note] = field(default_factory=list)
+    author: str = field(default="", kw_only=True)
+    cover: str = field(default="", kw_only=True)  # Data URL of a JPEG or PNG file.
 
 
 class LeftOut:

@@ -27,9 +27,10 @@ MAX_PART_BYTES = 2**20  # Maximum bytes of one line, or of all other fields.
 BEGINNING = 120  # Characters of a script's first text in the list.
 
 _IS_READABLE = "CASE WHEN json_valid(script) THEN json_type(script, '$.lines') IS 'array' ELSE FALSE END"
-# A script without its lines, with their number and the beginning of the first text; empty for an unreadable script.
+# A script without its lines and cover, with the number of lines and the beginning of the first text; empty for an
+# unreadable script.
 _SUMMARY = f"""CASE WHEN {_IS_READABLE} THEN json_set(
-    json_remove(script, '$.lines'),
+    json_remove(script, '$.lines', '$.cover'),
     '$.lines', json_array_length(script, '$.lines'),
     '$.begins', coalesce((
         SELECT substr(json_extract(line.value, '$.text'), 1, {BEGINNING})

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import io
 import re
 import time
 import unicodedata
 from collections.abc import Awaitable, Callable
 from dataclasses import asdict
 
+import av
 import httpx
+import numpy as np
 import pytest
 
 from runtime.errors import Overloaded, RateLimited
+from runtime.shared.book_container import MAX_COVER_BYTES, read_cover
 from studio.documents import values
 from studio.documents.reading import read
 from studio.documents.service import DocumentService, Turns
@@ -44,6 +49,49 @@ def test_epub_is_read_in_spine_order_and_split_at_its_contents() -> None:
         ("", ["Before."]),
         ("Last", ['The "end"', "重庆漢"]),
     ]
+
+
+def picture(width: int, height: int, codec: str = "mjpeg") -> bytes:
+    """A noisy picture, which compresses badly."""
+    file = io.BytesIO()
+    values = np.random.default_rng(1).integers(0, 255, (height, width, 3), np.uint8)
+    with av.open(file, "w", format="image2pipe") as container:
+        stream = container.add_stream(codec, rate=1)
+        stream.width, stream.height, stream.pix_fmt = width, height, "rgb24" if codec == "png" else "yuvj420p"
+        container.mux(stream.encode(av.VideoFrame.from_ndarray(values).reformat(format=stream.pix_fmt)))
+        container.mux(stream.encode(None))
+    return file.getvalue()
+
+
+def with_cover(image: bytes, item: str, meta: str = "") -> bytes:
+    opf = OPF.replace(
+        "</metadata>", f"<dc:creator>Ann  Author</dc:creator><dc:creator>Ben</dc:creator>{meta}</metadata>"
+    )
+    opf = opf.replace("</manifest>", f'<item id="c" href="img/cover.jpg" {item}/></manifest>')
+    return archive(BOOK | {"OPS/book.opf": opf, "OPS/img/cover.jpg": image})
+
+
+def test_epub_has_authors_and_its_cover() -> None:
+    small = picture(60, 80)
+    marked = read(with_cover(small, 'media-type="image/jpeg" properties="cover-image"'))
+    named = read(with_cover(small, 'media-type="image/jpeg"', '<meta name="cover" content="c"/>'))
+    assert marked.author == named.author == "Ann Author, Ben"
+    assert marked.cover == named.cover == "data:image/jpeg;base64," + base64.b64encode(small).decode()
+    assert (read(epub()).author, read(epub()).cover) == ("", "")
+
+
+def test_a_large_cover_is_scaled_down_and_what_is_no_picture_is_left_out() -> None:
+    marked = 'media-type="image/png" properties="cover-image"'
+    large = picture(1500, 2000, "png")
+    assert len(large) > MAX_COVER_BYTES
+    cover = read_cover(read(with_cover(large, marked)).cover)
+    assert cover is not None
+    with av.open(io.BytesIO(cover), "r") as file:
+        assert (file.streams.video[0].width, file.streams.video[0].height) == (900, 1200)
+    for image in (b"", b"<svg/>", b"\xff\xd8\xff" + bytes(2**20), large[:5000] + bytes(2**20)):
+        document = read(with_cover(image, marked))
+        assert document.chapters
+        assert document.cover == ""
 
 
 def test_epub_without_contents_uses_headings_and_tolerates_broken_markup() -> None:
