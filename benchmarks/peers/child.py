@@ -14,9 +14,10 @@ import subprocess
 import sys
 import tempfile
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from benchmarks.common.texts import sentences
 
@@ -31,20 +32,20 @@ PROGRAM_AUDIO = re.compile(r"Audio: [\d.]+s generated in ([\d.]+)s")
 Row = dict[str, Any]
 
 
-class Peer(Protocol):
+class Peer(ABC):
     """One implementation, loaded."""
 
+    @abstractmethod
     def speak(self, text: str, frames: int) -> float:
         """Speak to the end; return the seconds that it took."""
-        ...
 
     def ttfa_s(self, text: str) -> float | None:
         """Return the seconds from a text to its first audio; None without streaming."""
-        ...
+        return None
 
     def more(self, frames: int) -> Row:
         """Return what only this implementation reports."""
-        ...
+        return {}
 
 
 def measure(peer: Peer, lengths: tuple[int, int], repeats: int = REPEATS, ttfa_calls: int = TTFA_CALLS) -> Row:
@@ -82,7 +83,7 @@ def memory_mib() -> Row:
     return {name: int(fields[field].split()[0]) // 1024 for name, field in names.items() if field in fields}
 
 
-class Ours:
+class Ours(Peer):
     """The engine of this process with its threads; settings are the environment's. The first chunk is one frame."""
 
     def __init__(self, model: str, device: str, program: Path | None = None) -> None:
@@ -126,7 +127,7 @@ class Ours:
         return listeners[0].ttfa_ms / 1000, took
 
 
-class Official:
+class Official(Peer):
     """The published classes; no streaming."""
 
     EXTRA_FRAMES = 1  # Their limit counts the end token.
@@ -148,12 +149,6 @@ class Official:
         took = time.perf_counter() - began
         check_length(len(waves[0]) / rate, frames)
         return took
-
-    def ttfa_s(self, text: str) -> float | None:
-        return None
-
-    def more(self, frames: int) -> Row:
-        return {}
 
 
 class Faster(Official):
@@ -190,7 +185,7 @@ class Faster(Official):
         return {"own_frame_ms": round(statistics.median(self._steps), 2)}
 
 
-class Program:
+class Program(Peer):
     """The C program, started for every text, by the time that it reports; no streaming."""
 
     OPTIONS: tuple[str, ...] = ()
@@ -209,12 +204,6 @@ class Program:
         if (audio := PROGRAM_AUDIO.search(said)) is None:
             raise SystemExit(f"{self._command[0]} did not report its time: {said[-200:]}")
         return float(audio[1])
-
-    def ttfa_s(self, text: str) -> float | None:
-        return None
-
-    def more(self, frames: int) -> Row:
-        return {}
 
 
 class Int8Program(Program):

@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import replace
 from hashlib import blake2b
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from websockets.asyncio.client import ClientConnection, connect
@@ -36,17 +36,6 @@ AUDIO_AFTER_CANCEL = "audio_after_cancel"
 OVERLOAD_CODES = frozenset({Overloaded.code, QueueTimeout.code})
 
 
-class Client(Protocol):
-    """Client interface for calls, which never raises."""
-
-    async def prepare(self, plan: Plan) -> None:
-        """Make connections and uploads, so that they take no time of the calls."""
-
-    async def speak(self, call: Call, load: Workload) -> Trace: ...
-
-    async def close(self) -> None: ...
-
-
 class EngineClient:
     """Client of the started engine of this process. Audio counts as heard when its sink is called."""
 
@@ -55,11 +44,9 @@ class EngineClient:
         self._references: dict[int, Reference] = {}  # New voices, by the number of the call.
 
     async def prepare(self, plan: Plan) -> None:
+        """Make uploads, so that they take no time of the calls."""
         if (voices := plan.load.voices) is not None:
             self._references = {call.number: voices.reference(call.number) for call in plan.calls}
-
-    async def close(self) -> None:
-        self._references.clear()
 
     async def speak(self, call: Call, load: Workload) -> Trace:
         engine, loop, ended = self._engine, asyncio.get_running_loop(), asyncio.Event()

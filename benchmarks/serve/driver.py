@@ -14,14 +14,14 @@ from threading import Barrier
 import httpx
 
 from benchmarks.common.metrics import Trace
-from benchmarks.serve.clients import Client, SocketClient
+from benchmarks.serve.clients import EngineClient, SocketClient
 from benchmarks.serve.plan import Call, Plan
 
 LEAD_S = 0.05  # Before the first arrival of an open loop.
 START_TIMEOUT_S = 300.0  # Connections and uploads of all processes are ready after this time.
 
 
-async def drive(plan: Plan, client: Client) -> list[Trace]:
+async def drive(plan: Plan, client: EngineClient | SocketClient) -> list[Trace]:
     """Make every call of a plan; returns when all have ended."""
     gc.collect()
     gc.freeze()  # A pause of this process's collector would look like one of the server.
@@ -38,7 +38,7 @@ async def drive(plan: Plan, client: Client) -> list[Trace]:
     return traces
 
 
-async def _call_when_due(call: Call, plan: Plan, client: Client, began: int) -> Trace:
+async def _call_when_due(call: Call, plan: Plan, client: EngineClient | SocketClient, began: int) -> Trace:
     due = began + round(1e9 * call.at_s)
     await asyncio.sleep((due - time.perf_counter_ns()) / 1e9)
     trace = await client.speak(call, plan.load)

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from benchmarks.common.arms import Arm, Environment
 from benchmarks.common.metrics import Trace
@@ -24,18 +24,47 @@ from runtime.engine.engine import Engine
 TRANSPORTS = ("engine", "websocket")
 
 
-class Endpoint(Protocol):
-    """A server that can be loaded."""
+class EngineEndpoint:
+    """The engine in this process."""
 
-    async def drive(self, plan: Plan) -> list[Trace]: ...
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    async def drive(self, plan: Plan) -> list[Trace]:
+        client = EngineClient(self._engine)
+        await client.prepare(plan)
+        return await drive(plan, client)
 
     async def busy(self) -> int:
         """Return the requests that have or want a slot although all clients have left for a while."""
-        ...
+
+        async def busy() -> int:
+            load = self._engine.load()
+            return load.active + load.waiting
+
+        return await settle(busy)
 
     def usage(self) -> dict[str, Any]:
         """Return memory, threads and files of the server's processes, if they are known."""
-        ...
+        return process_usage(os.getpid())
+
+
+class SocketEndpoint:
+    """A runtime at an address; `pid` is its process if this tool has started it."""
+
+    def __init__(self, url: str, clients: ClientProcesses, pid: int | None = None) -> None:
+        self._url = url
+        self._pid = pid
+        self._clients = clients
+
+    async def drive(self, plan: Plan) -> list[Trace]:
+        return await self._clients.drive(self._url, plan)
+
+    async def busy(self) -> int:
+        return await busy_slots(self._url)
+
+    def usage(self) -> dict[str, Any]:
+        return {} if self._pid is None else process_usage(self._pid)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +73,7 @@ class Target:
 
     arm: str
     transport: str
-    endpoint: Endpoint
+    endpoint: EngineEndpoint | SocketEndpoint
     start_s: float = 0.0
 
     @property
@@ -70,7 +99,7 @@ async def open_targets(
     async with AsyncExitStack() as stack:
         clients = stack.enter_context(client_processes(processes))
         if urls:
-            yield [Target(name, "", _SocketEndpoint(url, None, clients)) for name, url in urls]
+            yield [Target(name, "", SocketEndpoint(url, clients)) for name, url in urls]
             return
         voices = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         store_voice(voices)
@@ -79,64 +108,15 @@ async def open_targets(
             environment = {**shared, "VOICEWRIGHT_VOICES": str(voices), **arm.environment}
             for transport in transports:
                 began = time.perf_counter()
-                opening = (
-                    _engine_endpoint(arm, environment)
-                    if transport == "engine"
-                    else _socket_endpoint(environment, clients)
-                )
-                endpoint = await stack.enter_async_context(opening)
+                endpoint: EngineEndpoint | SocketEndpoint
+                if transport == "engine":
+                    engine = await asyncio.to_thread(Engine.open, arm.settings(environment))
+                    stack.push_async_callback(asyncio.to_thread, engine.close)
+                    engine.start()
+                    endpoint = EngineEndpoint(engine)
+                else:
+                    runtime = await stack.enter_async_context(runtime_process([], environment))
+                    endpoint = SocketEndpoint(runtime.url, clients, runtime.pid)
                 took = round(time.perf_counter() - began, 1)
                 targets.append(Target(arm.name if len(arms) > 1 else "", transport, endpoint, took))
         yield targets
-
-
-class _EngineEndpoint:
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-
-    async def drive(self, plan: Plan) -> list[Trace]:
-        client = EngineClient(self._engine)
-        await client.prepare(plan)
-        return await drive(plan, client)
-
-    async def busy(self) -> int:
-        async def busy() -> int:
-            load = self._engine.load()
-            return load.active + load.waiting
-
-        return await settle(busy)
-
-    def usage(self) -> dict[str, Any]:
-        return process_usage(os.getpid())
-
-
-class _SocketEndpoint:
-    def __init__(self, url: str, pid: int | None, clients: ClientProcesses) -> None:
-        self._url = url
-        self._pid = pid
-        self._clients = clients
-
-    async def drive(self, plan: Plan) -> list[Trace]:
-        return await self._clients.drive(self._url, plan)
-
-    async def busy(self) -> int:
-        return await busy_slots(self._url)
-
-    def usage(self) -> dict[str, Any]:
-        return {} if self._pid is None else process_usage(self._pid)
-
-
-@asynccontextmanager
-async def _engine_endpoint(arm: Arm, environment: Environment) -> AsyncIterator[Endpoint]:
-    engine = await asyncio.to_thread(Engine.open, arm.settings(environment))
-    engine.start()
-    try:
-        yield _EngineEndpoint(engine)
-    finally:
-        await asyncio.to_thread(engine.close)
-
-
-@asynccontextmanager
-async def _socket_endpoint(environment: Environment, clients: ClientProcesses) -> AsyncIterator[Endpoint]:
-    async with runtime_process([], environment) as runtime:
-        yield _SocketEndpoint(runtime.url, runtime.pid, clients)
