@@ -7,5 +7,6 @@ import tomllib
 from pathlib import Path
 
 HERE = Path(__file__).parent
-sys.path.append(str(HERE.parents[1]))  # Networks and prompts are the runtime's.
+# The encoders and the engine are the runtime's. The recipe may be a copy anywhere in a checkout.
+sys.path.append(str(next(folder for folder in HERE.parents if (folder / "runtime" / "engine").is_dir())))
 CONFIG = tomllib.loads((HERE / "config.toml").read_text())
