@@ -120,7 +120,7 @@ class Downloads:
         await self._halt()
         self._become(DownloadState.PAUSED)
 
-    def resume(self) -> None:
+    async def resume(self) -> None:
         """Resume a paused or failed download.
 
         Raises:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import fields
+from functools import partial
 from typing import Any
 
 import httpx
@@ -21,7 +22,7 @@ from studio.downloads import Downloads
 from studio.errors import HostOnly, MemoryTooSmall
 from studio.fetching import Plan
 from studio.routes.host import ASK_S, MAX_CHECKPOINTS, is_host
-from studio.routes.responses import handle_errors, json_response, query_flag, read_body
+from studio.routes.responses import Handler, handle_errors, json_response, query_flag, read_body
 from studio.runtimes.supervisor import ChildRuntime, Runtime
 from studio.settings import StudioSettings
 from studio.store.records import decode
@@ -75,11 +76,17 @@ class RealVoiceRoutes:
         self._plan = plan
 
     def routes(self) -> list[Route]:
-        table = [("", self.show, "GET"), ("", self.start, "POST"), ("", self.stop, "DELETE")]
-        table += [("/pause", self.pause, "POST"), ("/resume", self.resume, "POST"), ("/back", self.back, "POST")]
+        table: list[tuple[str, str, Handler]] = [
+            ("GET", "", self.show),
+            ("POST", "", self.start),
+            ("DELETE", "", partial(self.act, Downloads.stop, 200)),
+            ("POST", "/pause", partial(self.act, Downloads.pause, 200)),
+            ("POST", "/resume", partial(self.act, Downloads.resume, 202)),
+            ("POST", "/back", partial(self.act, Downloads.back, 202)),
+        ]
         return [
             Route(f"/studio/host/downloads{path}", handle_errors(endpoint), methods=[method])
-            for path, endpoint, method in table
+            for method, path, endpoint in table
         ]
 
     async def show(self, request: Request) -> Response:
@@ -110,28 +117,13 @@ class RealVoiceRoutes:
         self._plan.forget()
         return json_response({"download": downloads.told()}, 202)
 
-    async def pause(self, request: Request) -> Response:
+    async def act(self, action: Callable[[Downloads], Awaitable[None]], status: int, request: Request) -> Response:
+        """Change the current download, and return its state."""
         downloads = self._of(request)
-        await downloads.pause()
-        return json_response({"download": downloads.told()})
-
-    async def resume(self, request: Request) -> Response:
-        downloads = self._of(request)
-        downloads.resume()
-        return json_response({"download": downloads.told()}, 202)
-
-    async def stop(self, request: Request) -> Response:
-        """Cancel the download; downloaded files stay on the disk."""
-        downloads = self._of(request)
-        await downloads.stop()
-        self._plan.forget()
-        return json_response({"download": downloads.told()})
-
-    async def back(self, request: Request) -> Response:
-        """Change back to the previous checkpoints."""
-        downloads = self._of(request)
-        await downloads.back()
-        return json_response({"download": downloads.told()}, 202)
+        await action(downloads)
+        if action is Downloads.stop:
+            self._plan.forget()
+        return json_response({"download": downloads.told()}, status)
 
     def _of(self, request: Request) -> Downloads:
         if not is_host(request, self._settings):
