@@ -1,9 +1,10 @@
-"""An engine whose events the test sends itself, and which remembers what it was told."""
+"""Engine whose events the test sends, and which records its commands."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -55,16 +56,33 @@ def finished(reason: StopReason = StopReason.EOS, frames: int = 1) -> Finished:
 
 @dataclass(slots=True)
 class ScriptedEngine:
-    """``script`` maps the number of a request, from 1, to its events; without one the test calls `say`."""
+    """Engine that does nothing by itself.
+
+    Attributes:
+        script: events of a request by its ticket; without them the test calls `say`.
+        faults: exceptions by the method that raises them.
+        first_ticket: a number unlike those of utterances shows whether a session mixes them up.
+        told: every command after `submit` in its order: the method and its arguments.
+    """
 
     script: dict[int, list[SpeechEvent]] = field(default_factory=dict)
-    refusal: SpeechError | None = None
+    refusal: Exception | None = None
+    faults: dict[str, Exception] = field(default_factory=dict)
+    first_ticket: int = 1
     requests: list[SpeechRequest] = field(default_factory=list)
     sinks: list[Sink] = field(default_factory=list)
-    cancelled: list[int] = field(default_factory=list)
-    takings: list[tuple[int, int]] = field(default_factory=list)
+    told: list[tuple[Any, ...]] = field(default_factory=list)
     alive: bool = True
     cards: tuple[ModelCard, ...] = (CARD,)
+
+    @property
+    def cancelled(self) -> list[int]:
+        return [ticket for command, ticket, *_ in self.told if command == "cancel"]
+
+    @property
+    def sent(self) -> list[tuple[int, int]]:
+        """Return (ticket, samples) of each acknowledgement of sent audio."""
+        return [(told[1], told[2]) for told in self.told if told[0] == "ack_sent"]
 
     def start(self) -> None: ...
 
@@ -80,36 +98,49 @@ class ScriptedEngine:
             raise Overloaded(slots=8, waiting=0, retry_after_s=1.0)
         self.requests.append(request)
         self.sinks.append(sink)
-        ticket = len(self.sinks)
+        ticket = self.first_ticket + len(self.sinks) - 1
         for event in self.script.get(ticket, []):
             sink(event)
         return ticket
 
     def say(self, ticket: int, *events: SpeechEvent) -> None:
         for event in events:
-            self.sinks[ticket - 1](event)
+            self.sinks[ticket - self.first_ticket](event)
 
-    def append(self, ticket: int, text: str) -> None: ...
+    def append(self, ticket: int, text: str) -> None:
+        self._note("append", ticket, text)
 
-    def flush(self, ticket: int) -> None: ...
+    def flush(self, ticket: int) -> None:
+        self._note("flush", ticket)
 
-    def finish_text(self, ticket: int) -> None: ...
+    def finish_text(self, ticket: int) -> None:
+        self._note("finish_text", ticket)
 
     def ack_sent(self, ticket: int, samples: int) -> None:
-        self.takings.append((ticket, samples))
+        self._note("ack_sent", ticket, samples)
 
-    def ack_played(self, ticket: int, ms: float) -> None: ...
+    def ack_played(self, ticket: int, ms: float) -> None:
+        self._note("ack_played", ticket, ms)
 
     def cancel(self, ticket: int) -> None:
-        self.cancelled.append(ticket)
+        self._note("cancel", ticket)
 
     def prepare(self, reference: Reference, mode: Mode, done: Callable[[VoicePrompt | SpeechError], None]) -> None: ...
 
     def load(self) -> EngineLoad:
+        self.fail_if_told("load")
         return EngineLoad(slots=8, active=len(self.sinks), waiting=0)
 
     def at_work_since(self) -> float | None:
         return None
+
+    def fail_if_told(self, method: str) -> None:
+        if (fault := self.faults.get(method)) is not None:
+            raise fault
+
+    def _note(self, method: str, *arguments: object) -> None:
+        self.told.append((method, *arguments))
+        self.fail_if_told(method)
 
 
 def started(seed: int = 3) -> Started:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -13,7 +13,7 @@ import pytest
 from starlette.websockets import WebSocket
 
 from runtime.errors import Draining, Overloaded, VoiceNotFound
-from runtime.request import AudioChunk, EngineLoad, Finished, RequestStats, Sink, SpeechRequest, Started, StopReason
+from runtime.request import AudioChunk, Finished, RequestStats, Started, StopReason
 from runtime.server.engine_host import Host
 from runtime.server.native.session import Session
 from runtime.server.speech_engine import Progress
@@ -21,44 +21,12 @@ from runtime.server.websocket_routes import speak
 from runtime.settings import Limits, ServerSettings, Settings
 from tests.support.library import MemoryLibrary
 from tests.support.patience import becomes
+from tests.support.scripted_engine import ScriptedEngine
 from tests.unit.server.driver import CARD, CLONER
 from tests.unit.server.native.driver import REFERENCE, two_voices
 
 FRAME = AudioChunk(pcm=bytes(3840), codes=np.zeros((1, 16), np.int64), first_sample=0)
 END = Finished(stop_reason=StopReason.EOS, stats=RequestStats())
-
-
-class Engine:
-    """Does nothing by itself and remembers what it was told."""
-
-    cards = (CARD, CLONER)
-    alive = True
-
-    def __init__(self) -> None:
-        self.told: list[tuple[Any, ...]] = []
-        self.sinks: dict[int, Sink] = {}
-        self.requests: list[SpeechRequest] = []
-        self.refusal: Exception | None = None
-
-    def submit(self, request: SpeechRequest, sink: Sink) -> int:
-        if self.refusal is not None:
-            raise self.refusal
-        self.requests.append(request)
-        ticket = 100 + len(self.requests)
-        self.sinks[ticket] = sink
-        return ticket
-
-    def __getattr__(self, name: str) -> Callable[..., None]:
-        return lambda *arguments: self.told.append((name, *arguments))
-
-    def load(self) -> EngineLoad:
-        return EngineLoad(slots=1, active=0, waiting=0)
-
-    def at_work_since(self) -> None:
-        return
-
-    def start(self) -> None:
-        return
 
 
 class Client:
@@ -91,9 +59,9 @@ class Client:
 
 
 @asynccontextmanager
-async def session(**settings: Any) -> AsyncIterator[tuple[Client, Engine, Host]]:
+async def session(**settings: Any) -> AsyncIterator[tuple[Client, ScriptedEngine, Host]]:
     """Serve a session between a client and an engine."""
-    engine, client = Engine(), Client()
+    engine, client = ScriptedEngine(cards=(CARD, CLONER), first_ticket=101), Client()
 
     def opened(_: Settings, __: Progress) -> Any:
         return engine
@@ -126,13 +94,13 @@ async def test_only_sent_audio_is_acknowledged_to_the_engine() -> None:
         client.say("session.config")
         client.say("input.text", text="Hello.")
         await becomes(lambda: bool(engine.sinks))
-        engine.sinks[101](Started(seed=1, checkpoint="tiny"))
-        engine.sinks[101](FRAME)
+        engine.say(101, Started(seed=1, checkpoint="tiny"))
+        engine.say(101, FRAME)
         await client.hears("audio.start", "sound")
         await becomes(lambda: ("ack_sent", 101, 1920) in engine.told)
         client.reads.clear()
         for _ in range(3):
-            engine.sinks[101](FRAME)
+            engine.say(101, FRAME)
         await asyncio.sleep(0.02)
         assert [told for told in engine.told if told[0] == "ack_sent"] == [("ack_sent", 101, 1920)]
         client.reads.set()
@@ -141,7 +109,7 @@ async def test_only_sent_audio_is_acknowledged_to_the_engine() -> None:
         assert [told[2] for told in engine.told if told[0] == "ack_sent"] == [1920, 3840, 5760, 7680]
         client.say("playback", played_ms=80)
         await becomes(lambda: ("ack_played", 101, 80.0) in engine.told)
-        engine.sinks[101](END)
+        engine.say(101, END)
         await client.hears("audio.done")
         assert ("cancel", 101) not in engine.told
 
@@ -175,7 +143,7 @@ async def test_client_that_reads_nothing_is_disconnected_with_the_reason() -> No
         await becomes(lambda: bool(engine.sinks))
         client.reads.clear()
         for _ in range(9):
-            engine.sinks[101](FRAME)
+            engine.say(101, FRAME)
         (close,) = await client.hears("websocket.close")
         assert (close["code"], close["reason"]) == (1008, "slow_reader")
         assert ("cancel", 101) in engine.told
@@ -234,7 +202,7 @@ async def test_drain_finishes_running_replies_and_starts_none() -> None:
         assert (error["code"], error["context_id"]) == ("draining", "b")
         client.say("input.done", context_id="a")
         await becomes(lambda: ("finish_text", 101) in engine.told)
-        engine.sinks[101](END)
+        engine.say(101, END)
         _, last, close = await client.hears("audio.done", "error", "websocket.close")
         assert (last["code"], last["context_id"], close["code"]) == ("draining", None, 1001)
 

@@ -46,12 +46,10 @@ PROMPT = VoicePrompt(fingerprint="f", x_vector=np.ones(8, np.float32), codes=np.
 
 
 @dataclass(slots=True)
-class RecordingEngine(ScriptedEngine):
-    """Remembers every command in its order."""
+class PreparingEngine(ScriptedEngine):
+    """Engine that also records its preparations, start and close."""
 
-    told: list[tuple[object, ...]] = field(default_factory=list)
     prepared: list[Callable[[VoicePrompt | SpeechError], None]] = field(default_factory=list)
-    faults: dict[str, Exception] = field(default_factory=dict)  # by the method that is to raise them
     is_started: bool = False
     is_closed: bool = False
     step_since: float | None = None
@@ -62,43 +60,13 @@ class RecordingEngine(ScriptedEngine):
     def close(self, timeout_s: float | None = None) -> None:
         self.is_closed = True
 
-    def append(self, ticket: int, text: str) -> None:
-        self._tell("append", ticket, text)
-
-    def flush(self, ticket: int) -> None:
-        self._tell("flush", ticket)
-
-    def finish_text(self, ticket: int) -> None:
-        self._tell("finish_text", ticket)
-
-    def ack_sent(self, ticket: int, samples: int) -> None:
-        self._tell("ack_sent", ticket, samples)
-
-    def ack_played(self, ticket: int, ms: float) -> None:
-        self._tell("ack_played", ticket, ms)
-
-    def cancel(self, ticket: int) -> None:
-        self._tell("cancel", ticket)
-
     def prepare(self, reference: Reference, mode: Mode, done: Callable[[VoicePrompt | SpeechError], None]) -> None:
-        self._fail("prepare")
+        self.fail_if_told("prepare")
         np.testing.assert_array_equal(reference.samples, REFERENCE.samples)
         self.prepared.append(done)
 
-    def load(self) -> EngineLoad:
-        self._fail("load")
-        return EngineLoad(slots=8, active=len(self.sinks), waiting=0)
-
     def at_work_since(self) -> float | None:
         return self.step_since
-
-    def _tell(self, *words: object) -> None:
-        self.told.append(words)
-        self._fail(str(words[0]))
-
-    def _fail(self, method: str) -> None:
-        if (fault := self.faults.get(method)) is not None:
-            raise fault
 
 
 Run = Callable[[Callable[[], None]], None]
@@ -134,7 +102,7 @@ def no_loop() -> Iterator[Run]:
 class Apart:
     """An engine, and the same as the server's process sees it."""
 
-    engine: RecordingEngine
+    engine: PreparingEngine
     service: EngineService
     client: EngineClient
     process: subprocess.Popen[bytes]
@@ -164,7 +132,7 @@ class Apart:
 @pytest.fixture(params=[loop_running, no_loop], ids=["loop", "thread"])
 def apart(request: pytest.FixtureRequest) -> Iterator[Apart]:
     (there_out, there_in), (back_out, back_in) = os.pipe(), os.pipe()
-    engine = RecordingEngine()
+    engine = PreparingEngine()
     # It holds nothing but its own standard input: the engine's end is a thread here.
     process = subprocess.Popen((sys.executable, "-c", "input()"), stdin=subprocess.PIPE, stderr=subprocess.DEVNULL)
     with os.fdopen(there_out, "rb") as there, os.fdopen(back_out, "rb") as back, request.param() as run:

@@ -54,7 +54,7 @@ def test_turns_are_one_audio_with_pauses_and_one_end() -> None:
         ("It is.", Mode.CUSTOM_VOICE, "ryan", "Tired."),
     ]
     # Every sample of both turns was acknowledged, so no row stays paused.
-    assert engine.takings == [(1, 3840), (2, 3840)]
+    assert engine.sent == [(1, 3840), (2, 3840)]
 
 
 def test_a_drawn_seed_is_that_of_all_turns() -> None:

@@ -86,11 +86,11 @@ async def test_audio_is_acknowledged_when_the_next_chunk_is_requested() -> None:
     engine = ScriptedEngine({1: [chunk(), chunk(2), finished()]})
     async with SpeechStream(engine, REQUEST) as speech:
         await anext(speech)
-        assert engine.takings == []
+        assert engine.sent == []
         await anext(speech)
-        assert engine.takings == [(1, 1920)]
+        assert engine.sent == [(1, 1920)]
         await anext(speech)
-        assert engine.takings == [(1, 1920), (1, 3 * 1920)]
+        assert engine.sent == [(1, 1920), (1, 3 * 1920)]
 
 
 async def test_failure_is_raised_with_its_error_code() -> None:
@@ -200,7 +200,7 @@ async def test_client_that_reads_nothing_is_paused_and_disconnected() -> None:
     wire.reading.clear()
     engine.say(1, chunk(), chunk(), chunk())
     await settle()
-    assert engine.takings == [(1, 1920)]  # the second is still being sent
+    assert engine.sent == [(1, 1920)]  # the second is still being sent
     await asyncio.wait_for(serving, 60)
     assert engine.cancelled == [1]
     assert not wire.is_complete
