@@ -209,9 +209,9 @@ class Connection:
                         self._submit(utterance, request)
                     case Decode(upload, ref_audio):
                         self._read_reference(upload, partial(_decoded, ref_audio, self._host))
-                    case Recall(upload, voice_id):
+                    case Recall(upload, voice_id, param):
                         library = self._host.owner_library(self._socket.headers)
-                        self._read_reference(upload, partial(_recalled, library, voice_id))
+                        self._read_reference(upload, partial(_recalled, library, voice_id, param))
                     case _:
                         if (running := self._running.get(command.utterance)) is not None and running.is_wanted:
                             self._send_command(running, command)
@@ -391,10 +391,10 @@ def _decoded(ref_audio: str, host: Host) -> Reference:
     return Reference(samples=read)
 
 
-def _recalled(library: VoiceLibrary, voice_id: str) -> Reference:
+def _recalled(library: VoiceLibrary, voice_id: str, param: str) -> Reference:
     """Read a stored voice. Thread: a worker."""
     try:
         return library.reference(voice_id)
     except SpeechError as error:
-        error.param = "voice"
+        error.param = param
         raise

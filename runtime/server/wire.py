@@ -7,9 +7,18 @@ import math
 import re
 from collections.abc import Iterator, Mapping
 from functools import cache
-from typing import Annotated, Any, NoReturn, TypeVar
+from typing import Annotated, Any, NoReturn, Self, TypeVar
 
-from pydantic import AfterValidator, AliasChoices, BaseModel, ConfigDict, StringConstraints, ValidationError
+from pydantic import (
+    AfterValidator,
+    AliasChoices,
+    BaseModel,
+    ConfigDict,
+    ModelWrapValidatorHandler,
+    StringConstraints,
+    ValidationError,
+    model_validator,
+)
 
 from runtime.errors import InvalidConfig, InvalidMessage, MessageTooLarge, TextTooLong
 from runtime.request import SAMPLE_RATE, UNKNOWN_FIELDS
@@ -66,6 +75,25 @@ class StrictFields(BaseModel):
     def notes(self) -> tuple[str, ...]:
         """Return a sentence about unknown fields of `checked`, if there are any."""
         return self._notes
+
+
+class VoiceFields(StrictFields):
+    """Base of fields with a voice. `voice_field` is the path at which the client wrote its name."""
+
+    _voice_field: str = "voice"
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _with_voice_field(cls, fields: Any, read: ModelWrapValidatorHandler[Self]) -> Self:
+        message = read(fields)
+        if isinstance(fields, Mapping):
+            written = next((name for name in ("voice", "speaker") if fields.get(name) is not None), "voice")
+            message._voice_field = f"{written}.id" if isinstance(fields.get(written), Mapping) else written
+        return message
+
+    @property
+    def voice_field(self) -> str:
+        return self._voice_field
 
 
 def decode(text: str, max_values: int | None = None) -> dict[str, Any]:
@@ -185,7 +213,7 @@ def pieces(pcm: bytes) -> Iterator[bytes]:
 
 def _sentence(error: ValidationError, fields: dict[str, Any]) -> InvalidConfig:
     path, why = first_fault(error, fields)  # Only field names and indices: models have no keys of the client's choice.
-    return InvalidConfig(where=path or "The message", why=why, param=path.partition(".")[0] if path else None)
+    return InvalidConfig(where=path or "The message", why=why, param=path)
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -112,16 +112,17 @@ def test_fields_of_newer_clients_are_accepted(server: RunningServer, native: byt
 @pytest.mark.parametrize(
     ("fields", "code", "param"),
     [
-        ({"voice": {"mode": "id", "id": "nobody"}}, "unknown_voice", "voice"),
-        ({"voice": {"mode": "embedding", "embedding": [0.1]}}, "invalid_config", "voice"),
+        ({"voice": {"mode": "id", "id": "nobody"}}, "unknown_voice", "voice.id"),
+        ({"voice": "nobody"}, "unknown_voice", "voice"),
+        ({"voice": {"mode": "embedding", "embedding": [0.1]}}, "invalid_config", "voice.mode"),
         ({"transcript": " "}, "empty_text", "transcript"),
         ({"transcript": None}, "invalid_config", "transcript"),
         ({"transcript": "x" * 5000}, "text_too_long", "transcript"),
         ({"language": "hi"}, "unsupported_language", "language"),
-        ({"output_format": {**NATIVE, "container": "ogg"}}, "invalid_config", "output_format"),
-        ({"output_format": {**NATIVE, "sample_rate": 96_000}}, "invalid_config", "output_format"),
+        ({"output_format": {**NATIVE, "container": "ogg"}}, "invalid_config", "output_format.container"),
+        ({"output_format": {**NATIVE, "sample_rate": 96_000}}, "invalid_config", "output_format.sample_rate"),
         ({"output_format": {"container": "mp3", "sample_rate": 20_000}}, "invalid_config", "output_format"),
-        ({"output_format": {"container": "mp3", "bit_rate": 1}}, "invalid_config", "output_format"),
+        ({"output_format": {"container": "mp3", "bit_rate": 1}}, "invalid_config", "output_format.bit_rate"),
     ],
 )
 def test_unsupported_request_is_refused_before_any_audio(

@@ -76,8 +76,11 @@ def test_native_dictionary_routes(http: httpx.Client) -> None:
         ({"name": "x" * 65}, "name"),
         ({"name": "Names", "description": "x" * 501}, "description"),
         ({"name": "Names", "pronunciations": WORDS * 201}, "pronunciations"),
-        ({"name": "Names", "pronunciations": [{"word": " ", "say_as": "x"}]}, "pronunciations"),
-        ({"name": "Names", "pronunciations": [{"word": "x", "say_as": "x", "case_sensitive": "no"}]}, "pronunciations"),
+        ({"name": "Names", "pronunciations": [{"word": " ", "say_as": "x"}]}, "pronunciations.0.word"),
+        (
+            {"name": "Names", "pronunciations": [{"word": "x", "say_as": "x", "case_sensitive": "no"}]},
+            "pronunciations.0.case_sensitive",
+        ),
     ],
 )
 def test_invalid_dictionary_is_refused(server: RunningServer, body: dict[str, Any], param: str) -> None:
@@ -86,7 +89,9 @@ def test_invalid_dictionary_is_refused(server: RunningServer, body: dict[str, An
 
 def test_invalid_list_entry_is_named(server: RunningServer) -> None:
     body = {"name": "Names", "pronunciations": [*WORDS, {"word": "x"}]}
-    sentence = refused(httpx.post(server.http + OURS, json=body, timeout=30), 400, "invalid_config", "pronunciations")
+    sentence = refused(
+        httpx.post(server.http + OURS, json=body, timeout=30), 400, "invalid_config", "pronunciations.1.say_as"
+    )
     assert sentence == "pronunciations.1.say_as is not valid: it is required and was not given."
 
 
@@ -148,17 +153,22 @@ def test_elevenlabs_dictionary_routes(http: httpx.Client) -> None:
         (
             "add-from-rules",
             {"name": "x", "rules": [{"type": "phoneme", "string_to_replace": "x", "phoneme": "y", "alphabet": "ipa"}]},
-            "rules",
+            "rules.0",
             "phonemes are not spoken here",
         ),
         (
             "add-from-rules",
             {"name": "x", "rules": [{"string_to_replace": "x", "alias": "y", "word_boundaries": False}]},
-            "rules",
+            "rules.0",
             "words are found where they stand whole",
         ),
         ("add-from-rules", {"rules": []}, "name", "it is required and was not given"),
-        ("add-from-rules", {"name": "x", "rules": [{"string_to_replace": "", "alias": "y"}]}, "rules", "characters"),
+        (
+            "add-from-rules",
+            {"name": "x", "rules": [{"string_to_replace": "", "alias": "y"}]},
+            "rules.0.string_to_replace",
+            "characters",
+        ),
         ("add-from-file", {"name": "x"}, "body", "multipart"),
     ],
 )
@@ -190,7 +200,7 @@ def test_invalid_forms_and_pages_are_refused(server: RunningServer) -> None:
         refused(http.get(CARTESIA, params={"limit": "many"}), 400, "invalid_config", "limit")
         refused(http.patch(f"{OURS}/{'0' * 32}", json={}), 400, "invalid_config")
         spelt = {"name": "x", "items": [{"text": "bayou", "alias": "<<ˈ|b|ɑ|j|u>>"}]}
-        assert "phonemes" in refused(http.post(CARTESIA, json=spelt), 400, "invalid_config", "items")
+        assert "phonemes" in refused(http.post(CARTESIA, json=spelt), 400, "invalid_config", "items.0.alias")
 
 
 def test_cartesia_dictionary_routes(http: httpx.Client) -> None:

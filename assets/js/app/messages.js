@@ -150,7 +150,8 @@ export class ErrorMessages {
     const { current, dock } = this.studio;
     if (!current || room !== current.id) return null;
     const find = (/** @type {string} */ field) => [current.root, dock.root].flatMap((root) => all(root, `[data-error-for="${CSS.escape(field)}"]`));
-    return [...find(PLACE[place] ?? place), ...find('request')][0] ?? null;
+    const [field] = place.split('.'); // The runtime names the part of a field too.
+    return [...find(PLACE[field] ?? field), ...find('request')][0] ?? null;
   }
 
   /** Take back what was said of a field, since something else is written there now. @param {HTMLElement} field */

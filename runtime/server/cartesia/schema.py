@@ -13,7 +13,7 @@ from runtime.server.session.speech_fields import SynthesisOptions
 from runtime.server.text.filter import FilterName
 from runtime.server.text.pronunciations import Pronunciations
 from runtime.server.voices.voice_resolver import ResolvedVoice, VoiceResolver
-from runtime.server.wire import Name, StrictFields, Text, check_frames, checked, given, language_of
+from runtime.server.wire import Name, StrictFields, Text, VoiceFields, check_frames, checked, given, language_of
 from runtime.settings import Limits
 from runtime.shared.pcm_formats import MAX_RATE, MIN_RATE, PcmWriter
 
@@ -66,7 +66,7 @@ class FileFormat(StrictFields):
         return self
 
 
-class CartesiaRequest(StrictFields):
+class CartesiaRequest(VoiceFields):
     """Fields of every Cartesia request. Those from `seed` on are our extensions, except `pronunciation_dict_id`."""
 
     model_id: Name | None = None
@@ -103,7 +103,9 @@ class CartesiaRequest(StrictFields):
         Raises:
             BadRequest: see `VoiceResolver.resolve_foreign`.
         """
-        return resolver.resolve_foreign(model=self.model_id, voice=self.voice.id, style=self.instructions)
+        return resolver.resolve_foreign(
+            model=self.model_id, voice=self.voice.id, style=self.instructions, param=self.voice_field
+        )
 
     def request(self, text: str, resolved: ResolvedVoice, reference: Reference | None) -> SpeechRequest:
         """Return the request that this begins."""
@@ -185,7 +187,7 @@ def read(kind: type[Read], fields: dict[str, Any], limits: Limits) -> Read:
     voice = fields.get("voice")
     if isinstance(voice, dict) and voice.get("mode") == "embedding":
         why = "embeddings are not taken; name a voice by its id"
-        raise InvalidConfig(where="voice", why=why, param="voice")
+        raise InvalidConfig(where="voice.mode", why=why, param="voice.mode")
     message = checked(kind, given(fields))
     check_frames(message.max_frames, limits.max_frames)
     return message

@@ -22,7 +22,7 @@ from runtime.server.wire import Reply
 from runtime.shared.word_times import TimedWords
 
 PATH = "/v1/text-to-dialogue"
-_TURN_FIELDS = {"voice": "voice_id", "text": "text"}
+_TURN_FIELDS = {"voice_id": "voice_id", "text": "text"}
 
 _DOCUMENTED: dict[str, Any] = {
     "body": DialogueBody,

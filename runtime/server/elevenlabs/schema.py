@@ -172,7 +172,7 @@ def resolve_voice(
         BadRequest: see `VoiceResolver.resolve_foreign`.
     """
     voice = VOICE_ALIASES[PREMADE.index(voice_id)] if voice_id in PREMADE else voice_id
-    return resolver.resolve_foreign(model=model_id, voice=voice, style=instructions)
+    return resolver.resolve_foreign(model=model_id, voice=voice, style=instructions, param="voice_id")
 
 
 def synthesis_options(

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, AliasChoices, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, AliasChoices, AliasPath, ConfigDict, Field, model_validator
 
 from runtime.errors import InvalidConfig, UnsupportedFormat
 from runtime.request import Reference
 from runtime.server.http.dialogue import MAX_TURN_PAUSE_MS, MAX_TURNS, TURN_PAUSE_MS
 from runtime.server.session.speech_fields import SpeechFields
 from runtime.server.text.filter import FilterName
-from runtime.server.wire import Name, StrictFields, Text, checked, given
+from runtime.server.wire import Name, Text, VoiceFields, checked, given
 from runtime.shared.encoding import BIT_RATES, FORMATS, SPEEDS, VOLUMES
 from runtime.shared.loudness import LOUDNESSES_LUFS
 
@@ -37,12 +37,8 @@ def _known_stream_format(word: str) -> str:
     return word
 
 
-def _voice_name(voice: object) -> object:
-    """Return the voice's name, also of OpenAI's custom voices ``{"id": …}``."""
-    return voice.get("id") if isinstance(voice, dict) else voice
-
-
-VoiceName = Annotated[Name, BeforeValidator(_voice_name)]
+# OpenAI's custom voices are objects: {"id": …}.
+_VOICE_NAMES = AliasChoices(AliasPath("voice", "id"), "voice", "speaker")
 
 
 def _requires_input_or_inputs(schema: dict[str, Any]) -> None:
@@ -50,11 +46,11 @@ def _requires_input_or_inputs(schema: dict[str, Any]) -> None:
     schema["anyOf"] = [{"required": ["input"]}, {"required": ["inputs"]}]
 
 
-class DialogueInput(StrictFields):
+class DialogueInput(VoiceFields):
     """Turn of a dialogue; a null field is the body's."""
 
     text: Text = Field(validation_alias=AliasChoices("text", "input"))
-    voice: VoiceName | None = Field(None, validation_alias=AliasChoices("voice", "speaker"))
+    voice: Name | None = Field(None, validation_alias=_VOICE_NAMES)
     language: Name | None = None
     instruct: Text | None = Field(None, validation_alias=AliasChoices("instructions", "instruct"))
 
@@ -75,7 +71,7 @@ class SpeechBody(SpeechFields):
     turn_pause_ms: Annotated[float, Field(ge=0, le=MAX_TURN_PAUSE_MS)] = Field(
         TURN_PAUSE_MS, description="silence between turns"
     )
-    voice: VoiceName | None = Field(None, validation_alias=AliasChoices("voice", "speaker"))
+    voice: Name | None = Field(None, validation_alias=_VOICE_NAMES)
     response_format: Annotated[Name, AfterValidator(_known_format)] = "mp3"
     stream_format: Annotated[Name, AfterValidator(_known_stream_format)] | None = None
     stream: bool | None = None
@@ -118,7 +114,9 @@ class SpeechBody(SpeechFields):
         chosen: dict[str, Any] = {"language": turn.language, "instruct": turn.instruct, "voice": turn.voice}
         if turn.voice is not None:
             chosen["ref_audio"] = None
-        return self.model_copy(update={**given(chosen), "input": turn.text, "inputs": []})
+        body = self.model_copy(update={**given(chosen), "input": turn.text, "inputs": []})
+        body._voice_field = turn.voice_field if turn.voice is not None else self.voice_field
+        return body
 
     def spoken(self, reference: Reference | None) -> Reference | None:
         """Return the reference; fields of the request apply to recordings but not to stored voices."""

@@ -24,7 +24,10 @@ from runtime.shared.port.errors import error_body
 from runtime.shared.word_times import TimedWords
 
 SEEDS = 2**63
-_TURN_FIELDS = {"voice": "voice", "language": "language", "instruct": "instructions", "text": "text", "input": "text"}
+_TURN_FIELDS = {
+    **{name: name for name in ("voice", "voice.id", "speaker", "language", "text")},
+    **{"instruct": "instructions", "input": "text"},
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -63,10 +63,14 @@ class Decode:
 
 @dataclass(frozen=True, slots=True)
 class Recall:
-    """Read a stored voice off the event loop; its Reference comes back by `on_reference`."""
+    """Read a stored voice off the event loop; its Reference comes back by `on_reference`.
+
+    `param` is the field of the voice in the client's message.
+    """
 
     upload: int
     voice_id: str
+    param: str = "voice"
 
 
 Command = Submit | Append | Flush | FinishText | Played | Cancel | Decode | Recall

@@ -197,7 +197,7 @@ class Dialect(ABC, Generic[Speaking]):
             self._uploads += 1
             self._reading[self._uploads] = voice
             if resolved.stored is not None:
-                self._commands.append(Recall(self._uploads, resolved.stored))
+                self._commands.append(Recall(self._uploads, resolved.stored, resolved.param))
             elif ref_audio is not None:
                 self._commands.append(Decode(self._uploads, ref_audio))
         return voice

@@ -16,7 +16,7 @@ from runtime.server.session.utterance import GrowingText
 from runtime.server.text.filter import FilterName
 from runtime.server.text.pronunciations import DictionaryIds, Pronunciations
 from runtime.server.voices.voice_resolver import ResolvedVoice, VoiceResolver
-from runtime.server.wire import Name, StrictFields, Text, given, language_of
+from runtime.server.wire import Name, Text, VoiceFields, given, language_of
 from runtime.settings import Limits
 
 MODES = {
@@ -44,7 +44,7 @@ TopK = Annotated[int, Field(ge=0, le=100_000)]
 TopP = Annotated[float, Field(gt=0, le=1)]
 
 
-class SpeechFields(StrictFields):
+class SpeechFields(VoiceFields):
     """Fields that say how a text is spoken."""
 
     task_type: Annotated[Mode, BeforeValidator(_mode)] | None = Field(
@@ -172,7 +172,12 @@ class SpeechFields(StrictFields):
         """
         has_reference = self.ref_audio is not None
         return resolver.resolve(
-            mode=self.task_type, model=self.model, voice=self.voice, has_reference=has_reference, style=self.instruct
+            mode=self.task_type,
+            model=self.model,
+            voice=self.voice,
+            has_reference=has_reference,
+            style=self.instruct,
+            param=self.voice_field,
         )
 
     def spoken(self, reference: Reference | None) -> Reference | None:

@@ -34,13 +34,14 @@ def is_speaker(name: str, speakers: Iterable[str]) -> bool:
 class ResolvedVoice:
     """Resolved mode and voice.
 
-    `stored` is the id of a library voice, which is spoken in Base mode, or with a style in CustomVoice. `notes` list
-    names that were replaced.
+    `stored` is the id of a library voice, which is spoken in Base mode, or with a style in CustomVoice. `param`
+    is the field of the voice in the client's message. `notes` list names that were replaced.
     """
 
     mode: Mode
     speaker: str | None = None
     stored: str | None = None
+    param: str = "voice"
     notes: tuple[str, ...] = ()
 
 
@@ -52,9 +53,16 @@ class VoiceResolver:
         self._library = library
 
     def resolve(
-        self, *, mode: Mode | None, model: str | None, voice: str | None, has_reference: bool, style: str | None = None
+        self,
+        *,
+        mode: Mode | None,
+        model: str | None,
+        voice: str | None,
+        has_reference: bool,
+        style: str | None = None,
+        param: str = "voice",
     ) -> ResolvedVoice:
-        """Resolve mode and voice.
+        """Resolve mode and voice. `param` is the field of the voice in errors.
 
         The default mode is that of the voice, of the reference, or the first loaded one. A stored voice with a style is
         spoken by a CustomVoice checkpoint if one supports it (`ModelCard.styles_voices`).
@@ -78,22 +86,25 @@ class VoiceResolver:
             raise ModeNotServed(mode=chosen.value, known=", ".join(served), param="task_type")
         if stored is not None:
             is_namesake = voice != stored.id and (voice or "").lower() in VOICE_ALIASES
-            return ResolvedVoice(mode=chosen, stored=stored.id, notes=(STORED_NAMESAKE,) if is_namesake else ())
+            notes = (STORED_NAMESAKE,) if is_namesake else ()
+            return ResolvedVoice(mode=chosen, stored=stored.id, param=param, notes=notes)
         if chosen is Mode.CUSTOM_VOICE:
-            return self._spoken(voice, cards)
+            return self._spoken(voice, cards, param)
         if chosen is Mode.BASE and voice and not has_reference:
-            raise self._unknown(())
+            raise self._unknown((), param)
         ignored = RECORDED_VOICE if chosen is Mode.BASE else DESCRIBED_VOICE
         return ResolvedVoice(mode=chosen, notes=(ignored,) if voice else ())
 
-    def resolve_foreign(self, *, model: str | None, voice: str | None, style: str | None = None) -> ResolvedVoice:
+    def resolve_foreign(
+        self, *, model: str | None, voice: str | None, style: str | None = None, param: str = "voice"
+    ) -> ResolvedVoice:
         """Resolve for clients of other services, whose unknown model names ("sonic-2") match any checkpoint.
 
         Raises:
             ModeNotServed, UnknownVoice: As `resolve`.
         """
         own = model if any(card.name == model for card in self._cards) else None
-        return self.resolve(mode=None, model=own, voice=voice, has_reference=False, style=style)
+        return self.resolve(mode=None, model=own, voice=voice, has_reference=False, style=style, param=param)
 
     def _stored(self, voice: str, speakers: Sequence[str] | None) -> VoiceCard | None:
         """Return the stored voice with this name or id, unless it is a name of `speakers`."""
@@ -105,7 +116,7 @@ class VoiceResolver:
     def _speakers(self, cards: Sequence[ModelCard]) -> list[str]:
         return [name for card in cards if Mode.CUSTOM_VOICE in card.modes for name in card.speakers]
 
-    def _spoken(self, voice: str | None, cards: Sequence[ModelCard]) -> ResolvedVoice:
+    def _spoken(self, voice: str | None, cards: Sequence[ModelCard], param: str) -> ResolvedVoice:
         """Return a CustomVoice speaker; without a name the engine chooses one and adds a note."""
         if not voice:
             return ResolvedVoice(mode=Mode.CUSTOM_VOICE)
@@ -117,14 +128,14 @@ class VoiceResolver:
             speaker = speakers[VOICE_ALIASES.index(voice.lower()) % len(speakers)]
             note = OTHER_SPEAKER.format(speaker=speaker)
             return ResolvedVoice(mode=Mode.CUSTOM_VOICE, speaker=speaker, notes=(note,))
-        raise self._unknown(speakers)
+        raise self._unknown(speakers, param)
 
-    def _unknown(self, speakers: Sequence[str]) -> UnknownVoice:
+    def _unknown(self, speakers: Sequence[str], param: str) -> UnknownVoice:
         """Return the error for a name that neither a speaker nor a stored voice has."""
         stored = [card.name for card in self._library.cards()] if self._is_served(Mode.BASE) else []
         names = [*speakers, *stored]
         listed = [*names[:MAX_NAMED], "…"] if len(names) > MAX_NAMED else names
-        return UnknownVoice(known=", ".join(listed) or "none", param="voice")
+        return UnknownVoice(known=", ".join(listed) or "none", param=param)
 
     def _is_served(self, mode: Mode) -> bool:
         return any(mode in card.modes for card in self._cards)

@@ -330,7 +330,7 @@ def test_own_model_names_are_used_and_unknown_ones_mean_the_default() -> None:
     driver.send(generation(context="b", model_id="sonic-english"))
     driver.send(generation(context="d", model_id="clone", voice={"mode": "id", "id": "grandmother"}))
     assert [submit.request.mode for submit in driver.submitted] == [Mode.CUSTOM_VOICE] * 2
-    assert driver.uploads == [Recall(1, "v1")]
+    assert driver.uploads == [Recall(1, "v1", "voice.id")]
 
 
 def test_voice_may_be_given_as_an_id_string() -> None:

@@ -425,7 +425,7 @@ def test_url_contains_the_voice() -> None:
     assert driver.submitted[0].request.voice == "bert"
     driver = elevenlabs(voice="Grandmother", model_id="eleven_flash_v2_5")
     spoken(driver, "Hi ", "there.", context_id="c")
-    assert driver.uploads == [Recall(1, "v1")]
+    assert driver.uploads == [Recall(1, "v1", "voice_id")]
     driver.dialect.on_reference(1, STORED)
     driver.gather()
     assert driver.submitted[0].request.mode is Mode.BASE

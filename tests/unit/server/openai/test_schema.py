@@ -49,7 +49,7 @@ def test_vllm_omni_field_names_are_accepted() -> None:
 @pytest.mark.parametrize(
     ("fields", "where"),
     [
-        ({"voice": {"id": 5}}, "voice"),
+        ({"voice": {"id": 5}}, "voice.id"),
         ({"voice": ["ryan"]}, "voice"),
         ({"speed": "fast"}, "speed"),
         ({"speed": 0.2}, "speed"),
