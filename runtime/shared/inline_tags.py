@@ -179,9 +179,14 @@ def _tag_of(inside: str) -> Style | Pause | None:
     return Style(words) if names_style(words) else None
 
 
+def is_tag(bracket: str) -> bool:
+    """Return True if brackets with their content are a tag for requests with tags."""
+    return _tag_of(bracket[1:-1]) is not None
+
+
 def has_tag(text: str, limit: int = 100) -> bool:
     """Return True if the text has a square-bracket tag for requests with tags."""
-    return any(_tag_of(found[0][1:-1]) is not None for found in re.finditer(may_be_tag(limit), text))
+    return any(is_tag(found[0]) for found in re.finditer(may_be_tag(limit), text))
 
 
 def may_be_tag(limit: int) -> str:

@@ -2,6 +2,9 @@
 
 Only whole words match, the longest first, and no text is replaced twice. A match in exact case has precedence over
 other cases. Growing text is held back while its end may be part of a word.
+
+Tags are not replaced, and no replacement makes a tag: it loses its brackets, and in other brackets, whose words are
+text, words stay that would make a tag of them.
 """
 
 from __future__ import annotations
@@ -12,6 +15,8 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache
 
 import regex
+
+from runtime.shared.inline_tags import is_tag
 
 # A word, its replacement, and optionally True if it matches its exact case only.
 Entry = tuple[str, str] | tuple[str, str, bool]
@@ -27,6 +32,7 @@ _ENDS_NUMBER = regex.compile(r"(?![.,]\p{N})")
 _MAX_GAP = 8  # White space between two words of an entry.
 _GAP = regex.compile(r"\s+")
 _FLAGS = regex.V0 | regex.IGNORECASE  # V0 folds one character to one character, as JavaScript does.
+_WITHOUT_BRACKETS = str.maketrans("", "", "[]<>")
 _LOOKS_BACK = 2  # Characters before a word that decide if it is a whole word.
 
 
@@ -35,11 +41,14 @@ class Dictionary:
 
     Args:
         entries: Words with replacements; of duplicates the first is used.
-        apart: A pattern of markup that is never replaced; empty if there is none.
+        apart: A pattern of markup that is never replaced; empty if there is none. Square brackets that it matches are
+            markup only if they are a tag.
     """
 
     def __init__(self, entries: Iterable[Entry], apart: str = "") -> None:
         listed = [entry if len(entry) == 3 else (*entry, False) for entry in entries]
+        if apart:
+            listed = [(word, said.translate(_WITHOUT_BRACKETS), is_exact) for word, said, is_exact in listed]
         self._written = {_spaced(word): said for word, said, _ in reversed(listed)}
         self._folded = {_fold(word): said for word, said, is_exact in reversed(listed) if not is_exact}
         forms = {
@@ -82,8 +91,25 @@ class Dictionary:
         )
         return next(begun, len(line.text))
 
+    def replaced(self, text: str) -> tuple[str, int]:
+        """Return a whole text with replaced words, and the number of replacements."""
+        parts: list[str] = []
+        at = count = 0
+        for start, end, replacement in self.find(Line(text)):
+            parts += text[at:start], replacement
+            count += replacement != text[start:end]
+            at = end
+        return "".join(parts) + text[at:], count
+
     def _next_apart(self, text: str, start: int) -> regex.Match[str] | None:
-        return None if self.apart is None else self.apart.search(text, start)
+        while self.apart is not None and (found := self.apart.search(text, start)) is not None:
+            if found[0][0] != "[" or self._is_or_becomes_tag(found[0]):
+                return found
+            start = found.start() + 1
+        return None
+
+    def _is_or_becomes_tag(self, bracket: str) -> bool:
+        return is_tag(bracket) or is_tag(f"[{self.replaced(bracket[1:-1])[0]}]")
 
     def _end_of_word(self, line: Line, index: int) -> int:
         """Return the end in the text of the longest whole word at an index of the line; 0 if there is no word."""
@@ -187,13 +213,7 @@ class GrowingPronunciation:
 
 def pronounced(text: str, entries: Iterable[Entry], apart: str = "") -> tuple[str, int]:
     """Return a text with replaced words, and the number of replacements."""
-    parts: list[str] = []
-    at = count = 0
-    for start, end, replacement in dictionary_of(tuple(entries), apart).find(Line(text)):
-        parts += text[at:start], replacement
-        count += replacement != text[start:end]
-        at = end
-    return "".join(parts) + text[at:], count
+    return dictionary_of(tuple(entries), apart).replaced(text)
 
 
 @lru_cache(32)

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import pytest
+import regex
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
+from runtime.shared.inline_tags import is_tag
 from runtime.shared.pronouncing import pronounced
 from studio.store.pronunciations import TAG
 from tests.js.conftest import Node
@@ -19,6 +23,19 @@ CASES = {
     "letters beside characters": ("GPT模型 and GPT4", {"GPT": "G P T"}, "G P T模型 and GPT4", 1),
     "not inside a pause": ("s [pause 0.5s] pause", {"pause": "rest", "s": "ess"}, "ess [pause 0.5s] rest", 2),
     "not inside a tag": ("s [so sad] sad [sad", {"sad": "glad", "s": "ess"}, "ess [so sad] glad [glad", 3),
+    "in brackets that are no tag": (
+        *("[sic] and [Nguyen] said [a Nguyen", {"Nguyen": "Win", "sic": "so"}),
+        *("[so] and [Win] said [a Win", 3),
+    ),
+    "brackets as a word": ("I did [sic] go [laughs]", {"[sic]": "so", "laughs": "grins"}, "I did so go [laughs]", 1),
+    "no tag is made in brackets": ("[Ann] and Ann [Ann Bo]", {"Ann": "softly"}, "[Ann] and softly [softly Bo]", 2),
+    "no replacement is a tag": ("Ann and Bo", {"Ann": "[laughs]", "Bo": "a < b"}, "laughs and a  b", 2),
+    "not inside SSML": (
+        '<break time="1s"/> <s> s time',
+        {"s": "ess", "time": "hour"},
+        '<break time="1s"/> <s> ess hour',
+        2,
+    ),
     "never twice over one place": ("one two", {"one": "two", "two": "one"}, "two one", 2),
     "signs in a word": (
         "C++ and a.b, not aXb; a_b",
@@ -32,6 +49,54 @@ CASES = {
     "signs that patterns know": ("costs", {"costs": r"$& \1 $1"}, r"$& \1 $1", 1),
     "nothing to say otherwise": ("Nothing.", {}, "Nothing.", 0),
 }
+
+
+PIECES = (
+    *(
+        "[",
+        "]",
+        "[",
+        "]",
+        " ",
+        " ",
+        "\n",
+        ".",
+        "Ann",
+        "Bo",
+        "sic",
+        "3",
+        "laughs",
+        "softly",
+        "pause",
+        "1s",
+        ":",
+        "style:",
+        "neutral",
+    ),
+    *("<break time='1s'/>", "<s>", "</", "<", ">", "s", "重", "and"),
+)
+SAID = ("softly", "[laughs]", "Win", "pause", "1s", "重", "<s>", "]", "[")
+
+
+@given(
+    pieces=st.lists(st.sampled_from(PIECES), max_size=16),
+    words=st.dictionaries(
+        st.sampled_from(["Ann", "Bo", "sic", "3", "s", "laughs", "1s"]), st.sampled_from(SAID), min_size=1
+    ),
+)
+@settings(max_examples=400, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_page_and_studio_replace_any_text_identically_and_make_no_tag(
+    node: Node, pieces: list[str], words: dict[str, str]
+) -> None:
+    text = "".join(pieces)
+    entries = [{"word": word, "said": said} for word, said in words.items()]
+    spoken, places = pronounced(text, words.items(), TAG)
+    assert node.call("speak/pronunciation", "pronounced", text, entries) == {"text": spoken, "count": places}
+    assert tags_of(spoken) == tags_of(text)
+
+
+def tags_of(text: str) -> list[str]:
+    return [found for found in regex.findall(r"\[[^\[\]\n]*\]", text) if is_tag(found)]
 
 
 @pytest.mark.parametrize(("text", "words", "spoken", "places"), CASES.values(), ids=CASES)

@@ -92,7 +92,7 @@ export function namesStyle(text) {
 
 const TAG = /\[(?=[^[\]\n]*\p{L})[^[\]\n]{1,500}\]|<break(?=[\s/>])[^<>\n]{0,300}>/giu;
 const TAG_AND_SPACE = new RegExp(`(^|\\s)?(${TAG.source})[ \\t]*`, TAG.flags);
-const PAUSE = /^(?:<break\b.*|\[\s*(?:pause|break)(?:\s*[\s:=]\s*[\d.,]+\s*(?:\p{L}+\s*)?)?\s*\])$/iu;
+const PAUSE = /^(?:<break\b.*|\[\s*(?:pause|break)(?:\s*[\s:=]\s*\d{1,6}(?:[.,]\d{1,6})?\s*(?:ms|milliseconds?|s|secs?|seconds?)?)?\s*\])$/iu;
 const STYLE = /^\[\s*(?:neutral\s*\]|(?:style|风格|語氣|语气)\s*[:：=])/iu;
 
 /** @param {string} text */
@@ -120,7 +120,7 @@ export function tagsOf(text) {
 }
 
 /** True if brackets hold a tag and no prose. @param {string} bracket */
-function isTag(bracket) {
+export function isTag(bracket) {
   return PAUSE.test(bracket) || STYLE.test(bracket) || namesStyle(bracket.slice(1, -1));
 }
 

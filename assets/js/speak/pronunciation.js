@@ -11,12 +11,20 @@
  */
 
 import { api, errorOf } from '../common/api.js';
+import { isTag } from '../common/text.js';
 
 // Scripts without spaces between words, in which a word may start and end anywhere.
 const SPACELESS = '\\p{sc=Han}\\p{sc=Hira}\\p{sc=Kana}\\p{sc=Thai}\\p{sc=Lao}\\p{sc=Khmr}\\p{sc=Mymr}';
 const IN_A_WORD = `(?![${SPACELESS}])[\\p{L}\\p{M}\\p{N}]`;
 const WORD_LIKE = new RegExp(`^${IN_A_WORD}$`, 'u');
-const TAG = '\\[[^\\[\\]\\n]{0,500}\\]'; // A tag contains no words.
+
+// SSML tags contain no words (runtime/shared/ssml.py), nor do square brackets that are a tag.
+const ELEMENTS = 'speak|break|emphasis|prosody|p|s|spell';
+const ELEMENT = `(?:${ELEMENTS}|say-as|phoneme|sub|voice|lang|audio|mark|speed|volume|emotion|(?:amazon|google|mstts):[a-z-]{1,40})`;
+const ATTRIBUTE = '\\s+[a-z_][\\w:.-]*\\s*=\\s*(?:"[^"<>\\n]*"|\'[^\'<>\\n]*\'|[^\\s"\'<>]+?)';
+const UNCLOSED = '(?<=["\'])(?=\\s*[\\w:.-]+\\s+\\w|\\s*[\\w:.-]*\\s*[^\\s\\w:.=/>\\-])';
+const SSML = `<(?:${ELEMENT}(?:${ATTRIBUTE})+(?:\\s*/?>|${UNCLOSED})|(?:${ELEMENTS})\\s*/?>|/\\s*${ELEMENT}\\s*>|\\?xml\\s[^<>]*\\?>)`;
+const MARKUP = new RegExp(`\\[[^\\[\\]\\n]{0,500}\\]|${SSML}`, 'giu');
 
 /**
  * @param {string} text
@@ -26,15 +34,44 @@ const TAG = '\\[[^\\[\\]\\n]{0,500}\\]'; // A tag contains no words.
 export function pronounced(text, entries) {
   if (entries.length === 0) return { text, count: 0 };
   const { finder, written, folded } = read.get(entries) ?? prepare(entries);
+  let markup = nextMarkup(text, 0, entries);
+  let spoken = '';
   let count = 0;
-  const spoken = text.replace(finder, (found, word) => {
-    if (word === undefined) return found; // A tag.
-    const said = written.get(spaced(word)) ?? folded.get(fold(word));
-    if (said === undefined || said === word) return found;
-    count += 1;
-    return said;
-  });
-  return { text: spoken, count };
+  let at = 0;
+  for (;;) {
+    if (markup && markup.start < at) markup = nextMarkup(text, at, entries);
+    finder.lastIndex = at;
+    const found = finder.exec(text);
+    if (markup && (!found || found.index >= markup.start)) {
+      spoken += text.slice(at, markup.end);
+      at = markup.end;
+      continue;
+    }
+    if (!found) return { text: spoken + text.slice(at), count };
+    const [word] = found;
+    const said = written.get(spaced(word)) || folded.get(fold(word)) || word;
+    spoken += text.slice(at, found.index) + said;
+    count += Number(said !== word);
+    at = found.index + word.length;
+  }
+}
+
+/**
+ * The next markup, whose words are not replaced. Brackets that are no tag are text, unless their replaced words would be a tag.
+ *
+ * @param {string} text @param {number} from @param {Entry[]} entries @returns {{start: number, end: number}|null}
+ */
+function nextMarkup(text, from, entries) {
+  MARKUP.lastIndex = from;
+  for (let found = MARKUP.exec(text); found; found = MARKUP.exec(text)) {
+    const [bracket] = found;
+    const { index } = found;
+    const next = index + 1;
+    const isApart = !bracket.startsWith('[') || isTag(bracket) || isTag(`[${pronounced(bracket.slice(1, -1), entries).text}]`);
+    if (isApart) return { start: index, end: index + bracket.length };
+    MARKUP.lastIndex = next; // The recursion moved it.
+  }
+  return null;
 }
 
 /** @typedef {{finder: RegExp, written: Map<string, string>, folded: Map<string, string>}} Read */
@@ -42,18 +79,23 @@ export function pronounced(text, entries) {
 /** Lists that were read before: a text is looked through at every key. @type {WeakMap<Entry[], Read>} */
 const read = new WeakMap();
 
-/** Read a list. The finder finds tags and, in its first group, words. @param {Entry[]} entries @returns {Read} */
+/** Read a list. @param {Entry[]} entries @returns {Read} */
 function prepare(entries) {
   const forms = new Set(entries.flatMap(({ word }) => [word.normalize('NFC'), word.normalize('NFD')]));
   const longest = [...forms].sort((one, other) => other.length - one.length);
   const backwards = [...entries].reverse(); // The first entry of a word wins.
   const prepared = {
-    finder: new RegExp(`${TAG}|(${longest.map(whole).join('|')})`, 'giu'),
-    written: new Map(backwards.map(({ word, said }) => [spaced(word), said])),
-    folded: new Map(backwards.map(({ word, said }) => [fold(word), said])),
+    finder: new RegExp(longest.map(whole).join('|'), 'giu'),
+    written: new Map(backwards.map(({ word, said }) => [spaced(word), unbracketed(said)])),
+    folded: new Map(backwards.map(({ word, said }) => [fold(word), unbracketed(said)])),
   };
   read.set(entries, prepared);
   return prepared;
+}
+
+/** A replacement makes no tag. @param {string} said */
+function unbracketed(said) {
+  return said.replace(/[[\]<>]/g, '');
 }
 
 /** A word as it may stand in a text, and not as a part of another. @param {string} word */

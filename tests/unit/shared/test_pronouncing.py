@@ -76,7 +76,9 @@ def test_flush_emits_the_buffer_except_an_incomplete_tag() -> None:
     assert growing.flush() == "Win"
     assert growing.add(" [Ngu") == " "
     assert growing.flush() == ""
-    assert growing.add("yen] Nguyen") == "[Nguyen] "
+    assert growing.add("yen] [pau") == "[Win] "
+    assert growing.flush() == ""
+    assert growing.add("se] Nguyen") == "[pause] "
     assert growing.finish() == "Win"
 
 
