@@ -113,7 +113,7 @@ class DocumentService:
     async def read(
         self, receive: Callable[[], Awaitable[list[bytes]]], client: str = "", **options: Any
     ) -> list[bytes]:
-        """Read an EPUB, a DOCX, an HTML file, subtitles or a text.
+        """Read an EPUB, a DOCX, a PDF, an HTML file, subtitles or a text.
 
         Args:
             receive: Returns the file in pieces. It is called after a place in the queue is reserved.

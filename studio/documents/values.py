@@ -19,7 +19,7 @@ MAX_EXAMPLES = 3
 MAX_EXAMPLE_CHARS = 60
 
 # Reasons of the error.
-NO_DOCUMENT = "it is neither text nor subtitles, HTML, EPUB or DOCX"
+NO_DOCUMENT = "it is neither text nor subtitles, HTML, EPUB, DOCX or PDF"
 OTHER_ENCODING = "it is no text in that character encoding; choose another one"
 SUBTITLE_TIMES = "its times are written as they are not read here; convert it to SRT or WebVTT"
 OLD_OR_LOCKED = "it is an old .doc or is locked by a password; save it as DOCX without one"

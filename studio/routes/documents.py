@@ -1,4 +1,4 @@
-"""Route `studio/documents`: reads an EPUB, DOCX, HTML, subtitle or text file without storing it."""
+"""Route `studio/documents`: reads an EPUB, DOCX, PDF, HTML, subtitle or text file without storing it."""
 
 from __future__ import annotations
 

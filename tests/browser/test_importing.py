@@ -161,7 +161,7 @@ def test_dropped_file_is_imported_or_its_error_is_shown(studio: Page) -> None:
     toast = studio.locator(".vw-toast").last
     for name, data, words in (
         ("torn.epub", b"PK\x03\x04 torn", "it is damaged"),
-        ("picture.png", b"\x89PNG\r\n\0\0", "it is neither text nor subtitles, HTML, EPUB or DOCX"),
+        ("picture.png", b"\x89PNG\r\n\0\0", "it is neither text nor subtitles, HTML, EPUB, DOCX or PDF"),
         ("blank.txt", b"  \n", "there is no text in it"),
     ):
         studio.evaluate(drop, [name, list(data)])

@@ -236,8 +236,8 @@ function row(text) {
  *   text: paragraphs between empty lines; lines: of subtitles
  */
 
-export const ACCEPTED = '.txt,.md,.markdown,.srt,.vtt,.ass,.ssa,.ttml,.smi,.sami,.sub,.epub,.docx,.html,.htm,.xhtml,text/plain';
-const IS_DOCUMENT = /\.(epub|docx?|dotx?|x?html?)$/i;
+export const ACCEPTED = '.txt,.md,.markdown,.srt,.vtt,.ass,.ssa,.ttml,.smi,.sami,.sub,.epub,.docx,.pdf,.html,.htm,.xhtml,text/plain';
+const IS_DOCUMENT = /\.(epub|docx?|dotx?|pdf|x?html?)$/i;
 const IS_MARKDOWN = /\.(md|markdown)$/i;
 const LONGEST_TITLE = 120; // Characters, as the studio stores names.
 const NOTES_MS = 15_000;

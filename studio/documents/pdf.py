@@ -1,0 +1,235 @@
+"""PDF reader: the text layer as chapters of paragraphs, without running titles, page numbers and broken words."""
+
+from __future__ import annotations
+
+import io
+import logging
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
+from statistics import median
+from typing import Any
+
+from pypdf import PageObject, PasswordType, PdfReader
+from pypdf.errors import PyPdfError
+from pypdf.generic import Destination
+
+from studio.documents.dialogue import joined
+from studio.documents.pdf_rows import PageRows, Row
+from studio.documents.prose import prose_document
+from studio.documents.values import (
+    DAMAGED,
+    LOCKED,
+    MAX_TEXT_CHARS,
+    MAX_TITLE_CHARS,
+    NO_TEXT,
+    TOO_LARGE,
+    Chapter,
+    Document,
+    LeftOut,
+    UnreadableError,
+    spaced,
+)
+
+MAX_PAGES = 5000
+_HEAD = b"%PDF-"
+_HEAD_BYTES = 1024  # Readers accept other bytes before the first ones of a PDF.
+_EDGE_ROWS = 2  # Rows at the top and at the bottom of a page that may be running titles.
+_MIN_REPEATED = 3
+_HEADING = 1.2  # Size of a heading's letters, as a factor of the text's.
+_MAX_HEADING_CHARS = 120
+_NOTE = 0.92  # Size of the letters of footnotes, at most.
+_GAP = 1.4  # Distance of rows that begin a paragraph, as a factor of the usual one.
+_SHORT = 0.7  # Length of a paragraph's last row, at most, as a part of the usual one.
+_PAGE_NUMBER = re.compile(r"(?:[Pp]age\s+)?[-–—\[(]?\s*(?:\d{1,4}|[ivxl]{1,7})\s*[-–—\])]?(?:\s*(?:/|of)\s*\d{1,4})?")
+_NOTE_MARK = re.compile(r"[\d*†‡§⁰¹²³⁴-⁹]")
+_ENDS = re.compile(r"[.!?:;…。！？：；][\"”’»」』)\]]*$")
+_WRITTEN_BY_A_PROGRAM = re.compile(r"(?:microsoft word|untitled|document\d*$|.*\.(?:docx?|pdf|indd|tex|dvi)$)", re.I)
+# Errors that pypdf raises for damaged files, in addition to its own.
+_DAMAGES = (PyPdfError, ValueError, KeyError, TypeError, AttributeError, IndexError, ZeroDivisionError, OSError)
+
+
+def is_pdf(data: bytes) -> bool:
+    return _HEAD in data[:_HEAD_BYTES]
+
+
+def read_pdf(data: bytes) -> Document:
+    """Read a PDF with a text layer.
+
+    Raises:
+        UnreadableError: It is damaged, locked or too large, or has pictures of pages only.
+    """
+    logging.getLogger("pypdf").setLevel(logging.CRITICAL)  # Its warnings quote the document.
+    try:
+        reader = PdfReader(io.BytesIO(data))
+        if reader.is_encrypted and reader.decrypt("") is PasswordType.NOT_DECRYPTED:
+            raise UnreadableError(LOCKED)
+        if len(reader.pages) > MAX_PAGES:
+            raise UnreadableError(TOO_LARGE)
+        pages = list(_rows_of_pages(reader.pages))
+        marks = _marks_of_outline(reader)
+        title, author = (_metadata(reader, name) for name in ("title", "author"))
+    except _DAMAGES:
+        raise UnreadableError(DAMAGED) from None
+    left_out = LeftOut()
+    if not any(pages):
+        raise UnreadableError(NO_TEXT)
+    for number, rows in enumerate(pages, 1):
+        if not rows:
+            left_out.add("pictures", f"page {number}")
+    chapters = list(_Text(pages, left_out).chapters(marks))
+    document = prose_document("" if _WRITTEN_BY_A_PROGRAM.match(title) else title, chapters, left_out)
+    document.author = author[:MAX_TITLE_CHARS]
+    return document
+
+
+def _rows_of_pages(pages: Iterable[PageObject]) -> Iterator[list[Row]]:
+    chars = 0
+    for page in pages:
+        collector = PageRows()
+        page.extract_text(visitor_text=collector.add)
+        rows = collector.finish()
+        chars += sum(len(row.text) for row in rows)
+        if chars > MAX_TEXT_CHARS:
+            raise UnreadableError(TOO_LARGE)
+        yield rows
+
+
+def _metadata(reader: PdfReader, name: str) -> str:
+    return spaced(str(getattr(reader.metadata, name, None) or ""))
+
+
+def _marks_of_outline(reader: PdfReader) -> list[tuple[int, str]]:
+    """Return page and title of the outline's first level with several entries."""
+    level: list[Any] = reader.outline
+    while sum(isinstance(entry, Destination) for entry in level) == 1:
+        deeper = next((entry for entry in level if isinstance(entry, list)), None)
+        if deeper is None:
+            break
+        level = deeper
+    entries = [entry for entry in level if isinstance(entry, Destination)]
+    marks = [(reader.get_destination_page_number(entry), spaced(str(entry.title or ""))) for entry in entries]
+    return sorted((page, title) for page, title in marks if page is not None and page >= 0)
+
+
+class _Text:
+    """Text of all pages."""
+
+    def __init__(self, pages: list[list[Row]], left_out: LeftOut) -> None:
+        self._left_out = left_out
+        self._notes: list[str] = []
+        sizes = Counter(round(row.size, 1) for rows in pages for row in rows for _ in range(len(row.text)))
+        self._size = sizes.most_common(1)[0][0] or 1.0
+        running = self._running_titles(pages)
+        self._pages = [self._without_notes(self._without_edges(rows, running)) for rows in pages]
+        body = [row for rows in self._pages for row in rows if abs(row.size - self._size) < 0.1 * self._size]
+        gaps = [one.y - other.y for one, other in pairwise(body) if 0 < one.y - other.y < 4 * self._size]
+        self._usual_gap = median(gaps) if gaps else 1.2 * self._size
+        self._usual_chars = sorted(len(row.text) for row in body)[9 * (len(body) - 1) // 10] if body else 80
+
+    def chapters(self, marks: Sequence[tuple[int, str]]) -> Iterator[Chapter]:
+        """Yield the chapters that begin at the outline's marks, or else at headings; then the footnotes."""
+        starts = self._starts_of_outline(marks) if len(marks) > 1 else self._headings()
+        rows = [(page, at, row) for page, rows in enumerate(self._pages) for at, row in enumerate(rows)]
+        title, held = "", list[Row]()
+        for page, at, row in rows:
+            if (found := starts.get((page, at))) is not None:
+                yield Chapter(title, self._paragraphs(held))
+                title, held = found, []
+            held.append(row)
+        yield Chapter(title, self._paragraphs(held))
+        yield Chapter("", self._notes, is_notes=True)
+
+    def _starts_of_outline(self, marks: Iterable[tuple[int, str]]) -> dict[tuple[int, int], str]:
+        starts: dict[tuple[int, int], str] = {}
+        for page, title in marks:
+            rows = self._pages[page] if page < len(self._pages) else []
+            named = (at for at, row in enumerate(rows) if _begins(title, row.text))
+            starts.setdefault((page, next(named, 0)), title)
+        return starts
+
+    def _headings(self) -> dict[tuple[int, int], str]:
+        """Return the rows in large letters; the following rows of a heading belong to it."""
+        starts: dict[tuple[int, int], str] = {}
+        is_after_heading = False
+        for page, rows in enumerate(self._pages):
+            for at, row in enumerate(rows):
+                is_heading = row.size > _HEADING * self._size and len(row.text) <= _MAX_HEADING_CHARS
+                if is_heading and not is_after_heading:
+                    starts[page, at] = row.text
+                is_after_heading = is_heading
+        return starts if 1 < len(starts) <= 2 * len(self._pages) else {}
+
+    def _paragraphs(self, rows: list[Row]) -> list[str]:
+        paragraphs: list[list[str]] = []
+        for before, row in zip([None, *rows], rows, strict=False):
+            if before is None or self._begins_paragraph(before, row):
+                paragraphs.append([])
+            paragraphs[-1].append(row.text)
+        return [text for paragraph in paragraphs if (text := spaced(joined("\n".join(paragraph))))]
+
+    def _begins_paragraph(self, before: Row, row: Row) -> bool:
+        is_same_size = abs(before.size - row.size) <= 0.12 * self._size
+        gap = before.y - row.y
+        if not is_same_size or gap > _GAP * self._usual_gap:
+            return not is_same_size or not _continues(before.text, row.text)
+        if not _ENDS.search(before.text):
+            return False
+        indent = row.x - before.x
+        is_indented = 0.8 * self._size < indent < 6 * self._size
+        return is_indented or gap < 0 or len(before.text) < _SHORT * self._usual_chars
+
+    def _running_titles(self, pages: list[list[Row]]) -> set[tuple[str, int]]:
+        seen = Counter(key for rows in pages for key in {row.key for row in _edges(rows)})
+        return {key for key, count in seen.items() if count >= _MIN_REPEATED}
+
+    def _without_edges(self, rows: list[Row], running: set[tuple[str, int]]) -> list[Row]:
+        """Remove running titles and page numbers from the top and the bottom of a page."""
+        edges = {id(row) for row in _edges(rows)}
+        kept = []
+        for row in rows:
+            is_small = row.size < _HEADING * self._size  # The number of a chapter is larger.
+            if id(row) in edges and is_small and _PAGE_NUMBER.fullmatch(row.text):
+                self._left_out.add("page_numbers", row.text)
+            elif id(row) in edges and row.key in running:
+                self._left_out.add("headers", row.text)
+            else:
+                kept.append(row)
+        return kept
+
+    def _without_notes(self, rows: list[Row]) -> list[Row]:
+        """Move the rows in small letters at the end of a page to the notes."""
+        end = len(rows)
+        while end and rows[end - 1].size < _NOTE * self._size:
+            end -= 1
+        notes = rows[end:]
+        if not end or not notes or not _NOTE_MARK.match(notes[0].text):
+            return rows
+        for row in notes:
+            if _NOTE_MARK.match(row.text) or not self._notes:
+                self._notes.append(row.text)
+            else:
+                self._notes[-1] = spaced(joined(f"{self._notes[-1]}\n{row.text}"))
+        return rows[:end]
+
+
+def _edges(rows: list[Row]) -> list[Row]:
+    """Return the highest and the lowest rows of a page."""
+    by_height = sorted(rows, key=lambda row: -row.y)
+    return by_height if len(rows) <= 2 * _EDGE_ROWS else by_height[:_EDGE_ROWS] + by_height[-_EDGE_ROWS:]
+
+
+def _continues(before: str, after: str) -> bool:
+    """True if a sentence continues over a gap, such as a picture's or a page's."""
+    return not _ENDS.search(before) and after[:1].islower()
+
+
+def _begins(title: str, row: str) -> bool:
+    """True if the row has the first letters of the title, apart from spaces and marks."""
+    letters = _letters(row)
+    return bool(letters) and _letters(title).startswith(letters)
+
+
+def _letters(text: str) -> str:
+    return "".join(filter(str.isalnum, text.casefold()))

@@ -1,0 +1,68 @@
+"""Rows of a PDF page with their places and sizes, from pypdf's fragments."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+from studio.documents.values import scripted
+
+_SMALL = 0.85  # Numbers below this part of a row's size are raised or lowered ones.
+_UNDRAWN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
+
+
+@dataclass(slots=True)
+class Row:
+    """Row of text. Coordinates and the size of its letters are in points, from the lower left corner."""
+
+    text: str = ""
+    x: float = 0.0
+    y: float = 0.0
+    size: float = 0.0
+
+    @property
+    def key(self) -> tuple[str, int]:
+        """Return the text without its numbers, and the height: running titles of pages have the same."""
+        return re.sub(r"\d+", "#", self.text.casefold()).strip(), round(self.y / 4)
+
+
+@dataclass(slots=True)
+class PageRows:
+    """Collector of the rows of one page; `add` is a visitor of pypdf's ``extract_text``."""
+
+    rows: list[Row] = field(default_factory=list)
+    _row: Row = field(default_factory=Row)
+
+    def add(self, text: str, matrix: list[float], text_matrix: list[float], _font: Any, font_size: float) -> None:
+        """Add a fragment of text, which ends rows by its line breaks."""
+        x = text_matrix[4] * matrix[0] + text_matrix[5] * matrix[2] + matrix[4]
+        y = text_matrix[4] * matrix[1] + text_matrix[5] * matrix[3] + matrix[5]
+        size = abs(font_size * (text_matrix[3] or text_matrix[1]) * (matrix[3] or matrix[1]))
+        for number, part in enumerate(text.split("\n")):
+            if number:
+                self._end_row()
+            self._add_part(part, x, y, size)
+
+    def finish(self) -> list[Row]:
+        """Return the rows of the whole page, in the order of the file."""
+        self._end_row()
+        return self.rows
+
+    def _add_part(self, text: str, x: float, y: float, size: float) -> None:
+        row = self._row
+        if not text.strip():
+            row.text += text
+            return
+        if not row.text.strip():
+            row.x, row.y, row.size = x, y, size
+        elif size < _SMALL * row.size and text.strip().isdecimal():
+            text = scripted(text, "superscript" if y > row.y else "subscript")
+        row.size = max(row.size, size)
+        row.text += text
+
+    def _end_row(self) -> None:
+        row, self._row = self._row, Row()
+        row.text = _UNDRAWN.sub(" ", row.text).strip()
+        if row.text:
+            self.rows.append(row)

@@ -1,0 +1,55 @@
+"""PDFs as programs write them, made here: pages of positioned rows, an outline, metadata."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+Placed = tuple[float, float, float, str]  # Place, size and text of a row.
+
+
+def pdf(
+    pages: Sequence[Iterable[Placed]],
+    *,
+    title: str = "",
+    author: str = "",
+    outline: Sequence[tuple[str, int]] = (),
+    picture: bool = False,
+) -> bytes:
+    """A PDF of these pages; with `picture`, each page is drawn over by a filled box."""
+    count = len(pages)
+    first_content, first_entry = 5 + count, 5 + 2 * count
+    kids = " ".join(f"{5 + number} 0 R" for number in range(count))
+    objects = [
+        "<</Type/Catalog/Pages 2 0 R" + ("/Outlines 4 0 R>>" if outline else ">>"),
+        f"<</Type/Pages/Kids[{kids}]/Count {count}>>",
+        "<</Type/Font/Subtype/Type1/BaseFont/Helvetica/Encoding/WinAnsiEncoding>>",
+        f"<</Type/Outlines/First {first_entry} 0 R/Last {first_entry + len(outline) - 1} 0 R/Count {len(outline)}>>",
+        *(
+            "<</Type/Page/Parent 2 0 R/MediaBox[0 0 600 800]/Resources<</Font<</F 3 0 R>>>>"
+            f"/Contents {first_content + number} 0 R>>"
+            for number in range(count)
+        ),
+    ]
+    for rows in pages:
+        drawn = [f"BT /F {size} Tf {x} {y} Td ({_escaped(text)}) Tj ET" for x, y, size, text in rows]
+        content = "\n".join(drawn + ["0 0 600 800 re f"] * picture)
+        objects.append(f"<</Length {len(content.encode('cp1252'))}>>\nstream\n{content}\nendstream")
+    for number, (name, page) in enumerate(outline):
+        after = f"/Next {first_entry + number + 1} 0 R" if number + 1 < len(outline) else ""
+        before = f"/Prev {first_entry + number - 1} 0 R" if number else ""
+        place = f"/Parent 4 0 R/Dest[{5 + page} 0 R /Fit]{after}{before}"
+        objects.append(f"<</Title({_escaped(name)}){place}>>")
+    objects.append(f"<</Title({_escaped(title)})/Author({_escaped(author)})>>")
+    file = b"%PDF-1.4\n"
+    places = []
+    for number, content in enumerate(objects, 1):
+        places.append(len(file))
+        file += f"{number} 0 obj\n{content}\nendobj\n".encode("cp1252")
+    table = "".join(f"{place:010} 00000 n \n" for place in places)
+    size = len(objects) + 1
+    trailer = f"trailer<</Size {size}/Root 1 0 R/Info {len(objects)} 0 R>>\nstartxref\n{len(file)}\n%%EOF"
+    return file + f"xref\n0 {size}\n0000000000 65535 f \n{table}{trailer}".encode()
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", r"\\").replace("(", r"\(").replace(")", r"\)")

@@ -1,0 +1,129 @@
+"""A PDF becomes chapters of paragraphs; what is no text of it is left out, and scanned pages are refused."""
+
+from __future__ import annotations
+
+import io
+import time
+
+import pytest
+from pypdf import PdfReader, PdfWriter
+
+from studio.documents.reading import read
+from studio.documents.service import DocumentService
+from studio.documents.values import DAMAGED, LOCKED, NO_TEXT, UnreadableError
+from studio.errors import DocumentUnreadable
+from tests.support.pdfs import Placed, pdf
+
+NOTES = ["1 See the map.", "2 In the log.", "3 Her letter.", "4 His answer."]
+ROW = "All of the boats came back in the evening, before the storm began"
+
+
+def book_page(number: int, rows: list[str], *, heading: str = "", note: str = "") -> list[Placed]:
+    """A page with a running title, its number, and the rows of its text."""
+    placed: list[Placed] = [(60, 770, 9, f"The Voyage {number}"), (300, 30, 9, str(number))]
+    placed += [(60, 740, 18, heading)] if heading else []
+    placed += [(60, 700 - 14 * at, 11, row) for at, row in enumerate(rows)]
+    return placed + ([(60, 60, 8, note)] if note else [])
+
+
+def paragraphs(data: bytes) -> list[list[str]]:
+    return [chapter.paragraphs for chapter in read(data).chapters]
+
+
+def test_running_titles_page_numbers_and_notes_are_no_text() -> None:
+    days = ["Monday", "Tuesday", "Friday", "Sunday"]
+    pages = [
+        book_page(number, [f"On {day} all of the boats came back before the storm began,", "and went home."], note=note)
+        for number, (day, note) in enumerate(zip(days, NOTES, strict=True), 1)
+    ]
+    document = read(pdf(pages, title="The Voyage", author="Ann Author"))
+    assert (document.title, document.author) == ("The Voyage", "Ann Author")
+    text, notes = document.chapters
+    assert text.paragraphs == [
+        f"On {day} all of the boats came back before the storm began, and went home." for day in days
+    ]
+    assert (notes.is_notes, notes.paragraphs) == (True, NOTES)
+    assert {note.code: note.count for note in document.notes} == {"headers": 4, "page_numbers": 4}
+
+
+def test_rows_become_paragraphs_also_across_pages_and_broken_words_are_joined() -> None:
+    first = [f"{ROW} and the har-", "bour was full of light, as on every day.", f"{ROW} and they", "sang until"]
+    last = ["midnight. It is over.", f"{ROW}."]
+    indented = [(60.0, 700.0, 11.0, f"{ROW}."), (72.0, 686.0, 11.0, f"{ROW}."), (60.0, 650.0, 11.0, "After a gap.")]
+    assert paragraphs(pdf([book_page(1, first), book_page(2, last), book_page(3, ["x."])]))[0] == [
+        f"{ROW} and the harbour was full of light, as on every day.",
+        f"{ROW} and they sang until midnight. It is over.",
+        f"{ROW}.",
+        "x.",
+    ]
+    assert paragraphs(pdf([indented])) == [[f"{ROW}.", f"{ROW}.", "After a gap."]]
+
+
+def test_chapters_begin_at_the_outline_or_else_at_headings() -> None:
+    names = ("One", "", "Two", "")
+    texts = [[f"{ROW} on a {day}.", f"{ROW}.", f"{day} was cold."] for day in ("Monday", "Tuesday", "Friday", "Sunday")]
+    pages = [book_page(at, text, heading=name) for at, (name, text) in enumerate(zip(names, texts, strict=True), 1)]
+    outlined = read(pdf(pages, outline=[("Chapter One", 0), ("Chapter Two", 2)]))
+    assert [chapter.title for chapter in outlined.chapters] == ["Chapter One", "Chapter Two"]
+    headed = read(pdf(pages))
+    assert [chapter.title for chapter in headed.chapters] == ["One", "Two"]
+    assert headed.chapters[1].paragraphs == [
+        "Two",
+        *(f"{ROW} on a {day}. {ROW}. {day} was cold." for day in ("Friday", "Sunday")),
+    ]
+
+
+def test_raised_numbers_are_marks_of_notes() -> None:
+    row: list[Placed] = [(60, 700, 12, "They sang songs"), (150, 705, 7, "4"), (158, 700, 12, "for hours.")]
+    document = read(pdf([row]))
+    assert document.chapters[0].paragraphs == ["They sang songs for hours."]
+    assert [note.code for note in document.notes] == ["note_marks"]
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        (pdf([[], []], picture=True), NO_TEXT),
+        (pdf([[(60, 700, 11, "Hello.")]])[:200], DAMAGED),
+        (b"%PDF-1.7\n" + bytes(1000), DAMAGED),
+    ],
+)
+def test_scanned_and_damaged_files_are_refused_in_a_sentence(data: bytes, why: str) -> None:
+    with pytest.raises(UnreadableError, match=why):
+        read(data)
+
+
+def test_a_page_without_text_among_others_is_counted() -> None:
+    document = read(pdf([[(60, 700, 11, f"{ROW}.")], []], picture=True))
+    assert [(note.code, note.examples) for note in document.notes] == [("pictures", ["page 2"])]
+
+
+def test_a_long_book_is_read_in_linear_time() -> None:
+    began = time.process_time()
+    found = paragraphs(pdf([book_page(number, [ROW] * 40) for number in range(300)]))
+    assert sum(map(len, found[0])) > 700_000
+    assert time.process_time() - began < 15
+
+
+async def test_a_child_process_reads_it() -> None:
+    async def locked() -> list[bytes]:
+        return [LOCKED_PDF]
+
+    async def plain() -> list[bytes]:
+        return [pdf([[(60, 700, 11, "Hello.")]])]
+
+    assert b"Hello." in b"".join(await DocumentService().read(plain))
+    with pytest.raises(DocumentUnreadable, match=LOCKED):
+        await DocumentService().read(locked)
+
+
+def locked_pdf() -> bytes:
+    """A PDF with a password, by pypdf's writer."""
+    writer = PdfWriter(clone_from=PdfReader(io.BytesIO(pdf([[(60, 700, 11, "Hello.")]]))))
+    writer.encrypt("secret", algorithm="RC4-128")
+    file = io.BytesIO()
+    writer.write(file)
+    return file.getvalue()
+
+
+LOCKED_PDF = locked_pdf()
