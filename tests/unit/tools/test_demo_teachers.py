@@ -2,33 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
 import random
-import sys
-from collections.abc import Iterator
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-
-RECIPE = Path(__file__).parents[3] / "tools" / "demo_voice"
-
-
-@pytest.fixture(scope="module")
-def recipe() -> Iterator[dict[str, ModuleType]]:
-    before = set(sys.modules)
-    sys.path.insert(0, str(RECIPE))
-    yield {
-        name: importlib.import_module(name)
-        for name in ("kokoro_model", "phonemes", "pitch", "speak", "text", "vocabulary")
-    }
-    sys.path.remove(str(RECIPE))
-    for name in set(sys.modules) - before:
-        if str(getattr(sys.modules[name], "__file__", "")).startswith(str(RECIPE)):
-            del sys.modules[name]
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ import importlib
 import json
 import random
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -21,36 +20,10 @@ from runtime.engine.execution.prompt import Prompt, PromptInputs, build_prompt
 from runtime.model.checkpoint import Checkpoint, load_checkpoint
 from runtime.request import Layout, Mode
 
-RECIPE = Path(__file__).parents[3] / "tools" / "demo_voice"
 TEXT, INSTRUCT, REFERENCE_TEXT = "The harbour was quiet.", "A calm man.", "One, two, three, and the rest of it."
 SPEAKER = "clara"
 LINES = ["The harbour was quiet", "Nobody came back.", "It rained for a week, and then it stopped!", "Yes."]
 FRAMES = 24  # of each line
-SMALL = {
-    "lm": {"hidden": 64, "layers": 2, "heads": 2, "kv_heads": 1, "ffn": 96, "predictor_layers": 1, "predictor_ffn": 64,
-           "text_dim": 64, "speaker_channels": 32},
-    "codec": {"codebook_size": 512, "vq_dim": 16, "encoder_filters": 4, "encoder_hidden": 32, "encoder_heads": 2,
-              "encoder_ffn": 64, "latent_dim": 32, "decoder_hidden": 32, "decoder_heads": 2, "decoder_ffn": 64,
-              "decoder_dim": 32},
-}  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def recipe() -> Iterator[dict[str, ModuleType]]:
-    """Modules of the recipe at small sizes, which import each other by name; nothing of them stays behind."""
-    before = set(sys.modules)
-    sys.path.insert(0, str(RECIPE))
-    for part, values in SMALL.items():
-        importlib.import_module("config").CONFIG[part].update(values)
-    yield {
-        name: importlib.import_module(name)
-        for name in ("checkpoints", "codec_model", "config", "export", "prompts", "restore", "store", "text",
-                     "train_codec", "train_lm", "vocabulary")
-    }  # fmt: skip
-    sys.path.remove(str(RECIPE))
-    for name in set(sys.modules) - before:
-        if str(getattr(sys.modules[name], "__file__", "")).startswith(str(RECIPE)):
-            del sys.modules[name]
 
 
 @pytest.fixture(scope="module")
