@@ -75,10 +75,10 @@ def sound_of(messages: list[dict[str, Any]]) -> bytes:
     return b"".join(base64.b64decode(message["data"]) for message in messages if message["type"] == "chunk")
 
 
-def native(server: RunningServer, text: str) -> bytes:
+async def native(server: RunningServer, text: str) -> bytes:
     config = {"task_type": "custom_voice", "voice": "alloy", "language": "english", "seed": 11, "max_frames": 12}
     config["voice"] = speaker(server)
-    return asyncio.run(spoken(server.socket, text, **config)).pcm
+    return (await spoken(server.socket, text, **config)).pcm
 
 
 def speaker(server: RunningServer) -> str:
@@ -86,85 +86,71 @@ def speaker(server: RunningServer) -> str:
     return next(name for card in server.engine.cards for name in card.speakers)
 
 
-def said(server: RunningServer, text: str, **fields: Any) -> list[dict[str, Any]]:
-    async def speak() -> list[dict[str, Any]]:
-        async with cartesia(server) as connection:
-            await send(connection, text, "c", goes_on=False, **fields)
-            return (await until_done(connection, "c"))["c"]
-
-    return asyncio.run(speak())
+async def said(server: RunningServer, text: str, **fields: Any) -> list[dict[str, Any]]:
+    async with cartesia(server) as connection:
+        await send(connection, text, "c", goes_on=False, **fields)
+        return (await until_done(connection, "c"))["c"]
 
 
-def test_audio_equals_that_of_the_native_protocol(server: RunningServer) -> None:
-    messages = said(server, "Good morning.")
-    assert same_sound(sound_of(messages), native(server, "Good morning."))
+async def test_audio_equals_that_of_the_native_protocol(server: RunningServer) -> None:
+    messages = await said(server, "Good morning.")
+    assert same_sound(sound_of(messages), await native(server, "Good morning."))
     assert [message["type"] for message in messages[-2:]] == ["chunk", "done"]
     assert all(message["status_code"] == 206 for message in messages)
 
 
-def test_livekit_sends_words_and_ends_with_a_space(server: RunningServer) -> None:
-    async def livekit() -> list[dict[str, Any]]:
-        async with cartesia(server, x_api_key="key") as connection:
-            for text in ("Good ", "morning. "):
-                await send(connection, text, "a1b2", goes_on=True, add_timestamps=True)
-            await send(connection, " ", "a1b2", goes_on=False, add_timestamps=True)
-            return (await until_done(connection, "a1b2"))["a1b2"]
-
-    messages = asyncio.run(livekit())
-    assert same_sound(sound_of(messages), native(server, "Good morning."))
+async def test_livekit_sends_words_and_ends_with_a_space(server: RunningServer) -> None:
+    async with cartesia(server, x_api_key="key") as connection:
+        for text in ("Good ", "morning. "):
+            await send(connection, text, "a1b2", goes_on=True, add_timestamps=True)
+        await send(connection, " ", "a1b2", goes_on=False, add_timestamps=True)
+        messages = (await until_done(connection, "a1b2"))["a1b2"]
+    assert same_sound(sound_of(messages), await native(server, "Good morning."))
     assert {message["type"] for message in messages} == {"chunk", "timestamps", "done"}
 
 
 @pytest.mark.slow
-def test_pipecat_sends_sentences_and_uses_word_timestamps(server: RunningServer) -> None:
+async def test_pipecat_sends_sentences_and_uses_word_timestamps(server: RunningServer) -> None:
     more = {"max_buffer_delay_ms": 0, "add_timestamps": True, "use_normalized_timestamps": False}
 
-    async def pipecat() -> list[dict[str, Any]]:
-        async with cartesia(server, "?api_key=k&cartesia_version=2026-03-01") as connection:
-            await send(connection, "Good morning.", "turn", goes_on=True, **more)
-            await send(connection, "", "turn", goes_on=False, **more)
-            return (await until_done(connection, "turn"))["turn"]
-
-    messages = asyncio.run(pipecat())
+    async with cartesia(server, "?api_key=k&cartesia_version=2026-03-01") as connection:
+        await send(connection, "Good morning.", "turn", goes_on=True, **more)
+        await send(connection, "", "turn", goes_on=False, **more)
+        messages = (await until_done(connection, "turn"))["turn"]
     pcm = sound_of(messages)
-    assert same_sound(pcm, native(server, "Good morning."))
+    assert same_sound(pcm, await native(server, "Good morning."))
     times = [message["word_timestamps"] for message in messages if message["type"] == "timestamps"]
     assert [word for each_word in times for word in each_word["words"]] == ["Good", "morning."]
     assert times[-1]["end"][-1] == pytest.approx(len(pcm) / 48_000, abs=0.001)
 
 
 @pytest.mark.slow
-def test_cartesia_client_can_push_text_and_close_inputs(server: RunningServer) -> None:
-    async def sdk() -> list[dict[str, Any]]:
-        async with cartesia(server, "", authorization="Bearer k", cartesia_version="2026-08-14") as connection:
-            await send(connection, "Good ", "c", goes_on=True)
-            await send(connection, "morning.", "c", goes_on=True)
-            await send(connection, "", "c", goes_on=False)
-            return (await until_done(connection, "c"))["c"]
-
-    assert same_sound(sound_of(asyncio.run(sdk())), native(server, "Good morning."))
+async def test_cartesia_client_can_push_text_and_close_inputs(server: RunningServer) -> None:
+    async with cartesia(server, "", authorization="Bearer k", cartesia_version="2026-08-14") as connection:
+        await send(connection, "Good ", "c", goes_on=True)
+        await send(connection, "morning.", "c", goes_on=True)
+        await send(connection, "", "c", goes_on=False)
+        result = (await until_done(connection, "c"))["c"]
+    assert same_sound(sound_of(result), await native(server, "Good morning."))
 
 
-def test_two_contexts_keep_their_audio_apart(server: RunningServer) -> None:
-    async def both() -> dict[str, list[dict[str, Any]]]:
-        async with cartesia(server) as connection:
-            await send(connection, "Good morning.", "a", goes_on=True)
-            await send(connection, "Good evening.", "b", goes_on=True)
-            await send(connection, "", "b", goes_on=False)
-            await send(connection, "", "a", goes_on=False)
-            return await until_done(connection, "a", "b")
-
-    came = asyncio.run(both())
-    assert same_sound(sound_of(came["a"]), native(server, "Good morning."))
-    assert same_sound(sound_of(came["b"]), native(server, "Good evening."))
+async def test_two_contexts_keep_their_audio_apart(server: RunningServer) -> None:
+    async with cartesia(server) as connection:
+        await send(connection, "Good morning.", "a", goes_on=True)
+        await send(connection, "Good evening.", "b", goes_on=True)
+        await send(connection, "", "b", goes_on=False)
+        await send(connection, "", "a", goes_on=False)
+        came = await until_done(connection, "a", "b")
+    assert same_sound(sound_of(came["a"]), await native(server, "Good morning."))
+    assert same_sound(sound_of(came["b"]), await native(server, "Good evening."))
 
 
 @pytest.mark.slow("pcm_f32le-44100", "pcm_s16le-16000")
 @pytest.mark.parametrize(("encoding", "rate"), [("pcm_f32le", 44_100), ("pcm_s16le", 16_000), ("pcm_mulaw", 8_000)])
-def test_other_formats_contain_the_same_audio(server: RunningServer, encoding: str, rate: int) -> None:
-    wanted = np.frombuffer(native(server, "Good morning."), "<i2") / 32768
+async def test_other_formats_contain_the_same_audio(server: RunningServer, encoding: str, rate: int) -> None:
+    wanted = np.frombuffer(await native(server, "Good morning."), "<i2") / 32768
     format_ = {"container": "raw", "encoding": encoding, "sample_rate": rate}
-    data = sound_of(said(server, "Good morning.", output_format=format_))
+    data = sound_of(await said(server, "Good morning.", output_format=format_))
     assert abs(len(data) // {"pcm_f32le": 4, "pcm_s16le": 2}.get(encoding, 1) - len(wanted) * rate / 24_000) <= 1
     if encoding != "pcm_mulaw":
         kind, scale = ("<f4", 1) if encoding == "pcm_f32le" else ("<i2", 32768)
@@ -217,52 +203,46 @@ async def test_errors_end_only_their_context(server: RunningServer, fields: dict
         assert (await until_done(connection, "good"))["good"][-1]["type"] == "done"
 
 
-def test_flush_is_acknowledged_after_its_audio_and_the_next_text_is_separate(server: RunningServer) -> None:
-    async def flushing() -> list[dict[str, Any]]:
-        async with cartesia(server) as connection:
-            await send(connection, "Good morning.", "c", goes_on=True)
-            await send(connection, "", "c", goes_on=True, flush=True)
-            await send(connection, "Good evening.", "c", goes_on=True)
-            await send(connection, "", "c", goes_on=False)
-            return (await until_done(connection, "c"))["c"]
-
-    messages = asyncio.run(flushing())
+async def test_flush_is_acknowledged_after_its_audio_and_the_next_text_is_separate(server: RunningServer) -> None:
+    async with cartesia(server) as connection:
+        await send(connection, "Good morning.", "c", goes_on=True)
+        await send(connection, "", "c", goes_on=True, flush=True)
+        await send(connection, "Good evening.", "c", goes_on=True)
+        await send(connection, "", "c", goes_on=False)
+        messages = (await until_done(connection, "c"))["c"]
     kinds = [(message["type"], message.get("flush_id")) for message in messages]
     answer = kinds.index(("flush_done", 1))
     assert set(kinds[:answer]) == {("chunk", 1)}
     assert set(kinds[answer + 1 : -1]) == {("chunk", 2)}
     assert kinds[-1] == ("done", None)
-    assert same_sound(sound_of(messages[:answer]), native(server, "Good morning."))
-    assert same_sound(sound_of(messages[answer:]), native(server, "Good evening."))
+    assert same_sound(sound_of(messages[:answer]), await native(server, "Good morning."))
+    assert same_sound(sound_of(messages[answer:]), await native(server, "Good evening."))
 
 
 @pytest.mark.slow
-def test_idle_context_expires_and_releases_its_slot(server: RunningServer) -> None:
-    async def expiring() -> list[dict[str, Any]]:
-        async with cartesia(server) as connection:
-            await send(connection, "Good morning.", "c", goes_on=True, max_buffer_delay_ms=0, max_frames=40)
-            said = (await until_done(connection, "c"))["c"]  # though nobody has said that its text is complete
-            server.wait_until_idle()
-            await send(connection, " ", "c", goes_on=False)  # LiveKit's end, for which it awaits an answer
-            assert [message["type"] for message in (await until_done(connection, "c"))["c"]] == ["done"]
-            await send(connection, "Good evening.", "c", goes_on=False)
-            return [*said, *(await until_done(connection, "c"))["c"]]
-
-    messages = asyncio.run(expiring())
+async def test_idle_context_expires_and_releases_its_slot(server: RunningServer) -> None:
+    async with cartesia(server) as connection:
+        await send(connection, "Good morning.", "c", goes_on=True, max_buffer_delay_ms=0, max_frames=40)
+        said = (await until_done(connection, "c"))["c"]  # though nobody has said that its text is complete
+        server.wait_until_idle()
+        await send(connection, " ", "c", goes_on=False)  # LiveKit's end, for which it awaits an answer
+        assert [message["type"] for message in (await until_done(connection, "c"))["c"]] == ["done"]
+        await send(connection, "Good evening.", "c", goes_on=False)
+        messages = [*said, *(await until_done(connection, "c"))["c"]]
     kinds = [message["type"] for message in messages]
     end = kinds.index("done")
     assert set(kinds[:end]) == {"chunk"}
     assert len(sound_of(messages[:end])) > 0
-    assert same_sound(sound_of(messages[end:]), native(server, "Good evening."))
+    assert same_sound(sound_of(messages[end:]), await native(server, "Good evening."))
 
 
-def test_tags_are_not_spoken(server: RunningServer) -> None:
-    messages = said(server, '<speed ratio="1.2"/>Good <emotion value="happy"/>morning.')
-    assert same_sound(sound_of(messages), native(server, "Good morning."))
+async def test_tags_are_not_spoken(server: RunningServer) -> None:
+    messages = await said(server, '<speed ratio="1.2"/>Good <emotion value="happy"/>morning.')
+    assert same_sound(sound_of(messages), await native(server, "Good morning."))
 
 
 @pytest.mark.slow
-def test_api_key_may_be_in_the_url(folder_of: FolderOf) -> None:
+async def test_api_key_may_be_in_the_url(folder_of: FolderOf) -> None:
     with running_server(folder_of("brief", "custom_voice"), server=ServerSettings(api_keys="s3cret")) as locked:
 
         async def opened(query: str) -> int:
@@ -272,30 +252,31 @@ def test_api_key_may_be_in_the_url(folder_of: FolderOf) -> None:
             except InvalidStatus as refusal:
                 return refusal.response.status_code
 
-        assert asyncio.run(opened("?api_key=s3cret&cartesia_version=2026-03-01")) == 101
-        assert asyncio.run(opened("?api_key=guess")) == 401
-        assert asyncio.run(opened("")) == 401
+        assert await opened("?api_key=s3cret&cartesia_version=2026-03-01") == 101
+        assert await opened("?api_key=guess") == 401
+        assert await opened("") == 401
         for path, status in (("/voices", 200), ("/v1/models", 401)):
-            assert httpx.get(f"{locked.http}{path}?api_key=s3cret").status_code == status
+            reply = await asyncio.to_thread(httpx.get, f"{locked.http}{path}?api_key=s3cret")
+            assert reply.status_code == status
 
 
-def test_events_contain_audio_timestamps_and_the_end(server: RunningServer) -> None:
+async def test_events_contain_audio_timestamps_and_the_end(server: RunningServer) -> None:
     body = {**BASE, "transcript": "Good morning.", "add_timestamps": True, "context_id": "mine"}
-    reply = httpx.post(f"{server.http}/tts/sse", json=body, timeout=60)
+    reply = await asyncio.to_thread(httpx.post, f"{server.http}/tts/sse", json=body, timeout=60)
     assert reply.headers["content-type"].startswith("text/event-stream")
     messages = []
     for block in reply.text.strip().split("\n\n"):
         kind, data = block.split("\n")
         messages.append(json.loads(data.removeprefix("data: ")))
         assert kind == f"event: {messages[-1]['type']}"
-    assert same_sound(sound_of(messages), native(server, "Good morning."))
+    assert same_sound(sound_of(messages), await native(server, "Good morning."))
     assert {message["context_id"] for message in messages} == {"mine"}
     times = [message["word_timestamps"] for message in messages if message["type"] == "timestamps"]
     assert [word for each_word in times for word in each_word["words"]] == ["Good", "morning."]
     (note,) = messages[-1].pop("notes")
     assert (note, reply.headers["x-notes"]) == (OTHER_SPEAKER.format(speaker="serena"), note)
     assert messages[-1] == {"type": "done", "done": True, "status_code": 206, "context_id": "mine"}
-    refused = httpx.post(f"{server.http}/tts/sse", json={**body, "voice": "nobody"})
+    refused = await asyncio.to_thread(httpx.post, f"{server.http}/tts/sse", json={**body, "voice": "nobody"})
     assert (refused.status_code, refused.json()["error_code"]) == (404, "unknown_voice")
 
 

@@ -84,23 +84,19 @@ def chars_of(messages: list[dict[str, Any]]) -> str:
     return "".join("".join(message["alignment"]["chars"]) for message in messages if message.get("alignment"))
 
 
-def native(server: RunningServer, text: str) -> bytes:
+async def native(server: RunningServer, text: str) -> bytes:
     voice = {"task_type": "custom_voice", "voice": speaker(server), "language": "english"}
-    return asyncio.run(spoken(server.socket, text, **voice, **SHORT)).pcm
+    return (await spoken(server.socket, text, **voice, **SHORT)).pcm
 
 
-def one(server: RunningServer, *texts: str, **query: str) -> tuple[list[dict[str, Any]], int | None]:
+async def one(server: RunningServer, *texts: str, **query: str) -> tuple[list[dict[str, Any]], int | None]:
     """One text on a socket of its own: everything that came, and how the socket was closed."""
-
-    async def speak() -> tuple[list[dict[str, Any]], int | None]:
-        async with socket(server, ONE, **query) as connection:
-            await send(connection, " ", **SHORT)
-            for text in texts:
-                await send(connection, text)
-            await send(connection, "")
-            return await closed(connection)
-
-    return asyncio.run(speak())
+    async with socket(server, ONE, **query) as connection:
+        await send(connection, " ", **SHORT)
+        for text in texts:
+            await send(connection, text)
+        await send(connection, "")
+        return await closed(connection)
 
 
 def post(server: RunningServer, path: str = "", *, form: str = "pcm_24000", **fields: Any) -> httpx.Response:
@@ -112,9 +108,9 @@ def post(server: RunningServer, path: str = "", *, form: str = "pcm_24000", **fi
 # --- one text on a socket
 
 
-def test_audio_equals_that_of_the_native_protocol_and_the_socket_closes(either: RunningServer) -> None:
-    messages, code = one(either, "Good ", "morning. ")
-    assert same_sound(sound_of(messages), native(either, "Good morning."))
+async def test_audio_equals_that_of_the_native_protocol_and_the_socket_closes(either: RunningServer) -> None:
+    messages, code = await one(either, "Good ", "morning. ")
+    assert same_sound(sound_of(messages), await native(either, "Good morning."))
     assert [message["isFinal"] for message in messages if message["isFinal"]] == [True]
     assert chars_of(messages) == "Good morning. "
     assert messages[-1]["isFinal"]
@@ -148,8 +144,8 @@ async def test_elevenlabs_client_sends_words_with_immediate_generation(server: R
 
 @pytest.mark.slow
 @pytest.mark.parametrize("form", ["mp3_22050_32", "opus_48000_32"])
-def test_encoded_audio_on_a_socket_is_a_readable_file(server: RunningServer, form: str) -> None:
-    messages, code = one(server, "Good morning. ", output_format=form)
+async def test_encoded_audio_on_a_socket_is_a_readable_file(server: RunningServer, form: str) -> None:
+    messages, code = await one(server, "Good morning. ", output_format=form)
     with av.open(io.BytesIO(sound_of(messages))) as file:
         rate = file.streams.audio[0].codec_context.sample_rate
         seconds = sum(frame.samples for frame in file.decode(audio=0)) / rate
@@ -198,35 +194,29 @@ async def test_invalid_url_is_one_error(server: RunningServer, query: dict[str, 
 
 
 @pytest.mark.slow
-def test_livekit_sentences_are_flushed_and_the_context_closed(server: RunningServer) -> None:
-    async def livekit() -> list[dict[str, Any]]:
-        query = {"auto_mode": "true", "sync_alignment": "true", "inactivity_timeout": "180", "enable_logging": "true"}
-        async with socket(server, MANY, **query) as connection:
-            await send(connection, " ", voice_settings={}, context_id="a1b2", **SHORT)
-            await send(connection, "Good morning. ", context_id="a1b2", flush=True)
-            await send(connection, "", context_id="a1b2", flush=True)
-            await send(connection, close_context=True, context_id="a1b2")
-            return (await until_final(connection, "a1b2"))["a1b2"]
-
-    messages = asyncio.run(livekit())
-    assert same_sound(sound_of(messages), native(server, "Good morning."))
+async def test_livekit_sentences_are_flushed_and_the_context_closed(server: RunningServer) -> None:
+    query = {"auto_mode": "true", "sync_alignment": "true", "inactivity_timeout": "180", "enable_logging": "true"}
+    async with socket(server, MANY, **query) as connection:
+        await send(connection, " ", voice_settings={}, context_id="a1b2", **SHORT)
+        await send(connection, "Good morning. ", context_id="a1b2", flush=True)
+        await send(connection, "", context_id="a1b2", flush=True)
+        await send(connection, close_context=True, context_id="a1b2")
+        messages = (await until_final(connection, "a1b2"))["a1b2"]
+    assert same_sound(sound_of(messages), await native(server, "Good morning."))
     assert chars_of(messages) == "Good morning. "
 
 
-def test_contexts_keep_their_audio_apart_and_the_socket_closes_at_the_end(server: RunningServer) -> None:
-    async def both() -> tuple[dict[str | None, list[dict[str, Any]]], int | None]:
-        async with socket(server, MANY, auto_mode="true") as connection:
-            await send(connection, "")  # Pipecat keeps the socket open so
-            for name, text in (("a", "Good morning."), ("b", "Good evening.")):
-                await send(connection, " ", context_id=name, **SHORT)
-                await send(connection, text, context_id=name)
-            await send(connection, close_socket=True)
-            came = await until_final(connection, "a", "b")
-            return came, (await closed(connection))[1]
-
-    came, code = asyncio.run(both())
-    assert same_sound(sound_of(came["a"]), native(server, "Good morning."))
-    assert same_sound(sound_of(came["b"]), native(server, "Good evening."))
+async def test_contexts_keep_their_audio_apart_and_the_socket_closes_at_the_end(server: RunningServer) -> None:
+    async with socket(server, MANY, auto_mode="true") as connection:
+        await send(connection, "")  # Pipecat keeps the socket open so
+        for name, text in (("a", "Good morning."), ("b", "Good evening.")):
+            await send(connection, " ", context_id=name, **SHORT)
+            await send(connection, text, context_id=name)
+        await send(connection, close_socket=True)
+        came = await until_final(connection, "a", "b")
+        came, code = came, (await closed(connection))[1]
+    assert same_sound(sound_of(came["a"]), await native(server, "Good morning."))
+    assert same_sound(sound_of(came["b"]), await native(server, "Good evening."))
     assert code == 1000
 
 
@@ -247,19 +237,16 @@ async def test_flushed_text_is_spoken_before_the_text_is_complete_and_a_second_c
 
 
 @pytest.mark.slow
-def test_error_ends_only_its_context(server: RunningServer) -> None:
-    async def speak() -> dict[str | None, list[dict[str, Any]]]:
-        async with socket(server, MANY) as connection:
-            await send(connection, "Good morning.", context_id="good", **SHORT)
-            await send(connection, "Hello.", context_id="bad", max_frames=10**6)
-            await send(connection, "More.", context_id="bad")
-            await send(connection, context_id="good", close_context=True)
-            return await until_final(connection, "good", "bad")
-
-    came = asyncio.run(speak())
+async def test_error_ends_only_its_context(server: RunningServer) -> None:
+    async with socket(server, MANY) as connection:
+        await send(connection, "Good morning.", context_id="good", **SHORT)
+        await send(connection, "Hello.", context_id="bad", max_frames=10**6)
+        await send(connection, "More.", context_id="bad")
+        await send(connection, context_id="good", close_context=True)
+        came = await until_final(connection, "good", "bad")
     error, last = came["bad"]
     assert (error["error"], error["param"], last["isFinal"]) == ("invalid_config", "max_frames", True)
-    assert same_sound(sound_of(came["good"]), native(server, "Good morning."))
+    assert same_sound(sound_of(came["good"]), await native(server, "Good morning."))
 
 
 async def test_disconnect_releases_its_slots(server: RunningServer) -> None:
@@ -286,8 +273,8 @@ async def test_late_text_gets_an_idle_timeout_error(server: RunningServer) -> No
 # --- one text over HTTP
 
 
-def test_http_audio_equals_that_of_the_socket(either: RunningServer) -> None:
-    wanted = native(either, "Good morning.")
+async def test_http_audio_equals_that_of_the_socket(either: RunningServer) -> None:
+    wanted = await native(either, "Good morning.")
     for path in ("", "/stream"):
         reply = post(either, path)
         assert (reply.status_code, reply.headers["content-type"]) == (200, "audio/pcm")
@@ -322,12 +309,13 @@ def test_file_has_the_requested_format(server: RunningServer, form: str, media_t
             assert len(reply.content) * 8 / 1000 / SECONDS == pytest.approx(int(kbps[0]), rel=0.25)
 
 
-def test_alignment_is_returned_for_whole_and_streamed_audio(server: RunningServer) -> None:
+async def test_alignment_is_returned_for_whole_and_streamed_audio(server: RunningServer) -> None:
     whole = post(server, "/with-timestamps").json()
     lines = [json.loads(line) for line in post(server, "/stream/with-timestamps").text.splitlines()]
     assert len(lines) > 1
     pcm = base64.b64decode(whole["audio_base64"])
-    assert b"".join(base64.b64decode(line["audio_base64"]) for line in lines) == pcm == native(server, "Good morning.")
+    assert pcm == await native(server, "Good morning.")
+    assert pcm == b"".join(base64.b64decode(line["audio_base64"]) for line in lines)
     pieces = [line["alignment"] for line in lines if line["alignment"]]
     for name in ("characters", "character_start_times_seconds", "character_end_times_seconds"):
         assert [value for piece in pieces for value in piece[name]] == whole["alignment"][name]
@@ -339,11 +327,11 @@ def test_alignment_is_returned_for_whole_and_streamed_audio(server: RunningServe
 
 
 @pytest.mark.slow
-def test_higher_speed_shortens_audio_and_tags_are_not_spoken(server: RunningServer) -> None:
+async def test_higher_speed_shortens_audio_and_tags_are_not_spoken(server: RunningServer) -> None:
     faster = post(server, voice_settings={"speed": 2.0, "stability": 0.3, "style": 0.2})
     assert len(faster.content) / 48_000 == pytest.approx(SECONDS / 2, abs=0.05)
     paused = post(server, text='<break time="1s"/>Good morning.').content
-    assert paused == bytes(48_000) + native(server, "Good morning.")
+    assert paused == bytes(48_000) + await native(server, "Good morning.")
 
 
 @pytest.mark.parametrize(
@@ -368,7 +356,7 @@ def test_refusal_has_the_elevenlabs_format(
 
 
 @pytest.mark.slow
-def test_every_refusal_on_elevenlabs_routes_has_their_format(folder_of: FolderOf) -> None:
+async def test_every_refusal_on_elevenlabs_routes_has_their_format(folder_of: FolderOf) -> None:
     with running_server(folder_of("brief", "custom_voice"), server=ServerSettings(api_keys="s3cret")) as locked:
 
         async def opened(key: str) -> str:
@@ -378,8 +366,8 @@ def test_every_refusal_on_elevenlabs_routes_has_their_format(folder_of: FolderOf
             except InvalidStatus as refusal:
                 return str(json.loads(refusal.response.body or b"")["detail"]["status"])
 
-        assert asyncio.run(opened("s3cret")) == "opened"
-        assert asyncio.run(opened("guess")) == "unauthorized"
+        assert await opened("s3cret") == "opened"
+        assert await opened("guess") == "unauthorized"
         for path, key, status, code in (
             ("/v1/voices", "s3cret", 200, None),
             ("/v1/voices", "guess", 401, "unauthorized"),
@@ -392,10 +380,11 @@ def test_every_refusal_on_elevenlabs_routes_has_their_format(folder_of: FolderOf
             ("/v1/user", "guess", 401, "unauthorized"),
             ("/v1/text-to-speech/alloy", "s3cret", 405, "method_not_allowed"),
         ):
-            reply = httpx.get(locked.http + path, headers={"xi-api-key": key})
+            reply = await asyncio.to_thread(httpx.get, locked.http + path, headers={"xi-api-key": key})
             assert reply.status_code == status, path
             assert reply.json().get("detail", {}).get("status") == code
-        elsewhere = httpx.get(f"{locked.http}/v1/audio/voices", headers={"xi-api-key": "guess"})
+        voices = f"{locked.http}/v1/audio/voices"
+        elsewhere = await asyncio.to_thread(httpx.get, voices, headers={"xi-api-key": "guess"})
         assert elsewhere.json()["error"]["code"] == "unauthorized"
 
 

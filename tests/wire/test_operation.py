@@ -57,7 +57,7 @@ def test_every_dialect_is_counted_by_name_and_logged(running: RunningServer, cap
     assert post(running, "/v1/audio/speech/batch", items=[{"input": TEXT}, {"input": TEXT}]) == 200
     asyncio.run(spoken(running.socket, TEXT, task_type="custom_voice", max_frames=5))
     asyncio.run(omni.speak(running, TEXT, **{**omni.SHORT, "max_new_tokens": 6}))
-    cartesia.said(running, TEXT, max_frames=5)
+    asyncio.run(cartesia.said(running, TEXT, max_frames=5))
     wanted = {"openai": 5, "voicewright": 1, "omni": 1, "cartesia": 1}
     assert counts(running) == {(dialect, "max_tokens"): count for dialect, count in wanted.items()}
     lines = [record.__dict__["figures"] for record in caplog.records if record.getMessage().startswith("request ended")]

@@ -291,7 +291,10 @@ def test_stored_dictionary_works_in_every_dialect(server: RunningServer, kept: s
         assert same_sound(heard, win)
     pieces = native(server, ASKED, size=2, **named).pcm
     assert same_sound(pieces, native(server, "Ask Win.", size=2).pcm)
-    assert same_sound(sound_of(said(server, ASKED, pronunciation_dict_id=kept)), sound_of(said(server, "Ask Win.")))
+    assert same_sound(
+        sound_of(asyncio.run(said(server, ASKED, pronunciation_dict_id=kept))),
+        sound_of(asyncio.run(said(server, "Ask Win."))),
+    )
     assert same_sound(bytes_of(server, ASKED, pronunciation_dict_id=kept), bytes_of(server, "Ask Win."))
     locators = [{"pronunciation_dictionary_id": kept}]
     heard = post(server, text=ASKED, pronunciation_dictionary_locators=locators).content
@@ -332,7 +335,7 @@ def test_elevenlabs_sockets_accept_locators(server: RunningServer, kept: str, ki
 
 
 def test_unknown_dictionary_is_refused_in_every_dialect(server: RunningServer) -> None:
-    (error,) = said(server, ASKED, pronunciation_dict_id="pdict_1")
+    (error,) = asyncio.run(said(server, ASKED, pronunciation_dict_id="pdict_1"))
     assert (error["type"], error["error_code"]) == ("error", "pronunciation_dictionary_not_found")
     code = "pronunciation_dictionary_not_found"
     missing = {"pronunciation_dictionaries": ["0" * 32]}

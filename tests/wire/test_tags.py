@@ -151,8 +151,8 @@ def test_elevenlabs_routes_support_tags_and_pronunciations(server: RunningServer
 
 
 def test_cartesia_clients_can_send_pronunciations(server: RunningServer) -> None:
-    heard = said(server, "Ask Nguyen.", pronunciations=WORDS, add_timestamps=True)
-    assert same_sound(sound_of(heard), sound_of(said(server, "Ask Win.")))
+    heard = asyncio.run(said(server, "Ask Nguyen.", pronunciations=WORDS, add_timestamps=True))
+    assert same_sound(sound_of(heard), sound_of(asyncio.run(said(server, "Ask Win."))))
     times = [message for message in heard if message["type"] == "timestamps"]
     assert times
     assert all(message["estimated"] is True for message in times)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import httpx
@@ -20,24 +19,21 @@ CAST: dict[str, Any] = {"task_type": "custom_voice", "seed": 11, "max_frames": 4
 LIVE = {**CAST, "split_granularity": "sentence"}  # so that the messages in which it comes do not cut it
 
 
-def in_pieces(server: RunningServer, text: str, size: int, **config: Any) -> bytes:
-    async def speak() -> bytes:
-        async with talk(server.socket, **config) as session:
-            for start in range(0, len(text), size):
-                await session.send("input.text", text=text[start : start + size])
-            await session.send("input.done")
-            return (await session.take()).pcm
-
-    return asyncio.run(speak())
+async def in_pieces(server: RunningServer, text: str, size: int, **config: Any) -> bytes:
+    async with talk(server.socket, **config) as session:
+        for start in range(0, len(text), size):
+            await session.send("input.text", text=text[start : start + size])
+        await session.send("input.done")
+        return (await session.take()).pcm
 
 
 @pytest.mark.parametrize("layout", [False, True])
 @pytest.mark.parametrize("size", [1, 4, 100])
-def test_streamed_markdown_sounds_like_plain_text(server: RunningServer, layout: bool, size: int) -> None:
+async def test_streamed_markdown_sounds_like_plain_text(server: RunningServer, layout: bool, size: int) -> None:
     config = {**LIVE, "non_streaming_mode": layout}
-    plain = asyncio.run(spoken(server.socket, PLAIN, **config, text_filter="none")).pcm
-    assert same_sound(in_pieces(server, MARKDOWN, size, **config), plain)
-    assert in_pieces(server, MARKDOWN, size, **config, text_filter="none") != plain
+    plain = (await spoken(server.socket, PLAIN, **config, text_filter="none")).pcm
+    assert same_sound(await in_pieces(server, MARKDOWN, size, **config), plain)
+    assert await in_pieces(server, MARKDOWN, size, **config, text_filter="none") != plain
 
 
 def test_filtered_http_text_sounds_like_plain_text(server: RunningServer) -> None:
