@@ -65,3 +65,12 @@ def test_a_client_that_leaves_ends_the_dialogue(talking: RunningServer) -> None:
     talking.wait_until_idle()
     assert talking.frames_made() - before < 400  # The dialogue would have about 4,000.
     assert post(talking).status_code == 200  # The slot serves the next one.
+
+
+def test_a_narration_has_the_quoted_voice(talking: RunningServer) -> None:
+    text = 'She waited. "Come in." He came.'
+    fields = {"inputs": None, "turn_pause_ms": 0}
+    narrated = post(talking, **fields, input=text, voice="clara", quoted_voice="angus")
+    parts = [("clara", "She waited."), ("angus", '"Come in."'), ("clara", "He came.")]
+    turns = [{"voice": voice, "text": part} for voice, part in parts]
+    assert narrated.content == post(talking, inputs=turns, turn_pause_ms=0).content

@@ -77,11 +77,15 @@ class HttpSpeech(ABC, Generic[Body]):
 
         def open_stream(turn: int, request: SpeechRequest) -> SpeechStream:
             if is_dialogue:
-                return self._open_stream(request, f"{self._id}/{turn}", turn_field(turn, "text"))
+                return self._open_stream(request, f"{self._id}/{turn}", self._text_field_of(turn))
             return self._open_stream(request, self._id, self.text_field)
 
         self._speech = DialogueStream(requests, open_stream, pause_s=pause_ms / 1000, queue_s=queue_s)
         return self._speech
+
+    def _text_field_of(self, turn: int) -> str:
+        """Return the name of the field with the text of a turn."""
+        return turn_field(turn, "text")
 
     def _open_stream(self, request: SpeechRequest, request_id: str, text_field: str) -> SpeechStream:
         host = self._host

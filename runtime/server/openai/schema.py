@@ -11,6 +11,8 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, AliasChoices, AliasPath, ConfigDict, Field, model_validator
 
 from runtime.errors import InvalidConfig, UnsupportedFormat
+from runtime.markdown.narration import Part, PartKind, split_narration
+from runtime.markdown.thoughts import without_thoughts
 from runtime.request import Reference
 from runtime.server.http.dialogue import MAX_TURN_PAUSE_MS, MAX_TURNS, TURN_PAUSE_MS
 from runtime.server.session.speech_fields import SpeechFields
@@ -72,6 +74,8 @@ class SpeechBody(SpeechFields):
         TURN_PAUSE_MS, description="silence between turns"
     )
     voice: Name | None = Field(None, validation_alias=_VOICE_NAMES)
+    quoted_voice: Name | None = Field(None, description="of quoted speech in the input; null: the voice")
+    action_voice: Name | None = Field(None, description="of *actions* in the input; null: the voice")
     response_format: Annotated[Name, AfterValidator(_known_format)] = "mp3"
     stream_format: Annotated[Name, AfterValidator(_known_stream_format)] | None = None
     stream: bool | None = None
@@ -102,8 +106,39 @@ class SpeechBody(SpeechFields):
         if fields.get("inputs"):
             if fields.get("input"):
                 raise ValueError("input and inputs exclude each other")
+            if fields.get("quoted_voice") or fields.get("action_voice"):
+                raise ValueError("quoted_voice and action_voice are for an input; each of inputs has its voice")
             fields = {**fields, "input": ""}
         return fields
+
+    @property
+    def is_narration(self) -> bool:
+        """True if parts of the text have voices of their own."""
+        return self.quoted_voice is not None or self.action_voice is not None
+
+    def narration(self) -> list[SpeechBody]:
+        """Return a body for each part of the text.
+
+        Raises:
+            InvalidConfig: The voice changes too often.
+        """
+        text = without_thoughts(self.input) if self.text_filter == "markdown" else self.input
+        parts = split_narration(text, quotes=self.quoted_voice is not None, actions=self.action_voice is not None)
+        if len(parts) > MAX_TURNS:
+            why = f"its voice changes more than {MAX_TURNS} times"
+            raise InvalidConfig(where="input", why=why, param="input")
+        return [self._part(part) for part in parts]
+
+    def _part(self, part: Part) -> SpeechBody:
+        own = {
+            PartKind.QUOTE: ("quoted_voice", self.quoted_voice),
+            PartKind.ACTION: ("action_voice", self.action_voice),
+        }
+        field, voice = own.get(part.kind, (self.voice_field, self.voice))
+        chosen: dict[str, Any] = {} if part.kind is PartKind.TEXT else {"voice": voice, "ref_audio": None}
+        body = self.model_copy(update={**chosen, "input": part.text, "quoted_voice": None, "action_voice": None})
+        body._voice_field = field
+        return body
 
     @property
     def turns(self) -> list[SpeechBody]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from runtime.errors import SpeechError
+from runtime.errors import EmptyText, SpeechError
 from runtime.request import AudioChunk, Finished, Mode, Reference, SpeechRequest, StopReason
 from runtime.server.descriptions import metrics
 from runtime.server.http.dialogue import DialogueStream, DialogueWords, check_turn_text, check_turns, errors_of_turn
@@ -16,7 +16,7 @@ from runtime.server.http.speech import HttpSpeech, event
 from runtime.server.openai.schema import SpeechBody
 from runtime.server.voices.uploads import read_upload
 from runtime.server.voices.voice_resolver import ResolvedVoice
-from runtime.server.wire import BYTES_PER_SAMPLE, Reply
+from runtime.server.wire import BYTES_PER_SAMPLE, Reply, check_text
 from runtime.shared.encoding import Encoder
 from runtime.shared.inline_tags import read_text
 from runtime.shared.loudness import levelled
@@ -52,6 +52,9 @@ class SpeechResponder(HttpSpeech[SpeechBody]):
     @property
     def sample_rate(self) -> int:
         return self._body.sample_rate
+
+    def _text_field_of(self, turn: int) -> str:
+        return super()._text_field_of(turn) if self._body.inputs else self.text_field
 
     async def as_audio(self) -> AsyncGenerator[bytes, None]:
         """Yield encoded audio during generation.
@@ -165,6 +168,8 @@ class SpeechResponder(HttpSpeech[SpeechBody]):
             SpeechError: A voice or text cannot be spoken; the field of a dialogue's error names the turn.
         """
         body = self._body
+        if body.is_narration:
+            return await self._narration()
         if not body.inputs:
             return [await self._request(body)]
         check_turns(body.inputs, self._host.settings.limits)
@@ -173,6 +178,16 @@ class SpeechResponder(HttpSpeech[SpeechBody]):
             with errors_of_turn(index, _TURN_FIELDS):
                 requests.append(await self._request(turn))
                 check_turn_text(requests[-1].text)
+        return requests
+
+    async def _narration(self) -> list[SpeechRequest]:
+        """Return a request for each part of the text in the voice of its kind, without parts that have no text."""
+        body = self._body
+        check_text(len(body.input), self._host.settings.limits, param=self.text_field)
+        requests = [await self._request(part) for part in body.narration()]
+        requests = [request for request in requests if request.text.strip()]
+        if not requests:
+            raise EmptyText(param=self.text_field)
         return requests
 
     async def _request(self, body: SpeechBody) -> SpeechRequest:

@@ -7,6 +7,7 @@ from functools import reduce
 from typing import Literal, Protocol
 
 from runtime.markdown.growing import GrowingMarkdown
+from runtime.markdown.thoughts import GrowingThoughts
 from runtime.server.text.text_thread import rest
 from runtime.shared.pronouncing import Dictionary, GrowingPronunciation
 from runtime.shared.spelling import Spelling
@@ -81,11 +82,13 @@ class InPieces:
 
 def text_filter(name: FilterName, dictionary: Dictionary | None = None, *, spells: bool = False) -> TextFilter:
     """Return the filter of one text: `spells` is for ``<spell>`` tags, `dictionary` for its replacements."""
-    stages: list[TextFilter] = [
-        *([Spelling()] if spells else []),
-        *([GrowingMarkdown()] if name == "markdown" else []),
-        *([GrowingPronunciation(dictionary)] if dictionary is not None else []),
-    ]
+    stages: list[TextFilter] = []
+    if spells:
+        stages.append(Spelling())
+    if name == "markdown":
+        stages += [GrowingThoughts(), GrowingMarkdown()]
+    if dictionary is not None:
+        stages.append(GrowingPronunciation(dictionary))
     return InPieces(reduce(InTurn, stages)) if stages else Unfiltered()
 
 

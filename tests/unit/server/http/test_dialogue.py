@@ -136,3 +136,30 @@ def test_a_single_text_is_a_request_as_before() -> None:
     requests: list[SpeechRequest] = engine.requests
     assert spoken(engine, inputs=None, input="Hello.", voice="ryan").audio == chunk(2, 1).pcm
     assert [(each.text, each.voice) for each in requests] == [("Hello.", "ryan")]
+
+
+def narrated(text: str, **fields: Any) -> list[tuple[str, str | None]]:
+    """Text and voice of each request."""
+    engine = ScriptedEngine(turns(9))
+    spoken(engine, inputs=None, input=text, voice="serena", **fields)
+    return [(each.text.strip(), each.voice) for each in engine.requests]
+
+
+def test_quoted_text_and_actions_have_voices_of_their_own() -> None:
+    text = '<think>"Hm."</think>\nHe waited. "Come in," she said. *He sits.*'
+    assert narrated(text, quoted_voice="ryan", action_voice="serena", text_filter="markdown") == [
+        ("He waited.", "serena"),
+        ('"Come in,"', "ryan"),
+        ("she said.", "serena"),
+        ("He sits.", "serena"),
+    ]
+    assert narrated("Plain.", quoted_voice="ryan") == [("Plain.", "serena")]
+    with pytest.raises(UnknownVoice) as raised:
+        narrated('He said: "Yes."', quoted_voice="nobody")
+    assert raised.value.param == "quoted_voice"
+    with pytest.raises(InvalidConfig, match="each of inputs has its voice"):
+        read_speech({"inputs": TURNS, "quoted_voice": "ryan"})
+    with pytest.raises(InvalidConfig, match="changes more than 128 times"):
+        narrated('"One." two. ' * 100, quoted_voice="ryan")
+    with pytest.raises(EmptyText):
+        narrated(" ", quoted_voice="ryan")

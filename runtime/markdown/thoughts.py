@@ -1,0 +1,79 @@
+"""Removal of a language model's thoughts (``<think>…</think>``) from growing text."""
+
+from __future__ import annotations
+
+import re
+
+TAGS = ("think", "thinking", "thought", "reasoning")
+
+_OPENING = re.compile(rf"[ \t]*<({'|'.join(TAGS)})>", re.IGNORECASE)
+_OPENINGS = tuple(f"<{tag}>" for tag in TAGS)
+_PIECE_CHARS = 256  # Each line copies the rest of its piece.
+_MAX_INDENT = 8  # White space before a tag, at most, so that little text is held back.
+
+
+class GrowingThoughts:
+    """Filter of one text that leaves out blocks of thoughts, which begin at a line's start.
+
+    A block without an end reaches to the end of the text. Only what may become a tag is held back.
+    """
+
+    def __init__(self) -> None:
+        self._held = ""
+        self._is_line_start = True
+        self._closing: str | None = None  # Tag that ends the current block.
+
+    def add(self, text: str) -> str:
+        """Append text and return what is no thought."""
+        self._held += text
+        spoken = []
+        while self._held:
+            if self._closing is not None:
+                if not self._skip_thought(self._closing):
+                    break
+            elif self._is_line_start and (opening := _OPENING.match(self._held)):
+                self._held = self._held[opening.end() :]
+                self._closing = f"</{opening[1].lower()}>"
+            elif self._is_line_start and _may_open(self._held):
+                break
+            else:
+                line, newline, self._held = self._held.partition("\n")
+                self._is_line_start = bool(newline)
+                spoken.append(line + newline)
+        return "".join(spoken)
+
+    def flush(self) -> str:
+        """Return the held text that is no thought; more text may follow."""
+        if self._closing is not None:
+            return ""
+        text, self._held = self._held, ""
+        self._is_line_start = self._is_line_start and not text
+        return text
+
+    def finish(self) -> str:
+        """Return the held text of a complete text."""
+        return self.flush()
+
+    def _skip_thought(self, closing: str) -> bool:
+        """Drop held thoughts; return True if the block has ended."""
+        end = self._held.lower().find(closing)
+        if end < 0:
+            self._held = self._held[-(len(closing) - 1) :]
+            return False
+        self._held = self._held[end + len(closing) :]
+        self._closing = None
+        self._is_line_start = True
+        return True
+
+
+def without_thoughts(text: str) -> str:
+    """Return a whole text without its thoughts."""
+    thoughts = GrowingThoughts()
+    pieces = (text[start : start + _PIECE_CHARS] for start in range(0, len(text), _PIECE_CHARS))
+    return "".join(map(thoughts.add, pieces)) + thoughts.finish()
+
+
+def _may_open(text: str) -> bool:
+    """True if more characters may make a tag of this beginning of a line."""
+    beginning = text.lstrip(" \t").lower()
+    return len(text) - len(beginning) <= _MAX_INDENT and any(tag.startswith(beginning) for tag in _OPENINGS)

@@ -1,0 +1,65 @@
+"""Quoted speech and actions of a text, and what only looks like them."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runtime.markdown.narration import PartKind, split_narration
+
+T, Q, A = PartKind.TEXT, PartKind.QUOTE, PartKind.ACTION
+
+
+def split(text: str, *, quotes: bool = True, actions: bool = True) -> list[tuple[PartKind, str]]:
+    return [(part.kind, part.text) for part in split_narration(text, quotes=quotes, actions=actions)]
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ('"Come in," she said. "Sit down."', [(Q, '"Come in,"'), (T, " she said. "), (Q, '"Sit down."')]),
+        ("He said: “Yes”", [(T, "He said: "), (Q, "“Yes”")]),
+        ("*She smiles.* Hello!", [(A, "She smiles."), (T, " Hello!")]),
+        ("Hello. *waves at him* Bye.", [(T, "Hello. "), (A, "waves at him"), (T, " Bye.")]),
+        ("他说：「你好。」她走了。", [(T, "他说："), (Q, "「你好。」"), (T, "她走了。")]),
+        ("Er sagte: „Ja.“ Dann ging er.", [(T, "Er sagte: "), (Q, "„Ja.“"), (T, " Dann ging er.")]),
+        # Within a sentence it is emphasis, or a word that is only called so.
+        ('The "best" coffee is *very* good.', [(T, 'The "best" coffee is *very* good.')]),
+        ("**Bold.** 2 * 3 * 4, a*b*c", [(T, "**Bold.** 2 * 3 * 4, a*b*c")]),
+        ('One " alone.', [(T, 'One " alone.')]),
+        ('"Over two\nparagraphs."', [(T, '"Over two\nparagraphs."')]),
+        ('"One." "Two."', [(Q, '"One." "Two."')]),
+        ("", []),
+    ],
+)
+def test_parts(text: str, parts: list[tuple[PartKind, str]]) -> None:
+    found = split(text)
+    assert "".join(part for _, part in found) == "".join(part for _, part in parts)
+    merged: list[tuple[PartKind, str]] = []
+    for kind, part in parts:  # Parts of one kind in a row are one.
+        merged[-1:] = (
+            [(kind, merged[-1][1] + part)] if merged and merged[-1][0] is kind else [*merged[-1:], (kind, part)]
+        )
+    assert found == merged
+
+
+def test_only_what_is_wanted_is_a_part() -> None:
+    text = '*He nods.* "Yes."'
+    assert split(text, quotes=False) == [(A, "He nods."), (T, ' "Yes."')]
+    assert split(text, actions=False) == [(T, "*He nods.* "), (Q, '"Yes."')]
+
+
+@given(st.text(alphabet='ab "“”*.,\n', max_size=40))
+def test_nothing_is_lost_but_asterisks(text: str) -> None:
+    joined = "".join(part for _, part in split(text))
+    assert joined.replace("*", "") == text.replace("*", "")
+
+
+@pytest.mark.parametrize("text", ['"' * 50_000, "*a" * 50_000, "“" * 50_000, '"a." ' * 10_000])
+def test_the_work_is_linear(text: str) -> None:
+    began = time.process_time()
+    split(text)
+    assert time.process_time() - began < 2

@@ -1,0 +1,64 @@
+"""Thoughts of a language model are left out however the text arrives, and nothing else is."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runtime.markdown.thoughts import GrowingThoughts, without_thoughts
+from runtime.server.text.filter import text_filter
+
+
+@pytest.mark.parametrize(
+    ("text", "spoken"),
+    [
+        ("<think>Hm.\nWell.</think>\nHello.", "\nHello."),
+        ("Hello.\n  <THINK>Hm.</Think>Bye.", "Hello.\nBye."),
+        ("<thinking>One.</thinking><reasoning>Two.</reasoning> Three.", " Three."),
+        ("<think>Never ends. Hello.", ""),
+        ("Use the tag <think> here.</think>", "Use the tag <think> here.</think>"),
+        ("<thin", "<thin"),
+        ("<thinker>Hello.", "<thinker>Hello."),
+        ("", ""),
+    ],
+)
+def test_blocks_at_the_start_of_a_line_are_left_out(text: str, spoken: str) -> None:
+    assert without_thoughts(text) == spoken
+
+
+@given(
+    st.lists(
+        st.sampled_from(["<think>", "</think>", "<th", "ink>", " ", "\n", "Hi.", "<", "</thi", "nk>"]), max_size=12
+    )
+)
+def test_pieces_do_not_matter(parts: list[str]) -> None:
+    text = "".join(parts)
+    for size in (1, 3, 7):
+        growing = GrowingThoughts()
+        pieces = [growing.add(text[at : at + size]) for at in range(0, len(text), size)]
+        assert "".join(pieces) + growing.finish() == without_thoughts(text)
+
+
+def test_text_after_a_tag_is_not_held_back() -> None:
+    growing = GrowingThoughts()
+    assert growing.add("Hello, ") == "Hello, "
+    assert growing.add("world.\n<") == "world.\n"
+    assert growing.flush() == "<"
+    assert growing.add("think>Hi.") == "think>Hi."
+
+
+def test_the_markdown_filter_leaves_them_out() -> None:
+    spoken = text_filter("markdown")
+    assert (spoken.add("<think>Plan: *wave*.</think>\n\n**Hello** there.") + spoken.finish()).strip() == "Hello there."
+    plain = text_filter("none")
+    assert plain.add("<think>Hm.</think>") + plain.finish() == "<think>Hm.</think>"
+
+
+@pytest.mark.parametrize("text", ["\n" * 200_000, "<think>" * 30_000, "<think>" + "x" * 400_000, " <" * 100_000])
+def test_the_work_is_linear(text: str) -> None:
+    began = time.process_time()
+    without_thoughts(text)
+    assert time.process_time() - began < 3
