@@ -2,25 +2,53 @@
 
 from __future__ import annotations
 
+import math
+import re
+from itertools import combinations
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.js.conftest import Node
 
-DEMO = ("angus", "clara", "nora", "reed", "mia", "bruno")
+HUES = 8
+DEMO = ("angus", "clara", "owen", "iris", "reed", "nora", "mia", "bruno")
 PUBLISHED = ("serena", "vivian", "uncle_fu", "ryan", "aiden", "ono_anna", "sohee", "eric", "dylan")
 
 
 def test_speaker_colours_and_bars_are_stable_and_distinct(node: Node) -> None:
     hues = {name: node.call("speak/voices", "hueOf", name) for name in (*DEMO, *PUBLISHED)}
-    assert sorted(hues[name] for name in DEMO) == list(range(6))
+    assert sorted(hues[name] for name in DEMO) == list(range(HUES))
     published = [hues[name] for name in PUBLISHED]
-    assert max(published.count(hue) for hue in range(6)) == 2
+    assert max(published.count(hue) for hue in range(HUES)) == 2
     assert node.call("speak/voices", "hueOf", "Uncle_Fu") == hues["uncle_fu"]
     bars = [node.call("speak/voices", "barsOf", name) for name in (*DEMO, *PUBLISHED)]
     assert all(len(heights) == 5 and all(5 <= height <= 20 for height in heights) for heights in bars)
     assert len({tuple(heights) for heights in bars}) == len(bars)
+
+
+def test_every_hue_is_readable_on_its_ground_and_unlike_the_others_in_both_themes() -> None:
+    tokens = Path("assets/css/tokens.css").read_text()
+    for theme in tokens.split(".dark {"):
+        inks = dict(re.findall(r"--vw-h(\d): (#\w{6});", theme))
+        grounds = dict(re.findall(r"--vw-b(\d): (#\w{6});", theme))
+        assert len(inks) == len(grounds) == HUES
+        for hue, ink in inks.items():
+            low, high = sorted((luminance(ink), luminance(grounds[hue])))
+            assert (high + 0.05) / (low + 0.05) >= 4.5, ink
+        for one, other in combinations(inks.values(), 2):
+            assert math.dist(rgb(one), rgb(other)) > 0.15, (one, other)
+
+
+def rgb(colour: str) -> list[float]:
+    return [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+
+
+def luminance(colour: str) -> float:
+    """Relative luminance of WCAG 2."""
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in rgb(colour)]
+    return sum(share * part for share, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
 
 
 @pytest.mark.parametrize(

@@ -3,11 +3,11 @@
 import { api } from '../common/api.js';
 import { languageName, title } from '../common/fields.js';
 
-// --- A voice's mark: five bars and one of six hues, drawn from its id, so that a voice looks the same
+// --- A voice's mark: five bars and one of eight hues, drawn from its id, so that a voice looks the same
 // everywhere.
 
-const HUES = 6; // --vw-h0 to --vw-h5
-const START = 66; // Start value of the hash, chosen so that the embedded speakers get different hues.
+const HUES = 8; // --vw-h0 to --vw-h7
+const START = 42061; // Start value of the hash, chosen so that the embedded speakers get different hues.
 const SIDE = 36; // Size of the drawing.
 const BAR = { width: 2.4, pitch: 4, first: 8.6, least: 5 };
 const SPANS = [6, 15, 15, 15, 6]; // Range added to the minimum height: the outer bars stay low.
