@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
@@ -21,6 +22,7 @@ from studio.checkpoint_arguments import models_of, with_models
 from studio.errors import HostOnly
 from studio.routes.responses import handle_errors, json_response, read_body
 from studio.runtimes.metrics import CONTENT_TYPE, figures, starts_page
+from studio.runtimes.process_memory import own_memory
 from studio.runtimes.supervisor import ChildRuntime, Runtime
 from studio.settings import StoreSettings, StudioSettings, VisitSettings
 from studio.store.records import decode
@@ -98,11 +100,13 @@ class HostRoutes:
         self._check(request)
         runtime = self._runtime
         told = await self._ask_runtime()
+        is_own = isinstance(runtime, ChildRuntime)
         return json_response(
             {
                 "runtime": asdict(runtime.status),
                 "restarts": dict(runtime.restarts) if isinstance(runtime, ChildRuntime) else {},
-                "own": isinstance(runtime, ChildRuntime),
+                "own": is_own,
+                "memory": await asyncio.to_thread(own_memory) if is_own else None,
                 "changing": isinstance(runtime, ChildRuntime) and runtime.changing,
                 "checkpoints": models_of(runtime.args) if isinstance(runtime, ChildRuntime) else [],
                 "models": told.models,

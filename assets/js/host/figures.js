@@ -57,13 +57,14 @@ function path(points, length, most) {
  * @property {number|null} ttfa_p50_s  null: nothing was spoken yet
  * @property {number|null} ttfa_p95_s
  * @property {{total?: number, free?: number}} memory  bytes of the device; empty: it does not say
+ * @property {{own: number, available: number}|null} [host]  bytes of the studio's machine; null: unknown
  *
  * @typedef {Object} Figure
  * @property {string} name
  * @property {number} count        of its lines
  * @property {(now: Now, rate: number|null) => (number|null)[]} lines  rate: frames a second; null: not known yet
  * @property {(now: Now, rate: number|null, t: Say) => [string, string]} say   large, and small beside it
- * @property {boolean} [ofGraphs]  it is always zero where nothing is captured
+ * @property {(now: Now, device: {isCpu: boolean}) => boolean} [isHidden]  true if it does not apply
  *
  * @typedef {(key: string, values?: Object<string, unknown>) => string} Say
  */
@@ -81,10 +82,18 @@ const FIGURES = [
     say: (now) => [milliseconds(now.ttfa_p50_s), `p95 ${milliseconds(now.ttfa_p95_s)}`],
   },
   { name: 'underruns', count: 1, lines: (now) => [now.underruns], say: (now) => [whole(now.underruns), ''] },
-  { name: 'uncaptured', count: 1, ofGraphs: true, lines: (now) => [now.uncaptured], say: (now) => [whole(now.uncaptured), ''] },
+  { name: 'uncaptured', count: 1, isHidden: (_, { isCpu }) => isCpu, lines: (now) => [now.uncaptured], say: (now) => [whole(now.uncaptured), ''] },
   {
     name: 'memory',
     count: 1,
+    isHidden: ({ host }) => !host,
+    lines: ({ host }) => [host?.own ?? null],
+    say: ({ host }, _, t) => [gibibytes(host?.own ?? 0), t('host.figure.available', { free: gibibytes(host?.available ?? 0) })],
+  },
+  {
+    name: 'device_memory',
+    count: 1,
+    isHidden: (_, { isCpu }) => isCpu, // It is the machine's memory then.
     lines: (now) => [used(now)],
     say: (now) => [gibibytes(used(now)), `/ ${gibibytes(now.memory.total ?? 0)}`],
   },
@@ -96,7 +105,7 @@ export class Figures {
     this.t = t;
     /** Frames as they were counted last, and when (performance.now()). @type {{frames: number, at: number}|null} */
     this.before = null;
-    this.shown = FIGURES.map(({ name, count, lines, say, ofGraphs = false }) => {
+    this.shown = FIGURES.map(({ name, count, lines, say, isHidden = () => false }) => {
       const chart = new Sparkline(count, POINTS);
       const caption = make('figcaption', { textContent: t(`host.figure.${name}`) });
       caption.dataset.i18n = `host.figure.${name}`;
@@ -107,15 +116,15 @@ export class Figures {
       const figure = make('figure', { id: `vw-host-figure-${name}`, title }, [caption, value, chart.element]);
       figure.dataset.i18nTitle = `host.figure.${name}_title`;
       place.append(figure);
-      return { figure, chart, large, small, lines, say, ofGraphs };
+      return { figure, chart, large, small, lines, say, isHidden };
     });
   }
 
-  /** @param {Now} now @param {{capturesGraphs: boolean}} device */
-  show(now, { capturesGraphs }) {
+  /** @param {Now} now @param {{isCpu: boolean}} device */
+  show(now, device) {
     const rate = this.rate(now.frames);
-    for (const { figure, chart, large, small, lines, say, ofGraphs } of this.shown) {
-      figure.hidden = ofGraphs && !capturesGraphs;
+    for (const { figure, chart, large, small, lines, say, isHidden } of this.shown) {
+      figure.hidden = isHidden(now, device);
       chart.add(lines(now, rate));
       const [main, beside] = say(now, rate, this.t);
       large.data = `${main} `;

@@ -15,6 +15,7 @@ import { Figures } from './figures.js';
  * @property {string[]} checkpoints
  * @property {(ModelCard & {loaded: boolean})[]} models
  * @property {import('./figures.js').Now|null} figures
+ * @property {import('./figures.js').Now['host']} memory
  * @property {{file: string, why: string}[]} voice_problems
  * @property {Knob[]} settings
  * @property {Object<string, string>} ports  that are open beside that of HTTP: their addresses
@@ -158,7 +159,7 @@ export class HostRoom {
     this.showProblems(now.voice_problems);
     this.showWyoming(now);
     this.showOnce(now);
-    if (now.figures) this.figures.show(now.figures, { capturesGraphs: now.models.some(({ device }) => device !== 'cpu') });
+    if (now.figures) this.figures.show({ ...now.figures, host: now.memory }, { isCpu: now.models.every(({ device }) => device === 'cpu') });
   }
 
   /** @param {Now['models']} models */

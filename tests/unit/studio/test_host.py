@@ -58,6 +58,7 @@ def test_local_host_sees_everything() -> None:
     status, told = asked()
     assert (status, told["checkpoints"], told["own"], told["changing"]) == (200, ["one"], True, False)
     assert (told["models"], told["figures"], told["ports"]) == ([], None, {})  # the runtime is not there yet
+    assert set(told["memory"] or {}) in ({"own", "available"}, set())
     knobs = {setting["env"]: setting for setting in told["settings"]}
     assert knobs["VOICEWRIGHT_MAX_TEXT_CHARS"]["value"] == 4096
     assert knobs["VOICEWRIGHT_VISITORS"]["group"] == "store"

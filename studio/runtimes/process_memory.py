@@ -1,0 +1,56 @@
+"""Memory of the studio with its child processes, and the machine's available memory. Linux only."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import defaultdict
+from pathlib import Path
+
+PROC = Path("/proc")
+_KIB = re.compile(r"^(?P<name>Pss|MemAvailable):\s+(?P<kib>\d+) kB", re.MULTILINE)
+
+
+def own_memory(pid: int | None = None) -> dict[str, int] | None:
+    """Return `own` and `available` bytes; None if the system does not report them.
+
+    Memory that processes share is divided between them (proportional set size). It takes some milliseconds.
+
+    Args:
+        pid: Root of the process tree; None is this process.
+    """
+    try:
+        machine = _kib(PROC / "meminfo")
+        own = sum(_memory_of(process) for process in _tree(os.getpid() if pid is None else pid))
+    except OSError:
+        return None
+    return {"own": own * 1024, "available": machine["MemAvailable"] * 1024}
+
+
+def _tree(root: int) -> list[int]:
+    """Return a process and its descendants."""
+    children: defaultdict[int, list[int]] = defaultdict(list)
+    for folder in PROC.iterdir():
+        if folder.name.isdecimal():
+            try:
+                fields = (folder / "stat").read_text().rpartition(")")[2].split()
+            except OSError:  # It has ended.
+                continue
+            children[int(fields[1])].append(int(folder.name))
+    found = [root]
+    for process in found:  # The list grows while it is read.
+        found += children[process]
+    return found
+
+
+def _memory_of(process: int) -> int:
+    try:
+        return _kib(PROC / str(process) / "smaps_rollup").get("Pss", 0)
+    except OSError:
+        if process == os.getpid():
+            raise
+        return 0  # It has ended.
+
+
+def _kib(file: Path) -> dict[str, int]:
+    return {found["name"]: int(found["kib"]) for found in _KIB.finditer(file.read_text())}
