@@ -56,28 +56,26 @@ async def first_chunk(speech: Speech) -> bytes:
     return (await anext(speech)).pcm
 
 
-def test_text_is_received_in_chunks_that_join(server: RunningServer) -> None:
-    async def hear() -> bytes:
-        async with connect(server.http) as client:
-            assert client.session["limits"]["max_contexts"] == 8
-            speech = await client.speak("Good morning.", **VOICE)
-            assert (speech.start, speech.done) == (None, None)
-            sound = b""
-            async for chunk in speech:
-                assert chunk.first_sample == len(sound) // 2
-                sound += chunk.pcm
-            assert speech.start is not None
-            assert (speech.start.mode, speech.start.seed) == ("custom_voice", 11)
-            assert speech.done is not None
-            assert speech.done.samples == len(sound) // 2
-            assert speech.done.seed == 11
-            assert speech.done.stop_reason in {"eos", "max_tokens"}
-            assert speech.done.stats.frames == len(sound) // 3840
-            assert speech.done.stats.ttfa_ms is not None
-            assert [chunk async for chunk in speech] == []  # over is over
-            return sound
-
-    assert same_sound(asyncio.run(hear()), asyncio.run(spoken(server.socket, "Good morning.", **VOICE)).pcm)
+async def test_text_is_received_in_chunks_that_join(server: RunningServer) -> None:
+    async with connect(server.http) as client:
+        assert client.session["limits"]["max_contexts"] == 8
+        speech = await client.speak("Good morning.", **VOICE)
+        assert (speech.start, speech.done) == (None, None)
+        sound = b""
+        async for chunk in speech:
+            assert chunk.first_sample == len(sound) // 2
+            sound += chunk.pcm
+        assert speech.start is not None
+        assert (speech.start.mode, speech.start.seed) == ("custom_voice", 11)
+        assert speech.done is not None
+        assert speech.done.samples == len(sound) // 2
+        assert speech.done.seed == 11
+        assert speech.done.stop_reason in {"eos", "max_tokens"}
+        assert speech.done.stats.frames == len(sound) // 3840
+        assert speech.done.stats.ttfa_ms is not None
+        assert [chunk async for chunk in speech] == []  # over is over
+        result = sound
+    assert same_sound(result, (await spoken(server.socket, "Good morning.", **VOICE)).pcm)
 
 
 @pytest.mark.slow
@@ -95,18 +93,16 @@ async def test_concurrent_utterances_on_one_socket_equal_solo_runs(server: Runni
     assert not same_sound(together[0], alone[1])  # the comparison can fail
 
 
-def test_text_may_be_appended_during_speech(server: RunningServer) -> None:
-    async def live() -> bytes:
-        async with connect(server.http) as client:
-            speech = await client.speak(**VOICE, split_granularity="none")
-            for word in ("Good ", "mor", "ning."):
-                await speech.write(word)
-            await speech.finish()
-            with pytest.raises(ValueError, match="finished"):
-                await speech.write("Late.")
-            return await speech.read()
-
-    assert same_sound(asyncio.run(live()), asyncio.run(spoken(server.socket, "Good morning.", **VOICE)).pcm)
+async def test_text_may_be_appended_during_speech(server: RunningServer) -> None:
+    async with connect(server.http) as client:
+        speech = await client.speak(**VOICE, split_granularity="none")
+        for word in ("Good ", "mor", "ning."):
+            await speech.write(word)
+        await speech.finish()
+        with pytest.raises(ValueError, match="finished"):
+            await speech.write("Late.")
+        result = await speech.read()
+    assert same_sound(result, (await spoken(server.socket, "Good morning.", **VOICE)).pcm)
 
 
 async def test_flush_in_the_middle_of_a_text_is_accepted(server: RunningServer) -> None:
@@ -308,21 +304,19 @@ def test_synchronous_client_cancels_early_exits_and_raises_refusals(server: Runn
     assert "voicewright-client" not in {thread.name for thread in threading.enumerate()}
 
 
-def test_one_line_say_works_inside_a_running_event_loop(server: RunningServer) -> None:
+async def test_one_line_say_works_inside_a_running_event_loop(server: RunningServer) -> None:
     async def notebook() -> bytes:
         return say(server.http, "Good morning.", **VOICE)
 
     # The server runs on a loop of its own, so that a notebook's may stand still meanwhile.
-    assert same_sound(asyncio.run(notebook()), asyncio.run(spoken(server.socket, "Good morning.", **VOICE)).pcm)
+    assert same_sound(await notebook(), (await spoken(server.socket, "Good morning.", **VOICE)).pcm)
 
 
-def test_utterance_starts_at_its_first_use(server: RunningServer) -> None:
-    async def lazily() -> bytes:
-        async with connect(server.http) as client:
-            client.speak("Nobody wants to hear this.", **LONG)
-            return b"".join([chunk.pcm async for chunk in client.speak("Good morning.", **VOICE)])
-
-    assert same_sound(asyncio.run(lazily()), asyncio.run(spoken(server.socket, "Good morning.", **VOICE)).pcm)
+async def test_utterance_starts_at_its_first_use(server: RunningServer) -> None:
+    async with connect(server.http) as client:
+        client.speak("Nobody wants to hear this.", **LONG)
+        result = b"".join([chunk.pcm async for chunk in client.speak("Good morning.", **VOICE)])
+    assert same_sound(result, (await spoken(server.socket, "Good morning.", **VOICE)).pcm)
     server.wait_until_idle()
 
 
@@ -409,7 +403,7 @@ async def until_done(socket: ServerConnection) -> None:
             return
 
 
-def hear(talk: Callable[[ServerConnection], Awaitable[None]]) -> tuple[bytes, VoicewrightError]:
+async def hear(talk: Callable[[ServerConnection], Awaitable[None]]) -> tuple[bytes, VoicewrightError]:
     """What is heard of one utterance, and how it failed."""
 
     async def heard() -> tuple[bytes, VoicewrightError]:
@@ -423,23 +417,23 @@ def hear(talk: Callable[[ServerConnection], Awaitable[None]]) -> tuple[bytes, Vo
                 return sound, error
         raise AssertionError("it did not fail")
 
-    return asyncio.run(asyncio.wait_for(heard(), 60))
+    return await asyncio.wait_for(heard(), 60)
 
 
-def test_lost_connection_fails_running_utterances_after_their_received_audio() -> None:
+async def test_lost_connection_fails_running_utterances_after_their_received_audio() -> None:
     async def breaks_off(socket: ServerConnection) -> None:
         await until_done(socket)
         await socket.send(json.dumps(STARTED))
         await socket.send(frame(0, 100))
         socket.transport.abort()
 
-    sound, error = hear(breaks_off)
+    sound, error = await hear(breaks_off)
     assert len(sound) == 200
     assert isinstance(error, ConnectionLost)
     assert (error.code, error.retryable) == ("runtime_unavailable", True)
 
 
-def test_missing_samples_are_an_error_and_not_played() -> None:
+async def test_missing_samples_are_an_error_and_not_played() -> None:
     cancelled: list[str] = []
 
     async def skips(socket: ServerConnection) -> None:
@@ -450,7 +444,7 @@ def test_missing_samples_are_an_error_and_not_played() -> None:
         async for message in socket:
             cancelled.append(json.loads(message)["type"])
 
-    sound, error = hear(skips)
+    sound, error = await hear(skips)
     assert len(sound) == 200
     assert error.code == "generation_failed"
     assert "context.cancel" in cancelled
@@ -477,14 +471,14 @@ async def test_audio_in_flight_at_a_cancel_is_not_missing() -> None:
     assert result == Cancelled(16.0, None)
 
 
-def test_close_reason_of_the_socket_is_the_error_of_the_utterance() -> None:
+async def test_close_reason_of_the_socket_is_the_error_of_the_utterance() -> None:
     async def shuts_down(socket: ServerConnection) -> None:
         await until_done(socket)
         problem = {"type": "error", "code": "draining", "message": "Bye.", "retryable": True, "context_id": None}
         await socket.send(json.dumps(problem))
         await socket.close(1001, "draining")
 
-    _, error = hear(shuts_down)
+    _, error = await hear(shuts_down)
     assert (error.code, str(error), error.retryable) == ("draining", "Bye.", True)
 
 

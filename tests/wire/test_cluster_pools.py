@@ -165,17 +165,14 @@ def test_api_keys_of_the_store_apply_to_all_replicas(pools: Pools) -> None:
     print(f"a key is good after {took:.2f} s, void after {gone:.2f} s")
 
 
-def test_home_assistant_can_speak_through_the_cluster_port(pools: Pools) -> None:
+async def test_home_assistant_can_speak_through_the_cluster_port(pools: Pools) -> None:
     uri = pools.all.get("/ready").json()["ports"]["wyoming"]
 
-    async def scene() -> None:
-        async with wyoming(uri) as client:
-            await client.send("describe")
-            told = await client.until("info")
-            assert {voice["name"] for voice in told.last["tts"][0]["voices"]} >= SPEAKERS
-            await client.send("synthesize", text=SHORT, voice={"name": "clara"})
-            heard = await client.until("audio-stop", "error")
-            assert heard.kinds == ["audio-start", "audio-chunk", "audio-stop"]
-            assert len(heard.pcm) > 24_000
-
-    asyncio.run(scene())
+    async with wyoming(uri) as client:
+        await client.send("describe")
+        told = await client.until("info")
+        assert {voice["name"] for voice in told.last["tts"][0]["voices"]} >= SPEAKERS
+        await client.send("synthesize", text=SHORT, voice={"name": "clara"})
+        heard = await client.until("audio-stop", "error")
+        assert heard.kinds == ["audio-start", "audio-chunk", "audio-stop"]
+        assert len(heard.pcm) > 24_000

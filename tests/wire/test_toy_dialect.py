@@ -41,25 +41,21 @@ async def heard(connection: ClientConnection) -> tuple[bytes, dict[str, Any]]:
     return pcm, json.loads(message)
 
 
-def play(server: RunningServer, *messages: dict[str, Any] | str | bytes) -> tuple[bytes, dict[str, Any]]:
+async def play(server: RunningServer, *messages: dict[str, Any] | str | bytes) -> tuple[bytes, dict[str, Any]]:
     """Send these, and return what is heard up to the first message."""
-
-    async def scene() -> tuple[bytes, dict[str, Any]]:
-        async with connect(f"ws://127.0.0.1:{server.port}/toy") as connection:
-            for message in messages:
-                await connection.send(json.dumps(message) if isinstance(message, dict) else message)
-            return await heard(connection)
-
-    return asyncio.run(scene())
+    async with connect(f"ws://127.0.0.1:{server.port}/toy") as connection:
+        for message in messages:
+            await connection.send(json.dumps(message) if isinstance(message, dict) else message)
+        return await heard(connection)
 
 
 def test_toy_dialect_has_less_than_80_lines() -> None:
     assert len(Path(toy_dialect.__file__).read_text(encoding="utf-8").splitlines()) < 80
 
 
-def test_toy_dialect_equals_the_native_dialect(server: RunningServer) -> None:
-    pcm, end = play(server, {"say": TEXT}, {"end": True})
-    native = asyncio.run(spoken(server.socket, TEXT, text_filter="markdown", seed=7, max_frames=40))
+async def test_toy_dialect_equals_the_native_dialect(server: RunningServer) -> None:
+    pcm, end = await play(server, {"say": TEXT}, {"end": True})
+    native = await spoken(server.socket, TEXT, text_filter="markdown", seed=7, max_frames=40)
     assert same_sound(pcm, native.pcm)
     assert (end["done"], end["samples"]) == ("max_tokens", len(pcm) // 2)
 
@@ -102,8 +98,8 @@ async def test_stop_releases_the_slot_and_a_second_text_may_follow(server: Runni
         (b"", "invalid_json"),
     ],
 )
-def test_common_limits_apply(server: RunningServer, message: dict[str, Any] | str | bytes, code: str) -> None:
-    assert play(server, message)[1]["error"] == code
+async def test_common_limits_apply(server: RunningServer, message: dict[str, Any] | str | bytes, code: str) -> None:
+    assert (await play(server, message))[1]["error"] == code
 
 
 @pytest.mark.parametrize(("message", "code"), [("{", 1007), (b"", 1003)])

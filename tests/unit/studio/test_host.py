@@ -40,13 +40,10 @@ async def studio(runtime: Runtime | None = None, **settings: Any) -> AsyncIterat
         yield client
 
 
-def asked(path: str = "/studio/host", headers: dict[str, str] | None = None, **settings: Any) -> tuple[int, Any]:
-    async def run() -> tuple[int, Any]:
-        async with studio(**settings) as client:
-            answer = await client.get(path, headers=headers)
-            return answer.status_code, answer.json()
-
-    return asyncio.run(run())
+async def asked(path: str = "/studio/host", headers: dict[str, str] | None = None, **settings: Any) -> tuple[int, Any]:
+    async with studio(**settings) as client:
+        answer = await client.get(path, headers=headers)
+        return answer.status_code, answer.json()
 
 
 ROOT_ONLY = pytest.mark.skipif(os.name == "nt" or os.getuid() != 0, reason="only root may be another user")
@@ -54,8 +51,8 @@ KEYED = VisitSettings(host_key="open sesame")
 EACH = StoreSettings(visitors="each")
 
 
-def test_local_host_sees_everything() -> None:
-    status, told = asked()
+async def test_local_host_sees_everything() -> None:
+    status, told = await asked()
     assert (status, told["checkpoints"], told["own"], told["changing"]) == (200, ["one"], True, False)
     assert (told["models"], told["figures"], told["ports"]) == ([], None, {})  # the runtime is not there yet
     assert set(told["memory"] or {}) in ({"own", "available"}, set())
@@ -64,11 +61,11 @@ def test_local_host_sees_everything() -> None:
     assert knobs["VOICEWRIGHT_VISITORS"]["group"] == "store"
 
 
-def test_another_local_user_is_not_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_another_local_user_is_not_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
     for user, expected in ((None, 200), (0, 200), (os.getuid(), 200), (65_534, 403), (NOBODY, 403)):
         monkeypatch.setattr("studio.visitors.peer_user.peer_user", lambda _, user=user: user)
-        assert asked()[0] == expected
-    assert asked(headers={"x-host-key": KEYED.host_key}, visits=KEYED)[0] == 200
+        assert (await asked())[0] == expected
+    assert (await asked(headers={"x-host-key": KEYED.host_key}, visits=KEYED))[0] == 200
 
 
 def unsupported(*_: object) -> tuple[int, int]:
@@ -185,16 +182,16 @@ async def test_host_can_read_runtime_metrics_preceded_by_restart_counters() -> N
         "via",
     ],
 )
-def test_host_routes_are_refused_for_others(settings: dict[str, Any], headers: dict[str, str]) -> None:
-    status, told = asked(headers=headers, **settings)
+async def test_host_routes_are_refused_for_others(settings: dict[str, Any], headers: dict[str, str]) -> None:
+    status, told = await asked(headers=headers, **settings)
     if settings or "host" in headers:
         assert (status, told["error"]["code"]) == (403, "host_only")
     else:
         assert status == 200  # on the machine itself no key is asked for
 
 
-def test_host_key_grants_remote_access_and_is_never_sent() -> None:
-    status, told = asked(headers={"x-host-key": "open sesame"}, host="0.0.0.0", store=EACH, visits=KEYED)
+async def test_host_key_grants_remote_access_and_is_never_sent() -> None:
+    status, told = await asked(headers={"x-host-key": "open sesame"}, host="0.0.0.0", store=EACH, visits=KEYED)
     assert status == 200
     assert "open sesame" not in str(told)
 

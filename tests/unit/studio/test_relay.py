@@ -47,17 +47,13 @@ async def relay_to(url: str, api_key: str = "") -> AsyncIterator[str]:
     await relay.aclose()
 
 
-def talk(client: Callable[[ClientConnection], Awaitable[None]], server: Talk, **options: object) -> None:
+async def talk(client: Callable[[ClientConnection], Awaitable[None]], server: Talk, **options: object) -> None:
     """Run both ends of one WebSocket through the relay."""
-
-    async def run() -> None:
-        async with (
-            relayed(WebSocketRoute("/v1/talk", server)) as address,
-            connect(f"ws://{address}/v1/talk", compression=None, max_size=None, **options) as socket_,
-        ):
-            await client(socket_)
-
-    asyncio.run(run())
+    async with (
+        relayed(WebSocketRoute("/v1/talk", server)) as address,
+        connect(f"ws://{address}/v1/talk", compression=None, max_size=None, **options) as socket_,
+    ):
+        await client(socket_)
 
 
 async def echo(server: WebSocket) -> None:
@@ -75,7 +71,7 @@ async def echo(server: WebSocket) -> None:
         return
 
 
-def test_frames_are_relayed_unchanged_one_to_one() -> None:
+async def test_frames_are_relayed_unchanged_one_to_one() -> None:
     sizes = [0, 1, 2, 125, 126, 3856, 65535, 65536, 300_000]
     stream = random.Random(1)
     frames: list[str | bytes] = [stream.randbytes(size) for size in sizes]
@@ -87,10 +83,10 @@ def test_frames_are_relayed_unchanged_one_to_one() -> None:
             await socket_.send(frame)
         assert [await socket_.recv() for _ in frames] == frames
 
-    talk(client, echo)
+    await talk(client, echo)
 
 
-def test_frame_is_relayed_without_waiting_for_the_next() -> None:
+async def test_frame_is_relayed_without_waiting_for_the_next() -> None:
     async def server(server: WebSocket) -> None:
         await server.accept()
         for number in range(5):
@@ -104,11 +100,11 @@ def test_frame_is_relayed_without_waiting_for_the_next() -> None:
                 assert await socket_.recv() == bytes([number])
             await socket_.send(f"heard {number}")
 
-    talk(client, server)
+    await talk(client, server)
 
 
 @pytest.mark.parametrize("offered", [["voicewright.speech.v1"], ["other", "voicewright.speech.v1"], None])
-def test_subprotocol_is_chosen_by_the_runtime(offered: list[str] | None) -> None:
+async def test_subprotocol_is_chosen_by_the_runtime(offered: list[str] | None) -> None:
     async def server(server: WebSocket) -> None:
         assert server.scope["subprotocols"] == (offered or [])
         await server.accept(subprotocol="voicewright.speech.v1" if offered else None)
@@ -117,10 +113,10 @@ def test_subprotocol_is_chosen_by_the_runtime(offered: list[str] | None) -> None
     async def client(socket_: ClientConnection) -> None:
         assert socket_.subprotocol == ("voicewright.speech.v1" if offered else None)
 
-    talk(client, server, subprotocols=offered)
+    await talk(client, server, subprotocols=offered)
 
 
-def test_close_by_the_runtime_reaches_the_client() -> None:
+async def test_close_by_the_runtime_reaches_the_client() -> None:
     async def server(server: WebSocket) -> None:
         await server.accept()
         await server.send_text("last words")
@@ -132,7 +128,7 @@ def test_close_by_the_runtime_reaches_the_client() -> None:
             await socket_.recv()
         assert (socket_.close_code, socket_.close_reason) == (1008, "idle_timeout")
 
-    talk(client, server)
+    await talk(client, server)
 
 
 @pytest.mark.parametrize("code", [1000, 1001, 4000])
@@ -193,7 +189,7 @@ async def test_client_close_before_that_of_the_runtime_is_not_an_error(code: int
     assert sent == ["websocket.accept", "websocket.close"]
 
 
-def test_refused_handshake_is_relayed_unchanged() -> None:
+async def test_refused_handshake_is_relayed_unchanged() -> None:
     async def server(server: WebSocket) -> None:
         await server.send_denial_response(JSONResponse({"why": "no key"}, status_code=401))
 
@@ -201,7 +197,7 @@ def test_refused_handshake_is_relayed_unchanged() -> None:
         raise AssertionError("the socket opened")
 
     with pytest.raises(InvalidStatus) as refusal:
-        talk(client, server)
+        await talk(client, server)
     assert refusal.value.response.status_code == 401
     assert json.loads(refusal.value.response.body) == {"why": "no key"}
 

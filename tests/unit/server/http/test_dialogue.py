@@ -31,22 +31,19 @@ async def hosting(engine: ScriptedEngine) -> AsyncIterator[Host]:
         host.close()
 
 
-def spoken(engine: ScriptedEngine, **fields: Any) -> Whole:
-    async def ask() -> Whole:
-        async with hosting(engine) as host:
-            body = {"inputs": TURNS, "stream": False, "response_format": "pcm", **fields}
-            return await SpeechResponder(host, read_speech(body, is_in_batch=True), host.library, "r").whole()
-
-    return asyncio.run(ask())
+async def spoken(engine: ScriptedEngine, **fields: Any) -> Whole:
+    async with hosting(engine) as host:
+        body = {"inputs": TURNS, "stream": False, "response_format": "pcm", **fields}
+        return await SpeechResponder(host, read_speech(body, is_in_batch=True), host.library, "r").whole()
 
 
 def turns(count: int) -> dict[int, list[Any]]:
     return {number: [started(), chunk(2, number), finished(frames=2)] for number in range(1, count + 1)}
 
 
-def test_turns_are_one_audio_with_pauses_and_one_end() -> None:
+async def test_turns_are_one_audio_with_pauses_and_one_end() -> None:
     engine = ScriptedEngine(turns(2))
-    whole = spoken(engine, turn_pause_ms=10)
+    whole = await spoken(engine, turn_pause_ms=10)
     assert whole.audio == chunk(2, 1).pcm + bytes(480) + chunk(2, 2).pcm
     assert (whole.end.stats.frames, whole.end.stats.prompt_tokens) == (4, 10)
     assert [(each.text, each.mode, each.voice, each.instruct) for each in engine.requests] == [
@@ -57,14 +54,14 @@ def test_turns_are_one_audio_with_pauses_and_one_end() -> None:
     assert engine.sent == [(1, 3840), (2, 3840)]
 
 
-def test_a_drawn_seed_is_that_of_all_turns() -> None:
+async def test_a_drawn_seed_is_that_of_all_turns() -> None:
     engine = ScriptedEngine(turns(2))
-    assert spoken(engine).seed == 3
+    assert (await spoken(engine)).seed == 3
     assert [each.seed for each in engine.requests] == [None, 3]
 
 
-def test_words_are_timed_from_the_start_of_the_audio() -> None:
-    whole = spoken(ScriptedEngine(turns(2)), timestamp_granularities=["word"], turn_pause_ms=1000, speed=1)
+async def test_words_are_timed_from_the_start_of_the_audio() -> None:
+    whole = await spoken(ScriptedEngine(turns(2)), timestamp_granularities=["word"], turn_pause_ms=1000, speed=1)
     assert [(word["word"], word["input_index"]) for word in whole.words] == [
         *(("Is", 0), ("it", 0), ("late?", 0), ("It", 1), ("is.", 1)),
     ]
@@ -82,34 +79,34 @@ def test_words_are_timed_from_the_start_of_the_audio() -> None:
         ({"text": "x" * 5000, "voice": "ryan"}, TextTooLong, "inputs"),
     ],
 )
-def test_an_error_names_the_turn_before_anything_is_spoken(
+async def test_an_error_names_the_turn_before_anything_is_spoken(
     turn: dict[str, Any], kind: type[SpeechError], param: str
 ) -> None:
     engine = ScriptedEngine(turns(3))
     with pytest.raises(kind) as raised:
-        spoken(engine, inputs=[*TURNS, turn])
+        await spoken(engine, inputs=[*TURNS, turn])
     assert raised.value.param == param
     assert engine.requests == []
 
 
-def test_the_number_of_turns_and_voices_is_limited() -> None:
+async def test_the_number_of_turns_and_voices_is_limited() -> None:
     with pytest.raises(InvalidConfig, match=r"inputs: it must have at most 128 entries|at most 128"):
         read_speech({"inputs": [TURNS[0]] * 129})
     with pytest.raises(InvalidConfig, match="at most 10 voices"):
-        spoken(ScriptedEngine(), inputs=[{"text": "Hello.", "voice": f"voice {number}"} for number in range(11)])
+        await spoken(ScriptedEngine(), inputs=[{"text": "Hello.", "voice": f"voice {number}"} for number in range(11)])
     with pytest.raises(InvalidConfig, match="exclude each other"):
         read_speech({"inputs": TURNS, "input": "Hello."})
     with pytest.raises(InvalidConfig, match=r"inputs\.1\.text"):
         read_speech({"inputs": [TURNS[0], {"voice": "ryan"}]})
 
 
-def test_a_later_turn_waits_while_the_queue_is_full() -> None:
+async def test_a_later_turn_waits_while_the_queue_is_full() -> None:
     full = Refused(Overloaded(slots=1, waiting=8, retry_after_s=0.01))
     script = {1: turns(1)[1], 2: [full], 3: [full], 4: turns(4)[4]}
     engine = ScriptedEngine(script)
-    assert spoken(engine, turn_pause_ms=0).audio == chunk(2, 1).pcm + chunk(2, 4).pcm
+    assert (await spoken(engine, turn_pause_ms=0)).audio == chunk(2, 1).pcm + chunk(2, 4).pcm
     with pytest.raises(Overloaded):
-        spoken(ScriptedEngine({1: [full]}))
+        await spoken(ScriptedEngine({1: [full]}))
 
 
 async def test_cancelling_stops_the_current_turn_and_starts_no_other() -> None:
@@ -131,35 +128,35 @@ async def _all_of(pieces: AsyncIterator[bytes]) -> None:
         pass
 
 
-def test_a_single_text_is_a_request_as_before() -> None:
+async def test_a_single_text_is_a_request_as_before() -> None:
     engine = ScriptedEngine(turns(1))
     requests: list[SpeechRequest] = engine.requests
-    assert spoken(engine, inputs=None, input="Hello.", voice="ryan").audio == chunk(2, 1).pcm
+    assert (await spoken(engine, inputs=None, input="Hello.", voice="ryan")).audio == chunk(2, 1).pcm
     assert [(each.text, each.voice) for each in requests] == [("Hello.", "ryan")]
 
 
-def narrated(text: str, **fields: Any) -> list[tuple[str, str | None]]:
+async def narrated(text: str, **fields: Any) -> list[tuple[str, str | None]]:
     """Text and voice of each request."""
     engine = ScriptedEngine(turns(9))
-    spoken(engine, inputs=None, input=text, voice="serena", **fields)
+    await spoken(engine, inputs=None, input=text, voice="serena", **fields)
     return [(each.text.strip(), each.voice) for each in engine.requests]
 
 
-def test_quoted_text_and_actions_have_voices_of_their_own() -> None:
+async def test_quoted_text_and_actions_have_voices_of_their_own() -> None:
     text = '<think>"Hm."</think>\nHe waited. "Come in," she said. *He sits.*'
-    assert narrated(text, quoted_voice="ryan", action_voice="serena", text_filter="markdown") == [
+    assert await narrated(text, quoted_voice="ryan", action_voice="serena", text_filter="markdown") == [
         ("He waited.", "serena"),
         ('"Come in,"', "ryan"),
         ("she said.", "serena"),
         ("He sits.", "serena"),
     ]
-    assert narrated("Plain.", quoted_voice="ryan") == [("Plain.", "serena")]
+    assert await narrated("Plain.", quoted_voice="ryan") == [("Plain.", "serena")]
     with pytest.raises(UnknownVoice) as raised:
-        narrated('He said: "Yes."', quoted_voice="nobody")
+        await narrated('He said: "Yes."', quoted_voice="nobody")
     assert raised.value.param == "quoted_voice"
     with pytest.raises(InvalidConfig, match="each of inputs has its voice"):
         read_speech({"inputs": TURNS, "quoted_voice": "ryan"})
     with pytest.raises(InvalidConfig, match="changes more than 128 times"):
-        narrated('"One." two. ' * 100, quoted_voice="ryan")
+        await narrated('"One." two. ' * 100, quoted_voice="ryan")
     with pytest.raises(EmptyText):
-        narrated(" ", quoted_voice="ryan")
+        await narrated(" ", quoted_voice="ryan")

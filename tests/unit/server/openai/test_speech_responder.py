@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import json
 from collections.abc import AsyncIterator
@@ -38,21 +37,17 @@ async def hosting(engine: ScriptedEngine, *voices: tuple[VoiceCard, Reference]) 
         host.close()
 
 
-def requested(**fields: Any) -> SpeechRequest:
+async def requested(**fields: Any) -> SpeechRequest:
     """The request that a body becomes."""
-
-    async def ask() -> SpeechRequest:
-        engine = ScriptedEngine({1: [started(), chunk(), finished()]})
-        async with hosting(engine, (CLARAS_CARD, CLARA)) as host:
-            body = read_speech({"input": "Hello.", "stream": False, "response_format": "pcm", **fields})
-            await SpeechResponder(host, body, host.library, "r").whole()
-        return engine.requests[0]
-
-    return asyncio.run(ask())
+    engine = ScriptedEngine({1: [started(), chunk(), finished()]})
+    async with hosting(engine, (CLARAS_CARD, CLARA)) as host:
+        body = read_speech({"input": "Hello.", "stream": False, "response_format": "pcm", **fields})
+        await SpeechResponder(host, body, host.library, "r").whole()
+    return engine.requests[0]
 
 
-def test_body_becomes_a_speech_request() -> None:
-    request = requested(
+async def test_body_becomes_a_speech_request() -> None:
+    request = await requested(
         voice="RYAN",
         language="English",
         instructions="Softly.",
@@ -72,15 +67,15 @@ def test_body_becomes_a_speech_request() -> None:
     assert (request.holds_end, request.acknowledged, request.open_text) == (True, True, False)
 
 
-def test_omitted_fields_use_engine_defaults() -> None:
-    request = requested(initial_codec_chunk_frames=0, voice=None, speed=None)
+async def test_omitted_fields_use_engine_defaults() -> None:
+    request = await requested(initial_codec_chunk_frames=0, voice=None, speed=None)
     assert (request.voice, request.language, request.seed, request.max_frames) == (None, "auto", None, None)
     assert (request.split, request.first_chunk_frames, request.layout) == (Split.AUTO, None, None)
 
 
 @pytest.mark.parametrize("voice", ["Clara", "clara", "a" * 32, {"id": "a" * 32}])
-def test_stored_voice_is_read_from_the_library(voice: Any) -> None:
-    request = requested(voice=voice)
+async def test_stored_voice_is_read_from_the_library(voice: Any) -> None:
+    request = await requested(voice=voice)
     assert (request.mode, request.voice, request.reference) == (Mode.BASE, None, CLARA)
 
 
@@ -92,50 +87,43 @@ async def test_empty_library_has_no_stored_voices() -> None:
             ).whole()
 
 
-def tried(retries: int, *reasons: StopReason, seed: int | None = 8) -> tuple[list[int | None], bytes, int | None]:
+async def tried(retries: int, *reasons: StopReason, seed: int | None = 8) -> tuple[list[int | None], bytes, int | None]:
     """Seeds of the requests that were made, the sound that was kept, and its seed."""
-
-    async def ask() -> tuple[list[int | None], bytes, int | None]:
-        script = {
-            number: [started((8 if seed is None else seed) + number - 1), chunk(1, number), finished(reason)]
-            for number, reason in enumerate(reasons, 1)
-        }
-        engine = ScriptedEngine(dict(script))
-        async with hosting(engine) as host:
-            body = {"input": "Hi.", "stream": False, "response_format": "pcm", "retries": retries, "seed": seed}
-            whole = await SpeechResponder(host, read_speech(body), host.library, "r").whole()
-        return [request.seed for request in engine.requests], whole.audio, whole.seed
-
-    return asyncio.run(ask())
+    script = {
+        number: [started((8 if seed is None else seed) + number - 1), chunk(1, number), finished(reason)]
+        for number, reason in enumerate(reasons, 1)
+    }
+    engine = ScriptedEngine(dict(script))
+    async with hosting(engine) as host:
+        body = {"input": "Hi.", "stream": False, "response_format": "pcm", "retries": retries, "seed": seed}
+        whole = await SpeechResponder(host, read_speech(body), host.library, "r").whole()
+    return [request.seed for request in engine.requests], whole.audio, whole.seed
 
 
-def test_only_runaways_are_retried_and_a_limited_number_of_times() -> None:
+async def test_only_runaways_are_retried_and_a_limited_number_of_times() -> None:
     runaway, eos = StopReason.RUNAWAY, StopReason.EOS
-    assert tried(3, runaway, eos) == ([8, 9], chunk(1, 2).pcm, 9)
-    assert tried(3, eos) == ([8], chunk(1, 1).pcm, 8)
-    assert tried(3, StopReason.MAX_TOKENS)[0] == [8]
-    assert tried(0, runaway) == ([8], chunk(1, 1).pcm, 8)
-    assert tried(2, runaway, runaway, runaway) == ([8, 9, 10], chunk(1, 3).pcm, 10)
-    assert tried(1, runaway, eos, seed=None)[0] == [None, 9]  # the drawn one is reported, and then the next
+    assert await tried(3, runaway, eos) == ([8, 9], chunk(1, 2).pcm, 9)
+    assert await tried(3, eos) == ([8], chunk(1, 1).pcm, 8)
+    assert (await tried(3, StopReason.MAX_TOKENS))[0] == [8]
+    assert await tried(0, runaway) == ([8], chunk(1, 1).pcm, 8)
+    assert await tried(2, runaway, runaway, runaway) == ([8, 9, 10], chunk(1, 3).pcm, 10)
+    assert (await tried(1, runaway, eos, seed=None))[0] == [None, 9]  # the drawn one is reported, and then the next
 
 
-def test_seed_wraps_around_after_the_maximum() -> None:
-    assert tried(1, StopReason.RUNAWAY, StopReason.EOS, seed=2**63 - 1)[0] == [2**63 - 1, 0]
+async def test_seed_wraps_around_after_the_maximum() -> None:
+    assert (await tried(1, StopReason.RUNAWAY, StopReason.EOS, seed=2**63 - 1))[0] == [2**63 - 1, 0]
 
 
-def heard(script: list[Any], **fields: Any) -> list[dict[str, Any]]:
-    async def ask() -> list[dict[str, Any]]:
-        async with hosting(ScriptedEngine({1: script})) as host:
-            body = read_speech({"input": "Hi.", "stream_format": "sse", "response_format": "pcm", **fields})
-            blocks = [block async for block in SpeechResponder(host, body, host.library, "r").as_events()]
-            assert all(block.endswith(b"\n\n") for block in blocks)
-            return [json.loads(block.split(b"data: ")[1]) for block in blocks]
-
-    return asyncio.run(ask())
+async def heard(script: list[Any], **fields: Any) -> list[dict[str, Any]]:
+    async with hosting(ScriptedEngine({1: script})) as host:
+        body = read_speech({"input": "Hi.", "stream_format": "sse", "response_format": "pcm", **fields})
+        blocks = [block async for block in SpeechResponder(host, body, host.library, "r").as_events()]
+        assert all(block.endswith(b"\n\n") for block in blocks)
+        return [json.loads(block.split(b"data: ")[1]) for block in blocks]
 
 
-def test_events_contain_the_audio_and_then_the_usage() -> None:
-    first, second, done = heard([started(), chunk(1, 5), chunk(2, 6), finished(frames=3)])
+async def test_events_contain_the_audio_and_then_the_usage() -> None:
+    first, second, done = await heard([started(), chunk(1, 5), chunk(2, 6), finished(frames=3)])
     assert (first["type"], base64.b64decode(first["audio"])) == ("speech.audio.delta", chunk(1, 5).pcm)
     assert base64.b64decode(second["audio"]) == chunk(2, 6).pcm
     assert done["type"] == "speech.audio.done"
@@ -143,30 +131,28 @@ def test_events_contain_the_audio_and_then_the_usage() -> None:
 
 
 @pytest.mark.logs_errors
-def test_error_event_is_the_last() -> None:
+async def test_error_event_is_the_last() -> None:
     broken = Broken(GenerationFailed(), RequestStats())
-    *_, last = heard([started(), chunk(), broken])
+    *_, last = await heard([started(), chunk(), broken])
     assert (last["type"], last["partial_audio"], last["action"]) == ("speech.audio.error", True, "discard")
     assert last["error"]["code"] == "generation_failed"
     with pytest.raises(GenerationFailed):
-        heard([started(), broken])
+        await heard([started(), broken])
 
 
-def test_reply_without_audio_is_empty() -> None:
-    (done,) = heard([started(), finished(frames=0)])
+async def test_reply_without_audio_is_empty() -> None:
+    (done,) = await heard([started(), finished(frames=0)])
     assert done["type"] == "speech.audio.done"
 
 
-def test_a_whole_reply_has_the_loudness_that_it_asks_for() -> None:
+async def test_a_whole_reply_has_the_loudness_that_it_asks_for() -> None:
     speech = (0.1 * 32767 * voice(3.0, 4)).astype("<i2")
     loud = AudioChunk(pcm=speech.tobytes(), codes=np.zeros((0, 4), np.int64), first_sample=0)
 
-    async def ask() -> bytes:
-        async with hosting(ScriptedEngine({1: [started(), loud, finished()]})) as host:
-            body = {"input": "Hi.", "stream": False, "response_format": "pcm", "loudness_lufs": -20}
-            return (await SpeechResponder(host, read_speech(body), host.library, "r").whole()).audio
-
-    before, after = integrated(speech), integrated(np.frombuffer(asyncio.run(ask()), "<i2"))
+    async with hosting(ScriptedEngine({1: [started(), loud, finished()]})) as host:
+        body = {"input": "Hi.", "stream": False, "response_format": "pcm", "loudness_lufs": -20}
+        result = (await SpeechResponder(host, read_speech(body), host.library, "r").whole()).audio
+    before, after = integrated(speech), integrated(np.frombuffer(result, "<i2"))
     assert before is not None
     assert after is not None
     assert before < -25

@@ -75,10 +75,10 @@ def test_text_removed_completely_by_the_filter_is_a_pause(text: str) -> None:
     assert driver.submitted[0].request.text == "."
 
 
-def test_http_text_is_filtered_if_requested() -> None:
-    assert requested(input=MARKED).text == MARKED
-    assert requested(input=MARKED, text_filter="markdown").text == PLAIN
-    assert requested(input="# Title\n- one", text_filter="markdown").text == "Title.\n\none."
+async def test_http_text_is_filtered_if_requested() -> None:
+    assert (await requested(input=MARKED)).text == MARKED
+    assert (await requested(input=MARKED, text_filter="markdown")).text == PLAIN
+    assert (await requested(input="# Title\n- one", text_filter="markdown")).text == "Title.\n\none."
 
 
 def configured(**fields: Any) -> DialectDriver:

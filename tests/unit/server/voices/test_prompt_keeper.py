@@ -68,18 +68,14 @@ def library(tmp_path: Path) -> Iterator[Library]:
     made.close()
 
 
-def keep(library: Library, engine: PreparingEngine, during: Callable[[PromptKeeper], Any]) -> None:
+async def keep(library: Library, engine: PreparingEngine, during: Callable[[PromptKeeper], Any]) -> None:
     """Run a keeper beside ``during``, a coroutine function."""
-
-    async def both() -> None:
-        with ThreadPoolExecutor(2) as workers:
-            keeper = PromptKeeper(lambda: [library], engine, workers)  # type: ignore[arg-type]
-            task = asyncio.create_task(keeper.run())
-            await during(keeper)
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
-
-    asyncio.run(both())
+    with ThreadPoolExecutor(2) as workers:
+        keeper = PromptKeeper(lambda: [library], engine, workers)  # type: ignore[arg-type]
+        task = asyncio.create_task(keeper.run())
+        await during(keeper)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
 
 
 def kept(library: Library) -> dict[str, list[str]]:
@@ -91,7 +87,7 @@ def test_library_provides_what_the_server_needs(library: Library) -> None:
     assert asked.cards() == ()
 
 
-def test_every_voice_gets_its_prompt_one_at_a_time(library: Library) -> None:
+async def test_every_voice_gets_its_prompt_one_at_a_time(library: Library) -> None:
     for name in "ABC":
         library.add(a_voice(name, prompts={}))
     engine = PreparingEngine()
@@ -102,27 +98,29 @@ def test_every_voice_gets_its_prompt_one_at_a_time(library: Library) -> None:
         keeper.wake()
         await becomes(lambda: not library.without_prompt("first"))
 
-    keep(library, engine, during)
+    await keep(library, engine, during)
     assert kept(library) == {name: ["first"] for name in "ABCD"}
     assert (len(engine.made), engine.most_at_once) == (4, 1)
     assert library.fingerprint == "first"
 
 
-def test_another_checkpoint_computes_prompts_again(library: Library) -> None:
+async def test_another_checkpoint_computes_prompts_again(library: Library) -> None:
     card = library.add(a_voice("A", prompts={}))
     for fingerprint in ("first", "second"):
 
         async def during(_: PromptKeeper, wanted: str = fingerprint) -> None:
             await becomes(lambda: not library.without_prompt(wanted))
 
-        keep(library, PreparingEngine(fingerprint), during)
+        await keep(library, PreparingEngine(fingerprint), during)
         prompt = library.reference(card.id).prompt
         assert prompt is not None
         assert prompt.fingerprint == fingerprint
     assert kept(library) == {"A": ["first", "second"]}
 
 
-def test_no_prompt_is_computed_during_speech_or_loading(library: Library, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_no_prompt_is_computed_during_speech_or_loading(
+    library: Library, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(prompt_keeper, "BUSY_S", 0.01)
     monkeypatch.setattr(prompt_keeper, "POLL_INTERVAL_S", 0.01)
     library.add(a_voice("A", prompts={}))
@@ -137,10 +135,10 @@ def test_no_prompt_is_computed_during_speech_or_loading(library: Library, monkey
         engine.loaded = True
         await becomes(lambda: not library.without_prompt("first"))
 
-    keep(library, engine, during)
+    await keep(library, engine, during)
 
 
-def test_voice_that_cannot_be_prepared_is_not_retried_forever(
+async def test_voice_that_cannot_be_prepared_is_not_retried_forever(
     library: Library, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(prompt_keeper, "POLL_INTERVAL_S", 0.01)
@@ -155,12 +153,12 @@ def test_voice_that_cannot_be_prepared_is_not_retried_forever(
         keeper.wake()  # another upload
         await becomes(lambda: not library.without_prompt("first"))
 
-    keep(library, engine, during)
+    await keep(library, engine, during)
     assert card.id in caplog.text
     assert "ref_too_long" in caplog.text
 
 
-def test_voice_deleted_during_preparation_is_ignored(library: Library) -> None:
+async def test_voice_deleted_during_preparation_is_ignored(library: Library) -> None:
     card = library.add(a_voice("A", prompts={}))
     engine = PreparingEngine()
 
@@ -171,5 +169,5 @@ def test_voice_deleted_during_preparation_is_ignored(library: Library) -> None:
         keeper.wake()
         await becomes(lambda: library.without_prompt("first") == ())
 
-    keep(library, engine, during)
+    await keep(library, engine, during)
     assert kept(library) == {"B": ["first"]}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -52,50 +51,47 @@ def host(**server: Any) -> Host:
     return Host(Settings(server=ServerSettings(**server), limits=limits), no_engine, MemoryLibrary())
 
 
-def asked(app: ASGIApp, path: str, method: str = "POST", **words: Any) -> httpx.Response:
-    async def ask() -> httpx.Response:
-        transport = httpx.ASGITransport(app, client=("192.0.2.7", 5000))
-        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
-            return await client.request(method, path, **words)
-
-    return asyncio.run(ask())
+async def asked(app: ASGIApp, path: str, method: str = "POST", **words: Any) -> httpx.Response:
+    transport = httpx.ASGITransport(app, client=("192.0.2.7", 5000))
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+        return await client.request(method, path, **words)
 
 
 @EachPath
-def test_error_format_of_unrouted_requests_on_both_ports(path: str, code_of: CodeOf) -> None:
+async def test_error_format_of_unrouted_requests_on_both_ports(path: str, code_of: CodeOf) -> None:
     async def none(request: Request) -> Response:
         return unrouted([], request.scope)
 
     app = Starlette()
     app.add_route("/{path:path}", none, methods=["GET"])
     full = RequestGuard(app, settings=ServerSettings(max_connections=0), hosts=Hosts(ANY, "127.0.0.1"))
-    answer = asked(full, path, "GET")
+    answer = await asked(full, path, "GET")
     assert (answer.status_code, code_of(answer.json())) == (503, "too_many_connections")
     assert answer.headers["retry-after"]
     door = RequestGuard(app, settings=ServerSettings(), hosts=Hosts(ANY, "127.0.0.1"))
-    assert code_of(asked(door, path, headers={"origin": "http://elsewhere.example"}).json()) == "origin_refused"
-    assert code_of(asked(door, path, "GET").json()) == "unknown_route"
+    assert code_of((await asked(door, path, headers={"origin": "http://elsewhere.example"})).json()) == "origin_refused"
+    assert code_of((await asked(door, path, "GET")).json()) == "unknown_route"
 
 
 @EachPath
-def test_error_format_of_runtime_access_control(path: str, code_of: CodeOf) -> None:
+async def test_error_format_of_runtime_access_control(path: str, code_of: CodeOf) -> None:
     def access(**server: Any) -> AccessControl:
         behind = host(**server)
         return AccessControl(Starlette(), behind, KeyRing(behind.settings.server), Tickets(30.0))
 
-    assert code_of(asked(access(api_keys="key"), path).json()) == "unauthorized"
-    assert code_of(asked(access(), path, content=b"x" * 80_000).json()) == "message_too_large"
+    assert code_of((await asked(access(api_keys="key"), path)).json()) == "unauthorized"
+    assert code_of((await asked(access(), path, content=b"x" * 80_000)).json()) == "message_too_large"
     few = access(requests_per_minute=1)
-    codes = [asked(few, path).status_code, code_of(asked(few, path).json())]
+    codes = [(await asked(few, path)).status_code, code_of((await asked(few, path)).json())]
     assert codes[1] == "rate_limited"
 
 
 @EachPath
-def test_error_format_of_studio_limits_and_relay(path: str, code_of: CodeOf) -> None:
+async def test_error_format_of_studio_limits_and_relay(path: str, code_of: CodeOf) -> None:
     relay = Relay(GivenRuntime("http://127.0.0.1:1"))
     app = Starlette()
     app.add_route("/{path:path}", relay.http, methods=["POST"])
-    unavailable = asked(app, path, json={})
+    unavailable = await asked(app, path, json={})
     assert code_of(unavailable.json()) == "runtime_unavailable"
     assert "start" not in unavailable.text  # someone else started it, and has to do it again
     if path.startswith(("/v1/", "/tts/")):
@@ -103,15 +99,15 @@ def test_error_format_of_studio_limits_and_relay(path: str, code_of: CodeOf) -> 
         limits = Middleware(
             VisitLimits, accounts=Accounts(Visitors(each=True), 8), settings=settings, must_sign_in=False
         )
-        assert code_of(asked(Starlette(middleware=[limits]), path, json={}).json()) == "rate_limited"
+        assert code_of((await asked(Starlette(middleware=[limits]), path, json={})).json()) == "rate_limited"
 
 
 @pytest.mark.parametrize(
     ("path", "code_of"), [row for row in PATHS if row[0] in {"/tts/bytes", "/v1/text-to-speech/x/stream", "/none"}]
 )
-def test_errors_without_a_handler_contain_the_request_id(path: str, code_of: CodeOf) -> None:
+async def test_errors_without_a_handler_contain_the_request_id(path: str, code_of: CodeOf) -> None:
     app = create_app(host())
-    answer = asked(app, path, "DELETE")
+    answer = await asked(app, path, "DELETE")
     body = answer.json()
     assert code_of(body) == ("unknown_route" if path == "/none" else "method_not_allowed")
     told = body.get("request_id") or body.get("detail", {}).get("request_id")
@@ -125,13 +121,13 @@ def test_error_names_the_elevenlabs_field() -> None:
     assert (told["param"], told["request_id"]) == ("language_code", "req_1")
 
 
-def test_cartesia_key_is_accepted_in_the_url_of_all_its_routes() -> None:
+async def test_cartesia_key_is_accepted_in_the_url_of_all_its_routes() -> None:
     behind = host(api_keys="key")
     app = create_app(behind)
     for path in ("/voices", "/pronunciation-dicts", "/tts/none"):
-        assert asked(app, f"{path}?api_key=key", "GET").status_code != 401
-        assert asked(app, f"{path}?api_key=other", "GET").status_code == 401
-    assert asked(app, "/v1/models?api_key=key", "GET").status_code == 401
+        assert (await asked(app, f"{path}?api_key=key", "GET")).status_code != 401
+        assert (await asked(app, f"{path}?api_key=other", "GET")).status_code == 401
+    assert (await asked(app, "/v1/models?api_key=key", "GET")).status_code == 401
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import pytest
@@ -14,7 +13,7 @@ from runtime.shared.port.origins import TrustedProxies, network_of
 PROXY = "10.0.0.9"
 
 
-def seen(count: int, *headers: tuple[str, str], kind: str = "http") -> tuple[str, str]:
+async def seen(count: int, *headers: tuple[str, str], kind: str = "http") -> tuple[str, str]:
     """The client's address and the scheme of a request that a proxy has passed on with these headers."""
     scopes: list[Any] = []
 
@@ -24,7 +23,7 @@ def seen(count: int, *headers: tuple[str, str], kind: str = "http") -> tuple[str
     raw = [(name.encode(), value.encode()) for name, value in headers]
     scheme = "ws" if kind == "websocket" else "http"
     scope = {"type": kind, "headers": raw, "client": (PROXY, 4711), "scheme": scheme}
-    asyncio.run(TrustedProxies(app, count)(scope, None, None))  # type: ignore[arg-type]
+    await TrustedProxies(app, count)(scope, None, None)  # type: ignore[arg-type]
     return scopes[0]["client"][0], scopes[0]["scheme"]
 
 
@@ -44,19 +43,19 @@ def seen(count: int, *headers: tuple[str, str], kind: str = "http") -> tuple[str
         (1, [], PROXY),
     ],
 )
-def test_client_address_is_that_seen_by_the_outermost_trusted_proxy(
+async def test_client_address_is_that_seen_by_the_outermost_trusted_proxy(
     count: int, written: list[str], address: str
 ) -> None:
-    assert seen(count, *(("x-forwarded-for", line) for line in written))[0] == address
+    assert (await seen(count, *(("x-forwarded-for", line) for line in written)))[0] == address
 
 
-def test_scheme_is_taken_from_the_trusted_proxy_and_mapped_to_ws() -> None:
+async def test_scheme_is_taken_from_the_trusted_proxy_and_mapped_to_ws() -> None:
     forwarded = ("x-forwarded-proto", "https")
-    assert seen(1, forwarded)[1] == "https"
-    assert seen(2, forwarded)[1] == "https"  # The inner proxy has passed it on.
-    assert seen(1, forwarded, kind="websocket")[1] == "wss"
-    assert seen(0, forwarded)[1] == "http"
-    assert seen(1, ("x-forwarded-proto", "gopher"))[1] == "http"
+    assert (await seen(1, forwarded))[1] == "https"
+    assert (await seen(2, forwarded))[1] == "https"  # The inner proxy has passed it on.
+    assert (await seen(1, forwarded, kind="websocket"))[1] == "wss"
+    assert (await seen(0, forwarded))[1] == "http"
+    assert (await seen(1, ("x-forwarded-proto", "gopher")))[1] == "http"
 
 
 def test_space_trusts_one_proxy_by_default() -> None:

@@ -70,14 +70,11 @@ GET = b"GET /whole HTTP/1.1\r\nHost: localhost\r\n"
 CHUNKED = b"POST /size HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 
-def answers(*pieces: bytes | None) -> list[tuple[int, Any]]:
+async def answers(*pieces: bytes | None) -> list[tuple[int, Any]]:
     """Status and body of each response to what is sent on one connection."""
-
-    async def scenario() -> bytes:
-        async with Port().open() as port:
-            return await exchange(port, *pieces)
-
-    found, rest = [], asyncio.run(scenario())
+    async with Port().open() as port:
+        result = await exchange(port, *pieces)
+    found, rest = [], result
     while rest:
         head, _, rest = rest.partition(b"\r\n\r\n")
         (size,) = (
@@ -107,8 +104,8 @@ ENDLESS: dict[str, list[bytes | None]] = {
 
 
 @pytest.mark.parametrize("kind", ENDLESS)
-def test_endless_headers_and_framing_are_refused_early(kind: str) -> None:
-    *before, (status, body) = answers(*ENDLESS[kind])
+async def test_endless_headers_and_framing_are_refused_early(kind: str) -> None:
+    *before, (status, body) = await answers(*ENDLESS[kind])
     assert [status for status, _ in before] == ([200] if "second" in kind else [])
     if "folded" in kind or "zeros" in kind:  # The parser does not take these at all.
         assert (status, body["error"]["code"]) in [(400, "malformed_request"), (431, "headers_too_large")]
@@ -127,8 +124,8 @@ FAIR = {
 
 
 @pytest.mark.parametrize("kind", FAIR)
-def test_limits_are_far_above_real_clients(kind: str) -> None:
-    statuses = [status for status, _ in answers(*FAIR[kind])]
+async def test_limits_are_far_above_real_clients(kind: str) -> None:
+    statuses = [status for status, _ in await answers(*FAIR[kind])]
     assert set(statuses) == {200}
     assert len(statuses) == {"many requests": 51, "many requests at once": 301}.get(kind, kind.count("chunks") + 1)
 
@@ -151,26 +148,26 @@ MALFORMED = {
 
 
 @pytest.mark.parametrize("kind", MALFORMED)
-def test_malformed_request_gets_an_error_in_the_api_format(kind: str) -> None:
-    ((status, body),) = answers(MALFORMED[kind])
+async def test_malformed_request_gets_an_error_in_the_api_format(kind: str) -> None:
+    ((status, body),) = await answers(MALFORMED[kind])
     assert (status, body["error"]["code"]) == (400, "malformed_request")
 
 
 @pytest.mark.parametrize(
     ("path", "key"), [("/v1/audio/speech", "error"), ("/tts/bytes", "error_code"), ("/v1/voices", "detail")]
 )
-def test_error_format_depends_on_the_path(path: str, key: str) -> None:
-    ((_, body),) = answers(f"GET {path}?a=b HTTP/1.1\r\n\r\n".encode())
+async def test_error_format_depends_on_the_path(path: str, key: str) -> None:
+    ((_, body),) = await answers(f"GET {path}?a=b HTTP/1.1\r\n\r\n".encode())
     assert key in body
 
 
-def test_http_1_0_client_needs_no_host_header() -> None:
-    assert answers(b"GET /whole HTTP/1.0\r\n\r\n") == [(200, "whole")]
+async def test_http_1_0_client_needs_no_host_header() -> None:
+    assert await answers(b"GET /whole HTTP/1.0\r\n\r\n") == [(200, "whole")]
 
 
-def test_trailers_are_not_passed_to_routes() -> None:
+async def test_trailers_are_not_passed_to_routes() -> None:
     trailer = b"2\r\nab\r\n0\r\nhost: other\r\nhost: another\r\n\r\n"
-    assert answers(CHUNKED, trailer, CLOSING) == [(200, "2"), (200, "whole")]
+    assert await answers(CHUNKED, trailer, CLOSING) == [(200, "2"), (200, "whole")]
 
 
 async def test_refused_request_does_not_interrupt_the_previous_response() -> None:
