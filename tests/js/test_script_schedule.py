@@ -82,3 +82,30 @@ def test_export_error_names_the_number_of_the_failing_line(node: Node) -> None:
       return collectClips(maker, () => {}).catch(({ message }) => message);
     }"""
     assert node.evaluate(body) == 'script.line_failed {"n":3,"why":"Nothing can be said of it."}'
+
+
+def test_export_has_the_chapters_that_an_import_marked(node: Node) -> None:
+    body = """async () => {
+      const { collectClips } = await import('/js/script/export.js');
+      const { Maker } = await import('/js/script/making.js');
+      const { markChapters, Script } = await import('/js/script/document.js');
+      const lines = ['Cover.', 'One', 'It rains.', 'Two', ''].map((text, at) => ({ id: String(at), text }));
+      const script = new Script({ lines, author: 'Ann', cover: 'data:,' });
+      markChapters(script.lines, [
+        { title: '', paragraphs: ['Cover.'] },
+        { title: 'Chapter one', paragraphs: ['One', 'It  rains.'] },
+        { title: 'Gone', paragraphs: ['Nowhere'] },
+        { title: 'Chapter two', paragraphs: ['Two'] },
+      ]);
+      const maker = new Maker({ t: (key) => key, api: {} }, {});
+      maker.script = script;
+      maker.plan = ({ text }) => (text ? [{ text }] : []);
+      maker.make = async ({ text }) => [{ take: text }];
+      const { author, cover, lines: stored } = JSON.parse(JSON.stringify(script));
+      const { chapters, clips } = await collectClips(maker, () => {});
+      const named = chapters.map(({ title, first_clip }) => [title, clips[first_clip].take]);
+      return [named, author, cover, stored[1].chapter];
+    }"""
+    chapters, author, cover, stored = node.evaluate(body)
+    assert chapters == [["Cover.", "Cover."], ["Chapter one", "One"], ["Chapter two", "Two"]]
+    assert (author, cover, stored) == ("Ann", "data:,", "Chapter one")

@@ -26,11 +26,17 @@
  * @property {boolean} locked    made again with the same seed
  * @property {MadePart[]} takes
  * @property {number} [gap]     seconds of silence behind it; left out: as everywhere in the script
+ * @property {string} [chapter] title of the chapter that begins with it
+ *
+ * @typedef {Object} Book       what an imported book says of itself
+ * @property {string} author
+ * @property {string} cover     data URL; '' if there is none
  */
 
 import { Emitter } from '../common/elements.js';
 
 export const MAX_LINES = 10_000; // Lines of a script, as in the studio.
+const LONGEST_CHAPTER = 60; // Characters of a chapter's name that is its beginning.
 export const GAP_S = 0.4; // Seconds between lines, unless the script has its own gap.
 
 /** A short name that is not there yet. */
@@ -42,6 +48,23 @@ export function newId() {
 export function newLine(values = {}) {
   const empty = { name: null, text: '', voice: null, instruct: '', seed: null, locked: false, takes: [] };
   return structuredClone({ ...empty, ...values, id: values.id ?? newId() });
+}
+
+/**
+ * Marks the first line of each chapter.
+ *
+ * @param {Pick<Line, 'text'|'chapter'>[]} lines @param {{title: string, paragraphs: string[]}[]} chapters in order
+ */
+export function markChapters(lines, chapters) {
+  const texts = lines.map(({ text }) => text.replace(/\s+/gu, ' '));
+  let from = 0;
+  for (const { title, paragraphs } of chapters) {
+    const first = (paragraphs[0] ?? '').replace(/\s+/gu, ' ');
+    const at = texts.findIndex((text, index) => index >= from && text && first.startsWith(text));
+    if (at < 0) continue;
+    lines[at].chapter = title || first.slice(0, LONGEST_CHAPTER);
+    from = at + 1;
+  }
 }
 
 /** @extends {Emitter<{change: {lines: boolean}}>} */
@@ -59,13 +82,15 @@ export class Script extends Emitter {
     this.gap = stored.gap_s ?? GAP_S;
     /** @type {number|undefined} how long it was when it was laid out last, for lists of scripts */
     this.seconds = stored.seconds;
+    /** @type {Book} */
+    this.book = { author: stored.author ?? '', cover: stored.cover ?? '' };
     /** @type {Line[]} */
     this.lines = (stored.lines ?? []).map(newLine);
   }
 
   toJSON() {
-    const { id, name, gap, lines, seconds, voices, updatedAt } = this;
-    return { id, name, gap_s: gap, lines, seconds, voices, updated_at: updatedAt };
+    const { id, name, gap, lines, seconds, voices, book, updatedAt } = this;
+    return { id, name, gap_s: gap, lines, seconds, voices, ...book, updated_at: updatedAt };
   }
 
   /** The text of its first line that has one. */

@@ -2,7 +2,7 @@
  * A script as a file: lines that are not made yet are made first, then the studio joins what it keeps.
  *
  * @typedef {Object} Wanted
- * @property {'joined'|'files'|'srt'|'all'} shape
+ * @property {'joined'|'files'|'chapters'|'srt'|'all'} shape
  * @property {'wav'|'mp3'|'flac'|'opus'|'m4b'} format
  * @property {number|null} loudness  LUFS, null: as it is
  */
@@ -13,42 +13,46 @@ import { fileName, saveFile } from '../common/files.js';
 import { calledBy } from './line_text.js';
 
 /**
- * Returns the body of POST studio/exports: takes and silences in order, each with the number of its line.
+ * Returns the clips of POST studio/exports: takes and silences in order, each with the number of its line; and where
+ * chapters begin.
  *
  * @param {import('./making.js').Maker} maker
  * @param {(made: number, of: number) => void} onProgress
- * @returns {Promise<Object<string, any>[]>}
+ * @returns {Promise<{clips: Object<string, any>[], chapters: {title: string, first_clip: number}[]}>}
  * @throws {Error} a line could not be made; the sentence names its number
  */
 export async function collectClips(maker, onProgress) {
   const { script } = maker;
-  if (!script) return [];
+  if (!script) return { clips: [], chapters: [] };
   const lines = script.lines.filter((line) => maker.plan(line).length > 0);
   const clips = [];
+  const chapters = [];
   for (const [made, line] of lines.entries()) {
     onProgress(made, lines.length);
     const parts = await maker.make(line).catch((error) => Promise.reject(maker.lineError(line, error)));
     const gap = made > 0 ? script.gapAfter(lines[made - 1]) : 0;
     if (gap > 0) clips.push({ silence_s: gap });
+    if (line.chapter) chapters.push({ title: line.chapter.slice(0, 120), first_clip: clips.length });
     clips.push(...parts.map((part) => ({ ...part, line: script.at(line.id) + 1 })));
   }
   onProgress(lines.length, lines.length);
-  return clips;
+  return { clips, chapters };
 }
 
 /**
  * @param {Object<string, any>} api
  * @param {import('./document.js').Script} script
- * @param {Object<string, any>[]} clips
+ * @param {Awaited<ReturnType<typeof collectClips>>} collected
  * @param {Wanted} wanted
  * @returns {Promise<{file: Blob, name: string}>}
  */
-export async function exportClips(api, script, clips, { shape, format, loudness }) {
+export async function exportClips(api, script, { clips, chapters }, { shape, format, loudness }) {
   const name = calledBy(script).replace(/ …$/u, '') || 'script';
-  const asked = { clips, shape, format, loudness_lufs: loudness, name };
+  const { author, cover } = script.book;
+  const asked = { clips, chapters, shape, format, loudness_lufs: loudness, name, author, cover: cover || null };
   const headers = { 'content-type': 'application/json' };
   const file = await api.blob('studio/exports', { method: 'POST', headers, body: JSON.stringify(asked) });
-  const suffix = { joined: format, files: 'zip', srt: 'srt', all: 'zip' }[shape];
+  const suffix = { joined: format, files: 'zip', chapters: 'zip', srt: 'srt', all: 'zip' }[shape];
   return { file, name: fileName(name, suffix) };
 }
 
@@ -102,10 +106,10 @@ export class ExportForm {
     this.progress.hidden = false;
     try {
       room.check(script.lines.map(({ id }) => id));
-      const clips = await collectClips(maker, (made, of) =>
+      const collected = await collectClips(maker, (made, of) =>
         this.tell(made / (of + 1), made < of ? t('script.making', { n: made + 1, of }) : t('script.joining')),
       );
-      const { file, name } = await exportClips(studio.api, script, clips, this.wanted);
+      const { file, name } = await exportClips(studio.api, script, collected, this.wanted);
       saveFile(file, name);
       this.tell(0, '');
       this.sheet.hidePopover();

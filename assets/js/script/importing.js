@@ -230,9 +230,10 @@ function row(text) {
 
 /**
  * @typedef {{title: string, paragraphs: string[], is_notes: boolean}} Chapter
- * @typedef {{title: string, chapters: Chapter[], notes: Note[], encodings?: string[],
+ * @typedef {{title: string, author: string, cover: string, chapters: Chapter[], notes: Note[], encodings?: string[],
  *   cues?: import('./line_text.js').Cue[]}} Found  as POST studio/documents gives it
- * @typedef {{title: string, text: string, lines?: import('./reading.js').ReadLine[], isDocument?: boolean}} Imported
+ * @typedef {{title: string, text: string, lines?: import('./reading.js').ReadLine[], isDocument?: boolean,
+ *   chapters?: Chapter[], book?: import('./document.js').Book}} Imported
  *   text: paragraphs between empty lines; lines: of subtitles
  */
 
@@ -291,7 +292,8 @@ export class Importing {
     if (!chosen) return null;
     const paragraphs = chosen.flatMap((chapter) => chapter.paragraphs);
     const lines = found.cues?.length ? cuesToLines(paragraphs, found.cues, between) : undefined;
-    return { title, text: paragraphs.join('\n\n'), lines, isDocument: IS_DOCUMENT.test(file.name) };
+    const { author, cover } = found;
+    return { title, text: paragraphs.join('\n\n'), lines, isDocument: IS_DOCUMENT.test(file.name), chapters: chosen, book: { author, cover } };
   }
 
   /** The text of a table or a list, every row of it. @param {File} file @returns {Promise<string|null>} as of read */

@@ -11,7 +11,7 @@ import { clock } from '../common/audio.js';
 import { need } from '../common/elements.js';
 import { FieldError } from '../common/fields.js';
 import { acceptDrops } from '../common/files.js';
-import { MAX_LINES, newLine, Script } from './document.js';
+import { MAX_LINES, markChapters, newLine, Script } from './document.js';
 import { ExportForm } from './export.js';
 import { FullAudio } from './full_audio.js';
 import { ACCEPTED } from './importing.js';
@@ -260,15 +260,17 @@ export class ScriptRoom {
    * @param {import('./reading.js').Read} read
    * @param {SpokenBy|null} spokenBy  who speaks what names nobody
    * @param {string} title
+   * @param {Pick<import('./importing.js').Imported, 'chapters'|'book'>} [document] of which the text is
    */
-  async write({ lines: read, leftOut }, spokenBy, title) {
+  async write({ lines: read, leftOut }, spokenBy, title, { chapters = [], book } = {}) {
     if (!this.hasRoom(read.length)) return;
     const lines = read.map((line) => newLine(line));
+    if (chapters.length > 1) markChapters(lines, chapters);
     const nameless = lines.filter(({ name }) => !name);
     this.voiceAssignment.assign(lines, []);
     if (spokenBy) for (const line of nameless) Object.assign(line, structuredClone(spokenBy));
     await this.scriptList.flush().catch(() => {}); // A failed save shows its own error.
-    const script = new Script({ name: title, lines });
+    const script = new Script({ name: title, lines, ...book });
     this.scriptList.open(script, 'unsaved');
     script.tell(true);
     this.studio.toast(this.told('script.written', lines.length, leftOut));
@@ -477,7 +479,7 @@ export class ScriptRoom {
     const imported = await this.studio.importing.read(file, this.script.gap);
     if (!imported) return;
     const read = imported.lines ? { lines: imported.lines, leftOut: 0 } : this.read(imported.text);
-    if (imported.isDocument) await this.write(read, null, imported.title);
+    if (imported.isDocument) await this.write(read, null, imported.title, imported);
     else this.lines.take({ ...read, title: imported.title });
   }
 
