@@ -9,7 +9,6 @@ import argparse
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 
 from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, trainers
@@ -41,57 +40,24 @@ def _scheme(model: models.BPE) -> Tokenizer:
     return tok
 
 
-@dataclass(frozen=True)
+@dataclass
 class TextVocabulary:
     """Ids: the letters of the 256 bytes, a piece for each merge, then the special tokens."""
 
     merges: tuple[tuple[str, str], ...]
 
-    @cached_property
-    def pieces(self) -> dict[str, int]:
+    def __post_init__(self) -> None:
         names = dict.fromkeys([*byte_letters(), *(a + b for a, b in self.merges)])
-        return {name: i for i, name in enumerate(names)}
-
-    @cached_property
-    def specials(self) -> dict[str, int]:
-        return {name: len(self.pieces) + i for i, name in enumerate(SPECIALS)}
+        self.pieces = {name: i for i, name in enumerate(names)}
+        self.specials = {name: len(self.pieces) + i for i, name in enumerate(SPECIALS)}
+        _, self.im_start, self.im_end, self.pad, self.bos, self.eos = self.specials.values()
+        self.assistant, self.user = (self.pieces.get(word) for word in WHOLE)  # None until `learn` has made them.
+        self.newline = self.pieces[byte_letters()[10]]
 
     @property
     def rows(self) -> int:
         """Return the rows of the embedding: the number of ids, rounded up to a multiple of 16."""
         return -(-(len(self.pieces) + len(SPECIALS)) // 16) * 16
-
-    @cached_property
-    def im_start(self) -> int:
-        return self.specials["<|im_start|>"]
-
-    @cached_property
-    def im_end(self) -> int:
-        return self.specials["<|im_end|>"]
-
-    @cached_property
-    def pad(self) -> int:
-        return self.specials["<tts_pad>"]
-
-    @cached_property
-    def bos(self) -> int:
-        return self.specials["<tts_text_bos>"]
-
-    @cached_property
-    def eos(self) -> int:
-        return self.specials["<tts_text_eod>"]
-
-    @cached_property
-    def assistant(self) -> int:
-        return self.pieces["assistant"]
-
-    @cached_property
-    def user(self) -> int:
-        return self.pieces["user"]
-
-    @cached_property
-    def newline(self) -> int:
-        return self.pieces[byte_letters()[10]]
 
     def tokenizer(self, dropout: float | None = None) -> Tokenizer:
         """Return the tokenizer. With `dropout`, each call skips merges at random with this probability.
