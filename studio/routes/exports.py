@@ -35,6 +35,8 @@ class ExportRoutes(StoreRoutes):
         owner = self._visitors.of(request).known
         made = await self._export_workers(self._make, owner, await read_body(request, MAX_BODY_BYTES))
         headers = {**file_headers(made.name), "content-length": str(made.size)}
+        if made.notes:
+            headers["x-notes"] = " ".join(made.notes)
         return StreamingResponse(self._pieces(made), media_type=made.media_type, headers=headers)
 
     def _make(self, owner: str, body: bytes) -> Export:

@@ -12,7 +12,7 @@ import tempfile
 import zipfile
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
+from itertools import accumulate, groupby, pairwise
 from pathlib import Path
 from typing import IO, Annotated, Any, Literal
 
@@ -27,7 +27,7 @@ from runtime.shared.files import storing
 from runtime.shared.loudness import LOUDNESSES_LUFS, levelled_pieces
 from studio.errors import StoreFull
 from studio.store.audio_files import EXPORT_FORMATS, encode_into, joined_tags
-from studio.store.programme import Clip, ProgrammePart, ReadTake, Samples, joined, parts_of, silence, subtitles
+from studio.store.programme import Clip, ProgrammePart, ReadTake, Samples, fitted, joined, parts_of, silence, subtitles
 from studio.store.records import MAX_SCRIPT_LINES, Fields, Line
 from studio.store.takes import Takes
 
@@ -35,6 +35,8 @@ MAX_CLIPS = 5 * MAX_SCRIPT_LINES // 2  # Each line with a pause, and every secon
 MAX_CHAPTERS = 1000
 BOOK_FORMATS = ("m4b", "mp3")  # Formats with chapters and a cover.
 MAX_SILENCE_S = 60.0
+MAX_TIME_S = 86_400.0
+MAX_NAMED_LINES = 20  # Lines that a note names.
 IN_MEMORY = 16 * 2**20  # Bytes kept in memory.
 PIECE = 60 * SAMPLE_RATE  # Samples that are encoded at once.
 MAX_WAV_BYTES = 2**32 - 2**20  # RIFF has 32 bits for its length.
@@ -47,6 +49,7 @@ class ClipFields(Fields):
     take: str | None = None
     silence_s: Annotated[float, Field(ge=0, le=MAX_SILENCE_S)] | None = None
     line: Annotated[int, Field(ge=0, le=10**9)] | None = None
+    starts_s: Annotated[float, Field(ge=0, le=MAX_TIME_S)] | None = None  # Time of the first clip of a line.
 
     @model_validator(mode="after")
     def _one_of_both(self) -> ClipFields:
@@ -84,6 +87,7 @@ class ExportFields(Fields):
     name: Annotated[Line, Field(max_length=120)] = ""
     author: Annotated[Line, Field(max_length=200)] = ""
     cover: Annotated[str, AfterValidator(_cover)] | None = Field(None, repr=False)
+    length_s: Annotated[float, Field(gt=0, le=MAX_TIME_S)] | None = None
     chapters: list[ChapterFields] = Field(default_factory=list, max_length=MAX_CHAPTERS, validate_default=True)
 
     @field_validator("chapters")
@@ -105,6 +109,7 @@ class Export:
     size: int
     media_type: str
     name: str
+    notes: tuple[str, ...] = ()
 
 
 def export(takes: Takes, owner: str, wanted: ExportFields, folder: Path, most_s: float | None) -> Export:
@@ -124,7 +129,7 @@ def export(takes: Takes, owner: str, wanted: ExportFields, folder: Path, most_s:
         StorageFailed: The takes cannot be read, or the disk fails.
     """
     name = wanted.name or "script"
-    clips = _clips(takes, owner, wanted)
+    clips, notes = _timed(_clips(takes, owner, wanted), wanted)
     parts = parts_of(clips)
     if not parts:
         raise InvalidConfig(where="clips", why="there is no take among them", param="clips")
@@ -134,7 +139,7 @@ def export(takes: Takes, owner: str, wanted: ExportFields, folder: Path, most_s:
         if wanted.shape == "srt":
             file = _temporary(folder)
             file.write(subtitles(parts).encode())
-            return _finished(file, "application/x-subrip", file_name(name, "srt"))
+            return _finished(file, "application/x-subrip", file_name(name, "srt"), notes)
         _check_disk(samples, wanted, folder)
         programme = _stored(joined(clips, _reader(takes, owner), wanted.loudness_lufs), folder)
         if wanted.loudness_lufs is not None:
@@ -143,8 +148,8 @@ def export(takes: Takes, owner: str, wanted: ExportFields, folder: Path, most_s:
         audio = _Audio(wanted, name, programme, parts, chapters, folder)
         if wanted.shape == "joined":
             media_type = EXPORT_FORMATS[wanted.format]
-            return _finished(audio.file(0, samples, name), media_type, file_name(name, wanted.format))
-        return _finished(_archive(wanted, name, audio, folder), "application/zip", file_name(name, "zip"))
+            return _finished(audio.file(0, samples, name), media_type, file_name(name, wanted.format), notes)
+        return _finished(_archive(wanted, name, audio, folder), "application/zip", file_name(name, "zip"), notes)
 
 
 def _clips(takes: Takes, owner: str, wanted: ExportFields) -> list[Clip]:
@@ -152,9 +157,35 @@ def _clips(takes: Takes, owner: str, wanted: ExportFields) -> list[Clip]:
     return [
         silence(clip.silence_s or 0.0, clip.line)
         if clip.take is None
-        else Clip(records[clip.take]["samples"], records[clip.take], clip.line)
+        else Clip(records[clip.take]["samples"], records[clip.take], clip.line, _sample(clip.starts_s))
         for clip in wanted.clips
     ]
+
+
+def _sample(seconds: float | None) -> int | None:
+    return None if seconds is None else round(seconds * SAMPLE_RATE)
+
+
+def _timed(clips: list[Clip], wanted: ExportFields) -> tuple[list[Clip], tuple[str, ...]]:
+    """Return the clips at the times of their lines, if they have some, and a note about lines that begin late.
+
+    Raises:
+        InvalidConfig: Only some lines have a time, or the times decrease.
+    """
+    if all(clip.start is None for clip in clips):
+        return clips, ()
+    spoken = [clip for clip in clips if clip.line is not None]
+    starts = [next(group).start for _, group in groupby(spoken, key=lambda clip: clip.line)]
+    known = [start for start in starts if start is not None]
+    if len(known) < len(starts) or known != sorted(known) or wanted.chapters:
+        why = "with starts_s, every line begins with one, in order, and there are no chapters"
+        raise InvalidConfig(where="clips", why=why, param="clips")
+    placed, late = fitted(spoken, _sample(wanted.length_s))
+    if not late:
+        return placed, ()
+    named = [f"{each.line} by {each.seconds:.1f} s" for each in late[:MAX_NAMED_LINES]]
+    more = ["..."] if len(late) > MAX_NAMED_LINES else []
+    return placed, (f"{len(late)} lines begin late, because the ones before are too long: {', '.join(named + more)}.",)
 
 
 def _reader(takes: Takes, owner: str) -> ReadTake:
@@ -273,7 +304,7 @@ def _temporary(folder: Path) -> IO[bytes]:
     return file
 
 
-def _finished(file: IO[bytes], media_type: str, name: str) -> Export:
+def _finished(file: IO[bytes], media_type: str, name: str, notes: tuple[str, ...]) -> Export:
     size = file.seek(0, 2)
     file.seek(0)
-    return Export(file, size, media_type, name)
+    return Export(file, size, media_type, name, notes)

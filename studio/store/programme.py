@@ -6,7 +6,7 @@ Samples are int16, mono, 24 kHz throughout. A programme may last for hours, so i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
 
@@ -14,10 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from runtime.request import SAMPLE_RATE
+from runtime.shared.encoding import Encoder
 from runtime.shared.loudness import gain_to, integrated_of
 from studio.store.records import words_read
 
 Samples = NDArray[np.int16]
+MAX_TEMPO = 1.15
+_MAX_LATE = SAMPLE_RATE // 10  # Samples by which a line may begin late without a note.
 ReadTake = Callable[[str], Samples]  # Returns the samples of a take by its id.
 
 
@@ -28,6 +31,8 @@ class Clip:
     samples: int
     record: dict[str, Any] | None = None
     line: int | None = None
+    start: int | None = None  # First sample at which its line is to begin.
+    tempo: float = 1.0  # Above 1, its audio is shortened to `samples`.
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +46,46 @@ class ProgrammePart:
     @property
     def text(self) -> str:
         return " ".join(" ".join(words_read(record).split()) for record in self.records)
+
+
+@dataclass(frozen=True, slots=True)
+class LateLine:
+    """Line that begins later than it should."""
+
+    line: int
+    seconds: float
+
+
+def fitted(clips: Iterable[Clip], length: int | None) -> tuple[list[Clip], list[LateLine]]:
+    """Place each line at its time, and return the lines that begin late.
+
+    A line that would reach into the next one is spoken faster, at most by `MAX_TEMPO`. Every line has a start, and
+    starts do not decrease. Silence at the end fills `length` samples.
+    """
+    lines = [_without_end_silence(list(group)) for _, group in groupby(clips, key=lambda clip: clip.line)]
+    starts = [line[0].start or 0 for line in lines]
+    placed: list[Clip] = []
+    late: list[LateLine] = []
+    at = 0
+    for line, start, following in zip(lines, starts, [*starts[1:], length], strict=True):
+        if start > at:
+            placed.append(Clip(start - at))
+            at = start
+        elif at - start > _MAX_LATE:
+            late.append(LateLine(line[0].line or 0, (at - start) / SAMPLE_RATE))
+        samples = sum(clip.samples for clip in line)
+        tempo = 1.0 if following is None else min(max(samples / max(following - at, 1), 1.0), MAX_TEMPO)
+        placed += (replace(clip, samples=int(clip.samples / tempo), tempo=tempo) for clip in line)
+        at += sum(int(clip.samples / tempo) for clip in line)
+    if length is not None and at < length:
+        placed.append(Clip(length - at))
+    return placed, late
+
+
+def _without_end_silence(line: list[Clip]) -> list[Clip]:
+    """Return a line without the pauses after its last take, which the times make needless."""
+    end = max((number for number, clip in enumerate(line, 1) if clip.record is not None), default=1)
+    return line[:end]
 
 
 def silence(seconds: float, line: int | None = None) -> Clip:
@@ -71,7 +116,16 @@ def joined(clips: list[Clip], read: ReadTake, loudness_lufs: float | None) -> It
             yield np.zeros(clip.samples, np.int16)
         else:
             samples, gain_db = read(clip.record["id"]), gains.get(_voice(clip.record), 0.0)
+            if clip.tempo != 1.0:
+                samples = _shortened(samples, clip.tempo, clip.samples)
             yield np.round(samples * 10 ** (gain_db / 20)).astype(np.int16) if gain_db else samples
+
+
+def _shortened(samples: Samples, tempo: float, length: int) -> Samples:
+    """Return faster speech of exactly `length` samples at the same pitch."""
+    encoder = Encoder("pcm", speed=tempo)
+    faster = np.frombuffer(encoder.add(samples.astype("<i2").tobytes()) + encoder.finish(), "<i2")[:length]
+    return np.pad(faster, (0, length - len(faster)))
 
 
 def _gains(clips: list[Clip], read: ReadTake, loudness_lufs: float) -> dict[object, float]:
