@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import io
 import re
 
-import soundfile
 from playwright.sync_api import Download, FilePayload, Locator, Page, expect
 
+from tests.support.audio_files import audio_file
 from tests.support.signals import voice
 
 SHORT = "Hi."
@@ -83,9 +82,7 @@ def seed(page: Page) -> int:
 
 
 def wav(seconds: float, rate: int = 24000, seed: int = 9) -> FilePayload:
-    file = io.BytesIO()
-    soundfile.write(file, voice(seconds, seed, rate), rate, format="WAV", subtype="PCM_16")
-    return {"name": "voice.wav", "mimeType": "audio/wav", "buffer": file.getvalue()}
+    return {"name": "voice.wav", "mimeType": "audio/wav", "buffer": audio_file(voice(seconds, seed, rate), rate)}
 
 
 def reload(page: Page) -> None:

@@ -18,6 +18,7 @@ from playwright.sync_api import FilePayload, Page, Route, expect
 from tests.browser.conftest import SCREENSHOTS, OpenStudio
 from tests.browser.steps import SHORT, await_end, await_sound, clone_from, enter, to_words, try_out, wav
 from tests.support.app import App
+from tests.support.audio_files import audio_file
 from tests.support.signals import cough, voice
 from tests.support.spoken import WORDS, share_heard, spoken, words
 
@@ -260,10 +261,9 @@ def test_selected_part_of_a_recording_can_be_played_before_cloning(studio: Page)
 
 def test_recording_is_transcribed_and_trimmed_to_its_speech(studio: Page) -> None:
     quiet, speech = np.zeros(36_000, np.float32), spoken(seed=1)
-    file = io.BytesIO()
-    soundfile.write(file, np.concatenate([quiet, speech, quiet]), 24_000, format="FLAC")
     enter(studio, "clone")
-    studio.set_input_files("#vw-clone-file", {"name": "a.flac", "mimeType": "audio/flac", "buffer": file.getvalue()})
+    file = audio_file(np.concatenate([quiet, speech, quiet]), kind="FLAC")
+    studio.set_input_files("#vw-clone-file", {"name": "a.flac", "mimeType": "audio/flac", "buffer": file})
     # What is silent at both ends is not chosen.
     start, end = span(studio)
     assert 1.2 < start < 1.6
@@ -325,9 +325,8 @@ def noisy(above_db: float) -> FilePayload:
     quiet = np.zeros(24_000, np.float32)
     sound = np.concatenate([quiet, voice(12, 1), quiet])
     level = np.sqrt(np.mean(np.square(voice(12, 1)))) * 10 ** (-above_db / 20)
-    file = io.BytesIO()
-    soundfile.write(file, sound + level * np.random.RandomState(7).standard_normal(len(sound)), 24_000, format="WAV")
-    return {"name": f"{above_db}.wav", "mimeType": "audio/wav", "buffer": file.getvalue()}
+    file = audio_file(sound + level * np.random.RandomState(7).standard_normal(len(sound)))
+    return {"name": f"{above_db}.wav", "mimeType": "audio/wav", "buffer": file}
 
 
 def test_noise_outside_the_selected_part_is_reported(studio: Page) -> None:
@@ -379,9 +378,7 @@ def test_original_and_clone_are_played_next_to_each_other(open_studio: OpenStudi
 
 def speech_file() -> FilePayload:
     """Real speech, which says `WORDS`."""
-    file = io.BytesIO()
-    soundfile.write(file, spoken(seed=1), 24_000, format="WAV")
-    return {"name": "speech.wav", "mimeType": "audio/wav", "buffer": file.getvalue()}
+    return {"name": "speech.wav", "mimeType": "audio/wav", "buffer": audio_file(spoken(seed=1))}
 
 
 @pytest.mark.parametrize("how", ["faster-whisper is not installed. Install the extra of that name.", ""])
@@ -412,9 +409,7 @@ def scene() -> FilePayload:
     early = [voice(3, 1), quiet, cough(), np.zeros(60_000, np.float32)]
     best = [piece for seed in (2, 3, 4, 5) for piece in (voice(3, seed), quiet)]
     sound = np.concatenate([*early, *best, np.zeros(60_000, np.float32), voice(2, 6)])
-    file = io.BytesIO()
-    soundfile.write(file, sound, 24_000, format="WAV", subtype="PCM_16")
-    return {"name": "kitchen.wav", "mimeType": "audio/wav", "buffer": file.getvalue()}
+    return {"name": "kitchen.wav", "mimeType": "audio/wav", "buffer": audio_file(sound)}
 
 
 def test_best_part_selection_and_cough_removal_can_be_undone(studio: Page) -> None:

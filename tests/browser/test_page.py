@@ -32,6 +32,7 @@ from tests.browser.steps import (
     wav,
 )
 from tests.support.app import App
+from tests.support.audio_files import audio_file
 
 pytestmark = pytest.mark.browser
 
@@ -210,9 +211,8 @@ def test_invalid_reference_shows_its_error_at_the_reference_step(studio: Page, t
 
 def _stereo() -> dict[str, Any]:
     samples, rate = soundfile.read(io.BytesIO(wav(2.0, rate=44100)["buffer"]))
-    file = io.BytesIO()
-    soundfile.write(file, np.stack([samples, samples / 2], axis=1), rate, format="FLAC")
-    return {"name": "voice.flac", "mimeType": "audio/flac", "buffer": file.getvalue()}
+    file = audio_file(np.stack([samples, samples / 2], axis=1), rate, kind="FLAC")
+    return {"name": "voice.flac", "mimeType": "audio/flac", "buffer": file}
 
 
 def test_runtime_crash_is_reported_and_the_page_recovers(app: App, studio: Page) -> None:

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import soundfile
 import soxr
 from numpy.typing import NDArray
 
 from runtime.shared.ffmpeg_reader import read_any
+from tests.support.audio_files import audio_file
 from tests.support.signals import voice
 
 pytestmark = pytest.mark.slow
@@ -70,10 +70,8 @@ KINDS = [
 def recording(channels: int, rate: int) -> bytes:
     """The same voice in every channel, each with a level of its own."""
     samples = voice(SECONDS, 1, rate)
-    file = io.BytesIO()
     levels = np.linspace(1.0, 0.5, channels, dtype=np.float32)
-    soundfile.write(file, samples[:, None] * levels, rate, format="WAV", subtype="FLOAT")
-    return file.getvalue()
+    return audio_file(samples[:, None] * levels, rate, subtype="FLOAT")
 
 
 def ffmpeg(*arguments: str, given: bytes) -> bytes:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Callable
 from contextlib import suppress
@@ -11,7 +10,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import soundfile
 
 from runtime.errors import BadReferenceAudio, SpeechError, VoiceFileInvalid
 from runtime.request import Finished, RequestStats, StopReason
@@ -23,6 +21,7 @@ from runtime.voices.voice_file import read_voice, write_voice
 from studio.documents.reading import read as read_document
 from studio.documents.values import UnreadableError
 from tests.fuzz.mutation import LINE, Mutation
+from tests.support.audio_files import audio_file
 from tests.support.documents import epub, letter
 from tests.support.voices import a_voice
 from tests.unit.server.native.driver import Driver
@@ -121,9 +120,7 @@ def _document(data: bytes) -> None:
 
 
 def _wav_seed(subtype: str) -> bytes:
-    file = io.BytesIO()
-    soundfile.write(file, np.linspace(-0.5, 0.5, 40), 24_000, format="WAV", subtype=subtype)
-    return file.getvalue()
+    return audio_file(np.linspace(-0.5, 0.5, 40), subtype=subtype)
 
 
 def _lines(messages: list[dict[str, Any]]) -> tuple[bytes, ...]:

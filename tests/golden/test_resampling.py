@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import io
-
 import numpy as np
 import pytest
-import soundfile
 
 from runtime.request import SAMPLE_RATE
 from runtime.settings import Limits
 from runtime.shared.audio import Sound, resample
 from runtime.shared.reference import read_reference
 from tests.golden.stored import arrays
+from tests.support.audio_files import audio_file
 from tests.support.signals import noise
 
 SAMPLES_ATOL = 1e-6  # soxr adds up in another order where the processor has other vectors
@@ -31,9 +29,8 @@ def test_resampled_length_equals_the_reference(rate: int) -> None:
 
 @pytest.mark.parametrize(("rate", "channels", "count"), KEPT)
 def test_samples_of_a_file_equal_the_reference(rate: int, channels: int, count: int) -> None:
-    file = io.BytesIO()
-    soundfile.write(file, noise(count, channels, rate), rate, format="WAV", subtype="FLOAT")
-    heard = read_reference(file.getvalue(), Limits(min_reference_s=0.01))
+    file = audio_file(noise(count, channels, rate), rate, subtype="FLOAT")
+    heard = read_reference(file, Limits(min_reference_s=0.01))
     wanted = STORED[f"samples_{rate}_{channels}_{count}"]
     assert heard.shape == wanted.shape
     np.testing.assert_allclose(heard, wanted, rtol=0, atol=SAMPLES_ATOL)

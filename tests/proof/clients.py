@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import io
 import os
 import signal
 import socket
@@ -14,13 +13,13 @@ from pathlib import Path
 
 import httpx
 import numpy as np
-import soundfile
 
 from benchmarks.common.servers import BenchRuntime, with_children
 from runtime.request import SAMPLE_RATE
 from tests.proof.crowd import Held, at_rest, held
+from tests.support.audio_files import audio_file
 from tests.support.processes import runs
-from tests.support.speech_client import Talk, talk
+from tests.support.speech_client import talk
 from tests.wire.test_peers import HANDSHAKE, frame
 
 LONG = {"task_type": "custom_voice", "seed": 11, "max_frames": 4000}
@@ -39,11 +38,6 @@ def quantile(values: list[float], part: float) -> float:
 async def frames_made(client: httpx.AsyncClient) -> int:
     page = (await client.get("/metrics")).text
     return round(next(float(line.split()[1]) for line in page.splitlines() if line.startswith(FRAMES)))
-
-
-async def sounding(session: Talk) -> None:
-    while not isinstance(await session.hear(), bytes):
-        pass
 
 
 @dataclass(slots=True)
@@ -88,7 +82,7 @@ async def leavers(runtime: BenchRuntime, count: int) -> LeaversReport:
 async def _hang_up(runtime: BenchRuntime, client: httpx.AsyncClient, report: LeaversReport) -> None:
     async with talk(runtime.stream, **LONG) as session:
         await session.say("Speak for a long time.")
-        await sounding(session)
+        await session.first_audio()
         made = await frames_made(client)
         session.connection.transport.abort()
         began = time.perf_counter()
@@ -101,7 +95,7 @@ async def _hang_up(runtime: BenchRuntime, client: httpx.AsyncClient, report: Lea
 async def _cancel(runtime: BenchRuntime, report: LeaversReport) -> None:
     async with talk(runtime.stream, **LONG) as session:
         await session.say("Speak for a long time.")
-        await sounding(session)
+        await session.first_audio()
         began = time.perf_counter()
         await session.send("context.cancel")
         await session.until("context.cancelled")
@@ -188,7 +182,7 @@ async def drain(runtime: BenchRuntime, streams: int) -> str:
     async def reply() -> bool:
         async with talk(runtime.stream, **(SHORT | {"max_frames": 30})) as session:
             await session.say("Let me finish.")
-            await sounding(session)
+            await session.first_audio()
             ready.release()
             await told.wait()
             return (await session.take()).end["type"] == "audio.done"
@@ -210,9 +204,7 @@ async def drain(runtime: BenchRuntime, streams: int) -> str:
 
 async def bombs(runtime: BenchRuntime, count: int) -> str:
     """So many recordings that unpack to half an hour, some at once; every other hides its length. None is kept."""
-    file = io.BytesIO()
-    soundfile.write(file, np.zeros(BOMB_S * 24_000, np.int16), 24_000, format="FLAC", subtype="PCM_16")
-    honest = file.getvalue()
+    honest = audio_file(np.zeros(BOMB_S * 24_000, np.int16), kind="FLAC")
     silent = bytearray(honest)
     silent[21] &= 0xF0  # STREAMINFO: 36 bits of total samples, 0 is unknown
     silent[22:26] = bytes(4)

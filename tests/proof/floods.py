@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager, suppress
 
 from benchmarks.common.servers import BenchRuntime
 from tests.proof.attacker import ATTACKS
-from tests.proof.clients import SHORT, quantile, sounding
+from tests.proof.clients import SHORT, quantile
 from tests.proof.crowd import at_rest
 from tests.support.app import running_app
 from tests.support.patience import PATIENCE_S
@@ -70,7 +70,7 @@ async def _pair(runtime: BenchRuntime, name: str, port: int, heard: int) -> tupl
         async with talk(url, **SHORT) as session:
             began = time.perf_counter()
             await session.say("The bread is warm.")
-            await sounding(session)
+            await session.first_audio()
             return 1000 * (time.perf_counter() - began)
 
     alone: list[float] = []

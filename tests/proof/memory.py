@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import io
 import resource
 from pathlib import Path
 
-import soundfile
-
 from benchmarks.common.servers import BenchRuntime
 from tests.proof.crowd import at_rest
+from tests.support.audio_files import audio_file
 from tests.support.signals import voice
 from tests.support.speech_client import Take, spoken, talk
 
@@ -22,9 +20,7 @@ ANY = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
 
 
 def _config(seconds: float, seed: int) -> dict[str, object]:
-    file = io.BytesIO()
-    soundfile.write(file, voice(seconds, seed), 24_000, format="WAV", subtype="PCM_16")
-    sound = base64.b64encode(file.getvalue()).decode()
+    sound = base64.b64encode(audio_file(voice(seconds, seed))).decode()
     return {"task_type": "base", "ref_audio": sound, "ref_text": "Words.", "seed": seed, "max_frames": 150}
 
 

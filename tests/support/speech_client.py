@@ -49,6 +49,12 @@ class Talk:
             if isinstance(message, dict) and message["type"] in kinds:
                 return message
 
+    async def first_audio(self) -> bytes:
+        """Return the next audio message."""
+        while not isinstance(message := await self.hear(), bytes):
+            pass
+        return message
+
     async def say(self, text: str, **fields: Any) -> None:
         await self.send("input.text", text=text, **fields)
         await self.send("input.done", **fields)

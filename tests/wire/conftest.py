@@ -6,16 +6,15 @@ It lives for as long as this package's tests: its canary would hear what tests o
 from __future__ import annotations
 
 import base64
-import io
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import replace
 
 import pytest
-import soundfile
 
 from runtime.settings import EngineSettings
 from tests.conftest import FolderOf
+from tests.support.audio_files import audio_file
 from tests.support.runtime_server import RunningServer, running_server
 from tests.support.signals import voice
 from tests.support.studio_port import running_server_behind_studio, studio_port
@@ -54,6 +53,4 @@ def serving(request: pytest.FixtureRequest) -> Serving:
 @pytest.fixture(scope="session")
 def ref_audio() -> str:
     """Two seconds of a voice as a data: URL."""
-    file = io.BytesIO()
-    soundfile.write(file, voice(2.0, 5), 24_000, format="WAV", subtype="PCM_16")
-    return "data:audio/wav;base64," + base64.b64encode(file.getvalue()).decode()
+    return "data:audio/wav;base64," + base64.b64encode(audio_file(voice(2.0, 5))).decode()

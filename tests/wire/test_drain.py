@@ -34,13 +34,6 @@ def draining(
         return server.exit_status
 
 
-async def sounding(session: Talk) -> bytes:
-    """The first sound."""
-    while not isinstance(message := await session.hear(), bytes):
-        pass
-    return message
-
-
 async def until_draining(url: str) -> None:
     async with httpx.AsyncClient(base_url=url) as client:
         while (await client.get("/ready")).status_code == 200:  # noqa: ASYNC110  another process's flag
@@ -52,7 +45,7 @@ def test_running_replies_finish_and_idle_sessions_are_closed(folder_of: FolderOf
         async def speak() -> tuple[Take, int, tuple[int, str]]:
             async with talk(server.socket, **VOICE, max_frames=60) as session:
                 await session.say("Let me finish.")
-                heard = await sounding(session)
+                heard = await session.first_audio()
                 speaking.release()
                 take = await session.take()
                 return take, len(heard), await session.closed()
@@ -108,7 +101,7 @@ def test_drain_ends_after_its_timeout(folder_of: FolderOf) -> None:
     async def scenario(server: RunningServer) -> None:
         async with talk(server.socket, **LONG) as session:
             await session.say("Speak for a long time.")
-            await sounding(session)
+            await session.first_audio()
             start_s = time.monotonic()
             server.tell_to_end()
             error = await session.until("error")
@@ -129,7 +122,7 @@ async def test_second_signal_ends_immediately(folder_of: FolderOf, number: signa
 
         async with talk(url.replace("http", "ws") + "/v1/audio/speech/stream", **LONG) as session:
             await session.say("Speak for a long time.")
-            await sounding(session)
+            await session.first_audio()
             child.send_signal(number)
             await until_draining(url)
             child.send_signal(number)
@@ -151,7 +144,7 @@ async def test_sigterm_drains_the_process(folder_of: FolderOf) -> None:
 
         async with talk(url.replace("http", "ws") + "/v1/audio/speech/stream", **VOICE, max_frames=12) as session:
             await session.say("Let me finish.")
-            await sounding(session)
+            await session.first_audio()
             child.terminate()
             end = (await session.take()).end
             assert end["type"] == "audio.done", end

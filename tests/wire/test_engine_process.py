@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import io
 import os
 import re
 import shutil
@@ -19,18 +18,18 @@ from typing import Any
 
 import httpx
 import pytest
-import soundfile
 
 from benchmarks.common.servers import with_children
 from runtime.exits import Exit
 from runtime.settings import EngineSettings, Limits, ServerSettings
 from runtime.voices.voice_file import read_voice
 from tests.conftest import FolderOf
+from tests.support.audio_files import audio_file
 from tests.support.patience import PATIENCE_S, becomes, until
 from tests.support.processes import runs
 from tests.support.runtime_server import RunningServer, running_server
 from tests.support.signals import voice
-from tests.support.speech_client import Talk, same_sound, spoken, talk
+from tests.support.speech_client import same_sound, spoken, talk
 from tests.wire.test_openai import raw
 from tests.wire.test_process import ROOT, start
 
@@ -57,16 +56,7 @@ def post(server: RunningServer, text: str = "Hello.", **fields: Any) -> httpx.Re
 
 
 def recording(seconds: float) -> bytes:
-    file = io.BytesIO()
-    soundfile.write(file, voice(seconds, 5), 24_000, format="WAV", subtype="PCM_16")
-    return file.getvalue()
-
-
-async def sounding(session: Talk) -> bytes:
-    """The first sound."""
-    while not isinstance(message := await session.hear(), bytes):
-        pass
-    return message
+    return audio_file(voice(seconds, 5))
 
 
 # --- what a client meets
@@ -125,7 +115,7 @@ async def test_text_may_be_streamed(apart: RunningServer) -> None:
     async with talk(apart.socket, **{**VOICE, "max_frames": 40}) as session:
         await session.send("input.text", text="One sentence that is whole. And the be")
         await session.send("input.flush")
-        first = await sounding(session)
+        first = await session.first_audio()
         await session.send("input.text", text="ginning of another")
         await session.send("input.flush")
         await session.send("input.text", text=" that goes on.")
@@ -142,7 +132,7 @@ def test_cancel_during_speech_releases_the_slot(folder_of: FolderOf) -> None:
         async def scenario() -> None:
             async with talk(server.socket, **{**LONG, "max_frames": 200}) as session:
                 await session.say("Speak for a long time.")
-                await sounding(session)
+                await session.first_audio()
                 before = server.frames_made()
                 await session.send("context.cancel")
                 await session.until("context.cancelled")
@@ -246,7 +236,7 @@ def test_full_engine_gives_the_same_error_and_the_session_continues(
             talk(server.socket, **VOICE) as other,
         ):
             await speaking.say("Speak for a long time.")
-            await sounding(speaking)
+            await speaking.first_audio()
             before, ended = counted(server)
             said: list[Any] = [told(await asyncio.to_thread(post, server))]
             await other.say("Me too.")
@@ -282,7 +272,7 @@ def heard_at_the_end(server: RunningServer, deed: signal.Signals) -> tuple[list[
     async def scenario() -> tuple[list[Any], list[tuple[int, str]]]:
         async with talk(server.socket, **LONG) as session, talk(server.socket) as idle:
             await session.say("Speak for a long time.")
-            await sounding(session)
+            await session.first_audio()
             os.kill(pid, deed)
             errors = [await session.until("error"), await idle.until("error")]
             return (
@@ -326,7 +316,7 @@ async def test_engine_ignores_the_signals_that_end_the_server(folder_of: FolderO
 
         async with talk(server.socket, **{**VOICE, "max_frames": 40}) as session:
             await session.say("Let me finish.")
-            await sounding(session)
+            await session.first_audio()
             for number in (signal.SIGTERM, signal.SIGINT):
                 os.kill(server.engine_pid or 0, number)
             assert (await session.take()).end["type"] == "audio.done"
@@ -365,7 +355,7 @@ async def test_killed_server_leaves_no_engine_process(folder_of: FolderOf) -> No
     with started("--model", str(folder_of("brief", "custom_voice"))) as (child, engine, url):
         async with talk(url.replace("http", "ws") + "/v1/audio/speech/stream", **LONG) as session:
             await session.say("Speak for a long time.")
-            await sounding(session)
+            await session.first_audio()
             assert runs(engine)
             child.kill()
             await becomes(lambda: not runs(engine))
@@ -400,7 +390,7 @@ async def test_signal_ends_both_processes_in_order_after_running_requests(folder
     with started("--model", folder, VOICEWRIGHT_DRAIN_S="240") as (child, engine, url):
         async with talk(url.replace("http", "ws") + "/v1/audio/speech/stream", **VOICE) as session:
             await session.say("Let me finish.")
-            await sounding(session)
+            await session.first_audio()
             deed(child.pid)
             end = (await session.take()).end
             assert (end["type"], end["metrics"]["frames"]) == ("audio.done", 12)

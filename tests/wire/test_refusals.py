@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import io
 import json
 import math
 import shutil
@@ -14,17 +13,17 @@ from typing import Any
 
 import httpx
 import pytest
-import soundfile
 from websockets.exceptions import InvalidStatus
 
 from runtime.request import Mode
 from runtime.settings import EngineSettings, Limits, ServerSettings
 from tests.conftest import FolderOf
+from tests.support.audio_files import audio_file
 from tests.support.engines import core_of
 from tests.support.errors import BY_CODE
 from tests.support.runtime_server import RunningServer, running_server
 from tests.support.signals import voice
-from tests.support.speech_client import Talk, spoken, talk
+from tests.support.speech_client import spoken, talk
 from tests.wire.conftest import Serving
 
 VOICE: dict[str, Any] = {"task_type": "custom_voice", "seed": 11, "max_frames": 12}
@@ -45,15 +44,8 @@ def refused(reply: httpx.Response, code: str) -> None:
     assert ("retry-after" in reply.headers) == (BY_CODE[code].close_code == 1013)
 
 
-async def sounding(session: Talk) -> None:
-    while not isinstance(await session.hear(), bytes):
-        pass
-
-
 def recording(seconds: float) -> str:
-    file = io.BytesIO()
-    soundfile.write(file, voice(seconds, 5), 24_000, format="WAV", subtype="PCM_16")
-    return base64.b64encode(file.getvalue()).decode()
+    return base64.b64encode(audio_file(voice(seconds, 5))).decode()
 
 
 @pytest.mark.slow
@@ -62,7 +54,7 @@ async def test_queued_request_reports_its_wait_and_times_out(serving: Serving, f
         await spoken(server.socket, "First.", **VOICE)  # there is something to judge by from here on
         async with talk(server.socket, **LONG) as speaking, talk(server.socket, **VOICE) as waiting:
             await speaking.say("Speak for a long time.")
-            await sounding(speaking)
+            await speaking.first_audio()
             await waiting.say("Me too.")
             queued = await waiting.until("queue")
             assert queued["position"] == 0

@@ -16,13 +16,13 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
-import soundfile
 from websockets.sync.client import connect
 
 from runtime.server.native.messages import PROTOCOL
 from runtime.settings import EngineSettings, Limits, ServerSettings
 from runtime.voices.voice_file import read_voice
 from tests.conftest import FolderOf
+from tests.support.audio_files import audio_file
 from tests.support.patience import PATIENCE_S
 from tests.support.runtime_server import RunningServer, running_server
 from tests.support.signals import voice
@@ -33,9 +33,7 @@ WORDS = "A few words that could be said here."
 
 
 def recording(seconds: float = 4.0, seed: int = 5, kind: str = "WAV") -> bytes:
-    file = io.BytesIO()
-    soundfile.write(file, voice(seconds, seed), 24_000, format=kind)
-    return file.getvalue()
+    return audio_file(voice(seconds, seed), kind=kind, subtype=None)
 
 
 @pytest.fixture(scope="module")

@@ -30,6 +30,7 @@ from runtime.shared.decoding import ROOT, _decode_apart, _kill_late, decode
 from runtime.shared.ffmpeg_reader import read_any
 from runtime.shared.reference import read_reference
 from runtime.shared.wav_reader import is_plain_wav, read_wav
+from tests.support.audio_files import audio_file
 from tests.support.examples import examples
 from tests.support.signals import voice
 
@@ -38,9 +39,7 @@ RATE = 24_000
 
 
 def encoded(samples: NDArray[np.generic], kind: str, subtype: str | None = None, rate: int = RATE) -> bytes:
-    file = io.BytesIO()
-    soundfile.write(file, samples, rate, format=kind, subtype=subtype)
-    return file.getvalue()
+    return audio_file(samples, rate, kind=kind, subtype=subtype)
 
 
 def bomb(seconds: int, kind: str, subtype: str) -> bytes:

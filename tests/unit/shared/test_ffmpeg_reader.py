@@ -9,7 +9,6 @@ from pathlib import Path
 import av
 import numpy as np
 import pytest
-import soundfile
 from numpy.typing import NDArray
 
 from runtime.errors import BadReferenceAudio, ReferenceTooLong
@@ -19,6 +18,7 @@ from runtime.shared.decoding import decode
 from runtime.shared.ffmpeg_reader import read_any
 from runtime.shared.reference import read_reference
 from runtime.shared.wav_reader import read_wav
+from tests.support.audio_files import audio_file
 from tests.support.signals import voice
 
 RATE = 48_000
@@ -160,9 +160,7 @@ def test_recording_of_exactly_the_limit_is_accepted_at_every_rate(container: str
 
 
 def wav(channels: NDArray[np.float32]) -> bytes:
-    file = io.BytesIO()
-    soundfile.write(file, channels.T, RATE, format="WAV", subtype="FLOAT")
-    return file.getvalue()
+    return audio_file(channels.T, RATE, subtype="FLOAT")
 
 
 VOICE = voice(1.5, 1, RATE)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import io
 import struct
 import tracemalloc
 from collections.abc import Callable, Iterator
@@ -11,7 +10,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import soundfile
 from numpy.typing import NDArray
 
 from runtime.errors import BadReferenceAudio, ReferenceTooLong, ReferenceTooShort
@@ -22,6 +20,7 @@ from runtime.shared.decode_child import Seekable
 from runtime.shared.ffmpeg_reader import read_any
 from runtime.shared.reference import load_reference, read_reference
 from runtime.shared.wav_reader import is_plain_wav
+from tests.support.audio_files import audio_file
 from tests.support.signals import voice
 
 LIMITS = Limits()
@@ -31,9 +30,7 @@ VOICE = voice(2.0, 1)
 def encoded(
     samples: NDArray[np.generic], rate: int = SAMPLE_RATE, kind: str = "WAV", subtype: str | None = None
 ) -> bytes:
-    file = io.BytesIO()
-    soundfile.write(file, samples, rate, format=kind, subtype=subtype)
-    return file.getvalue()
+    return audio_file(samples, rate, kind=kind, subtype=subtype)
 
 
 def float_wav(samples: NDArray[np.floating]) -> bytes:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import importlib.metadata
-import io
 import os
 import time
 from collections.abc import Callable
@@ -15,7 +14,6 @@ from pathlib import Path
 import httpx
 import numpy as np
 import pytest
-import soundfile
 from numpy.typing import NDArray
 
 from runtime.errors import InvalidSetting
@@ -25,6 +23,7 @@ from studio.transcribing import plugin
 from studio.transcribing import service as desk_module
 from studio.transcribing.plugin import RATE, Choice, Heard
 from studio.transcribing.service import TranscriptionService
+from tests.support.audio_files import audio_file
 from tests.support.patience import until
 from tests.support.signals import voice
 from tests.support.spoken import WORDS, share_heard, spoken, words
@@ -35,9 +34,7 @@ SPHINX = Choice.of("tests.support.sphinx:transcriber")
 
 
 def wav(samples: NDArray[np.float32], rate: int = 24_000) -> bytes:
-    file = io.BytesIO()
-    soundfile.write(file, samples, rate, format="WAV", subtype="PCM_16")
-    return file.getvalue()
+    return audio_file(samples, rate)
 
 
 def asked(

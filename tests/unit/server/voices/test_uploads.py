@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 import base64
-import io
 from collections.abc import Callable
 from urllib.parse import quote
 
 import numpy as np
 import pytest
-import soundfile
 
 from runtime.errors import SpeechError
 from runtime.server.voices.uploads import read_upload
 from runtime.settings import Limits
+from tests.support.audio_files import audio_file
 from tests.support.signals import voice
 
 VOICE = voice(1.5, 3)
 
 
 def wav() -> str:
-    file = io.BytesIO()
-    soundfile.write(file, VOICE, 24_000, format="WAV", subtype="PCM_16")
-    return base64.b64encode(file.getvalue()).decode()
+    return base64.b64encode(audio_file(VOICE)).decode()
 
 
 @pytest.mark.parametrize("head", ["", "data:audio/wav;base64,", "data:;base64,", "DATA:audio/x-wav;codecs=1;base64,"])
