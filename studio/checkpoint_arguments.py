@@ -55,11 +55,15 @@ def _without(args: Sequence[str], option: str) -> list[str]:
     return kept
 
 
+def reference_of(model: str) -> str:
+    """Return the folder or Hub id of a model that may be written MODE=REFERENCE."""
+    word, separator, rest = model.partition("=")
+    return rest if separator and word in set(Mode) else model
+
+
 def missing_folder(args: Sequence[str]) -> CheckpointMissing | None:
     """Return the first model folder that does not exist. The runtime checks references that may be Hub ids."""
-    for name in named_in(args):
-        word, is_mode, rest = name.partition("=")
-        reference = rest if is_mode and word in set(Mode) else name
+    for reference in map(reference_of, named_in(args)):
         if reference.startswith((".", "~", "/")) and not (path := Path(reference).expanduser()).is_dir():
             return no_folder(reference, is_file=path.exists())
     return None

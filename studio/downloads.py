@@ -22,7 +22,7 @@ from typing import Any
 from runtime.errors import OutOfOrder
 from runtime.request import Mode
 from runtime.shared.files import make_private, replace_file
-from studio.checkpoint_arguments import bits_of, models_of, named_in, with_bits, with_models
+from studio.checkpoint_arguments import bits_of, models_of, named_in, reference_of, with_bits, with_models
 from studio.fetching import FETCH, fetching
 from studio.runtimes.supervisor import ChildRuntime, RuntimeState
 
@@ -265,7 +265,7 @@ class Downloads:
         rest = []
         for mode in (str(mode) for mode in Mode if str(mode) not in taken):
             name = next((card["id"] for card in cards if mode in card["modes"]), None)
-            reference = next((model for model in map(_plain, before) if _public(model) == name), None)
+            reference = next((model for model in map(reference_of, before) if _public(model) == name), None)
             if reference is not None:
                 rest.append(f"{mode}={reference}")
         return [part.id for part in self.kept.parts] + rest
@@ -305,11 +305,6 @@ def _read(path: Path) -> Kept:
         return Kept(**{**told, "state": DownloadState(told["state"]), "parts": parts})
     except (OSError, ValueError, TypeError, KeyError):
         return Kept()
-
-
-def _plain(reference: str) -> str:
-    word, separator, rest = reference.partition("=")
-    return rest if separator and word in set(Mode) else reference
 
 
 def _public(reference: str) -> str:
