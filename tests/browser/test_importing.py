@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import io
+
+import av
 import pytest
 from playwright.sync_api import FilePayload, Page, expect
 
 from tests.browser.conftest import SCREENSHOTS
-from tests.browser.script_steps import enter_script, text_of, texts
+from tests.browser.script_steps import decoded, enter_script, export, text_of, texts
 from tests.browser.steps import enter
-from tests.support.documents import epub, letter, paragraph, word
+from tests.support.documents import XHTML, epub, letter, paragraph, word
 
 pytestmark = pytest.mark.browser
 
@@ -34,6 +37,36 @@ def test_chapters_of_a_book_become_a_script_with_its_title(studio: Page) -> None
     expect(sheet).to_be_hidden()
     expect(studio.locator("#vw-script-name")).to_have_value("A Book")
     assert texts(studio) == ["Chapter One", "It was a dark night.", "Wind & rain came. On.", 'The "end"', "重庆漢"]
+
+
+def test_an_imported_book_is_exported_with_its_chapters(studio: Page) -> None:
+    two = f"{XHTML}<body><h2 id='b'>Two</h2><p>It ends.</p></body></html>"
+    enter_script(studio)
+    studio.set_input_files("#vw-script-file", {**BOOK, "buffer": epub(**{"two a": two})})
+    studio.locator("#vw-chapters-go").click()
+    assert texts(studio) == ["Chapter One", "It was a dark night.", "Wind & rain came. On.", "Two", "It ends."]
+    name, data = export(studio, "joined", format="m4b")
+    assert name == "A Book.m4b"
+    with av.open(io.BytesIO(data), "r") as book:
+        chapters = book.chapters()
+        assert [chapter["metadata"]["title"] for chapter in chapters] == ["First", "Last"]
+        assert chapters[0]["start"] == 0 < chapters[1]["start"]
+        assert book.metadata["genre"] == "Audiobook"
+
+
+def test_subtitles_are_exported_at_their_times(studio: Page) -> None:
+    srt = "1\n00:00:01,000 --> 00:00:02,000\nOne.\n\n2\n00:00:04,400 --> 00:00:05,000\nTwo.\n"
+    studio.set_input_files("#vw-text-file", {"name": "a.srt", "mimeType": "text/plain", "buffer": srt.encode()})
+    expect(studio.locator("#vw-script-lines > li")).to_have_count(2)
+    studio.click("#vw-script-files")
+    studio.check("#vw-script-timed")
+    studio.keyboard.press("Escape")
+    _, data = export(studio, "joined", loudness="")
+    samples = decoded(data)
+    assert not samples[:24_000].any()
+    assert samples[24_000:48_000].any()
+    assert not samples[round(4.3 * 24_000) : round(4.4 * 24_000)].any()
+    assert samples[round(4.4 * 24_000) :].any()
 
 
 def test_footnotes_of_a_document_are_an_optional_chapter(studio: Page) -> None:

@@ -114,6 +114,7 @@ def test_long_gaps_between_cues_are_pauses(node: Node) -> None:
         ("TOM", "Three. [pause 30s]"),
         ("ANNA", "Four."),
     ]
+    assert [line["starts"] for line in read] == [1, 2.6, 2.6, 3605]
     assert node.call("script/line_text", "cuesToLines", [], [], 0.4) == []
 
 

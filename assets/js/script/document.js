@@ -26,6 +26,7 @@
  * @property {boolean} locked    made again with the same seed
  * @property {MadePart[]} takes
  * @property {number} [gap]     seconds of silence behind it; left out: as everywhere in the script
+ * @property {number} [starts]   time of the subtitle in seconds
  * @property {string} [chapter] title of the chapter that begins with it
  *
  * @typedef {Object} Book       what an imported book says of itself

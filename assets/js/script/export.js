@@ -5,6 +5,7 @@
  * @property {'joined'|'files'|'chapters'|'srt'|'all'} shape
  * @property {'wav'|'mp3'|'flac'|'opus'|'m4b'} format
  * @property {number|null} loudness  LUFS, null: as it is
+ * @property {boolean} [isTimed]  lines begin at the times of their subtitles
  */
 
 import { errorOf } from '../common/api.js';
@@ -18,10 +19,11 @@ import { calledBy } from './line_text.js';
  *
  * @param {import('./making.js').Maker} maker
  * @param {(made: number, of: number) => void} onProgress
+ * @param {boolean} [isTimed] lines begin at the times of their subtitles
  * @returns {Promise<{clips: Object<string, any>[], chapters: {title: string, first_clip: number}[]}>}
  * @throws {Error} a line could not be made; the sentence names its number
  */
-export async function collectClips(maker, onProgress) {
+export async function collectClips(maker, onProgress, isTimed = false) {
   const { script } = maker;
   if (!script) return { clips: [], chapters: [] };
   const lines = script.lines.filter((line) => maker.plan(line).length > 0);
@@ -33,7 +35,9 @@ export async function collectClips(maker, onProgress) {
     const gap = made > 0 ? script.gapAfter(lines[made - 1]) : 0;
     if (gap > 0) clips.push({ silence_s: gap });
     if (line.chapter) chapters.push({ title: line.chapter.slice(0, 120), first_clip: clips.length });
-    clips.push(...parts.map((part) => ({ ...part, line: script.at(line.id) + 1 })));
+    const at = script.at(line.id) + 1;
+    const time = isTimed && { starts_s: line.starts };
+    clips.push(...parts.map((part, number) => ({ ...part, line: at, ...(number === 0 && time) })));
   }
   onProgress(lines.length, lines.length);
   return { clips, chapters };
@@ -44,16 +48,16 @@ export async function collectClips(maker, onProgress) {
  * @param {import('./document.js').Script} script
  * @param {Awaited<ReturnType<typeof collectClips>>} collected
  * @param {Wanted} wanted
- * @returns {Promise<{file: Blob, name: string}>}
+ * @returns {Promise<{file: Blob, name: string, notes: string}>}
  */
-export async function exportClips(api, script, { clips, chapters }, { shape, format, loudness }) {
+export async function exportClips(api, script, { clips, chapters }, { shape, format, loudness, isTimed = false }) {
   const name = calledBy(script).replace(/ …$/u, '') || 'script';
   const { author, cover } = script.book;
-  const asked = { clips, chapters, shape, format, loudness_lufs: loudness, name, author, cover: cover || null };
+  const asked = { clips, chapters: isTimed ? [] : chapters, shape, format, loudness_lufs: loudness, name, author, cover: cover || null };
   const headers = { 'content-type': 'application/json' };
-  const file = await api.blob('studio/exports', { method: 'POST', headers, body: JSON.stringify(asked) });
+  const answer = await api.ask('studio/exports', { method: 'POST', headers, body: JSON.stringify(asked) });
   const suffix = { joined: format, files: 'zip', chapters: 'zip', srt: 'srt', all: 'zip' }[shape];
-  return { file, name: fileName(name, suffix) };
+  return { file: await answer.blob(), name: fileName(name, suffix), notes: answer.headers.get('x-notes') ?? '' };
 }
 
 // --- The sheet in which a script becomes a file: what, as what, how loud, and how far it is.
@@ -67,6 +71,7 @@ export class ExportForm {
     this.shape = need(root, '#vw-script-shape', HTMLSelectElement);
     this.format = need(root, '#vw-script-format', HTMLSelectElement);
     this.loudness = need(root, '#vw-script-loudness', HTMLSelectElement);
+    this.timed = need(root, '#vw-script-timed', HTMLInputElement);
     this.go = need(root, '#vw-script-go', HTMLButtonElement);
     this.progress = need(root, '#vw-script-progress', HTMLProgressElement);
     this.told = need(root, '#vw-script-told');
@@ -75,6 +80,7 @@ export class ExportForm {
       event.preventDefault();
       this.make();
     };
+    this.sheet.addEventListener('beforetoggle', () => this.offerTimes());
     this.shape.onchange = () => {
       for (const field of [this.format, this.loudness]) field.disabled = this.shape.value === 'srt';
     };
@@ -83,6 +89,14 @@ export class ExportForm {
   /** @param {HTMLElement} source that asked */
   show(source) {
     this.sheet.showPopover({ source });
+  }
+
+  /** Offers the times of subtitles if every line has one, in order. */
+  offerTimes() {
+    const times = this.room.script.lines.filter(({ text }) => text.trim()).map(({ starts }) => starts ?? -1);
+    const hasTimes = times.length > 0 && times.every((time, at) => time >= Math.max(0, times[at - 1] ?? 0));
+    /** @type {HTMLElement} */ (this.timed.parentElement).hidden = !hasTimes;
+    this.timed.checked &&= hasTimes;
   }
 
   /** Clears messages about an earlier state of the script. */
@@ -106,14 +120,15 @@ export class ExportForm {
     this.progress.hidden = false;
     try {
       room.check(script.lines.map(({ id }) => id));
-      const collected = await collectClips(maker, (made, of) =>
-        this.tell(made / (of + 1), made < of ? t('script.making', { n: made + 1, of }) : t('script.joining')),
-      );
-      const { file, name } = await exportClips(studio.api, script, collected, this.wanted);
+      const { wanted } = this;
+      const onProgress = (/** @type {number} */ made, /** @type {number} */ of) =>
+        this.tell(made / (of + 1), made < of ? t('script.making', { n: made + 1, of }) : t('script.joining'));
+      const collected = await collectClips(maker, onProgress, wanted.isTimed);
+      const { file, name, notes } = await exportClips(studio.api, script, collected, wanted);
       saveFile(file, name);
       this.tell(0, '');
       this.sheet.hidePopover();
-      studio.toast(t('script.exported', { name }));
+      studio.toast([t('script.exported', { name }), notes].filter(Boolean).join(' '));
     } catch (error) {
       this.tell(0, '');
       studio.showError(this.error, errorOf(error));
@@ -126,6 +141,6 @@ export class ExportForm {
   /** The chosen options; assets/html/rooms/script.html has all. @returns {Wanted} */
   get wanted() {
     const loudness = this.loudness.value ? Number(this.loudness.value) : null;
-    return /** @type {Wanted} */ ({ shape: this.shape.value, format: this.format.value, loudness });
+    return /** @type {Wanted} */ ({ shape: this.shape.value, format: this.format.value, loudness, isTimed: this.timed.checked });
   }
 }

@@ -101,10 +101,10 @@ const SHORTEST_PAUSE_S = 0.3; // A shorter pause is a breath.
  */
 export function cuesToLines(texts, cues, between = 0) {
   return texts.map((text, at) => {
-    const { end, name } = cues[at];
+    const { start, end, name } = cues[at];
     const next = cues[at + 1];
     const pause = next ? Math.min(next.start - end - between, LONGEST_PAUSE_S) : 0;
-    return { name, instruct: '', text: pause >= SHORTEST_PAUSE_S ? `${text} ${writePause(pause)}` : text };
+    return { name, instruct: '', text: pause >= SHORTEST_PAUSE_S ? `${text} ${writePause(pause)}` : text, starts: start };
   });
 }
 

@@ -4,7 +4,7 @@
  *     readText('ANNA (softly): Good morning.\n\nTOM: Is it?').lines
  *     // [{ name: 'ANNA', instruct: 'softly', text: 'Good morning.' }, { name: 'TOM', instruct: '', text: 'Is it?' }]
  *
- * @typedef {{name: string|null, instruct: string, text: string}} ReadLine
+ * @typedef {{name: string|null, instruct: string, text: string, starts?: number}} ReadLine  starts: seconds, of a cue
  * @typedef {{lines: ReadLine[], leftOut: number}} Read  leftOut: messages of a chat that are not spoken
  */
 
