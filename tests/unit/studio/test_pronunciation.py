@@ -36,7 +36,7 @@ def test_preview_route_returns_the_spoken_text(client: httpx.Client) -> None:
     told = client.post(f"{ROUTE}/said", json={"text": "Nguyen was in 重庆市."}).json()
     assert told == {"text": "Win was in 崇庆市.", "places": 2}
     also = {"text": "[Nguyen] Nguyen was in 重庆.", "pronunciations": [{"word": "Nguyen", "say_as": "Noo-yen"}]}
-    assert client.post(f"{ROUTE}/said", json=also).json() == {"text": "[Nguyen] Noo-yen was in 崇庆.", "places": 2}
+    assert client.post(f"{ROUTE}/said", json=also).json() == {"text": "[Noo-yen] Noo-yen was in 崇庆.", "places": 3}
     too_many = {"text": "x", "pronunciations": also["pronunciations"] * 201}
     refused(client.post(f"{ROUTE}/said", json=too_many), 400, "invalid_config", "pronunciations")
     with httpx.Client(base_url=client.base_url, trust_env=False) as unknown:
