@@ -40,7 +40,7 @@ def test_preview_route_returns_the_spoken_text(client: httpx.Client) -> None:
     too_many = {"text": "x", "pronunciations": also["pronunciations"] * 201}
     refused(client.post(f"{ROUTE}/said", json=too_many), 400, "invalid_config", "pronunciations")
     with httpx.Client(base_url=client.base_url, trust_env=False) as unknown:
-        assert unknown.post(f"{ROUTE}/said", json=also).json()["text"] == "[Nguyen] Noo-yen was in 重庆."
+        assert unknown.post(f"{ROUTE}/said", json=also).json()["text"] == "[Noo-yen] Noo-yen was in 重庆."
         assert unknown.post(f"{ROUTE}/said", json={"text": "Nguyen"}).json()["places"] == 0
         assert unknown.get(ROUTE).json()["words"] == []
         refused(unknown.put(ROUTE, json={"words": WORDS}), 401, "visitor_unknown")
