@@ -40,6 +40,7 @@ _IMPORT = re.compile(r"^import (?P<names>\{[^}'\"]*\}) from '(?P<path>\.[^']+)';
 _EXPORT = re.compile(r"^export (?=(?:async function|function\*?|class|const) (\w+))", re.MULTILINE)
 _OTHER_SYNTAX = re.compile(r"^(?:import (?!\{ \$\{)|export )", re.MULTILINE)
 _BLOCK_COMMENT = re.compile(r"^[ \t]*/\*\*(?:[^*]|\*(?!/))*\*/[ \t]*$", re.MULTILINE)
+_LINE_COMMENT = re.compile(r"^[ \t]*//.*$", re.MULTILINE)  # Only on rows of their own; strings may hold slashes.
 _VLQ = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 
 
@@ -182,6 +183,7 @@ def _wrap(path: Path, order: list[Path]) -> str:
     text = path.read_text("utf-8")
     exported = _EXPORT.findall(text)
     text = _BLOCK_COMMENT.sub(lambda comment: "\n" * comment[0].count("\n"), text)
+    text = _LINE_COMMENT.sub("", text)
     text = _EXPORT.sub("", _IMPORT.sub(bound, text))
     if other := _OTHER_SYNTAX.search(text):
         raise ValueError(f"{path.name} has an import or export that is not read here: {text[other.start() :][:80]!r}")
