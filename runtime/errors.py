@@ -124,7 +124,7 @@ class SubprotocolRequired(BadRequest):
 class UnknownRoute(BadRequest):
     code = "unknown_route"
     http_status = 404
-    sentence = "There is no such route; /openapi lists those of HTTP."
+    sentence = "There is no such route; /openapi lists those of HTTP.{hint}"  # `hint` is empty or begins with a space.
 
 
 class WebSocketOnly(BadRequest):

@@ -23,6 +23,6 @@ class FreshFiles(StaticFiles):
         try:
             response = await super().get_response(path, scope)
         except HTTPException:
-            return error_response(UnknownRoute())
+            return error_response(UnknownRoute(hint=""))
         response.headers["cache-control"] = "no-cache"
         return response

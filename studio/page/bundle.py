@@ -87,7 +87,7 @@ class Bundles:
         """Respond with a bundle, or with 304 if the browser's copy is current. Runs in a worker thread."""
         name = request.path_params["name"]
         if name not in self._makers:
-            return error_response(UnknownRoute())
+            return error_response(UnknownRoute(hint=""))
         bundle = self.get(name)
         headers = {"etag": bundle.etag, "cache-control": "no-cache", "vary": "accept-encoding"}
         if request.headers.get("if-none-match") == bundle.etag:

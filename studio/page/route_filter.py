@@ -162,7 +162,7 @@ def _failure(status: int, headers: Headers) -> SpeechError | None:
     """Return our error for a status of Gradio without a message."""
     match status:
         case 404:
-            return UnknownRoute()
+            return UnknownRoute(hint="")
         case 405:
             return MethodNotAllowed(allowed=headers.get("allow", "GET"))
         case 500:

@@ -44,7 +44,7 @@ def _page(request: Request) -> Response:
     """Render a page in a worker thread, because the first time takes a tenth of a second."""
     name = request.path_params["name"]
     if name not in _titles():
-        return error_response(UnknownRoute())
+        return error_response(UnknownRoute(hint=""))
     return HTMLResponse(
         _rendered(name).replace("@nonce", nonce_of(request.scope)), headers={"cache-control": "no-cache"}
     )

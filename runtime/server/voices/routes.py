@@ -66,7 +66,7 @@ def voices_router(host: Host) -> APIRouter:
 
     def known(request: Request, name_or_id: str) -> tuple[OwnerLibrary, VoiceCard]:
         if not name_or_id:
-            raise slash_too_many() if request.url.path.endswith("/") else UnknownRoute()
+            raise slash_too_many() if request.url.path.endswith("/") else UnknownRoute(hint="")
         library = host.owner_library(request.headers)
         card = library.find(name_or_id)
         if card is None:

@@ -172,7 +172,7 @@ def unrouted(routes: Iterable[BaseRoute], scope: Scope) -> Response:
 
 def slash_too_many() -> UnknownRoute:
     """Return the error for a route that exists without the slash at its end."""
-    return _unknown_route("It exists without the slash at its end.")
+    return UnknownRoute(hint=" It exists without the slash at its end.")
 
 
 def unknown_route(path: str) -> UnknownRoute:
@@ -182,14 +182,8 @@ def unknown_route(path: str) -> UnknownRoute:
         rest = rest.removeprefix("/v1")
     meant = next((route for route in _V1_ROUTES if f"/v1{rest}/".startswith(f"{route}/")), None)
     if meant is None or path.startswith(f"{meant}/"):
-        return UnknownRoute()
-    return _unknown_route(f"The path is {meant}, with /v1 once; check the base address of your client.")
-
-
-def _unknown_route(hint: str) -> UnknownRoute:
-    error = UnknownRoute()
-    error.args = (f"{error} {hint}",)
-    return error
+        return UnknownRoute(hint="")
+    return UnknownRoute(hint=f" The path is {meant}, with /v1 once; check the base address of your client.")
 
 
 def _has_socket(routes: list[BaseRoute], scope: Scope) -> bool:

@@ -85,7 +85,7 @@ class RequestGuard(AccessCheck):
             UnknownRoute, HostRefused, TooManyConnections, OriginRefused: A check failed, in this order.
         """
         if not _DOTS.isdisjoint(scope["path"].replace("\\", "/").split("/")):
-            raise UnknownRoute
+            raise UnknownRoute(hint="")
         headers = Headers(scope=scope)
         if not all(map(self._hosts.know, headers.getlist("host"))):
             raise HostRefused

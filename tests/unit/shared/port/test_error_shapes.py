@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable
 from typing import Any
 
@@ -145,6 +146,8 @@ async def test_cartesia_key_is_accepted_in_the_url_of_all_its_routes() -> None:
     ],
 )
 def test_a_path_with_too_many_or_too_few_v1_gets_a_hint(path: str, meant: str | None) -> None:
-    message = str(unknown_route(path))
+    error = unknown_route(path)
+    message = str(error)
+    assert str(pickle.loads(pickle.dumps(error))) == message == error.sentence.format(**error.told)
     assert "There is no such route" in message
     assert (f"The path is {meant}, with /v1 once" in message) if meant else "with /v1 once" not in message
