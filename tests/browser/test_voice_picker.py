@@ -281,3 +281,21 @@ def test_voice_descriptions_are_not_cut_off_on_a_small_laptop(studio: Page) -> N
       .filter((one) => one.scrollHeight > one.clientHeight + 1 || one.scrollWidth > one.clientWidth)
       .map((one) => one.textContent)"""
     assert about.evaluate_all(clipped) == []
+
+
+@pytest.mark.parametrize("size", [(1280, 960), (390, 844)])
+def test_list_fades_at_its_end_and_its_last_row_is_whole_when_scrolled(studio: Page, size: tuple[int, int]) -> None:
+    studio.set_viewport_size({"width": size[0], "height": size[1]})
+    if size[0] < 768:
+        studio.locator("#vw-speakers-voice .vw-voice-chip, .vw-voice-chip").first.click()
+    box = studio.locator(".vw-picker-list:visible").first
+    expect(box).to_be_visible()
+    studio.wait_for_timeout(300)
+    studio.screenshot(path=SCREENSHOTS / f"voice_list_{size[0]}.png")
+    assert "linear-gradient" in box.evaluate("(list) => getComputedStyle(list).maskImage")
+    gap = """(list) => {
+      list.scrollTop = list.scrollHeight;
+      const last = [...list.querySelectorAll('.vw-pick')].at(-1);
+      return list.getBoundingClientRect().bottom - last.getBoundingClientRect().bottom;
+    }"""
+    assert box.evaluate(gap) >= 20
