@@ -203,19 +203,9 @@ def audio_done(utterance: NativeUtterance, event: Finished) -> AudioDone:
     }
 
 
-def context_cancelled(utterance: NativeUtterance) -> ContextCancelled:
-    sent_ms = utterance.sent_samples * 1000 / SAMPLE_RATE
-    return {
-        "type": "context.cancelled",
-        "context_id": utterance.context_id,
-        "sent_ms": round(sent_ms, 3),
-        "played_ms": utterance.played_ms,
-    }
-
-
-def unbegun_cancelled(context_id: str, played_ms: float | None) -> ContextCancelled:
-    """Return the cancellation of a configured context without text."""
-    return {"type": "context.cancelled", "context_id": context_id, "sent_ms": 0.0, "played_ms": played_ms}
+def context_cancelled(context_id: str, played_ms: float | None, sent_samples: int = 0) -> ContextCancelled:
+    sent_ms = round(sent_samples * 1000 / SAMPLE_RATE, 3)
+    return {"type": "context.cancelled", "context_id": context_id, "sent_ms": sent_ms, "played_ms": played_ms}
 
 
 def error(problem: SpeechError, context_id: str | None = None, *, partial_audio: bool = False) -> Error:
@@ -233,15 +223,3 @@ def error(problem: SpeechError, context_id: str | None = None, *, partial_audio:
     if isinstance(wait_s := problem.facts.get("retry_after_s"), int | float):
         reply["retry_after_s"] = wait_s
     return reply
-
-
-def pong(t: float | None) -> Pong:
-    return {"type": "pong", "t": t}
-
-
-def session_expiring(remaining_s: float) -> SessionExpiring:
-    return {"type": "session.expiring", "remaining_s": remaining_s}
-
-
-def session_done(utterances: int) -> SessionDone:
-    return {"type": "session.done", "utterances": utterances}

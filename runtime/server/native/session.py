@@ -36,7 +36,7 @@ class Session(Dialect[NativeUtterance]):
     # --- Timers.
 
     def _give_notice(self, remaining_s: float) -> None:
-        self.send_queue.say(messages.session_expiring(round(remaining_s, 3)))
+        self.send_queue.say(messages.SessionExpiring(type="session.expiring", remaining_s=round(remaining_s, 3)))
 
     # --- Events of the engine.
 
@@ -50,7 +50,7 @@ class Session(Dialect[NativeUtterance]):
             case AudioChunk():
                 self._sound(utterance, event)
             case Finished(stop_reason=StopReason.CANCELLED):
-                self._ended(utterance, messages.context_cancelled(utterance))
+                self._ended(utterance, self._cancelled(utterance))
             case Finished():
                 self._ended(utterance, messages.audio_done(utterance, event))
             case Broken():
@@ -104,7 +104,7 @@ class Session(Dialect[NativeUtterance]):
             case schema.Playback():
                 self._played(name, message.played_ms)
             case schema.Ping():
-                self.send_queue.say(messages.pong(message.t))
+                self.send_queue.say(messages.Pong(type="pong", t=message.t))
             case schema.SessionClose():
                 self._bye()
 
@@ -155,14 +155,14 @@ class Session(Dialect[NativeUtterance]):
         if utterance := self._named(name):
             utterance.played_ms = utterance.played_ms if played_ms is None else played_ms
             self._release(utterance)
-            self._finish(utterance, messages.context_cancelled(utterance))
+            self._finish(utterance, self._cancelled(utterance))
         elif self._voices.pop(name, None):  # Configured, but without text yet.
-            self.send_queue.say(messages.unbegun_cancelled(name, played_ms), is_terminal=True)
+            self.send_queue.say(messages.context_cancelled(name, played_ms), is_terminal=True)
 
     def _bye(self) -> None:
         for utterance in tuple(self.utterances.values()):
             self._cancel(utterance.context_id)
-        self.send_queue.say(messages.session_done(self._uttered))
+        self.send_queue.say(messages.SessionDone(type="session.done", utterances=self._uttered))
         self._close(1000)
 
     # --- Contexts.
@@ -198,6 +198,9 @@ class Session(Dialect[NativeUtterance]):
             raise OutOfOrder(what=what, why='plain frames carry one context at a time; set frames to "labelled"')
         self._voices.pop(name, None)  # A named configuration is used once.
         return self._number(utterance)
+
+    def _cancelled(self, utterance: NativeUtterance) -> Reply:
+        return messages.context_cancelled(utterance.context_id, utterance.played_ms, utterance.sent_samples)
 
     def _finish(self, utterance: NativeUtterance, reply: Reply) -> None:
         """Close the context with its terminal message."""
