@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
-from runtime.request import SpeechRequest
 from runtime.server.cartesia.schema import Generation
 from runtime.server.session.utterance import ChosenVoice, GrowingText, Utterance
 from runtime.shared.inline_tags import ReadText
@@ -22,10 +21,6 @@ class Segment(Utterance[Generation]):
     flush_id: int = 1
     is_flushed: bool = False  # Flushed by the client, which gets a message after its audio.
 
-    def request(self, text: str, *, open_text: bool) -> SpeechRequest:
-        request = Utterance.request(self, text, open_text=open_text)
-        return request if self.context.seed is None else replace(request, seed=self.context.seed)
-
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Context:
@@ -39,7 +34,6 @@ class Context:
     text: GrowingText
     said_at: float  # Time in seconds at which the context opened or its last chunk was queued.
     segments: deque[Segment] = field(default_factory=deque)  # The first is being spoken, the last receives text.
-    seed: int | None = None  # Seed of its first segment, reused by the others.
     is_complete: bool = False  # True if its text is complete.
     short_since: float | None = None  # Time in seconds at which the audio of all text so far was sent.
     notes: list[str] = field(default_factory=list)  # Unique notes about ignored fields and faults of the speech.

@@ -14,11 +14,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from runtime.errors import BadRequest, InvalidConfig, OutOfOrder, SpeechError, TooManyContexts
-from runtime.request import AudioChunk, Broken, Finished, SpeechEvent, Started, WaitingForText
+from runtime.request import AudioChunk, Broken, Finished, SpeechEvent, WaitingForText
 from runtime.server.cartesia import messages
 from runtime.server.cartesia.contexts import Context, Segment
 from runtime.server.cartesia.schema import Generation, read_generation
-from runtime.server.descriptions import end_notes
 from runtime.server.session.dialect import Dialect, RecentNames
 from runtime.server.session.utterance import GrowingText
 from runtime.server.text.pronunciations import all_words
@@ -72,16 +71,13 @@ class CartesiaSession(Dialect[Segment]):
         self._timers.stirred()
         context = utterance.context
         match event:
-            case Started():
-                context.seed = event.seed
-                context.note(event.notes)
             case AudioChunk():
                 self._sound(context, event.pcm)
             case WaitingForText(chars):
                 if chars == utterance.sent_chars:
                     context.short_since = self._clock()
             case Finished():
-                context.note(end_notes(event))
+                context.note(utterance.notes)
                 self._end_segment(context)
                 self._tell_of(context)
                 if context.short_since is None and context.segments and not context.head.is_submitted:
@@ -254,7 +250,7 @@ class CartesiaSession(Dialect[Segment]):
         if ended.is_flushed:
             self._send_about(context.name, messages.flush_done(context.name, ended.flush_id))
         if context.segments:
-            self._number(context.head)
+            self._number(context.head).seed = ended.seed  # All segments have the first one's.
             context.writer = context.voice.config.output_format.writer()
         else:
             self._end(context)

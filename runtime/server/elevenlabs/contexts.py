@@ -20,7 +20,6 @@ _LEAD_S = 1.0  # Time before a listener's buffer is empty, so that sentences are
 class Context(Utterance[SynthesisOptions]):
     """Context with one growing text and one audio stream."""
 
-    name: str
     speed: float
     sound: SoundMessages
     schedule: ChunkSchedule | None  # None if the client sends complete chunks to speak at once.
@@ -29,7 +28,6 @@ class Context(Utterance[SynthesisOptions]):
     keeps_pieces: bool = True
     words: WordTimes = field(default_factory=WordTimes)
     owed_samples: int = 0  # Samples still in the encoder; they count with the next message.
-    notes: list[str] = field(default_factory=list)  # Notes about ignored fields and faults of the speech.
     plays_until: float | None = None  # Time at which a listener without delay has heard all audio; None: no audio yet.
     _last: str = " "  # Last character of its text.
     _is_leading: bool = True  # No text has come since the start or the last flush.

@@ -74,9 +74,6 @@ class MultiStreamInputSession(ElevenLabsSession):
         if not self.utterances and not self.closed:
             self._close(1000)
 
-    def _named(self, name: str) -> Context | None:
-        return next((context for context in self.utterances.values() if context.name == name), None)
-
     def _label(self, name: str) -> str | None:
         return name
 

@@ -13,8 +13,7 @@ from functools import partial
 from typing import Any
 
 from runtime.errors import InvalidMessage, SpeechError
-from runtime.request import SAMPLE_RATE, AudioChunk, Broken, Finished, SpeechEvent, Started
-from runtime.server.descriptions import end_notes
+from runtime.request import SAMPLE_RATE, AudioChunk, Broken, Finished, SpeechEvent
 from runtime.server.elevenlabs import messages
 from runtime.server.elevenlabs.chunk_schedule import DEFAULT, ChunkSchedule
 from runtime.server.elevenlabs.contexts import Context
@@ -70,12 +69,9 @@ class ElevenLabsSession(Dialect[Context]):
     def _on_event(self, utterance: Context, event: SpeechEvent) -> None:
         self._timers.stirred()
         match event:
-            case Started():
-                utterance.notes += event.notes
             case AudioChunk():
                 self._sound(utterance, event.pcm)
             case Finished():
-                utterance.notes += end_notes(event)
                 self._end(utterance)
             case Broken():
                 self._fail(utterance, event.error)

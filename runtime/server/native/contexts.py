@@ -14,7 +14,6 @@ _CHANNELS = 2**16
 class NativeUtterance(Utterance[SessionConfig]):
     """Open context; docs/api.md has the table of its states."""
 
-    context_id: str
     keeps_pieces: bool = True
     messages: int = 0  # Queued audio messages.
     played_ms: float | None = None  # Last position reported by the client.

@@ -175,7 +175,7 @@ def queue(context_id: str, event: Queued) -> Queue:
 def audio_start(utterance: NativeUtterance, event: Started) -> AudioStart:
     return {
         "type": "audio.start",
-        "context_id": utterance.context_id,
+        "context_id": utterance.name,
         "channel": utterance.channel,
         "frames": utterance.voice.config.frames,
         "format": "pcm",
@@ -191,7 +191,7 @@ def audio_start(utterance: NativeUtterance, event: Started) -> AudioStart:
 def audio_done(utterance: NativeUtterance, event: Finished) -> AudioDone:
     return {
         "type": "audio.done",
-        "context_id": utterance.context_id,
+        "context_id": utterance.name,
         "channel": utterance.channel,
         "total_bytes": utterance.samples * BYTES_PER_SAMPLE,
         "total_samples": utterance.samples,

@@ -44,7 +44,7 @@ class Session(Dialect[NativeUtterance]):
         self._timers.stirred()
         match event:
             case Queued():
-                self.send_queue.say(messages.queue(utterance.context_id, event))
+                self.send_queue.say(messages.queue(utterance.name, event))
             case Started():
                 self.send_queue.say(messages.audio_start(utterance, event))
             case AudioChunk():
@@ -66,7 +66,7 @@ class Session(Dialect[NativeUtterance]):
             first_sample += samples
 
     def _fail(self, utterance: NativeUtterance, error: SpeechError) -> None:
-        reply = messages.error(error, utterance.context_id, partial_audio=utterance.samples > 0)
+        reply = messages.error(error, utterance.name, partial_audio=utterance.samples > 0)
         self._ended(utterance, reply)
 
     def _on_voice_ready(self, voice: ChosenVoice[schema.SessionConfig]) -> None:
@@ -161,14 +161,11 @@ class Session(Dialect[NativeUtterance]):
 
     def _bye(self) -> None:
         for utterance in tuple(self.utterances.values()):
-            self._cancel(utterance.context_id)
+            self._cancel(utterance.name)
         self.send_queue.say(messages.SessionDone(type="session.done", utterances=self._uttered))
         self._close(1000)
 
     # --- Contexts.
-
-    def _named(self, name: str) -> NativeUtterance | None:
-        return next((utterance for utterance in self.utterances.values() if utterance.context_id == name), None)
 
     def _taking_text(self, name: str, what: str) -> NativeUtterance | None:
         """Return the context that accepts text under this name, opening it if necessary; None after a refusal."""
@@ -193,14 +190,14 @@ class Session(Dialect[NativeUtterance]):
         if len(self.utterances) + self.send_queue.untaken_ends >= self._limits.max_contexts:
             raise TooManyContexts(limit=self._limits.max_contexts)
         text = voice.config.growing_text(self._limits)
-        utterance = NativeUtterance(self._commands, voice, text, context_id=name)
+        utterance = NativeUtterance(self._commands, voice, text, name=name)
         if self.utterances and not all(each.labelled for each in (utterance, *self.utterances.values())):
             raise OutOfOrder(what=what, why='plain frames carry one context at a time; set frames to "labelled"')
         self._voices.pop(name, None)  # A named configuration is used once.
         return self._number(utterance)
 
     def _cancelled(self, utterance: NativeUtterance) -> Reply:
-        return messages.context_cancelled(utterance.context_id, utterance.played_ms, utterance.sent_samples)
+        return messages.context_cancelled(utterance.name, utterance.played_ms, utterance.sent_samples)
 
     def _finish(self, utterance: NativeUtterance, reply: Reply) -> None:
         """Close the context with its terminal message."""
@@ -210,7 +207,7 @@ class Session(Dialect[NativeUtterance]):
     def _ended(self, utterance: NativeUtterance, reply: Reply) -> None:
         """Close a context that the client did not end, and ignore its remaining text."""
         if utterance.takes_text:
-            self._muted.remember(utterance.context_id)
+            self._muted.remember(utterance.name)
         self._finish(utterance, reply)
 
     def _abort(self, utterance: NativeUtterance, error: SpeechError) -> None:

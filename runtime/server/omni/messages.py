@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from runtime.errors import SpeechError
 from runtime.request import SAMPLE_RATE
-from runtime.server.descriptions import end_notes, metrics
+from runtime.server.descriptions import metrics
 from runtime.server.omni.sentence_queue import Sentence, Turn
 from runtime.server.wire import Reply
 
@@ -34,7 +34,7 @@ def audio_done(sentence: Sentence) -> Reply:
     return {
         **reply,
         "metrics": {**figures, "stop_reason": sentence.finished.stop_reason.value, "seed": sentence.turn.seed},
-        "notes": [*sentence.notes, *end_notes(sentence.finished)],
+        "notes": sentence.notes,
     }
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from runtime.errors import SpeechError
-from runtime.request import Finished, SpeechRequest
+from runtime.request import Finished
 from runtime.server.omni.schema import OmniConfig
 from runtime.server.session.utterance import ChosenVoice, GrowingText, Utterance
 
@@ -52,17 +52,12 @@ class Sentence(Utterance[OmniConfig]):
     unsent: list[bytes] = field(default_factory=list)  # Audio before its turn, or a file being encoded.
     sent_bytes: int = 0
     encoder: SentenceEncoder | None = None
-    notes: tuple[str, ...] = ()  # Notes about ignored fields.
     finished: Finished | None = None
     error: SpeechError | None = None
 
     @property
     def is_streamed(self) -> bool:
         return self.voice.config.stream_audio
-
-    def request(self, text: str, *, open_text: bool) -> SpeechRequest:
-        request = Utterance.request(self, text, open_text=open_text)
-        return request if request.seed is not None else replace(request, seed=self.turn.seed)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -112,7 +112,6 @@ class OmniSession(Dialect[Sentence]):
             case Started():
                 utterance.has_begun = True
                 utterance.turn.seed = event.seed
-                utterance.notes = event.notes
             case AudioChunk():
                 self._sound(utterance, event.pcm)
             case Finished():
@@ -366,6 +365,7 @@ class OmniSession(Dialect[Sentence]):
             sentence.error = voice.reference
         elif voice.is_ready and (sentence.is_complete or sentence.has_words):
             self._number(sentence)
+            sentence.seed = sentence.turn.seed
             if not sentence.is_streamed:
                 sentence.encoder = self._open_encoder(voice.config.response_format, voice.config.speed)
             sentence.send_text()

@@ -12,6 +12,7 @@ from typing import Any, Generic, TypeVar
 
 from runtime.errors import BadRequest, Expired, InvalidMessage, SessionIdle, SessionTooLong, SpeechError
 from runtime.request import AudioChunk, Broken, Finished, Mode, ModelCard, Reference, SpeechEvent, Started
+from runtime.server.descriptions import end_notes
 from runtime.server.session.commands import AudioMessage, Command, Decode, Outgoing, Recall
 from runtime.server.session.send_queue import SendQueue
 from runtime.server.session.utterance import ChosenVoice, SpeechConfig, Utterance
@@ -128,10 +129,14 @@ class Dialect(ABC, Generic[Speaking]):
         if utterance is None:
             return
         match event:
-            case Finished() | Broken():
+            case Finished():
                 del self.utterances[number]
-            case Started(seed=seed):
+                utterance.notes += end_notes(event)
+            case Broken():
+                del self.utterances[number]
+            case Started(seed=seed, notes=notes):
                 utterance.seed = seed
+                utterance.notes += notes
             case AudioChunk(pcm=pcm):
                 utterance.samples += len(pcm) // BYTES_PER_SAMPLE
         self._on_event(utterance, event)
@@ -173,6 +178,10 @@ class Dialect(ABC, Generic[Speaking]):
         self.closed = True
 
     # --- For the dialects.
+
+    def _named(self, name: str) -> Speaking | None:
+        """Return the open utterance of this name."""
+        return next((utterance for utterance in self.utterances.values() if utterance.name == name), None)
 
     def _number(self, utterance: Speaking) -> Speaking:
         """Register an utterance for the engine's events under a new number."""

@@ -117,7 +117,7 @@ class GrowingText:
 
 @dataclass(slots=True, eq=False)
 class Utterance(Generic[Config]):
-    """Utterance with one request. `number` is never reused, so that a late event cannot reach another one.
+    """Utterance with one request. `name` is its context's. `number` is never reused, so that a late event cannot reach another one.
 
     Queued text is one string, or with `keeps_pieces` the pieces and flushes in order.
     """
@@ -125,6 +125,7 @@ class Utterance(Generic[Config]):
     commands: list[Command]  # Commands of its session.
     voice: ChosenVoice[Config]
     text: GrowingText
+    name: str = ""
     number: int = 0
     keeps_pieces: bool = False
     is_submitted: bool = False
@@ -134,12 +135,14 @@ class Utterance(Generic[Config]):
     sent_chars: int = 0  # Characters sent to the engine.
     samples: int = 0  # Samples generated.
     sent_samples: int = 0  # Samples taken by the connection.
-    seed: int | None = None  # Known once it has a slot.
+    seed: int | None = None  # Seed of an earlier utterance to use, and then its own once it has a slot.
+    notes: list[str] = field(default_factory=list)  # Notes about ignored fields and faults of the speech.
 
     def request(self, text: str, *, open_text: bool) -> SpeechRequest:
         """Return the engine's request with the text so far."""
         voice = self.voice
-        return replace(voice.config.request(text, voice.resolved, voice.found), open_text=open_text)
+        request = voice.config.request(text, voice.resolved, voice.found)
+        return replace(request, open_text=open_text, seed=self.seed if request.seed is None else request.seed)
 
     @property
     def takes_text(self) -> bool:

@@ -120,9 +120,9 @@ class AnySession(RuleBasedStateMachine):
         now = {utterance.number: utterance for utterance in self.driver.session.utterances.values()}
         ended = [utterance for number, utterance in self.open_before.items() if number not in now]
         told = Counter(reply["context_id"] for reply in self.said)
-        assert all(told[utterance.context_id] == 1 for utterance in ended)
+        assert all(told[utterance.name] == 1 for utterance in ended)
         cancelled = {reply["context_id"] for reply in self.said if reply["type"] == "context.cancelled"}
-        silenced = {utterance.number for utterance in ended if utterance.context_id in cancelled}
+        silenced = {utterance.number for utterance in ended if utterance.name in cancelled}
         for item, _ in self.driver.session.send_queue.items:
             assert not (isinstance(item, AudioMessage) and item.number in silenced)
         self.open_before, self.said = now, []
