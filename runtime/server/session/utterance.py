@@ -117,7 +117,9 @@ class GrowingText:
 
 @dataclass(slots=True, eq=False)
 class Utterance(Generic[Config]):
-    """Utterance with one request. `name` is its context's. `number` is never reused, so that a late event cannot reach another one.
+    """Utterance with one request, and with the name of its context.
+
+    `number` is never reused, so that a late event cannot reach another utterance.
 
     Queued text is one string, or with `keeps_pieces` the pieces and flushes in order.
     """
