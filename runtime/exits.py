@@ -6,7 +6,7 @@ from enum import IntEnum
 
 
 class Exit(IntEnum):
-    """Exit status. A supervisor should restart the process after a status of 70 or more."""
+    """Exit status of a process. A supervisor should restart the process after a status of 70 or more."""
 
     ASKED = 0
     FAILED = 1  # The operator cannot fix it.

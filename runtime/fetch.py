@@ -70,7 +70,7 @@ def plan(settings: EngineSettings) -> dict[str, Any]:
 
 
 def told(error: SetUpError) -> dict[str, str | float | bool]:
-    """Return all facts of an error, including paths, for the operator."""
+    """Return all facts of an error for the operator, including paths."""
     return {name: fact if isinstance(fact, int | float) else str(fact) for name, fact in error.facts.items()}
 
 

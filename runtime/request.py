@@ -51,9 +51,9 @@ class Layout(StrEnum):
 
 
 class Split(StrEnum):
-    """Places where a text may be cut into parts, which are spoken in sequence in the same voice.
+    """Boundaries at which a text may be split into segments, which are spoken in sequence in the same voice.
 
-    A text of one sentence is one part whatever is chosen, and so gives the same codes.
+    A single sentence is one segment with every choice, and so always gives the same codes.
     """
 
     AUTO = "auto"  # Complete text is one part; streamed text is spoken sentence by sentence.
@@ -74,7 +74,7 @@ class StopReason(StrEnum):
 
 
 class Guard(StrEnum):
-    """Fault that a runaway guard found in the speech."""
+    """Fault in generated speech that the runaway detector found."""
 
     BUDGET = "budget"  # More frames than the text can need.
     REPETITION = "repetition"  # The same few codes in a loop after the end of the text.

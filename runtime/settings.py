@@ -68,7 +68,7 @@ class Limits:
 
     @property
     def max_body_bytes(self) -> int:
-        """Maximum size in bytes of an HTTP body: a request with reference audio, or a form with a file."""
+        """Return the maximum size of an HTTP body in bytes: reference audio in base64, or a form with a file."""
         return max(self.max_config_bytes, self.max_upload_bytes + FORM_BYTES)
 
 
@@ -171,7 +171,7 @@ class EngineSettings:
 
     @property
     def sound_shapes(self) -> tuple[tuple[int, int], ...]:
-        """``sound_graphs`` as pairs (frames, batch); empty: the defaults."""
+        """Return ``sound_graphs`` as pairs (frames, batch); empty for the defaults."""
         pairs = [pair.split("x") for pair in self.sound_graphs.split(",") if pair]
         return tuple((int(frames), int(batch)) for batch, frames in pairs)
 
@@ -307,11 +307,11 @@ class ServerSettings:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """API keys of ``api_keys``."""
+        """Return the API keys in ``api_keys``."""
         return tuple(key.strip() for key in self.api_keys.split(",") if key.strip())
 
     def proxies(self, env: Mapping[str, str] | None = None) -> int:
-        """Return the number of proxies whose entries in forwarding headers are believed."""
+        """Return the number of trusted proxies, whose entries in forwarding headers are used."""
         env = os.environ if env is None else env
         return self.trusted_proxies or int(bool(env.get("SPACE_ID")))
 

@@ -42,7 +42,7 @@ def cluster(
         pools: NAME=REPLICAS:MODEL[,MODEL…] for each pool. Without any, one pool serves the checkpoints of the settings.
         address: Address of a running cluster.
         restart: Replace every replica, one after the other.
-        gpus: GPUs that Ray reserves for each replica. None: one GPU or NPU if Ray has any and the device allows it.
+        gpus: GPUs reserved for each replica. None: one GPU or NPU if Ray has any and the device allows it.
 
     Returns:
         The exit status.

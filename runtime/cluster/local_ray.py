@@ -36,10 +36,10 @@ def logs_folder() -> Path:
 
 
 def start_ray(address: str | None, namespace: str) -> None:
-    """Start Ray here, at most twice, or join the one at ``address``.
+    """Start Ray on this machine, with one retry, or join the cluster at ``address``.
 
     Raises:
-        InvalidSetting: It did not start; the sentence names the folder of its logs.
+        InvalidSetting: Ray did not start; the sentence names the folder of its logs.
     """
     import ray
 
@@ -70,9 +70,9 @@ def start_ray(address: str | None, namespace: str) -> None:
 
 
 def stop_ray(drain_s: float, hurry: threading.Event) -> None:
-    """End Serve and then Ray, after at most the drain and a margin, or at once if ``hurry`` is set.
+    """Stop Serve and Ray after the drain timeout and a margin, or at once if ``hurry`` is set.
 
-    Ray's lines about its own end are dropped.
+    Ray's log lines about its own shutdown are suppressed.
     """
     import ray
     from ray import serve

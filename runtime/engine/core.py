@@ -56,7 +56,7 @@ class CoreConfig:
 
 @dataclass(frozen=True, slots=True)
 class CoreHost:
-    """Worker, clock and callbacks that all cores of an engine share.
+    """Worker, clock and callbacks shared by all cores of an engine.
 
     `wake` wakes the engine thread; `expect` registers a device event that wakes it.
     """
@@ -147,7 +147,7 @@ class EngineCore:
         return (self.table.made > 0) & (self.table.text <= self.table.made)
 
     def share_voices_of(self, reader: EngineCore, *, may_cross_embed: bool) -> None:
-        """Use another checkpoint's voice cache. No request may be waiting for a voice of this one's cache.
+        """Use another checkpoint's voice cache. No request may be waiting for this core's own cache.
 
         With `may_cross_embed`, the other checkpoint embeds the inputs of requests that ask for it.
         """
@@ -338,7 +338,7 @@ class EngineCore:
             self.end(sequence, error)
 
     def end_all(self, error: SpeechError) -> None:
-        """End all requests with an error of the engine."""
+        """End all requests with the engine's error."""
         for sequence in [*self.waiting.remove_all(), *self.holders.values()]:
             self.end(sequence, error)
 

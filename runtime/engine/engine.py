@@ -55,7 +55,7 @@ Progress = Callable[[int, int, str], None]  # Checkpoints loaded, total, current
 
 
 class Engine:
-    """Speech for every loaded checkpoint.
+    """Speech engine over all loaded checkpoints.
 
     The methods of `SpeechEngine` may be called from any thread and never wait for the device. All other methods run on
     the engine thread, or on the caller's before `start` (`speak`).
@@ -137,8 +137,8 @@ class Engine:
         Raises:
             BadRequest: The request is invalid; nothing was started.
             Overloaded: All slots and waiting places are taken, and no other caller has more of them than this one
-                would have; or the request yields, and another is open.
-            EngineDead: the engine has stopped.
+                would have; or the request yields, and another one is open.
+            EngineDead: The engine has stopped.
             CheckpointUnusable: Its checkpoint loads at first use, and loading failed.
         """
         entries = self.registry.needed(request)
@@ -197,10 +197,10 @@ class Engine:
             self._command(ticket, lambda core: core.cancel(ticket))
 
     def prepare(self, reference: Reference, mode: Mode, done: Callable[[VoicePrompt | SpeechError], None]) -> None:
-        """Create the voice prompt of a reference on the voice-reading thread, and pass it to `done` there.
+        """Compute the voice prompt of a reference on the encoding thread, and pass it to `done` there.
 
         Raises:
-            BadRequest: the reference cannot be used, or no loaded checkpoint serves the mode.
+            BadRequest: The reference cannot be used, or no loaded checkpoint serves the mode.
         """
         core = self.registry.usable(mode).core
         if core is None:
@@ -213,7 +213,7 @@ class Engine:
         core.voice_cache.prepare(admission.reference, admission.voice_key, done)
 
     def load(self) -> EngineLoad:
-        """Return the engine's current load."""
+        """Return the current load: slots, active and waiting requests."""
         cores = self.registry.cores
         active = sum(not holder.request.yields for core in cores for holder in tuple(core.holders.values()))
         slots = sum(map(self._open.slots, self.registry.entries))
@@ -292,7 +292,7 @@ class Engine:
 
     @property
     def busy(self) -> bool:
-        """True if there are requests that have not ended."""
+        """True if any request has not ended."""
         return bool(self.commands) or any(core.busy for core in self.registry.cores)
 
     def _run(self) -> None:

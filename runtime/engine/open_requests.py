@@ -45,12 +45,12 @@ class OpenRequests:
 
     @property
     def yielding(self) -> list[int]:
-        """Return the tickets of requests that yield to any other."""
+        """Return the tickets of requests that yield to all other requests."""
         return [ticket for ticket, opened in self._by_ticket.items() if opened.yields]
 
     @property
     def lasting(self) -> int:
-        """Return the number of requests that do not yield to others."""
+        """Return the number of requests that do not yield."""
         return len(self._by_ticket) - len(self.yielding)
 
     def add(self, entry: RegistryEntry, request: SpeechRequest) -> int:

@@ -19,7 +19,7 @@ CONTEXT = 25  # Frames before a window that are decoded again.
 
 @torch.inference_mode()
 def windowed_audio(engine: Engine, request: SpeechRequest, codes: NDArray[np.int64]) -> bytes:
-    """Return the s16le audio of a request's frames; for a clone, decode its reference first and cut that audio off.
+    """Decode a request's frames to s16le; for a clone, decode its reference first and cut that audio off.
 
     Shapes: codes [n, Q].
     """

@@ -19,7 +19,7 @@ MAX_NAMED = 8  # Fields of one list in the log line.
 
 
 def names(text: str) -> frozenset[str]:
-    """Return the words of a text."""
+    """Split a text into its words."""
     return frozenset(text.split())
 
 

@@ -38,7 +38,7 @@ def cache() -> Path:
 
 
 def room() -> int:
-    """Return the bytes of the cache's disk that downloads may use."""
+    """Return the free bytes of the cache's disk that downloads may use."""
     folder = cache()
     while not folder.exists():
         folder = folder.parent
@@ -47,10 +47,10 @@ def room() -> int:
 
 @contextmanager
 def asking(reference: str) -> Iterator[None]:
-    """Convert failures of requests to the Hub into SetUpErrors.
+    """Context manager that converts failed Hub requests into SetUpErrors.
 
     Raises:
-        CheckpointMissing, HubRefused, HubUnreachable, DiskFull: The failure of the block.
+        CheckpointMissing, HubRefused, HubUnreachable, DiskFull: The request in the block failed.
     """
     try:
         yield

@@ -93,7 +93,7 @@ def fetch_without_weights(listed: Listing) -> Path:
 
 
 def fetch_weights(listed: Listing, tell: Tell) -> Path:
-    """Fetch the rest; the folder of the whole. A process that is ended here leaves what it has for the next.
+    """Fetch the weights, and return the folder; an interrupted download can be resumed by another process.
 
     Raises:
         HubRefused, HubUnreachable, DiskFull: The download failed; its bytes are kept for the next attempt.

@@ -31,7 +31,7 @@ def cardinal(number: int) -> str:
 
 
 def ordinal(number: int) -> str:
-    """Return "first" for 1, "twenty-second" for 22."""
+    """Return the words of an ordinal number: "first" for 1, "twenty-second" for 22."""
     words = cardinal(number)
     start = max(words.rfind(" "), words.rfind("-")) + 1
     last = words[start:]

@@ -63,7 +63,7 @@ class OwnerDictionaries:
         """Change a dictionary, as `DictionaryFolder.change`.
 
         Raises:
-            DictionaryNotYours: it is a shared one.
+            DictionaryNotYours: The dictionary is shared.
         """
         check_owned(dictionary_id, self.own, self.common, DictionaryNotYours)
         return self.own.change(dictionary_id, edit)
@@ -72,7 +72,7 @@ class OwnerDictionaries:
         """Delete a dictionary, as `DictionaryFolder.delete`.
 
         Raises:
-            DictionaryNotYours: it is a shared one.
+            DictionaryNotYours: The dictionary is shared.
         """
         check_owned(dictionary_id, self.own, self.common, DictionaryNotYours)
         self.own.delete(dictionary_id)

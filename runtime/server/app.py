@@ -52,13 +52,13 @@ DIALECTS = [  # Dialects and their routes.
 
 
 class Health(TypedDict):
-    """The process can serve, or is loading."""
+    """Liveness: the process can serve, or is loading."""
 
     status: Literal["ok"]
 
 
 class Ready(TypedDict):
-    """Load of the engine; ``ports`` are the open ports besides HTTP, by dialect."""
+    """Load of the engine, with the open ports besides HTTP by dialect in ``ports``."""
 
     status: Literal["ready"]
     slots: int
@@ -70,7 +70,7 @@ class Ready(TypedDict):
 
 
 class Ticket(TypedDict):
-    """A key for one WebSocket."""
+    """Short-lived key for one WebSocket."""
 
     ticket: str
     expires_in_s: float

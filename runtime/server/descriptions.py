@@ -21,7 +21,7 @@ class ModelSampling(TypedDict):
 
 
 class Model(TypedDict):
-    """A loaded checkpoint, as /v1/models lists it too."""
+    """Loaded checkpoint, as listed by /v1/models."""
 
     id: Annotated[str, Field(description="a name, never a path")]
     object: Literal["model"]
@@ -47,7 +47,7 @@ class Model(TypedDict):
 
 
 class Metrics(TypedDict):
-    """Figures of one utterance, times in milliseconds."""
+    """Statistics of one utterance, times in milliseconds."""
 
     queue_ms: float
     prefill_ms: float
@@ -64,7 +64,7 @@ class Metrics(TypedDict):
 
 
 def model_entry(model: ModelCard) -> Model:
-    """Describe a loaded checkpoint as /v1/models and session.created do."""
+    """Describe a loaded checkpoint, for /v1/models and session.created."""
     return {
         "id": model.name,
         "object": "model",

@@ -166,7 +166,7 @@ def checked(kind: type[Checked], fields: dict[str, Any]) -> Checked:
     """Check fields against a model.
 
     Raises:
-        InvalidConfig: a field of the wrong type or out of its range; the first that is found.
+        InvalidConfig: A field has the wrong type or is out of range. The error names the first one.
     """
     try:
         message = kind.model_validate(fields)
@@ -202,12 +202,12 @@ def language_of(code: str | None) -> str:
 
 
 def code_of(language: str) -> str | None:
-    """Return the code (ISO 639-1, and so BCP 47) of a language; None for ``auto``, and for one without a code here."""
+    """Return the ISO 639-1 (BCP 47) code of a language; None for ``auto`` and for languages without a code here."""
     return _CODES.get(language.lower())
 
 
 def pieces(pcm: bytes) -> Iterator[bytes]:
-    """Split audio into pieces that let other messages pass between them."""
+    """Split audio into pieces, between which other messages can be sent."""
     return (pcm[start : start + PIECE_BYTES] for start in range(0, len(pcm), PIECE_BYTES))
 
 

@@ -23,7 +23,7 @@ DIALECT = "dialect"  # Dialects named by checkpoints are Chinese.
 
 
 def strange_script(text: str, languages: Iterable[str]) -> str:
-    """Return the lower-case script of the first letter that no language uses; "" if there is none."""
+    """Return the lower-case name of the first script that no language of the checkpoint uses; "" if there is none."""
     if text.isascii():
         return ""
     known = frozenset(map(_writing, languages))

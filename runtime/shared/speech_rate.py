@@ -58,7 +58,7 @@ def least_frames(text: str) -> int:
 
 
 def pause_frames(text: str) -> int:
-    """Return the pause of a text without words: a beat for each run of marks, two for a sentence mark."""
+    """Return the pause for a text without words: one beat per run of marks, two for a sentence mark."""
     beats = sum(1 + bool(SENTENCE_MARK.search(run)) for run in text.split())
     return BEAT_FRAMES * min(max(1, beats), MAX_BEATS)
 

@@ -46,7 +46,7 @@ class Index:
     """Index with one row per file. Thread: one at a time.
 
     Raises (every method but `open`):
-        sqlite3.Error: the disk is full or broken, or another process keeps the index locked.
+        sqlite3.Error: The disk is full or damaged, or another process has locked the index.
     """
 
     def __init__(self, connection: sqlite3.Connection) -> None:

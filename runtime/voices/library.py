@@ -154,7 +154,7 @@ class Library:
         """Store a voice from elsewhere, under its own id if that is free.
 
         Raises:
-            VoiceNameTaken, VoiceNameLooksAlike: another voice has its name, or one that looks like it.
+            VoiceNameTaken, VoiceNameLooksAlike: Another voice has the same name, or one that looks like it.
         """
         with self._writing():
             is_free = not (self.folder / file_of(voice.id)).exists()
@@ -186,7 +186,7 @@ class Library:
         """Store a checkpoint's prompt of a voice, unless the voice has another reference by now.
 
         Raises:
-            VoiceNotFound, VoiceFileInvalid: there is no such voice any more.
+            VoiceNotFound, VoiceFileInvalid: The voice does not exist any more.
         """
         with self._writing():
             voice = self._read(voice_id)

@@ -78,7 +78,7 @@ class OwnerLibrary:
         """Add a voice, as `Library.add`.
 
         Raises:
-            TooManyVoices: the client has reached its limit.
+            TooManyVoices: The client has reached its limit.
         """
         if replace_id is None:
             self._check_room()
@@ -88,7 +88,7 @@ class OwnerLibrary:
         """Import a voice file, as `Library.import_`.
 
         Raises:
-            TooManyVoices: the client has reached its limit.
+            TooManyVoices: The client has reached its limit.
         """
         self._check_room()
         return self.own.import_(voice)
@@ -97,7 +97,7 @@ class OwnerLibrary:
         """Change a voice, as `Library.change`.
 
         Raises:
-            VoiceNotYours: it is a shared voice.
+            VoiceNotYours: The voice is shared.
         """
         check_owned(voice_id, self.own, self.common, VoiceNotYours)
         return self.own.change(voice_id, edit)
@@ -106,7 +106,7 @@ class OwnerLibrary:
         """Delete a voice, as `Library.delete`.
 
         Raises:
-            VoiceNotYours: it is a shared voice.
+            VoiceNotYours: The voice is shared.
         """
         check_owned(voice_id, self.own, self.common, VoiceNotYours)
         self.own.delete(voice_id)

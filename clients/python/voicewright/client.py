@@ -54,7 +54,7 @@ class Client(Routes):
         on_queue: OnQueue | None = None,
         **config: Unpack[Config],
     ) -> Speech:
-        """Make an utterance; without a text it is live: `Speech.write` it, then `Speech.finish`.
+        """Create an utterance. Without a text it is streamed with `Speech.write` and `Speech.finish`.
 
         ``async with client.speak(…) as speech`` starts it, and cancels it if the block is left early; ``speech = await
         client.speak(…)`` only starts it. `timeout` is the maximum time without audio in seconds. `on_queue` is called

@@ -110,7 +110,7 @@ class Client:
         """Start an utterance; ``with client.speak(…) as speech`` cancels it if the block is left early.
 
         Raises:
-            ConnectionLost, SpeechRefused: as `voicewright.Client.speak`.
+            ConnectionLost, SpeechRefused: As `voicewright.Client.speak`.
         """
 
         async def begun() -> aio_speech.Speech:
@@ -195,7 +195,7 @@ def say(
     """Speak one text and return its audio, mono s16le at `SAMPLE_RATE`. It also works in a notebook.
 
     Raises:
-        SpeechRefused, ConnectionLost: as `connect` and `Speech.read`.
+        SpeechRefused, ConnectionLost: As `connect` and `Speech.read`.
     """
     with connect(url, api_key=api_key, proxy=proxy) as client:
         return client.speak(text, timeout=timeout, **config).read()

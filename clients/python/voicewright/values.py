@@ -42,7 +42,7 @@ class Config(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class Queued:
-    """The utterance waits for a slot; ``position`` 0 is next."""
+    """Event: the utterance waits for a slot; ``position`` 0 is next."""
 
     position: int
     eta_ms: float | None = None  # Estimated wait; None: no request has ended yet.
@@ -50,7 +50,7 @@ class Queued:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """The next piece of an utterance: mono s16le at ``SAMPLE_RATE``, and the index of its first sample."""
+    """Piece of an utterance: mono s16le at ``SAMPLE_RATE``, and the index of its first sample."""
 
     pcm: bytes
     first_sample: int
@@ -58,7 +58,7 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
-    """The utterance holds a slot. ``notes`` are sentences about what the checkpoint ignores."""
+    """Event: the utterance holds a slot. ``notes`` are sentences about ignored input."""
 
     model: str
     mode: str
@@ -69,7 +69,7 @@ class Start:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stats:
-    """Figures of one finished utterance, as the runtime measured them; times in milliseconds."""
+    """Statistics of one finished utterance as measured by the runtime; times in milliseconds."""
 
     queue_ms: float = 0.0
     prefill_ms: float = 0.0
@@ -87,9 +87,9 @@ class Stats:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Done:
-    """The utterance was spoken to its end. ``stop_reason`` is eos, max_tokens, short or runaway.
+    """Event: the utterance was spoken completely. ``stop_reason`` is eos, max_tokens, short or runaway.
 
-    ``notes`` are sentences about what is wrong with the speech.
+    ``notes`` are sentences about faults of the speech.
     """
 
     stop_reason: str
@@ -101,7 +101,7 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Cancelled:
-    """The utterance was cancelled, with the milliseconds that were sent, and that were reported as played."""
+    """Event: the utterance was cancelled, with the milliseconds that were sent and reported as played."""
 
     sent_ms: float
     played_ms: float | None

@@ -15,7 +15,7 @@ KIND_S16LE = 1
 
 
 class Frame(NamedTuple):
-    """One binary message."""
+    """Binary message with its header fields."""
 
     channel: int
     first_sample: int

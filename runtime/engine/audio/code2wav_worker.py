@@ -39,7 +39,7 @@ def accept_every_task(task: Code2WavTask) -> bool:
 
 
 class Code2WavWorker:
-    """One or two worker threads. Before `start`, tasks run at once on the caller's thread (`speak`, tests)."""
+    """One or two worker threads. Before `start`, tasks run on the caller's thread (as in `speak` and tests)."""
 
     def __init__(self, prepare: Callable[[], None] = lambda: None, wake: Callable[[], None] = lambda: None) -> None:
         self.lock = threading.RLock()

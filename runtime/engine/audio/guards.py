@@ -49,10 +49,10 @@ class RunawayDetector:
     _ends: NDArray[np.int64] = field(default_factory=lambda: np.full(REPEATED_FRAMES, -1))
 
     def heard(self, codes: NDArray[np.int64], pcm: bytes, spent: bool) -> Guard | None:
-        """Check the next frames; return the guard that ends them, or None.
+        """Check the next frames; return the guard that stops the request, or None.
 
         Args:
-            spent: True if the text had been spoken before the first of them.
+            spent: True if the whole text was spoken before the first of these frames.
         Shapes: codes [n, Q] with n at least 1; pcm is mono s16le of the same n frames.
         """
         ends = self._listen(len(codes), pcm)

@@ -39,7 +39,7 @@ class _Step:
 
 
 class ReferencePrefill:
-    """Computation of the Code2Wav state after a reference, one at a time. Thread: any that reads a voice."""
+    """Computation of the Code2Wav state after a reference. Thread: one caller at a time."""
 
     def __init__(self, network: Code2WavNetwork, device: Device, groups: int, graphs: GraphPool) -> None:
         self._network = network
@@ -49,7 +49,7 @@ class ReferencePrefill:
         self._turn = threading.Lock()  # There is one slot for references.
 
     def captures(self) -> Iterator[Capture]:
-        """Yield the captures of the steps over a reference and its end; a step without a graph runs eagerly."""
+        """Yield the captures for the steps over a reference; a step without a graph runs eagerly."""
         for work, size, run in self._works():
             yield Capture(work, (size,), partial(_Step, self._device, run, size, self._groups))
 

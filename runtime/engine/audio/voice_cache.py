@@ -31,7 +31,7 @@ WARM_S = 1.0  # Seconds of noise.
 
 
 def reference_key(reference: Reference) -> str:
-    """Return the cache key of a reference. Hashing a minute of audio takes some milliseconds."""
+    """Return the cache key of a reference. Hashing a minute of audio takes a few milliseconds."""
     digest = hashlib.blake2b(np.ascontiguousarray(reference.samples).data, digest_size=16)
     digest.update(repr((reference.text, reference.x_vector_only)).encode(errors="surrogatepass"))
     if (prompt := reference.prompt) is not None:  # A prompt of other samples belongs to another voice.
@@ -66,7 +66,7 @@ class VoiceCache:
         self.reader: Executor | None = None
 
     def warm(self) -> None:
-        """Read a reference of noise, so that the first request's reference takes no longer than later ones."""
+        """Encode a reference of noise, so that the first request's reference is as fast as later ones."""
         if self.encoders is None:
             return
         self.encoders.prepare()
@@ -77,7 +77,7 @@ class VoiceCache:
             log.exception("a voice could not be made at the start; clones may fail")
 
     def start(self, prepare: Callable[[], None]) -> None:
-        """Start the reading thread; before, references are read on the caller's thread."""
+        """Start the encoding thread; before that, references are encoded on the caller's thread."""
         if self.reader is None:
             self.reader = ThreadPoolExecutor(1, thread_name_prefix="voices", initializer=prepare)
 
@@ -94,7 +94,7 @@ class VoiceCache:
         return voice
 
     def make(self, reference: Reference, key: str, done: Callable[[], None]) -> Future[ClonedVoice]:
-        """Read a reference and call `done` at the end; concurrent requests for the same key share one reading."""
+        """Encode a reference and call `done` at the end; concurrent requests for one key share the work."""
         future = self.reading.get(key)
         if future is None:
             if self.reader is not None:
@@ -110,10 +110,10 @@ class VoiceCache:
         return future
 
     def store(self, key: str, future: Future[ClonedVoice]) -> ClonedVoice:
-        """Store the voice that was read in the cache, and return it.
+        """Store the encoded voice in the cache, and return it.
 
         Raises:
-            Exception: the exception of the reading.
+            Exception: The exception of the encoding.
         """
         self.reading.pop(key, None)
         voice = self.kept.get(key) or future.result()
@@ -130,7 +130,7 @@ class VoiceCache:
                 self.store(key, future)
 
     def prepare(self, reference: Reference, key: str, done: Callable[[VoicePrompt | SpeechError], None]) -> None:
-        """Read a reference and pass its prompt to `done`. Thread: any; `done` runs on the reading thread."""
+        """Encode a reference and pass its prompt to `done`. Thread: any; `done` runs on the encoding thread."""
 
         def read() -> None:
             try:
@@ -158,7 +158,7 @@ class VoiceCache:
         return voice
 
     def read(self, reference: Reference, key: str) -> ClonedVoice:
-        """Return the vectors of a reference: x-vector, and codes where its text is known (docs/model.md 3.5, 3.6)."""
+        """Return the encoded reference: x-vector, and codes if its text is known (docs/model.md 3.5, 3.6)."""
         with self.device.stream(Stream.VOICES):
             voice = self._read(reference, key)
             self.device.mark().synchronize()  # The device streams that use it are not ordered after this thread's work.

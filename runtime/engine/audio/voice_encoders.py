@@ -68,7 +68,7 @@ class _Bucket:
 
 
 class VoiceEncoders:
-    """Encoders of recordings to x-vector and codes. Thread: one at a time, within ``Stream.VOICES``."""
+    """Encoders from recordings to x-vector and codes. Thread: one at a time, within ``Stream.VOICES``."""
 
     def __init__(self, checkpoint: Checkpoint, device: Device) -> None:
         assert checkpoint.speaker_encoder is not None, "admission lets Base requests only to Base checkpoints"

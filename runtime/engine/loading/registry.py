@@ -39,7 +39,7 @@ class RegistryEntry:
 
     @classmethod
     def read(cls, text: str) -> RegistryEntry:
-        """Return the entry of ``[mode=]PATH_OR_ID``; configurations only, no weights.
+        """Read the configurations of ``[mode=]PATH_OR_ID`` and return its entry; no weights are read.
 
         Raises:
             SetUpError: the checkpoint is missing or not valid, or does not serve the mode.
@@ -52,7 +52,7 @@ class RegistryEntry:
         return cls(reference, name, _modes_of(config, wanted, name), config, tokenizer, fingerprint(folder), created)
 
     def card(self, device: str, limits: Limits) -> ModelCard:
-        """Return the checkpoint's card for clients, without the features that other checkpoints add."""
+        """Return the model card of this checkpoint, without features that depend on other checkpoints."""
         config, generation = self.config, self.config.generation
         return ModelCard(
             name=self.name,
@@ -82,7 +82,7 @@ class RegistryEntry:
 
 @dataclass(slots=True)
 class Registry:
-    """Entries by the modes that they serve."""
+    """Checkpoints of the settings by the modes that they serve."""
 
     entries: list[RegistryEntry] = field(default_factory=list)
 
@@ -107,7 +107,7 @@ class Registry:
         return next((entry for entry in self.entries if mode in entry.modes), None)
 
     def usable(self, mode: Mode) -> RegistryEntry:
-        """Return the entry that serves a mode.
+        """Return the entry that serves a mode, if its checkpoint can be used.
 
         Raises:
             ModeNotServed: No checkpoint serves the mode.
@@ -121,7 +121,7 @@ class Registry:
         return entry
 
     def needed(self, request: SpeechRequest) -> tuple[RegistryEntry, ...]:
-        """Return the checkpoints that a request needs: the one that speaks and the one that reads its voice.
+        """Return the checkpoints that a request needs: the one that speaks and the one that encodes its voice.
 
         Raises:
             ModeNotServed: no checkpoint serves the mode, or none reads voices for the one that does.
@@ -140,7 +140,7 @@ class Registry:
         return ModeNotServed(param="task_type", mode=mode, known=", ".join(self.modes))
 
     def reader(self, entry: RegistryEntry) -> RegistryEntry | None:
-        """Return the entry whose encoders read voices for this one: itself, or a Base checkpoint of the same size.
+        """Return the entry that encodes voices for this one: itself, or a Base checkpoint of the same size.
 
         CustomVoice checkpoints have no encoder. An x-vector has the talker's width and takes the position of the
         speaker's row of the codec embedding (docs/model.md 3.2), so a Base checkpoint's x-vectors fit.
@@ -163,7 +163,7 @@ class Registry:
         return is_styled and self.reader(entry) is not None
 
     def cards(self, device: str, limits: Limits) -> tuple[ModelCard, ...]:
-        """Return the cards of all checkpoints, loaded or not."""
+        """Return the model cards of all checkpoints, loaded or not."""
         return tuple(
             replace(
                 entry.card(device, limits),

@@ -34,7 +34,7 @@ def _no_phonemes(alias: str) -> str:
 
 
 class Item(StrictFields):
-    """A word, and how it is said."""
+    """Word with its pronunciation."""
 
     text: Annotated[Text, AfterValidator(line(LONGEST_WORD))]
     alias: Annotated[Text, AfterValidator(line(LONGEST_SAID)), AfterValidator(_no_phonemes)]
@@ -48,7 +48,7 @@ Items = Annotated[list[Item], Field(max_length=MAX_WORDS)]
 
 
 class NewDict(StrictFields):
-    """A dictionary that is to be kept."""
+    """Request to create a dictionary."""
 
     name: Name
     items: Items | None = None
@@ -62,7 +62,7 @@ class ChangedDict(StrictFields):
 
 
 def add_routes(app: FastAPI, host: Host) -> None:
-    """Register the routes; its clients write a slash behind the list."""
+    """Register the routes. Cartesia's clients request the list with a trailing slash."""
 
     @app.api_route(PATH, methods=GET)
     @app.api_route(PATH + "/", methods=GET)

@@ -6,7 +6,7 @@ from typing_extensions import TypedDict
 
 
 class CartesiaError(TypedDict):
-    """A refusal as Cartesia's clients read it; ``param`` and ``retryable`` are ours."""
+    """Error in Cartesia's format; ``param`` and ``retryable`` are extensions."""
 
     title: str
     message: str
@@ -17,14 +17,14 @@ class CartesiaError(TypedDict):
 
 
 class Locale(TypedDict):
-    """A language of a voice."""
+    """Language of a voice."""
 
     locale: str
     is_native: bool
 
 
 class CartesiaVoiceEntry(TypedDict):
-    """A voice as Cartesia's clients read it."""
+    """Voice in Cartesia's format."""
 
     id: str
     name: str
@@ -40,14 +40,14 @@ class CartesiaVoiceEntry(TypedDict):
 
 
 class CartesiaVoicePage(TypedDict):
-    """A page of them."""
+    """Page of voices."""
 
     data: list[CartesiaVoiceEntry]
     has_more: bool
 
 
 class CartesiaDictionaryItem(TypedDict):
-    """A word, and how it is said."""
+    """Word with its pronunciation."""
 
     text: str
     alias: str
@@ -55,7 +55,7 @@ class CartesiaDictionaryItem(TypedDict):
 
 
 class CartesiaDictionary(TypedDict):
-    """A kept pronunciation dictionary as Cartesia's clients read it."""
+    """Stored pronunciation dictionary in Cartesia's format."""
 
     id: str
     name: str
@@ -66,7 +66,7 @@ class CartesiaDictionary(TypedDict):
 
 
 class CartesiaDictionaryPage(TypedDict):
-    """A page of them."""
+    """Page of pronunciation dictionaries."""
 
     data: list[CartesiaDictionary]
     has_more: bool

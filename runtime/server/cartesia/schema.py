@@ -52,7 +52,7 @@ class OutputFormat(StrictFields):
 
 
 class FileFormat(StrictFields):
-    """``encoding`` is of raw and wav, ``bit_rate`` of mp3."""
+    """File format. ``encoding`` applies to raw and wav, ``bit_rate`` to mp3."""
 
     container: Literal["raw", "wav", "mp3"] = "raw"
     encoding: Encoding = "pcm_s16le"
@@ -101,14 +101,14 @@ class CartesiaRequest(VoiceFields):
         """Resolve mode and voice.
 
         Raises:
-            BadRequest: see `VoiceResolver.resolve_foreign`.
+            BadRequest: As `VoiceResolver.resolve_foreign`.
         """
         return resolver.resolve_foreign(
             model=self.model_id, voice=self.voice.id, style=self.instructions, param=self.voice_field
         )
 
     def request(self, text: str, resolved: ResolvedVoice, reference: Reference | None) -> SpeechRequest:
-        """Return the request that this begins."""
+        """Return the speech request that these fields start."""
         options = SynthesisOptions(
             language=self.language_name,
             instruct=self.instructions,
@@ -121,7 +121,7 @@ class CartesiaRequest(VoiceFields):
 
 
 class Generation(CartesiaRequest):
-    """More text of a context, and with the first of it how the context speaks."""
+    """Transcript message of a context. The first one has the settings of the context."""
 
     context_id: Annotated[Text, Field(min_length=1, max_length=256)] | None = None
     transcript: Text = ""
@@ -150,14 +150,14 @@ class Generation(CartesiaRequest):
 
 
 class BytesBody(CartesiaRequest):
-    """One text and the file that it becomes."""
+    """Text with the format of the returned file."""
 
     transcript: Text
     output_format: FileFormat = FileFormat()
 
 
 class SseBody(CartesiaRequest):
-    """One text and the samples that its events carry."""
+    """Text with the format of the samples in the events."""
 
     transcript: Text
     context_id: Annotated[Text, Field(max_length=256)] | None = None
@@ -169,8 +169,8 @@ def read_generation(fields: dict[str, Any], limits: Limits) -> Generation:
     """Check a message of the socket.
 
     Raises:
-        BadRequest: as `read`, and for one without a transcript that cancels nothing: under another key its text would
-            be lost without a word.
+        BadRequest: As `read`, and for a message with neither a transcript nor a cancel, because text under a misspelled
+            key would be lost silently.
     """
     if fields.get("transcript") is None and not fields.get("cancel"):
         why = "it is required, and empty where a text only ends"
@@ -182,7 +182,7 @@ def read(kind: type[Read], fields: dict[str, Any], limits: Limits) -> Read:
     """Check a decoded message or body.
 
     Raises:
-        BadRequest: a field of the wrong type, out of its range, or for what is not served here.
+        BadRequest: A field has the wrong type, is out of range, or requests an unsupported feature.
     """
     voice = fields.get("voice")
     if isinstance(voice, dict) and voice.get("mode") == "embedding":

@@ -31,7 +31,7 @@ _MAX_SEGMENTS = 64  # Maximum waiting segments of a context.
 
 
 class CartesiaSession(Dialect[Segment]):
-    """One client on one socket."""
+    """Session of one client on one socket."""
 
     def __init__(self, *, session_id: str, expiry_s: float, **shared: Any) -> None:
         super().__init__(**shared)

@@ -42,7 +42,7 @@ def error(problem: SpeechError, context: str | None = None) -> Reply:
 
 
 def close_code(problem: SpeechError) -> int:
-    """Return the close code of an error; invalid JSON has the same code as other mistakes, as at ElevenLabs."""
+    """Return the close code of an error; invalid JSON has the code of other client errors, as at ElevenLabs."""
     return _MISTAKE if isinstance(problem, InvalidMessage) else problem.close_code
 
 

@@ -32,7 +32,7 @@ class SoundWriter(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class OutputFormat:
-    """A codec at a sample rate in Hz, with a bit rate in kbit/s where it has one."""
+    """Codec with a sample rate in Hz and, if it is lossy, a bit rate in kbit/s."""
 
     codec: str
     rate: int
@@ -48,7 +48,7 @@ class OutputFormat:
 
     @property
     def has_head(self) -> bool:
-        """True if the format's header has the length, on which many readers rely."""
+        """True if the format's header contains the length, on which many readers rely."""
         return self.codec == "wav"
 
     def writer(self, speed: float = 1.0, *, whole: bool = False) -> SoundWriter:

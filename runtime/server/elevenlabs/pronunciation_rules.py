@@ -16,7 +16,7 @@ ALIAS = "alias"
 
 
 class Rule(StrictFields):
-    """A string that is found where it stands whole, and its alias; without a word about it in its own case only."""
+    """String with its alias. It matches whole words; without ``case_sensitive``, in its own case only."""
 
     type: Name = ALIAS
     string_to_replace: Annotated[Text, AfterValidator(line(LONGEST_WORD))]
@@ -42,13 +42,13 @@ class Rule(StrictFields):
 
 
 class Rules(StrictFields):
-    """Rules, the last of one string holds."""
+    """List of rules; of duplicates the last one applies."""
 
     rules: Annotated[list[Rule], Field(max_length=MAX_WORDS)]
 
 
 class NewDictionary(Rules):
-    """A dictionary that is to be kept."""
+    """Request to create a dictionary."""
 
     name: Name
     description: Annotated[Text, Field(max_length=LONGEST_ABOUT)] = ""
@@ -62,13 +62,13 @@ class ChangedDictionary(StrictFields):
 
 
 class RuleStrings(StrictFields):
-    """The strings of rules."""
+    """Strings of the rules to remove."""
 
     rule_strings: Annotated[list[Text], Field(max_length=MAX_WORDS)]
 
 
 class LexiconForm(TypedDict):
-    """A PLS lexicon whose lexemes have aliases, and what it is called."""
+    """Form with a PLS lexicon, whose lexemes have aliases, and the dictionary's name."""
 
     name: str
     file: Annotated[str, Field(json_schema_extra={"format": "binary"})]
@@ -76,7 +76,7 @@ class LexiconForm(TypedDict):
 
 
 class AliasRule(TypedDict):
-    """A rule as its clients read it."""
+    """Alias rule in ElevenLabs' format."""
 
     type: Literal["alias"]
     string_to_replace: str
@@ -86,7 +86,7 @@ class AliasRule(TypedDict):
 
 
 def rule_of(word: Word) -> dict[str, Any]:
-    """Return a word in ElevenLabs' format of a rule."""
+    """Convert a word to ElevenLabs' rule format."""
     return {
         "type": ALIAS,
         "string_to_replace": word.word,
@@ -97,7 +97,7 @@ def rule_of(word: Word) -> dict[str, Any]:
 
 
 def description_of(text: str) -> str:
-    """Return the description in a form.
+    """Return the description of a form.
 
     Raises:
         InvalidConfig: The description is too long.

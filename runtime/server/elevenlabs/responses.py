@@ -21,7 +21,7 @@ class Detail(TypedDict):
 
 
 class ElevenLabsError(TypedDict):
-    """A refusal as ElevenLabs' clients read it."""
+    """Error in ElevenLabs' format."""
 
     detail: Detail
 
@@ -36,7 +36,7 @@ class CharacterTimes(TypedDict):
 
 
 class TimedAudio(TypedDict):
-    """Sound with the times of its characters."""
+    """Audio with the times of its characters."""
 
     audio_base64: str
     alignment: CharacterTimes | None
@@ -44,7 +44,7 @@ class TimedAudio(TypedDict):
 
 
 class VoiceSegment(TypedDict):
-    """Stretch of a turn in a piece of audio; indices are of the characters of this piece."""
+    """Turn, or a part of it, in a piece of audio; indices count the characters of this piece."""
 
     voice_id: str
     start_time_seconds: float
@@ -61,7 +61,7 @@ class TimedDialogue(TimedAudio):
 
 
 class ElevenLabsVoiceSettings(TypedDict):
-    """Default voice settings; the second, third and fourth have no effect here."""
+    """Default voice settings; only the first one has an effect here."""
 
     stability: float
     similarity_boost: float
@@ -71,7 +71,7 @@ class ElevenLabsVoiceSettings(TypedDict):
 
 
 class ElevenLabsVoice(TypedDict):
-    """A voice as ElevenLabs' clients read it; what has no meaning here is null or empty."""
+    """Voice in ElevenLabs' format; fields without a meaning here are null or empty."""
 
     voice_id: str
     name: str
@@ -93,13 +93,13 @@ class ElevenLabsVoice(TypedDict):
 
 
 class ElevenLabsVoices(TypedDict):
-    """Every voice."""
+    """List of all voices."""
 
     voices: list[ElevenLabsVoice]
 
 
 class ElevenLabsVoicePage(ElevenLabsVoices):
-    """A page of them."""
+    """Page of voices."""
 
     has_more: bool
     total_count: int
@@ -107,14 +107,14 @@ class ElevenLabsVoicePage(ElevenLabsVoices):
 
 
 class ElevenLabsLanguage(TypedDict):
-    """A language of a model."""
+    """Language of a model."""
 
     language_id: str
     name: str
 
 
 class ElevenLabsModel(TypedDict):
-    """A loaded checkpoint as ElevenLabs' clients read it."""
+    """Loaded checkpoint in ElevenLabs' format."""
 
     model_id: str
     name: str
@@ -134,7 +134,7 @@ class ElevenLabsModel(TypedDict):
 
 
 class ElevenLabsPrice(TypedDict):
-    """A sum of money, which is none here."""
+    """Price, always zero here."""
 
     amount: str
     currency: str
@@ -169,7 +169,7 @@ class ElevenLabsUsersSubscription(TypedDict):
 
 
 class ElevenLabsSubscription(ElevenLabsUsersSubscription):
-    """The same with its invoices, of which there are none."""
+    """Subscription with its invoices, always empty here."""
 
     next_invoice: None
     open_invoices: list[Any]
@@ -177,7 +177,7 @@ class ElevenLabsSubscription(ElevenLabsUsersSubscription):
 
 
 class ElevenLabsUser(TypedDict):
-    """The account that everybody shares."""
+    """Account, shared by all clients."""
 
     user_id: str
     workspace_id: str
@@ -191,7 +191,7 @@ class ElevenLabsUser(TypedDict):
 
 
 class ElevenLabsDictionary(TypedDict):
-    """A kept pronunciation dictionary as ElevenLabs' clients read it."""
+    """Stored pronunciation dictionary in ElevenLabs' format."""
 
     id: str
     latest_version_id: str
@@ -205,13 +205,13 @@ class ElevenLabsDictionary(TypedDict):
 
 
 class ElevenLabsWholeDictionary(ElevenLabsDictionary):
-    """The same with the rules of its latest version."""
+    """Pronunciation dictionary with the rules of its latest version."""
 
     rules: list[AliasRule]
 
 
 class ElevenLabsDictionaryPage(TypedDict):
-    """A page of them."""
+    """Page of pronunciation dictionaries."""
 
     pronunciation_dictionaries: list[ElevenLabsDictionary]
     next_cursor: str | None
@@ -219,7 +219,7 @@ class ElevenLabsDictionaryPage(TypedDict):
 
 
 class ElevenLabsAddedDictionary(TypedDict):
-    """A dictionary that is kept now, with its first version."""
+    """New dictionary with its first version."""
 
     id: str
     name: str
@@ -233,7 +233,7 @@ class ElevenLabsAddedDictionary(TypedDict):
 
 
 class ElevenLabsChangedRules(TypedDict):
-    """The version that a change of rules has made; the one that there was where nothing has changed."""
+    """Version after a change of rules; the existing version if nothing has changed."""
 
     id: str
     version_id: str

@@ -44,7 +44,7 @@ Seed = Annotated[int, Field(ge=0, lt=2**63)]
 
 
 class VoiceSettings(StrictFields):
-    """``stability`` turns the temperature, ``speed`` the pace."""
+    """Voice settings: ``stability`` sets the temperature, ``speed`` the pace."""
 
     stability: Annotated[float, Field(ge=0, le=1)] | None = None
     speed: Annotated[float, Field(ge=SPEEDS[0], le=SPEEDS[1])] | None = None
@@ -55,7 +55,7 @@ class GenerationConfig(StrictFields):
 
 
 class FileOptions(StrictFields):
-    """The query of the HTTP routes."""
+    """Query parameters of the HTTP routes."""
 
     output_format: FormatName = DEFAULT
 
@@ -65,7 +65,7 @@ class FileOptions(StrictFields):
 
 
 class SocketOptions(FileOptions):
-    """The query of a socket."""
+    """Query parameters of a socket."""
 
     model_id: Name | None = None
     language_code: Name | None = None
@@ -76,7 +76,7 @@ class SocketOptions(FileOptions):
 
 
 class DictionaryLocator(StrictFields):
-    """A kept pronunciation dictionary; without a version the latest."""
+    """Reference to a stored pronunciation dictionary; without a version the latest is used."""
 
     pronunciation_dictionary_id: Name
     version_id: Name | None = None
@@ -112,7 +112,7 @@ class Spoken(StrictFields):
 
 
 class ClientMessage(Spoken):
-    """More of a text, and with the first of it how it is spoken."""
+    """Text message of a client. The first one has the settings of the context."""
 
     text: Text | None = None
     context_id: Annotated[Text, Field(min_length=1, max_length=256)] | None = Field(
@@ -132,14 +132,14 @@ _WITHOUT_TEXT = ("flush", "close_context", "close_socket")
 
 
 class FileBody(Spoken):
-    """Body of an HTTP route."""
+    """Body of the HTTP routes."""
 
     model_id: Name | None = None
     language_code: Name | None = None
 
 
 class TextToSpeechBody(FileBody):
-    """One text."""
+    """Body with one text."""
 
     text: Text
 
@@ -156,7 +156,7 @@ class DialogueInput(StrictFields):
 
 
 class DialogueBody(FileBody):
-    """Dialogue. ``turn_pause_ms`` is an extension."""
+    """Body with a dialogue. ``turn_pause_ms`` is an extension."""
 
     inputs: Annotated[list[DialogueInput], Field(min_length=1, max_length=MAX_TURNS)]
     voice_settings: VoiceSettings = Field(VoiceSettings(), validation_alias=AliasChoices("settings", "voice_settings"))
@@ -169,7 +169,7 @@ def resolve_voice(
     """Resolve mode and voice.
 
     Raises:
-        BadRequest: see `VoiceResolver.resolve_foreign`.
+        BadRequest: As `VoiceResolver.resolve_foreign`.
     """
     voice = VOICE_ALIASES[PREMADE.index(voice_id)] if voice_id in PREMADE else voice_id
     return resolver.resolve_foreign(model=model_id, voice=voice, style=instructions, param="voice_id")
@@ -195,7 +195,7 @@ def read(kind: type[Read], fields: dict[str, Any], limits: Limits) -> Read:
     """Check a decoded message or body.
 
     Raises:
-        BadRequest: a field of the wrong type, out of its range, or for what is not served here.
+        BadRequest: A field has the wrong type, is out of range, or requests an unsupported feature.
     """
     message = checked(kind, given(fields))
     check_frames(message.max_frames, limits.max_frames)
@@ -218,7 +218,7 @@ def read_file_options(query: Mapping[str, str]) -> FileOptions:
     """Check the query of an HTTP route.
 
     Raises:
-        BadRequest: a word that means nothing there.
+        BadRequest: A parameter has an invalid value.
     """
     return checked(FileOptions, {name: word for name, word in query.items() if word})
 
@@ -227,7 +227,7 @@ def read_socket_options(query: Mapping[str, str]) -> SocketOptions:
     """Check the query of a socket.
 
     Raises:
-        BadRequest: a word that means nothing there.
+        BadRequest: A parameter has an invalid value.
     """
     return checked(SocketOptions, {name: word for name, word in query.items() if word})
 

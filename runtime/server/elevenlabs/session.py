@@ -33,7 +33,7 @@ from runtime.shared.inline_tags import ReadText
 
 
 class ElevenLabsSession(Dialect[Context]):
-    """One client on one socket.
+    """Session of one client on one socket.
 
     Raises:
         BadRequest: The voice does not exist.

@@ -25,7 +25,7 @@ Timed = dict[int, TimedWords]  # By turn.
 
 
 class SpokenText(HttpSpeech[Body]):
-    """Speech of a body. Subclasses return its requests."""
+    """Speech for one body. Subclasses define its requests."""
 
     dialect = "elevenlabs"
     text_field = "text"
@@ -47,7 +47,7 @@ class SpokenText(HttpSpeech[Body]):
         """Yield the file during generation, or completely at the end.
 
         Raises:
-            SpeechError: the request was refused, or broke.
+            SpeechError: The request was refused, or failed.
         """
         async for data, _ in self._timed(whole=whole):
             if data:
@@ -57,7 +57,7 @@ class SpokenText(HttpSpeech[Body]):
         """Yield lines with audio and the character times up to their end.
 
         Raises:
-            SpeechError: the request was refused, or broke.
+            SpeechError: The request was refused, or failed.
         """
         told: Timed = {}
         async for data, times in self._timed():
@@ -72,7 +72,7 @@ class SpokenText(HttpSpeech[Body]):
         """Yield the complete audio with all times as one piece.
 
         Raises:
-            SpeechError: the request was refused, or broke.
+            SpeechError: The request was refused, or failed.
         """
         sound, told = bytearray(), Timed()
         async for data, times in self._timed(whole=self.format.has_head):

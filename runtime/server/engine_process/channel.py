@@ -78,17 +78,17 @@ class Channel:
         """Wait for the next message.
 
         Raises:
-            EOFError: the other end has gone.
+            EOFError: The other end is closed.
         """
         message = self.receive_now()
         assert message is not None, "the source blocks"
         return message
 
     def receive_now(self) -> Message | None:
-        """Return the next message, or None if it is incomplete; needs a non-blocking source.
+        """Return the next message, or None if it is incomplete; requires a non-blocking source.
 
         Raises:
-            EOFError: the other end has gone.
+            EOFError: The other end is closed.
         """
         while True:
             if not self._missing:

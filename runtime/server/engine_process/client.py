@@ -94,8 +94,8 @@ class EngineClient:
         """Start the process and wait until its checkpoints are loaded.
 
         Raises:
-            SetUpError: a checkpoint, the device or a setting cannot be used.
-            EngineDead: the process ended otherwise; its log says why.
+            SetUpError: A checkpoint, the device or a setting cannot be used.
+            EngineDead: The process ended for another reason, which its log contains.
         """
         # Its standard output is the channel, so printed text goes to its log. A new session protects it from Ctrl-C,
         # at which a starting interpreter would print a traceback.
@@ -128,7 +128,7 @@ class EngineClient:
         return not self._ended and self._status.alive
 
     def start(self) -> None:
-        """Start the engine's threads, and receive their messages."""
+        """Start the engine's threads, and begin to receive their messages."""
         self._channel.send(Order.START)
         listen = partial(self._listen, self._channel.receive_now)
         try:
@@ -163,7 +163,7 @@ class EngineClient:
         """Submit a request; if it is refused, the sink receives `Refused`.
 
         Raises:
-            EngineDead: the engine has stopped.
+            EngineDead: The engine has stopped.
         """
         ticket = next(self._numbers)
         with self._lock:

@@ -30,7 +30,7 @@ class Order(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Submit:
-    """The server's process numbers requests, so that it need not wait for a ticket."""
+    """Request with a number assigned by the server, which need not wait for the engine's ticket."""
 
     ticket: int
     request: SpeechRequest
@@ -95,7 +95,7 @@ class Status:
 
 @dataclass(frozen=True, slots=True)
 class NotOpened:
-    """Failure of loading, after which the process ends. `error` is None for unexpected exceptions, which are logged."""
+    """Failed start, after which the process ends. `error` is None for unexpected exceptions, which are logged."""
 
     error: SpeechError | None
 

@@ -41,7 +41,7 @@ DIGITS = 16  # Hex digits of the digest of the codes, short enough for a log lin
 
 
 class Outcome(StrEnum):
-    """Result of one round through the checkpoints."""
+    """Result of one canary round over the checkpoints."""
 
     SAME = "same"
     DIFFERENT = "different"
@@ -49,7 +49,7 @@ class Outcome(StrEnum):
 
 
 class Canary:
-    """Canary of all checkpoints, with the first result of each."""
+    """Canary requests for all checkpoints, compared with the first result of each."""
 
     def __init__(self, engine: SpeechEngine) -> None:
         self._engine = engine
@@ -57,7 +57,7 @@ class Canary:
         self._first: dict[tuple[str, Sequence[str]], str] = {}
 
     async def sing(self) -> Outcome:
-        """Run the canary of every loaded checkpoint, while there is no request."""
+        """Run the canary request of every loaded checkpoint, unless there are other requests."""
         for card in self._engine.cards:
             if not card.loaded:
                 continue

@@ -30,7 +30,7 @@ async def read_multipart(
         refused: Error text for bodies of another content type.
 
     Raises:
-        InvalidConfig: It is not a multipart form.
+        InvalidConfig: The body is not a multipart form.
         UnsupportedEncoding, MessageTooLarge, SessionIdle, BodyTooSlow: As `body_pieces`.
         StorageFailed: The temporary file cannot be written.
     """

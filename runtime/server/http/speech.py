@@ -55,7 +55,7 @@ class HttpSpeech(ABC, Generic[Body]):
         return {"X-Sample-Rate": str(self.sample_rate), "Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
     def late_headers(self) -> dict[str, str]:
-        """Return the headers that are known with the first audio."""
+        """Return the headers that are known once the first audio is available."""
         return {} if self._speech is None else self._speech.headers()
 
     def reply(self, pieces: AsyncGenerator[bytes, None], media_type: str) -> StreamingReply:

@@ -1,6 +1,6 @@
 """Server messages of ``voicewright.speech.v1``.
 
-The types are plain dicts at run time. docs/protocol.md and the JSON schema come from them (protocol_page.py).
+The types are plain dicts at run time. protocol_page.py generates docs/protocol.md and the JSON schema from them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def _limits_schema() -> dict[str, Any]:
     kinds = {int: "integer", float: "number"}
     return {
         "type": "object",
-        "description": "limits of a request, by the names of docs/settings.md in lower case (max_text_chars)",
+        "description": "limits of a request, by the lower-case names of docs/settings.md (max_text_chars)",
         "properties": {
             limit.name: {"type": kinds[type(limit.default)], "description": limit.metadata["about"]}
             for limit in fields(Limits)
@@ -34,7 +34,7 @@ def _limits_schema() -> dict[str, Any]:
     }
 
 
-ContextName = Annotated[str, Field(description="the utterance")]
+ContextName = Annotated[str, Field(description="name of the utterance")]
 LimitsNow = Annotated[dict[str, Any], WithJsonSchema(_limits_schema())]
 
 
@@ -47,11 +47,11 @@ class AudioFormat(TypedDict):
 
 
 class SessionCreated(TypedDict):
-    """Always the first message."""
+    """First message of every session."""
 
     type: Literal["session.created"]
     protocol: Literal["voicewright.speech.v1"]
-    server: Annotated[str, Field(description="its version")]
+    server: Annotated[str, Field(description="version of the server")]
     session_id: Annotated[str, Field(description="also in the server's log")]
     audio: AudioFormat
     models: list[Model]
@@ -72,7 +72,7 @@ class AudioStart(TypedDict):
 
     type: Literal["audio.start"]
     context_id: ContextName
-    channel: Annotated[int, Field(description="of its labelled frames")]
+    channel: Annotated[int, Field(description="channel number in labelled frames")]
     frames: Literal["plain", "labelled"]
     format: Literal["pcm"]
     sample_rate: int
@@ -84,7 +84,7 @@ class AudioStart(TypedDict):
 
 
 class AudioDone(TypedDict):
-    """Terminal: the utterance was spoken."""
+    """Last message: the utterance was spoken."""
 
     type: Literal["audio.done"]
     context_id: ContextName
@@ -94,57 +94,55 @@ class AudioDone(TypedDict):
     stop_reason: Annotated[
         str,
         Field(
-            description="eos; max_tokens: max_frames or the slot is used up; runaway: a guard stopped it; "
-            "short: much less sound than the text can be said in"
+            description="eos; max_tokens: max_frames or the end of the slot was reached; runaway: a guard stopped it; "
+            "short: much less audio than the text needs"
         ),
     ]
     seed: int | None
     error: Literal[False]
-    notes: Annotated[list[str], Field(description="sentences about what is wrong with the speech")]
+    notes: Annotated[list[str], Field(description="sentences about faults of the speech")]
     metrics: Metrics
 
 
 class ContextCancelled(TypedDict):
-    """Terminal: nothing of the utterance follows."""
+    """Last message: the utterance was cancelled."""
 
     type: Literal["context.cancelled"]
     context_id: ContextName
-    sent_ms: Annotated[float, Field(description="audio that had left the server")]
-    played_ms: Annotated[float | None, Field(description="as last reported")]
+    sent_ms: Annotated[float, Field(description="audio that was sent")]
+    played_ms: Annotated[float | None, Field(description="last reported position")]
 
 
 class Error(TypedDict):
-    """Terminal if `context_id` is not null; otherwise one message was refused or the socket closes."""
+    """Last message of the utterance `context_id`; if that is null, a message was refused or the socket closes."""
 
     type: Literal["error"]
     message: Annotated[str, Field(description="one sentence for people")]
     code: Annotated[str, Field(description="stable; docs/api.md lists them")]
-    param: Annotated[str | None, Field(description="the field")]
+    param: Annotated[str | None, Field(description="the invalid field")]
     retryable: bool
-    facts: Annotated[
-        dict[str, Any], Field(description="figures and names in the message, for clients that word it themselves")
-    ]
+    facts: Annotated[dict[str, Any], Field(description="values in the message, for clients with their own texts")]
     context_id: str | None
-    partial_audio: NotRequired[Annotated[Literal[True], Field(description="audio was sent before")]]
-    retry_after_s: NotRequired[Annotated[float, Field(description="when to try again")]]
+    partial_audio: NotRequired[Annotated[Literal[True], Field(description="some audio was already sent")]]
+    retry_after_s: NotRequired[Annotated[float, Field(description="seconds until a retry")]]
 
 
 class Pong(TypedDict):
-    """Answer to ping."""
+    """Response to ping."""
 
     type: Literal["pong"]
     t: float | None
 
 
 class SessionExpiring(TypedDict):
-    """The socket has been open for almost `limits.session_s` and will close."""
+    """Warning that the socket has been open for almost `limits.session_s` and will close."""
 
     type: Literal["session.expiring"]
     remaining_s: float
 
 
 class SessionDone(TypedDict):
-    """Answer to session.close; close 1000 follows."""
+    """Response to session.close; close 1000 follows."""
 
     type: Literal["session.done"]
     utterances: int

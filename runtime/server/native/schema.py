@@ -1,4 +1,4 @@
-"""Client messages of ``voicewright.speech.v1``, strictly validated. No error quotes what the client sent."""
+"""Client messages of ``voicewright.speech.v1``, strictly validated. Errors never quote the client's input."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ Milliseconds = Annotated[float, Field(ge=0, le=1e9)]
 class Message(StrictFields):
     """Base class of all messages."""
 
-    context_id: ContextId | None = Field(None, description="the utterance it is for; null: default")
+    context_id: ContextId | None = Field(None, description="name of the utterance; null: default")
 
 
 class SessionConfig(SpeechFields, Message):
-    """Settings of contexts that open later; with a `context_id`, of that context's next utterance only."""
+    """Settings of contexts opened later; with `context_id`, only of the next utterance of that context."""
 
     type: Literal["session.config"]
     response_format: Annotated[str, AfterValidator(_pcm)] = Field("pcm", description="only pcm")
@@ -36,48 +36,48 @@ class SessionConfig(SpeechFields, Message):
 
 
 class InputText(Message):
-    """Append to an utterance's text; the first message opens it, and speech may start."""
+    """Append text to an utterance. The first message opens the utterance; speech may start."""
 
     type: Literal["input.text"]
     text: Text
 
 
 class InputFlush(Message):
-    """Speak the text so far, even if a word or sentence may continue."""
+    """Speak all text so far, even if the last word or sentence may be incomplete."""
 
     type: Literal["input.flush"]
 
 
 class InputDone(Message):
-    """The text is complete."""
+    """Mark the text as complete."""
 
     type: Literal["input.done"]
 
 
 class ContextCancel(Message):
-    """Stop the utterance; ignored if it has ended."""
+    """Stop the utterance. Ignored if it has ended."""
 
     type: Literal["context.cancel"]
-    played_ms: Milliseconds | None = Field(None, description="audio that the listener has heard; returned")
+    played_ms: Milliseconds | None = Field(None, description="played audio, returned in the response")
 
 
 class Playback(Message):
-    """Playback position of the listener."""
+    """Report the listener's playback position."""
 
     type: Literal["playback"]
-    played_ms: Milliseconds = Field(description="of the utterance, in total")
-    buffered_ms: Milliseconds | None = Field(None, description="received and not played")
+    played_ms: Milliseconds = Field(description="total of the utterance")
+    buffered_ms: Milliseconds | None = Field(None, description="received and not played yet")
 
 
 class Ping(Message):
-    """Answered by pong; keeps an idle session open."""
+    """Request a pong; keeps an idle session open."""
 
     type: Literal["ping"]
-    t: float | int | None = Field(None, description="returned")
+    t: float | int | None = Field(None, description="returned in the pong")
 
 
 class SessionClose(Message):
-    """Cancel everything in flight and close."""
+    """Cancel all running utterances and close the session."""
 
     type: Literal["session.close"]
 
@@ -100,7 +100,7 @@ def parse(fields: dict[str, Any]) -> ClientMessage:
     """Check a decoded message.
 
     Raises:
-        InvalidConfig: unknown type, or a field of the wrong type or out of its range.
+        InvalidConfig: The type is unknown, or a field has the wrong type or is out of range.
     """
     kind = fields.get("type")
     if not isinstance(kind, str) or kind not in MESSAGES:
@@ -109,7 +109,7 @@ def parse(fields: dict[str, Any]) -> ClientMessage:
 
 
 def context_of(fields: dict[str, Any]) -> str | None:
-    """Return the context id of a message that may be wrong elsewhere, or None."""
+    """Return the context id of a possibly invalid message, or None."""
     try:
         return _CONTEXT_ID.validate_python(fields.get("context_id"), strict=True)
     except ValidationError:

@@ -22,7 +22,7 @@ DEFAULT_CONTEXT = "default"
 
 
 class Session(Dialect[NativeUtterance]):
-    """One client on one socket."""
+    """Session of one client on one socket."""
 
     gives_notice = True
 

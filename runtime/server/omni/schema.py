@@ -19,7 +19,7 @@ FORMATS = ("wav", "pcm", "flac", "mp3", "aac", "opus")
 
 
 class OmniConfig(SpeechFields):
-    """Settings of later utterances."""
+    """Settings of the following utterances."""
 
     response_format: str = "wav"
     speed: Annotated[float, Field(ge=0.25, le=4)] = 1.0
@@ -78,16 +78,16 @@ class OmniConfig(SpeechFields):
 
     @property
     def cut(self) -> Split:
-        """Return the split of the text into requests."""
+        """Return the boundaries at which the text is split into requests."""
         return Split.SENTENCE if self.text_input_mode == "commitment" else Split(self.split_granularity)
 
     @property
     def waits_for_its_end(self) -> bool:
-        """True if no pause makes received text spoken: it is one sentence, or the client commits it."""
+        """True if a pause does not end the text: it is one sentence, or the client commits it."""
         return self.streaming_mode == "sentence_commit" or (not self.is_live and self.cut is Split.NONE)
 
     def request(self, text: str, resolved: ResolvedVoice, reference: Reference | None) -> SpeechRequest:
-        """Return the request that this makes of one sentence."""
+        """Return the speech request for one sentence."""
         frames = self.frame_limit
         is_one_part = "split_granularity" in self.model_fields_set and self.split_granularity == "none"
         return replace(
@@ -104,7 +104,7 @@ def read_config(fields: dict[str, Any], limits: Limits) -> OmniConfig:
     """Check a decoded session.config.
 
     Raises:
-        BadRequest: a field of the wrong type, out of its range, or for what is not served here.
+        BadRequest: A field has the wrong type, is out of range, or requests an unsupported feature.
     """
     if fields.get("speaker_embedding") is not None:
         why = "embeddings are not taken; send ref_audio"

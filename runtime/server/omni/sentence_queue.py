@@ -26,7 +26,7 @@ OpenEncoder = Callable[[str, float], SentenceEncoder]  # Arguments: response_for
 
 @dataclass(slots=True, eq=False)
 class Turn:
-    """Utterance in vLLM-Omni's sense: the text up to one input.done."""
+    """One utterance of vLLM-Omni's protocol: the text up to one input.done."""
 
     index: int
     voice: ChosenVoice[OmniConfig]
@@ -39,7 +39,7 @@ class Turn:
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Sentence(Utterance[OmniConfig]):
-    """Sentence with its own request and audio.start and audio.done. Each submission has a new number."""
+    """Sentence with its own request, audio.start and audio.done. Each submission has a new number."""
 
     turn: Turn
     index: int
@@ -67,7 +67,7 @@ class TurnEnd:
 
 @dataclass(frozen=True, slots=True)
 class Goodbye:
-    """A session.close; earlier sentences are still spoken."""
+    """Pending session.close; earlier sentences are still spoken."""
 
 
 class SentenceQueue(deque[Sentence | TurnEnd | Goodbye]):

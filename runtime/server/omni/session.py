@@ -43,7 +43,7 @@ _MAX_QUEUED_TEXTS = 16  # Waiting complete texts.
 
 
 class OmniSession(Dialect[Sentence]):
-    """One client on one socket."""
+    """Session of one client on one socket."""
 
     def __init__(self, *, open_encoder: OpenEncoder, **shared: Any) -> None:
         super().__init__(**shared)
@@ -99,7 +99,7 @@ class OmniSession(Dialect[Sentence]):
 
     @property
     def is_congested(self) -> bool:
-        """True if the session reads no more for now: enough text waits, or the client does not read."""
+        """True if no more messages should be read: enough text waits, or the client does not read."""
         is_full = len(self._queue) > _MAX_QUEUED or (
             self._queue.waiting_chars > _MAX_QUEUED_TEXTS * self._limits.max_text_chars
         )

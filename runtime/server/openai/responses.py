@@ -12,14 +12,14 @@ from runtime.server.openai.schema import SpeechBody
 
 
 class ModelList(TypedDict):
-    """The loaded checkpoints."""
+    """List of the loaded checkpoints."""
 
     object: Literal["list"]
     data: list[Model]
 
 
 class ModelAlias(TypedDict):
-    """A name of OpenAI's that means any of them."""
+    """OpenAI model name that stands for any loaded checkpoint."""
 
     id: str
     object: Literal["model"]
@@ -28,7 +28,7 @@ class ModelAlias(TypedDict):
 
 
 class SpeechModels(TypedDict):
-    """The same list twice, as Open WebUI looks for it."""
+    """Model list under two keys, as Open WebUI expects it."""
 
     object: Literal["list"]
     data: list[Model | ModelAlias]
@@ -36,7 +36,7 @@ class SpeechModels(TypedDict):
 
 
 class Usage(TypedDict):
-    """Positions of the prompt, and frames."""
+    """Number of prompt positions and generated frames."""
 
     input_tokens: int
     output_tokens: int
@@ -44,7 +44,7 @@ class Usage(TypedDict):
 
 
 class SpeechBatch(SpeechBody):
-    """Several texts; each item's fields stand over those beside ``items``."""
+    """Batch of texts; fields of an item override those of the batch."""
 
     input: str = ""
     items: Annotated[list[SpeechBody], Field(min_length=1)]
@@ -60,7 +60,7 @@ class WordTime(TypedDict):
 
 
 class BatchResult(TypedDict):
-    """One text's sound, or why there is none."""
+    """Audio of one text, or its error."""
 
     index: int
     status: Literal["success", "error"]
@@ -78,7 +78,7 @@ class BatchResult(TypedDict):
 
 
 class BatchReply(TypedDict):
-    """All of them, in the order of the items."""
+    """Results in the order of the items."""
 
     id: str
     results: list[BatchResult]

@@ -62,7 +62,7 @@ class DialogueInput(VoiceFields):
 
 
 class SpeechBody(SpeechFields):
-    """One text to speak, or a dialogue."""
+    """Body with one text or a dialogue."""
 
     model_config = ConfigDict(json_schema_extra=_requires_input_or_inputs)
 
@@ -154,7 +154,7 @@ class SpeechBody(SpeechFields):
         return body
 
     def spoken(self, reference: Reference | None) -> Reference | None:
-        """Return the reference; fields of the request apply to recordings but not to stored voices."""
+        """Return the reference. The body's transcript applies to recordings and not to stored voices."""
         return reference
 
     @property
@@ -166,15 +166,15 @@ class SpeechBody(SpeechFields):
 
     @property
     def is_events(self) -> bool:
-        """Server-sent events; vLLM-Omni's ``stream`` means these unless the format says otherwise."""
+        """True for server-sent events, which vLLM-Omni's ``stream`` selects unless a format is given."""
         return self.stream_format == "sse" or (self.stream is True and self.stream_format is None)
 
 
 def read_speech(fields: dict[str, Any], *, is_read_as_it_comes: bool = False, is_in_batch: bool = False) -> SpeechBody:
-    """Check a decoded body; of a client that reads as it comes, whatever says nothing else is a stream.
+    """Validate a decoded body. Without an explicit choice, a streaming client gets a stream.
 
     Raises:
-        InvalidConfig, UnsupportedFormat: a field of the wrong type, out of its range, or against another one.
+        InvalidConfig, UnsupportedFormat: A field has the wrong type, is out of range, or contradicts another one.
     """
     body = checked(SpeechBody, fields)
     if is_read_as_it_comes and body.stream is None and body.stream_format is None:
@@ -196,10 +196,10 @@ def read_speech(fields: dict[str, Any], *, is_read_as_it_comes: bool = False, is
 
 
 def read_batch(fields: dict[str, Any], max_items: int) -> list[dict[str, Any]]:
-    """Return the bodies of a batch, unchecked: each item's fields over those of the batch, all whole.
+    """Return the bodies of a batch before validation; fields of an item override those of the batch.
 
     Raises:
-        InvalidConfig: ``items`` is no list of objects, or is empty or too long.
+        InvalidConfig: ``items`` is not a list of objects, or is empty or too long.
     """
     items = fields.get("items")
     if not isinstance(items, list) or not 1 <= len(items) <= max_items:

@@ -32,7 +32,7 @@ _TURN_FIELDS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Whole:
-    """A finished reply."""
+    """Complete audio response."""
 
     audio: bytes = field(repr=False)
     media_type: str
@@ -43,7 +43,7 @@ class Whole:
 
 
 class SpeechResponder(HttpSpeech[SpeechBody]):
-    """Serves one body in one of three ways."""
+    """Response to one body as encoded audio, as events, or as a whole."""
 
     dialect = "openai"
     text_field = "input"
@@ -60,7 +60,7 @@ class SpeechResponder(HttpSpeech[SpeechBody]):
         """Yield encoded audio during generation.
 
         Raises:
-            SpeechError: the request was refused, or broke.
+            SpeechError: The request was refused, or failed.
         """
         encoder = self._encoder()
         async with self._stream(*await self._requests(), pause_ms=self._body.turn_pause_ms) as speech:
@@ -73,7 +73,7 @@ class SpeechResponder(HttpSpeech[SpeechBody]):
         """Yield server-sent events with audio. An error after the first audio is the last event.
 
         Raises:
-            SpeechError: before the first sound.
+            SpeechError: The request failed before the first audio.
         """
         encoder, begun = self._encoder(), False
         try:
@@ -105,7 +105,7 @@ class SpeechResponder(HttpSpeech[SpeechBody]):
         """Return the finished audio; runaways and short speech are retried with the next seed if the body allows.
 
         Raises:
-            SpeechError: the request was refused, or broke.
+            SpeechError: The request was refused, or failed.
         """
         requests = await self._requests()
         for left in range(self._body.retries, -1, -1):

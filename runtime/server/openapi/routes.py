@@ -17,7 +17,7 @@ GET = ["GET", "HEAD"]
 
 
 def add_routes(app: FastAPI, host: Host) -> None:
-    """Register the routes; those that are added later are described too."""
+    """Register the routes. Routes that are registered later are described too."""
 
     @cache
     def described() -> dict[str, Any]:

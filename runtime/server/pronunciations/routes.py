@@ -84,7 +84,7 @@ def dictionaries_of(host: Host, request: Request) -> OwnerDictionaries:
 
 
 def words_of(entries: Iterable[Pronunciation]) -> tuple[Word, ...]:
-    """Return the words of a body in their stored form."""
+    """Convert the words of a body to their stored form."""
     return tuple(entry.kept() for entry in entries)
 
 

@@ -15,7 +15,7 @@ Description = Annotated[Text, Field(max_length=LONGEST_ABOUT)]
 
 
 class NewDictionary(StrictFields):
-    """A dictionary that is to be kept."""
+    """Request to create a dictionary."""
 
     name: Name
     description: Description = ""
@@ -23,7 +23,7 @@ class NewDictionary(StrictFields):
 
 
 class ChangedDictionary(StrictFields):
-    """Changes to a dictionary; ``pronunciations`` replace all of its entries."""
+    """Changes to a dictionary; ``pronunciations`` replaces all of its entries."""
 
     name: Name | None = None
     description: Description | None = None
@@ -37,7 +37,7 @@ class ChangedDictionary(StrictFields):
 
 
 class KeptPronunciation(TypedDict):
-    """A word, and how it is said."""
+    """Word with its pronunciation."""
 
     word: str
     say_as: str
@@ -45,7 +45,7 @@ class KeptPronunciation(TypedDict):
 
 
 class DictionaryEntry(TypedDict):
-    """A kept dictionary without its words."""
+    """Stored dictionary without its words."""
 
     id: str
     object: Literal["audio.pronunciation_dictionary"]
@@ -60,20 +60,20 @@ class DictionaryEntry(TypedDict):
 
 
 class KeptDictionary(DictionaryEntry):
-    """The same with them."""
+    """Stored dictionary with its words."""
 
     pronunciations: list[KeptPronunciation]
 
 
 class DictionaryList(TypedDict):
-    """Every dictionary, the newest first; one's own before those of the server."""
+    """List of all dictionaries, the owner's before the shared ones, each newest first."""
 
     object: Literal["list"]
     data: list[DictionaryEntry]
 
 
 class DeletedDictionary(TypedDict):
-    """It is gone for good."""
+    """Confirmation that a dictionary was deleted."""
 
     id: str
     object: Literal["audio.pronunciation_dictionary.deleted"]

@@ -10,7 +10,7 @@ from runtime.request import SpeechRequest
 
 @dataclass(frozen=True, slots=True)
 class Submit:
-    """Hand the request to the engine; its events come back by `Session.on_speech` under this number."""
+    """Submit a request to the engine; its events reach `Session.on_speech` with this number."""
 
     utterance: int
     request: SpeechRequest

@@ -50,7 +50,7 @@ class RecentNames:
 
 
 class Dialect(ABC, Generic[Speaking]):
-    """Session of one client on one socket. Thread: event loop."""
+    """Protocol session of one client on one socket. Thread: event loop."""
 
     gives_notice = False  # True if the session warns before its time limit.
 
@@ -326,7 +326,7 @@ class SessionTimers:
         self._notice_s = min(_NOTICE_S, limits.session_s / 10) if gives_notice else None
 
     def stirred(self) -> None:
-        """Restart the idle timer."""
+        """Restart the idle timer after a message."""
         self._last_event = self._clock()
 
     def deadline(self, silence_s: float | None) -> float:
@@ -342,7 +342,7 @@ class SessionTimers:
         return SessionTooLong(limit=self._limits.session_s) if now >= self._end else None
 
     def notice(self) -> float | None:
-        """Return the remaining seconds once, when notice of the end is due."""
+        """Return the remaining seconds once, when the warning about the end is due."""
         now = self._clock()
         if self._notice_s is None or now < self._end - self._notice_s:
             return None

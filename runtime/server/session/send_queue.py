@@ -13,7 +13,7 @@ _CONGESTED = 256  # Unread messages without audio, above which no input is read 
 
 
 class SendQueue:
-    """Send queue from which one utterance's audio, or all messages of one name, can be dropped."""
+    """Queue of outgoing messages, from which the audio of one utterance or all messages of a name can be dropped."""
 
     def __init__(self) -> None:
         self.untaken_ends = 0  # Final messages that the client cannot have received yet.
@@ -33,7 +33,7 @@ class SendQueue:
         is_terminal: bool = False,
         about: str | None = None,
     ) -> None:
-        """Queue a JSON message; with `number` it has that utterance's audio and is dropped with it."""
+        """Queue a JSON message; with `number`, it is dropped together with that utterance's audio."""
         item = TextMessage(_json(message), is_terminal, number, samples)
         self.items.append((item, about))
         self._count(item, 1)

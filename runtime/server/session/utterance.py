@@ -56,7 +56,7 @@ class ChosenVoice(Generic[Config]):
 
 
 class GrowingText:
-    """Growing text of a client, with limits, filtering, and detection of pauses after a sentence. It has no clock."""
+    """Growing text of a client, with limits, a filter, and detection of pauses. It has no clock of its own."""
 
     def __init__(
         self,
@@ -108,7 +108,7 @@ class GrowingText:
         self.due = None
 
     def has_paused(self, now: float) -> bool:
-        """True once when the pause is over and the text received so far is to be spoken."""
+        """Return True once, when the pause is over and the received text should be spoken."""
         if self.due is None or now < self.due:
             return False
         self.settle()
@@ -156,7 +156,7 @@ class Utterance(Generic[Config]):
 
     @property
     def is_readable(self) -> bool:
-        """True if the text that is not sent to the engine has words."""
+        """True if the text that was not sent to the engine yet has words."""
         return any(is_readable(piece) for piece in self._texts())
 
     def append(self, text: str, now: float) -> None:

@@ -34,7 +34,7 @@ class TextFilter(Protocol):
 
 
 class Unfiltered:
-    """Filter that returns text unchanged."""
+    """Filter that leaves text unchanged."""
 
     def add(self, text: str) -> str:
         return text

@@ -22,7 +22,7 @@ MAX_DICTIONARIES = 3  # Dictionaries of one request.
 
 
 def line(most: int) -> Callable[[str], str]:
-    """Return a validator that trims a text and checks that it has 1 to `most` characters."""
+    """Return a validator that strips a text and checks that it has 1 to `most` characters."""
 
     def check(text: str) -> str:
         text = text.strip()
@@ -34,7 +34,7 @@ def line(most: int) -> Callable[[str], str]:
 
 
 class Pronunciation(StrictFields):
-    """A word and what to say for it; ``case_sensitive``: only in this case."""
+    """Word with its replacement; with ``case_sensitive`` it matches its own case only."""
 
     word: Annotated[Text, AfterValidator(line(LONGEST_WORD))]
     say_as: Annotated[Text, AfterValidator(line(LONGEST_SAID))]
@@ -51,7 +51,7 @@ DictionaryIds = Annotated[list[Name], Field(max_length=MAX_DICTIONARIES)]
 
 
 class NamesDictionaries(Protocol):
-    """Request fields that select pronunciations."""
+    """Base of request fields that select pronunciations."""
 
     @property
     def pronunciations(self) -> list[Pronunciation]: ...
@@ -68,7 +68,7 @@ class NamesDictionaries(Protocol):
 
 
 def all_words(asked: NamesDictionaries, library: VoiceLibrary) -> list[Pronunciation]:
-    """Return the words of a request, then those of its dictionaries in order.
+    """Return the words of the request itself, then those of its dictionaries in order.
 
     Thread: event loop; an uncached file of at most half a megabyte is read.
 

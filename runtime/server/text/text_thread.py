@@ -38,7 +38,7 @@ class TextThread(ThreadPoolExecutor):
 
 
 def rest() -> None:
-    """Sleep if the calling thread is a `TextThread`'s and has used more than its share of a core. Call it often."""
+    """Sleep if the calling thread is a `TextThread` that has used more than its share of a core. Call it often."""
     account: _Account | None = getattr(_thread, "account", None)
     if account is not None:
         time.sleep(account.charge())

@@ -40,7 +40,7 @@ TRUE = frozenset({"1", "true", "yes"})
 
 @dataclass(frozen=True, slots=True)
 class VoiceForm:
-    """Contents of a form. Either ``recording`` or ``voice_file`` is present."""
+    """Contents of a form, with either ``recording`` or ``voice_file``."""
 
     fields: dict[str, str] = field(repr=False)
     recording: bytes | None = field(default=None, repr=False)
@@ -65,7 +65,7 @@ async def read_form(request: Request, limits: Limits) -> VoiceForm:
 
 
 def voice_of(form: VoiceForm, limits: Limits) -> Voice:
-    """Return the checked voice of a form.
+    """Validate a form and return its voice.
 
     Raises:
         BadRequest: A part of it is invalid.

@@ -11,7 +11,7 @@ _FILE = Field(json_schema_extra={"format": "binary"})
 
 
 class VoiceUpload(TypedDict, total=False):
-    """A recording or a voice file, and what is said of it (docs/api.md, Voices)."""
+    """Form with a recording or a voice file and its metadata (docs/api.md, Voices)."""
 
     name: str
     consent: Annotated[str, Field(description="the speaker's permission, in words")]
@@ -27,7 +27,7 @@ class VoiceUpload(TypedDict, total=False):
 
 
 class Recording(TypedDict):
-    """A recording that is to be checked."""
+    """Form with a recording to check."""
 
     audio_sample: Annotated[str, _FILE]
     ref_text: NotRequired[str]
@@ -42,7 +42,7 @@ class VoiceEdit(TypedDict, total=False):
 
 
 class StoredVoice(TypedDict):
-    """A stored voice, as OpenAI's clients read it, with all that is known of it."""
+    """Stored voice with all its metadata, in OpenAI's format."""
 
     id: str
     object: Literal["audio.voice"]
@@ -62,7 +62,7 @@ class StoredVoice(TypedDict):
 
 
 class UploadedVoice(TypedDict):
-    """A stored voice as vLLM-Omni's clients read it."""
+    """Stored voice in vLLM-Omni's format."""
 
     name: str
     consent: str | None
@@ -76,21 +76,21 @@ class UploadedVoice(TypedDict):
 
 
 class NamedVoice(TypedDict):
-    """A voice as Open WebUI's menu has it."""
+    """Voice with id and name, as Open WebUI's menu expects it."""
 
     id: str
     name: str
 
 
 class VoiceProblem(TypedDict):
-    """A file of the folder that is no voice that can be asked for."""
+    """File in the folder that is not a usable voice."""
 
     file: str
     why: str
 
 
 class VoiceList(TypedDict):
-    """Speakers and stored voices."""
+    """List of speakers and stored voices."""
 
     object: Literal["list"]
     voices: list[str] | list[NamedVoice]
@@ -100,14 +100,14 @@ class VoiceList(TypedDict):
 
 
 class CreatedVoice(StoredVoice):
-    """The voice that was kept."""
+    """Voice that was stored."""
 
     success: Literal[True]
     voice: UploadedVoice
 
 
 class DeletedVoice(TypedDict):
-    """The voice that is gone."""
+    """Confirmation that a voice was deleted."""
 
     success: Literal[True]
     id: str
@@ -117,14 +117,14 @@ class DeletedVoice(TypedDict):
 
 
 class Trim(TypedDict):
-    """The part with speech, in seconds."""
+    """Part of the recording with speech, in seconds."""
 
     start_s: float
     end_s: float
 
 
 class Fault(TypedDict):
-    """A remark about a recording."""
+    """Remark about a recording, with a stable code."""
 
     code: str
     sentence: str

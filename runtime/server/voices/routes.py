@@ -58,7 +58,7 @@ SHADOWED = "A speaker has its name; rename it, or ask for it as voice:NAME."
 
 
 def voices_router(host: Host) -> APIRouter:
-    """Return the routes. Everything that touches the disk or decodes runs on the host's workers."""
+    """Return the routes of stored voices. Disk access and decoding run in the host's workers."""
     router = APIRouter()
 
     def speakers() -> list[str]:
@@ -179,7 +179,7 @@ def check_free(name: str, speakers: list[str]) -> None:
 
 
 def kept(library: OwnerLibrary, form: VoiceForm, limits: Limits, speakers: list[str]) -> VoiceCard:
-    """Create the voice, then store it. Thread: a worker."""
+    """Create the voice of a form and store it. Thread: a worker."""
     voice = voice_of(form, limits)
     check_free(voice.name, speakers)
     old = library.own.find(voice.name) if form.replaces else None
@@ -210,7 +210,7 @@ async def read_edit(request: Request, limits: Limits) -> Edit:
 
 
 def listed(library: OwnerLibrary, cards: tuple[VoiceCard, ...], speakers: list[str]) -> Reply:
-    """Return vLLM-Omni's two lists and our own."""
+    """Return vLLM-Omni's two lists and Voicewright's list."""
     shadowed = [file_of(card.id) for card in library.own.cards() if is_speaker(card.name, speakers)]
     problems = (*library.problems(), *(Problem(file, SHADOWED) for file in shadowed))
     return {

@@ -17,7 +17,7 @@ from runtime.shared.watched_file import WatchedFile
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Speaker:
-    """A voice that a CustomVoice checkpoint was trained with."""
+    """Built-in voice of a CustomVoice checkpoint."""
 
     name: str
     model: str
@@ -33,7 +33,7 @@ class Speakers:
         self._elsewhere: WatchedFile[tuple[Speaker, ...]] = WatchedFile(elsewhere, speakers_of, ())
 
     def beside(self, cards: Sequence[ModelCard]) -> dict[str, Speaker]:
-        """Return speakers by name: those of these cards first, then those of other replicas."""
+        """Return speakers by name: those of the given model cards first, then those of other replicas."""
         ours = (
             speaker
             for card in cards

@@ -109,7 +109,7 @@ class EventSocket:
             self._writer.write_eof()
 
     async def leave(self) -> None:
-        """Wait for the client to read the last event; a close with unread input would discard it."""
+        """Wait until the client has read the last event; closing with unread input would discard it."""
         with suppress(OSError, TimeoutError):
             async with asyncio.timeout(_LINGER_S):
                 await self._discard()

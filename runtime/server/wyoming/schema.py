@@ -12,48 +12,48 @@ from runtime.server.wire import Name, StrictFields, Text, checked, given, langua
 
 
 class Voice(StrictFields):
-    """Voice selection. ``name`` is a voice's, or a model's with its ``speaker``."""
+    """Voice selection. ``name`` is the name of a voice, or of a model together with ``speaker``."""
 
     name: Name | None = None
     language: Name | None = None
     speaker: Name | None = None
 
     def request(self, text: str, resolved: ResolvedVoice, reference: Reference | None) -> SpeechRequest:
-        """Return the request that this makes of a text."""
+        """Return the speech request for a text in this voice."""
         return SynthesisOptions(language=language_of(self.language)).request(text, resolved, reference)
 
 
 class Describe(StrictFields):
-    """Asks what there is."""
+    """Request for the server's description."""
 
 
 class Ping(StrictFields):
-    """Asks for the same text back."""
+    """Ping; the response repeats its text."""
 
     text: Text | None = None
 
 
 class SynthesizeStart(StrictFields):
-    """Begins a text that comes in pieces."""
+    """Start of a streamed text."""
 
     voice: Voice | None = None
     text_format: Literal["text"] | None = None
 
 
 class Synthesize(SynthesizeStart):
-    """One text. After a text in pieces, it repeats that text for servers without support for pieces."""
+    """Complete text. After a streamed text, it repeats that text for servers without streaming support."""
 
     text: Text
 
 
 class SynthesizeChunk(StrictFields):
-    """The next piece."""
+    """Next piece of a streamed text."""
 
     text: Text
 
 
 class SynthesizeStop(StrictFields):
-    """Ends the text."""
+    """End of a streamed text."""
 
 
 Event = Describe | Ping | Synthesize | SynthesizeStart | SynthesizeChunk | SynthesizeStop
@@ -68,10 +68,10 @@ EVENTS: dict[str, type[Event]] = {
 
 
 def read(fields: dict[str, Any]) -> Event | None:
-    """Check an event, ``{"type": …, "data": {…}}``; None for one of another service, which servers are to drop.
+    """Validate an event, ``{"type": …, "data": {…}}``; return None for events of other services, which are ignored.
 
     Raises:
-        InvalidConfig: a field of the wrong type or out of its range.
+        InvalidConfig: A field has the wrong type or is out of range.
     """
     kind, data = fields.get("type"), fields.get("data")
     if not isinstance(kind, str):

@@ -43,7 +43,7 @@ class Spoken(Utterance[Voice]):
 
 
 class WyomingSession(SingleErrorDialect[Spoken]):
-    """One client on one connection."""
+    """Session of one client on one connection."""
 
     def __init__(self, *, cards: Sequence[ModelCard], library: VoiceLibrary, **shared: Any) -> None:
         super().__init__(cards=cards, library=library, **shared)

@@ -59,7 +59,7 @@ def stop_on_signals(numbers: Sequence[signal.Signals], stop: asyncio.Event, hurr
 
 
 def tell_of_wait(limit_s: float) -> None:
-    """Print to the operator that the process waits for open requests, for how long, and how to end it at once."""
+    """Print that the process waits for open requests, the maximum time, and how to end it immediately."""
     with suppress(OSError, ValueError):  # The reader of a pipe may have ended by the same Ctrl-C.
         print(f"Finishing what is spoken, {limit_s:g} s at most; Ctrl-C again ends at once.", flush=True)
 
