@@ -14,12 +14,12 @@ BITS = "--quantize"
 
 
 def models_of(args: Sequence[str]) -> list[str]:
-    """Return the models that the runtime loads, from its arguments or the environment."""
+    """Return the models that the runtime loads, given by its arguments or the environment."""
     return named_in(args) or list(Settings.from_env().models)
 
 
 def named_in(args: Sequence[str]) -> list[str]:
-    """Return the models named in its arguments."""
+    """Return the models given in the arguments."""
     return values_of(args, "--model")
 
 
@@ -30,17 +30,17 @@ def values_of(args: Sequence[str], option: str) -> list[str]:
 
 
 def with_models(args: Sequence[str], models: Sequence[str]) -> list[str]:
-    """Return the same arguments with other checkpoints."""
+    """Return the arguments with other checkpoints."""
     return _without(args, "--model") + [word for model in models for word in ("--model", model)]
 
 
 def with_bits(args: Sequence[str], word: str) -> list[str]:
-    """Return the same arguments with other bits of weights; an empty word leaves that to the environment."""
+    """Return the arguments with another weight quantization; an empty one leaves it to the environment."""
     return _without(args, BITS) + ([f"{BITS}={word}"] if word else [])
 
 
 def bits_of(args: Sequence[str]) -> str:
-    """Return the weight bits in its arguments, or an empty string."""
+    """Return the weight quantization in the arguments, or an empty string."""
     return next(iter(values_of(args, BITS)[-1:]), "")
 
 

@@ -59,7 +59,7 @@ class DownloadPart:
 
 @dataclass(slots=True)
 class Kept:
-    """State of downloads that survives a restart."""
+    """State of downloads that is stored on disk and survives a restart."""
 
     state: DownloadState = DownloadState.NONE
     parts: list[DownloadPart] = field(default_factory=list)
@@ -165,7 +165,7 @@ class Downloads:
             self._save()
 
     def told(self) -> dict[str, Any]:
-        """Return the download's state for the page."""
+        """Return the state of the download for the page."""
         parts = self.kept.parts if self.kept.state is not DownloadState.NONE else []
         return {
             "state": self.kept.state,

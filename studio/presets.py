@@ -32,7 +32,7 @@ class SampleScript:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Design:
-    """Described voice: its name in the picker, its description, and a sample text in its language."""
+    """Description of a voice, with its name in the picker and a sample text in its language."""
 
     use: str
     language: str

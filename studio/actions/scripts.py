@@ -13,17 +13,17 @@ LINE_FIELDS = {"text", "mode", "voice", "language", "instruct", "seed", "tags", 
 
 
 class Script(TypedDict):
-    """A script that was spoken and kept; ``takes`` are in the order of its lines."""
+    """Script that was spoken and stored; ``takes`` is in the order of its lines."""
 
     id: str | None
     takes: list[Spoken]
 
 
 async def script(studio: StudioClient, lines: list[dict[str, Any]], name: str = "") -> Script:
-    """Speak a script line by line, each with a voice of its own, and keep it; export joins its takes.
+    """Speak a script line by line, each line in its own voice, and store it. `export` joins its takes.
 
     Args:
-        lines: objects with text, and if wanted the other arguments of speak.
+        lines: objects with text and, optionally, other arguments of speak.
         name: a name for the script.
     """
     if not 1 <= len(lines) <= MAX_LINES:
@@ -63,14 +63,14 @@ async def export(
     loudness_lufs: float | None = -16.0,
     name: str = "",
 ) -> dict[str, str]:
-    """Make one file of several takes and return it in base64.
+    """Combine several takes into one file and return it in base64.
 
     Args:
-        takes: ids of takes, in their order.
+        takes: ids of takes, in the order of the audio.
         format: wav, mp3, flac or opus.
-        shape: joined (one file), files (one a take, in a zip), srt (subtitles) or all (everything, in a zip).
-        pause_s: seconds of silence between two takes.
-        loudness_lufs: loudness of the whole; null leaves it as it is.
+        shape: joined (one file), files (a zip with one file per take), srt (subtitles) or all (a zip with everything).
+        pause_s: silence between two takes in seconds.
+        loudness_lufs: loudness of the result in LUFS; null keeps the loudness of the takes.
         name: a name for the file.
     """
     if not takes:

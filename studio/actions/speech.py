@@ -19,10 +19,10 @@ BYTES_A_SECOND = 2 * SAMPLE_RATE
 
 
 class Spoken(TypedDict):
-    """A finished utterance.
+    """Finished utterance.
 
-    ``take`` is its id in the history, null if the caller has none; ``audio`` its address; ``wav`` a mono 16-bit file in
-    base64. ``notes`` are sentences about text that was left out and about faults.
+    ``take`` is its id in the history, null if the caller has no history; ``audio`` is its URL; ``wav`` is a mono 16-bit
+    file in base64. ``notes`` are sentences about text that was left out and about faults.
     """
 
     take: str | None
@@ -36,7 +36,7 @@ class Spoken(TypedDict):
 
 
 class Reproduced(TypedDict):
-    """``identical`` says whether the new take has the same samples, bit for bit."""
+    """Result of `reproduce`; ``identical`` is True if the new take has bitwise equal samples."""
 
     take: str | None
     identical: bool
@@ -44,7 +44,7 @@ class Reproduced(TypedDict):
 
 
 class Wording(NamedTuple):
-    """Text as written, and as sent; None if they are equal."""
+    """Text as written and as sent; None if they are equal."""
 
     text: str
     spoken: str | None
@@ -65,19 +65,19 @@ async def speak(
     tags: bool = False,
     pronunciations: list[dict[str, str]] | None = None,
 ) -> Spoken:
-    """Speak a text, keep it as a take in the history, and return it as a WAV file.
+    """Speak a text, store it as a take in the history, and return it as a WAV file.
 
     The caller's pronunciation dictionary applies.
 
     Args:
-        text: what to say.
-        mode: custom_voice (a speaker of the model), voice_design (a voice by description) or base (a stored voice); without one, what goes with the voice.
-        voice: a speaker of the model, or the name or id of a stored voice.
-        language: a language of the model, or auto.
+        text: the text to speak.
+        mode: custom_voice (a speaker of the model), voice_design (a voice by description) or base (a stored voice); the default is the mode of the voice.
+        voice: the name of a speaker, or the name or id of a stored voice.
+        language: a language of the model, or auto to detect it.
         instruct: how to speak, or the description of the voice.
-        seed: the same seed gives the same speech; without one, one is drawn and returned.
-        tags: whether the text holds tags: [excited] is a style for what follows, [pause:500ms] a silence.
-        pronunciations: objects with word and say_as; they come before the words of the caller's dictionary.
+        seed: equal seeds give equal speech; by default a random seed is used and returned.
+        tags: true if the text contains tags: [excited] sets the style of the following text, [pause:500ms] is silence.
+        pronunciations: objects with word and say_as; they override the caller's dictionary.
     """  # noqa: E501  Gradio reads an argument's description from one line
     asked = {"task_type": mode, "voice": voice, "language": language, "instructions": instruct, "tags": tags}
     config = {name: value for name, value in asked.items() if value}
@@ -92,14 +92,14 @@ async def design(
     language: str = "auto",
     seeds: list[int] | None = None,
 ) -> list[Spoken]:
-    """Have a voice designed from a description: several takes at once, each with its own seed. Keep the one you like.
+    """Design a voice from a description: several takes, each with its own seed. Store the best one with keep.
 
     Args:
-        description: the voice in words: age, pitch, timbre, manner, accent.
-        text: what the voice says; it becomes the transcript of a voice that is kept.
-        takes: how many, 1 to 6.
-        language: a language of the model, or auto.
-        seeds: one for each take; without them, they are drawn and returned.
+        description: the voice in words: age, pitch, timbre, style, accent.
+        text: the text to speak; it becomes the transcript of a stored voice.
+        takes: the number of takes, 1 to 6.
+        language: a language of the model, or auto to detect it.
+        seeds: one seed per take; by default random seeds are used and returned.
     """
     if not 1 <= takes <= MAX_TAKES:
         raise ActionRefused(f"takes must be from 1 to {MAX_TAKES}.", "invalid_config", "takes")
@@ -113,11 +113,11 @@ async def design(
 
 
 async def list_takes(studio: StudioClient, search: str = "", limit: int = 20) -> list[dict[str, Any]]:
-    """List the takes of the history, newest first, with all that is needed to make them again.
+    """List the takes of the history, newest first, with all fields that reproduce needs.
 
     Args:
-        search: words that the take's text, name, voice or tags hold.
-        limit: how many at most.
+        search: words in the take's text, name, voice or tags.
+        limit: the maximum number of takes.
     """
     answer = await studio("GET", "/studio/takes", params={"search": search, "limit": max(1, min(limit, 100))})
     records: list[dict[str, Any]] = answer.json()["takes"]
@@ -125,7 +125,7 @@ async def list_takes(studio: StudioClient, search: str = "", limit: int = 20) ->
 
 
 async def take_audio(studio: StudioClient, take: str, format: str = "wav") -> dict[str, str]:
-    """Return the sound of a take as a file in base64, with its provenance in the file's metadata.
+    """Return the audio of a take as a file in base64, with its provenance in the metadata.
 
     Args:
         take: the id of a take.
@@ -136,7 +136,7 @@ async def take_audio(studio: StudioClient, take: str, format: str = "wav") -> di
 
 
 async def take_words(studio: StudioClient, take: str) -> dict[str, Any]:
-    """Return when each word of a take is spoken, in seconds, and whether that is an estimate.
+    """Return the time of each word of a take in seconds, and whether the times are estimates.
 
     Args:
         take: the id of a take.
@@ -146,7 +146,7 @@ async def take_words(studio: StudioClient, take: str) -> dict[str, Any]:
 
 
 async def reproduce(studio: StudioClient, take: str) -> Reproduced:
-    """Make a take again from its record, and say whether every sample is the same.
+    """Generate a take again from its record, and report whether every sample is equal.
 
     Args:
         take: the id of a take.

@@ -10,7 +10,7 @@ from studio.actions.asking import ActionRefused, StudioClient
 
 
 class StoredVoice(TypedDict):
-    """A voice of the library; ``id`` or ``name`` speaks with it."""
+    """Voice of the library, which ``id`` or ``name`` selects."""
 
     id: str
     name: str
@@ -23,10 +23,10 @@ class StoredVoice(TypedDict):
 
 
 async def keep(studio: StudioClient, take: str, name: str) -> StoredVoice:
-    """Keep a take as a voice that no longer changes: its sound and its exact words become a voice to speak with.
+    """Store a take as a voice: its audio and its exact text become the reference of the voice.
 
     Args:
-        take: the id of a take, as speak or design returned it.
+        take: the id of a take from speak or design.
         name: a name for the voice.
     """
     answer = await studio("POST", f"/studio/takes/{quote(take, safe='')}/voice", json={"name": name})
@@ -41,9 +41,9 @@ async def clone(
     Args:
         name: a name for the voice.
         recording: the file in base64: WAV, MP3, M4A, FLAC, Ogg, WebM or other audio; 3 to 30 seconds of one speaker.
-        consent: who agreed, and when; kept with the voice.
-        transcript: the exact words of the recording; without them the clone is coarser.
-        language: what is spoken in it, or auto.
+        consent: who agreed, and when; stored with the voice.
+        transcript: the exact text of the recording; without it the clone is less accurate.
+        language: the language of the recording, or auto.
     """
     try:
         data = decode_base64(recording)
@@ -56,10 +56,10 @@ async def clone(
 
 
 async def list_voices(studio: StudioClient, search: str = "") -> dict[str, Any]:
-    """List who can speak: the speakers of the loaded models, and the stored voices.
+    """List the available voices: the speakers of the loaded models, and the stored voices.
 
     Args:
-        search: words that a stored voice's name, description, tags or transcript hold.
+        search: words in a stored voice's name, description, tags or transcript.
     """
     stored = (await studio("GET", "/v1/audio/voices", params={"search": search} if search else None)).json()["data"]
     cards = (await studio("GET", "/v1/models")).json()["data"]
@@ -68,7 +68,7 @@ async def list_voices(studio: StudioClient, search: str = "") -> dict[str, Any]:
 
 
 async def delete_voice(studio: StudioClient, voice: str) -> dict[str, Any]:
-    """Delete a stored voice. It lies in the studio's bin for a day, from where the page brings it back.
+    """Delete a stored voice. It stays in the studio's bin for a day and can be restored on the page.
 
     Args:
         voice: the name or id of a stored voice.

@@ -36,7 +36,7 @@ class Archive:
     """Entries of a document.
 
     Raises (every method):
-        UnreadableError: the document is damaged, locked or exceeds a limit.
+        UnreadableError: The document is damaged, encrypted or exceeds a limit.
     """
 
     def __init__(self, data: bytes) -> None:
@@ -58,7 +58,7 @@ class Archive:
         self._tags = 0
 
     def find(self, name: str) -> str | None:
-        """Return the entry of this name; case, Unicode form and kind of slash may differ, as in a file system."""
+        """Return the entry with this name, ignoring case, Unicode form and kind of slash, as in a file system."""
         return self._names.get(name) or self._names.get(_folded(name))
 
     def read(self, name: str) -> bytes:
@@ -102,7 +102,7 @@ class Archive:
 
 
 def beside(name: str, reference: str) -> tuple[str, str]:
-    """Resolve a reference found in an entry to the name of an entry and a place in it."""
+    """Resolve a reference in an entry to an entry's name and an anchor in it."""
     path, _, place = reference.partition("#")
     path = unquote(path)
     joined = path[1:] if path.startswith("/") else posixpath.join(posixpath.dirname(name), path)

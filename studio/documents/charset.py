@@ -25,7 +25,7 @@ _MARKS = " \r\n.,!?\u3001\u3002\uff0c\uff01\uff1f"
 
 @dataclass(slots=True)
 class Decoded:
-    """Text of a file. ``candidates`` is empty if the encoding is certain, else it starts with the one used."""
+    """Decoded text file. ``candidates`` is empty if the encoding is certain; otherwise it starts with the used one."""
 
     text: str
     encoding: str
@@ -41,7 +41,7 @@ def decode(data: bytes, encoding: str | None = None) -> Decoded:
         encoding: the user's choice; None detects it.
 
     Raises:
-        UnreadableError: it is no text, or no text in that encoding.
+        UnreadableError: The file is not text, or not in that encoding.
     """
     if data.endswith(b"\n\x1a"):  # DOS programs end a text so
         data = data[:-1]

@@ -65,7 +65,7 @@ def main_document(archive: Archive) -> tuple[str, etree._Element] | None:
     """Return the name and the root of the main part; None if the archive is not a DOCX.
 
     Raises:
-        UnreadableError: it is damaged.
+        UnreadableError: The document is damaged.
     """
     name = _related(archive, "").get("officeDocument", ["word/document.xml"])[0]
     if archive.find(name) is None:
@@ -78,7 +78,7 @@ def read_docx(archive: Archive, name: str, root: etree._Element) -> Document:
     """Read a document by its main part.
 
     Raises:
-        UnreadableError: it is damaged, or larger than the limits.
+        UnreadableError: The document is damaged, or larger than the limits.
     """
     parts = _related(archive, name)
 

@@ -31,7 +31,7 @@ class _List:
 
 
 class Numbering:
-    """Automatic numbers of lists and headings, counted as the paragraphs come."""
+    """Automatic numbers of lists and headings, counted in document order."""
 
     def __init__(self, root: etree._Element | None, styles: Styles) -> None:
         self._root = root

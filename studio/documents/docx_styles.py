@@ -81,7 +81,7 @@ def number(text: str) -> int | None:
 
 
 def is_on(element: etree._Element | None) -> bool | None:
-    """Return the state of a toggle such as ``w:vanish``; None if it is not given."""
+    """Return the state of a toggle such as ``w:vanish``; None if it is absent."""
     return None if element is None else attribute(element) not in {"0", "false", "off"}
 
 
@@ -119,7 +119,7 @@ class Styles:
         self._known: dict[str, Style] = {}
 
     def of(self, style_id: str) -> Style:
-        """Return a style with what it inherits; a paragraph without a style has the default one."""
+        """Return a style with its inherited properties; a paragraph without a style has the default one."""
         style_id = style_id or self._default
         if style_id not in self._known:
             self._known[style_id] = self._resolve(style_id)

@@ -37,7 +37,7 @@ def read_epub(archive: Archive) -> Document:
     """Read a book.
 
     Raises:
-        UnreadableError: it is damaged, protected, or larger than the limits.
+        UnreadableError: The book is damaged, protected, or larger than the limits.
     """
     if _is_protected(archive):
         raise UnreadableError(PROTECTED)

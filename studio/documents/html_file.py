@@ -34,7 +34,7 @@ def read_html(data: bytes) -> Document:
     """Read a file.
 
     Raises:
-        UnreadableError: it is larger than the limits.
+        UnreadableError: The file is larger than the limits.
     """
     if len(data) > MAX_MARKUP_BYTES or data.count(b"<") > MAX_TAGS:
         raise UnreadableError(TOO_LARGE)

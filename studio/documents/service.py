@@ -42,8 +42,8 @@ class Turns:
         """Reserve a place in the queue before the job's data is received.
 
         Raises:
-            RateLimited: the client has too many places.
-            Overloaded: all places are taken.
+            RateLimited: The client has too many places.
+            Overloaded: All places are taken.
         """
         if self._held[client] >= self._per_client:
             raise RateLimited(retry_after_s=self._retry_after_s)
@@ -102,7 +102,7 @@ ENVIRONMENT = {name: os.environ[name] for name in ("LD_LIBRARY_PATH", "DYLD_LIBR
 
 
 class DocumentService:
-    """Reads documents. Thread: the event loop."""
+    """Document reader with a fair queue. Thread: the event loop."""
 
     def __init__(self, wall_s: float = WALL_S) -> None:
         self._wall_s = wall_s
@@ -125,8 +125,8 @@ class DocumentService:
             well. It may have tens of megabytes, so the event loop neither joins nor parses it.
 
         Raises:
-            DocumentUnreadable: for one of the reasons in values.py.
-            RateLimited, Overloaded: too many documents wait.
+            DocumentUnreadable: The document cannot be read, for one of the reasons in values.py.
+            RateLimited, Overloaded: Too many documents are waiting.
         """
         async with self._turns.place(client):
             pieces = await receive()

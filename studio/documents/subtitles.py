@@ -50,10 +50,10 @@ class Cue:
 
 
 def read_cues(text: str) -> list[Cue] | None:
-    """Return the cues in order of time, or None if the text is no subtitles.
+    """Return the cues in order of time, or None if the text is not in a subtitle format.
 
     Raises:
-        UnreadableError: it is subtitles that cannot be read.
+        UnreadableError: The text is invalid subtitles.
     """
     kind = next((name for name in OTHER_FORMATS if get_format_class(name).guess_format(text) is not None), None)
     if kind is None and _ASS.match(text):

@@ -66,7 +66,7 @@ def read_text(
         markdown: Parse the text as Markdown.
 
     Raises:
-        UnreadableError: it is no text, or subtitles that cannot be read.
+        UnreadableError: The file is not text, or invalid subtitles.
     """
     decoded = decode(data, encoding)
     if len(decoded.text) > MAX_TEXT_CHARS:

@@ -103,7 +103,7 @@ def body_of(markup: bytes) -> etree._Element:
     """Parse a document and return its body; a document that is not well-formed is parsed as HTML.
 
     Raises:
-        UnreadableError: its elements are nested so deeply that the parser would leave out the rest.
+        UnreadableError: Its elements are nested too deeply for the parser.
     """
     text = _decoded(markup)
     try:

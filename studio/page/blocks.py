@@ -34,7 +34,7 @@ Promise.all([Promise.race([set, late]), composed]).then(() => {
 
 
 def head() -> str:
-    """Return the additions to the page's <head>: styles and fonts. The modules are in the template."""
+    """Return the additions to the page's <head>: styles and fonts. Scripts are in the template."""
     fonts = sorted((ASSETS / "fonts").glob("*.woff2"))
     return "\n".join(
         (

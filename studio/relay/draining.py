@@ -51,16 +51,16 @@ class Drain:
             await asyncio.sleep(_POLL_INTERVAL_S)
 
     async def turn_out(self, patience_s: float) -> None:
-        """Close all remaining requests and sockets, and wait for that up to a timeout."""
+        """Close all remaining requests and sockets, and wait for them up to a timeout."""
         self._all_out.set()
         await self.rest(patience_s, ends_idle=True)
 
     async def until_out(self) -> None:
-        """Return once all requests must end."""
+        """Return when all remaining requests must end."""
         await self._all_out.wait()
 
     async def until_told(self, moved: Callable[[], float]) -> None:
-        """Return once a socket must be closed, whose last traffic was at `moved` of the loop's clock."""
+        """Return when a socket must be closed, given the loop time `moved` of its last traffic."""
         loop = asyncio.get_running_loop()
         await self._begun.wait()
         while not self._all_out.is_set():

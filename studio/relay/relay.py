@@ -153,8 +153,8 @@ class Relay:
         """Send a request of the studio itself on behalf of the caller. `content` is as in httpx.
 
         Raises:
-            RuntimeUnavailable: the runtime does not answer.
-            SpeechError: as of `whose`.
+            RuntimeUnavailable: The runtime does not respond.
+            SpeechError: As `whose`.
         """
         return await self._request(method, path, self._own_headers(connection), **content)
 
@@ -162,7 +162,7 @@ class Relay:
         """Send a request in the name of an owner.
 
         Raises:
-            RuntimeUnavailable: the runtime does not answer.
+            RuntimeUnavailable: The runtime does not respond.
         """
         return await self._request(method, path, self.key | {OWNER: owner})
 

@@ -38,7 +38,7 @@ class Upstream(httpx.AsyncHTTPTransport):
 
 @contextmanager
 def connections_closed() -> Iterator[None]:
-    """Close the connections that were opened within the block."""
+    """Context manager that closes the connections opened within the block."""
     opened: list[Opening] = []
     token = _opened.set(opened)
     try:

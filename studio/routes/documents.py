@@ -15,7 +15,7 @@ MAX_BYTES = 32 * 2**20
 
 
 def document_routes(client_of: Callable[[HTTPConnection], str] = lambda _: "") -> list[Route]:
-    """Return the route. ``client_of`` names the client of a request, for the order of the queue."""
+    """Return the route. ``client_of`` returns the client's name for the fair queue."""
     documents = DocumentService()
 
     async def read(request: Request) -> Response:

@@ -63,7 +63,7 @@ def _is_passed_on(request: Request) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """State of a runtime: cards, metrics, unusable voice files, and ports besides HTTP."""
+    """State of a runtime: model cards, metrics, unusable voice files, and ports besides HTTP."""
 
     models: list[Any] = field(default_factory=list)
     figures: dict[str, Any] | None = None
@@ -96,7 +96,7 @@ class HostRoutes:
         ]
 
     async def show(self, request: Request) -> Response:
-        """Return the content of the Host room, which the page polls."""
+        """Return the data of the Host room, which the page polls."""
         self._check(request)
         runtime = self._runtime
         told = await self._ask_runtime()

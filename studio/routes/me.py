@@ -60,7 +60,7 @@ class MeRoutes(StoreRoutes):
         return self._store.preferences(owner)
 
     async def prefer(self, request: Request) -> Response:
-        """Change preferences; null removes one."""
+        """Change preferences; null deletes one."""
         owner, address = self._visitors.of(request).keeper
         changes = preferences_of(decode(await read_body(request)))
         await self._workers(self._store.prefer, owner, changes, address=address)

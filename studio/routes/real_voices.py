@@ -134,7 +134,7 @@ class RealVoiceRoutes:
 
 
 def plan_of(told: dict[str, Any] | None) -> dict[str, Any]:
-    """Return the published checkpoints for the page, from the child's plan, or from the built-in table until then.
+    """Return the published checkpoints for the page, from the child's plan, or until then from the built-in table.
 
     ``sizes`` is the source: "hub", or "table" if the Hub has not listed all. ``download`` are the missing bytes, of
     which ``common`` are shared by all checkpoints. ``bits`` are the weight formats of the device, each with its memory

@@ -62,7 +62,7 @@ class WorkerPool:
         return await asyncio.get_running_loop().run_in_executor(self._workers, call)
 
     def close(self) -> None:
-        """Wait for running work, and start no more."""
+        """Wait for running work, and accept no more."""
         self._workers.shutdown(wait=True, cancel_futures=True)
 
 
@@ -124,7 +124,7 @@ def streamed_json(pieces: Iterable[bytes], size: int) -> Response:
 
 
 def stored_json(text: bytes) -> Response:
-    """Return a private response of serialized JSON."""
+    """Return a private response with already serialized JSON."""
     return streamed_json((text[at : at + PIECE_BYTES] for at in range(0, len(text), PIECE_BYTES)), len(text))
 
 
@@ -149,7 +149,7 @@ async def read_body(request: Request, most: int = BODY_BYTES) -> bytes:
     """Return the body up to the limit of JSON bodies.
 
     Raises:
-        SpeechError: as `body_pieces`.
+        SpeechError: As `body_pieces`.
     """
     return b"".join(await read_pieces(request, most))
 
@@ -158,7 +158,7 @@ async def read_pieces(request: Request, most: int) -> list[bytes]:
     """Return a body in pieces, because joining a large one would block the event loop.
 
     Raises:
-        SpeechError: as `body_pieces`.
+        SpeechError: As `body_pieces`.
     """
     return [piece async for piece in body_pieces(request, max_bytes=most, idle_s=IDLE_S)]
 
@@ -168,7 +168,7 @@ async def read_form(request: Request, largest: dict[str, int]) -> dict[str, str 
 
     Raises:
         InvalidConfig: It is not a form, or has other files.
-        SpeechError: as `body_pieces`.
+        SpeechError: As `body_pieces`.
     """
     if not request.headers.get("content-type", "").lower().startswith("multipart/form-data"):
         raise InvalidConfig(where="The body", why="send a multipart/form-data form", param="body")

@@ -98,7 +98,7 @@ class TakeRoutes(StoreRoutes):
         return json_response(await self._workers(add), 201)
 
     async def space(self, request: Request) -> Response:
-        """Return how many takes and bytes the visitor keeps, may keep, and can free by `free`."""
+        """Return the takes and bytes that the visitor has stored, may store, and can free with `free`."""
         return json_response(await self._workers(self._store.takes.space, self._visitors.of(request).known))
 
     async def free(self, request: Request) -> Response:
@@ -112,7 +112,7 @@ class TakeRoutes(StoreRoutes):
         return await self._move_several(request, into_bin=True)
 
     async def restore_several(self, request: Request) -> Response:
-        """Bring takes back from the bin: {"takes": [ids]}."""
+        """Restore takes from the bin: {"takes": [ids]}."""
         return await self._move_several(request, into_bin=False)
 
     async def _move_several(self, request: Request, *, into_bin: bool) -> Response:

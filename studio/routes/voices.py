@@ -44,7 +44,7 @@ class VoiceRoutes(StoreRoutes):
         ]
 
     async def show(self, request: Request) -> Response:
-        """Return what a deletion of the voice concerns: its takes, and how long it could be restored."""
+        """Return the consequences of deleting the voice: its takes, and how long it can be restored."""
         card = await self._card(request)
         in_bin = card.status_code == httpx.codes.NOT_FOUND and await self._is_in_bin(request)
         if card.status_code != httpx.codes.OK and not in_bin:
@@ -149,7 +149,7 @@ def _names(card: httpx.Response) -> tuple[str, str]:
 
 
 def passed_on(answer: httpx.Response) -> Response:
-    """Pass a runtime's response on unchanged."""
+    """Forward a runtime's response unchanged."""
     return Response(answer.content, answer.status_code, media_type=answer.headers.get("content-type"))
 
 

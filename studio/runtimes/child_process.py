@@ -30,7 +30,7 @@ MAX_LOG_LINE_BYTES = 4096  # Bytes of a log line that are kept.
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Response of a runtime's /ready."""
+    """Response of the runtime's /ready."""
 
     ready: bool = False
     loaded: int = 0
@@ -104,7 +104,7 @@ class RuntimeProcess(ChildProcess):
         """Start a runtime's command with an address and a port.
 
         Raises:
-            OSError, ValueError: the system does not take it.
+            OSError, ValueError: The process cannot be started.
         """
         port = _free_port()
         # On stdout it would print its own URL instead of the studio's.
@@ -112,7 +112,7 @@ class RuntimeProcess(ChildProcess):
         return cls(process, port)
 
     async def until_ready(self, tell: Callable[[Answer], None]) -> None:
-        """Poll until the runtime is ready; `tell` is called with its progress. Never returns if it ends before."""
+        """Poll until the runtime is ready; `tell` receives its progress. Does not return if the process ends first."""
         async with httpx.AsyncClient(verify=certificates(), trust_env=False, timeout=HEALTH_S) as client:
             while not (answer := await asked(client, f"{self.url}/ready")).ready:
                 tell(answer)
@@ -152,7 +152,7 @@ async def fits_beside(command: Sequence[str]) -> bool:
 
     Raises:
         Refused: It cannot be loaded at all.
-        OSError, ValueError: the system does not take the command.
+        OSError, ValueError: The process cannot be started.
     """
     process = await spawn([*command, "--check"], asyncio.subprocess.PIPE)
     checking = ChildProcess(process)

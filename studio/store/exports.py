@@ -44,7 +44,7 @@ MIB = 2**20
 
 
 class ClipFields(Fields):
-    """Take or silence. Consecutive clips with the same `line` are one file and one subtitle."""
+    """Take or silence in an export. Consecutive clips with the same `line` are one file and one subtitle."""
 
     take: str | None = None
     silence_s: Annotated[float, Field(ge=0, le=MAX_SILENCE_S)] | None = None
@@ -59,7 +59,7 @@ class ClipFields(Fields):
 
 
 class ChapterFields(Fields):
-    """Beginning of a chapter."""
+    """Start of a chapter."""
 
     title: Annotated[Line, Field(max_length=120)] = ""
     first_clip: Annotated[int, Field(ge=0)]
@@ -116,11 +116,11 @@ def export(takes: Takes, owner: str, wanted: ExportFields, folder: Path, most_s:
     """Create an export of the owner's takes.
 
     Args:
-        takes: the store's.
-        owner: of the takes.
-        wanted: the request.
-        folder: where temporary files may be.
-        most_s: Longest duration in seconds; None: any.
+        takes: Takes of the store.
+        owner: Owner of the takes.
+        wanted: The request.
+        folder: Folder for temporary files.
+        most_s: Maximum duration in seconds; None is unlimited.
 
     Raises:
         NotKept, TakeDamaged: A take does not exist or is damaged.

@@ -20,7 +20,7 @@ MEMBER = "member:"  # Followed by the name of a signed-in user.
 
 
 class MakeRoom(Protocol):
-    """Callback that makes room in the store, as `Takes.make_room`."""
+    """Callback that frees space in the store, as `Takes.make_room`."""
 
     def __call__(self, owner: str, address: str | None, size: int, *, what: str) -> None: ...
 
@@ -37,7 +37,7 @@ class OwnedRows:
         what: The name of a row in the error of a missing one.
 
     Raises (every method):
-        StorageFailed: the file cannot be read or written.
+        StorageFailed: The database cannot be read or written.
     """
 
     def __init__(self, database: Database, table: str, *, held: str, key: str = "id", what: str = "") -> None:
@@ -85,7 +85,7 @@ class OwnedRows:
             raise NotKept(what=self._what)
 
     def mark_all(self, owner: str, row_ids: Iterable[str], deleted_at: float | None, *, what: str) -> list[str]:
-        """Put rows into the bin, or, with None, take them out again. Return the ids of those that were moved."""
+        """Move rows into the bin, or with None restore them. Return the ids of the moved rows."""
         state = "IS NOT NULL" if deleted_at is None else "IS NULL"
         change = f"UPDATE {self._table} SET deleted_at = ? WHERE owner = ? AND id = ? AND deleted_at {state}"  # noqa: S608
         with self._database.writing(what) as connection:

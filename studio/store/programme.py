@@ -26,7 +26,7 @@ ReadTake = Callable[[str], Samples]  # Returns the samples of a take by its id.
 
 @dataclass(frozen=True, slots=True)
 class Clip:
-    """Take, or silence without a record. Consecutive clips of one `line` belong together."""
+    """Take or silence in a programme. Consecutive clips of one `line` belong together."""
 
     samples: int
     record: dict[str, Any] | None = None

@@ -37,7 +37,7 @@ class Excess:
 
 
 class Removable(NamedTuple):
-    """A take or a script in the bin, and the bytes that its deletion frees."""
+    """Take or script in the bin, with the bytes that its deletion frees."""
 
     table: Literal["takes", "scripts"]
     id: str
@@ -83,10 +83,10 @@ class Quota:
         return going
 
     def check_count(self, owner: str) -> None:
-        """Check that the owner may keep one more take.
+        """Check that the owner may store one more take.
 
         Raises:
-            StoreFull: The owner has as many outside scripts as may be kept.
+            StoreFull: The owner has the maximum number of takes outside scripts.
         """
         query = "SELECT count(*) FROM takes WHERE owner = ? AND deleted_at IS NULL"
         ((count,),) = self._database.rows(query, (owner,))
@@ -96,7 +96,7 @@ class Quota:
             raise StoreFull(what="The take", why=why)
 
     def space(self, owner: str) -> dict[str, Any]:
-        """Return what the owner keeps and may keep: takes outside scripts, and bytes."""
+        """Return the takes outside scripts and the bytes that the owner has stored and may store."""
         is_visitor = owner.startswith(VISITOR)
         takes, removable, size, first_ms, last_ms = self._outside_scripts(owner)
         return {

@@ -100,13 +100,13 @@ class TakeFields(TakeChanges):
 
 
 class TakeIds(Fields):
-    """Several takes, to be moved into the bin or out of it."""
+    """Ids of takes to move into the bin or to restore."""
 
     takes: Annotated[list[Id], Field(max_length=MAX_REQUEST_TAKES)]
 
 
 class TakeCount(Fields):
-    """A number of takes to be moved into the bin."""
+    """Number of takes to move into the bin."""
 
     takes: Annotated[int, Field(ge=1, le=10**6)]
 
@@ -221,7 +221,7 @@ def is_script_id(text: str) -> bool:
 
 
 def preferences_of(fields: dict[str, Any]) -> dict[str, Any]:
-    """Check preferences: short values by short names; None takes one away.
+    """Validate preferences: short values by short names; None deletes one.
 
     Raises:
         InvalidConfig: A preference is invalid.

@@ -66,7 +66,7 @@ class Scripts:
         """Return the script as JSON.
 
         Raises:
-            NotKept: the owner has no such script, or has deleted it.
+            NotKept: The owner has no such script, or has deleted it.
         """
         query = f"SELECT {_IS_READABLE}, CAST(script AS BLOB) FROM scripts WHERE owner = ? AND id = ?"  # noqa: S608
         for is_readable, text in self._database.rows(f"{query} AND deleted_at IS NULL", (owner, script_id)):
@@ -111,7 +111,7 @@ class Scripts:
         """Move a script into the bin.
 
         Raises:
-            NotKept: the owner has no such script.
+            NotKept: The owner has no such script.
         """
         self._rows.mark(owner, script_id, time.time(), what="The script")
 
@@ -119,7 +119,7 @@ class Scripts:
         """Restore a script from the bin, and return it as `find` does.
 
         Raises:
-            NotKept: the owner has none of that id there.
+            NotKept: The bin has no script of the owner with this id.
         """
         self._rows.mark(owner, script_id, None, what="The script")
         return self.find(owner, script_id)

@@ -29,7 +29,7 @@ class Shares:
         """Return the token of a take's link, or None if it has no link.
 
         Raises:
-            NotKept: the owner has no such take.
+            NotKept: The owner has no such take.
         """
         self._takes.find(owner, take_id)
         tokens = self._database.rows("SELECT token FROM shares WHERE owner = ? AND take = ?", (owner, take_id))
@@ -39,7 +39,7 @@ class Shares:
         """Create a link to a take, or return the existing one.
 
         Raises:
-            NotKept: the owner has no such take.
+            NotKept: The owner has no such take.
         """
         with self._database.writing("The link") as connection:
             known = self.of(owner, take_id)
@@ -53,7 +53,7 @@ class Shares:
         """End the link to a take. A later link has another token.
 
         Raises:
-            NotKept: the owner has no such take.
+            NotKept: The owner has no such take.
         """
         self._takes.find(owner, take_id)
         with self._database.writing("The link") as connection:

@@ -37,7 +37,7 @@ MAX_PAGE_SIZE = 100  # Takes in one page of the list.
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Query for takes. `before` is the cursor of the previous page.
+    """Query for takes. `before` is the cursor from the previous page.
 
     `loose` excludes takes of scripts; `script` selects those of one script.
     """
@@ -79,9 +79,9 @@ class Takes:
         """Store a take and return its record. `address` is the keyed hash of a visitor's address.
 
         Raises:
-            InvalidConfig: the sound is empty, or is not what ``fields`` say of it.
-            MessageTooLarge: it is too long.
-            StoreFull: The owner has as many as may be kept, or a quota is exceeded.
+            InvalidConfig: The audio is empty, or does not match ``fields``.
+            MessageTooLarge: The audio is too long.
+            StoreFull: The owner has the maximum number of takes, or a quota is exceeded.
         """
         record = record_of(fields, pcm, reference, self._settings.max_take_bytes)
         data = encoded_take(pcm, owner, record)
@@ -107,7 +107,7 @@ class Takes:
         """Return the record.
 
         Raises:
-            NotKept: the owner has no such take, or has deleted it.
+            NotKept: The owner has no such take, or has deleted it.
         """
         return self._rows.find(owner, take_id)
 
@@ -146,7 +146,7 @@ class Takes:
         """Change a take's user fields; its audio and request never change.
 
         Raises:
-            NotKept: the owner has no such take.
+            NotKept: The owner has no such take.
         """
         with self._database.writing("The change") as connection:
             record = self.find(owner, take_id) | changes.model_dump(exclude_unset=True)
@@ -160,7 +160,7 @@ class Takes:
         """Move a take into the bin.
 
         Raises:
-            NotKept: the owner has no such take.
+            NotKept: The owner has no such take.
         """
         self._rows.mark(owner, take_id, time.time(), what="The change")
 
@@ -168,27 +168,27 @@ class Takes:
         """Restore a take from the bin.
 
         Raises:
-            NotKept: the owner has none of that id there.
+            NotKept: The bin has no take of the owner with this id.
         """
         self._rows.mark(owner, take_id, None, what="The change")
         return self.find(owner, take_id)
 
     def space(self, owner: str) -> dict[str, Any]:
-        """Return the numbers of takes and bytes that the owner keeps, may keep, and can free at once."""
+        """Return the takes and bytes that the owner has stored, may store, and can free at once."""
         return self._quota.space(owner)
 
     def free(self, owner: str, count: int) -> list[str]:
-        """Put the owner's oldest takes that are neither favourites nor in scripts into the bin; return their ids."""
+        """Move the owner's oldest takes that are neither favourites nor in scripts into the bin; return their ids."""
         return self.move(owner, self._quota.oldest_removable(owner, count), into_bin=True)
 
     def move(self, owner: str, take_ids: Iterable[str], *, into_bin: bool) -> list[str]:
-        """Put takes into the bin, or restore them. Return the ids of those that moved."""
+        """Move takes into the bin, or restore them. Return the ids of the moved takes."""
         return self._rows.mark_all(owner, take_ids, time.time() if into_bin else None, what="The change")
 
     def of_voice(self, owner: str, voice_id: str, name: str | None) -> list[str]:
-        """Return the ids of the takes that a stored voice has spoken, also of those in the bin.
+        """Return the ids of all takes spoken by a stored voice, including those in the bin.
 
-        Requests may have named it by its id or, in the mode of stored voices, by its name.
+        Requests may refer to it by its id or, in Base mode, by its name.
         """
         key = None if name is None else name_key(name)
         query = """SELECT id, json_extract(record, '$.mode'), json_extract(record, '$.config.voice')
@@ -201,17 +201,17 @@ class Takes:
         ]
 
     def erase(self, take_ids: list[str]) -> None:
-        """Delete takes for good."""
+        """Delete takes permanently."""
         if take_ids:
             with self._files.writing():
                 self._purge(take_ids)
 
     def pcm(self, owner: str, take_id: str) -> tuple[dict[str, Any], bytes]:
-        """Record and samples, s16le.
+        """Return the record and samples (s16le).
 
         Raises:
-            NotKept: the owner has no such take.
-            TakeDamaged: the file is gone or damaged.
+            NotKept: The owner has no such take.
+            TakeDamaged: The file is missing or damaged.
         """
         record = self.find(owner, take_id)
         return record, self._files.pcm(take_id, record["sha256"])
@@ -315,11 +315,11 @@ def _cursor(text: str) -> list[str]:
 
 
 def record_of(fields: TakeFields, pcm: bytes, reference: bytes | None, most: int) -> dict[str, Any]:
-    """Return the complete record; the audio may have `most` bytes.
+    """Return the complete record of audio with at most `most` bytes.
 
     Raises:
-        InvalidConfig: the sound is empty, or is not what ``fields`` say of it.
-        MessageTooLarge: it is too long.
+        InvalidConfig: The audio is empty, or does not match ``fields``.
+        MessageTooLarge: The audio is too long.
     """
     if len(pcm) > most:
         raise MessageTooLarge(what="The take's sound", size=len(pcm), limit=most)

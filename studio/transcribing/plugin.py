@@ -30,7 +30,7 @@ class Heard:
 
 
 class Transcriber(Protocol):
-    """Recogniser of recordings, one at a time. Thread: the one that created it."""
+    """Recogniser for one recording at a time. Thread: the one that created it."""
 
     name: str  # Name of the recogniser, as shown to users.
 
@@ -79,7 +79,7 @@ class Choice:
 
 
 def transcribe(choice: Choice, samples: NDArray[np.float32], language: str | None) -> dict[str, str | None]:
-    """Transcribe a recording, in a process of its own. Raises the recogniser's own errors.
+    """Transcribe a recording in a child process. Raises the recogniser's own errors.
 
     Shapes: samples [N] float32, mono, 16 kHz.
     """

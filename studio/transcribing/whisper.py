@@ -12,7 +12,7 @@ THREADS = 2
 
 
 class Whisper:
-    """A Whisper checkpoint of any size: a name that faster-whisper knows, a Hub id or a folder."""
+    """Whisper checkpoint of any size: a faster-whisper model name, a Hub id or a folder."""
 
     def __init__(self, model: str) -> None:
         self.name = f"faster-whisper {model}"

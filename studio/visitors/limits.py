@@ -83,7 +83,7 @@ class Accounts:
 
 
 class VisitLimits:
-    """ASGI middleware. Programs count as the page does, since they come through the same routes."""
+    """ASGI middleware with limits per visitor. Programs are limited like the page, because they use the same routes."""
 
     def __init__(
         self,

@@ -93,7 +93,7 @@ class Visitors:
         return Visitor("visitor", owner, address=self._signature(f"address {address_of(request)}"))
 
     def token_of(self, headers: Headers) -> str | None:
-        """Return the visitor's number, or None without a valid cookie."""
+        """Return the visitor's token, or None without a valid cookie."""
         try:
             held = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
         except CookieError:
