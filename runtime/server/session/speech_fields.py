@@ -48,13 +48,13 @@ class SpeechFields(VoiceFields):
     """Fields that say how a text is spoken."""
 
     task_type: Annotated[Mode, BeforeValidator(_mode)] | None = Field(
-        None, description="mode; null: the voice's or the reference audio's, else the first loaded"
+        None, description="mode; null: that of the voice or reference audio, else the first loaded"
     )
-    model: Name | None = Field(None, description="id of a loaded model; null: any that serves the mode")
+    model: Name | None = Field(None, description="id of a loaded model; null: any model with this mode")
     voice: Name | None = Field(
         None,
         validation_alias=AliasChoices("voice", "speaker"),
-        description="a stored voice, by name or id, or a speaker",
+        description="name or id of a stored voice, or a speaker",
     )
     language: Name | None = Field(None, description="name or code (en, pt-BR) of a language, or auto")
     instruct: Text | None = Field(
@@ -62,45 +62,43 @@ class SpeechFields(VoiceFields):
         validation_alias=AliasChoices("instructions", "instruct", "voice_description"),
         description="style (CustomVoice), description (VoiceDesign)",
     )
-    graft: bool = Field(
-        False, description="experimental: embed text and codes of a stored voice with a style by Base's tables"
-    )
+    graft: bool = Field(False, description="experimental: embed a styled stored voice with Base's tables")
     ref_audio: str | None = Field(
         None, repr=False, description="recording to clone: data: URL, base64, or https address if the server allows it"
     )
-    ref_text: Text | None = Field(None, description="the exact words of ref_audio")
+    ref_text: Text | None = Field(None, description="exact transcript of ref_audio")
     x_vector_only_mode: bool = Field(False, description="clone without a transcript")
     non_streaming_mode: bool | None = Field(
         None, description="true: all text before the audio, false: token by token, null: the checkpoint's default"
     )
     split_granularity: Literal["none", "sentence", "clause"] | None = Field(
         None,
-        description="where the text may be cut; null: one message is one part, later messages go by sentences",
+        description="where the text may be split; null: one message is one part, later messages are split by sentence",
     )
     max_buffer_delay_ms: Annotated[float, Field(ge=0, le=60_000)] | None = Field(
         None,
-        description="milliseconds without text after a sentence, until it is spoken; "
+        description="pause in ms after which a complete sentence is spoken; "
         "null: limits.max_buffer_delay_ms; not with split_granularity none",
     )
     text_filter: FilterName | None = Field(
         None,
-        description="markdown: speak what it means; null: markdown, but none with split_granularity none",
+        description="markdown: remove the markup; null: markdown, but none with split_granularity none",
     )
     pronunciations: Pronunciations = Field([], description="whole words to replace")
     pronunciation_dictionaries: DictionaryIds = Field(
-        [], description="ids of kept dictionaries, applied after pronunciations"
+        [], description="ids of stored dictionaries, applied after pronunciations"
     )
-    tags: bool = Field(False, description="read tags: [excited] is a style of what follows, [pause:500ms] a silence")
+    tags: bool = Field(False, description="apply tags: [excited] is a style, [pause:500ms] is silence")
     initial_codec_chunk_frames: Annotated[int, Field(ge=0, le=1000)] | None = Field(
         None, description="frames in the first chunk of audio; 0 or null: the server decides"
     )
-    seed: Annotated[int, Field(ge=0, lt=2**63)] | None = Field(None, description="null: drawn and reported")
+    seed: Annotated[int, Field(ge=0, lt=2**63)] | None = Field(None, description="null: random, and reported")
     max_frames: Annotated[int, Field(ge=1)] | None = Field(
         None, description="frames of 80 ms, up to limits.max_frames; null: a budget from the text's length"
     )
     max_new_tokens: Annotated[int, Field(ge=2)] | None = Field(None, description="max_frames + 1")
     do_sample: bool = Field(True, description="false: the most probable code at both levels")
-    temperature: Temperature | None = Field(None, description="null: the checkpoint's, as for all below")
+    temperature: Temperature | None = Field(None, description="null: the checkpoint's default, as for all below")
     top_k: TopK | None = None
     top_p: TopP | None = None
     repetition_penalty: Annotated[float, Field(gt=0, le=10)] | None = None
