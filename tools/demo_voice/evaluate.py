@@ -246,7 +246,7 @@ def main() -> None:
     parser.add_argument("what", choices=reports)
     parser.add_argument("--codec", type=Path, default=WORK / "codec.pt")
     parser.add_argument("--model", type=Path, default=WORK / "kokoro.onnx", help="the teacher, for what is not cached")
-    parser.add_argument("--voices", type=Path, default=WORK / "voices_ja.npz")
+    parser.add_argument("--voices", type=Path, default=WORK / "voices.npz")
     parser.add_argument("--held-out", type=Path, default=WORK / "held_out.npz")
     parser.add_argument("--sentences", type=int, default=100)
     parser.add_argument("--lm", type=Path, default=WORK / "lm.pt", help="a checkpoint, or the folder of an export")

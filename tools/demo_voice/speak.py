@@ -1,6 +1,6 @@
 """Generation of Kokoro's speech in groups of eight utterances with one voice, as shards for `store.Store`.
 
-Run: python speak.py --model kokoro.onnx --voices voices_ja.npz --hours 60
+Run: python speak.py --model kokoro.onnx --voices voices.npz --hours 60
 Phone labels are Kokoro's token ids (0: silence), from its predicted durations; F0 is what its predictor drew.
 """
 
@@ -22,8 +22,7 @@ from config import CONFIG, HERE
 from kokoro_model import HOP, Kokoro, read_weights
 from phonemes import read_lines
 
-FEMALE = ("jf_alpha", "jf_gongitsune", "jf_nezumi", "jf_tebukuro")
-MALE = "jm_kumo"
+STYLES = CONFIG["styles"]  # Kokoro's styles by gender.
 LABEL, FRAME = 480, 1920  # Samples of a label and of a codec frame.
 SILENT_IDS = 17  # Token ids below are punctuation, padding and the space.
 
@@ -45,13 +44,12 @@ SPEAKERS = {name: Mixture(**values, kind="named", speaker=name) for name, values
 
 
 def draw_mixture(rng: random.Random) -> Mixture:
-    """Draw a mixture of two styles; the male one dominates male voices."""
+    """Draw a mixture of two styles of one gender, or one of them alone."""
     gender = rng.choice(("female", "male"))
-    second = rng.choice(FEMALE)
-    first = rng.choice(FEMALE[1:]) if gender == "female" else MALE  # The first one alone loses a fifth of the words.
-    share = rng.uniform(0.5, 1.0) if gender == "female" else rng.uniform(0.7, 1.0)
-    styles = {first: 1.0} if first == second else {first: share, second: 1 - share}
-    span = (0.75, 1.15) if gender == "female" else (0.85, 1.6)
+    first, second = rng.sample(STYLES[gender], 2)
+    share = rng.choice((1.0, rng.uniform(0.3, 0.7), rng.uniform(0.3, 0.7)))
+    styles = {first: share, second: 1 - share} if share < 1 else {first: 1.0}
+    span = (0.8, 1.35) if gender == "female" else (0.85, 1.5)
     pitch = rng.choice((1.0, rng.uniform(*span), rng.uniform(*span)))
     formant = rng.choice((1.0, rng.uniform(0.9, 1.1)))
     return Mixture(gender, styles, pitch, formant, rng.choice((1.0, rng.uniform(0.75, 1.4))))

@@ -17,7 +17,7 @@ FIRST_SPEAKER = CODES + 813
 
 def pitch_word(gender: str, f0: float) -> str:
     """Return low, medium, high, or nothing when the pitch lies between two of them."""
-    low, middle, high = (190, (198, 236), 246) if gender == "female" else (92, (96, 122), 132)
+    low, middle, high = (166, (172, 204), 214) if gender == "female" else (98, (102, 130), 140)
     if f0 <= 0:
         return ""
     return "low" if f0 < low else "high" if f0 > high else "medium" if middle[0] < f0 < middle[1] else ""
@@ -49,7 +49,7 @@ def brightness(formant: float, rng: random.Random) -> list[str]:
 
 def age(gender: str, f0: float, formant: float, stretch: float, rng: random.Random) -> str:
     """Return young or old if pitch, formants and pace fit, and sometimes at random if neither fits."""
-    if formant > 1.03 and (f0 > 246 or (gender == "male" and f0 > 122)):
+    if formant > 1.03 and (f0 > 214 or (gender == "male" and f0 > 132)):
         return rng.choice(("young", "young", "young", "teenage"))
     if formant < 0.97 and stretch > 1.08:
         return rng.choice(("old", "elderly", "old", "aged"))
@@ -118,7 +118,7 @@ def portrait(gender: str, f0: float, stretch: float, formant: float, rng: random
     his, he = ("her", "She") if female else ("his", "He")
     who, years = ("woman" if female else "man"), f" {rng.choice(AGES)}".format(h=his)
     heard = age(gender, f0, formant, stretch, rng)
-    if female and f0 > 270:
+    if female and f0 > 240:
         who, years = rng.choice((("girl", " of about eight"), ("little girl", ""), ("young woman", ""), ("girl", "")))
     elif heard:
         who, years = f"{heard} {who}", ""

@@ -33,7 +33,7 @@ echo $((start + codec_end)) > work/codec_end
 echo $((start + end)) > work/end
 
 say "speech begins"
-on "$last" python3 speak.py --model work/kokoro.onnx --voices work/voices_ja.npz --hours "$hours" ${BATCH:+--batch $BATCH} > "$out/speech.log" 2>&1 &
+on "$last" python3 speak.py --model work/kokoro.onnx --voices work/voices.npz --hours "$hours" ${BATCH:+--batch $BATCH} > "$out/speech.log" 2>&1 &
 speech=$!
 train_lm() { lm --codec work/codec_done.pt --until work/end --out work/lm.pt --resume work/lm_early.pt "$@" > "$out/lm.log" 2>&1; }
 if [ -n "${FROM:-}" ]; then # The codes are known: the language model learns while the rest is spoken.

@@ -81,10 +81,11 @@ def test_cutting_an_utterance_cuts_its_labels(recipe: dict[str, ModuleType]) -> 
     assert 4 <= (phones > 0).argmax() <= 6  # 0.1 s of lead at 50 labels per second.
 
 
-def test_male_voices_keep_most_of_the_male_style(recipe: dict[str, ModuleType]) -> None:
+def test_voices_mix_styles_of_their_gender(recipe: dict[str, ModuleType]) -> None:
     voices = [recipe["speak"].draw_voice(random.Random(i)) for i in range(300)]
     assert all(abs(sum(v.styles.values()) - 1) < 1e-9 for v in voices)
-    assert all(v.styles["jm_kumo"] >= 0.7 for v in voices if v.gender == "male")
+    styles = recipe["speak"].STYLES
+    assert all(set(v.styles) <= set(styles[v.gender]) for v in voices)
     assert {(v.kind, v.gender) for v in voices} == {
         (k, g) for k in ("named", "styled", "mixed") for g in ("female", "male")
     }
