@@ -67,6 +67,7 @@ NAMES = {
         "SRT",
         "HTML",
         "EPUB",
+        "PDF",
         "DOCX",
         "zip",
         "TTFA",

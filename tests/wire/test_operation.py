@@ -47,7 +47,7 @@ def counts(server: RunningServer) -> Counts:
 
 
 def post(server: RunningServer, path: str = "/v1/audio/speech", **fields: Any) -> int:
-    body = {"input": TEXT, "max_frames": 5, "response_format": "pcm", **fields}
+    body = {"input": TEXT, "max_frames": 5, "seed": 1, "response_format": "pcm", **fields}
     return httpx.post(server.http + path, json=body, timeout=30).status_code
 
 
@@ -55,9 +55,9 @@ def test_every_dialect_is_counted_by_name_and_logged(running: RunningServer, cap
     caplog.set_level(logging.INFO)
     assert post(running) == post(running, stream=False) == post(running, stream_format="sse") == 200
     assert post(running, "/v1/audio/speech/batch", items=[{"input": TEXT}, {"input": TEXT}]) == 200
-    asyncio.run(spoken(running.socket, TEXT, task_type="custom_voice", max_frames=5))
-    asyncio.run(omni.speak(running, TEXT, **{**omni.SHORT, "max_new_tokens": 6}))
-    asyncio.run(cartesia.said(running, TEXT, max_frames=5))
+    asyncio.run(spoken(running.socket, TEXT, task_type="custom_voice", max_frames=5, seed=1))
+    asyncio.run(omni.speak(running, TEXT, **{**omni.SHORT, "max_new_tokens": 6, "seed": 1}))
+    asyncio.run(cartesia.said(running, TEXT, max_frames=5, seed=1))
     wanted = {"openai": 5, "voicewright": 1, "omni": 1, "cartesia": 1}
     assert counts(running) == {(dialect, "max_tokens"): count for dialect, count in wanted.items()}
     lines = [record.__dict__["figures"] for record in caplog.records if record.getMessage().startswith("request ended")]
