@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import SCREENSHOTS, VOICES, OpenStudio
-from tests.browser.design_steps import origin
+from tests.browser.design_steps import card, enter_design, expect_state, fix_seed, keep_as, make_three, origin
 from tests.browser.script_steps import (
     await_kept,
     await_made,
@@ -19,7 +19,17 @@ from tests.browser.script_steps import (
     new_script,
     text_of,
 )
-from tests.browser.steps import await_sound, choose, enter, expect_speaker, picker
+from tests.browser.steps import (
+    await_sound,
+    choose,
+    clone_from,
+    enter,
+    expect_speaker,
+    hear_clone,
+    kept_take,
+    picker,
+    wav,
+)
 from tests.browser.test_full_store import keep_voice
 
 pytestmark = [pytest.mark.browser, pytest.mark.usefixtures("no_voices")]
@@ -84,7 +94,7 @@ def test_undo_for_a_deleted_voice_stays_longer_than_for_a_take(open_studio: Open
     delete(page, "Peter")
     page.mouse.move(0, 0)
     page.clock.run_for(25_000)
-    page.locator(".vw-toast button").click()
+    page.locator(".vw-toast").get_by_role("button", name="Undo").click()
     expect(page.locator("#vw-voices-list > li", has_text="Peter")).to_have_count(1)
 
 
@@ -173,3 +183,62 @@ def test_script_opened_by_its_address_shows_voice_names(spoken: Page, open_studi
     spoken.goto("about:blank")
     spoken.goto(address)
     expect(spoken.locator(".vw-clip span").first).to_have_text("Peter")
+
+
+def test_clone_room_follows_the_deletion_of_its_voice_and_its_return(studio: Page) -> None:
+    enter(studio, "clone")
+    clone_from(studio, wav(4.0), "The boat came back in the evening, and nobody had expected it.")
+    hear_clone(studio)
+    studio.check("#vw-clone-consent")
+    studio.fill("#vw-clone-keep-name", "Peter")
+    studio.click("#vw-clone-keep-button")
+    done = studio.locator("#vw-clone-done")
+    expect(done).to_contain_text("Saved: Peter.")
+    voice = studio.request.get(f"{origin(studio)}/studio/voices/Peter").json()["id"]
+    delete(studio, "Peter")
+    enter(studio, "clone")
+    expect(done).to_be_hidden()
+    expect(studio.locator("#vw-clone-keep-name")).to_have_value("Peter")
+    expect(studio.locator("#vw-clone-keep-button")).to_be_visible()
+    assert studio.request.post(f"{origin(studio)}/studio/voices/{voice}/restore").ok
+    enter(studio, "library")
+    expect(studio.locator("#vw-voices-list > li", has_text="Peter")).to_have_count(1)
+    enter(studio, "clone")
+    expect(done).to_be_visible()
+
+
+def test_design_offers_to_keep_a_take_whose_voice_was_deleted(studio: Page) -> None:
+    enter_design(studio, "The boat came back in the evening, and nobody had expected it so soon.")
+    fix_seed(studio, 7)
+    make_three(studio)
+    keep_as(studio, "A", "Wilma")
+    delete(studio, "Wilma")
+    enter(studio, "design")
+    expect_state(studio, "A", "done")
+    expect(card(studio, "A").locator("[data-act=keep]")).to_be_visible()
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_voice_is_deleted_for_good_with_its_takes(open_studio: OpenStudio, width: int) -> None:
+    page = open_studio()
+    keep_voice(page, "Peter")
+    page.reload(wait_until="domcontentloaded")
+    page.locator("#vw-speak:enabled").wait_for()
+    choose(page, "Peter")
+    take = kept_take(page, "Nobody keeps this for ever.")
+    page.keyboard.press("Escape")
+    page.set_viewport_size({"width": width, "height": 844})
+    enter(page, "library")
+    if width < 1000:
+        page.click(".vw-library-turn [data-half=voices]")
+    row = page.locator("#vw-voices-list > li", has_text="Peter")
+    row.locator(".vw-voice-open").click()
+    row.locator("[data-do=remove]").click()
+    toast = page.locator(
+        ".vw-toast", has_text="Deleted: Peter. Its file stays in the bin for 24 h; 1 take stays saved."
+    )
+    page.screenshot(path=SCREENSHOTS / f"voice-deleted-{width}.png")
+    toast.get_by_role("button", name="Delete now, with 1 take").click()
+    expect(page.locator(".vw-toast", has_text="Peter and 1 take were deleted for good.")).to_be_visible()
+    assert page.request.get(f"{origin(page)}/studio/takes/{take}").status == 404
+    assert page.request.get(f"{origin(page)}/studio/voices/Peter").status == 404

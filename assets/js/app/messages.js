@@ -4,15 +4,15 @@ import { all, make, need, write } from '../common/elements.js';
 import { scriptName, strangeScript } from '../common/language_detection.js';
 import { inPageWords, nameOf } from '../common/server_messages.js';
 
-// --- Sentences that come and go at the edge of the page, each with at most one thing to do about it; one that
-// waits for an answer stays.
+// --- Sentences that come and go at the edge of the page, with what can be done about them; one that waits for
+// an answer stays.
 
 const STAY_MS = 8000;
 const MAX_TOASTS = 2; // Toasts shown at once; a third would not fit.
 
 /**
- * @typedef {{action?: string, onAction?: () => void, stayMs?: number, isOfPage?: boolean, dismiss?: string, keys?: {sentence: string, action: string, dismiss: string}}} Told
- *   isOfPage: it stays when another room is shown; dismiss: it stays until it is taken away, which a button of this name does too;
+ * @typedef {{action?: string, onAction?: () => void, also?: {action: string, onAction: () => void}, stayMs?: number, isOfPage?: boolean, dismiss?: string, keys?: {sentence: string, action: string, dismiss: string}}} Told
+ *   also: a second action; isOfPage: it stays when another room is shown; dismiss: it stays until it is taken away, which a button of this name does too;
  *   keys: of what is said, so that what stays follows the page's language
  */
 
@@ -36,7 +36,7 @@ export class Toasts {
    * @param {Told} [options]
    * @returns {() => void} takes it away
    */
-  show(sentence, { action, onAction, stayMs = STAY_MS, isOfPage = false, dismiss, keys } = {}) {
+  show(sentence, { action, onAction, also, stayMs = STAY_MS, isOfPage = false, dismiss, keys } = {}) {
     const toast = document.createElement('p');
     toast.className = dismiss ? 'vw-toast vw-stays' : 'vw-toast';
     const words = make('span', { textContent: sentence });
@@ -52,6 +52,7 @@ export class Toasts {
       };
       toast.append(button);
     }
+    if (also) toast.append(make('button', { type: 'button', textContent: also.action, onclick: () => [leave(), also.onAction()] }));
     if (dismiss) toast.append(dismissing(dismiss, keys?.dismiss, leave));
     else passing(toast, leave, stayMs);
     if (isOfPage) this.ofPage.add(toast);

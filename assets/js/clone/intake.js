@@ -178,7 +178,7 @@ export class Intake {
     room.complain('ref_audio', '');
     room.complain('ref_text', '');
     room.reference = reference;
-    room.made = null;
+    room.kept = room.made = null;
     this.isRefused = false;
     room.trying.open = false;
     room.stored.value = '';

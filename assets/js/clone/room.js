@@ -36,7 +36,9 @@ export class CloneRoom {
     this.use = need(root, '#vw-clone-use', HTMLButtonElement);
     /** @type {import('./reference.js').Reference|null} */
     this.reference = null;
-    /** The voice that was made of it. @type {StoredVoice|null} */
+    /** The voice that was made of it, also after its deletion. @type {StoredVoice|null} */
+    this.kept = null;
+    /** The same while it is stored. @type {StoredVoice|null} */
     this.made = null;
     this.intake = new Intake(this);
     this.showing = new Showing(this);
@@ -104,6 +106,7 @@ export class CloneRoom {
     this.language.onchange = () => this.showing.paint();
     studio.textField.addEventListener('input', () => this.compare());
     this.keepForm.on('kept', (voice) => this.onKept(voice));
+    studio.voices.addEventListener('change', () => this.onVoices());
   }
 
   /** Returns the action of each fault's button. @returns {AudioChecks['remedies']} */
@@ -240,29 +243,40 @@ export class CloneRoom {
 
   /** @param {StoredVoice} voice */
   onKept(voice) {
-    const { studio, reference } = this;
-    const name = this.keepForm.name.value;
-    this.made = voice;
+    const { studio } = this;
+    this.kept = voice;
+    this.show(voice);
     this.keepForm.forget();
-    this.savedState.forget();
-    this.find('done-name').textContent = studio.t('clone.done', { name: voice.name });
     const advice = this.find('done-advice');
     advice.hidden = voice.advice.length === 0;
     advice.textContent = studio.t('clone.advice_kept', { advice: voice.advice.map(inPageWords).join(' ') });
-    this.showing.paint();
     studio.refresh();
     this.find('done-speak').focus();
     const back = async () => {
       await api.delete(`v1/audio/voices/${voice.id}`).catch((error) => studio.toast(error.message));
       await studio.voices.refresh().catch(() => {});
-      if (this.made !== voice || this.reference !== reference) return;
-      this.made = null;
-      if (reference) this.savedState.store(reference);
-      this.keepForm.name.value = name;
-      this.steps.open(3);
-      studio.drafts.touch();
     };
     studio.undoable(back, studio.t('clone.kept', { name: voice.name }));
+  }
+
+  /** The stored voices changed: the one that was made here may be deleted, which brings the form back, or restored. */
+  onVoices() {
+    const { kept, studio } = this;
+    const there = kept && studio.voices.find(kept.id);
+    if (!kept || Boolean(there) === Boolean(this.made)) return;
+    this.show(there);
+    if (!there) this.keepForm.name.value = kept.name;
+    studio.drafts.touch();
+  }
+
+  /** Show the voice that was made here, or the form that makes it. @param {StoredVoice|null} made */
+  show(made) {
+    const { reference } = this;
+    this.made = made;
+    if (made || !reference) this.savedState.forget();
+    else this.savedState.store(reference);
+    if (made) this.find('done-name').textContent = this.studio.t('clone.done', { name: made.name });
+    this.steps.open(3);
   }
 
   /** Opens the Speak room with a stored voice. @param {StoredVoice|null} voice */

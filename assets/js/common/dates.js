@@ -52,5 +52,6 @@ export function span(seconds, t) {
   if (whole < FEW_MINUTES_S) return t('shell.minutes', { m: Math.floor(whole / MINUTE_S), s: whole % MINUTE_S });
   const minutes = Math.ceil(whole / MINUTE_S);
   if (whole <= HOUR_S - MINUTE_S) return t('shell.whole_minutes', { m: minutes });
+  if (minutes % MINUTE_S === 0) return t('shell.whole_hours', { h: minutes / MINUTE_S });
   return t('shell.hours', { h: Math.floor(minutes / MINUTE_S), m: minutes % MINUTE_S });
 }

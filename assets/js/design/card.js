@@ -33,15 +33,18 @@ export class TakeCard extends Emitter {
    * @param {{take: Take, letter: string, set: number, description: string, note?: string|null, voice?: KeptAs|null}} given
    *   description: of the voice, also where the take was made after another's sound; note: key of what is particular about it
    * @param {Translate} t
+   * @param {import('../speak/voices.js').Voices} voices
    */
-  constructor(template, { take, letter, set, description, note = null, voice = null }, t) {
+  constructor(template, { take, letter, set, description, note = null, voice = null }, t, voices) {
     super();
     this.take = take;
     this.letter = letter;
     this.name = `${set}${letter}`;
     this.description = description;
     this.note = note;
-    this.voice = voice;
+    /** The voice that was kept of it, also after its deletion. */
+    this.keptAs = voice;
+    this.voices = voices;
     this.t = t;
     this.element = copyOf(template);
     const find = (/** @type {string} */ selector) => need(this.element, selector);
@@ -90,6 +93,12 @@ export class TakeCard extends Emitter {
   end() {
     for (const change of CHANGES) this.take.removeEventListener(change, this.onTake);
     this.element.remove();
+  }
+
+  /** The voice that was kept of it, if it is not deleted. @returns {KeptAs|null} */
+  get voice() {
+    const { keptAs, voices } = this;
+    return keptAs && voices.isListed ? voices.find(keptAs.id) : keptAs;
   }
 
   /** True if there is something to hear, now or soon. */

@@ -81,21 +81,19 @@ export class CardActions {
 
   /** @param {{card: TakeCard, voice: import('./card.js').KeptAs, isAsked: boolean}} kept */
   onKept({ card, voice, isAsked }) {
-    card.voice = voice;
+    card.keptAs = voice;
     card.refresh();
     if (isAsked) this.focus(card); // Keep the focus if the user is typing elsewhere.
     this.room.tell(card, 'design.kept', { name: voice.name });
     this.studio.toast(this.room.t('design.kept', { name: voice.name }), {
       action: this.room.t('shell.undo'),
-      onAction: () => this.room.attempt(() => this.unkeep(card, voice)),
+      onAction: () => this.room.attempt(() => this.unkeep(voice)),
     });
   }
 
-  /** @param {TakeCard} card @param {{id: string}} voice */
-  async unkeep(card, voice) {
+  /** @param {{id: string}} voice */
+  async unkeep(voice) {
     await this.studio.api.delete(`studio/voices/${voice.id}`);
-    card.voice = null;
-    card.refresh();
     await this.studio.voices.refresh();
   }
 

@@ -166,6 +166,7 @@ export class ShownSets {
     /** Newest first. @type {TakeSet[]} */
     this.sets = [];
     this.count = 0; // Sets made in this session.
+    room.studio.voices.addEventListener('change', () => this.cards.forEach((card) => card.refresh()));
   }
 
   /** All that are shown, of the newest set first. */
@@ -203,7 +204,7 @@ export class ShownSets {
   card(given) {
     const { room } = this;
     const { studio } = room;
-    const card = new TakeCard(this.templates.take, given, room.t);
+    const card = new TakeCard(this.templates.take, given, room.t, studio.voices);
     const { take } = card;
     studio.words.apply(card.element);
     card.closer = room.clones;

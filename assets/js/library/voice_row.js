@@ -1,6 +1,7 @@
 /** One stored voice in the library: how it sounds, what is known of it, and what can be done with it. */
 
 import { api, errorOf } from '../common/api.js';
+import { span } from '../common/dates.js';
 import { all, make, need } from '../common/elements.js';
 import { languageName } from '../common/fields.js';
 import { recordingOf } from '../speak/voice_samples.js';
@@ -110,21 +111,41 @@ export class VoiceRow {
 
   async remove() {
     const { studio, voice } = this;
+    const { t } = studio;
     const uses = await this.uses();
-    await api.delete(`studio/voices/${voice.id}`);
+    const { takes, restorable_s: restorable } = await api.delete(`studio/voices/${voice.id}`);
     await studio.voices.refresh();
-    studio.toast(studio.t(uses ? 'voices.deleted_used' : 'library.deleted', { name: voice.name, n: uses }), {
-      action: studio.t('shell.undo'),
+    const said = [
+      t('voices.deleted', { name: voice.name }),
+      uses ? t('voices.used', { n: uses }) : '',
+      t(takes ? 'voices.in_bin_takes' : 'voices.in_bin', { time: span(restorable, t), n: takes }),
+    ];
+    const now = t(takes ? 'voices.delete_now_takes' : 'voices.delete_now', { n: takes });
+    studio.toast(said.filter(Boolean).join(' '), {
+      action: t('shell.undo'),
       stayMs: UNDO_MS,
-      onAction: async () => {
-        try {
-          await api.post(`studio/voices/${voice.id}/restore`);
-          await studio.voices.refresh();
-        } catch (error) {
-          studio.toast(errorOf(error).message);
-        }
-      },
+      onAction: () => this.tell(async () => api.post(`studio/voices/${voice.id}/restore`)),
+      also: { action: now, onAction: () => this.tell(() => this.deleteForGood()) },
     });
+  }
+
+  /** Delete the voice in the bin, and the takes that it spoke. */
+  async deleteForGood() {
+    const { studio, voice } = this;
+    const { takes_deleted: takes } = await api.delete(`studio/voices/${voice.id}?now=1&takes=1`);
+    studio.toast(studio.t(takes ? 'voices.gone_takes' : 'voices.gone', { name: voice.name, n: takes }));
+    await studio.history.refresh();
+  }
+
+  /** Do something to a voice that has no row any more, and show its error on a toast. @param {() => Promise<unknown>} action */
+  async tell(action) {
+    const { studio } = this;
+    try {
+      await action();
+      await studio.voices.refresh();
+    } catch (error) {
+      studio.toast(errorOf(error).message);
+    }
   }
 
   /** Counts the scripts that use the voice, as far as they are known. */
