@@ -124,7 +124,7 @@ def test_deleted_voice_can_be_restored(studio: Page, client: httpx.Client, keep:
     opened(studio, clara).locator("[data-do=remove]").click()
     expect(row(studio, clara)).to_have_count(0)
     assert client.get(VOICES).json()["data"] == []
-    studio.locator(".vw-toast button").click()
+    studio.locator(".vw-toast button", has_text="Undo").click()
     expect(row(studio, clara)).to_have_count(1)
     (back,) = client.get(VOICES).json()["data"]
     assert (back["id"], back["name"], back["consent"]) == (clara["id"], "Carla", CONSENT)
