@@ -82,8 +82,13 @@ inline float from_bfloat16(uint16_t bits) {
 }
 
 ROUNDING void round_row(const float* x, int64_t count, int8_t* values, float* step) {
-  float largest = MIN_LARGEST;
-  for (int64_t k = 0; k < count; ++k) largest = std::max(largest, std::fabs(x[k]));
+  // As whole numbers, magnitudes have the same order, and one that is not a number is the largest.
+  const auto* bits = reinterpret_cast<const uint32_t*>(x);
+  uint32_t most = 0;
+  for (int64_t k = 0; k < count; ++k) most = std::max(most, bits[k] & 0x7FFFFFFFu);
+  float largest;
+  std::memcpy(&largest, &most, 4);
+  if (largest < MIN_LARGEST) largest = MIN_LARGEST;
   const float scale = LEVELS / largest;
   for (int64_t k = 0; k < count; ++k) values[k] = static_cast<int8_t>(static_cast<int32_t>(__builtin_rintf(x[k] * scale)));
   *step = largest / LEVELS;
@@ -141,13 +146,17 @@ void int4_portable(const Int4Block* blocks, const Rows& rows, int64_t row, float
 
 template <int R>
 void int8_portable(const Int8Tile& tile, const Rows& rows, int64_t row, float* out) {
-  for (int r = 0; r < R; ++r)
-    for (int n = 0; n < TILE; ++n) {
-      int32_t dot = -128 * rows.sums[row + r];
-      for (int64_t k = 0; k < rows.width; ++k)
-        dot += tile.values[(k / QUAD * TILE + n) * QUAD + k % QUAD] * rows.values[(row + r) * rows.width + k];
-      out[r * TILE + n] = static_cast<float>(dot) * tile.steps[n] * rows.steps[row + r];
+  for (int r = 0; r < R; ++r) {
+    int32_t dot[TILE];
+    for (int n = 0; n < TILE; ++n) dot[n] = -128 * rows.sums[row + r];
+    const uint8_t* weight = tile.values;
+    for (int64_t k = 0; k < rows.width; k += QUAD) {
+      const int8_t* x = &rows.values[(row + r) * rows.width + k];
+      for (int n = 0; n < TILE; ++n, weight += QUAD)
+        dot[n] += weight[0] * x[0] + weight[1] * x[1] + weight[2] * x[2] + weight[3] * x[3];
     }
+    for (int n = 0; n < TILE; ++n) out[r * TILE + n] = static_cast<float>(dot[n]) * tile.steps[n] * rows.steps[row + r];
+  }
 }
 
 #if defined(__x86_64__)

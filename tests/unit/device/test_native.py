@@ -99,6 +99,19 @@ def test_native_product_is_batch_invariant(level: int, threads: int) -> None:
 
 
 @BUILT
+def test_a_row_that_is_not_finite_is_nan_and_harms_no_other(level: int) -> None:
+    rows = numbers(3, 64, seed=3)
+    for product in (NativeInt8(Int8.of(numbers(32, 64))), NativeInt4(Int4.of(numbers(32, 64)))):
+        sane = product(rows)
+        for broken in (torch.nan, torch.inf):
+            changed = rows.clone()
+            changed[1, 7] = broken
+            made = product(changed)
+            assert not made[1].isfinite().any()
+            assert torch.equal(made[[0, 2]], sane[[0, 2]])
+
+
+@BUILT
 def test_rows_of_other_dtypes_and_strides_are_accepted() -> None:
     product, rows = NativeInt4(Int4.of(numbers(32, 64))), numbers(64, 5, seed=3).t()
     assert torch.equal(product(rows), product(rows.contiguous()))
