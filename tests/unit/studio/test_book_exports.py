@@ -39,7 +39,7 @@ def picture(codec: str, kind: str) -> str:
 
 
 def probed(data: bytes, path: Path) -> dict[str, Any]:
-    """What ffprobe says of a file."""
+    """Return the output of ffprobe for a file."""
     if shutil.which("ffprobe") is None:
         pytest.skip("ffprobe was not found")
     path.write_bytes(data)

@@ -113,7 +113,7 @@ async def test_download_pauses_survives_a_restart_resumes_and_switches_checkpoin
         assert paused["state"] == "paused"
         assert runtime.args == ("--model", str(DEMO_CHECKPOINT))
         before, hub.hold_at = -1, None
-        while before != hub.sent:  # until what was under way has ended, or all has come
+        while before != hub.sent:  # Pieces that were being sent still arrive.
             before = hub.sent
             await asyncio.sleep(0.3)
         assert hub.sent < paused["of"], "nothing is fetched meanwhile"

@@ -121,7 +121,7 @@ async def test_sockets_per_visitor_are_limited_and_become_free() -> None:
             await second.send(TEXT)  # those that were there go on
             assert len(await second.recv()) == PCM
             await first.close()
-            async with asyncio.timeout(60):  # until the studio has seen it go
+            async with asyncio.timeout(60):  # The studio notices the disconnect later.
                 while await heard(url) is None:  # noqa: ASYNC110
                     await asyncio.sleep(0.02)
 

@@ -275,7 +275,7 @@ async def test_slow_client_applies_backpressure_to_the_runtime() -> None:
     async with relayed(WebSocketRoute("/v1/talk", server)) as address:
         socket_ = await connect(f"ws://{address}/v1/talk", compression=None, max_queue=1)
         before = -1
-        while before != sent:  # until half a second brings nothing new, or all is sent
+        while before != sent:  # The flow has stopped if nothing new is sent for half a second.
             before = sent
             await asyncio.sleep(0.5)
         socket_.transport.abort()

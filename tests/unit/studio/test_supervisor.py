@@ -110,7 +110,7 @@ async def test_hung_child_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
         os.kill(hung, signal.SIGSTOP)
         await becomes(lambda: runtime.pid != hung and runtime.status.state is RuntimeState.READY)
         assert not runs(hung)
-        assert set(runtime.restarts) == {supervisor.NO_ANSWER}  # on a busy machine its successor may be slow too
+        assert set(runtime.restarts) == {supervisor.NO_ANSWER}  # On a busy machine, its successor may be slow, too.
 
 
 @pytest.mark.parametrize(
@@ -343,7 +343,7 @@ async def test_failure_to_start_a_process_does_not_end_the_supervisor(monkeypatc
         await changed(runtime, "a\x00b")
         assert "in the studio's log" in str(runtime.status.problem)
         assert runtime.status.state is RuntimeState.READY
-        runtime.args = ("half a character \ud800",)  # as if the door had let it in
+        runtime.args = ("half a character \ud800",)  # The settings would refuse this value.
         assert runtime.pid is not None
         os.kill(runtime.pid, signal.SIGKILL)
         await becomes(lambda: runtime.status.state is RuntimeState.AWAY)

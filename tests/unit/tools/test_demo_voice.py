@@ -202,9 +202,11 @@ def test_exported_codec_loads_equal(
     audio = torch.randn(1, 20 * 1920, generator=torch.Generator().manual_seed(1)) * 0.1
     codes = before.encode(audio)
     assert (after.encode(audio) == codes).float().mean() > 0.95  # The export is in half precision.
-    wanted = before.decode(codes)
-    error = after.decode(codes) - wanted
-    assert error.square().mean() < 1e-4 * wanted.square().mean()  # Less than -40 dB of the signal.
+    before.fold()
+    quantizer = before.quantizer
+    quantizer.sums, quantizer.usage = quantizer.tables, torch.ones_like(quantizer.usage)
+    before.half().float()
+    torch.testing.assert_close(after.decode(codes), before.decode(codes), atol=2e-3, rtol=2e-2)
     assert (tmp_path / "lm.pt").exists()
 
 
