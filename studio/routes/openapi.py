@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import httpx
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.responses import HTMLResponse, Response
 from starlette.routing import BaseRoute, Match, Route
 
 from runtime.shared.port.openapi_page import page
@@ -23,14 +26,16 @@ _PLACE = re.compile(r"\{\w+\}")
 def openapi_routes(relay: Relay, routes: Sequence[BaseRoute]) -> list[Route]:
     """Return the routes. `routes` are the studio's routes to add to the runtime's document."""
 
-    async def described(request: Request) -> tuple[httpx.Response, dict[str, Any]]:
-        answer = await relay.ask(request, "GET", "/openapi.json")
-        document: dict[str, Any] = answer.json() if answer.status_code == httpx.codes.OK else {"paths": {}}
+    @lru_cache(maxsize=1)
+    def rendered(content: bytes) -> tuple[bytes, str]:
+        """Return the document and its page for the runtime's document. Thread: worker, because it takes long."""
+        document: dict[str, Any] = json.loads(content)
         operations = document["paths"].items()
         paths = {
             path: {method: one for method, one in those.items() if served(path, method)} for path, those in operations
         }
-        return answer, document | {"paths": {path: those for path, those in paths.items() if those}}
+        document["paths"] = {path: those for path, those in paths.items() if those}
+        return json.dumps(document, ensure_ascii=False).encode(), page(document)
 
     def served(path: str, method: str) -> bool:
         scope = {
@@ -43,12 +48,18 @@ def openapi_routes(relay: Relay, routes: Sequence[BaseRoute]) -> list[Route]:
         return any(route.matches(scope)[0] is Match.FULL for route in (*routes, *own))
 
     async def as_json(request: Request) -> Response:
-        answer, document = await described(request)
-        return JSONResponse(document, headers=FRESH) if document["paths"] else passed_on(answer)
+        answer = await relay.ask(request, "GET", "/openapi.json")
+        if answer.status_code != httpx.codes.OK:
+            return passed_on(answer)
+        document, _ = await asyncio.to_thread(rendered, answer.content)
+        return Response(document, headers=FRESH, media_type="application/json")
 
     async def as_page(request: Request) -> Response:
-        answer, document = await described(request)
-        return HTMLResponse(page(document), headers=FRESH) if document["paths"] else passed_on(answer)
+        answer = await relay.ask(request, "GET", "/openapi.json")
+        if answer.status_code != httpx.codes.OK:
+            return passed_on(answer)
+        _, html = await asyncio.to_thread(rendered, answer.content)
+        return HTMLResponse(html, headers=FRESH)
 
     methods = ["GET", "HEAD"]
     own = [
