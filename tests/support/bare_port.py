@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from functools import partial
@@ -25,6 +26,7 @@ from runtime.shared.port.limits import within
 from runtime.shared.port.serving import Server
 from tests.support.patience import PATIENCE_S, becomes
 
+BUSY_S = 0.02
 PIECES = [b"one ", b"two ", b"three"]
 
 
@@ -41,6 +43,7 @@ class Port:
             Route("/stream", self.stream),
             Route("/broken", self.broken),
             Route("/endless", self.endless),
+            Route("/busy", self.busy),
             Route("/whole", lambda _: PlainTextResponse("whole")),
             Route("/size", self.size, methods=["POST"]),
             WebSocketRoute("/speak", self.speak),
@@ -56,6 +59,13 @@ class Port:
         self.begun.set()
         await self.leave.wait()
         return PlainTextResponse("done")
+
+    async def busy(self, _: Request) -> Response:
+        """Use `BUSY_S` of the loop's time."""
+        until = time.thread_time() + BUSY_S
+        while time.thread_time() < until:
+            pass
+        return PlainTextResponse("busy")
 
     async def size(self, request: Request) -> Response:
         return PlainTextResponse(str(len(await request.body())))

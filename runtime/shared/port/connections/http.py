@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import socket
 import sys
+import time
 from collections.abc import Sized
 from functools import partial
 from typing import Any
@@ -24,7 +25,7 @@ from runtime.shared.system import lingers_not
 _RETRY_S = 1  # Retry-After of refused clients.
 _MAX_IGNORED_BYTES = 64 * 2**10
 _LINGER_S = 1.0  # Time for a client that still sends to read its refusal.
-_REQUEST_S = 1e-3  # Loop time of a short request, on a slow core.
+_MIN_REQUEST_S = 1e-3  # Minimum loop time of a request, on a slow core.
 
 
 class _PipelineFlow(FlowControl):
@@ -44,7 +45,8 @@ class HttpConnection(HttpToolsProtocol, SmallReads):
 
     It is closed if the headers of a request do not arrive within ``header_s``, also on keep-alive connections.
 
-    Pipelined requests are served one after another. After a burst they share `shares` with other busy clients.
+    Pipelined requests are served one after another. After a burst they share `shares` with other busy clients. Each is
+    charged with all work of the loop until its response ends, because the loop's time per task is unknown.
     """
 
     def __init__(self, *arguments: Any, header_s: float, waiting: Waiting, shares: LoopShares, **words: Any) -> None:
@@ -57,6 +59,7 @@ class HttpConnection(HttpToolsProtocol, SmallReads):
         self._waiting = waiting
         self._too_late: asyncio.TimerHandle | None = None
         self._served: RequestResponseCycle | None = None  # `cycle` is the last request that was read.
+        self._began_s = 0.0  # The loop's CPU time when `_served` began.
         self._share = LoopShare(shares, self.loop)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's own
@@ -121,7 +124,8 @@ class HttpConnection(HttpToolsProtocol, SmallReads):
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
-        rest_s = self._share.charge(_REQUEST_S) if self.pipeline else 0.0
+        used_s = max(_MIN_REQUEST_S, time.thread_time() - self._began_s)
+        rest_s = self._share.charge(used_s) if self.pipeline else 0.0
         if rest_s and not self.transport.is_closing():
             self._share.begin_rest(rest_s, self._serve_next)
         else:
@@ -201,6 +205,7 @@ class HttpConnection(HttpToolsProtocol, SmallReads):
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         self._served = cycle
+        self._began_s = time.thread_time()
         served = partial(_without_chunks, app, cycle) if _is_old(cycle) else app
         super()._start_asgi_task(cycle, partial(_or_broken_off, served, cycle))
 

@@ -12,7 +12,7 @@ import pytest
 
 from runtime.shared.port.connections.loop_share import READ_BYTES
 from runtime.shared.port.connections.request_meter import MAX_FIELDS, MAX_FRAMING_BYTES, MAX_HEAD_BYTES
-from tests.support.bare_port import PIECES, Port, ask, exchange
+from tests.support.bare_port import BUSY_S, PIECES, Port, ask, exchange
 from tests.support.patience import PATIENCE_S
 
 
@@ -199,6 +199,21 @@ async def test_pipelined_requests_are_throttled_after_a_burst() -> None:
         answered, waits = answered, waits
     assert 50 < answered < 500
     assert sorted(waits)[len(waits) // 2] < 0.1
+
+
+async def test_pipelined_requests_are_charged_with_the_time_that_they_use() -> None:
+    at = Port()
+    async with at.open() as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"GET /busy HTTP/1.1\r\nHost: a\r\n\r\n" * 50)
+        answered = b""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(2.0):
+                while True:
+                    answered += await reader.read(2**16)
+        writer.transport.abort()
+    # A tenth of two seconds, and the burst.
+    assert 1 <= answered.count(b"HTTP/1.1 200") <= 2.0 * 0.1 / BUSY_S + 2
 
 
 async def test_disconnect_ends_the_response_before_a_pipelined_request() -> None:
