@@ -5,7 +5,7 @@ export class SpeechRoutes {
     /** @type {Record<string, string>} */
     headers: Record<string, string>;
     fetch: typeof fetch;
-    /** Returns the served checkpoints with their modes, speakers and languages. @returns {Promise<Fields[]>} */
+    /** Return the served checkpoints with their modes, speakers and languages. @returns {Promise<Fields[]>} */
     models(): Promise<Fields[]>;
     /** The stored voices; those that hold all the words of `search`. @param {string} [search] @returns {Promise<Fields[]>} */
     voices(search?: string): Promise<Fields[]>;
@@ -27,7 +27,7 @@ export class SpeechRoutes {
     }): Promise<{
         [x: string]: any;
     }>;
-    /** Checks a recording like `addVoice` without storing it. @param {Blob} audio @param {string} [refText] */
+    /** Check a recording like `addVoice` without storing it. @param {Blob} audio @param {string} [refText] */
     checkVoice(audio: Blob, refText?: string): Promise<{
         [x: string]: any;
     }>;

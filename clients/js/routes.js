@@ -39,7 +39,7 @@ export class SpeechRoutes {
     this.fetch = fetch;
   }
 
-  /** Returns the served checkpoints with their modes, speakers and languages. @returns {Promise<Fields[]>} */
+  /** Return the served checkpoints with their modes, speakers and languages. @returns {Promise<Fields[]>} */
   async models() {
     return (await this.json('GET', '/v1/models')).data;
   }
@@ -65,7 +65,7 @@ export class SpeechRoutes {
     return this.json('POST', VOICES, form('audio_sample', audio, fields));
   }
 
-  /** Checks a recording like `addVoice` without storing it. @param {Blob} audio @param {string} [refText] */
+  /** Check a recording like `addVoice` without storing it. @param {Blob} audio @param {string} [refText] */
   checkVoice(audio, refText) {
     return this.json('POST', `${VOICES}/check`, form('audio_sample', audio, refText === undefined ? {} : { ref_text: refText }));
   }

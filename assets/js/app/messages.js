@@ -4,23 +4,22 @@ import { all, make, need, write } from '../common/elements.js';
 import { scriptName, strangeScript } from '../common/language_detection.js';
 import { inPageWords, nameOf } from '../common/server_messages.js';
 
-// --- Sentences that come and go at the edge of the page, with what can be done about them; one that waits for
-// an answer stays.
+// --- Toasts at the edge of the page, with up to two actions. A toast that waits for an answer stays.
 
 const STAY_MS = 8000;
 const MAX_TOASTS = 2; // Toasts shown at once; a third would not fit.
 
 /**
  * @typedef {{action?: string, onAction?: () => void, also?: {action: string, onAction: () => void}, stayMs?: number, isOfPage?: boolean, dismiss?: string, keys?: {sentence: string, action: string, dismiss: string}}} Told
- *   also: a second action; isOfPage: it stays when another room is shown; dismiss: it stays until it is taken away, which a button of this name does too;
- *   keys: of what is said, so that what stays follows the page's language
+ *   also: a second action; isOfPage: stays when another room is shown; dismiss: stays until it is closed, and adds a close button of this name;
+ *   keys: message keys, so that a lasting toast follows the page's language
  */
 
 export class Toasts {
   /** @param {HTMLElement} holder */
   constructor(holder) {
     this.holder = holder;
-    /** Those that no room has to itself. @type {WeakSet<Element>} */
+    /** Toasts that stay when the room changes. @type {WeakSet<Element>} */
     this.ofPage = new WeakSet();
     // Messages have their own row, so they cause no new layout of a room (studio.css).
     new ResizeObserver(() => holder.parentElement?.style.setProperty('--vw-told', `${holder.offsetHeight}px`)).observe(holder);
@@ -34,7 +33,7 @@ export class Toasts {
   /**
    * @param {string} sentence
    * @param {Told} [options]
-   * @returns {() => void} takes it away
+   * @returns {() => void} closes the toast
    */
   show(sentence, { action, onAction, also, stayMs = STAY_MS, isOfPage = false, dismiss, keys } = {}) {
     const toast = document.createElement('p');
@@ -64,7 +63,10 @@ export class Toasts {
   }
 }
 
-/** The button that takes an offer away. @param {string} name @param {string|undefined} key of the name @param {() => void} leave */
+/**
+ * Return the close button of a toast. @param {string} name @param {string|undefined} key of the name @param {() =>
+ * void} leave
+ */
 function dismissing(name, key, leave) {
   const button = make('button', { type: 'button', className: 'vw-quiet', ariaLabel: name, title: name });
   button.dataset.icon = 'close';
@@ -73,7 +75,10 @@ function dismissing(name, key, leave) {
   return button;
 }
 
-/** A message disappears automatically, but not while the pointer or focus is on it. @param {HTMLElement} toast @param {() => void} leave @param {number} stayMs */
+/**
+ * Close a toast after a delay, but not while the pointer or the focus is on it. @param {HTMLElement} toast @param {()
+ * => void} leave @param {number} stayMs
+ */
 function passing(toast, leave, stayMs) {
   let timer = setTimeout(leave, stayMs);
   const stay = () => clearTimeout(timer);
@@ -85,7 +90,7 @@ function passing(toast, leave, stayMs) {
   for (const event of ['pointerleave', 'focusout']) toast.addEventListener(event, go);
 }
 
-// --- Sentences on what went wrong, each at the field that it is about.
+// --- Error messages, each at the field that it concerns.
 
 /** Field names of a room's errors, by the server's name. @type {Object<string, string>} */
 const PLACE = { input: 'text', speaker: 'voice', instruct: 'instructions' };
@@ -106,7 +111,7 @@ export class ErrorMessages {
    * Show a sentence at an element or a named field; at the Speak row if the room has no such field.
    *
    * @param {HTMLElement|string} place @param {Error|string} error @param {string} [room] id; the current one
-   * @returns {HTMLElement|null} where it stands; null: on a toast, or nowhere
+   * @returns {HTMLElement|null} the element with the message; null: a toast, or no message
    */
   say(place, error, room = this.studio.current?.id) {
     const sentence = typeof error === 'string' ? error : error.message;
@@ -121,7 +126,7 @@ export class ErrorMessages {
   }
 
   /**
-   * The same of a runtime that is away: once it is back another sentence takes its place, or none.
+   * Show an error while the runtime is unavailable; `then` replaces it once the runtime is back.
    *
    * @param {HTMLElement|string} place @param {Error|string} error @param {string} then @param {string} [room]
    */
@@ -130,7 +135,7 @@ export class ErrorMessages {
     if (holder) this.awaiting.set(holder, { sentence: holder.textContent ?? '', then });
   }
 
-  /** The runtime is back. */
+  /** Replace the messages once the runtime is back. */
   back() {
     for (const [holder, { sentence, then }] of this.awaiting) {
       if (holder.textContent !== sentence) continue;
@@ -140,7 +145,7 @@ export class ErrorMessages {
     this.awaiting.clear();
   }
 
-  /** The runtime is away, perhaps again. */
+  /** Restore the messages if the runtime is unavailable again. */
   away() {
     for (const [holder, then] of this.since) if (holder.textContent === then) holder.textContent = '';
     this.since.clear();
@@ -155,7 +160,7 @@ export class ErrorMessages {
     return [...find(PLACE[field] ?? field), ...find('request')][0] ?? null;
   }
 
-  /** Take back what was said of a field, since something else is written there now. @param {HTMLElement} field */
+  /** Clear the error of a field after its value changed. @param {HTMLElement} field */
   clearField(field) {
     for (let around = field.parentElement; around && around !== this.page; around = around.parentElement) {
       const places = around.querySelectorAll(':scope > [data-error-for]');
@@ -169,11 +174,11 @@ export class ErrorMessages {
   }
 }
 
-/** Ways back from what was done: Ctrl+Z, for as long as nothing else is written and the room is shown, and a toast. */
+/** Undo of the last action: by a toast, and by Ctrl+Z until the user types or changes the room. */
 export class Undo {
-  /** Takes back what was done last. @type {(() => void)|null} */
+  /** Undoes the last action. @type {(() => void)|null} */
   back = null;
-  /** Takes away the toast that offers it. @type {(() => void)|null} */
+  /** Closes the toast that offers it. @type {(() => void)|null} */
   dismiss = null;
 
   /** @param {import('./studio.js').Studio} studio */
@@ -186,12 +191,13 @@ export class Undo {
   }
 
   /**
-   * Do what replaces words in a room's form. After suggestions one upon another, the way back leads to the words that
-   * stood before the first.
+   * Run an action that replaces text in a room's form, with undo. Undo after several suggestions restores the text
+   * before the first one.
    *
-   * @param {import('../common/storage.js').Source} room @param {boolean} isOwn  the words were somebody's own: a toast offers the way back
-   * @param {() => import('./studio.js').Back|void} action what it returns takes back what no draft holds
-   * @param {string} [sentence] what was done
+   * @param {import('../common/storage.js').Source} room @param {boolean} isOwn the replaced text was the user's own: a
+   * toast offers undo
+   * @param {() => import('./studio.js').Back|void} action may return a function that undoes changes outside the drafts
+   * @param {string} [sentence] text of the toast
    */
   replacing(room, isOwn, action, sentence = this.studio.t('shell.replaced')) {
     const { studio } = this;
@@ -209,7 +215,10 @@ export class Undo {
     this.offer(recall, isOwn ? sentence : '');
   }
 
-  /** Give what was done a way back, before that of what was done earlier. @param {() => void} back @param {string} [sentence]  of the toast */
+  /**
+   * Offer undo of an action; it replaces the earlier offer. @param {() => void} back @param {string} [sentence] of the
+   * toast
+   */
   offer(back, sentence = '') {
     const { studio, back: before } = this;
     /** @type {(() => void)|null} */
@@ -227,9 +236,8 @@ export class Undo {
   }
 }
 
-// --- What stands beside the name of a take: its place in the queue, or what its voice has left out of the
-// text. The line has place for the beginning of a sentence; a sheet has all of it, and the way on. The server's
-// sentences are for programs, so the page has its own for those that people meet.
+// --- Line next to a take's name: its queue position, or notes about its text. A sheet shows the full notes with a next
+// step. The server's notes are worded for programs; the page has its own texts for the common ones.
 
 const OWN = 'shell.note.';
 
@@ -248,13 +256,13 @@ export class Notes {
     };
   }
 
-  /** Say something that passes. @param {string} sentence */
+  /** Show a temporary message. @param {string} sentence */
   say(sentence) {
     write(this.line, sentence);
     this.more.hidden = true;
   }
 
-  /** Say what a take's voice has made of its text. @param {import('../player/stage.js').Shown} take */
+  /** Show the notes of a take. @param {import('../player/stage.js').Shown} take */
   tell(take) {
     const { studio } = this;
     const said = (take.start?.notes ?? []).map((note) => this.worded(note, take));
@@ -266,10 +274,10 @@ export class Notes {
   }
 
   /**
-   * A note in the page's words.
+   * Return a note in the page's language.
    *
-   * @param {string} note as the server said it @param {import('../player/stage.js').Shown} take
-   * @returns {{words: string, isRead?: boolean}}  isRead: the real voices say what this one does not
+   * @param {string} note of the server @param {import('../player/stage.js').Shown} take
+   * @returns {{words: string, isRead?: boolean}}  isRead: the real voices can read it
    */
   worded(note, take) {
     const { studio } = this;
@@ -281,7 +289,10 @@ export class Notes {
     return { words: t(OWN + name) + (isStyled ? ` ${t('shell.note.style_field')}` : '') };
   }
 
-  /** Letters that no language of the voice is written in. @param {import('../player/stage.js').Shown} take */
+  /**
+   * Return the first script in the text that the voice's languages do not use. @param
+   * {import('../player/stage.js').Shown} take
+   */
   strange(take) {
     const { studio } = this;
     const { t, words } = studio;

@@ -1,26 +1,26 @@
-/** Ways from room to room: addresses and keys. */
+/** Navigation between rooms by address and keys. */
 
 import { need } from '../common/elements.js';
 
-// --- The room that the address names, as `#/design`: for bookmarks, for Back and Forward, and for a reload.
+// --- The room in the address, such as `#/design`, for bookmarks, Back, Forward and reloads.
 
 /** Names in addresses for rooms whose id differs. @type {Object<string, string>} */
 const NAMES = { speakers: 'speak' };
 
 export class Addresses {
-  /** @param {string[]} rooms their ids @param {() => void} onMoved Back, Forward, or an address that was typed */
+  /** @param {string[]} rooms their ids @param {() => void} onMoved called after Back, Forward, or a typed address */
   constructor(rooms, onMoved) {
     this.rooms = rooms;
     addEventListener('popstate', onMoved);
   }
 
-  /** @returns {string|null} null where the address names none */
+  /** @returns {string|null} null if the address has no room */
   get room() {
     const [, name] = /^#\/([\w-]+)/.exec(location.hash) ?? [];
     return this.rooms.find((id) => [id, NAMES[id]].includes(name ?? '')) ?? null;
   }
 
-  /** Name another room; Back leads to the one before. @param {string} id */
+  /** Put another room into the address; Back returns to the previous one. @param {string} id */
   go(id) {
     if (id === this.room) return;
     const there = new URL(location.href);
@@ -29,7 +29,7 @@ export class Addresses {
   }
 }
 
-// --- The keys that lead from room to room (g, then a letter), and the sheet that lists all keys (?).
+// --- Keys that change the room (g, then a letter), and the sheet that lists all keys (?).
 
 /** @type {Object<string, string>} */
 const ROOMS = { s: 'speakers', d: 'design', c: 'clone', t: 'script', l: 'library' };
@@ -44,7 +44,7 @@ class Shortcuts {
     /** @type {HTMLButtonElement} */ (sheet.querySelector('button')).onclick = () => sheet.close();
   }
 
-  /** @param {KeyboardEvent} event that nothing else takes @returns {boolean} whether it was one of these */
+  /** @param {KeyboardEvent} event that nothing else handles @returns {boolean} true if it was handled */
   onKey({ key, timeStamp }) {
     const room = timeStamp - this.begun < PAUSE_MS ? ROOMS[key.toLowerCase()] : undefined;
     this.begun = key === 'g' ? timeStamp : -Infinity;
@@ -55,7 +55,7 @@ class Shortcuts {
   }
 }
 
-/** The page's keys. A field, a dialog or the room that is shown takes its own first. */
+/** The page's keys. Fields, dialogs and the shown room handle their keys first. */
 export class Keys {
   /** @param {HTMLElement} page @param {import('./studio.js').Studio} studio */
   constructor(page, studio) {
@@ -109,12 +109,12 @@ function leaveFocus({ detail, target }) {
   if (focused === button || (button.hidden && focused.parentElement === button.parentElement)) focused.blur();
 }
 
-/** True if the key belongs to a field. @param {KeyboardEvent} event */
+/** True if the user is typing in a field. @param {KeyboardEvent} event */
 function isTyping({ target }) {
   return target instanceof Element && target.matches('textarea, select, [contenteditable], input:not([type=checkbox], [type=radio], [type=range])');
 }
 
-/** True if Space already means something where the focus is. @param {KeyboardEvent} event */
+/** True if the focused element handles Space. @param {KeyboardEvent} event */
 function isPressing({ target }) {
   return target instanceof Element && target.closest('button, a[href], summary, input, audio, [role=button]') !== null;
 }

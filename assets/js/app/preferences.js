@@ -3,12 +3,12 @@
  *
  * @typedef {{language?: string, theme?: string}} Chosen
  *
- * @typedef {Object} Features         what this studio can do beside; what is left out it cannot
- * @property {{available: boolean, how: string}} [transcribe]  how: what its host is told
+ * @typedef {Object} Features         optional features of this studio
+ * @property {{available: boolean, how: string}} [transcribe]  how: instructions for the host
  * @property {{sign_out: string}|null} [oauth]
- * @property {boolean} [share]        takes by link
+ * @property {boolean} [share]        sharing of takes by link
  * @property {{small: string, speaks: boolean, may: boolean, download?: import('../host/real_voices.js').Download|null}} [real_voices]
- *   small: the id of the built-in checkpoint; download: where one is, for who may change it
+ *   small: id of the built-in checkpoint; may: the visitor is the host; download: state, for the host only
  *
  * @typedef {Object} Me               GET studio/me
  * @property {Features} features
@@ -31,7 +31,7 @@ export class Preferences extends Emitter {
     const { language, theme } = me.preferences;
     this.languages = languages;
     this.language = language && language in languages ? language : preferred(Object.keys(languages));
-    // Gradio's own switch, for links and frames: it holds for this visit, and is not kept.
+    // Gradio's own parameter, for links and frames. It applies to this visit and is not stored.
     const asked = new URLSearchParams(location.search).get('__theme');
     this.theme = THEMES.find((one) => one === asked) ?? THEMES.find((one) => one === theme) ?? 'system';
     DARK.addEventListener('change', () => this.paint());
@@ -48,7 +48,7 @@ export class Preferences extends Emitter {
   choose(chosen) {
     Object.assign(this, chosen);
     this.paint();
-    // If the studio stores no preferences, the choice holds until the page is left.
+    // If the studio stores no preferences, the choice lasts until the page is closed.
     api.patch('studio/me', chosen).catch(() => {});
     this.emit('change', chosen);
   }
@@ -58,7 +58,7 @@ export class Preferences extends Emitter {
   }
 }
 
-// --- Signing in and out, where the studio offers it.
+// --- Signing in and out, if the studio offers it.
 
 /**
  * @param {ParentNode} page
@@ -72,7 +72,7 @@ export function offerSigningIn(page, { features: { oauth }, visitor }, t) {
   const signedIn = visitor.kind === 'member';
   into.hidden = signedIn;
   out.hidden = !signedIn;
-  // A provider does not let itself be shown in a frame.
+  // Providers refuse to be shown in a frame.
   if (window.top !== window) into.target = '_blank';
   out.textContent = t('shell.sign_out', { name: visitor.name });
   out.onclick = async () => {
@@ -81,10 +81,9 @@ export function offerSigningIn(page, { features: { oauth }, visitor }, t) {
   };
 }
 
-// --- Ends the loop that Gradio's loading sign leaves behind: it counts the seconds of a sign that has gone, at
-// every frame, so that a page on which nothing moves costs some percent of a core.  The loop is none of ours
-// and has no handle. It is known by what it does: on a page that rests, one callback is asked for in each
-// frame, and always one. A browser numbers what is asked for, so the one of the last frame can be taken back.
+// --- Ends the animation loop that Gradio's loading indicator leaves running, which costs some percent of a core. The
+// loop has no handle. On an idle page it requests exactly one callback per frame. Browsers number these requests, so
+// the request of the last frame can be cancelled.
 
 const SURE = 60; // Consecutive frames, after which any finite movement is over.
 const TRIES = 1200;
@@ -94,7 +93,7 @@ export function endOrphanedFrames() {
   let left = TRIES;
   const watch = () => {
     const own = requestAnimationFrame(() => {
-      // Behind what loops asked for in this frame, which came before.
+      // Runs after the callbacks that loops have requested for this frame.
       const next = requestAnimationFrame(() => {});
       cancelAnimationFrame(next);
       seen = next - own === 2 ? seen + 1 : 0;

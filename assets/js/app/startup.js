@@ -1,5 +1,6 @@
 /**
- * The waiting page: says how far the studio and its runtime are, and makes room for the studio when that is there.
+ * The progress page during startup: shows the state of the studio and its runtime, and reloads when the studio is
+ * ready.
  */
 
 import { need } from '../common/elements.js';
@@ -30,14 +31,14 @@ async function ask() {
       location.reload();
       return;
     }
-    // Said again only when it has changed: it is read aloud.
+    // Updated only after a change, because screen readers announce it.
     const sentence = inPageWords(status.sentence);
     if (line.textContent !== sentence) line.textContent = sentence;
   } catch {
-    // The server is on its way down or up; it is asked again.
+    // The server is stopping or starting; try again.
   }
   setTimeout(ask, ASK_MS);
 }
 
-translate().catch(() => {}); // The markup already has English.
+translate().catch(() => {}); // The markup is already in English.
 ask();

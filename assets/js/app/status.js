@@ -1,8 +1,8 @@
 /**
- * The status line: whether the runtime is there, and what it holds.
+ * The status line: state of the runtime and its checkpoints.
  *
- * The socket tells at once that the runtime has gone, and within ten seconds that nothing comes any more; while it is
- * away the page asks the studio what becomes of it. Dispatches 'models' with the cards whenever a runtime has come.
+ * The socket reports a lost runtime at once and a stalled one within ten seconds. Then the page polls the studio.
+ * Event: 'models' with the checkpoints, whenever a runtime is ready.
  */
 
 import { Emitter, need } from '../common/elements.js';
@@ -18,7 +18,7 @@ export class Status extends Emitter {
    * @param {ParentNode} page
    * @param {import('../../../clients/js/voicewright.js').SpeechSocket} socket
    * @param {(key: string, values?: Object<string, any>) => string} t
-   * @param {import('../host/real_voices.js').RealVoices} realVoices knows the built-in checkpoint
+   * @param {import('../host/real_voices.js').RealVoices} realVoices with the built-in checkpoint
    */
   constructor(page, socket, t, realVoices) {
     super();
@@ -27,7 +27,7 @@ export class Status extends Emitter {
     this.line = need(page, '#vw-status');
     this.models = need(page, '#vw-models');
     this.socket = socket;
-    /** True if nothing comes from the studio at all; a runtime that is started again is another matter. */
+    /** True if the studio itself does not respond. */
     this.interrupted = false;
     socket.addEventListener('state', () => this.onState());
     addEventListener('offline', () => this.doubt());
@@ -47,7 +47,7 @@ export class Status extends Emitter {
     }
   }
 
-  /** The browser says that there is no network; a studio on this machine needs none. */
+  /** Check the studio after the browser reports that it is offline; a local studio needs no network. */
   doubt() {
     this.socket.check();
     setTimeout(() => this.socket.check(OFFLINE_MS), OFFLINE_MS);
@@ -58,13 +58,13 @@ export class Status extends Emitter {
     this.show('waiting', this.t(navigator.onLine ? 'shell.silent_studio' : 'shell.offline'));
   }
 
-  /** Say what becomes of the runtime until the socket is open again. */
+  /** Show the runtime's state until the socket is open again. */
   async ask() {
     clearTimeout(this.timer);
     this.isAsking = true;
     while (this.socket.state !== 'open') {
       const status = await this.asked();
-      if (/** @type {string} */ (this.socket.state) === 'open') break; // Opened in the meantime.
+      if (/** @type {string} */ (this.socket.state) === 'open') break; // It opened in the meantime.
       if (!status) this.interrupt();
       else {
         this.interrupted = false;
@@ -80,7 +80,7 @@ export class Status extends Emitter {
     this.isAsking = false;
   }
 
-  /** Returns the studio's status of the runtime; null if the studio does not respond. */
+  /** Return the studio's status of the runtime; null if the studio does not respond. */
   async asked() {
     try {
       const signal = AbortSignal.timeout(ANSWER_MS);
@@ -110,7 +110,7 @@ export class Status extends Emitter {
     this.emit('models', cards);
   }
 
-  /** Say what is there, in the page's language. */
+  /** Show the loaded checkpoints in the page's language. */
   name() {
     const { cards } = this;
     if (this.socket.state !== 'open' || !cards) return;

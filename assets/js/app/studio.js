@@ -1,4 +1,4 @@
-/** The page's glue: rooms, socket, stage and store meet here and nowhere else. What a room gets: docs/guide.md. */
+/** The application shell: connects the rooms, the socket, the player and the store. Rooms get this object. */
 
 import { SpeechError, SpeechSocket } from '../../../clients/js/voicewright.js';
 import { CloneRoom } from '../clone/room.js';
@@ -45,17 +45,20 @@ import { Status } from './status.js';
  * @typedef {import('../player/take.js').TakeRecord} TakeRecord
  * @typedef {import('../player/take.js').Mode} Mode
  *
- * @typedef {{voice: import('../script/document.js').Voice, instruct: string}} SpokenBy  who speaks in a room, for a line of a script
- * @typedef {{voice?: string, text?: string, lines?: import('../script/reading.js').ReadLine[], title?: string, spokenBy?: SpokenBy|null, script?: string, half?: 'takes'|'voices', isFull?: boolean}} Given  what a room is opened with
- * @typedef {Omit<TakeRecord, 'reference'> & {reference: Blob|null}} Restored  a kept take with the recording that was sent with it
+ * @typedef {{voice: import('../script/document.js').Voice, instruct: string}} SpokenBy the voice of a room, for a line
+ * of a script
+ * @typedef {{voice?: string, text?: string, lines?: import('../script/reading.js').ReadLine[], title?: string,
+ * spokenBy?: SpokenBy|null, script?: string, half?: 'takes'|'voices', isFull?: boolean}} Given values for opening a
+ * room
+ * @typedef {Omit<TakeRecord, 'reference'> & {reference: Blob|null}} Restored  a stored take with its reference audio
  *
- * @typedef {() => void} Back  takes back what was done
+ * @typedef {() => void} Back  undoes an action
  *
  * @typedef {{id: string, root: HTMLElement, mode?: Mode, modes?: Mode[],
  *   offer?(cards: ModelCard[]): void, onLanguage?(): void, enter?(given: Given): void, leave?(): void,
  *   speak?(how: {clicked: number}): void|Promise<void>, line?(): string, spokenBy?(): SpokenBy|null, takesTags?: boolean, followsTags?: boolean, stop?(): void,
  *   onKey?(event: KeyboardEvent): boolean, restore?(take: Restored): Back|void} & import('../player/reload.js').Place & import('../common/storage.js').Source} Room
- *   what the shell knows of a room; docs/guide.md says what each part is for
+ *   interface of a room for the shell
  */
 
 const ROOMS = [SpeakersRoom, DesignRoom, CloneRoom, ScriptRoom, LibraryRoom, HostRoom];
@@ -66,7 +69,7 @@ const FULL_MS = 60_000; // Long, because takes wait unsaved until somebody frees
 const PATIENCE_MS = 1000; // Time without a response before the page reports it.
 
 export class Studio {
-  /** The room that is shown; none before the page is built. @type {Room|null} */
+  /** The shown room; null before the page is built. @type {Room|null} */
   current = null;
 
   /** @param {HTMLElement} page @param {{presets: import('../common/words.js').Presets, me: import('./preferences.js').Me, pronunciation: Pronunciation, words: Words, preferences: Preferences}} given */
@@ -78,7 +81,7 @@ export class Studio {
     this.pronunciation = pronunciation;
     this.api = api;
     this.given = presets;
-    /** In the page's language. */
+    /** The presets in the page's language. */
     this.presets = this.localised();
     /** @type {(key: string, values?: Object<string, unknown>) => string} */
     this.t = (key, values) => words.t(key, values);
@@ -96,7 +99,7 @@ export class Studio {
     /** The server's limits, from session.created. @type {Object<string, number>} */
     this.limits = {};
     this.scroller = need(page, '.vw-rooms');
-    /** The scroll position of each room. @type {Map<string, number>} */
+    /** Scroll position of each room. @type {Map<string, number>} */
     this.scrolled = new Map();
     this.toasts = new Toasts(need(page, '#vw-toasts'));
     this.undo = new Undo(this);
@@ -218,19 +221,19 @@ export class Studio {
     throw new Error(`There is no room ${id}`);
   }
 
-  /** The room that the address names; without one, the first that can speak. */
+  /** The room in the address, or else the first room with a loaded checkpoint. */
   get addressed() {
     const first = this.rooms.find((room) => room.mode && this.serves(room)) ?? this.rooms[0];
     return this.addresses.room ?? first.id;
   }
 
-  /** Go to another room; Back leads to this one again. @param {string} id @param {Given} [given] */
+  /** Go to another room; Back returns to this one. @param {string} id @param {Given} [given] */
   go(id, given = {}) {
     this.addresses.go(id);
     this.enter(id, given);
   }
 
-  /** Show one room and hide the others; what is handed over is the room's to understand. @param {string} id @param {Given} [given] */
+  /** Show one room and hide the others. `given` is passed on to the room. @param {string} id @param {Given} [given] */
   enter(id, given = {}) {
     const room = this.room(id);
     if (room !== this.current) {
@@ -257,20 +260,23 @@ export class Studio {
     this.facts.refreshNow();
   }
 
-  /** Put the shared text field, the variation and the first button where the room wants them. @param {HTMLElement} root */
+  /**
+   * Move the shared text field, the variation and the primary button to their places in the room. @param {HTMLElement}
+   * root
+   */
   furnish(root) {
     const homes = { text: '#vw-shared', variation: '#vw-shared', actions: '#vw-dock-actions' };
     for (const [name, home] of Object.entries(homes)) {
       const slot = root.querySelector(`[data-vw-slot=${name}]`) ?? need(this.page, home);
       slot.append(need(this.page, `#vw-shared-${name}`));
     }
-    // A room may have another word for what its primary button does.
+    // A room may have its own label for the primary button.
     const word = all(root, '[data-vw-speak]')[0]?.dataset.vwSpeak ?? 'shell.speak';
     this.speakWord.dataset.i18n = word;
     this.speakWord.textContent = this.t(word);
   }
 
-  /** Take the options from what the runtime holds. @param {ModelCard[]} cards */
+  /** Update the options after a change of the loaded checkpoints. @param {ModelCard[]} cards */
   offer(cards) {
     if (cards.length === 0) return;
     this.errorMessages.back();
@@ -294,17 +300,17 @@ export class Studio {
     this.refresh();
   }
 
-  /** The model that a room speaks with. @param {Room} room */
+  /** Return the checkpoint that serves a room. @param {Room} room */
   cardOf({ mode }) {
     return mode && this.cards.get(mode);
   }
 
-  /** True if the room has what it needs. @param {Room} room */
+  /** True if a loaded checkpoint serves the room. @param {Room} room */
   serves(room) {
     return !room.mode || modesOf(room).some((mode) => this.cards.has(mode));
   }
 
-  /** Say in a room, and on its tab, that nothing serves it. @param {Room} room */
+  /** Show in a room, and on its tab, if no loaded checkpoint serves it. @param {Room} room */
   mark(room) {
     const [unserved] = all(room.root, '.vw-unserved');
     const tab = this.tabs.find(({ dataset }) => dataset.room === room.id);
@@ -316,18 +322,18 @@ export class Studio {
     tab.title = served ? '' : unserved.textContent;
   }
 
-  /** Returns the name of a model on the page. @param {{id: string}} card */
+  /** Return the display name of a model. @param {{id: string}} card */
   modelName({ id }) {
     return this.realVoices?.nameOf(id) ?? id;
   }
 
-  /** Returns the identity of a model. @param {string} id @returns {import('../player/take.js').Model} */
+  /** Return the identity of a model. @param {string} id @returns {import('../player/take.js').Model} */
   modelOf(id) {
     const card = [...this.cards.values()].find((one) => one.id === id);
     return card ? { id, fingerprint: card.fingerprint, device: card.device, dtype: card.dtype } : { id };
   }
 
-  // --- what was written, and its way back
+  // --- drafts and undo
 
   /** State that the rooms share. */
   id = 'shared';
@@ -341,12 +347,12 @@ export class Studio {
     this.text = text;
   }
 
-  /** Do what replaces words in a room's form, with a way back. @param {Parameters<Undo['replacing']>} replaced */
+  /** Run an action that replaces text in a room's form, with undo. @param {Parameters<Undo['replacing']>} replaced */
   replacing(...replaced) {
     this.undo.replacing(...replaced);
   }
 
-  /** Give what was done a way back. @param {Back} back @param {string} [sentence] */
+  /** Offer undo of an action. @param {Back} back @param {string} [sentence] */
   undoable(back, sentence) {
     this.undo.offer(back, sentence);
   }
@@ -362,7 +368,7 @@ export class Studio {
     this.facts?.refreshSoon();
   }
 
-  /** The primary button, and Ctrl+Enter: what it does is the room's. */
+  /** Run the room's primary action, for its button and Ctrl+Enter. */
   async speak() {
     const { current } = this;
     if (!current?.speak || !this.serves(current) || this.cards.size === 0) return;
@@ -385,7 +391,7 @@ export class Studio {
   reached() {
     this.clearErrors();
     const { interrupted } = this.status;
-    if (interrupted) this.errorMessages.sayUntilBack('request', this.t('shell.not_sent'), ''); // It can be sent again then.
+    if (interrupted) this.errorMessages.sayUntilBack('request', this.t('shell.not_sent'), ''); // The message asks to send it again then.
     return !interrupted;
   }
 
@@ -394,7 +400,7 @@ export class Studio {
    *
    * @param {import('../player/take.js').Asked} asked
    * @returns {Take}
-   * @throws {FieldError} there is nothing to say, or nobody to say it to
+   * @throws {FieldError} no text, or no connection
    */
   say(asked) {
     if (this.status.interrupted) throw new FieldError('request', this.t('shell.not_sent'));
@@ -409,7 +415,7 @@ export class Studio {
     return take;
   }
 
-  /** Say why there is no take; what was on the stage before it comes back. @param {Take} take */
+  /** Show the error of a take, and show the previous take again. @param {Take} take */
   fail(take) {
     const { error, room } = take;
     if (error?.code === 'runtime_unavailable') this.errorMessages.sayUntilBack('request', error, this.t('shell.runtime_back'), room);
@@ -418,7 +424,10 @@ export class Studio {
     if (this.current?.mode) this.stage.giveBack(take);
   }
 
-  /** Its voice is not there: another window may have deleted it, which this one learns now. @param {Take} take @param {import('../common/api.js').Thrown} error */
+  /**
+   * Handle an unknown voice, which another window may have deleted. @param {Take} take @param
+   * {import('../common/api.js').Thrown} error
+   */
   async missVoice({ config, label, room }, error) {
     const { clicked } = this;
     const name = this.catalogue.named(config.voice ?? '')?.name ?? label;
@@ -427,7 +436,7 @@ export class Studio {
     if (clicked === this.clicked) this.showError(error.param ?? 'request', isGone ? this.t('shell.voice_deleted', { name }) : error, room);
   }
 
-  /** Learn how fast its voice speaks, and say of a take that it cannot hold all of its text, and what to try. @param {Take} take */
+  /** Learn the voice's pace from a take, and show a hint if the take is too short for its text. @param {Take} take */
   judge(take) {
     if (take.stopReason === 'eos' && !take.isShort) this.paces.learn(take);
     if (take.isQuiet || take.room === 'design' || !take.isShort) return;
@@ -442,7 +451,7 @@ export class Studio {
   }
 
   /**
-   * Put a kept take's text, settings and seed back into the form of its room, with a way back to what stood there.
+   * Restore a stored take's text, settings and seed to the form of its room, with undo.
    *
    * @param {TakeRecord} record
    */
@@ -473,7 +482,7 @@ export class Studio {
     this.code.show(take);
   }
 
-  /** Silence now, here and in the runtime. */
+  /** Stop playback here and generation in the runtime. */
   stop() {
     this.stage.stop();
     this.speech.cancel();
@@ -481,12 +490,12 @@ export class Studio {
     this.refresh();
   }
 
-  /** True if anything sounds or is being made. */
+  /** True during playback or generation. */
   get isBusy() {
     return this.stage.sounding || this.speech.live.size > 0;
   }
 
-  /** Make the shell say what is and what can be done. */
+  /** Update the buttons and the status of the shell. */
   refresh() {
     if (!this.current) return;
     this.speakButton.disabled = !this.current.speak || !this.serves(this.current) || this.cards.size === 0;
@@ -496,7 +505,7 @@ export class Studio {
     this.facts.refreshSoon();
   }
 
-  /** A take could not be saved. @param {import('../common/api.js').Thrown} error */
+  /** Show that a take could not be saved. @param {import('../common/api.js').Thrown} error */
   onUnkept(error) {
     const { t } = this;
     if (error.code === 'store_full') {
@@ -529,14 +538,17 @@ export class Studio {
     notes.say(this.t(key, { n, time: span((etaMs ?? 0) / 1000, this.t) }));
   }
 
-  // --- telling
+  // --- messages
 
-  /** Returns the caption of a take. @param {Pick<TakeRecord, 'room'|'label'|'config'>} take */
+  /** Return the caption of a take. @param {Pick<TakeRecord, 'room'|'label'|'config'>} take */
   captionOf(take) {
     return captionOf(take, (description) => this.presets.designs.find(({ text }) => text === description.trim())?.name ?? '');
   }
 
-  /** A sentence at its place, as messages.js has it. @param {HTMLElement|string} place @param {Error|string} error @param {string} [room] id; the current one */
+  /**
+   * Show an error at its place (messages.js). @param {HTMLElement|string} place @param {Error|string} error @param
+   * {string} [room] id; the current one
+   */
   showError(place, error, room) {
     this.errorMessages.say(place, error, room);
   }
@@ -545,13 +557,13 @@ export class Studio {
     this.errorMessages.clear();
   }
 
-  /** @param {string} sentence @param {import('./messages.js').Told} [options] @returns {() => void} takes it away */
+  /** @param {string} sentence @param {import('./messages.js').Told} [options] @returns {() => void} closes the toast */
   toast(sentence, options) {
     return this.toasts.show(sentence, options);
   }
 }
 
-/** Returns the modes of which a room needs one. @param {{mode?: string, modes?: string[]}} room */
+/** Return the modes that can serve a room. @param {{mode?: string, modes?: string[]}} room */
 function modesOf({ mode, modes }) {
   return modes ?? (mode ? [mode] : []);
 }
@@ -562,7 +574,7 @@ function socketUrl() {
   return url;
 }
 
-/** Bring the page in `element` to life. @param {HTMLElement} element */
+/** Start the page in `element`. @param {HTMLElement} element */
 export async function mount(element) {
   const page = need(element, '#vw');
   const words = new Words();
@@ -570,7 +582,7 @@ export async function mount(element) {
     api.ask('studio/bundle/presets.json', { cache: 'default' }).then((response) => response.json()),
     api.get('studio/me').catch(() => ({ preferences: {}, features: {} })),
     api.get('studio/pronunciation').catch(() => null),
-    words.load('en'), // What another language lacks is said in English.
+    words.load('en'), // Missing texts of other languages are shown in English.
   ]);
   const preferences = new Preferences(me, presets.languages);
   await words.load(preferences.language);

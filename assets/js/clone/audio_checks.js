@@ -12,12 +12,12 @@ const WORTH_S = 0.3; // Minimum silence at an edge that is reported.
  * @typedef {import('./selection.js').Fault} Fault
  * @typedef {'leaveOut'|'shorten'|'pauses'|'best'|'trim'|'another'} Remedy
  *
- * @typedef {Object} Judgement     of the runtime; seconds, and dB of full scale
+ * @typedef {Object} Judgement     result of the runtime's checks, in seconds and dBFS
  * @property {boolean} usable
  * @property {number} seconds
  * @property {number} speech_s
- * @property {{start_s: number, end_s: number}} trim  where somebody begins and ends to speak
- * @property {{peak_db: number|null, speech_db: number|null, pauses_db: number|null}} levels  null: there is nothing of which it could be told
+ * @property {{start_s: number, end_s: number}} trim  start and end of the speech
+ * @property {{peak_db: number|null, speech_db: number|null, pauses_db: number|null}} levels  null: not measurable
  * @property {{code: string, sentence: string}[]} advice
  */
 
@@ -28,10 +28,10 @@ export class AudioChecks {
    * @param {Object} tell
    * @param {(error: Error) => void} tell.onRefused
    * @param {() => void} tell.onSaid
-   * @param {() => Fault[]} tell.faults  what the page itself heard
+   * @param {() => Fault[]} tell.faults  faults that the page has detected
    * @param {() => number|null} tell.aboveNoise  dB of the speech above the noise of the whole recording; null: unknown
-   * @param {Record<Remedy, (faults: Fault[]) => void>} tell.remedies  against the faults beside which they stand
-   * @param {() => boolean} tell.isLong  whether there is another part to choose
+   * @param {Record<Remedy, (faults: Fault[]) => void>} tell.remedies  actions that fix a fault
+   * @param {() => boolean} tell.isLong  true if another part can be selected
    */
   constructor(root, studio, { onRefused, onSaid, faults, aboveNoise, remedies, isLong }) {
     this.studio = studio;
@@ -47,11 +47,11 @@ export class AudioChecks {
     this.asked = 0;
     /** @type {ReturnType<typeof setTimeout>|undefined} */
     this.timer = undefined;
-    /** The last answer. @type {Judgement|null} */
+    /** The last result. @type {Judgement|null} */
     this.said = null;
   }
 
-  /** Forget what was said. */
+  /** Clear the result. */
   clear() {
     clearTimeout(this.timer);
     this.asked += 1;
@@ -62,7 +62,10 @@ export class AudioChecks {
     this.list.dataset.state = 'empty';
   }
 
-  /** Ask again once nothing changes any more. @param {() => {sound: Blob, transcript: string|null}} given */
+  /**
+   * Request the checks once the selection has stopped changing. @param {() => {sound: Blob, transcript: string|null}}
+   * given
+   */
   checkSoon(given) {
     clearTimeout(this.timer);
     const asked = ++this.asked;
@@ -70,7 +73,10 @@ export class AudioChecks {
     this.timer = setTimeout(() => this.ask(asked, given()), SETTLED_MS);
   }
 
-  /** Requests the runtime's checks of a recording. @param {{sound: Blob, transcript: string|null}} given @returns {Promise<Judgement>} @throws {Error} it refuses it */
+  /**
+   * Request the runtime's checks of a recording. @param {{sound: Blob, transcript: string|null}} given @returns
+   * {Promise<Judgement>} @throws {Error} the runtime refuses the recording
+   */
   check({ sound, transcript }) {
     const form = new FormData();
     form.append('audio_sample', sound, 'reference.wav');
@@ -107,7 +113,7 @@ export class AudioChecks {
     return this.said?.advice.filter(({ code }) => !code.startsWith('transcript')) ?? [];
   }
 
-  /** True if something about the audio could be better. */
+  /** True if the audio has a fault. */
   get hasFaults() {
     return this.said !== null && (this.isNoisy || this.ofAudio.length > 0 || this.faults().length > 0);
   }
@@ -122,7 +128,7 @@ export class AudioChecks {
     return this.aboveNoise() !== null || (this.said?.levels.pauses_db ?? null) !== null;
   }
 
-  /** Write it down, in the page's language: a sentence for each fault with its remedy, and what is good. */
+  /** Show each fault with its remedy, and the passed checks, in the page's language. */
   paint() {
     const { said, studio } = this;
     if (!said) return;
@@ -144,7 +150,7 @@ export class AudioChecks {
     this.list.dataset.state = said.usable ? 'said' : 'unusable';
   }
 
-  /** Shows a fault that the page has detected. @param {Fault} fault */
+  /** Show a fault that the page has detected. @param {Fault} fault */
   found(fault) {
     const places = { at: clock(fault.at), s: fault.seconds.toFixed(1) };
     const remedy = fault.code === 'pause' ? 'shorten' : 'leaveOut';
@@ -158,7 +164,7 @@ export class AudioChecks {
     return code === 'long' && this.isLong() ? 'best' : 'another';
   }
 
-  /** Returns the passed checks with their figures. @param {Judgement} said @param {string[]} codes of advice */
+  /** Return the passed checks with their figures. @param {Judgement} said @param {string[]} codes of the faults */
   passed({ levels: { peak_db, speech_db, pauses_db } }, codes) {
     const figures = [
       { name: 'loud', faults: ['quiet', 'no_speech'], db: speech_db },
@@ -177,7 +183,7 @@ export class AudioChecks {
     return item;
   }
 
-  /** Returns the page's text for a code, or the runtime's sentence if the page is in English. @param {string} code @param {string} sentence */
+  /** Return the page's text for a code, or the runtime's sentence if the page is in English. @param {string} code @param {string} sentence */
   sentence(code, sentence) {
     const key = `clone.advice.${code}`;
     const own = this.studio.t(key);

@@ -1,4 +1,4 @@
-/** The recording that the Clone room works with: taken in, judged, put away, and kept for a reload. */
+/** The recording of the Clone room: loading, checking, removing, and restoring after a reload. */
 
 import { errorOf } from '../common/api.js';
 import { span } from '../common/dates.js';
@@ -9,7 +9,7 @@ import { clock } from './audio_checks.js';
 import { decoded, Reference, TooMuch } from './reference.js';
 import { addressed } from './steps.js';
 
-// --- What was left in the Clone room's steps: recording, words and choices, for a reload and for a way back.
+// --- Draft of the Clone room: recording, transcript and choices, for reloads and undo.
 
 /** @typedef {{language: string, transcript: string, only: boolean, voice: string, name: string, step: number, recording?: number} & Partial<Reference['choice']>} Draft */
 
@@ -24,18 +24,18 @@ export class SavedState {
     this.room = room;
   }
 
-  /** Put the recording where a reload finds it. @param {Reference} reference */
+  /** Store the recording for a reload. @param {Reference} reference */
   store({ pcm, file, name, source }) {
     this.recordedAt = Date.now();
     recordings.put(this.room.id, { pcm, file, name, source, at: this.recordedAt });
   }
 
-  /** There is none to be found, or none that is still to become a voice. */
+  /** Delete the stored recording. */
   forget() {
     recordings.delete(this.room.id);
   }
 
-  /** Returns the form's values; consent must be given again each time. @returns {Draft} */
+  /** Return the form's values without the consent, which must be given again. @returns {Draft} */
   draft() {
     if (this.reopening) return this.reopening;
     const { language, transcript, xvector, reference, stored, keepForm, made, steps } = this.room;
@@ -43,7 +43,7 @@ export class SavedState {
     return { ...form, ...reference?.choice, recording: this.recordedAt, voice: stored.value, name: keepForm.name.value, step: made ? 1 : steps.at };
   }
 
-  /** Bring the recording back, and what was written of it. @param {Draft} draft */
+  /** Restore the recording and its form. @param {Draft} draft */
   async reopen(draft) {
     const { room } = this;
     this.reopening = draft;
@@ -72,7 +72,7 @@ export class SavedState {
     room.keepForm.name.value = name;
   }
 
-  /** The way back to the recording that is here now, and to what was written of it. @returns {import('../app/studio.js').Back} */
+  /** Return a function that restores the current recording and its form. @returns {import('../app/studio.js').Back} */
   wayBack() {
     const { room } = this;
     const { reference } = room;
@@ -91,11 +91,10 @@ export class SavedState {
   }
 }
 
-// --- What the Clone room works with: a recording is taken in, chosen from, judged anew at every change, and
-// put away.
+// --- Loading, selecting, checking and removing the recording.
 
 export class Intake {
-  /** True if the runtime would not take the recording. */
+  /** True if the runtime refused the recording. */
   isRefused = false;
 
   /** @param {import('./room.js').CloneRoom} room */
@@ -122,7 +121,7 @@ export class Intake {
         const sizes = { size: (file.size / 2 ** 20).toFixed(1), limit: Math.floor(limit / 2 ** 20) };
         throw new Error(studio.t('clone.too_large', sizes));
       }
-      // The runtime reads more formats than a browser, and says what it cannot read.
+      // The runtime reads more formats than a browser; it reports unreadable files.
       if (!pcm) await this.room.audioChecks.check({ sound: file, transcript: null });
       this.take(new Reference({ pcm, file, name, source: 'upload', maxSeconds: this.room.microphone.maxSeconds }), isNew);
     } catch (error) {
@@ -133,7 +132,7 @@ export class Intake {
     }
   }
 
-  /** Explains why a file is too large, and what to do. @param {TooMuch} error */
+  /** Return why a file is too large, and what to do. @param {TooMuch} error */
   tooMuch({ what, is, limit }) {
     const { t } = this.studio;
     if (what === 'long') return t('clone.too_long_to_open', { is: span(is, t), limit: span(limit, t) });
@@ -153,10 +152,10 @@ export class Intake {
   }
 
   /**
-   * Work with this reference from here on, also when the page is opened again.
+   * Use a reference, and store it for a reload.
    *
-   * @param {Reference|null} reference @param {boolean} [isNew] nothing of it was chosen yet
-   * @returns {boolean} whether something that is said in it was left out
+   * @param {Reference|null} reference @param {boolean} [isNew] no part is selected yet
+   * @returns {boolean} true if the selection leaves out speech
    */
   take(reference, isNew = false) {
     const { room } = this;
@@ -196,7 +195,7 @@ export class Intake {
     this.changed();
   }
 
-  /** Put the recording away, with a way back. */
+  /** Remove the recording, with undo. */
   drop() {
     const { room, studio } = this;
     const { reference } = room;
@@ -208,7 +207,7 @@ export class Intake {
     studio.undoable(() => room.reference || back(), studio.t('clone.put_away'));
   }
 
-  /** Another part is chosen, not by the handles. */
+  /** Update the trimmer after a selection without its handles. */
   moved() {
     this.room.trimmer.paint();
     this.changed();
@@ -242,7 +241,7 @@ export class Intake {
     this.room.showing.paintUse();
   }
 
-  /** Cut to what the checks found to be speech. */
+  /** Trim to the speech that the checks found. */
   tidy() {
     const { choosing, audioChecks, reference } = this.room;
     if (!audioChecks.said || !reference) return;

@@ -5,7 +5,7 @@ import { Emitter, need } from '../common/elements.js';
 import { FieldError } from '../common/fields.js';
 import { Take } from '../player/take.js';
 
-// --- What is sent of a recording: with a text that its voice shall say, or to be kept as a voice.
+// --- Fields of a recording for speech requests and for stored voices.
 
 export class CloneRequest {
   /** @param {import('./room.js').CloneRoom} room */
@@ -13,7 +13,7 @@ export class CloneRequest {
     this.room = room;
   }
 
-  /** Returns the recording or upload. @throws {FieldError} there is none yet */
+  /** Return the recording or upload. @throws {FieldError} there is none yet */
   get given() {
     const { microphone, reference, studio } = this.room;
     if (microphone.state !== 'idle') throw new FieldError('ref_audio', studio.t('clone.stop_first'));
@@ -21,7 +21,7 @@ export class CloneRequest {
     return reference;
   }
 
-  /** The fields of session.config for that. @throws {FieldError} it has no words yet */
+  /** Return the fields of session.config. @throws {FieldError} no transcript yet */
   config() {
     const { transcript, xvector, language, studio } = this.room;
     const ref_text = transcript.value.trim();
@@ -30,7 +30,7 @@ export class CloneRequest {
     return { language: language.value, x_vector_only_mode: only, ...(!only && { ref_text }) };
   }
 
-  /** Returns the data stored with a voice in addition to name and consent. @throws {FieldError} */
+  /** Return the data stored with a voice in addition to name and consent. @throws {FieldError} */
   kept() {
     const { given } = this;
     const { ref_text = '' } = this.config();
@@ -44,7 +44,7 @@ export class CloneRequest {
   }
 }
 
-// --- The clone next to its original: both say the same, and the clone is heard before it is kept.
+// --- Comparison of the original and the clone with the same text, before the voice is saved.
 
 const SEED = 7; // Fixed, so that the clone sounds the same each time.
 
@@ -61,7 +61,7 @@ export class Comparison {
     this.stage.addEventListener('change', () => this.follow());
   }
 
-  /** True if the clone of the present recording and transcript was played, or cannot be. */
+  /** True if the clone of the current recording and transcript was played, or cannot be played. */
   get isHeard() {
     const { last, room } = this;
     const isSame = last !== null && last.reference === room.request.given.sent() && last.config.ref_text === room.request.config().ref_text;
@@ -72,7 +72,7 @@ export class Comparison {
     return this.stage.sounding && this.stage.take === this.last;
   }
 
-  /** Remember the clone that plays, also one that the room's own text was spoken with. */
+  /** Remember a played clone, also one that spoke the room's text. */
   follow() {
     const { take } = this.stage;
     if (this.stage.sounding && take instanceof Take && take.reference) this.last = take;
@@ -91,7 +91,7 @@ export class Comparison {
     }
   }
 
-  /** Have the clone say what the recording says. @throws {FieldError} there is no transcript, or no connection */
+  /** Speak the recording's transcript with the clone. @throws {FieldError} there is no transcript, or no connection */
   hear() {
     const { room, stage } = this;
     const { studio, request, mode } = room;
@@ -107,8 +107,7 @@ export class Comparison {
   }
 }
 
-// --- The form that makes a voice of the reference: a name, and the speaker's consent in words. Event: 'kept'
-// with the voice.
+// --- The form that saves the reference as a voice: name and consent. Event: 'kept' with the voice.
 
 /** @extends {Emitter<{kept: import('../speak/voices.js').StoredVoice}>} */
 export class KeepForm extends Emitter {
@@ -133,7 +132,7 @@ export class KeepForm extends Emitter {
     };
   }
 
-  /** Another recording is another speaker's, for all we know. */
+  /** Clear name and consent, because another recording may be of another speaker. */
   forget() {
     this.consent.checked = false;
     this.name.value = '';

@@ -4,10 +4,10 @@ import { errorOf } from '../common/api.js';
 import { SAMPLE_RATE, toInt16 } from '../common/audio.js';
 import { Emitter, need } from '../common/elements.js';
 
-// --- The microphone, as samples of 24 kHz mono. It records at whatever rate the device has and converts once
-// at the end: Firefox refuses to join a microphone to a context of another rate.
+// --- The microphone. It records at the device's rate and resamples at the end, because Firefox does not connect a
+// microphone to a context of another rate.
 
-/** The key of a sentence why there is no microphone here, or null if there may be one. @returns {string|null} */
+/** Return the message key of the reason why no microphone is available; null if one may be. @returns {string|null} */
 export function microphoneObstacle() {
   if (!window.isSecureContext) return 'clone.microphone.insecure';
   if (!navigator.mediaDevices?.getUserMedia || !window.AudioWorkletNode) return 'clone.microphone.none_for_pages';
@@ -17,7 +17,7 @@ export function microphoneObstacle() {
 export class Recorder {
   /**
    * @param {Object} options
-   * @param {number} options.maxSeconds            it stops by itself after that
+   * @param {number} options.maxSeconds            maximum length of a recording
    * @param {(level: number, seconds: number) => void} options.onLevel  peak in [0, 1], seconds so far
    * @param {() => void} options.onFull
    */
@@ -39,7 +39,7 @@ export class Recorder {
     let stream;
     try {
       stream = await navigator.mediaDevices.getUserMedia({
-        // A voice to clone is wanted as it is, not as a telephone call would like it.
+        // Cloning needs unprocessed audio; these filters are for calls.
         audio: { echoCancellation: false, noiseSuppression: false, autoGainControl: false },
       });
     } catch (refusal) {
@@ -51,7 +51,7 @@ export class Recorder {
     await context.audioWorklet.addModule(new URL('./capture_worklet.js', import.meta.url));
   }
 
-  /** Begin, with the microphone that was opened. */
+  /** Start recording; `open` must have been called. */
   async start() {
     const { stream, context } = this;
     if (!stream || !context) throw new Error('The microphone was not opened');
@@ -74,7 +74,7 @@ export class Recorder {
     if (this.seconds >= this.maxSeconds) this.onFull();
   }
 
-  /** Give the microphone back and return what was heard, mono, 24 kHz. @returns {Promise<Int16Array>} */
+  /** Release the microphone and return the recording, mono, 24 kHz. @returns {Promise<Int16Array>} */
   async stop() {
     const { stream, context } = this;
     if (!stream || !context) return new Int16Array(); // The recorder was never opened.
@@ -125,8 +125,8 @@ function refusalKey(refusal) {
   return keys[refusal.name] ?? 'clone.microphone.busy';
 }
 
-// --- The Clone room's recorder: the browser's question, a countdown, a text to read, a level, a clock. Events:
-// 'recorded' with the samples, 'refused' with a key.
+// --- The Clone room's recorder: permission, countdown, text to read, level and clock. Events: 'recorded' with the
+// samples, 'refused' with a message key.
 
 const COUNT = 3;
 const BEAT_MS = 700;
@@ -156,7 +156,7 @@ export class Microphone extends Emitter {
     return this.studio.limits.max_reference_s ?? 60;
   }
 
-  /** Show what can be done now. */
+  /** Update the buttons. */
   paint() {
     const { studio, state } = this;
     const obstacle = microphoneObstacle();
@@ -209,13 +209,13 @@ export class Microphone extends Emitter {
     }
   }
 
-  /** Ends the recording, by its button or on leaving the room. */
+  /** End the recording, by its button or on leaving the room. */
   end() {
     if (this.state === 'recording') this.finish();
     else if (this.state !== 'idle') this.cancel();
   }
 
-  /** Forget it, before anything was heard; the microphone is given back. */
+  /** Cancel before the recording starts, and release the microphone. */
   cancel() {
     this.recorder?.stop();
     this.recorder = null;

@@ -1,27 +1,27 @@
 /**
- * Reference audio in the page: a recording or a file as samples, of which a stretch is chosen and sent.
+ * Reference audio: a recording or a file as samples, of which the selection is sent.
  *
- * What the browser cannot decode is sent as it is: the runtime reads more formats, and says what it cannot.
+ * Files that the browser cannot decode are sent unchanged: the runtime reads more formats.
  */
 
 import { SAMPLE_RATE, toInt16, wavBlob } from '../common/audio.js';
 
-const LARGEST = 100 * 2 ** 20; // Bytes that the page decodes.
+const MAX_FILE_BYTES = 100 * 2 ** 20;
 const LONGEST_S = 600;
 const SHORTEST_S = 0.1; // Minimum distance between the handles.
 const MIN_MIX = 0.1; // Energy of the average relative to that of independent channels.
 const SEAM = Math.round(SAMPLE_RATE * 0.008); // Samples of the cross-fade at a cut.
 
-/** @typedef {import('./speech_detection.js').Stretch} Stretch seconds of the whole */
+/** @typedef {import('./speech_detection.js').Stretch} Stretch in seconds of the whole recording */
 
 export class Reference {
   /**
    * @param {Object} given
-   * @param {Int16Array|null} given.pcm     mono, 24 kHz; null: not decoded here
-   * @param {Blob|null} [given.file]             what is sent where there are no samples
+   * @param {Int16Array|null} given.pcm     mono, 24 kHz; null: not decoded
+   * @param {Blob|null} [given.file]             the file to send if there are no samples
    * @param {string} given.name
    * @param {'recording'|'upload'} given.source
-   * @param {number} given.maxSeconds       that may be used
+   * @param {number} given.maxSeconds       limit of the selection
    */
   constructor({ pcm, file = null, name, source, maxSeconds }) {
     this.pcm = pcm;
@@ -42,17 +42,20 @@ export class Reference {
     return this.pcm ? this.pcm.length / SAMPLE_RATE : 0;
   }
 
-  /** True if it is longer than what may be used of it. */
+  /** True if the recording is longer than the limit. */
   get isCut() {
     return this.seconds > this.maxSeconds;
   }
 
-  /** True if all of it is chosen. */
+  /** True if the whole recording is selected. */
   get whole() {
     return this.start === 0 && this.end === this.seconds && this.cuts.length === 0;
   }
 
-  /** Select a stretch; an edge pushes the other one if necessary. @param {'start'|'end'} edge @param {number} at seconds */
+  /**
+   * Move an edge of the selection; it pushes the other edge if necessary. @param {'start'|'end'} edge @param {number}
+   * at seconds
+   */
   move(edge, at) {
     if (edge === 'start') {
       this.start = Math.max(0, Math.min(at, this.seconds - SHORTEST_S));
@@ -76,7 +79,7 @@ export class Reference {
     this.choose({ ...this.choice, cuts: [...apart, cut].sort((one, other) => one.start - other.start) });
   }
 
-  /** Returns the selection, to restore it later. */
+  /** Return the selection, to restore it later. */
   get choice() {
     return { start: this.start, end: this.end, cuts: this.cuts };
   }
@@ -89,12 +92,12 @@ export class Reference {
     this.blob = null;
   }
 
-  /** Of what is chosen, without what is left out. */
+  /** Length of the selection without the cuts, in seconds. */
   get length() {
     return this.kept().reduce((sum, { start, end }) => sum + end - start, 0);
   }
 
-  /** The stretches that remain. @returns {Stretch[]} */
+  /** Return the stretches of the selection without the cuts. @returns {Stretch[]} */
   kept() {
     const found = [];
     let { start } = this;
@@ -107,7 +110,7 @@ export class Reference {
     return found;
   }
 
-  /** The chosen samples. */
+  /** The selected samples. */
   get chosen() {
     const { pcm } = this;
     if (!pcm) return new Int16Array();
@@ -115,14 +118,14 @@ export class Reference {
     return joined(this.kept().map(({ start, end }) => pcm.subarray(at(start), at(end))));
   }
 
-  /** Returns the reference to send; the same object while the selection is unchanged. @returns {Blob} */
+  /** Return the reference to send; the same object while the selection is unchanged. @returns {Blob} */
   sent() {
     this.blob ??= this.pcm || !this.file ? wavBlob([this.chosen], SAMPLE_RATE) : this.file;
     return this.blob;
   }
 }
 
-/** Joins pieces with crossfades. @param {Int16Array[]} pieces */
+/** Join pieces with crossfades. @param {Int16Array[]} pieces */
 function joined(pieces) {
   if (pieces.length < 2) return pieces[0] ?? new Int16Array();
   const seams = pieces.slice(1).map((piece, k) => Math.min(SEAM, piece.length, pieces[k].length));
@@ -157,20 +160,20 @@ export class TooMuch extends Error {
  * Decode a file to mono.
  *
  * @param {Blob} file
- * @returns {Promise<Int16Array|null>} 24 kHz; null where this browser cannot
- * @throws {TooMuch} it is larger or longer than a page opens
+ * @returns {Promise<Int16Array|null>} 24 kHz; null if this browser cannot decode it
+ * @throws {TooMuch} it is too large or too long for the page
  */
 export async function decoded(file) {
-  if (file.size > LARGEST) throw new TooMuch('large', file.size, LARGEST);
+  if (file.size > MAX_FILE_BYTES) throw new TooMuch('large', file.size, MAX_FILE_BYTES);
   const buffer = await decodedBuffer(file);
   if (buffer && buffer.duration > LONGEST_S) throw new TooMuch('long', buffer.duration, LONGEST_S);
   return buffer && toInt16(mixed(buffer));
 }
 
-/** @param {Blob} file @returns {Promise<AudioBuffer|null>} null where this browser cannot */
+/** @param {Blob} file @returns {Promise<AudioBuffer|null>} null if this browser cannot decode it */
 async function decodedBuffer(file) {
   try {
-    // A context of our rate resamples while it decodes.
+    // The context resamples to its own rate while decoding.
     return await new OfflineAudioContext(1, 1, SAMPLE_RATE).decodeAudioData(await file.arrayBuffer());
   } catch {
     return null;

@@ -1,4 +1,4 @@
-/** The Clone room: a stored voice, or one from reference audio that is recorded or uploaded here (Base). */
+/** The Clone room: speaks with a stored voice, or clones a recording or an uploaded file (Base). */
 
 import { api } from '../common/api.js';
 import { need } from '../common/elements.js';
@@ -36,9 +36,9 @@ export class CloneRoom {
     this.use = need(root, '#vw-clone-use', HTMLButtonElement);
     /** @type {import('./reference.js').Reference|null} */
     this.reference = null;
-    /** The voice that was made of it, also after its deletion. @type {StoredVoice|null} */
+    /** The voice saved from the recording, also after its deletion. @type {StoredVoice|null} */
     this.kept = null;
-    /** The same while it is stored. @type {StoredVoice|null} */
+    /** The saved voice while it is stored. @type {StoredVoice|null} */
     this.made = null;
     this.intake = new Intake(this);
     this.showing = new Showing(this);
@@ -65,7 +65,7 @@ export class CloneRoom {
     this.showing.paint();
   }
 
-  /** @param {string} name what stands behind vw-clone- in its id */
+  /** @param {string} name the id without vw-clone- */
   find(name) {
     return need(this.root, `#vw-clone-${name}`);
   }
@@ -109,7 +109,7 @@ export class CloneRoom {
     studio.voices.addEventListener('change', () => this.onVoices());
   }
 
-  /** Returns the action of each fault's button. @returns {AudioChecks['remedies']} */
+  /** Return the action of each fault's button. @returns {AudioChecks['remedies']} */
   remedies() {
     const { studio, choosing } = this;
     return {
@@ -127,7 +127,7 @@ export class CloneRoom {
     this.studio.showError(field, sentence, this.id);
   }
 
-  // --- what the shell calls
+  // --- interface for the shell
 
   offer() {
     const card = this.studio.cards.get(this.mode);
@@ -168,7 +168,7 @@ export class CloneRoom {
     return back;
   }
 
-  /** Work with the recording that a take was made after. @param {Blob} reference @param {import('../player/take.js').Config} config */
+  /** Use the reference audio of a take. @param {Blob} reference @param {import('../player/take.js').Config} config */
   async takeUp(reference, { ref_text = '', x_vector_only_mode = false }) {
     await this.intake.upload(reference, { name: this.studio.t('clone.of_take'), isNew: false });
     this.transcript.value = ref_text;
@@ -187,18 +187,18 @@ export class CloneRoom {
     return this.savedState.reopen(draft);
   }
 
-  /** The recording that is chosen here, as it is sent. */
+  /** Return the selected reference audio. */
   async referenceOf() {
     return this.reference?.sent() ?? null;
   }
 
-  /** Returns the voice of this room for a line of a script; null for an unsaved voice. @returns {import('../app/studio.js').SpokenBy|null} */
+  /** Return the voice of this room for a line of a script; null for an unsaved voice. @returns {import('../app/studio.js').SpokenBy|null} */
   spokenBy() {
     const { chosen, mode, language } = this;
     return chosen && { voice: { mode, voice: chosen.id, language: language.value }, instruct: '' };
   }
 
-  /** Returns the action of the dock's first button; none without a voice or before the last step. */
+  /** Return the action of the primary button; undefined without a voice or before the last step. */
   get speak() {
     const isReady = this.chosen || (this.reference && this.steps.at === 3 && !this.made && this.trying.open);
     return isReady ? this.speakNow : undefined;
@@ -216,12 +216,12 @@ export class CloneRoom {
     studio.stage.play(studio.say(asked), { clicked });
   }
 
-  /** Returns the dock's text before the first take. */
+  /** Return the dock's text before the first take. */
   line() {
     return this.studio.facts.line(this.chosen?.name ?? this.reference?.name ?? '');
   }
 
-  /** Warn of words that stand in the wrong field. */
+  /** Warn if the transcript is in the text field. */
   compare() {
     const words = this.reference && !this.chosen && !this.xvector.checked ? this.transcript.value : '';
     this.same.hidden = !areSimilar(words, this.studio.text);
@@ -229,7 +229,7 @@ export class CloneRoom {
 
   // --- steps
 
-  /** The step that can be opened at most. */
+  /** Return the last step that can be opened. */
   furthest() {
     if (!this.reference || this.microphone.state !== 'idle') return 1;
     return this.transcript.value.trim() || this.xvector.checked ? 3 : 2;
@@ -259,7 +259,7 @@ export class CloneRoom {
     studio.undoable(back, studio.t('clone.kept', { name: voice.name }));
   }
 
-  /** The stored voices changed: the one that was made here may be deleted, which brings the form back, or restored. */
+  /** Update the room after a change of the stored voices, because the saved voice may be deleted or restored. */
   onVoices() {
     const { kept, studio } = this;
     const there = kept && studio.voices.find(kept.id);
@@ -269,7 +269,7 @@ export class CloneRoom {
     studio.drafts.touch();
   }
 
-  /** Show the voice that was made here, or the form that makes it. @param {StoredVoice|null} made */
+  /** Show the saved voice, or the form that saves it. @param {StoredVoice|null} made */
   show(made) {
     const { reference } = this;
     this.made = made;
@@ -279,12 +279,12 @@ export class CloneRoom {
     this.steps.open(3);
   }
 
-  /** Opens the Speak room with a stored voice. @param {StoredVoice|null} voice */
+  /** Open the Speak room with a stored voice. @param {StoredVoice|null} voice */
   speakWith(voice) {
     if (voice) this.studio.go('speakers', { voice: voice.id });
   }
 
-  /** The stored voice that is to speak; null: what is recorded here. */
+  /** The selected stored voice; null: the recording. */
   get chosen() {
     return this.stored.chosen;
   }

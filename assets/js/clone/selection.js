@@ -1,13 +1,13 @@
 /**
- * The part of a recording that makes the best clone: ten to fifteen seconds full of speech, from a pause to a pause,
- * without a cough, a hum or a clipped sound in them; fewer where that many are not clean. Pure.
+ * Selects the part of a recording for the best clone: ten to fifteen seconds of speech between two pauses, without
+ * coughs, hums or clipping, or less if the clean part is shorter. Pure.
  */
 
 import { FRAME_S, listen, noiseOf, pauses, spoken } from './speech_detection.js';
 
 export const LONG_S = 15; // Longer recordings are cut to their best part.
 const [MIN_PART_S, WANTED_S] = [6, 12];
-const MARGIN_S = 0.15; // Part of a pause kept on both sides: a word's onset is softer than certain speech.
+const MARGIN_S = 0.15; // Part of a pause kept on both sides, because words start and end softly.
 const BREATH_S = 0.16; // A pause in which a part may begin or end.
 const IDLE_S = 0.8; // A pause that can be cut out.
 const STEP_S = 0.5; // Step through speech without pauses.
@@ -15,10 +15,10 @@ const STEP_S = 0.5; // Step through speech without pauses.
 /** @typedef {import('./speech_detection.js').Heard} Heard @typedef {import('./speech_detection.js').Stretch} Stretch */
 
 /**
- * Returns the suggested part: the best part of a long recording, all speech of a short one.
+ * Return the suggested part: the best part of a long recording, all speech of a short one.
  *
- * @param {Heard} heard @param {number} [longest] seconds that are taken as they are
- * @returns {Stretch|null} null: nobody speaks in it, and nothing can be chosen
+ * @param {Heard} heard @param {number} [longest] maximum length without a selection, in seconds
+ * @returns {Stretch|null} null: no speech
  */
 export function bestPart(heard, longest = LONG_S) {
   const said = spoken(heard);
@@ -35,7 +35,10 @@ export function bestPart(heard, longest = LONG_S) {
   return { start: best.start, end: best.end };
 }
 
-/** Parts that begin and end in a pause, and steps of half a second for who makes none. @param {Heard} heard @param {Stretch} whole @returns {Generator<[number, number]>} */
+/**
+ * Yield candidate edges in pauses, and every half second in speech without pauses. @param {Heard} heard @param
+ * {Stretch} whole @returns {Generator<[number, number]>}
+ */
 function* candidates(heard, whole) {
   const rests = pauses(heard, BREATH_S);
   const margin = (/** @type {Stretch} */ { start, end }) => Math.min(MARGIN_S, (end - start) / 2);
@@ -47,7 +50,7 @@ function* candidates(heard, whole) {
   for (let start = whole.start; start + WANTED_S <= whole.end; start += STEP_S) yield [start, start + WANTED_S];
 }
 
-/** Returns a function that rates a part. @param {Heard} heard @returns {(start: number, end: number) => number} */
+/** Return a function that rates a part. @param {Heard} heard @returns {(start: number, end: number) => number} */
 function judging(heard) {
   const { speech, levels, clipped, bursts, hums, loud } = heard;
   const said = sums(speech);
@@ -60,7 +63,7 @@ function judging(heard) {
     const length = end - start;
     const bad = shared(hums, start, end) + 0.5 * Math.max(0, shared(idle, start, end) - IDLE_S);
     const coughs = bursts.filter((burst) => burst.end > start && burst.start < end).length;
-    // An edge in the middle of a word costs as much as a cough.
+    // An edge inside a word costs as much as a cough.
     const torn = [from, to].filter((edge) => speech[edge] === 1 && speech[edge - 1] === 1).length;
     return (
       (FRAME_S * (said[to] - said[from] - 0.3 * (soft[to] - soft[from]))) / Math.max(length, WANTED_S) -
@@ -73,20 +76,20 @@ function judging(heard) {
   };
 }
 
-/** Sums before each frame. @param {Uint8Array} flags */
+/** Sum before each frame. @param {Uint8Array} flags */
 function sums(flags) {
   const before = new Uint32Array(flags.length + 1);
   for (let i = 0; i < flags.length; i++) before[i + 1] = before[i] + flags[i];
   return before;
 }
 
-/** Returns the seconds of stretches within a part. @param {Stretch[]} stretches @param {number} start @param {number} end */
+/** Return the seconds of stretches within a part. @param {Stretch[]} stretches @param {number} start @param {number} end */
 function shared(stretches, start, end) {
   return stretches.reduce((sum, one) => sum + Math.max(0, Math.min(end, one.end) - Math.max(start, one.start)), 0);
 }
 
 /**
- * Returns the faults of a part, with the stretch to cut out for each. Stretches that are already cut out have no faults.
+ * Return the faults of a part, with the stretch to cut out for each. Stretches that are already cut out have no faults.
  *
  * @param {Heard} heard @param {{start: number, end: number, cuts: Stretch[]}} part
  * @returns {{code: 'cough'|'hum'|'pause', at: number, seconds: number, out: Stretch}[]} in order
@@ -113,8 +116,7 @@ function padded({ start, end }) {
   return { start: Math.max(0, start - 0.03), end: end + 0.03 };
 }
 
-// --- What is chosen of a recording: the best part by itself, what is left out by one button each, and the way
-// back from both.
+// --- The selection: the suggested part, removal of faults, and undo of both.
 
 const READ_S = 20; // Length kept of a recording made here, enough for a slow reader.
 const WORTH_S = 0.3; // Minimum silence that is reported.
@@ -126,14 +128,16 @@ export class Choosing {
   /** Speech above the noise of the whole recording, in dB; null: unknown. @type {number|null} */
   aboveNoise = null;
 
-  /** @param {import('../app/studio.js').Studio} studio @param {() => void} onChanged the choice is another one */
+  /**
+   * @param {import('../app/studio.js').Studio} studio @param {() => void} onChanged called when the selection changes
+   */
   constructor(studio, onChanged) {
     this.studio = studio;
     this.onChanged = onChanged;
     this.take(null);
   }
 
-  /** Listen to another recording. @param {Reference|null} reference */
+  /** Analyse another recording. @param {Reference|null} reference */
   take(reference) {
     this.reference = reference;
     this.heard = reference?.pcm?.length ? listen(reference.pcm) : null;
@@ -141,7 +145,7 @@ export class Choosing {
     this.best = this.heard && bestPart(this.heard, reference?.source === 'recording' ? READ_S : LONG_S);
   }
 
-  /** True if there is more than the best part. */
+  /** True if the recording is longer than the best part. */
   get isLong() {
     return Boolean(this.best && this.reference && this.reference.seconds > LONG_S);
   }
@@ -150,7 +154,7 @@ export class Choosing {
     return this.best ? this.best.end - this.best.start : 0;
   }
 
-  /** Choose for who has not looked yet. @returns {boolean} whether words were left out */
+  /** Select the suggested part. @returns {boolean} true if speech was left out */
   begin() {
     const { best, reference, studio } = this;
     if (!best || !reference || reference.seconds - this.bestSeconds < WORTH_S) return false;
@@ -162,7 +166,7 @@ export class Choosing {
     return isPart;
   }
 
-  /** True if something is said that is not in it. @param {{start: number, end: number}} part */
+  /** True if there is speech outside the part. @param {{start: number, end: number}} part */
   isPart({ start, end }) {
     const isOutside = (/** @type {number} */ at) => at < start || at >= end;
     return Boolean(this.heard?.speech.some((is, frame) => is === 1 && isOutside(frame * FRAME_S)));
@@ -174,12 +178,12 @@ export class Choosing {
     this.undoable(studio.t('clone.best_chosen', { s: Math.round(this.bestSeconds) }), () => reference.choose(best));
   }
 
-  /** Returns the faults of the selection. @returns {Fault[]} */
+  /** Return the faults of the selection. @returns {Fault[]} */
   faults() {
     return this.heard && this.reference ? faultsOf(this.heard, this.reference.choice) : [];
   }
 
-  /** Leave things out. @param {Fault[]} faults @param {string} sentence */
+  /** Remove faults. @param {Fault[]} faults @param {string} sentence */
   leaveOut(faults, sentence) {
     this.undoable(sentence, () => {
       for (const { out } of faults) this.without(out);
@@ -196,7 +200,7 @@ export class Choosing {
     else reference.leaveOut(out);
   }
 
-  /** Choose otherwise, with a way back: on the toast, and by Ctrl+Z. @param {string} sentence @param {() => void} action */
+  /** Change the selection, with undo by the toast and Ctrl+Z. @param {string} sentence @param {() => void} action */
   undoable(sentence, action) {
     const { reference, studio } = this;
     if (!reference) return;

@@ -1,8 +1,8 @@
 /**
  * Detection of speech, pauses and noises in a recording from its samples.
  *
- * Frames of 20 ms are told apart by how loud they are and by whether they repeat themselves, as a voice does. A cough or a
- * knock is as loud as a vowel and repeats nothing; a hum repeats itself for longer than any vowel, and as loud. Pure.
+ * Frames of 20 ms are classified by their level and their periodicity. A voice is periodic. A cough or a knock is as
+ * loud as a vowel and not periodic. A hum is periodic for longer than any vowel. Pure.
  */
 
 import { SAMPLE_RATE } from '../common/audio.js';
@@ -34,9 +34,9 @@ export const MIN_ABOVE_NOISE_DB = 20; // As in runtime/voices/checks.py; a quiet
  * @typedef {Object} Heard
  * @property {number} seconds
  * @property {Float32Array} levels      dB of full scale, a frame
- * @property {Uint8Array} speech        1: somebody speaks in this frame
- * @property {Uint8Array} clipped       1: samples of this frame touch the limit
- * @property {number} loud              dB, of what is said
+ * @property {Uint8Array} speech        1: speech in this frame
+ * @property {Uint8Array} clipped       1: clipped samples in this frame
+ * @property {number} loud              level of the speech in dB
  * @property {Stretch[]} bursts         coughs, knocks
  * @property {Stretch[]} hums
  */
@@ -52,7 +52,7 @@ export function listen(pcm) {
   const voiced = levels.filter((level, frame) => repeats[frame] > REPEATS && level > audible);
   const isVoiced = voiced.length > 10;
   const loud = quantile(isVoiced ? voiced : levels, 0.8);
-  // Between the noise and the voice, and never so low that a room's noise is taken for a voice.
+  // Between noise and voice, and high enough that room noise does not count as a voice.
   const least = Math.max(loud - 32, Math.min(floor + 9, (floor + loud) / 2));
   const hum = humming(levels, repeats, lags, floor, loud);
   // Without speech there are no bursts.
@@ -62,7 +62,7 @@ export function listen(pcm) {
   for (const [from, to] of runs(speech, 1)) {
     const isVoice = some(from, to, (frame) => repeats[frame] > REPEATS);
     const length = (to - from) * FRAME_S;
-    // A hum that comes or goes is not steady yet, or no longer.
+    // At its start and end, a hum is not steady.
     const isEdge = length < EDGE_S && (hum[from - 1] === 1 || hum[to] === 1);
     if (length < CLICK_S || !isVoice || isEdge) speech.fill(0, from, to);
   }
@@ -70,21 +70,21 @@ export function listen(pcm) {
   return { seconds, levels, speech, clipped, loud, bursts: stretches(burst, seconds), hums: stretches(hum, seconds) };
 }
 
-/** Returns the pauses within the speech of at least this length. @param {Heard} heard @param {number} least seconds @returns {Stretch[]} */
+/** Return the pauses within the speech of at least this length. @param {Heard} heard @param {number} least seconds @returns {Stretch[]} */
 export function pauses({ speech, seconds }, least) {
   return stretches(speech, seconds, 0).filter(({ start, end }) => end - start >= least && start > 0 && end < seconds - FRAME_S);
 }
 
-/** Returns start and end of the speech; null if there is none. @param {Heard} heard @returns {Stretch|null} */
+/** Return start and end of the speech; null if there is none. @param {Heard} heard @returns {Stretch|null} */
 export function spoken({ speech, seconds }) {
   const all = stretches(speech, seconds);
   return all.length > 0 ? { start: all[0].start, end: all[all.length - 1].end } : null;
 }
 
 /**
- * Returns how far the speech is above the noise of the whole recording.
+ * Return how far the speech is above the noise of the whole recording.
  *
- * @param {Heard} heard @returns {number|null} dB; null: nobody speaks, or there is too little else
+ * @param {Heard} heard @returns {number|null} dB; null: no speech, or too little noise to measure
  */
 export function noiseOf({ levels, speech }) {
   const said = levels.filter((_, frame) => speech[frame] === 1);
@@ -95,8 +95,8 @@ export function noiseOf({ levels, speech }) {
 }
 
 /**
- * Of each frame: its loudness without the rumble below a voice, whether it touches the limit, and how bright it is (0 to 4:
- * the energy from sample to sample by that of the samples).
+ * Return for each frame the level without low rumble, the clipping flag, and the brightness (0 to 4: energy of the
+ * differences divided by the energy of the samples).
  *
  * @param {Int16Array} pcm
  */
@@ -126,7 +126,7 @@ function levelsOf(pcm) {
 }
 
 /**
- * Returns how well each frame repeats the samples before it, its period in samples of 4 kHz, and its energy
+ * Return for each frame its correlation with the samples before it, its period in samples of 4 kHz, and its energy
  * below 2 kHz (of samples of 16 bits, squared).
  *
  * @param {Int16Array} pcm @param {number} count frames @param {(frame: number) => boolean} matters
@@ -164,7 +164,7 @@ function repetition(pcm, count, matters) {
   return { repeats, lags, throat };
 }
 
-/** Returns the frames of a continuous tone. @param {Float32Array} levels @param {Float32Array} repeats @param {Uint8Array} lags @param {number} floor @param {number} loud */
+/** Return the frames of a continuous tone. @param {Float32Array} levels @param {Float32Array} repeats @param {Uint8Array} lags @param {number} floor @param {number} loud */
 function humming(levels, repeats, lags, floor, loud) {
   const steady = Uint8Array.from(levels, (level, frame) => {
     const before = Math.max(0, frame - 5);
@@ -177,8 +177,8 @@ function humming(levels, repeats, lags, floor, loud) {
 }
 
 /**
- * Frames of noise that is as loud as a voice. An s and an sh are that as well, but brighter than a throat or without what
- * is low in it; and what stands alone between two pauses need not be so loud.
+ * Return the frames of bursts: noise as loud as a voice. Consonants such as s and sh are excluded, because they are
+ * brighter or have no low frequencies. An isolated burst between two pauses may be quieter.
  *
  * @param {{levels: Float32Array, repeats: Float32Array, bright: Float32Array, throat: Float64Array, least: number, loud: number, hum: Uint8Array}} told
  */
@@ -200,13 +200,19 @@ function bursting({ levels, repeats, bright, throat, least, loud, hum }) {
   return found;
 }
 
-/** True if it holds for one of the frames. @param {number} from @param {number} to @param {(frame: number) => boolean} holds */
+/**
+ * True if `holds` is true for at least one frame. @param {number} from @param {number} to @param {(frame: number) =>
+ * boolean} holds
+ */
 function some(from, to, holds) {
   for (let frame = Math.max(0, from); frame < to; frame++) if (holds(frame)) return true;
   return false;
 }
 
-/** First and one past last frame of each run of a value. @param {Uint8Array} flags @param {number} value @returns {[number, number][]} */
+/**
+ * Return the first frame and the end of each run of a value. @param {Uint8Array} flags @param {number} value @returns
+ * {[number, number][]}
+ */
 function runs(flags, value) {
   /** @type {[number, number][]} */
   const found = [];
@@ -220,7 +226,7 @@ function runs(flags, value) {
   return found;
 }
 
-/** Closes gaps shorter than this many seconds. @param {Uint8Array} flags @param {number} value @param {number} gap @param {(frame: number) => boolean} [may] */
+/** Close gaps shorter than this many seconds. @param {Uint8Array} flags @param {number} value @param {number} gap @param {(frame: number) => boolean} [may] */
 function fill(flags, value, gap, may = () => true) {
   for (const [from, to] of runs(flags, 1 - value)) {
     const isInside = from > 0 && to < flags.length;

@@ -3,18 +3,16 @@
 import { all, need } from '../common/elements.js';
 import { clock } from './audio_checks.js';
 
-// --- The Clone room's three steps: one is open, those before it are done, those behind it are to come. The
-// address names the open one.
+// --- The Clone room's three steps. One is open, and the address has its number.
 
-/** The step that the address names; null: none. @returns {number|null} */
+/** Return the step in the address; null if there is none. @returns {number|null} */
 export function addressed() {
   const [, step] = /^#\/clone\/([1-3])$/.exec(location.hash) ?? [];
   return step ? Number(step) : null;
 }
 
 /**
- * @typedef {{summary: string, verdict: 'good'|'unchecked'|'care'}} Outcome  of a step. good: it was checked; care: something
- *   may be wrong with it
+ * @typedef {{summary: string, verdict: 'good'|'unchecked'|'care'}} Outcome  good: checked; care: may have a problem
  */
 
 export class Steps {
@@ -22,7 +20,7 @@ export class Steps {
    * @param {HTMLElement} root  the room's panel
    * @param {Object} told
    * @param {import('../common/words.js').Words} told.words
-   * @param {() => number} told.furthest  that may be opened
+   * @param {() => number} told.furthest  last step that can be opened
    * @param {() => void} told.onOpen
    */
   constructor(root, { words, furthest, onOpen }) {
@@ -43,7 +41,10 @@ export class Steps {
     this.items.forEach(({ change }, index) => (change.onclick = () => this.go(index + 1)));
   }
 
-  /** A step's number, title and way back. @param {DocumentFragment} head @param {HTMLElement} item @param {number} step */
+  /**
+   * Build a step's heading with its number, title and Change button. @param {DocumentFragment} head @param
+   * {HTMLElement} item @param {number} step
+   */
   headed(head, { dataset }, step) {
     const own = document.importNode(head, true);
     need(own, '.vw-step-no').textContent = String(step);
@@ -52,13 +53,13 @@ export class Steps {
     return own;
   }
 
-  /** Open a step, or the furthest before it that can be. @param {number} step */
+  /** Open a step, or the last possible step before it. @param {number} step */
   open(step) {
     this.at = Math.max(1, Math.min(step, this.furthest()));
     this.onOpen();
   }
 
-  /** Open a step by hand: its heading gets the focus, and the address names it. @param {number} step */
+  /** Open a step for the user: focus its heading and update the address. @param {number} step */
   go(step) {
     this.open(step);
     this.name();
@@ -67,7 +68,7 @@ export class Steps {
     heading.scrollIntoView({ block: 'nearest' });
   }
 
-  /** Have the address name the open step; Back leads to the room before all the same. */
+  /** Put the open step into the address without a history entry. */
   name() {
     if (!/^#\/clone(\/|$)/.test(location.hash)) return;
     const there = new URL(location.href);
@@ -75,7 +76,10 @@ export class Steps {
     history.replaceState(history.state, '', there);
   }
 
-  /** @param {Outcome[]} outcomes of the steps that are done @param {boolean} isOver all are done, and none can be changed */
+  /**
+   * @param {Outcome[]} outcomes of the completed steps @param {boolean} isOver all steps are completed and cannot be
+   * changed
+   */
   paint(outcomes, isOver) {
     this.items.forEach(({ item, heading, body, sum, change }, index) => {
       const step = index + 1;
@@ -95,8 +99,7 @@ export class Steps {
   }
 }
 
-// --- How the Clone room looks: what of it is shown, what its first button says, and what was settled in each
-// step.
+// --- Rendering of the Clone room: visible parts, label of the primary button, and the outcome of each step.
 
 export class Showing {
   /** @param {import('./room.js').CloneRoom} room */
@@ -105,7 +108,7 @@ export class Showing {
     this.recording = need(room.root, '#vw-clone-recording');
   }
 
-  /** Returns the suggested text to read aloud. */
+  /** Return the suggested text to read aloud. */
   get readingText() {
     const { room } = this;
     const { readings } = room.studio.presets;
@@ -152,14 +155,14 @@ export class Showing {
     room.use.disabled = room.intake.isRefused || (reference?.pcm ? reference.length === 0 : false);
   }
 
-  /** Moves the text field to the stored voice or to the steps. @param {boolean} isStored */
+  /** Move the text field to the stored voice or to the steps. @param {boolean} isStored */
   furnish(isStored) {
     const { room } = this;
     const home = isStored ? room.stored.root : room.trying;
     if (room.say.parentElement !== home) home.append(room.say);
   }
 
-  /** Returns the outcome of each step. @returns {Outcome[]} */
+  /** Return the outcome of each step. @returns {Outcome[]} */
   outcomes() {
     const { room } = this;
     const { reference, studio, audioChecks } = room;
@@ -171,7 +174,7 @@ export class Showing {
     return [{ summary: chosen, verdict }, this.transcriptOutcome(), name];
   }
 
-  /** Returns the outcome of the transcript, which is good only if a recogniser has heard it. @returns {Outcome} */
+  /** Return the outcome of the transcript, which is good only if a recogniser confirmed it. @returns {Outcome} */
   transcriptOutcome() {
     const { words, xvector, studio, audioChecks } = this.room;
     if (xvector.checked) return { summary: studio.t('clone.xvector'), verdict: 'good' };

@@ -1,4 +1,4 @@
-/** The stored voice that speaks in the Clone room, and listening to it or to the recording. */
+/** The stored voice of the Clone room, and playback of it or of the recording. */
 
 import { errorOf } from '../common/api.js';
 import { SAMPLE_RATE } from '../common/audio.js';
@@ -6,16 +6,18 @@ import { all, need } from '../common/elements.js';
 import { fillSelect } from '../common/fields.js';
 import { heard, recordingOf } from '../speak/voice_samples.js';
 
-// --- The stored voice that speaks in the Clone room in the place of a recording: which, and what is known of
-// it.
+// --- Selection of a stored voice instead of a recording.
 
 /** @typedef {import('../speak/voices.js').StoredVoice} StoredVoice */
 
 export class Stored {
-  /** The one that is to be chosen once it is listed: its id. */
+  /** Id of the voice to select once it is listed. */
   awaited = '';
 
-  /** @param {HTMLElement} room the room's panel @param {import('../app/studio.js').Studio} studio @param {() => void} onChange  another is chosen, or there are others */
+  /**
+   * @param {HTMLElement} room the room's panel @param {import('../app/studio.js').Studio} studio @param {() => void}
+   * onChange called when the selection or the list changes
+   */
   constructor(room, studio, onChange) {
     this.studio = studio;
     this.onChange = onChange;
@@ -28,7 +30,7 @@ export class Stored {
     studio.voices.addEventListener('change', () => this.listed());
   }
 
-  /** The id of the one that is chosen; empty: none. */
+  /** Id of the selected voice; empty if there is none. */
   get value() {
     return this.select.value;
   }
@@ -37,12 +39,12 @@ export class Stored {
     this.select.value = id;
   }
 
-  /** @returns {StoredVoice|null} null: what is recorded in the room speaks */
+  /** @returns {StoredVoice|null} null: the recording is used */
   get chosen() {
     return this.value ? this.studio.voices.find(this.value) : null;
   }
 
-  /** They are known, or have changed. */
+  /** Update the options after a change of the voices. */
   listed() {
     const voice = this.awaited && this.studio.voices.find(this.awaited);
     this.awaited = '';
@@ -74,8 +76,7 @@ export class Stored {
   }
 }
 
-// --- Hearing what is chosen of the recording, with a mark that moves in the whole of it; and the recording of
-// a stored voice.
+// --- Playback of the selection, with a cursor in the waveform, and of a stored voice's recording.
 
 export class Hearing {
   /** The take of the reference that was played last. @type {import('../player/take.js').Take|null} */
@@ -90,12 +91,12 @@ export class Hearing {
     need(root, '#vw-clone-stored-play').onclick = () => this.hearStored();
   }
 
-  /** True if there is something to hear. @param {boolean} can */
+  /** Enable or disable the button. @param {boolean} can */
   offer(can) {
     for (const play of this.plays) play.hidden = !can;
   }
 
-  /** Play what is chosen of the reference. */
+  /** Play the selection of the reference. */
   hear() {
     const { studio } = this;
     const { reference, trimmer } = this.room;
@@ -126,7 +127,7 @@ export class Hearing {
   }
 }
 
-/** Converts a time in the remaining audio to a time in the whole recording. @param {{start: number, end: number}[]} kept @param {number} at */
+/** Convert a time in the remaining audio to a time in the whole recording. @param {{start: number, end: number}[]} kept @param {number} at */
 function placed(kept, at) {
   for (const { start, end } of kept) {
     if (at <= end - start) return start + at;

@@ -1,9 +1,9 @@
-/** The words of a recording: compared, written by hand, or written down by a recogniser. */
+/** The transcript of a recording: typed, or by speech recognition, and compared with it. */
 
 import { make } from '../common/elements.js';
 import { api, errorOf } from '../common/api.js';
 
-// --- Whether two texts are so alike that one was mistaken for the other. Pure.
+// --- Similarity of two texts, to detect a transcript in the wrong field. Pure.
 
 const ALIKE = 0.75;
 const MIN_LETTERS = 8; // Letters; a shorter text cannot be compared.
@@ -18,12 +18,12 @@ export function areSimilar(one, other) {
   return (2 * shared) / (a.length + b.length - 2) >= ALIKE;
 }
 
-/** Letters and digits alone, small. @param {string} text */
+/** Return the letters and digits in lower case. @param {string} text */
 function letters(text) {
   return text.normalize('NFKC').toLowerCase().replace(/[^\p{L}\p{N}]/gu, '');
 }
 
-/** Counts the pairs of adjacent letters. @param {string} text @returns {Map<string, number>} */
+/** Count the pairs of adjacent letters. @param {string} text @returns {Map<string, number>} */
 function pairs(text) {
   const found = new Map();
   for (let i = 0; i + 1 < text.length; i++) {
@@ -33,10 +33,10 @@ function pairs(text) {
   return found;
 }
 
-// --- Which of somebody's words a recogniser heard, in their order. Pure.
+// --- Comparison of a transcript with the result of speech recognition. Pure.
 
 /**
- * @param {string} written @param {string} heard @param {string} [language] of the page, for where words end
+ * @param {string} written @param {string} heard @param {string} [language] of the page, for word boundaries
  * @returns {{words: {word: string, heard: boolean}[], heard: number}}
  */
 export function wordsHeard(written, heard, language) {
@@ -68,11 +68,10 @@ function plain(word) {
   return word.normalize('NFKC').toLowerCase();
 }
 
-// --- The words of a recording: written by hand, filled in, or written down by a recogniser and compared with
-// what was written.
+// --- The transcript field, with speech recognition and its comparison.
 
 const MAX_NAMED = 3; // Words listed as not heard.
-const MIN_HEARD = 0.75; // Share of the words that a recogniser hears of the right transcript.
+const MIN_HEARD = 0.75; // Minimum share of recognised words for a correct transcript.
 
 export class Transcript {
   /** @param {HTMLElement} root the room's panel @param {import('../app/studio.js').Studio} studio @param {() => void} onChanged */
@@ -108,7 +107,7 @@ export class Transcript {
     this.note.textContent = sentence;
   }
 
-  /** @param {string} text @param {string} note where it comes from */
+  /** @param {string} text @param {string} note about its source */
   fillIn(text, note) {
     this.field.value = text;
     this.say(note);
@@ -116,18 +115,18 @@ export class Transcript {
     this.onChanged();
   }
 
-  /** In a few words. */
+  /** Return the start of the transcript. */
   summary() {
     const { heard, words } = this.compared();
     return words.length > 0 ? this.studio.t('clone.heard', { n: heard, all: words.length }) : this.field.value.trim();
   }
 
-  /** True if a recogniser has written the recording down. */
+  /** True if a recogniser has transcribed the recording. */
   get isHeard() {
     return this.compared().words.length > 0;
   }
 
-  /** True if it heard most of the words that are written; it misses some of every recording. */
+  /** True if the recogniser heard most words of the transcript; it misses some of every recording. */
   get fits() {
     const { heard, words } = this.compared();
     return heard >= MIN_HEARD * words.length;
@@ -144,7 +143,7 @@ export class Transcript {
     const { available, how } = studio.me.features.transcribe ?? { available: false, how: '' };
     this.button.hidden = !available;
     this.button.textContent = studio.t(this.field.value.trim() ? 'clone.check_words' : 'clone.transcribe');
-    this.how.hidden = available || !how; // Only the host sees how.
+    this.how.hidden = available || !how; // Only the host sees the instructions.
     const { heard, words } = this.compared();
     match.hidden = words.length === 0;
     if (match.hidden) return;
@@ -159,7 +158,7 @@ export class Transcript {
     sentence.replaceChildren(strong, missing.length > 0 ? ` ${studio.t('clone.not_heard', { words: named })}` : '');
   }
 
-  /** Have the recording written down; words that stand there stay, and are compared with what was heard. */
+  /** Transcribe the recording. An existing transcript stays and is compared with the result. */
   async writeDown() {
     const { studio, button } = this;
     const room = /** @type {import('./room.js').CloneRoom} */ (studio.room('clone'));

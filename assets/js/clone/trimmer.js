@@ -1,5 +1,5 @@
 /**
- * A recording as a waveform with two handles, for mouse, touch and keyboard. Events: 'move' while one is moved.
+ * Waveform of a recording with two handles, for mouse, touch and keyboard. Event: 'move' while a handle moves.
  *
  * Colours are the CSS variables --vw-accent, --vw-wave and --vw-line of the canvas.
  */
@@ -14,7 +14,7 @@ const SHORT_S = 10; // Shorter recordings show fractions of seconds.
 
 /** @typedef {'start'|'end'} Edge */
 
-/** By the key. @type {Object<string, number>} */
+/** Steps by key. @type {Object<string, number>} */
 const STEPS = { ArrowLeft: -1, ArrowDown: -1, ArrowRight: 1, ArrowUp: 1, PageDown: -10, PageUp: 10 };
 
 export class Trimmer extends EventTarget {
@@ -29,7 +29,7 @@ export class Trimmer extends EventTarget {
     /** @type {import('./reference.js').Reference|null} */
     this.reference = null;
     this.peaks = new Peaks();
-    /** Seconds, while it sounds. @type {number|null} */
+    /** Playback position in seconds; null if it does not play. @type {number|null} */
     this.played = null;
     new ResizeObserver(() => this.paint()).observe(this.canvas);
     inColours(this, (trimmer) => trimmer.paint());
@@ -59,7 +59,7 @@ export class Trimmer extends EventTarget {
     this.ruler.replaceChildren(...marks);
   }
 
-  /** Show what is left out of the selection. */
+  /** Show the parts cut out of the selection. */
   hatch() {
     if (!this.reference) return;
     const { cuts, start, end, seconds } = this.reference;
@@ -120,7 +120,7 @@ export class Trimmer extends EventTarget {
     this.dispatchEvent(new Event('move'));
   }
 
-  /** Show the playback position. @param {number|null} played seconds into the whole */
+  /** Show the playback position. @param {number|null} played seconds in the whole recording */
   follow(played) {
     this.played = played;
     this.paint();
@@ -151,7 +151,7 @@ export class Trimmer extends EventTarget {
   }
 }
 
-/** Returns the edge that a handle moves. @param {HTMLElement} handle @returns {Edge} */
+/** Return the edge that a handle moves. @param {HTMLElement} handle @returns {Edge} */
 function edgeOf({ dataset }) {
   return dataset.edge === 'start' ? 'start' : 'end';
 }

@@ -4,7 +4,7 @@
 
 const DAY_MS = 86_400_000;
 
-/** Returns the local midnight of a time. @param {number} at ms since 1970 @returns {number} ms since 1970 */
+/** Return the local midnight of a time. @param {number} at ms since 1970 @returns {number} ms since 1970 */
 export function dayOf(at) {
   return new Date(at).setHours(0, 0, 0, 0);
 }

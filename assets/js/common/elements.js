@@ -43,7 +43,7 @@ export function make(tag, properties = {}, children = []) {
   return element;
 }
 
-/** Returns a copy of a template's content. @param {HTMLTemplateElement} template @returns {HTMLElement} */
+/** Return a copy of a template's content. @param {HTMLTemplateElement} template @returns {HTMLElement} */
 export function copyOf(template) {
   const copy = template.content.firstElementChild?.cloneNode(true);
   if (copy instanceof HTMLElement) return copy;

@@ -44,7 +44,7 @@ const FEWEST = 5; // Minimum words to detect a language.
 const FAMILIAR = 0.15; // Minimum share of the words that are among the language's most common.
 
 /**
- * Returns the script or language of a text that a checkpoint does not support.
+ * Return the script or language of a text that a checkpoint does not support.
  *
  * @param {string} text
  * @param {string[]} languages  of the checkpoint, by its own names
@@ -63,7 +63,7 @@ export function unknownLanguage(text, languages) {
 }
 
 /**
- * Returns the script of the first letter that the languages do not use; null if there is none. Greek letters are symbols in any text.
+ * Return the script of the first letter that the languages do not use; null if there is none. Greek letters are symbols in any text.
  *
  * @param {string} text @param {string[]} languages  of the checkpoint, by its own names
  * @returns {{script: string, isRead: boolean}|null}  an ISO 15924 code, and whether a published checkpoint reads it
@@ -77,7 +77,7 @@ export function strangeScript(text, languages) {
   return { script, isRead: WRITTEN[script].length > 0 };
 }
 
-/** Returns the name of a script; Han is called Chinese. @param {string} script ISO 15924 @param {string} page BCP 47 */
+/** Return the name of a script; Han is called Chinese. @param {string} script ISO 15924 @param {string} page BCP 47 */
 export function scriptName(script, page) {
   const [type, code] = script === 'Hani' ? /** @type {const} */ (['language', 'zh']) : /** @type {const} */ (['script', script]);
   return new Intl.DisplayNames([page], { type }).of(code) ?? script;
@@ -87,7 +87,7 @@ export function scriptName(script, page) {
 const plainName = (name) => (name.toLowerCase().endsWith('dialect') ? 'chinese' : name.toLowerCase());
 
 /**
- * Returns the language of a text in Latin letters if it is clearly an unsupported one.
+ * Return the language of a text in Latin letters if it is clearly an unsupported one.
  *
  * @param {string} text @param {string[]} known
  */

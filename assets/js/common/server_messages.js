@@ -43,7 +43,7 @@ export function phrase(said) {
 }
 
 /**
- * Returns the key of a server's sentence; null if the page does not know it.
+ * Return the key of a server's sentence; null if the page does not know it.
  *
  * @param {string} said @returns {string|null} its key, without what all of them begin with
  */
@@ -62,7 +62,7 @@ function find(said) {
   return null;
 }
 
-/** Returns the values of a phrase's placeholders; an unknown sentence is replaced by its code. @param {Object<string, string>} groups */
+/** Return the values of a phrase's placeholders; an unknown sentence is replaced by its code. @param {Object<string, string>} groups */
 function placesOf(groups) {
   const places = Object.fromEntries(Object.entries(groups).map(([name, value]) => [name, phrase(value) ?? value]));
   const { said, code } = groups;

@@ -114,7 +114,7 @@ export function untagged(text) {
   return text.replace(TAG_AND_SPACE, (found, before, tag) => (isTag(tag) ? (before ?? '') : found));
 }
 
-/** Finds the tags of a text. @param {string} text */
+/** Find the tags of a text. @param {string} text */
 export function tagsOf(text) {
   return [...text.matchAll(TAG)].filter(([tag]) => isTag(tag));
 }
@@ -151,7 +151,7 @@ const TITLE =
 const NUMBERED = /^(?:no|nos|nr|nro|núm|num|figs?|art|vol|ch|sec|eq|ed|pp|av|jan|feb|mar|apr|aug|sept?|oct|nov|dec)$/u;
 const LAST_WORD = /(?<!\S)["'“„‚‘«‹»›([{¿¡*_`]*(\S{0,32})\.[^\S\n]*\n?$/u;
 
-/** Returns the sentences of a text, each with its trailing white space. @param {string} text @returns {string[]} */
+/** Return the sentences of a text, each with its trailing white space. @param {string} text @returns {string[]} */
 export function sentencesIn(text) {
   const sentences = [];
   let from = 0;

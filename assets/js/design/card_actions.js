@@ -55,7 +55,7 @@ export class CardActions {
     this.studio = room.studio;
   }
 
-  /** Runs an action of a card. @param {TakeCard} card @param {Asks} asks */
+  /** Run an action of a card. @param {TakeCard} card @param {Asks} asks */
   act(card, { act, change, clicked }) {
     const { requests } = this.room;
     if (act === 'keep') return this.keep(card);

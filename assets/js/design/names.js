@@ -9,7 +9,7 @@ const SHORT_ENOUGH = 28;
 const UNFINISHED = new Set(['a', 'an', 'the', 'of', 'in', 'with', 'and', 'or', 'but', 'at', 'to', 'for', 'from', 'who', 'her', 'his', 'their', 'very', 'slightly']);
 const ARTICLES = new Set(['a', 'an', 'the']);
 
-/** Returns a key that is equal for names that users would take for the same. @param {string} name */
+/** Return a key that is equal for names that users would take for the same. @param {string} name */
 const key = (name) => name.normalize('NFKC').toLowerCase().trim();
 
 /**
@@ -24,7 +24,7 @@ export function proposed(preset, description, others) {
   return free(preset || beginning(description), others);
 }
 
-/** Returns a provisional name of a described voice: its preset's name, or the first words of its description. @param {string} preset  or '' @param {string} description */
+/** Return a provisional name of a described voice: its preset's name, or the first words of its description. @param {string} preset  or '' @param {string} description */
 export function called(preset, description) {
   const said = preset || description.trim().replace(/\s+/gu, ' ');
   const letters = [...said];
@@ -47,7 +47,7 @@ function beginning(description) {
   return letters.join('');
 }
 
-/** Returns the name, or the name with the first unused number. @param {string} name @param {Iterable<string>} others */
+/** Return the name, or the name with the first unused number. @param {string} name @param {Iterable<string>} others */
 export function free(name, others) {
   const taken = new Set([...others].map(key));
   const stem = name || 'Voice';

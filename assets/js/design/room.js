@@ -158,12 +158,12 @@ export class DesignRoom {
     if (card) this.listening.play(card, { clicked });
   }
 
-  /** Returns the reference audio of a take that was derived from another: that take's audio. @param {Asked} asked */
+  /** Return the reference audio of a take that was derived from another: that take's audio. @param {Asked} asked */
   async referenceOf({ parent }) {
     return parent ? wavBlob([await this.studio.history.sound(parent)], SAMPLE_RATE) : null;
   }
 
-  /** Shows the restored sets, after which the elements below have their final position. @param {boolean} coming */
+  /** Show the restored sets, after which the elements below have their final position. @param {boolean} coming */
   awaits(coming) {
     this.root.toggleAttribute('data-coming', coming);
   }
@@ -221,7 +221,7 @@ export class DesignRoom {
     if (this.language.selectedIndex < 0) this.language.value = 'auto';
   }
 
-  /** Returns the voice of this room for a line of a script. @returns {import('../app/studio.js').SpokenBy} */
+  /** Return the voice of this room for a line of a script. @returns {import('../app/studio.js').SpokenBy} */
   spokenBy() {
     return { voice: { mode: this.mode, description: this.description.value.trim(), language: this.language.value }, instruct: '' };
   }

@@ -1,8 +1,8 @@
 /**
- * Takes that were asked for together, and what they came from: three of one description, or more after one that was liked.
+ * Sets of takes that were requested together: three of one description, or variations of one take.
  *
  * @typedef {{kind: 'described'|'more'|'changed'|'closer'|'longer', from: string|null, words?: string}} Origin
- *   from: the name of a take, as 1B; words: what the description was given
+ *   from: name of the source take, such as 1B; words: text added to the description
  */
 
 import { copyOf, need } from '../common/elements.js';
@@ -32,7 +32,7 @@ export class TakeSet {
     this.cards = [];
   }
 
-  /** Put a card at its letter's place. @param {TakeCard} card */
+  /** Insert a card in the order of the letters. @param {TakeCard} card */
   put(card) {
     const after = this.cards.findIndex(({ letter }) => letter > card.letter);
     const place = after < 0 ? this.cards.length : after;
@@ -46,14 +46,14 @@ export class TakeSet {
     card.element.remove();
   }
 
-  /** True if its takes follow a description; it changes nothing in what was made after a sound. */
+  /** True if its takes come from a description and not from reference audio. */
   get isDescribed() {
     return this.origin.kind !== 'closer';
   }
 
   /**
    * @param {string} language of the page
-   * @param {{isNewest: boolean, takesChanges: boolean}} place  takesChanges: it is the newest that follows a description
+   * @param {{isNewest: boolean, takesChanges: boolean}} place  takesChanges: it is the newest set from a description
    */
   refresh(language, { isNewest, takesChanges }) {
     const { t, origin } = this;
@@ -71,8 +71,7 @@ export class TakeSet {
 }
 
 /**
- * The sets of takes that stood in the Design room when the page was left, brought back from the studio's store; and the
- * places of takes that were not there yet.
+ * Restoration of the Design room's sets after a reload, and the places of takes that are still missing.
  *
  * @typedef {import('../player/take.js').Take} Take
  * @typedef {Omit<KeptSet, 'takes'> & {letter: string, note: string|null}} Place  where a take stands
@@ -86,11 +85,11 @@ export class SavedSets {
     this.room = room;
     /** Sets that are still being loaded. @type {KeptSet[]} */
     this.coming = [];
-    /** Settled when all have come. */
+    /** Settled when all sets are restored. */
     this.reopened = Promise.resolve();
   }
 
-  /** Newest first; takes that the studio does not have are left out. @returns {KeptSet[]} */
+  /** Return the sets, newest first, without takes that the studio has not stored. @returns {KeptSet[]} */
   draft() {
     const shown = this.room.shown.sets.map(({ number, at, origin, cards }) => {
       const takes = cards.flatMap(({ take, letter, note, voice }) =>
@@ -119,7 +118,7 @@ export class SavedSets {
     this.room.awaits(false);
   }
 
-  /** @param {KeptTake} kept @returns {Promise<Take|null>} null where it was deleted meanwhile */
+  /** @param {KeptTake} kept @returns {Promise<Take|null>} null if it was deleted in the meantime */
   async fetch({ id }) {
     const { api, history } = this.room.studio;
     try {
@@ -132,7 +131,7 @@ export class SavedSets {
     }
   }
 
-  /** Returns the place of a take, to restore it after a reload; null if it has none. @param {Take} take @returns {Place|null} */
+  /** Return the place of a take, to restore it after a reload; null if it has none. @param {Take} take @returns {Place|null} */
   placeOf(take) {
     for (const { number, at, origin, cards } of this.room.shown.sets) {
       const card = cards.find((one) => one.take === take);
@@ -151,7 +150,7 @@ export class SavedSets {
   }
 }
 
-// --- The sets that the Design room shows, newest first: they come, go and stand in the order of their numbers.
+// --- The sets shown in the Design room, in the order of their numbers, newest first.
 
 const SHOWN = 6; // Sets on the page; older ones are in the library.
 
@@ -169,13 +168,13 @@ export class ShownSets {
     room.studio.voices.addEventListener('change', () => this.cards.forEach((card) => card.refresh()));
   }
 
-  /** All that are shown, of the newest set first. */
+  /** All shown cards, those of the newest set first. */
   get cards() {
     return this.sets.flatMap(({ cards }) => cards);
   }
 
   /**
-   * Show a set: above the others, where its number is higher than theirs.
+   * Show a set at the position of its number.
    *
    * @param {{number: number, at: number, origin: Origin, description: string}} given
    * @param {{take: import('../player/take.js').Take, letter: string, note: string|null, voice: import('./card.js').KeptAs|null}[]} cards
@@ -227,12 +226,12 @@ export class ShownSets {
     this.sets.splice(place, 0, set);
   }
 
-  /** Returns the set of a card. @param {TakeCard} card */
+  /** Return the set of a card. @param {TakeCard} card */
   of(card) {
     return this.sets.find(({ cards }) => cards.includes(card));
   }
 
-  /** @param {TakeSet} set that has no place here any more */
+  /** @param {TakeSet} set to remove from the page */
   clear(set) {
     for (const card of set.cards) {
       this.room.keepForm.forget(card);

@@ -1,4 +1,4 @@
-/** Requests of the Design room: seeds, changed descriptions, and sets of takes. */
+/** Request of the Design room: seeds, changed descriptions, and sets of takes. */
 
 import { labelOf } from './names.js';
 
@@ -46,7 +46,7 @@ const WORDS = {
 export const CHANGES = /** @type {Change[]} */ (Object.keys(WORDS));
 
 /**
- * Returns the description with one more attribute; a repeated attribute is intensified.
+ * Return the description with one more attribute; a repeated attribute is intensified.
  *
  * @param {string} description
  * @param {Change} change

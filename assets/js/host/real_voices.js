@@ -64,7 +64,7 @@ export class RealVoices {
     if (own) this.ask();
   }
 
-  /** Updates the notice after a change of the room or of its checkpoint. */
+  /** Update the notice after a change of the room or of its checkpoint. */
   refresh() {
     const { cards, current } = this.studio;
     const card = cards.get(current?.mode ?? '');
@@ -212,19 +212,19 @@ export class RealVoices {
     this.offers.paint();
   }
 
-  /** Returns the name of a checkpoint on the page. @param {string} id */
+  /** Return the name of a checkpoint on the page. @param {string} id */
   nameOf(id) {
     return id === this.small ? this.t('real_voices.small_voice') : id;
   }
 
-  /** Returns the plain word for a device or a precision; null if there is none. @param {'runs'|'precise'} kind @param {string} name */
+  /** Return the plain word for a device or a precision; null if there is none. @param {'runs'|'precise'} kind @param {string} name */
   inWords(kind, name) {
     const key = `real_voices.${kind}.${name}`;
     const said = this.t(key);
     return said === key ? null : said;
   }
 
-  /** Fills the popover under the status word. @param {{id: string, device: string, dtype: string}[]} cards */
+  /** Fill the popover under the status word. @param {{id: string, device: string, dtype: string}[]} cards */
   introduce(cards) {
     this.loadedNames.replaceChildren(
       ...cards.map(({ id, device, dtype }) => {

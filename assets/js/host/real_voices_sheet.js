@@ -175,7 +175,7 @@ export class Offers {
     return card;
   }
 
-  /** Returns the estimated speed on this machine, and the weight format. @param {Offer} offer */
+  /** Return the estimated speed on this machine, and the weight format. @param {Offer} offer */
   pace(offer) {
     const taken = this.taken(offer);
     if (!taken) return element('span', '', this.t(this.plan?.asking ? 'real_voices.measuring' : 'real_voices.not_measured'));
@@ -256,7 +256,7 @@ export class Offers {
   }
 }
 
-/** Converts a real-time factor to a multiple of real time. @param {number} rtf */
+/** Convert a real-time factor to a multiple of real time. @param {number} rtf */
 function times(rtf) {
   const pace = 1 / rtf;
   return pace >= 10 ? String(Math.round(pace)) : pace.toFixed(pace < 0.1 ? 2 : 1);

@@ -186,7 +186,7 @@ export class HostRoom {
     this.wyoming.textContent = this.studio.t(`host.wyoming_${state}`, { uri: ports.wyoming ?? wanted });
   }
 
-  /** Shows the static part of a response only if it has changed, so that typing is not disturbed. @param {Now} now */
+  /** Show the static part of a response only if it has changed, so that typing is not disturbed. @param {Now} now */
   showOnce({ checkpoints, settings, own }) {
     const key = JSON.stringify([checkpoints, settings]);
     if (key === this.shown) return;
@@ -218,7 +218,7 @@ export class HostRoom {
     return make('div', { className: knob.changed ? 'vw-host-changed' : '' }, told);
   }
 
-  /** Returns the description of a setting. The English text is in runtime/settings.py and studio/settings.py. @param {Knob} knob */
+  /** Return the description of a setting. The English text is in runtime/settings.py and studio/settings.py. @param {Knob} knob */
   about({ env, about }) {
     const key = `settings.${env}`;
     const said = this.studio.t(key);

@@ -56,7 +56,7 @@ function escaped(character) {
   return `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`;
 }
 
-/** Returns a comment with the source of the reference. @param {Request} request @param {string} mark */
+/** Return a comment with the source of the reference. @param {Request} request @param {string} mark */
 function whence({ referenceUrl }, mark) {
   return referenceUrl ? '' : `${mark} ${REFERENCE}: the recording that is cloned\n`;
 }
@@ -98,7 +98,7 @@ export function pythonCode(request, base) {
   return `${lines.join('\n')}\n`;
 }
 
-/** Reads the reference into `reference`, as base64. @param {Request} request */
+/** Read the reference into `reference`, as base64. @param {Request} request */
 function referenceInJavaScript(request) {
   /** @param {string} bytes */
   const base64 = (bytes) => `Buffer.from(${bytes}).toString('base64')`;
@@ -166,7 +166,7 @@ export const LANGUAGES = { curl, Python: pythonCode, JavaScript: javaScript, Web
 
 const NAMES = /** @type {Language[]} */ (Object.keys(LANGUAGES));
 
-/** Returns the data of a new or stored take that code needs. @param {Take|TakeRecord} take @returns {Request} */
+/** Return the data of a new or stored take that code needs. @param {Take|TakeRecord} take @returns {Request} */
 function requestOf(take) {
   const { mode, config, text, spoken, seed, id, reference, model } = take;
   const spoke = take instanceof Take ? (take.start?.model ?? take.record?.model?.id ?? model?.id) : model?.id;

@@ -17,7 +17,7 @@ function joined(chunks, samples) {
 }
 
 /**
- * Returns the number and maximum of differing samples. The other take is at least as long as the first.
+ * Return the number and maximum of differing samples. The other take is at least as long as the first.
  *
  * @param {import('../player/take.js').Take} one @param {import('../player/take.js').Take} other
  */
@@ -81,7 +81,7 @@ export class TakeHistory extends EventTarget {
   wanted = {};
   /** Number of list requests, to ignore responses to earlier ones. */
   turn = 0;
-  /** Counts the changes of kept takes: a page that was asked for before one may not know it. */
+  /** Count the changes of kept takes: a page that was asked for before one may not know it. */
   edits = 0;
   /** The changes under way: each is sent when the one before it was answered, so that the last one asked for is kept and shown. @type {Promise<unknown>} */
   changes = Promise.resolve();

@@ -141,7 +141,7 @@ export class SavedScripts extends EventTarget {
     for (const row of [...this.rows.values()].flat()) row.follow();
   }
 
-  /** Shows the error of a refused request. @param {Promise<void>} asked */
+  /** Show the error of a refused request. @param {Promise<void>} asked */
   guard(asked) {
     asked.catch((error) => this.studio.toast(error.message));
   }

@@ -217,7 +217,7 @@ export class TakeRow {
     mark(play, { 'data-icon': sounds ? 'pause' : 'play', 'aria-label': this.studio.t(sounds ? 'library.pause' : 'library.play', { name: this.name }) });
   }
 
-  /** Shows the speaker with its mark, as far as voices are loaded. */
+  /** Show the speaker with its mark, as far as voices are loaded. */
   paintSpeaker() {
     write(this.find('.vw-take-who'), shortened(speakerOf(this.record, this.studio)));
     this.find('.vw-take-mark').replaceChildren(this.studio.catalogue.mark(this.record));
@@ -334,12 +334,12 @@ export class TakeRow {
   }
 }
 
-/** Returns the heading of a row. @param {TakeRecord} record */
+/** Return the heading of a row. @param {TakeRecord} record */
 export function headOf({ name, text }) {
   return name || text;
 }
 
-/** Returns the speaker of a row. @param {TakeRecord} record @param {import('../app/studio.js').Studio} studio */
+/** Return the speaker of a row. @param {TakeRecord} record @param {import('../app/studio.js').Studio} studio */
 export function speakerOf(record, studio) {
   const voice = record.voice ?? ''; // A stored voice may be given by name or id.
   return studio.captionOf(record) || (studio.voices.find(voice)?.name ?? title(voice));

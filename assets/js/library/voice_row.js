@@ -148,7 +148,7 @@ export class VoiceRow {
     }
   }
 
-  /** Counts the scripts that use the voice, as far as they are known. */
+  /** Count the scripts that use the voice, as far as they are known. */
   async uses() {
     const room = /** @type {import('../script/room.js').ScriptRoom} */ (this.studio.room('script'));
     try {
@@ -191,7 +191,7 @@ export class VoiceRow {
     this.find('.vw-voice-facts').replaceChildren(...this.facts().flatMap(([term, said]) => [make('dt', { textContent: term }), make('dd', { textContent: said })]));
   }
 
-  /** Returns the facts of the voice as text. @returns {string[][]} */
+  /** Return the facts of the voice as text. @returns {string[][]} */
   facts() {
     const { voice, studio } = this;
     const { t } = studio;
@@ -207,7 +207,7 @@ export class VoiceRow {
     return [...facts, ...Object.entries(voice.provenance).map(([name, said]) => [this.origin(name), said])];
   }
 
-  /** Returns the name of a provenance entry, translated if possible. @param {string} name */
+  /** Return the name of a provenance entry, translated if possible. @param {string} name */
   origin(name) {
     const key = `voices.from.${name}`;
     const word = this.studio.t(key);

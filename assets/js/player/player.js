@@ -171,7 +171,7 @@ export class Player extends EventTarget {
   }
 
   /**
-   * Returns the time at which the take's first sample was played, on the clock of performance.now().
+   * Return the time at which the take's first sample was played, on the clock of performance.now().
    *
    * @returns {number|null} milliseconds, or null before it has
    */

@@ -55,7 +55,7 @@ export class Programme {
     }
   }
 
-  /** Returns the span at a position, and the offset in it. @param {number} position samples @returns {{span: Span, at: number}|null} */
+  /** Return the span at a position, and the offset in it. @param {number} position samples @returns {{span: Span, at: number}|null} */
   locate(position) {
     const span = this.spans.findLast(({ start }) => start <= position);
     return span ? { span, at: position - span.start + span.from } : null;

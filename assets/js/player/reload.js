@@ -5,15 +5,18 @@ import { digestOf } from '../common/files.js';
 import { recall, remember } from '../common/storage.js';
 import { Take } from './take.js';
 
-// --- What the dock held when the page was left: a reload brings it back, silent, and its sound behind it.
+// --- Restores the dock's take after a reload without playing it; its audio is loaded afterwards.
 
-/** @typedef {import('./take.js').TakeRecord} TakeRecord @typedef {{take?: TakeRecord, script?: string}} Heard  a kept take, or the script that was read as a whole */
+/**
+ * @typedef {import('./take.js').TakeRecord} TakeRecord @typedef {{take?: TakeRecord, script?: string}} Heard a stored
+ * take, or a script that was read
+ */
 
 const HEARD_KEY = 'voicewright.heard';
 const LONG_S = 300; // Longer audio is loaded when it is played.
 
 export class LastHeard {
-  /** The script whose whole is to be shown once it is open: its id; until then the dock has the player's place. @type {string|null} */
+  /** Id of the script whose full audio is shown once the script is open. @type {string|null} */
   script = null;
   /** The state that was stored last. @type {Heard} */
   kept = {};
@@ -24,21 +27,21 @@ export class LastHeard {
     studio.stage.addEventListener('change', () => this.note());
   }
 
-  /** Show it before the page is visible, so that nothing moves later. */
+  /** Show the last take before the page is visible, so that the layout does not move later. */
   recall() {
     const { take: record, script = null } = /** @type {Heard} */ (recall('sessionStorage', HEARD_KEY) ?? {});
     this.script = script;
     if (record) this.show(record);
   }
 
-  /** Put a kept take into the dock, silent. @param {TakeRecord} record */
+  /** Show a stored take in the dock without playing it. @param {TakeRecord} record */
   show(record) {
     const take = Take.recalled(record, () => this.pcm(record.id));
     this.studio.stage.show(take);
     this.bring(take);
   }
 
-  /** Loads the stored take's current data and audio. @param {Take} take */
+  /** Load the stored take's current data and audio. @param {Take} take */
   async bring(take) {
     const { stage } = this.studio;
     try {
@@ -51,7 +54,7 @@ export class LastHeard {
     if (stage.take === take) stage.refresh();
   }
 
-  /** @param {string} id @returns {Promise<Int16Array|null>} null: it cannot be had now, and why was said */
+  /** @param {string} id @returns {Promise<Int16Array|null>} null: unavailable, and the error was shown */
   async pcm(id) {
     try {
       return await this.studio.history.sound(id, { cache: 'default' });
@@ -61,14 +64,14 @@ export class LastHeard {
     }
   }
 
-  /** A script is open: whether it is the one whose whole was in the dock. @param {string} id */
+  /** Return true if the opened script is the one whose full audio was in the dock. @param {string} id */
   claims(id) {
     const is = id === this.script;
     this.script = null;
     return is;
   }
 
-  /** Keep what the stage shows. A sample, or a take that the studio has no place for, is not there after a reload. */
+  /** Remember the shown take for a reload. Samples and unsaved takes are not restored. */
   note() {
     const { take } = this.studio.stage;
     if (take) this.script = null;
@@ -80,17 +83,17 @@ export class LastHeard {
   }
 }
 
-// --- Speech that a reload cut off, before it was whole or before the studio had it: what was asked for
-// outlives it, and is offered once more, with the seed that it had, until another take is made or the room is
-// left. Where the studio's store has it all the same, it stands in its place.  A room whose takes have places
-// of their own says which (`placeOf`) and puts them there again (`regain`); of any other the last one was in
-// the dock. What a take was spoken after is too long to be kept here: its room has it (`referenceOf`).
+// --- Requests that a reload interrupted before their take was complete or stored. The page offers to repeat them with
+// the same seed until another take is requested or the room is left. If the studio has stored the take after all, it is
+// shown instead. Rooms with several takes return the place of a take (`placeOf`) and restore it there (`regain`).
+// Reference audio is too large to be stored here; the room returns it (`referenceOf`).
 
 /**
  * @typedef {import('./take.js').Asked} Asked
  * @typedef {{placeOf?(take: Take): Object|null, regain?(take: Take, place: any): Promise<void>, hear?(take: Take, how: {clicked: number}): void,
- *   referenceOf?(asked: Asked): Promise<Blob|null>}} Place  what a room knows of where a take stood and what it was spoken after
- * @typedef {{asked: Asked, digest: string|null, place: any}} Left  digest: of the recording that it is spoken after; place: the room's
+ *   referenceOf?(asked: Asked): Promise<Blob|null>}} Place  room methods that return a take's place and reference
+ * @typedef {{asked: Asked, digest: string|null, place: any}} Left digest: SHA-256 of the reference audio; place:
+ * defined by the room
  */
 
 const CUT_OFF_KEY = 'voicewright.cut_off';
@@ -100,7 +103,7 @@ const NEWEST = 12; // Newest takes that are searched, because another tab may ha
 export class CutOff {
   /** Requests interrupted by the reload of this tab, all of one room. @type {Left[]} */
   left = [];
-  /** Takes the offer away. */
+  /** Removes the offer. */
   withdraw = () => {};
   isAsking = false;
 
@@ -112,7 +115,7 @@ export class CutOff {
     addEventListener('pageshow', () => taken()); // The page was restored from the cache with its state.
   }
 
-  /** The requests that are being spoken or kept: of the room that asked last. */
+  /** Store the unfinished requests of the room with the newest request. */
   keep() {
     const { keeping, live } = this.studio.speech;
     const cut = [...keeping, ...live].filter(isToBeOffered);
@@ -124,7 +127,7 @@ export class CutOff {
     remember('sessionStorage', CUT_OFF_KEY, left);
   }
 
-  /** Something can be spoken now. */
+  /** Offer to repeat the requests; called when the runtime is ready. */
   async offer() {
     const { left, studio } = this;
     this.left = [];
@@ -139,7 +142,7 @@ export class CutOff {
     this.withdraw = studio.toast(studio.t(keys.sentence), { action: studio.t(keys.action), onAction, dismiss: studio.t(keys.dismiss), keys });
   }
 
-  /** Returns the studio's recent complete takes. @param {Left[]} left @returns {Promise<TakeRecord[]>} */
+  /** Return the studio's recent complete takes. @param {Left[]} left @returns {Promise<TakeRecord[]>} */
   async kept([{ asked }]) {
     const { takes } = await this.studio.api.get(`studio/takes?room=${asked.room}&limit=${NEWEST}`).catch(() => ({ takes: [] }));
     return takes.filter((/** @type {TakeRecord} */ record) => record.stop_reason !== 'cancelled');
@@ -155,7 +158,7 @@ export class CutOff {
     await room.regain(take, place);
   }
 
-  /** Ask for all of them once more; the first is heard. What could not be asked for is still offered. @param {Left[]} left */
+  /** Repeat all requests and play the first one. Requests that fail are still offered. @param {Left[]} left */
   async again(left) {
     const { studio } = this;
     if (this.isAsking) return;
@@ -163,7 +166,9 @@ export class CutOff {
     const clicked = performance.now();
     const room = studio.room(left[0].asked.room);
     try {
-      /** Takes of one parent were spoken after one recording. @type {Map<string|null|undefined, Blob|null>} */
+      /**
+       * References by parent; takes of one parent share their reference. @type {Map<string|null|undefined, Blob|null>}
+       */
       const references = new Map();
       for (const one of left) if (!references.get(one.asked.parent)) references.set(one.asked.parent, await this.reference(one));
       const takes = left.map(({ asked, digest }) => studio.say({ ...asked, reference: digest ? references.get(asked.parent) : null }));
@@ -177,7 +182,7 @@ export class CutOff {
     }
   }
 
-  /** The recording that a request goes with; its room may have another one by now. @param {Left} left */
+  /** Return the reference of a request; null if the room has another one now. @param {Left} left */
   async reference({ asked, digest }) {
     if (!digest) return null;
     const blob = await this.studio.room(asked.room).referenceOf?.(asked);
@@ -196,7 +201,10 @@ function leftOf({ room, mode, config, text, spoken, seed, label, parent, digest 
   return { asked: { room, mode, config, text, spoken, seed, label, parent }, digest, place };
 }
 
-/** True if a take is the answer to a request: of the same words, seed and recording it has the same sound. @param {TakeRecord} record @param {Left} left */
+/**
+ * True if a stored take has the text, seed and reference of a request, and therefore the same audio. @param
+ * {TakeRecord} record @param {Left} left
+ */
 function sameRequest(record, { asked, digest }) {
   const { mode, text, spoken = null, seed, config, parent = null } = asked;
   const names = new Set([...Object.keys(record.config), ...Object.keys(config)]);
@@ -204,7 +212,7 @@ function sameRequest(record, { asked, digest }) {
   return isSame && record.mode === mode && record.text === text && (record.spoken ?? null) === spoken && record.seed === seed && (record.parent ?? null) === parent && (record.reference ?? null) === digest;
 }
 
-/** Removes and returns the stored requests. @returns {Left[]} */
+/** Remove and returns the stored requests. @returns {Left[]} */
 function taken() {
   const left = recall('sessionStorage', CUT_OFF_KEY);
   if (left) remember('sessionStorage', CUT_OFF_KEY, null);

@@ -59,7 +59,7 @@ export class Speech {
   }
 
   /**
-   * Returns the error for a text that the runtime would refuse. A very long one would exceed the message limit and
+   * Return the error for a text that the runtime would refuse. A very long one would exceed the message limit and
    * would be refused as that, which says nothing of the text.
    *
    * @param {string} text as it would be sent
@@ -170,7 +170,7 @@ export class Speech {
 }
 
 /**
- * Returns a cached result of reading a recording.
+ * Return a cached result of reading a recording.
  *
  * @template T
  * @param {WeakMap<Blob, Promise<T>>} known @param {Blob} reference @param {(reference: Blob) => Promise<T>} read
@@ -181,7 +181,7 @@ function once(known, reference, read) {
   return found;
 }
 
-/** Returns the stored metadata of a take. @param {Take} take */
+/** Return the stored metadata of a take. @param {Take} take */
 function describe(take) {
   const { room, mode, text, spoken, label, config, seed, parent, metrics, stopReason, samples, start, model, timing } = take;
   return {

@@ -212,7 +212,7 @@ export class Stage extends EventTarget {
     this.resume();
   }
 
-  /** Returns the pointer's position in the waveform, from 0 to 1. @param {PointerEvent} event */
+  /** Return the pointer's position in the waveform, from 0 to 1. @param {PointerEvent} event */
   pointed({ clientX }) {
     const { left, width } = this.waveform.canvas.getBoundingClientRect();
     return Math.max(0, Math.min(1, (clientX - left) / width));
@@ -305,7 +305,7 @@ export class Stage extends EventTarget {
     this.dispatchEvent(new Event('place'));
   }
 
-  /** Shows the length; during generation, the estimated length and the progress. @param {Shown|null} take */
+  /** Show the length; during generation, the estimated length and the progress. @param {Shown|null} take */
   paintLength(take) {
     const made = take && !isFullAudio(take) ? making(take, performance.now()) : null;
     const length = made ? this.t('shell.about_length', { time: clock(made.samples).replace(/\.\d$/, '') }) : clock(take?.samples ?? 0);

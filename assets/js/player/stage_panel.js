@@ -146,7 +146,7 @@ export class Keep {
   }
 }
 
-/** Returns the URL of a stored take's file. @param {TakeRecord} record @param {string} format */
+/** Return the URL of a stored take's file. @param {TakeRecord} record @param {string} format */
 export function kept(record, format) {
   return String(api.address(`studio/takes/${record.id}/audio?format=${format}`));
 }

@@ -52,7 +52,7 @@ export function neededHold(arrivals) {
   return Math.max(0, ...lagsOf(arrivals));
 }
 
-/** Returns each chunk's lateness in samples, relative to the end of the audio before it; negative if early. @param {Arrivals} arrivals */
+/** Return each chunk's lateness in samples, relative to the end of the audio before it; negative if early. @param {Arrivals} arrivals */
 function lagsOf(arrivals) {
   let received = 0;
   return arrivals.map(({ at, samples }) => {
@@ -75,7 +75,7 @@ export function withoutWorst(arrivals) {
 }
 
 /**
- * Returns the buffer that a take of another length with the same arrival would have needed. A shorter one needs that of its beginning; a longer
+ * Return the buffer that a take of another length with the same arrival would have needed. A shorter one needs that of its beginning; a longer
  * one falls behind by as much more, where this one was still falling behind at its end.
  *
  * @param {Arrivals} arrivals
@@ -109,13 +109,13 @@ export class Pace {
     this.known.set(company, takes.slice(0, REMEMBERED));
   }
 
-  /** Returns the largest known number of parallel takes up to `company`. @param {number} company */
+  /** Return the largest known number of parallel takes up to `company`. @param {number} company */
   nearest(company) {
     return Math.max(...[...this.known.keys()].filter((count) => count <= company));
   }
 
   /**
-   * Returns the start condition of the next take: `target` buffered samples, or `hold` samples of time since its first chunk.
+   * Return the start condition of the next take: `target` buffered samples, or `hold` samples of time since its first chunk.
    *
    * @param {{planned?: number, company?: number}} [take]  planned: samples that it will have, as far as is known; 0: it is not
    */

@@ -181,7 +181,7 @@ export class Bars {
   }
 }
 
-/** Returns the distance from the middle at which a sample is drawn. @param {number} value in [-1, 1] */
+/** Return the distance from the middle at which a sample is drawn. @param {number} value in [-1, 1] */
 export function shown(value) {
   return Math.sign(value) * Math.abs(value) ** SHOWN;
 }

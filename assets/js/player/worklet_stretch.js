@@ -86,7 +86,7 @@ export class Stretch {
     this.lag += this.made * (rate - 1) - step;
   }
 
-  /** Returns the offset to the samples most similar to the next ones; 0 if there are none. @param {number} middle where it should be */
+  /** Return the offset to the samples most similar to the next ones; 0 if there are none. @param {number} middle where it should be */
   best(middle) {
     const { buffer, at, hop } = this;
     const first = Math.max(middle - this.reach, -at);

@@ -79,7 +79,7 @@ export function readChat(text) {
   return { lines, leftOut };
 }
 
-/** Returns sender and text of a row; null if it does not start a message. @param {string} row @param {RegExp} stamp @param {RegExp} sender */
+/** Return sender and text of a row; null if it does not start a message. @param {string} row @param {RegExp} stamp @param {RegExp} sender */
 function senderOf(row, stamp, sender) {
   const rest = stamp.test(row) ? row.replace(stamp, '') : null;
   const found = rest === null ? null : sender.exec(rest);

@@ -52,7 +52,7 @@ export function newLine(values = {}) {
 }
 
 /**
- * Marks the first line of each chapter.
+ * Mark the first line of each chapter.
  *
  * @param {Pick<Line, 'text'|'chapter'>[]} lines @param {{title: string, paragraphs: string[]}[]} chapters in order
  */

@@ -14,7 +14,7 @@ import { fileName, saveFile } from '../common/files.js';
 import { calledBy } from './line_text.js';
 
 /**
- * Returns the clips of POST studio/exports: takes and silences in order, each with the number of its line; and where
+ * Return the clips of POST studio/exports: takes and silences in order, each with the number of its line; and where
  * chapters begin.
  *
  * @param {import('./making.js').Maker} maker
@@ -91,7 +91,7 @@ export class ExportForm {
     this.sheet.showPopover({ source });
   }
 
-  /** Offers the times of subtitles if every line has one, in order. */
+  /** Offer the times of subtitles if every line has one, in order. */
   offerTimes() {
     const times = this.room.script.lines.filter(({ text }) => text.trim()).map(({ starts }) => starts ?? -1);
     const hasTimes = times.length > 0 && times.every((time, at) => time >= Math.max(0, times[at - 1] ?? 0));
@@ -99,7 +99,7 @@ export class ExportForm {
     this.timed.checked &&= hasTimes;
   }
 
-  /** Clears messages about an earlier state of the script. */
+  /** Clear messages about an earlier state of the script. */
   forgetTold() {
     this.error.textContent = '';
     if (!this.go.disabled) this.told.textContent = '';

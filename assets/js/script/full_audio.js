@@ -278,7 +278,7 @@ export class FullAudio extends EventTarget {
   }
 }
 
-/** Returns the position in a line's audio; for ungenerated audio, its start. @param {Clip} clip @param {number} at */
+/** Return the position in a line's audio; for ungenerated audio, its start. @param {Clip} clip @param {number} at */
 function beginning(clip, at) {
   if (at < clip.start) return { gap: (clip.start - at) / SAMPLE_RATE, part: 0, skip: 0 };
   const part = Math.max(0, clip.parts.findLastIndex(({ start }) => start <= at));

@@ -96,7 +96,7 @@ export class ChapterSheet {
   }
 }
 
-/** Counts the script lines of chapters. @param {Chapter[]} chapters */
+/** Count the script lines of chapters. @param {Chapter[]} chapters */
 function linesOf(chapters) {
   return chapters.flatMap(({ paragraphs }) => paragraphs).reduce((sum, text) => sum + Math.ceil(text.length / LONGEST_LINE), 0);
 }
@@ -265,7 +265,7 @@ export class Importing {
     acceptDrops(place, ([file]) => this.open(file));
   }
 
-  /** Puts a file's text into the shared field, or into a script if it is too long for one take, has times, or is a chat. @param {File|undefined} file */
+  /** Put a file's text into the shared field, or into a script if it is too long for one take, has times, or is a chat. @param {File|undefined} file */
   async open(file) {
     const { studio } = this;
     const read = await this.read(file, GAP_S); // Text with times becomes a new script.

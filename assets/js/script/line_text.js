@@ -80,14 +80,14 @@ export function titleOf(text) {
   return first.length <= LONGEST_NAME ? first : `${first.slice(0, LONGEST_NAME).replace(/\s+\S*$/u, '')} …`;
 }
 
-/** Returns the name of a script; empty for an empty script. @param {{name: string, begins?: string}} script  begins: the text of its first line with one */
+/** Return the name of a script; empty for an empty script. @param {{name: string, begins?: string}} script  begins: the text of its first line with one */
 export function calledBy({ name, begins = '' }) {
   const words = readParts(begins).parts.map(({ text = '' }) => text).join(' ');
   return name.trim() || titleOf(words);
 }
 
 /**
- * Converts subtitle cues to lines, with pauses between distant cues.
+ * Convert subtitle cues to lines, with pauses between distant cues.
  *
  * @typedef {{start: number, end: number, name: string|null}} Cue  seconds, and who speaks
  */
@@ -116,12 +116,12 @@ export function cuesToLines(texts, cues, between = 0) {
  * @typedef {Object<string, string>} Paces  the words for each pace
  */
 
-/** Returns the pace that a style names. @param {string} style @param {Paces} paces @returns {string|null} */
+/** Return the pace that a style names. @param {string} style @param {Paces} paces @returns {string|null} */
 export function paceOf(style, paces) {
   return Object.keys(paces).find((pace) => style.includes(paces[pace])) ?? null;
 }
 
-/** Returns the style with the words of a pace instead of another's, or without them if it had them. @param {string} style @param {string} pace @param {Paces} paces */
+/** Return the style with the words of a pace instead of another's, or without them if it had them. @param {string} style @param {string} pace @param {Paces} paces */
 export function withPace(style, pace, paces) {
   const before = paceOf(style, paces);
   let rest = style;

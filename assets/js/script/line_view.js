@@ -82,7 +82,7 @@ export class LineView {
     this.parts.description.focus();
   }
 
-  /** Returns the words for paces in the page's language. */
+  /** Return the words for paces in the page's language. */
   paces() {
     const { t } = this.acts.studio;
     return { slow: t('script.pace.slow_words'), fast: t('script.pace.fast_words') };
@@ -112,7 +112,7 @@ export class LineView {
     this.parts.open.ariaExpanded = String(open);
   }
 
-  /** Updates the voices after a change of the library. */
+  /** Update the voices after a change of the library. */
   offer() {
     const { parts, line, acts } = this;
     const { t } = acts.studio;
@@ -169,7 +169,7 @@ export class LineView {
     element.ariaLabel = t('script.line.label', { n });
   }
 
-  /** Shows the pace in the style; a voice without styles has its own pace. @param {boolean} isOwn */
+  /** Show the pace in the style; a voice without styles has its own pace. @param {boolean} isOwn */
   showPace(isOwn) {
     const pace = paceOf(this.line.instruct, this.paces());
     for (const button of this.parts.paces) {
@@ -179,7 +179,7 @@ export class LineView {
     this.parts.pace.title = isOwn ? this.acts.studio.t('script.pace.own') : '';
   }
 
-  /** Returns the note about a line that can be spoken. @param {import('./making.js').LineState} state */
+  /** Return the note about a line that can be spoken. @param {import('./making.js').LineState} state */
   note({ short }) {
     const { acts, line } = this;
     if (short) return acts.studio.shortness(short);
@@ -239,7 +239,7 @@ export function seconds(value) {
   return `${value.toFixed(1)} s`;
 }
 
-/** Returns a text with highlighted tags, for the layer behind the field. @param {string} text @returns {(string|HTMLElement)[]} */
+/** Return a text with highlighted tags, for the layer behind the field. @param {string} text @returns {(string|HTMLElement)[]} */
 function marked(text) {
   /** @type {(string|HTMLElement)[]} */
   const nodes = [];

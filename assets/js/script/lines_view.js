@@ -338,7 +338,7 @@ export class LinesView {
   }
 }
 
-/** Returns a placeholder for a line. @param {string} id @param {number} [height] pixels */
+/** Return a placeholder for a line. @param {string} id @param {number} [height] pixels */
 function emptyLine(id, height) {
   const element = make('li', { className: 'vw-line-empty' });
   element.dataset.line = id;
@@ -346,7 +346,7 @@ function emptyLine(id, height) {
   return element;
 }
 
-/** Returns the line element that contains a node. @param {EventTarget|null} target */
+/** Return the line element that contains a node. @param {EventTarget|null} target */
 function lineAt(target) {
   const line = target instanceof Element ? target.closest('[data-line]') : null;
   return line instanceof HTMLElement ? line : null;

@@ -97,7 +97,7 @@ export class Maker extends EventTarget {
     return (key && (this.takes.get(key) ?? this.kept.get(key))) || null;
   }
 
-  /** Returns the known levels of a stretch. @param {Stretch} stretch */
+  /** Return the known levels of a stretch. @param {Stretch} stretch */
   levels({ key }) {
     const sound = this.sound({ key });
     return sound instanceof Take ? levelsOf(sound) : (sound?.levels ?? '');
@@ -173,7 +173,7 @@ export class Maker extends EventTarget {
     return take;
   }
 
-  /** Records the stored take for the script. @param {string} key @param {Take} take */
+  /** Record the stored take for the script. @param {string} key @param {Take} take */
   keep(key, take) {
     const { id, samples } = take;
     const levels = levelsOf(take);
@@ -211,7 +211,7 @@ export class Maker extends EventTarget {
     throw new Error(this.studio.t('script.not_stored'));
   }
 
-  /** Returns the error of a line with its number. @param {Line} line @param {unknown} thrown */
+  /** Return the error of a line with its number. @param {Line} line @param {unknown} thrown */
   lineError(line, thrown) {
     const n = (this.script?.at(line.id) ?? 0) + 1;
     return new Error(this.studio.t('script.line_failed', { n, why: errorOf(thrown).message }), { cause: thrown });
@@ -286,7 +286,7 @@ export class Remaking {
     if (isMade) this.line = { id, back, dismiss };
   }
 
-  /** Follows the progress of the generation. */
+  /** Follow the progress of the generation. */
   follow() {
     const { studio, script, maker } = this.room;
     const line = this.line && script.line(this.line.id);

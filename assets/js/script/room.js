@@ -116,7 +116,7 @@ export class ScriptRoom {
     this.root.addEventListener('input', () => this.forgetTold());
   }
 
-  /** Updates the room after a change of the available voices. */
+  /** Update the room after a change of the available voices. */
   offer() {
     this.begun ??= this.begin();
     if (!this.opened) return;
@@ -145,7 +145,7 @@ export class ScriptRoom {
     return this.opened ? this.left() : this.studio.drafts.read(this.id);
   }
 
-  /** Returns the open script's id, or its content if the studio may lack it. */
+  /** Return the open script's id, or its content if the studio may lack it. */
   left() {
     const { script, scriptList } = this;
     return { id: script.id, unsaved: scriptList.state === 'saved' ? null : script.toJSON() };
@@ -212,7 +212,7 @@ export class ScriptRoom {
     return id === this.opened?.id ? this.scriptList.remove(() => this.empty()) : this.scriptList.discard(id);
   }
 
-  /** Counts the scripts that use a stored voice. @param {string} voice its id */
+  /** Count the scripts that use a stored voice. @param {string} voice its id */
   async usesOf(voice) {
     const speaks = (/** @type {Pick<import('../library/saved_scripts.js').ScriptSummary, 'voices'>} */ { voices = [] }) =>
       voices.some((one) => one.mode === 'base' && one.voice === voice);
@@ -276,7 +276,7 @@ export class ScriptRoom {
     this.studio.toast(this.told('script.written', lines.length, leftOut));
   }
 
-  /** Reports the result of an import. @param {string} key @param {number} n lines @param {number} leftOut messages of a chat that are not spoken */
+  /** Report the result of an import. @param {string} key @param {number} n lines @param {number} leftOut messages of a chat that are not spoken */
   told(key, n, leftOut) {
     const { t } = this.studio;
     return [t(key, { n }), leftOut > 0 && t('script.left_out_of_chat', { n: leftOut })].filter(Boolean).join(' ');
@@ -322,13 +322,13 @@ export class ScriptRoom {
     studio.stage.perform(fullAudio, fullAudio.clipFrom(id)?.start, { only });
   }
 
-  /** Shows a playback error. @param {Error} error */
+  /** Show a playback error. @param {Error} error */
   onError(error) {
     if (error instanceof FieldError) this.studio.showError(error.field, error, this.id);
     else this.studio.toast(error.message);
   }
 
-  /** Returns the label next to the waveform. @param {FullAudio} audio */
+  /** Return the label next to the waveform. @param {FullAudio} audio */
   labelOf({ sounding }) {
     const { script, studio, voiceAssignment } = this;
     const line = sounding && script.line(sounding);
@@ -433,7 +433,7 @@ export class ScriptRoom {
     studio.dock.sayLine();
   }
 
-  /** Returns the script's length, and the part that is not generated. */
+  /** Return the script's length, and the part that is not generated. */
   line() {
     if (!this.opened) return '';
     const { clips, samples } = this.fullAudio;
@@ -460,7 +460,7 @@ export class ScriptRoom {
     this.parts.live.textContent = sentence;
   }
 
-  /** Clears messages about an earlier state of the script. */
+  /** Clear messages about an earlier state of the script. */
   forgetTold() {
     this.exporting.forgetTold();
     if (this.studio.current === this) this.studio.clearErrors();

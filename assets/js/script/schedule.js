@@ -1,5 +1,5 @@
 /**
- * Encodes the level of audio as a short text for scripts: 20 characters per second, 0 to z.
+ * Encode the level of audio as a short text for scripts: 20 characters per second, 0 to z.
  * So a timeline can draw what is made before any of its sound was fetched.
  */
 
@@ -23,7 +23,7 @@ export function levelsOf(take) {
   return levels;
 }
 
-/** Returns the drawn height of a level character, from 0 to 1: the root of the peak, because speech is mostly quiet. @param {string} level */
+/** Return the drawn height of a level character, from 0 to 1: the root of the peak, because speech is mostly quiet. @param {string} level */
 export function heightOf(level) {
   return Number.parseInt(level, 36) / MAX_LEVEL;
 }

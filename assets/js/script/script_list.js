@@ -295,7 +295,7 @@ export class ScriptListView {
     return entry(this.nameOf(one), () => this.choose(() => this.scriptList.load(one.id)), isOpen);
   }
 
-  /** Shows why saving fails, and what to do. @param {ScriptList['state']} state */
+  /** Show why saving fails, and what to do. @param {ScriptList['state']} state */
   complain(state) {
     const { parts, scriptList, studio } = this;
     const { t } = studio;

@@ -89,7 +89,7 @@ export class Timeline {
     this.mark(this.sounding);
   }
 
-  /** Returns the visible range plus a window's width on each side, in samples. */
+  /** Return the visible range plus a window's width on each side, in samples. */
   sight() {
     const { root, inner, samples } = this;
     const scale = samples / Math.max(1, inner.clientWidth);
@@ -191,13 +191,13 @@ export class Timeline {
     return String(this.samples > 0 ? samples / this.samples : 0);
   }
 
-  /** Marks the line that is playing. @param {string|null} id */
+  /** Mark the line that is playing. @param {string|null} id */
   mark(id) {
     this.sounding = id;
     for (const [line, element] of this.elements) element.toggleAttribute('data-sounding', line === id);
   }
 
-  /** Shows the playback position. @param {number|null} at samples; null: something else is heard */
+  /** Show the playback position. @param {number|null} at samples; null: something else is heard */
   follow(at) {
     const { root, head } = this;
     head.hidden = at === null || this.samples === 0;
@@ -266,7 +266,7 @@ function highest(levels) {
   return [...levels].reduce((most, level) => (level > most ? level : most), '0');
 }
 
-/** Returns the waveform outline of a clip. @param {string} levels @param {number} from where it begins @param {number} scale */
+/** Return the waveform outline of a clip. @param {string} levels @param {number} from where it begins @param {number} scale */
 function outlineOf(levels, from, scale) {
   if (!levels) return '';
   const heights = [...levels].map((level) => Math.max(0.03, scale * heightOf(level)));

@@ -43,7 +43,7 @@ export class VoiceAssignment {
     return [...this.kept(), ...this.speakers()].find(({ label }) => plain(label) === wanted)?.voice ?? null;
   }
 
-  /** Returns the mark and name of a voice, also of a described or deleted one. @param {Voice|null} voice @returns {Pick<Shown, 'voice'|'kind'|'name'>|null} */
+  /** Return the mark and name of a voice, also of a described or deleted one. @param {Voice|null} voice @returns {Pick<Shown, 'voice'|'kind'|'name'>|null} */
   shownAs(voice) {
     if (!voice) return null;
     const { studio } = this;
@@ -73,12 +73,12 @@ export class VoiceAssignment {
     }
   }
 
-  /** Returns the display name of a voice. @param {Voice|null} voice */
+  /** Return the display name of a voice. @param {Voice|null} voice */
   nameOf(voice) {
     return this.shownAs(voice)?.name ?? '';
   }
 
-  /** Returns a name that is unique within a script without the description. @param {Voice|null} voice */
+  /** Return a name that is unique within a script without the description. @param {Voice|null} voice */
   toldAs(voice) {
     return (voice?.mode === 'voice_design' && called('', voice.description ?? '')) || this.nameOf(voice);
   }
@@ -91,7 +91,7 @@ export class VoiceAssignment {
     return free ? { ...free.voice } : this.canDesign() ? { mode: 'voice_design', description: '' } : null;
   }
 
-  /** Returns the narrator's voice: that of the first line without a role, or the first voice. @param {Line[]} lines @returns {Voice|null} */
+  /** Return the narrator's voice: that of the first line without a role, or the first voice. @param {Line[]} lines @returns {Voice|null} */
   narrator(lines) {
     return lines.find(({ name, voice }) => !name && voice)?.voice ?? this.unused([]);
   }
@@ -124,7 +124,7 @@ export class VoiceAssignment {
   }
 
   /**
-   * Returns the request for a stretch of a line, except text and seed.
+   * Return the request for a stretch of a line, except text and seed.
    *
    * @param {Line} line
    * @returns {{mode: import('../player/take.js').Mode, config: import('../player/take.js').Config}}

@@ -105,7 +105,7 @@ function whole(word) {
   return `${edge(characters[0], '<')}${middle}${edge(characters.at(-1) ?? '', '')}`;
 }
 
-/** Returns the lookaround before or after a word. @param {string} character of the word @param {'<'|''} before */
+/** Return the lookaround before or after a word. @param {string} character of the word @param {'<'|''} before */
 function edge(character, before) {
   if (!WORD_LIKE.test(character)) return '';
   const number = /\p{N}/u.test(character) ? `(?${before}!${before ? '\\p{N}[.,]' : '[.,]\\p{N}'})` : ''; // 3 is not in 3.5
@@ -142,7 +142,7 @@ export function readWordList(text) {
 }
 
 /**
- * Merges a list that was changed here and elsewhere: theirs, with our additions, changes and removals.
+ * Merge a list that was changed here and elsewhere: theirs, with our additions, changes and removals.
  *
  * @param {Entry[]} before as both found it @param {Entry[]} mine @param {Entry[]} theirs @returns {Entry[]}
  */
@@ -203,13 +203,13 @@ export class Pronunciation extends EventTarget {
     if (kept) this.take(kept);
   }
 
-  /** Returns the text to send; null if it is unchanged. @param {string} text @returns {string|null} */
+  /** Return the text to send; null if it is unchanged. @param {string} text @returns {string|null} */
   spoken(text) {
     const { text: spoken, count } = pronounced(text, this.words);
     return count > 0 ? spoken : null;
   }
 
-  /** Counts the replacements in a text. @param {string} text */
+  /** Count the replacements in a text. @param {string} text */
   count(text) {
     return pronounced(text, this.words).count;
   }

@@ -77,7 +77,7 @@ export class PronunciationSheet {
     return row;
   }
 
-  /** Returns a row for another word, reusing an empty one. */
+  /** Return a row for another word, reusing an empty one. */
   begin() {
     const fields = [...this.list.querySelectorAll('input')];
     const empty = fields.find((field, at) => at % 2 === 0 && !field.value && !fields[at + 1].value);
@@ -120,7 +120,7 @@ export class PronunciationSheet {
     });
   }
 
-  /** Returns the complete rows; a duplicate word is marked and skipped. @returns {Entry[]} */
+  /** Return the complete rows; a duplicate word is marked and skipped. @returns {Entry[]} */
   entries() {
     /** @type {Map<string, string>} */
     const entries = new Map();

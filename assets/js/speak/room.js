@@ -106,7 +106,7 @@ export class SpeakersRoom {
     if (studio.current === this) studio.variation.offer(card);
   }
 
-  /** Returns the reason why this voice supports no style; empty if it does. */
+  /** Return the reason why this voice supports no style; empty if it does. */
   unstyled() {
     const { chosen, card, studio } = this;
     if (studio.catalogue.takesStyle(chosen?.mode)) return '';
@@ -135,7 +135,7 @@ export class SpeakersRoom {
     studio.replacing(this, isOwn, () => void (instruct.value = text));
   }
 
-  /** Returns the dock's text before the first take. */
+  /** Return the dock's text before the first take. */
   line() {
     return this.studio.facts.line(this.chosen?.name ?? '');
   }
@@ -162,7 +162,7 @@ export class SpeakersRoom {
     return { voice, language: this.language.value, ...(instructions && { instructions }), ...(isGrafted && { graft: true }) };
   }
 
-  /** Returns the voice of this room for a line of a script. */
+  /** Return the voice of this room for a line of a script. */
   spokenBy() {
     const { chosen } = this;
     if (!chosen) return null;

@@ -41,7 +41,7 @@ export function clausesOf(sentence) {
   return sentence.split(CLAUSE).filter((clause) => SPOKEN.test(clause));
 }
 
-/** Returns the pauses of a take. @param {{low: number[], high: number[]}} peaks @returns {Stretch[]} */
+/** Return the pauses of a take. @param {{low: number[], high: number[]}} peaks @returns {Stretch[]} */
 export function pausesOf({ low, high }) {
   let loudest = 0;
   for (let bin = 0; bin < low.length; bin++) loudest = Math.max(loudest, high[bin] - low[bin]);
@@ -59,7 +59,7 @@ export function pausesOf({ low, high }) {
 }
 
 /**
- * Returns the start of each clause: of all assignments of ends to pauses, the one in which each clause takes most nearly
+ * Return the start of each clause: of all assignments of ends to pauses, the one in which each clause takes most nearly
  * the time that it should.
  *
  * @param {number[]} lengths  seconds that each clause takes at an ordinary pace
@@ -145,7 +145,7 @@ export class VoicePaces {
     return this.known.get(keyOf(take));
   }
 
-  /** Returns the expected samples of a take by its text. @param {Spoken} take */
+  /** Return the expected samples of a take by its text. @param {Spoken} take */
   samplesOf(take) {
     return Math.round(expectedSeconds(wordsOf(take)) * (this.of(take) ?? 1) * SAMPLE_RATE);
   }
@@ -153,7 +153,7 @@ export class VoicePaces {
 
 /** @typedef {Pick<import('../player/take.js').Take, 'mode'|'config'|'sent'>} Spoken */
 
-/** Returns the spoken part of a text. @param {Spoken} take */
+/** Return the spoken part of a text. @param {Spoken} take */
 function wordsOf({ config, sent }) {
   return (config.tags ? untagged(sent) : sent).trim();
 }
@@ -202,7 +202,7 @@ export class SoundingText {
     else this.show(-1);
   }
 
-  /** Returns the sentence of a take that is spoken at a time. @param {import('../player/take.js').Take} take @param {number} at seconds */
+  /** Return the sentence of a take that is spoken at a time. @param {import('../player/take.js').Take} take @param {number} at seconds */
   sounding(take, at) {
     const { sentences, clauses } = this.textOf(take);
     const lengths = clauses.map(({ length }) => length);

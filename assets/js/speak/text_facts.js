@@ -120,7 +120,7 @@ export class TextFacts {
     if (this.languageHint.textContent !== hint) this.languageHint.textContent = hint;
   }
 
-  /** Shows the button of the pronunciation dictionary with the number of its words in this text. @param {number} n */
+  /** Show the button of the pronunciation dictionary with the number of its words in this text. @param {number} n */
   otherwise(n) {
     return this.studio.t(n === 0 ? 'pronunciation.title' : 'pronunciation.places', { n });
   }
@@ -135,7 +135,7 @@ export class TextFacts {
     return sentLength(this.studio.pronunciation.spoken(text) ?? text);
   }
 
-  /** Returns the voice and the estimated duration. @param {string} voice */
+  /** Return the voice and the estimated duration. @param {string} voice */
   line(voice) {
     const text = this.studio.text.trim();
     const time = text && this.studio.t('shell.about', { time: this.time(expectedSeconds(untagged(text))) });
@@ -163,7 +163,7 @@ export class TextFacts {
     return span(Math.round(seconds), this.studio.t);
   }
 
-  /** Returns a hint about unsupported parts of the text; empty if there are none. @param {string} text */
+  /** Return a hint about unsupported parts of the text; empty if there are none. @param {string} text */
   hint(text) {
     const { studio } = this;
     const card = studio.current && studio.cardOf(studio.current);
@@ -175,7 +175,7 @@ export class TextFacts {
     return studio.t(unknown.script ? 'shell.unknown_script' : 'shell.unknown_language', values);
   }
 
-  /** Returns the languages of a checkpoint. @param {import('../common/fields.js').ModelCard} card */
+  /** Return the languages of a checkpoint. @param {import('../common/fields.js').ModelCard} card */
   languagesOf({ languages }) {
     const { t, words } = this.studio;
     const { length } = languages;

@@ -84,7 +84,7 @@ export class VoicePicker {
 
   // --- the list
 
-  /** Returns the listed voices in groups. @returns {{title: string, choices: Choice[]}[]} */
+  /** Return the listed voices in groups. @returns {{title: string, choices: Choice[]}[]} */
   groups() {
     const { catalogue } = this.studio;
     const { kind, speakers, kept, lately } = catalogue;
@@ -125,7 +125,7 @@ export class VoicePicker {
     if (row) row.focus({ preventScroll: true });
   }
 
-  /** Shows the recently used voices as chips. @param {Choice[]} choices */
+  /** Show the recently used voices as chips. @param {Choice[]} choices */
   strip(choices) {
     const strip = make('div', { className: 'vw-recents', role: 'group', ariaLabel: this.studio.t('picker.recent') });
     for (const choice of choices) {
@@ -173,7 +173,7 @@ export class VoicePicker {
     };
   }
 
-  /** Explains why the list is empty, with a next step. */
+  /** Explain why the list is empty, with a next step. */
   nobody() {
     const { catalogue, t } = this.studio;
     const query = this.search.value.trim();
@@ -210,7 +210,7 @@ export class VoicePicker {
     this.reveal();
   }
 
-  /** Returns the scroll distance that shows the chosen voice completely; 0 without a choice. */
+  /** Return the scroll distance that shows the chosen voice completely; 0 without a choice. */
   hidden() {
     const row = this.list.querySelector('.vw-picked')?.getBoundingClientRect();
     if (!row?.height) return 0;

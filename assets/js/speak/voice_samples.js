@@ -15,7 +15,7 @@ export function heard(pcm, label) {
 }
 
 /**
- * Returns the recording of a stored voice.
+ * Return the recording of a stored voice.
  *
  * @param {{id: string, name: string}} voice @param {import('../common/words.js').Words['t']} t
  * @returns {Promise<Take>}

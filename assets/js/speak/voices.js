@@ -22,7 +22,7 @@ export function hashed(id) {
   return (hash ^ (hash >>> 12)) >>> 0;
 }
 
-/** Returns the hue of a voice. @param {string} id a speaker's name or a stored voice's id */
+/** Return the hue of a voice. @param {string} id a speaker's name or a stored voice's id */
 export function hueOf(id) {
   return hashed(id) % HUES;
 }
@@ -36,7 +36,7 @@ export function barsOf(id) {
   });
 }
 
-/** Returns the mark as an element, hidden from screen readers because the name follows. @param {string} id @param {VoiceKind} kind */
+/** Return the mark as an element, hidden from screen readers because the name follows. @param {string} id @param {VoiceKind} kind */
 export function markOf(id, kind) {
   const mark = document.createElement('span');
   mark.className = `vw-mark vw-hue-${hueOf(id)}`;
@@ -191,14 +191,14 @@ export class VoiceCatalogue extends EventTarget {
     return this.all.find((choice) => choice.key === key) ?? null;
   }
 
-  /** Returns the voice with this id or name. @param {string} said @returns {Choice|null} */
+  /** Return the voice with this id or name. @param {string} said @returns {Choice|null} */
   named(said) {
     const wanted = said.toLowerCase();
     const own = (/** @type {Choice} */ { voice, name }) => [voice.toLowerCase(), name.toLowerCase()].includes(wanted);
     return this.find(keyOf('base', said)) ?? this.all.find(own) ?? null;
   }
 
-  /** Returns the mark of a speaker; unnamed voices share one per mode. @param {{mode: string, voice?: string|null, called?: string}} spoken  called: what it was called, where it may be gone @returns {HTMLElement} */
+  /** Return the mark of a speaker; unnamed voices share one per mode. @param {{mode: string, voice?: string|null, called?: string}} spoken  called: what it was called, where it may be gone @returns {HTMLElement} */
   mark({ mode, voice, called }) {
     const id = voice || mode;
     const choice = this.find(keyOf(mode, id)) ?? this.find(keyOf('base', id)); // A stored voice with a style speaks in another mode.
@@ -251,7 +251,7 @@ export function keyOf(mode, voice) {
   return `${mode}:${voice}`;
 }
 
-/** Returns the origin of a stored voice. @param {Pick<StoredVoice, 'provenance'>} voice @returns {VoiceKind} */
+/** Return the origin of a stored voice. @param {Pick<StoredVoice, 'provenance'>} voice @returns {VoiceKind} */
 export function kindOf({ provenance }) {
   return provenance.source === 'design' ? 'designed' : 'recorded';
 }
