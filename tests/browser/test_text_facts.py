@@ -10,7 +10,7 @@ from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import SCREENSHOTS
 from tests.browser.script_steps import line, text_of, texts, voice_of
-from tests.browser.steps import SHORT, choose, enter, expect_speaker, prepare
+from tests.browser.steps import SHORT, await_sound, choose, enter, expect_speaker, prepare
 from tests.browser.test_page import complaints, expect_complaint
 
 pytestmark = pytest.mark.browser
@@ -43,7 +43,7 @@ def test_long_text_is_counted_and_converted_to_a_script_with_one_click(studio: P
     studio.fill("#vw-text", (SENTENCE * 6 + "\n\n") * 70)
     expect(count).to_contain_text("5,040 words")
     expect(count).to_contain_text("min")
-    expect(count).to_contain_text("/ 4,096 characters")  # said before it is refused
+    expect(count).to_contain_text("spoken as a script")
     studio.screenshot(path=SCREENSHOTS / "words-long.png")
     expect_speaker(studio, "clara")
     button.click()
@@ -56,6 +56,22 @@ def test_long_text_is_counted_and_converted_to_a_script_with_one_click(studio: P
     assert studio.input_value("#vw-text").startswith(SENTENCE), "the text is still there"
 
 
+def test_text_above_the_limit_is_spoken_as_a_script_in_one_press(studio: Page) -> None:
+    choose(studio, "Clara")
+    long = "\n\n".join(f"Paragraph {n}. {SENTENCE * 2}" for n in range(40))
+    studio.fill("#vw-text", long)
+    expect(studio.locator("#vw-text-count")).to_have_text(re.compile("spoken as a script$"))
+    expect(studio.locator("#vw-text-count")).not_to_have_class(re.compile("vw-over"))
+    studio.click("#vw-speak")
+    expect(studio.locator("#vw-room-script")).to_be_visible()
+    expect(studio.locator("#vw-script-lines > li")).to_have_count(40)
+    expect(line(studio, 1)).to_have_attribute("data-state", re.compile("sounding|made"))
+    await_sound(studio)
+    assert voice_of(studio, 40) == "custom_voice:clara"
+    assert complaints(studio) == {}
+    studio.click("#vw-stop")
+
+
 def test_surrounding_white_space_does_not_count_towards_the_limit(studio: Page) -> None:
     count = studio.locator("#vw-text-count")
     choose(studio, "Clara")
@@ -63,19 +79,18 @@ def test_surrounding_white_space_does_not_count_towards_the_limit(studio: Page) 
         studio.reload(wait_until="domcontentloaded")
     studio.locator("#vw-speak:enabled").wait_for()
     studio.fill("#vw-text", f"\n {'a' * 4097}\n\n")
-    expect(count).to_contain_text("4,097 / 4,096")
-    expect(count).to_have_class(re.compile("vw-over"))
-    studio.click("#vw-speak")
-    expect_complaint(studio, "text", "4,097", "4,096")
+    expect(count).to_contain_text("4,097 characters")
+    expect(count).to_contain_text("as a script")
     studio.fill("#vw-text", f"\n {'a' * 4096}\n\n")
-    expect(count).to_contain_text("4,096 / 4,096")
-    expect(count).not_to_have_class(re.compile("vw-over"))
+    expect(count).to_contain_text("4,096 characters")
+    expect(count).not_to_contain_text("as a script")
     with opened.value.expect_event("framereceived", lambda frame: '"audio.start"' in str(frame)):
         studio.click("#vw-speak")
     assert complaints(studio) == {}
 
 
 def test_count_near_the_limit_includes_everything_that_is_sent(studio: Page) -> None:
+    enter(studio, "design")
     studio.fill("#vw-text", f"[pause 1s] {'a' * 4090}")
     count = studio.locator("#vw-text-count")
     expect(count).to_contain_text("4,101 / 4,096")

@@ -48,7 +48,7 @@ import { Status } from './status.js';
  * @typedef {{voice: import('../script/document.js').Voice, instruct: string}} SpokenBy the voice of a room, for a line
  * of a script
  * @typedef {{voice?: string, text?: string, lines?: import('../script/reading.js').ReadLine[], title?: string,
- * spokenBy?: SpokenBy|null, script?: string, half?: 'takes'|'voices', isFull?: boolean}} Given values for opening a
+ * spokenBy?: SpokenBy|null, script?: string, half?: 'takes'|'voices', isFull?: boolean, isPlayed?: boolean}} Given values for opening a
  * room
  * @typedef {Omit<TakeRecord, 'reference'> & {reference: Blob|null}} Restored  a stored take with its reference audio
  *
@@ -56,7 +56,7 @@ import { Status } from './status.js';
  *
  * @typedef {{id: string, root: HTMLElement, mode?: Mode, modes?: Mode[],
  *   offer?(cards: ModelCard[]): void, onLanguage?(): void, enter?(given: Given): void, leave?(): void,
- *   speak?(how: {clicked: number}): void|Promise<void>, line?(): string, spokenBy?(): SpokenBy|null, takesTags?: boolean, followsTags?: boolean, stop?(): void,
+ *   speak?(how: {clicked: number}): void|Promise<void>, line?(): string, spokenBy?(): SpokenBy|null, takesTags?: boolean, takesAnyLength?: boolean, followsTags?: boolean, stop?(): void,
  *   onKey?(event: KeyboardEvent): boolean, restore?(take: Restored): Back|void} & import('../player/reload.js').Place & import('../common/storage.js').Source} Room
  *   interface of a room for the shell
  */

@@ -194,10 +194,14 @@ export class ScriptRoom {
     nameScript(script.id, isNext);
   }
 
-  /** @param {import('../app/studio.js').Given} [given] script: to be opened; voice: of the library, for a new line; text: for a new script, of that title */
-  async enter({ voice, text, lines, title, spokenBy = null, script = addressedScript() ?? undefined } = {}) {
+  /** @param {import('../app/studio.js').Given} [given] script: to be opened; voice: of the library, for a new line; text: for a new script, of that title; isPlayed: read it aloud at once */
+  async enter({ voice, text, lines, title, spokenBy = null, isPlayed = false, script = addressedScript() ?? undefined } = {}) {
     await this.begun;
-    if (text) return this.write(lines ? { lines, leftOut: 0 } : this.read(text), spokenBy, title ?? titleOf(text));
+    if (text) {
+      const isWritten = await this.write(lines ? { lines, leftOut: 0 } : this.read(text), spokenBy, title ?? titleOf(text));
+      if (isWritten && isPlayed) this.playFrom(this.script.lines[0].id);
+      return;
+    }
     if (!this.opened) return;
     if (script && script !== this.script.id) await this.reach(script);
     nameScript(this.script.id, false);
@@ -261,9 +265,10 @@ export class ScriptRoom {
    * @param {SpokenBy|null} spokenBy  who speaks what names nobody
    * @param {string} title
    * @param {Pick<import('./importing.js').Imported, 'chapters'|'book'>} [document] of which the text is
+   * @returns {Promise<boolean>} false: it has too many lines
    */
   async write({ lines: read, leftOut }, spokenBy, title, { chapters = [], book } = {}) {
-    if (!this.hasRoom(read.length)) return;
+    if (!this.hasRoom(read.length)) return false;
     const lines = read.map((line) => newLine(line));
     if (chapters.length > 1) markChapters(lines, chapters);
     const nameless = lines.filter(({ name }) => !name);
@@ -274,6 +279,7 @@ export class ScriptRoom {
     this.scriptList.open(script, 'unsaved');
     script.tell(true);
     this.studio.toast(this.told('script.written', lines.length, leftOut));
+    return true;
   }
 
   /** Report the result of an import. @param {string} key @param {number} n lines @param {number} leftOut messages of a chat that are not spoken */

@@ -17,6 +17,7 @@ export class SpeakersRoom {
   /** @type {import('../player/take.js').Mode[]} */
   modes = ['custom_voice', 'base'];
   takesTags = true;
+  takesAnyLength = true;
 
   /** @param {HTMLElement} root @param {import('../app/studio.js').Studio} studio */
   constructor(root, studio) {
@@ -174,6 +175,7 @@ export class SpeakersRoom {
   async speak({ clicked }) {
     const { studio, chosen } = this;
     if (!chosen) throw new FieldError('voice', studio.t('picker.nobody'));
+    if (studio.facts.isTooLong) return studio.go('script', { text: studio.text, spokenBy: this.spokenBy(), isPlayed: true });
     const config = { ...this.config(chosen), ...studio.variation.sampling };
     const mode = spokenBy(chosen.mode, config.instructions);
     const asked = { room: this.id, mode, config, text: studio.text, seed: studio.variation.nextSeed() };

@@ -111,8 +111,9 @@ export class TextFacts {
     const text = studio.text.trim();
     studio.dock.sayLine();
     this.tags.refresh();
-    this.count.textContent = text && studio.t('shell.text_facts', this.facts(text));
-    this.count.classList.toggle('vw-over', this.sentLength(text) > this.most);
+    const becomesScript = Boolean(studio.current?.takesAnyLength) && this.isTooLong;
+    this.count.textContent = text && studio.t(becomesScript ? 'shell.text_facts_script' : 'shell.text_facts', this.facts(text));
+    this.count.classList.toggle('vw-over', this.isTooLong && !becomesScript);
     this.script.hidden = text.length <= LONG;
     this.said.textContent = this.otherwise(studio.pronunciation.count(text));
     const hint = text && this.hint(text);
@@ -128,6 +129,11 @@ export class TextFacts {
   /** Characters that one take may have. */
   get most() {
     return this.studio.limits.max_text_chars ?? Infinity;
+  }
+
+  /** True if one take cannot have all of the text. */
+  get isTooLong() {
+    return this.sentLength(this.studio.text.trim()) > this.most;
   }
 
   /** Characters that are sent for a text: its tags too, and words as they are said. @param {string} text */
@@ -151,7 +157,7 @@ export class TextFacts {
     for (const { isWordLike } of segments) words += isWordLike ? 1 : 0;
     const number = new Intl.NumberFormat(language);
     const sent = this.sentLength(whole);
-    const isNear = sent > NEAR * this.most;
+    const isNear = sent > NEAR * this.most && !this.studio.current?.takesAnyLength;
     const characters = isNear
       ? this.studio.t('shell.of_at_most', { n: number.format(sent), limit: number.format(this.most) })
       : number.format(sentLength(text));
