@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import re
 import subprocess
 import sys
@@ -17,7 +18,7 @@ import soundfile
 from numpy.typing import NDArray
 from playwright.sync_api import Locator, Page, Route, expect
 
-from tests.browser.conftest import VOICES, OpenStudio
+from tests.browser.conftest import SCREENSHOTS, VOICES, OpenStudio
 from tests.browser.design_steps import keep_take, origin
 from tests.browser.steps import (
     await_end,
@@ -35,9 +36,12 @@ from tests.browser.steps import (
 )
 from tests.browser.test_full_store import keep_voice
 from tests.browser.wire import sound_of
-from tests.support.app import App
+from tests.support import node
+from tests.support.app import ROOT, App
 
 pytestmark = pytest.mark.browser
+
+RATE = 24000
 
 
 def pcm_of(app: App, take_id: str) -> NDArray[np.int16]:
@@ -344,7 +348,7 @@ def test_dock_offers_every_format_and_the_favourite_button(app: App, studio: Pag
 
 
 def code(page: Page, language: str) -> str:
-    page.click(f"#vw-code-{language.lower()}")
+    page.click(f"#vw-code-{re.sub('[^a-z]+', '-', language.lower())}")
     return page.inner_text("#vw-code-text")
 
 
@@ -354,45 +358,85 @@ def heard(file: Path) -> NDArray[np.int16]:
     return samples
 
 
-RUNNERS = {
-    "curl": ["bash", "-euc"],
-    "Python": [sys.executable, "-c"],
-    "JavaScript": ["node", "--input-type=module", "-e"],
-}
+SDKS = str(ROOT / ".venv-clients" / "bin" / "python")
+PYTHONS = {"OpenAI SDK": SDKS, "ElevenLabs SDK": SDKS, "WebSocket, Python": sys.executable}
 
 
-@pytest.mark.parametrize("room", ["speakers", "clone"])
-def test_code_snippet_of_a_take_runs_and_gives_the_same_audio(
+def run_code(page: Page, language: str, folder: Path) -> str:
+    """Run a snippet as its reader would, and return what it printed."""
+    if language == "curl":
+        runner = ["bash", "-euc"]
+    elif language in PYTHONS:
+        runner = [PYTHONS[language], "-c"]
+    else:
+        runner = [*node.command(), "--input-type=module", "-e"]
+    done = subprocess.run(
+        [*runner, code(page, language)],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**os.environ, "NO_PROXY": "*"},
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("room", ["speakers", "design", "clone"])
+def test_code_snippets_of_a_take_run_and_give_the_same_audio(
     app: App, open_studio: OpenStudio, tmp_path: Path, room: str
 ) -> None:
     page = open_studio()
     prepare(page, room)
     take = kept_take(page, """It's "quoted", isn't it? $HOME \\ 'so'.""")
     served = pcm_of(app, take)
+    if room == "design":
+        page.keyboard.press("Escape")
     copy_code(page)
     expect(page.locator("#vw-code")).to_be_visible()
-    for language, runner in RUNNERS.items():
-        done = subprocess.run(
-            [*runner, code(page, language)], cwd=tmp_path, capture_output=True, text=True, timeout=120
-        )
-        assert done.returncode == 0, done.stderr
+    expect(page.locator("#vw-code-elevenlabs-sdk")).to_be_visible(visible=room == "speakers")
+    run_code(page, "curl", tmp_path)
+    assert abs(heard(tmp_path / "take.mp3").size - served.size) < 0.2 * RATE  # An encoder's padding.
+    for language, python in PYTHONS.items():
+        if not Path(python).exists() or (language == "ElevenLabs SDK" and room != "speakers"):
+            continue
+        run_code(page, language, tmp_path)
         assert np.array_equal(heard(tmp_path / "take.wav"), served), language
         (tmp_path / "take.wav").unlink()
-    if room == "speakers":
-        # A page without a content security policy runs it and counts the samples.
-        said: list[str] = []
-        assert page.context.browser is not None
-        user = page.context.browser.new_context(bypass_csp=True).new_page()
-        user.goto(page.url)
-        user.on("console", lambda message: said.append(message.text))
-        run = "(text) => void import(`data:text/javascript,${encodeURIComponent(text)}`)"
-        with user.expect_console_message(lambda message: message.text.startswith(("eos", "max", "runaway"))) as ending:
-            user.evaluate(run, code(page, "WebSocket"))
-        user.context.close()
-        assert ending.value.text.endswith(str(served.size))
-        assert sum(int(line.split()[0]) for line in said if line.endswith("samples")) == served.size
+    *pieces, end = run_code(page, "WebSocket, JavaScript", tmp_path).splitlines()
+    assert end.endswith(str(served.size))
+    assert sum(int(line.split()[0]) for line in pieces) == served.size
     page.click("#vw-code-close")
     expect(page.locator("#vw-code")).to_be_hidden()
+
+
+def test_dock_shows_the_present_request_as_code_before_anything_was_spoken(
+    open_studio: OpenStudio, tmp_path: Path
+) -> None:
+    page = open_studio(permissions=["clipboard-read", "clipboard-write"])
+    choose(page, "Clara")
+    page.fill("#vw-text", "The heron waits [pause 300ms] for the evening.")
+    page.click("#vw-as-code")
+    expect(page.locator("#vw-code-text")).to_contain_text("The heron waits")
+    page.click("#vw-code-copy")
+    copied = page.evaluate("navigator.clipboard.readText()")
+    assert copied == page.text_content("#vw-code-text")
+    assert '"voice": "clara"' in copied and '"tags": true' in copied and '"seed"' not in copied
+    run_code(page, "curl", tmp_path)
+    assert heard(tmp_path / "take.mp3").size > RATE
+    page.screenshot(path=SCREENSHOTS / "code-present.png")
+    page.click("#vw-code-close")
+    for room in ("script", "library"):
+        enter(page, room)
+        expect(page.locator("#vw-as-code")).to_be_hidden()
+    enter(page, "design")  # Its dock comes with the first take.
+    page.click("#vw-design-chips button")
+    page.click("#vw-speak")
+    expect(page.locator("#vw-as-code")).to_be_visible()
+    page.click("#vw-stop")
+    page.fill("#vw-design-description", "")
+    page.click("#vw-as-code")
+    expect(page.locator("#vw-design-description-error")).to_contain_text("Describe the voice")
 
 
 def test_studio_without_a_store_says_so_and_still_speaks(studio: Page) -> None:

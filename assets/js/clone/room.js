@@ -204,16 +204,21 @@ export class CloneRoom {
     return isReady ? this.speakNow : undefined;
   }
 
-  /** @param {{clicked: number}} how */
-  async speakNow({ clicked }) {
+  /** What the first button requests. */
+  presentRequest() {
     const { studio, mode } = this;
     const voice = this.chosen;
     const given = voice ? null : this.request.given;
     const own = given ? this.request.config() : { voice: voice?.id, language: this.language.value };
     const config = { ...own, ...studio.variation.sampling };
     const source = given ? { label: given.name, reference: given.sent() } : { label: voice?.name };
-    const asked = { room: this.id, mode, config, text: studio.text, seed: studio.variation.nextSeed(), ...source };
-    studio.stage.play(studio.say(asked), { clicked });
+    return { mode, config, text: studio.text, ...source };
+  }
+
+  /** @param {{clicked: number}} how */
+  async speakNow({ clicked }) {
+    const { studio } = this;
+    studio.stage.play(studio.say({ room: this.id, ...this.presentRequest(), seed: studio.variation.nextSeed() }), { clicked });
   }
 
   /** Return the dock's text before the first take. */

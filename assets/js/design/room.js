@@ -231,6 +231,11 @@ export class DesignRoom {
     this.requests.described(now);
   }
 
+  /** What the first button requests. */
+  presentRequest() {
+    return this.requests.asked(this.config());
+  }
+
   /** True if a checkpoint is loaded that speaks after a sound. */
   get clones() {
     return this.studio.cards.has('base');

@@ -5,7 +5,7 @@
  * @property {'custom_voice'|'voice_design'|'base'} mode
  * @property {Object<string, any>} config
  * @property {string} text
- * @property {number} seed
+ * @property {number} [seed]     left out: drawn by the server
  * @property {string} [model]      id of the model that spoke
  * @property {string|null} [referenceUrl]  where the reference audio lies, if it was sent with the request
  * @property {boolean} [hasReference]
@@ -13,24 +13,22 @@
 
 import { api } from '../common/api.js';
 import { all, make, need } from '../common/elements.js';
+import { tagOf } from '../common/fields.js';
+import { configFor } from '../common/text.js';
 import { Take } from '../player/take.js';
 
-const FILE = 'take.wav';
 const REFERENCE = 'reference.wav';
+const PYTHON_FILE = 'with wave.open("take.wav", "wb") as file:\n    file.setparams((1, 2, 24000, 0, "NONE", ""))\n';
+const IN_OPENAI = new Set(['model', 'voice', 'instructions']); // Fields of the SDK's own.
 
 /** @param {Request} request */
 function speechConfig({ mode, config, seed, model }) {
   return { ...(model && { model }), task_type: mode, ...config, seed };
 }
 
-/** @param {Request} request */
-function body(request) {
-  return { input: request.text, ...speechConfig(request), response_format: 'wav', stream: false };
-}
-
-/** @param {Object<string, any>} value @param {number} [indent] */
-function json(value, indent = 0) {
-  return JSON.stringify(value, null, 2).replaceAll('\n', `\n${' '.repeat(indent)}`);
+/** @param {Object<string, any>} value */
+function json(value) {
+  return JSON.stringify(value, null, 2);
 }
 
 /** @param {string} text */
@@ -44,11 +42,16 @@ function python(value, indent = '') {
   if (typeof value === 'boolean') return value ? 'True' : 'False';
   if (typeof value !== 'object') return JSON.stringify(value).replaceAll(/[\u2028\u2029]/g, escaped);
   const inner = `${indent}    `;
-  const brackets = Array.isArray(value) ? '[]' : '{}';
-  const items = Array.isArray(value)
-    ? value.map((item) => python(item, inner))
-    : Object.entries(value).map(([key, item]) => `${JSON.stringify(key)}: ${python(item, inner)}`);
-  return `${brackets[0]}\n${items.map((item) => `${inner}${item},\n`).join('')}${indent}${brackets[1]}`;
+  const items = Object.entries(value).filter(([, item]) => item !== undefined);
+  return `{\n${items.map(([key, item]) => `${inner}${JSON.stringify(key)}: ${python(item, inner)},\n`).join('')}${indent}}`;
+}
+
+/** Keyword arguments of a call, a line each. @param {Object<string, any>} values @param {string} indent */
+function keywords(values, indent) {
+  return Object.entries(values)
+    .filter(([, value]) => value !== undefined)
+    .map(([name, value]) => `${indent}${name}=${python(value, indent)},\n`)
+    .join('');
 }
 
 /** @param {string} character */
@@ -63,39 +66,107 @@ function whence({ referenceUrl }, mark) {
 
 /** @param {Request} request @param {URL} base */
 export function curl(request, base) {
-  const url = new URL('v1/audio/speech', base);
-  const head = `curl --fail-with-body ${url} -o ${FILE} \\\n  -H 'Content-Type: application/json'`;
-  if (!request.hasReference) return `${head} \\\n  -d ${shellQuoted(json(body(request), 2))}\n`;
-  const open = JSON.stringify(body(request)).slice(0, -1);
+  const body = { input: request.text, ...speechConfig(request), response_format: 'mp3' };
+  const hint = '# To hear it as it is made: | ffplay -nodisp -autoexit - in place of -o take.mp3\n';
+  const head = `curl --fail-with-body -N ${new URL('v1/audio/speech', base)} -o take.mp3 \\\n  -H 'Content-Type: application/json'`;
+  if (!request.hasReference) return `${hint}${head} \\\n  -d ${shellQuoted(json(body))}\n`;
+  const open = JSON.stringify(body).slice(0, -1);
   const fetched = request.referenceUrl ? `curl -sSf ${request.referenceUrl} -o ${REFERENCE}\n` : '';
   return (
-    `${whence(request, '#')}${fetched}` +
+    `${hint}${whence(request, '#')}${fetched}` +
     `{ printf %s ${shellQuoted(`${open},"ref_audio":"`)}; base64 < ${REFERENCE} | tr -d '\\n'; printf '"}'; } |\n` +
     `${head} --data-binary @-\n`
   );
 }
 
+/** Reads the reference into `reference`, as base64. @param {Request} request */
+function referenceInPython(request) {
+  if (!request.hasReference) return '';
+  const opened = request.referenceUrl ? `urlopen(${JSON.stringify(request.referenceUrl)})` : `open("${REFERENCE}", "rb")`;
+  return `${whence(request, '#')}with ${opened} as recording:\n    reference = base64.b64encode(recording.read()).decode()\n\n`;
+}
+
+/** The imports of a Python snippet. @param {Request} request @param {string[]} modules */
+function imports({ hasReference, referenceUrl }, modules) {
+  const all = [...modules, ...(hasReference ? ['base64'] : [])].sort().map((name) => `import ${name}\n`);
+  return `${all.join('')}${referenceUrl ? 'from urllib.request import urlopen\n' : ''}\n`;
+}
+
 /** @param {Request} request @param {URL} base */
-export function pythonCode(request, base) {
-  const lines = [
-    `${request.hasReference ? 'import base64\n' : ''}import json\nfrom urllib.request import Request, urlopen\n`,
-    `body = ${python(body(request))}`,
-  ];
-  if (request.hasReference) {
-    lines.push(
-      request.referenceUrl
-        ? `with urlopen(${JSON.stringify(request.referenceUrl)}) as recording:`
-        : `${whence(request, '#')}with open("${REFERENCE}", "rb") as recording:`,
-      '    body["ref_audio"] = base64.b64encode(recording.read()).decode()',
-    );
-  }
-  const url = JSON.stringify(new URL('v1/audio/speech', base));
-  lines.push(
-    `asked = Request(${url}, json.dumps(body).encode(), {"Content-Type": "application/json"})`,
-    `with urlopen(asked) as reply, open("${FILE}", "wb") as file:`,
-    '    file.write(reply.read())',
-  );
-  return `${lines.join('\n')}\n`;
+export function openai(request, base) {
+  const config = { model: 'qwen3-tts', voice: 'alloy', ...speechConfig(request) }; // The SDK requires both.
+  const own = Object.fromEntries(Object.entries(config).filter(([name]) => IN_OPENAI.has(name)));
+  const extra = python(Object.fromEntries(Object.entries(config).filter(([name]) => !IN_OPENAI.has(name))), '    ');
+  const body = request.hasReference ? extra.replace(/ {4}\}$/, '        "ref_audio": reference,\n    }') : extra;
+  return `# pip install openai
+${imports(request, ['wave'])}from openai import OpenAI
+
+${referenceInPython(request)}client = OpenAI(base_url=${JSON.stringify(new URL('v1', base))}, api_key="none")
+speech = client.audio.speech.with_streaming_response.create(
+${keywords({ ...own, input: request.text, response_format: 'pcm' }, '    ')}    extra_body=${body},
+)
+${PYTHON_FILE}    with speech as reply:
+        for pcm in reply.iter_bytes():  # As it is made: play or store it.
+            file.writeframes(pcm)
+`;
+}
+
+/** @param {Request} request @param {URL} base */
+export function elevenlabs(request, base) {
+  const { voice, language = 'auto', instructions, tags, graft } = request.config;
+  const given = {
+    voice_id: voice ?? 'alloy',
+    text: request.text,
+    model_id: request.model,
+    language_code: tagOf(language),
+    seed: request.seed,
+    output_format: 'pcm_24000',
+  };
+  const extra = JSON.parse(JSON.stringify({ instructions, tags, graft }));
+  const more = Object.keys(extra).length ? { request_options: { additional_body_parameters: extra } } : {};
+  return `# pip install elevenlabs
+${imports(request, ['wave'])}from elevenlabs.client import ElevenLabs
+
+client = ElevenLabs(base_url=${JSON.stringify(String(base).replace(/\/$/, ''))}, api_key="none")
+speech = client.text_to_speech.stream(
+${keywords({ ...given, ...more }, '    ')})
+${PYTHON_FILE}    for pcm in speech:  # As it is made: play or store it.
+        file.writeframes(pcm)
+`;
+}
+
+/** @param {URL} base */
+function socketUrl(base) {
+  const url = new URL('v1/audio/speech/stream', base);
+  url.protocol = url.protocol.replace('http', 'ws');
+  return url;
+}
+
+/** The first message of a socket. @param {Request} request */
+function sessionConfig(request) {
+  return { type: 'session.config', text_filter: 'none', ...speechConfig(request) };
+}
+
+/** @param {Request} request @param {URL} base */
+export function pythonSocket(request, base) {
+  return `# pip install websockets
+${imports(request, ['json', 'wave'])}from websockets.sync.client import connect
+
+${referenceInPython(request)}config = ${python(sessionConfig(request))}
+${request.hasReference ? 'config["ref_audio"] = reference\n' : ''}text = ${python(request.text)}
+with connect(${JSON.stringify(socketUrl(base))}, subprotocols=["voicewright.speech.v1"]) as socket:
+    for message in [config, {"type": "input.text", "text": text}, {"type": "input.done"}]:
+        socket.send(json.dumps(message))
+    ${PYTHON_FILE.replaceAll('\n    ', '\n        ')}        for message in socket:
+            if isinstance(message, bytes):
+                file.writeframes(message)  # As it is made: play or store it.
+                continue
+            message = json.loads(message)
+            if message["type"] == "error":
+                raise SystemExit(message["message"])
+            if message["type"] == "audio.done":
+                break
+`;
 }
 
 /** Read the reference into `reference`, as base64. @param {Request} request */
@@ -107,37 +178,14 @@ function referenceInJavaScript(request) {
     : `${whence(request, '//')}const reference = ${base64(`await readFile('${REFERENCE}')`)};\n`;
 }
 
-/** For Node 20 or later. @param {Request} request @param {URL} base */
-export function javaScript(request, base) {
-  const files = request.hasReference && !request.referenceUrl ? 'readFile, writeFile' : 'writeFile';
-  const reference = request.hasReference ? referenceInJavaScript(request) : '';
-  const withReference = request.hasReference ? '{ ...body, ref_audio: reference }' : 'body';
-  return `// For Node 20 or later.
-import { ${files} } from 'node:fs/promises';
-
-const body = ${json(body(request))};
-${reference}const reply = await fetch('${new URL('v1/audio/speech', base)}', {
-  method: 'POST',
-  headers: { 'Content-Type': 'application/json' },
-  body: JSON.stringify(${withReference}),
-});
-if (!reply.ok) throw new Error((await reply.json()).error.message);
-await writeFile('${FILE}', Buffer.from(await reply.arrayBuffer()));
-`;
-}
-
-/** Streamed, for browsers and Node 22 or later. @param {Request} request @param {URL} base */
+/** For browsers and Node 22 or later. @param {Request} request @param {URL} base */
 export function webSocket(request, base) {
-  const url = new URL('v1/audio/speech/stream', base);
-  url.protocol = url.protocol.replace('http', 'ws');
-  const given = request.hasReference ? ', ref_audio: reference' : '';
-  const config = json({ type: 'session.config', text_filter: 'none', ...speechConfig(request) });
-  const begin = request.hasReference ? `{ ...config${given} }` : 'config';
+  const begin = request.hasReference ? '{ ...config, ref_audio: reference }' : 'config';
   return `// For a browser, or Node 22 or later: before that Node has no WebSocket.
-${request.hasReference && !request.referenceUrl ? "import { readFile } from 'node:fs/promises';\n\n" : ''}const config = ${config};
+${request.hasReference && !request.referenceUrl ? "import { readFile } from 'node:fs/promises';\n\n" : ''}const config = ${json(sessionConfig(request))};
 const text = ${JSON.stringify(request.text)};
 ${request.hasReference ? referenceInJavaScript(request) : ''}
-const socket = new WebSocket('${url}', ['voicewright.speech.v1']);
+const socket = new WebSocket('${socketUrl(base)}', ['voicewright.speech.v1']);
 socket.binaryType = 'arraybuffer';
 socket.onopen = () => {
   for (const message of [${begin}, { type: 'input.text', text }, { type: 'input.done' }]) {
@@ -158,11 +206,20 @@ socket.onmessage = ({ data }) => {
 `;
 }
 
-export const LANGUAGES = { curl, Python: pythonCode, JavaScript: javaScript, WebSocket: webSocket };
+/** True if ElevenLabs' API can name the request's voice. @param {Request} request */
+function isOfElevenLabs({ mode, hasReference }) {
+  return mode !== 'voice_design' && !hasReference;
+}
 
-// --- Shows a take's request as code, in one language at a time, to be copied.
+export const LANGUAGES = { curl, 'OpenAI SDK': openai, 'ElevenLabs SDK': elevenlabs, 'WebSocket, Python': pythonSocket, 'WebSocket, JavaScript': webSocket };
 
-/** @typedef {keyof typeof LANGUAGES} Language @typedef {import('../player/take.js').TakeRecord} TakeRecord */
+// --- Shows a request as code, in one language at a time, to be copied.
+
+/**
+ * @typedef {keyof typeof LANGUAGES} Language
+ * @typedef {import('../player/take.js').TakeRecord} TakeRecord
+ * @typedef {Pick<import('../player/take.js').Asked, 'mode'|'config'|'text'|'reference'>} Present  what a room would speak
+ */
 
 const NAMES = /** @type {Language[]} */ (Object.keys(LANGUAGES));
 
@@ -196,7 +253,7 @@ export class CodeDialog {
   /** @param {Language} language */
   tab(language) {
     const tab = make('button', { type: 'button', role: 'tab', textContent: language });
-    tab.id = `vw-code-${language.toLowerCase()}`;
+    tab.id = `vw-code-${language.toLowerCase().replaceAll(/[^a-z]+/g, '-')}`;
     tab.setAttribute('aria-controls', 'vw-code-panel');
     tab.onclick = () => this.choose(language);
     return tab;
@@ -204,8 +261,25 @@ export class CodeDialog {
 
   /** @param {Take|TakeRecord} take a take, or its stored record */
   show(take) {
-    this.request = requestOf(take);
-    this.choose(this.language);
+    this.open(requestOf(take));
+  }
+
+  /** Show what a room would speak now; without a text, a sample. @param {Present} present */
+  showPresent({ mode, config, text, reference }) {
+    const { studio } = this;
+    const said = text.trim() ? text : studio.presets.texts.auto;
+    const spoken = studio.pronunciation.spoken(said) ?? said;
+    const { lock, seed } = studio.variation;
+    const fixed = lock.checked ? { seed: seed.valueAsNumber } : {};
+    this.open({ mode, config: configFor(config, said), text: spoken, ...fixed, model: studio.cards.get(mode)?.id, hasReference: Boolean(reference) });
+  }
+
+  /** @param {Request} request */
+  open(request) {
+    this.request = request;
+    const isOffered = isOfElevenLabs(request);
+    this.tabs[NAMES.indexOf('ElevenLabs SDK')].hidden = !isOffered;
+    this.choose(this.language === 'ElevenLabs SDK' && !isOffered ? 'curl' : this.language);
     this.dialog.showModal();
   }
 
@@ -225,9 +299,10 @@ export class CodeDialog {
   onKey({ key }) {
     const step = key === 'ArrowRight' ? 1 : key === 'ArrowLeft' ? -1 : 0;
     if (step === 0) return;
-    const at = (NAMES.indexOf(this.language) + step + NAMES.length) % NAMES.length;
-    this.choose(NAMES[at]);
-    this.tabs[at].focus();
+    const shown = NAMES.filter((_, index) => !this.tabs[index].hidden);
+    const next = shown[(shown.indexOf(this.language) + step + shown.length) % shown.length];
+    this.choose(next);
+    this.tabs[NAMES.indexOf(next)].focus();
   }
 
   async copy() {

@@ -1,5 +1,6 @@
 /** The dock: the last row of the page. It holds the room's first button, and the player once there is something to hear. */
 
+import { FieldError } from '../common/fields.js';
 import { recall, remember } from '../common/storage.js';
 
 const VOLUME = 'voicewright.volume';
@@ -17,10 +18,24 @@ export class Dock {
     this.halt = /** @type {HTMLButtonElement} */ (page.querySelector('#vw-halt'));
     this.volume = /** @type {HTMLInputElement} */ (page.querySelector('#vw-volume'));
     this.volumeButton = /** @type {HTMLElement} */ (page.querySelector('#vw-volume-button'));
+    this.code = /** @type {HTMLButtonElement} */ (page.querySelector('#vw-as-code'));
     this.home = /** @type {HTMLElement} */ (page.querySelector('#vw-dock-actions'));
     this.rate = /** @type {HTMLButtonElement} */ (page.querySelector('#vw-rate-button'));
     this.rates = [.../** @type {NodeListOf<HTMLInputElement>} */ (page.querySelectorAll('#vw-rates input'))];
+    this.code.onclick = () => this.showCode();
     this.recallSound();
+  }
+
+  /** Show as code what the room's first button would request. */
+  showCode() {
+    const { studio } = this;
+    try {
+      const present = studio.current?.presentRequest?.();
+      if (present) studio.code.showPresent(present);
+    } catch (error) {
+      if (!(error instanceof FieldError)) throw error;
+      studio.showError(error.field, error);
+    }
   }
 
   /** Show what can be begun and what is to be heard. @param {boolean} isBusy something sounds or is being made */
@@ -40,6 +55,7 @@ export class Dock {
 
   /** Say what would be begun; it is seen until something was heard. */
   sayLine() {
+    this.code.hidden = !this.studio.current?.presentRequest || !this.studio.current.speak;
     this.line.textContent = this.studio.current?.line?.() ?? '';
   }
 

@@ -171,15 +171,22 @@ export class SpeakersRoom {
     return { voice, instruct: this.instruct.disabled ? '' : this.instruct.value.trim() };
   }
 
+  /** What the first button requests. */
+  presentRequest() {
+    const { studio, chosen, mode } = this;
+    if (!chosen) return null;
+    const config = { ...this.config(chosen), ...studio.variation.sampling };
+    return { mode: spokenBy(mode, config.instructions), config, text: studio.text };
+  }
+
   /** @param {{clicked: number}} options */
   async speak({ clicked }) {
     const { studio, chosen } = this;
-    if (!chosen) throw new FieldError('voice', studio.t('picker.nobody'));
+    const present = this.presentRequest();
+    if (!chosen || !present) throw new FieldError('voice', studio.t('picker.nobody'));
     if (studio.facts.isTooLong) return studio.go('script', { text: studio.text, spokenBy: this.spokenBy(), isPlayed: true });
-    const config = { ...this.config(chosen), ...studio.variation.sampling };
-    const mode = spokenBy(chosen.mode, config.instructions);
-    const asked = { room: this.id, mode, config, text: studio.text, seed: studio.variation.nextSeed() };
-    studio.stage.play(studio.say({ ...asked, label: chosen.name }), { clicked });
+    const asked = { room: this.id, ...present, seed: studio.variation.nextSeed(), label: chosen.name };
+    studio.stage.play(studio.say(asked), { clicked });
     studio.catalogue.remember(chosen);
   }
 
