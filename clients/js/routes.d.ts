@@ -7,18 +7,20 @@ export class SpeechRoutes {
     fetch: typeof fetch;
     /** Return the served checkpoints with their modes, speakers and languages. @returns {Promise<Fields[]>} */
     models(): Promise<Fields[]>;
-    /** The stored voices; those that hold all the words of `search`. @param {string} [search] @returns {Promise<Fields[]>} */
+    /**
+     * Return the stored voices that contain all words of `search`. @param {string} [search] @returns {Promise<Fields[]>}
+     */
     voices(search?: string): Promise<Fields[]>;
-    /** @param {string} voice */
+    /** Return one stored voice. @param {string} voice */
     voice(voice: string): Promise<{
         [x: string]: any;
     }>;
     /**
-     * Keep a voice that `speak` can name.
+     * Store a voice, which speech requests can then name.
      *
-     * @param {Blob} audio  a recording, in any format that is taken
-     * @param {{name: string, consent: string, [field: string]: string}} fields  `consent` is the speaker's; `ref_text` are
-     *     the exact words of the recording, which make a better clone
+     * @param {Blob} audio  a recording in any supported format
+     * @param {{name: string, consent: string, [field: string]: string}} fields `consent`: the speaker's consent in words;
+     * `ref_text`: exact transcript, for a better clone
      */
     addVoice(audio: Blob, fields: {
         name: string;
@@ -32,7 +34,7 @@ export class SpeechRoutes {
         [x: string]: any;
     }>;
     /**
-     * Change what is named, and leave the rest.
+     * Change the given fields.
      *
      * @param {string} voice
      * @param {{name?: string, description?: string|null, tags?: string[]}} changes
@@ -44,24 +46,26 @@ export class SpeechRoutes {
     }): Promise<{
         [x: string]: any;
     }>;
-    /** The voice as one portable file, with its recording, words and consent. @param {string} voice */
+    /** Return the voice as one portable file, with recording, transcript and consent. @param {string} voice */
     exportVoice(voice: string): Promise<Blob>;
-    /** Keep a voice that was exported. @param {Blob} file @param {Record<string, string>} [fields]  in place of its own */
+    /**
+     * Store an exported voice. @param {Blob} file @param {Record<string, string>} [fields] override those of the file
+     */
     importVoice(file: Blob, fields?: Record<string, string>): Promise<{
         [x: string]: any;
     }>;
-    /** Its recording, a WAV file. @param {string} voice */
+    /** Return the voice's recording as a WAV file. @param {string} voice */
     voiceAudio(voice: string): Promise<Blob>;
-    /** Delete it for good. @param {string} voice */
+    /** Delete a voice permanently. @param {string} voice */
     deleteVoice(voice: string): Promise<void>;
-    /** The kept dictionaries, without their words. @returns {Promise<Fields[]>} */
+    /** Return the stored dictionaries without their entries. @returns {Promise<Fields[]>} */
     pronunciationDictionaries(): Promise<Fields[]>;
-    /** One of them with its words. @param {string} id */
+    /** Return a dictionary with its entries. @param {string} id */
     pronunciationDictionary(id: string): Promise<{
         [x: string]: any;
     }>;
     /**
-     * Keep a dictionary, whose `id` `speak` can name in `pronunciation_dictionaries`.
+     * Store a dictionary. Speech requests name its `id` in `pronunciation_dictionaries`.
      *
      * @param {string} name @param {Pronunciation[]} pronunciations @param {string} [description]
      */
@@ -69,10 +73,11 @@ export class SpeechRoutes {
         [x: string]: any;
     }>;
     /**
-     * Change what is named, and leave the rest.
+     * Change the given fields.
      *
      * @param {string} id
-     * @param {{name?: string, description?: string, pronunciations?: Pronunciation[]}} changes  all of its words
+     * @param {{name?: string, description?: string, pronunciations?: Pronunciation[]}} changes `pronunciations` replaces
+     * all entries
      */
     editPronunciationDictionary(id: string, changes: {
         name?: string;
@@ -81,9 +86,12 @@ export class SpeechRoutes {
     }): Promise<{
         [x: string]: any;
     }>;
-    /** Delete it for good. @param {string} id */
+    /** Delete a dictionary permanently. @param {string} id */
     deletePronunciationDictionary(id: string): Promise<void>;
-    /** A word that opens one socket without the key, soon: for a page that must not hold it. @returns {Promise<string>} */
+    /**
+     * Return a single-use ticket that opens one socket without the key, for pages that must not know the key. @returns
+     * {Promise<string>}
+     */
     ticket(): Promise<string>;
     /**
      * @param {string} method @param {string} path @param {BodyInit} [body] @param {Record<string, string>} [headers]
@@ -94,16 +102,16 @@ export class SpeechRoutes {
     ask(method: string, path: string, body?: BodyInit, headers?: Record<string, string>): Promise<Response>;
 }
 /**
- * HTTP requests to a runtime, in addition to the socket: its models, stored voices, pronunciation dictionaries, tickets.
- * For browsers and Node.
+ * Client of the runtime's HTTP routes: models, stored voices, pronunciation dictionaries and tickets. For browsers and
+ * Node.
  *
  *     import { SpeechRoutes } from 'voicewright/routes';
  *
  *     const runtime = new SpeechRoutes('http://localhost:8210');
  *     const voice = await runtime.addVoice(file, { name: 'Wilma', consent: 'Wilma said yes on 3 May.' });
  *
- * Every method rejects with a SpeechError: what the runtime refuses has its code, and `runtime_unavailable` means
- * that nothing answers there. A voice is named by its name or id. What is answered is in docs/api.md (Models, Voices, Keys).
+ * Methods reject with a SpeechError with the runtime's error code, or `runtime_unavailable` if there is no response.
+ * `voice` is a name or an id. The responses are described in docs/api.md (Models, Voices, Keys).
  */
 export type RouteOptions = {
     /**
@@ -111,41 +119,41 @@ export type RouteOptions = {
      */
     key?: string | undefined;
     /**
-     * another than the global one
+     * replaces the global fetch
      */
     fetch?: typeof fetch | undefined;
 };
 /**
- * HTTP requests to a runtime, in addition to the socket: its models, stored voices, pronunciation dictionaries, tickets.
- * For browsers and Node.
+ * Client of the runtime's HTTP routes: models, stored voices, pronunciation dictionaries and tickets. For browsers and
+ * Node.
  *
  *     import { SpeechRoutes } from 'voicewright/routes';
  *
  *     const runtime = new SpeechRoutes('http://localhost:8210');
  *     const voice = await runtime.addVoice(file, { name: 'Wilma', consent: 'Wilma said yes on 3 May.' });
  *
- * Every method rejects with a SpeechError: what the runtime refuses has its code, and `runtime_unavailable` means
- * that nothing answers there. A voice is named by its name or id. What is answered is in docs/api.md (Models, Voices, Keys).
+ * Methods reject with a SpeechError with the runtime's error code, or `runtime_unavailable` if there is no response.
+ * `voice` is a name or an id. The responses are described in docs/api.md (Models, Voices, Keys).
  */
 export type Pronunciation = {
     word: string;
     say_as: string;
     /**
-     * in no other case than it is written
+     * match only in this case
      */
     case_sensitive?: boolean | undefined;
 };
 /**
- * HTTP requests to a runtime, in addition to the socket: its models, stored voices, pronunciation dictionaries, tickets.
- * For browsers and Node.
+ * Client of the runtime's HTTP routes: models, stored voices, pronunciation dictionaries and tickets. For browsers and
+ * Node.
  *
  *     import { SpeechRoutes } from 'voicewright/routes';
  *
  *     const runtime = new SpeechRoutes('http://localhost:8210');
  *     const voice = await runtime.addVoice(file, { name: 'Wilma', consent: 'Wilma said yes on 3 May.' });
  *
- * Every method rejects with a SpeechError: what the runtime refuses has its code, and `runtime_unavailable` means
- * that nothing answers there. A voice is named by its name or id. What is answered is in docs/api.md (Models, Voices, Keys).
+ * Methods reject with a SpeechError with the runtime's error code, or `runtime_unavailable` if there is no response.
+ * `voice` is a name or an id. The responses are described in docs/api.md (Models, Voices, Keys).
  */
 export type Fields = {
     [x: string]: any;

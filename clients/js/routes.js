@@ -1,23 +1,23 @@
 /**
- * HTTP requests to a runtime, in addition to the socket: its models, stored voices, pronunciation dictionaries, tickets.
- * For browsers and Node.
+ * Client of the runtime's HTTP routes: models, stored voices, pronunciation dictionaries and tickets. For browsers and
+ * Node.
  *
  *     import { SpeechRoutes } from 'voicewright/routes';
  *
  *     const runtime = new SpeechRoutes('http://localhost:8210');
  *     const voice = await runtime.addVoice(file, { name: 'Wilma', consent: 'Wilma said yes on 3 May.' });
  *
- * Every method rejects with a SpeechError: what the runtime refuses has its code, and `runtime_unavailable` means
- * that nothing answers there. A voice is named by its name or id. What is answered is in docs/api.md (Models, Voices, Keys).
+ * Methods reject with a SpeechError with the runtime's error code, or `runtime_unavailable` if there is no response.
+ * `voice` is a name or an id. The responses are described in docs/api.md (Models, Voices, Keys).
  *
  * @typedef {Object} RouteOptions
  * @property {string} [key]                       an API key
- * @property {typeof globalThis.fetch} [fetch]    another than the global one
+ * @property {typeof globalThis.fetch} [fetch]    replaces the global fetch
  *
  * @typedef {Object} Pronunciation
  * @property {string} word
  * @property {string} say_as
- * @property {boolean} [case_sensitive]           in no other case than it is written
+ * @property {boolean} [case_sensitive]           match only in this case
  *
  * @typedef {Object<string, any>} Fields
  */
@@ -44,22 +44,24 @@ export class SpeechRoutes {
     return (await this.json('GET', '/v1/models')).data;
   }
 
-  /** The stored voices; those that hold all the words of `search`. @param {string} [search] @returns {Promise<Fields[]>} */
+  /**
+   * Return the stored voices that contain all words of `search`. @param {string} [search] @returns {Promise<Fields[]>}
+   */
   async voices(search) {
     return (await this.json('GET', search === undefined ? VOICES : `${VOICES}?${new URLSearchParams({ search })}`)).data;
   }
 
-  /** @param {string} voice */
+  /** Return one stored voice. @param {string} voice */
   voice(voice) {
     return this.json('GET', of(voice));
   }
 
   /**
-   * Keep a voice that `speak` can name.
+   * Store a voice, which speech requests can then name.
    *
-   * @param {Blob} audio  a recording, in any format that is taken
-   * @param {{name: string, consent: string, [field: string]: string}} fields  `consent` is the speaker's; `ref_text` are
-   *     the exact words of the recording, which make a better clone
+   * @param {Blob} audio  a recording in any supported format
+   * @param {{name: string, consent: string, [field: string]: string}} fields `consent`: the speaker's consent in words;
+   * `ref_text`: exact transcript, for a better clone
    */
   addVoice(audio, fields) {
     return this.json('POST', VOICES, form('audio_sample', audio, fields));
@@ -71,7 +73,7 @@ export class SpeechRoutes {
   }
 
   /**
-   * Change what is named, and leave the rest.
+   * Change the given fields.
    *
    * @param {string} voice
    * @param {{name?: string, description?: string|null, tags?: string[]}} changes
@@ -80,38 +82,40 @@ export class SpeechRoutes {
     return this.json('PATCH', of(voice), JSON.stringify(changes), JSON_BODY);
   }
 
-  /** The voice as one portable file, with its recording, words and consent. @param {string} voice */
+  /** Return the voice as one portable file, with recording, transcript and consent. @param {string} voice */
   async exportVoice(voice) {
     return (await this.ask('GET', `${of(voice)}/file`)).blob();
   }
 
-  /** Keep a voice that was exported. @param {Blob} file @param {Record<string, string>} [fields]  in place of its own */
+  /**
+   * Store an exported voice. @param {Blob} file @param {Record<string, string>} [fields] override those of the file
+   */
   importVoice(file, fields = {}) {
     return this.json('POST', VOICES, form('file', file, fields));
   }
 
-  /** Its recording, a WAV file. @param {string} voice */
+  /** Return the voice's recording as a WAV file. @param {string} voice */
   async voiceAudio(voice) {
     return (await this.ask('GET', `${of(voice)}/audio`)).blob();
   }
 
-  /** Delete it for good. @param {string} voice */
+  /** Delete a voice permanently. @param {string} voice */
   async deleteVoice(voice) {
     await this.ask('DELETE', of(voice));
   }
 
-  /** The kept dictionaries, without their words. @returns {Promise<Fields[]>} */
+  /** Return the stored dictionaries without their entries. @returns {Promise<Fields[]>} */
   async pronunciationDictionaries() {
     return (await this.json('GET', PRONUNCIATIONS)).data;
   }
 
-  /** One of them with its words. @param {string} id */
+  /** Return a dictionary with its entries. @param {string} id */
   pronunciationDictionary(id) {
     return this.json('GET', of(id, PRONUNCIATIONS));
   }
 
   /**
-   * Keep a dictionary, whose `id` `speak` can name in `pronunciation_dictionaries`.
+   * Store a dictionary. Speech requests name its `id` in `pronunciation_dictionaries`.
    *
    * @param {string} name @param {Pronunciation[]} pronunciations @param {string} [description]
    */
@@ -120,21 +124,25 @@ export class SpeechRoutes {
   }
 
   /**
-   * Change what is named, and leave the rest.
+   * Change the given fields.
    *
    * @param {string} id
-   * @param {{name?: string, description?: string, pronunciations?: Pronunciation[]}} changes  all of its words
+   * @param {{name?: string, description?: string, pronunciations?: Pronunciation[]}} changes `pronunciations` replaces
+   * all entries
    */
   editPronunciationDictionary(id, changes) {
     return this.json('PATCH', of(id, PRONUNCIATIONS), JSON.stringify(changes), JSON_BODY);
   }
 
-  /** Delete it for good. @param {string} id */
+  /** Delete a dictionary permanently. @param {string} id */
   async deletePronunciationDictionary(id) {
     await this.ask('DELETE', of(id, PRONUNCIATIONS));
   }
 
-  /** A word that opens one socket without the key, soon: for a page that must not hold it. @returns {Promise<string>} */
+  /**
+   * Return a single-use ticket that opens one socket without the key, for pages that must not know the key. @returns
+   * {Promise<string>}
+   */
   async ticket() {
     return (await this.json('POST', '/v1/session_ticket')).ticket;
   }
@@ -149,7 +157,7 @@ export class SpeechRoutes {
 
   /** @param {string} method @param {string} path @param {BodyInit} [body] @param {Record<string, string>} [headers] */
   async ask(method, path, body, headers = {}) {
-    const { fetch } = this; // a browser's may not be called as a method of something else
+    const { fetch } = this; // Browsers refuse to call fetch as a method of another object.
     const answer = await fetch(this.base + path, { method, body, headers: { ...this.headers, ...headers } }).catch(() => {
       throw new SpeechError({ code: 'runtime_unavailable', message: 'The runtime does not answer.', retryable: true });
     });

@@ -1,5 +1,5 @@
 /**
- * Take one labelled frame apart without a copy.
+ * Parse a labelled binary message without copying.
  *
  * Header, little endian: u8 version | u8 kind | u16 channel | u32 seq | u64 first_sample.
  *
@@ -12,7 +12,7 @@ export function readFrame(frame: ArrayBuffer): {
     firstSample: number;
     pcm: Int16Array<ArrayBuffer>;
 };
-/** An error with the stable code and the sentence of the server. */
+/** Error with the server's stable code and message. */
 export class SpeechError extends Error {
     /** @param {ErrorFields} fields */
     constructor({ code, message, param, retryable, facts, retry_after_s, partial_audio }: ErrorFields);
@@ -24,18 +24,18 @@ export class SpeechError extends Error {
     };
     /** Seconds after which to retry, if known. */
     retryAfterS: number | null;
-    /** Some of the sound was heard. */
+    /** True if part of the audio was received. */
     partialAudio: boolean;
 }
 /**
- * Events: 'state' when `state` changes; 'session' when a server has introduced itself; 'expiring' when it says that it
- * will close a socket that has been open for long, which is then opened anew.
+ * Events: 'state' when `state` changes; 'session' after session.created; 'expiring' when the server announces that it
+ * will close the socket, which is then replaced.
  */
 export class SpeechSocket extends EventTarget {
     /**
      * @param {string|URL} url
      * @param {Options} [options]
-     * @throws {SpeechError} `websocket_missing`: there is none here, and none was passed
+     * @throws {SpeechError} `websocket_missing`: there is no global WebSocket, and `options` has none
      */
     constructor(url: string | URL, options?: Options);
     url: URL;
@@ -48,7 +48,7 @@ export class SpeechSocket extends EventTarget {
     retryTimer: ReturnType<typeof setTimeout> | undefined;
     /** @type {ReturnType<typeof setInterval>|undefined} */
     pingTimer: ReturnType<typeof setInterval> | undefined;
-    /** Stalled: open as far as anybody told us, and nothing comes. @type {State} */
+    /** Stalled: not closed, but nothing arrives. @type {State} */
     state: State;
     /** Time of the first unanswered ping; 0 if there is none. */
     unanswered: number;
@@ -56,24 +56,23 @@ export class SpeechSocket extends EventTarget {
     session: Session | null;
     /** @type {Map<string, Utterance>} */
     utterances: Map<string, Utterance>;
-    /** Those whose cancel was not acknowledged yet. @type {Map<string, Utterance>} */
+    /** Utterances whose cancel is not confirmed yet. @type {Map<string, Utterance>} */
     cancelled: Map<string, Utterance>;
     /** @type {SpeechError|null} */
     complaint: SpeechError | null;
     failures: number;
     count: number;
-    /** Connect, and stay connected. */
+    /** Connect, and reconnect after a loss. */
     open(): void;
     connect(): Promise<void>;
-    /** Give up a connection that says nothing, and try another. A dead one would not even be closed. */
+    /** Abandon a silent connection and open another. A dead connection would not report that it is closed. */
     drop(): void;
-    /** End everything that is in flight, and stay closed; no handler is called after this. */
+    /** End all utterances and stay closed; no handler is called afterwards. */
     close(): void;
-    /**
-     * Say a text.
+    /** * Speak a text.
      *
      * @param {Object<string, unknown>} config  fields of session.config
-     * @param {string|null} text  null: it is written piece by piece
+     * @param {string|null} text  null: write it piece by piece
      * @param {Handlers} handlers
      * @returns {Utterance}
      */
@@ -81,13 +80,13 @@ export class SpeechSocket extends EventTarget {
         [x: string]: unknown;
     }, text: string | null, handlers: Handlers): Utterance;
     ping(): void;
-    /** Ask whether the connection lives still, and go by it where it did not say so. @param {number} [withinMs] */
+    /** Ping the server, and treat the connection as stalled if no pong arrives in time. @param {number} [withinMs] */
     check(withinMs?: number): void;
-    /** Whatever comes shows that the connection lives. @param {ArrayBuffer|string} data */
+    /** Handle a message; any message shows that the connection is alive. @param {ArrayBuffer|string} data */
     hear(data: ArrayBuffer | string): void;
     /** @param {Message} message */
     send(message: Message): void;
-    /** Resolve when a session is there; reject with what to tell the user if none comes soon. @returns {Promise<void>} */
+    /** Resolve when a session is open; reject with a message for the user after a timeout. @returns {Promise<void>} */
     whenOpen(): Promise<void>;
     /** @param {ArrayBuffer|string} data */
     receive(data: ArrayBuffer | string): void;
@@ -98,13 +97,13 @@ export class SpeechSocket extends EventTarget {
     /** @param {Utterance} utterance @param {SpeechError} error */
     fail(utterance: Utterance, error: SpeechError): void;
     onClose(): void;
-    /** The socket is gone. What no socket has heard of yet waits for the next one. */
+    /** Handle a closed socket. Utterances that were not sent yet wait for the next socket. */
     end(): void;
     /** @param {State} state */
     enter(state: State): void;
 }
 /**
- * what the server said of itself in session.created
+ * the server's session.created
  */
 export type Session = {
     models: {
@@ -115,8 +114,8 @@ export type Session = {
     };
 };
 /**
- * A client of the speech protocol `voicewright.speech.v1`: one socket, several utterances at once, heard as they
- * are made. For browsers and Node; one file, no dependencies, no globals. It knows neither sound nor page.
+ * Client of the speech protocol `voicewright.speech.v1`: one socket with several utterances at once, whose audio
+ * arrives while it is generated. For browsers and Node; one file without dependencies or globals.
  *
  *     import { SpeechSocket } from 'voicewright';
  *
@@ -127,21 +126,21 @@ export type Session = {
  *       onError: (error) => console.error(error.code, error.message),
  *     });
  *
- * A text that is still being written goes in piece by piece, and is spoken meanwhile:
+ * Write a text piece by piece to have it spoken while it is still being written:
  *
  *     const utterance = socket.speak({ voice: 'clara' }, null, handlers);
  *     utterance.write('The kettle ');
  *     utterance.write('is on.');
- *     utterance.finish(); // or flush(), to have spoken what is there, and go on
+ *     utterance.finish(); // or flush(), to speak the text so far and continue
  *
- * The socket opens with the first utterance, stays open and comes back after a loss, but never resumes: what was in
- * flight ends with the error `runtime_unavailable`. A server that answers no ping for ten seconds makes the state
- * `stalled`; an idle socket is replaced then, one with utterances in flight is given half a minute to go on where it
- * was. Sound is handed over as it comes, so bound what you keep; a tab that must hear no more of an utterance calls
- * `utterance.cancel()`. `socket.close()` ends everything for good.
+ * The socket opens with the first utterance and stays open. After a lost connection it reconnects, but running
+ * utterances end with the error `runtime_unavailable`. If the server does not respond to a ping within ten seconds, the
+ * state becomes `stalled`: an idle socket is replaced at once, and one with running utterances after 30 seconds. Audio
+ * is passed on as it arrives, so limit what you store. `utterance.cancel()` stops one utterance, and `socket.close()`
+ * ends everything.
  *
- * A server with keys takes one as `{ key }`; a page that must not hold the key has its own server fetch a single-use
- * ticket (POST /v1/session_ticket) for each connection: `{ ticket: async () => '…' }`.
+ * If the server requires a key, pass `{ key }`. If a page must not know the key, let your server request a single-use
+ * ticket (POST /v1/session_ticket) for each connection, and pass `{ ticket: async () => '…' }`.
  *
  * Docs: README.md (examples), docs/api.md (every message, field and error code).
  */
@@ -165,7 +164,7 @@ export type Handlers = {
      */
     onQueue?: ((position: number, etaMs: number | null) => void) | undefined;
     /**
-     * a cancel has arrived
+     * the server has confirmed a cancel
      */
     onCancelled?: ((ack: {
         sent_ms: number;
@@ -173,8 +172,8 @@ export type Handlers = {
     }) => void) | undefined;
 };
 /**
- * A client of the speech protocol `voicewright.speech.v1`: one socket, several utterances at once, heard as they
- * are made. For browsers and Node; one file, no dependencies, no globals. It knows neither sound nor page.
+ * Client of the speech protocol `voicewright.speech.v1`: one socket with several utterances at once, whose audio
+ * arrives while it is generated. For browsers and Node; one file without dependencies or globals.
  *
  *     import { SpeechSocket } from 'voicewright';
  *
@@ -185,21 +184,21 @@ export type Handlers = {
  *       onError: (error) => console.error(error.code, error.message),
  *     });
  *
- * A text that is still being written goes in piece by piece, and is spoken meanwhile:
+ * Write a text piece by piece to have it spoken while it is still being written:
  *
  *     const utterance = socket.speak({ voice: 'clara' }, null, handlers);
  *     utterance.write('The kettle ');
  *     utterance.write('is on.');
- *     utterance.finish(); // or flush(), to have spoken what is there, and go on
+ *     utterance.finish(); // or flush(), to speak the text so far and continue
  *
- * The socket opens with the first utterance, stays open and comes back after a loss, but never resumes: what was in
- * flight ends with the error `runtime_unavailable`. A server that answers no ping for ten seconds makes the state
- * `stalled`; an idle socket is replaced then, one with utterances in flight is given half a minute to go on where it
- * was. Sound is handed over as it comes, so bound what you keep; a tab that must hear no more of an utterance calls
- * `utterance.cancel()`. `socket.close()` ends everything for good.
+ * The socket opens with the first utterance and stays open. After a lost connection it reconnects, but running
+ * utterances end with the error `runtime_unavailable`. If the server does not respond to a ping within ten seconds, the
+ * state becomes `stalled`: an idle socket is replaced at once, and one with running utterances after 30 seconds. Audio
+ * is passed on as it arrives, so limit what you store. `utterance.cancel()` stops one utterance, and `socket.close()`
+ * ends everything.
  *
- * A server with keys takes one as `{ key }`; a page that must not hold the key has its own server fetch a single-use
- * ticket (POST /v1/session_ticket) for each connection: `{ ticket: async () => '…' }`.
+ * If the server requires a key, pass `{ key }`. If a page must not know the key, let your server request a single-use
+ * ticket (POST /v1/session_ticket) for each connection, and pass `{ ticket: async () => '…' }`.
  *
  * Docs: README.md (examples), docs/api.md (every message, field and error code).
  */
@@ -209,11 +208,11 @@ export type Options = {
      */
     key?: string | undefined;
     /**
-     * fetches a ticket, once for each connection
+     * returns a ticket; called once for each connection
      */
     ticket?: (() => Promise<string>) | undefined;
     /**
-     * another than the global one, which Node has from 22 on
+     * replaces the global WebSocket, which Node has from 22 on
      */
     WebSocket?: {
         new (url: string | URL, protocols?: string | string[]): WebSocket;
@@ -225,7 +224,7 @@ export type Options = {
     } | undefined;
 };
 /**
- * as the server says them
+ * fields of the server's error message
  */
 export type ErrorFields = {
     code: string;
@@ -239,15 +238,15 @@ export type ErrorFields = {
     partial_audio?: boolean | undefined;
 };
 /**
- * one of the client's
+ * a message to the server
  */
 export type Message = {
     type: string;
     [field: string]: unknown;
 };
 /**
- * A client of the speech protocol `voicewright.speech.v1`: one socket, several utterances at once, heard as they
- * are made. For browsers and Node; one file, no dependencies, no globals. It knows neither sound nor page.
+ * Client of the speech protocol `voicewright.speech.v1`: one socket with several utterances at once, whose audio
+ * arrives while it is generated. For browsers and Node; one file without dependencies or globals.
  *
  *     import { SpeechSocket } from 'voicewright';
  *
@@ -258,21 +257,21 @@ export type Message = {
  *       onError: (error) => console.error(error.code, error.message),
  *     });
  *
- * A text that is still being written goes in piece by piece, and is spoken meanwhile:
+ * Write a text piece by piece to have it spoken while it is still being written:
  *
  *     const utterance = socket.speak({ voice: 'clara' }, null, handlers);
  *     utterance.write('The kettle ');
  *     utterance.write('is on.');
- *     utterance.finish(); // or flush(), to have spoken what is there, and go on
+ *     utterance.finish(); // or flush(), to speak the text so far and continue
  *
- * The socket opens with the first utterance, stays open and comes back after a loss, but never resumes: what was in
- * flight ends with the error `runtime_unavailable`. A server that answers no ping for ten seconds makes the state
- * `stalled`; an idle socket is replaced then, one with utterances in flight is given half a minute to go on where it
- * was. Sound is handed over as it comes, so bound what you keep; a tab that must hear no more of an utterance calls
- * `utterance.cancel()`. `socket.close()` ends everything for good.
+ * The socket opens with the first utterance and stays open. After a lost connection it reconnects, but running
+ * utterances end with the error `runtime_unavailable`. If the server does not respond to a ping within ten seconds, the
+ * state becomes `stalled`: an idle socket is replaced at once, and one with running utterances after 30 seconds. Audio
+ * is passed on as it arrives, so limit what you store. `utterance.cancel()` stops one utterance, and `socket.close()`
+ * ends everything.
  *
- * A server with keys takes one as `{ key }`; a page that must not hold the key has its own server fetch a single-use
- * ticket (POST /v1/session_ticket) for each connection: `{ ticket: async () => '…' }`.
+ * If the server requires a key, pass `{ key }`. If a page must not know the key, let your server request a single-use
+ * ticket (POST /v1/session_ticket) for each connection, and pass `{ ticket: async () => '…' }`.
  *
  * Docs: README.md (examples), docs/api.md (every message, field and error code).
  */
@@ -290,26 +289,26 @@ declare class Utterance {
     finished: boolean;
     /** Messages queued until the socket is open; null afterwards. @type {Message[]|null} */
     waiting: Message[] | null;
-    /** Go on with the text. @param {string} text */
+    /** Append text. @param {string} text */
     write(text: string): void;
-    /** Have spoken what is there, even where a word or a sentence may go on. */
+    /** Speak all text so far, even if the last word or sentence may be incomplete. */
     flush(): void;
-    /** The text is complete. */
+    /** Mark the text as complete. */
     finish(): void;
     /**
-     * Report what the listener has heard; who has much left yields to others.
+     * Report the playback position. The server serves listeners with less buffered audio first.
      *
-     * @param {number} ms  of its sound, in all
-     * @param {number} [bufferedMs]  fetched and not played yet
+     * @param {number} ms  played audio of the utterance
+     * @param {number} [bufferedMs]  received and not played yet
      */
     played(ms: number, bufferedMs?: number): void;
-    /** Stop it; no sound of it is heard from after this call. @param {number} [playedMs] */
+    /** Stop the utterance; `onAudio` is not called again. @param {number} [playedMs] */
     cancel(playedMs?: number): void;
-    /** A part of the text; what comes for an utterance that has ended is dropped. @param {Message} message */
+    /** Send or queue a message; ignore it if the utterance has ended. @param {Message} message */
     say(message: Message): void;
     /** @param {Message} message */
     send(message: Message): void;
-    /** The socket is open. @param {Object<string, unknown>} config */
+    /** Send the queued messages once the socket is open. @param {Object<string, unknown>} config */
     begin(config: {
         [x: string]: unknown;
     }): void;

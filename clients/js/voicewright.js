@@ -1,6 +1,6 @@
 /**
- * A client of the speech protocol `voicewright.speech.v1`: one socket, several utterances at once, heard as they
- * are made. For browsers and Node; one file, no dependencies, no globals. It knows neither sound nor page.
+ * Client of the speech protocol `voicewright.speech.v1`: one socket with several utterances at once, whose audio
+ * arrives while it is generated. For browsers and Node; one file without dependencies or globals.
  *
  *     import { SpeechSocket } from 'voicewright';
  *
@@ -11,25 +11,25 @@
  *       onError: (error) => console.error(error.code, error.message),
  *     });
  *
- * A text that is still being written goes in piece by piece, and is spoken meanwhile:
+ * Write a text piece by piece to have it spoken while it is still being written:
  *
  *     const utterance = socket.speak({ voice: 'clara' }, null, handlers);
  *     utterance.write('The kettle ');
  *     utterance.write('is on.');
- *     utterance.finish(); // or flush(), to have spoken what is there, and go on
+ *     utterance.finish(); // or flush(), to speak the text so far and continue
  *
- * The socket opens with the first utterance, stays open and comes back after a loss, but never resumes: what was in
- * flight ends with the error `runtime_unavailable`. A server that answers no ping for ten seconds makes the state
- * `stalled`; an idle socket is replaced then, one with utterances in flight is given half a minute to go on where it
- * was. Sound is handed over as it comes, so bound what you keep; a tab that must hear no more of an utterance calls
- * `utterance.cancel()`. `socket.close()` ends everything for good.
+ * The socket opens with the first utterance and stays open. After a lost connection it reconnects, but running
+ * utterances end with the error `runtime_unavailable`. If the server does not respond to a ping within ten seconds, the
+ * state becomes `stalled`: an idle socket is replaced at once, and one with running utterances after 30 seconds. Audio
+ * is passed on as it arrives, so limit what you store. `utterance.cancel()` stops one utterance, and `socket.close()`
+ * ends everything.
  *
- * A server with keys takes one as `{ key }`; a page that must not hold the key has its own server fetch a single-use
- * ticket (POST /v1/session_ticket) for each connection: `{ ticket: async () => '…' }`.
+ * If the server requires a key, pass `{ key }`. If a page must not know the key, let your server request a single-use
+ * ticket (POST /v1/session_ticket) for each connection, and pass `{ ticket: async () => '…' }`.
  *
  * Docs: README.md (examples), docs/api.md (every message, field and error code).
  *
- * @typedef {Object} Session        what the server said of itself in session.created
+ * @typedef {Object} Session        the server's session.created
  * @property {Object<string, any>[]} models
  * @property {Object<string, number>} limits
  *
@@ -39,14 +39,14 @@
  * @property {(done: Object<string, any>) => void} [onDone]        audio.done: metrics, stop_reason, seed, total_samples
  * @property {(error: SpeechError) => void} [onError]
  * @property {(position: number, etaMs: number|null) => void} [onQueue]  no slot is free; 0 is next
- * @property {(ack: {sent_ms: number, played_ms: number|null}) => void} [onCancelled]  a cancel has arrived
+ * @property {(ack: {sent_ms: number, played_ms: number|null}) => void} [onCancelled]  the server has confirmed a cancel
  *
  * @typedef {Object} Options
  * @property {string} [key]                           an API key
- * @property {() => Promise<string>} [ticket]         fetches a ticket, once for each connection
- * @property {typeof globalThis.WebSocket} [WebSocket]  another than the global one, which Node has from 22 on
+ * @property {() => Promise<string>} [ticket]         returns a ticket; called once for each connection
+ * @property {typeof globalThis.WebSocket} [WebSocket]  replaces the global WebSocket, which Node has from 22 on
  *
- * @typedef {Object} ErrorFields    as the server says them
+ * @typedef {Object} ErrorFields    fields of the server's error message
  * @property {string} code
  * @property {string} message
  * @property {string|null} [param]
@@ -55,20 +55,20 @@
  * @property {number|null} [retry_after_s]
  * @property {boolean} [partial_audio]
  *
- * @typedef {{type: string, [field: string]: unknown}} Message  one of the client's
+ * @typedef {{type: string, [field: string]: unknown}} Message  a message to the server
  * @typedef {'closed'|'connecting'|'open'|'stalled'} State
  */
 
 const PROTOCOL = 'voicewright.speech.v1';
-const KEY_PROTOCOL = 'voicewright.token.'; // a browser's WebSocket has no other place for a key
+const KEY_PROTOCOL = 'voicewright.token.'; // A browser's WebSocket can send a key only as a subprotocol.
 const HEADER_BYTES = 16;
 const PING_MS = 5000;
-const ANSWER_WITHIN_MS = 4500; // a ping; or else the connection is stalled, at most ten seconds after it stopped
-const STALLED_MS = 30000; // what is in flight may go on after so long a silence
+const ANSWER_WITHIN_MS = 4500; // Timeout of a pong. A stalled connection is detected within ten seconds.
+const STALLED_MS = 30000; // Running utterances may continue after a stall of this length.
 const RETRY_MS = { first: 250, most: 4000 };
 const OPEN_WITHIN_MS = 6000;
 
-/** An error with the stable code and the sentence of the server. */
+/** Error with the server's stable code and message. */
 export class SpeechError extends Error {
   /** @param {ErrorFields} fields */
   constructor({ code, message, param = null, retryable = false, facts = {}, retry_after_s = null, partial_audio = false }) {
@@ -79,7 +79,7 @@ export class SpeechError extends Error {
     this.facts = facts;
     /** Seconds after which to retry, if known. */
     this.retryAfterS = retry_after_s;
-    /** Some of the sound was heard. */
+    /** True if part of the audio was received. */
     this.partialAudio = partial_audio;
   }
 }
@@ -98,7 +98,7 @@ const withoutWebSocket = () =>
   });
 
 /**
- * Take one labelled frame apart without a copy.
+ * Parse a labelled binary message without copying.
  *
  * Header, little endian: u8 version | u8 kind | u16 channel | u32 seq | u64 first_sample.
  *
@@ -131,37 +131,37 @@ class Utterance {
     this.waiting = [];
   }
 
-  /** Go on with the text. @param {string} text */
+  /** Append text. @param {string} text */
   write(text) {
     this.say({ type: 'input.text', text });
   }
 
-  /** Have spoken what is there, even where a word or a sentence may go on. */
+  /** Speak all text so far, even if the last word or sentence may be incomplete. */
   flush() {
     this.say({ type: 'input.flush' });
   }
 
-  /** The text is complete. */
+  /** Mark the text as complete. */
   finish() {
     this.say({ type: 'input.done' });
     this.finished = true;
   }
 
   /**
-   * Report what the listener has heard; who has much left yields to others.
+   * Report the playback position. The server serves listeners with less buffered audio first.
    *
-   * @param {number} ms  of its sound, in all
-   * @param {number} [bufferedMs]  fetched and not played yet
+   * @param {number} ms  played audio of the utterance
+   * @param {number} [bufferedMs]  received and not played yet
    */
   played(ms, bufferedMs) {
     this.send({ type: 'playback', played_ms: ms, buffered_ms: bufferedMs });
   }
 
-  /** Stop it; no sound of it is heard from after this call. @param {number} [playedMs] */
+  /** Stop the utterance; `onAudio` is not called again. @param {number} [playedMs] */
   cancel(playedMs) {
     if (!this.socket.utterances.delete(this.id)) return;
     if (this.waiting) {
-      // Nothing of it has left this page: nobody else could answer.
+      // Nothing was sent to the server, so it cannot confirm the cancel.
       queueMicrotask(() => this.handlers.onCancelled?.({ sent_ms: 0, played_ms: playedMs ?? null }));
       return;
     }
@@ -169,7 +169,7 @@ class Utterance {
     this.send({ type: 'context.cancel', played_ms: playedMs });
   }
 
-  /** A part of the text; what comes for an utterance that has ended is dropped. @param {Message} message */
+  /** Send or queue a message; ignore it if the utterance has ended. @param {Message} message */
   say(message) {
     if (this.finished) throw new Error('the text of this utterance is finished');
     if (this.socket.utterances.has(this.id)) this.send(message);
@@ -181,7 +181,7 @@ class Utterance {
     else this.socket.send({ ...message, context_id: this.id });
   }
 
-  /** The socket is open. @param {Object<string, unknown>} config */
+  /** Send the queued messages once the socket is open. @param {Object<string, unknown>} config */
   begin(config) {
     /** @type {Message[]} */
     const waiting = this.waiting ?? [];
@@ -192,7 +192,7 @@ class Utterance {
 
   /** @param {ReturnType<typeof readFrame>} frame */
   hear(frame) {
-    // A hole or a repetition would be audible and is a server's bug: say so instead of playing it.
+    // A gap or a repetition would be audible and is a server error: report it instead of playing the audio.
     if (frame.firstSample !== this.samples) {
       this.cancel();
       const message = 'Sound arrived out of order and was stopped.';
@@ -205,18 +205,18 @@ class Utterance {
 }
 
 /**
- * Events: 'state' when `state` changes; 'session' when a server has introduced itself; 'expiring' when it says that it
- * will close a socket that has been open for long, which is then opened anew.
+ * Events: 'state' when `state` changes; 'session' after session.created; 'expiring' when the server announces that it
+ * will close the socket, which is then replaced.
  */
 export class SpeechSocket extends EventTarget {
   /**
    * @param {string|URL} url
    * @param {Options} [options]
-   * @throws {SpeechError} `websocket_missing`: there is none here, and none was passed
+   * @throws {SpeechError} `websocket_missing`: there is no global WebSocket, and `options` has none
    */
   constructor(url, options = {}) {
     super();
-    if (!(options.WebSocket ?? globalThis.WebSocket)) throw withoutWebSocket(); // no attempt could ever succeed
+    if (!(options.WebSocket ?? globalThis.WebSocket)) throw withoutWebSocket(); // Without a WebSocket no connection can succeed.
     this.url = new URL(url);
     this.options = options;
     /** @type {WebSocket|null} */
@@ -227,7 +227,7 @@ export class SpeechSocket extends EventTarget {
     this.retryTimer = undefined;
     /** @type {ReturnType<typeof setInterval>|undefined} */
     this.pingTimer = undefined;
-    /** Stalled: open as far as anybody told us, and nothing comes. @type {State} */
+    /** Stalled: not closed, but nothing arrives. @type {State} */
     this.state = 'closed';
     /** Time of the first unanswered ping; 0 if there is none. */
     this.unanswered = 0;
@@ -235,7 +235,7 @@ export class SpeechSocket extends EventTarget {
     this.session = null;
     /** @type {Map<string, Utterance>} */
     this.utterances = new Map();
-    /** Those whose cancel was not acknowledged yet. @type {Map<string, Utterance>} */
+    /** Utterances whose cancel is not confirmed yet. @type {Map<string, Utterance>} */
     this.cancelled = new Map();
     /** @type {SpeechError|null} */
     this.complaint = null;
@@ -243,7 +243,7 @@ export class SpeechSocket extends EventTarget {
     this.count = 0;
   }
 
-  /** Connect, and stay connected. */
+  /** Connect, and reconnect after a loss. */
   open() {
     if (this.state !== 'closed') return;
     clearTimeout(this.retryTimer);
@@ -256,7 +256,7 @@ export class SpeechSocket extends EventTarget {
     const { key, ticket, WebSocket = globalThis.WebSocket } = this.options;
     const url = new URL(this.url);
     if (ticket) url.searchParams.set('ticket', await ticket());
-    if (this.state !== 'connecting') return; // closed while the ticket was fetched
+    if (this.state !== 'connecting') return; // The socket was closed during the ticket request.
     const socket = new WebSocket(url, key ? [PROTOCOL, KEY_PROTOCOL + key] : [PROTOCOL]);
     socket.binaryType = 'arraybuffer';
     socket.onmessage = ({ data }) => this.hear(data);
@@ -264,7 +264,7 @@ export class SpeechSocket extends EventTarget {
     this.socket = socket;
   }
 
-  /** Give up a connection that says nothing, and try another. A dead one would not even be closed. */
+  /** Abandon a silent connection and open another. A dead connection would not report that it is closed. */
   drop() {
     const { socket } = this;
     if (socket) {
@@ -274,7 +274,7 @@ export class SpeechSocket extends EventTarget {
     this.onClose();
   }
 
-  /** End everything that is in flight, and stay closed; no handler is called after this. */
+  /** End all utterances and stay closed; no handler is called afterwards. */
   close() {
     this.utterances.clear();
     clearTimeout(this.retryTimer);
@@ -283,11 +283,10 @@ export class SpeechSocket extends EventTarget {
     this.end();
   }
 
-  /**
-   * Say a text.
+  /** * Speak a text.
    *
    * @param {Object<string, unknown>} config  fields of session.config
-   * @param {string|null} text  null: it is written piece by piece
+   * @param {string|null} text  null: write it piece by piece
    * @param {Handlers} handlers
    * @returns {Utterance}
    */
@@ -299,7 +298,7 @@ export class SpeechSocket extends EventTarget {
       utterance.finish();
     }
     const spoken = text === null ? config : { text_filter: 'none', ...config };
-    if (this.state === 'open') utterance.begin(spoken); // now, and not after all that the caller does yet
+    if (this.state === 'open') utterance.begin(spoken); // Send now, not after the caller's next steps.
     else
       this.whenOpen().then(
         () => this.utterances.has(utterance.id) && utterance.begin(spoken),
@@ -313,7 +312,7 @@ export class SpeechSocket extends EventTarget {
     this.send({ type: 'ping', t: Date.now() });
   }
 
-  /** Ask whether the connection lives still, and go by it where it did not say so. @param {number} [withinMs] */
+  /** Ping the server, and treat the connection as stalled if no pong arrives in time. @param {number} [withinMs] */
   check(withinMs = ANSWER_WITHIN_MS) {
     if (this.state !== 'open' && this.state !== 'stalled') return;
     const silent = this.unanswered ? performance.now() - this.unanswered : 0;
@@ -325,7 +324,7 @@ export class SpeechSocket extends EventTarget {
     this.ping();
   }
 
-  /** Whatever comes shows that the connection lives. @param {ArrayBuffer|string} data */
+  /** Handle a message; any message shows that the connection is alive. @param {ArrayBuffer|string} data */
   hear(data) {
     this.unanswered = 0;
     if (this.state === 'stalled') this.enter('open');
@@ -337,7 +336,7 @@ export class SpeechSocket extends EventTarget {
     if (this.socket?.readyState === 1) this.socket.send(JSON.stringify(message));
   }
 
-  /** Resolve when a session is there; reject with what to tell the user if none comes soon. @returns {Promise<void>} */
+  /** Resolve when a session is open; reject with a message for the user after a timeout. @returns {Promise<void>} */
   whenOpen() {
     if (this.state === 'open') return Promise.resolve();
     this.open();
@@ -365,7 +364,7 @@ export class SpeechSocket extends EventTarget {
       case 'session.created':
         this.session = message;
         this.failures = 0;
-        // The first ping goes at once: the server waits ten seconds only for a first message.
+        // Ping at once, because the server expects the first message within ten seconds.
         clearTimeout(this.openTimer);
         this.ping();
         this.pingTimer = setInterval(() => this.check(), PING_MS);
@@ -410,7 +409,7 @@ export class SpeechSocket extends EventTarget {
   receiveError(utterance, message) {
     const error = new SpeechError(message);
     if (utterance) return this.fail(utterance, error);
-    // Bound to no utterance: most often why the socket is about to close.
+    // An error without an utterance usually says why the socket closes.
     this.complaint = error;
   }
 
@@ -423,11 +422,11 @@ export class SpeechSocket extends EventTarget {
     this.end();
     clearTimeout(this.retryTimer);
     const wait = Math.min(RETRY_MS.most, RETRY_MS.first * 2 ** this.failures++);
-    // Jitter keeps the pages of one host from coming back all at once.
+    // Jitter prevents that all pages reconnect at the same time.
     this.retryTimer = setTimeout(() => this.open(), wait * (0.5 + Math.random()));
   }
 
-  /** The socket is gone. What no socket has heard of yet waits for the next one. */
+  /** Handle a closed socket. Utterances that were not sent yet wait for the next socket. */
   end() {
     clearInterval(this.pingTimer);
     clearTimeout(this.openTimer);

@@ -1,13 +1,12 @@
-/** The studio's and the runtime's HTTP, as JSON in and out, and the errors that are thrown. */
+/** JSON requests to the studio and the runtime, and their errors. */
 
 import { sentenceOf } from './server_messages.js';
 
-// --- Reads what was thrown: an error, with what the studio, the runtime or a form says of it beside its
-// sentence.
+// --- Errors with the fields that the studio, the runtime or a form adds.
 
 /**
  * @typedef {Error & {code?: string, param?: string|null, field?: string, status?: number, missing?: boolean, retryable?: boolean, unreachable?: boolean}} Thrown
- *   as StudioError (api.js), SpeechError (the client's) and FieldError (fields.js) have it
+ *   a StudioError, a SpeechError of the client, or a FieldError (fields.js)
  */
 
 /** @param {unknown} thrown @returns {Thrown} */
@@ -15,9 +14,9 @@ export function errorOf(thrown) {
   return thrown instanceof Error ? thrown : new Error(String(thrown));
 }
 
-// --- The studio's and the runtime's HTTP, as JSON in and out; whatever is refused is thrown as one sentence.
+// --- JSON requests. Every failure is thrown as a StudioError with one sentence.
 
-/** A refusal, or no answer at all, with a stable code. */
+/** Error of a refused or unanswered request, with a stable code. */
 export class StudioError extends Error {
   /** @param {{code: string, message: string, param?: string|null, status?: number}} fields */
   constructor({ code, message, param = null, status = 0 }) {
@@ -27,12 +26,12 @@ export class StudioError extends Error {
     this.status = status;
   }
 
-  /** True if this studio simply has no such route. */
+  /** True if this studio has no such route. */
   get missing() {
     return this.code === 'http_404' || this.code === 'http_405';
   }
 
-  /** True if nothing answered. */
+  /** True if there was no response. */
   get unreachable() {
     return this.code === 'studio_unreachable';
   }
@@ -50,7 +49,7 @@ async function refusal(response) {
   try {
     fields = (await response.json()).error ?? {};
   } catch {
-    // Not ours to read: the status must do.
+    // The body is not JSON of ours; use the status.
   }
   return new StudioError({
     code: fields.code ?? `http_${response.status}`,
@@ -83,7 +82,7 @@ async function send(method, path, json) {
 }
 
 export const api = {
-  /** The answer itself, or a StudioError. */
+  /** Return the response, or throw a StudioError. */
   ask,
   /** @param {string} path */
   get: (path) => send('GET', path),

@@ -1,4 +1,4 @@
-/** The page's PCM: 16-bit mono samples at one rate, as WAV files and as lengths of time. */
+/** PCM of the page (16-bit mono at one rate): WAV files and durations. */
 
 export const SAMPLE_RATE = 24000;
 
@@ -36,7 +36,7 @@ export function toInt16(samples) {
   return pcm;
 }
 
-/** Read a blob as a data: URL, the form in which reference audio travels. @param {Blob} blob */
+/** Return a blob as a data: URL, the form of reference audio in requests. @param {Blob} blob */
 export function dataUrl(blob) {
   return new Promise((resolve, reject) => {
     const reader = new FileReader();
@@ -46,7 +46,7 @@ export function dataUrl(blob) {
   });
 }
 
-/** Write a length as people read it: 1:02.5. @param {number} samples */
+/** Format a duration as 1:02.5. @param {number} samples */
 export function clock(samples) {
   const seconds = samples / SAMPLE_RATE;
   return `${Math.floor(seconds / 60)}:${(seconds % 60).toFixed(1).padStart(4, '0')}`;

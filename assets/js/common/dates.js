@@ -1,6 +1,6 @@
-/** Dates and lengths of time in the page's language. Pure. */
+/** Dates and durations in the page's language. Pure. */
 
-// --- Days as people name them, in the page's language, and the time within one. Pure.
+// --- Names of days and times of day in the page's language. Pure.
 
 const DAY_MS = 86_400_000;
 
@@ -10,7 +10,7 @@ export function dayOf(at) {
 }
 
 /**
- * "Today", "Yesterday", "Monday, November 9"; of another year with the year.
+ * Return "Today", "Yesterday" or "Monday, November 9", with the year if it is not the current one.
  *
  * @param {number} day as dayOf gives it @param {number} now ms since 1970 @param {string} language
  */
@@ -23,7 +23,7 @@ export function nameOfDay(day, now, language) {
   return capital(new Intl.DateTimeFormat(language, style).format(day), language);
 }
 
-/** The time of day. @param {number} at ms since 1970 @param {string} language */
+/** Return the time of day. @param {number} at ms since 1970 @param {string} language */
 export function timeOfDay(at, language) {
   return new Intl.DateTimeFormat(language, { timeStyle: 'short' }).format(at).replaceAll(' ', '\u00a0'); // No line break inside a time.
 }
@@ -33,7 +33,7 @@ function capital(words, language) {
   return words.slice(0, 1).toLocaleUpperCase(language) + words.slice(1);
 }
 
-// --- Writes lengths of time as people say them, in the page's language. Pure.
+// --- Durations in the page's language. Pure.
 
 /** @typedef {(key: string, values?: Object<string, unknown>) => string} Translate */
 
@@ -42,9 +42,9 @@ const HOUR_S = 3600;
 const FEW_MINUTES_S = 600; // Seconds are shown below this length.
 
 /**
- * A length: "12 s", "2 min 5 s", "27 min", "1 h 27 min".
+ * Return a duration such as "12 s", "2 min 5 s", "27 min" or "1 h 27 min".
  *
- * @param {number} seconds what is begun of one counts @param {Translate} t
+ * @param {number} seconds rounded up @param {Translate} t
  */
 export function span(seconds, t) {
   const whole = Math.max(1, Math.ceil(seconds));

@@ -1,16 +1,15 @@
 /** Elements of the page by selector and class, typed events, and calls at a limited rate. */
 
-// --- Finds the page's elements by their selector and their class, one that is not there is named; writes into
-// them what is new.
+// --- Search, creation and update of elements.
 
 /** @overload @param {ParentNode} root @param {string} selector @returns {HTMLElement} */
 /** @template {Element} E @overload @param {ParentNode} root @param {string} selector @param {new () => E} kind @returns {E} */
 /**
- * The first element that a selector finds.
+ * Return the first element that matches a selector.
  *
  * @param {ParentNode} root @param {string} selector @param {new () => Element} [kind]  its class
  * @returns {Element}
- * @throws {Error} there is none of that class: markup and module do not agree
+ * @throws {Error} no element of that class matches
  */
 export function need(root, selector, kind = HTMLElement) {
   const found = root.querySelector(selector);
@@ -21,7 +20,7 @@ export function need(root, selector, kind = HTMLElement) {
 /** @overload @param {ParentNode} root @param {string} selector @returns {HTMLElement[]} */
 /** @template {Element} E @overload @param {ParentNode} root @param {string} selector @param {new () => E} kind @returns {E[]} */
 /**
- * All of a class that a selector finds.
+ * Return all elements of a class that match a selector.
  *
  * @param {ParentNode} root @param {string} selector @param {new () => Element} [kind]
  * @returns {Element[]}
@@ -30,8 +29,7 @@ export function all(root, selector, kind = HTMLElement) {
   return [...root.querySelectorAll(selector)].filter((one) => one instanceof kind);
 }
 
-/**
- * Make an element.
+/** * Create an element.
  *
  * @template {keyof HTMLElementTagNameMap} Tag
  * @param {Tag} tag @param {Object<string, unknown>} [properties] @param {(Node|string)[]} [children]
@@ -50,7 +48,10 @@ export function copyOf(template) {
   throw new Error(`The template #${template.id} is empty`);
 }
 
-/** Have these children in this order. Those that stay are not moved: that would take the focus away. @param {Element} parent @param {Element[]} wanted */
+/**
+ * Give an element these children in this order. Children that stay are not moved, because they would lose the focus.
+ * @param {Element} parent @param {Element[]} wanted
+ */
 export function arrangeChildren(parent, wanted) {
   wanted.forEach((child, at) => {
     if (parent.children[at] !== child) parent.insertBefore(child, parent.children[at] ?? null);
@@ -67,14 +68,17 @@ export function write(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }
 
-/** The same for attributes. @param {Element} element @param {Object<string, string>} values by their names */
+/**
+ * Set attributes only if they have changed. @param {Element} element @param {Object<string, string>} values by their
+ * names
+ */
 export function mark(element, values) {
   for (const [name, value] of Object.entries(values)) {
     if (element.getAttribute(name) !== value) element.setAttribute(name, value);
   }
 }
 
-// --- Tells what happened by events whose details have a type, each by the event's name.
+// --- Events with a typed detail for each name.
 
 /** @template {Object<string, unknown>} Details */
 export class Emitter extends EventTarget {
@@ -83,7 +87,7 @@ export class Emitter extends EventTarget {
    *
    * @template {keyof Details & string} Name
    * @param {Name} name @param {(detail: Details[Name]) => void} hear
-   * @returns {() => void} hears no more of it
+   * @returns {() => void} removes the listener
    */
   on(name, hear) {
     const listener = (/** @type {Event} */ event) => event instanceof CustomEvent && hear(event.detail);
@@ -97,15 +101,15 @@ export class Emitter extends EventTarget {
   }
 }
 
-// --- Has what follows a sound done at most so often: each time costs the browser a style, a layout and a
-// paint, on a laptop as much of a core as the voice itself would have.
+// --- Rate limit for page updates during playback. Each update costs style, layout and paint, on a laptop as much
+// processor time as the speech itself.
 
 const STEP_MS = 66;
 
 /**
- * A function that has `action` done soon, once for all calls until then.
+ * Return a function that runs `action` after a delay, once for all calls until then.
  *
- * @param {() => void} action @param {number} [ms] from the first of the calls
+ * @param {() => void} action @param {number} [ms] delay from the first call
  */
 export function throttle(action, ms = STEP_MS) {
   /** @type {ReturnType<typeof setTimeout>|undefined} */

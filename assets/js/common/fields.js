@@ -5,20 +5,20 @@
  * @property {string} id
  * @property {string[]} modes
  * @property {string[]} speakers
- * @property {string[]} languages  without auto
+ * @property {string[]} languages  without `auto`
  * @property {string} fingerprint
  * @property {string} device
  * @property {string} dtype
  * @property {boolean} takes_instruct
- * @property {boolean} styles_voices  kept voices can be spoken with a style
- * @property {boolean} grafts_voices  and with a graft
+ * @property {boolean} styles_voices  stored voices may have a style
+ * @property {boolean} grafts_voices  and `graft`
  * @property {boolean} speaks      false: random weights
- * @property {Object<string, number|null>} sampling  what a request gets that says nothing
+ * @property {Object<string, number|null>} sampling  defaults of a request
  */
 
 import { make } from './elements.js';
 
-/** A mistake that the form itself can see, at the field that it is about. */
+/** Error of a form field. */
 export class FieldError extends Error {
   /** @param {string} field @param {string} sentence */
   constructor(field, sentence) {
@@ -28,7 +28,7 @@ export class FieldError extends Error {
 }
 
 /**
- * The mode that speaks with a voice: a kept one (Base) with a style is spoken in a speaker's place.
+ * Return the mode for a voice: CustomVoice for a stored voice (Base) with a style.
  *
  * @template {string} M
  * @param {M} mode @param {string} [style] @returns {M|'custom_voice'}
@@ -45,7 +45,7 @@ export function fillSelect(select, choices) {
 }
 
 /**
- * BCP 47 tags of the checkpoints' languages; what is not here is written as the checkpoint names it.
+ * BCP 47 tags of the checkpoints' languages.
  *
  * @type {Object<string, string>}
  */
@@ -62,10 +62,10 @@ const TAGS = {
   spanish: 'es',
 };
 
-/** @param {string} name as the checkpoints have it @returns {string|undefined} */
+/** @param {string} name used by checkpoints @returns {string|undefined} */
 export const tagOf = (name) => TAGS[name.toLowerCase()];
 
-/** A checkpoint's language in the language of the page. @param {string} name @param {string} [page] */
+/** Return the name of a checkpoint's language in the page's language. @param {string} name @param {string} [page] */
 export function languageName(name, page = document.documentElement.lang || 'en') {
   const tag = tagOf(name);
   return (tag && new Intl.DisplayNames([page], { type: 'language' }).of(tag)) || title(name);
@@ -76,19 +76,22 @@ export function fillLanguages(select, card, t) {
   fillSelect(select, [['auto', t('shell.auto')], ...card.languages.map((name) => [name, languageName(name)])]);
 }
 
-/** Choose what may not be offered yet; it stays chosen if it is offered later. @param {HTMLSelectElement} select @param {string} value */
+/** Select a value, also one that is not an option yet. @param {HTMLSelectElement} select @param {string} value */
 export function preselect(select, value) {
   if (![...select.options].some((option) => option.value === value)) select.add(new Option(value, value));
   select.value = value;
 }
 
-/** Buttons of suggestions. @param {HTMLElement} holder @param {{name: string, text: string}[]} suggestions @param {(text: string) => void} choose */
+/**
+ * Show suggestions as buttons. @param {HTMLElement} holder @param {{name: string, text: string}[]} suggestions @param
+ * {(text: string) => void} choose
+ */
 export function fillChips(holder, suggestions, choose) {
   const chips = suggestions.map(({ name, text }) => make('button', { type: 'button', textContent: name, title: text, onclick: () => choose(text) }));
   holder.replaceChildren(...chips);
 }
 
-/** Write a checkpoint's name for people: uncle_fu becomes Uncle Fu. @param {string} name */
+/** Return the display name of a speaker: uncle_fu becomes Uncle Fu. @param {string} name */
 export function title(name) {
   return name.replaceAll('_', ' ').replace(/(^|\s)\p{L}/gu, (letter) => letter.toUpperCase());
 }

@@ -1,12 +1,12 @@
 /** Files: names, digests, drag and drop, and saving. */
 
-// --- What a file may be called on anybody's disk: as runtime/shared/file_names.py. Pure.
+// --- File names that are valid on every system, as in runtime/shared/file_names.py. Pure.
 
 const LONGEST = 60; // Characters without the suffix.
 // Windows opens a device for these names, whatever follows the first dot.
 const RESERVED = /^(?:con|prn|aux|nul|conin\$|conout\$|(?:com|lpt)[0-9¹²³])\s*(?:\.|$)/iu;
 
-/** @param {string} words what people wrote @param {string} suffix */
+/** @param {string} words the user's text @param {string} suffix */
 export function fileName(words, suffix) {
   let name = words.replace(/[\p{C}\p{Z}<>:"/\\|?*]+/gu, ' ').trim();
   if (name.length > LONGEST) {
@@ -17,7 +17,7 @@ export function fileName(words, suffix) {
   return `${RESERVED.test(name) ? '_' : ''}${name}.${suffix}`;
 }
 
-/** Hand a file to the browser. @param {Blob} file @param {string} name */
+/** Download a file. @param {Blob} file @param {string} name */
 export function saveFile(file, name) {
   const link = document.createElement('a');
   link.href = URL.createObjectURL(file);
@@ -26,10 +26,10 @@ export function saveFile(file, name) {
   setTimeout(() => URL.revokeObjectURL(link.href), 60000);
 }
 
-// --- What one recording is told from another by: the SHA-256 of its bytes, as the studio's store has it.
+// --- SHA-256 of recordings, as in the studio's store.
 
 /**
- * Null where the browser makes none, as on plain http from another machine than this.
+ * Return the SHA-256; null if the browser cannot compute it, as on plain http from another machine.
  *
  * @param {Blob} blob @returns {Promise<string|null>} in hexadecimal digits
  */
@@ -39,7 +39,7 @@ export async function digestOf(blob) {
   return [...new Uint8Array(sum)].map((byte) => byte.toString(16).padStart(2, '0')).join('');
 }
 
-// --- Files that are dropped onto a place of the page, which shows that it takes them (`vw-drop`).
+// --- Files dropped on an element, which is highlighted during the drag (`vw-drop`).
 
 /** @param {HTMLElement} place @param {(files: File[]) => void} take */
 export function acceptDrops(place, take) {

@@ -1,9 +1,9 @@
 /**
- * True if a text is in a language that a checkpoint does not know: by its letters, and for Latin ones by its words. Pure.
+ * Detection of languages that a checkpoint does not support, by letters, and for Latin letters by common words. Pure.
  */
 
 /**
- * Languages of the published checkpoints by the script that they are written in; of other scripts they know none.
+ * Languages of the published checkpoints by script.
  *
  * @type {Object<string, string[]>}
  */
@@ -20,7 +20,7 @@ const KNOWN = new Set(Object.values(WRITTEN).flat());
 /** @type {[string, RegExp][]} */
 const LETTERS = Object.keys(WRITTEN).map((script) => [script, new RegExp(`\\p{Script=${script}}`, 'gu')]);
 
-/** The words that come most often, by the language's tag. */
+/** The most common words by language tag. */
 const COMMON = {
   en: 'the and of to is in that it was you for with this not are he she they have from',
   de: 'der die das und ist nicht ein eine zu den mit ich sie es von dem auf im war wir',
@@ -47,8 +47,8 @@ const FAMILIAR = 0.15; // Minimum share of the words that are among the language
  * Return the script or language of a text that a checkpoint does not support.
  *
  * @param {string} text
- * @param {string[]} languages  of the checkpoint, by its own names
- * @returns {{script?: string, language?: string}|null}  an ISO 15924 code, or a BCP 47 tag
+ * @param {string[]} languages of the checkpoint, by its names @returns {{script?: string, language?: string}|null} an
+ * ISO 15924 code, or a BCP 47 tag
  */
 export function unknownLanguage(text, languages) {
   const known = languages.map(plainName);
@@ -66,7 +66,8 @@ export function unknownLanguage(text, languages) {
  * Return the script of the first letter that the languages do not use; null if there is none. Greek letters are symbols in any text.
  *
  * @param {string} text @param {string[]} languages  of the checkpoint, by its own names
- * @returns {{script: string, isRead: boolean}|null}  an ISO 15924 code, and whether a published checkpoint reads it
+ * @returns {{script: string, isRead: boolean}|null} script: an ISO 15924 code; isRead: a published checkpoint supports
+ * it
  */
 export function strangeScript(text, languages) {
   const known = languages.map(plainName);
@@ -83,7 +84,7 @@ export function scriptName(script, page) {
   return new Intl.DisplayNames([page], { type }).of(code) ?? script;
 }
 
-/** @param {string} name of a language, as a checkpoint has it */
+/** @param {string} name of a checkpoint's language */
 const plainName = (name) => (name.toLowerCase().endsWith('dialect') ? 'chinese' : name.toLowerCase());
 
 /**

@@ -1,8 +1,8 @@
 /**
- * The server's messages in the language of the page: errors by their stable code and facts, other sentences by their
- * they are in English. What the page has no words for is said as the server said it.
+ * The server's messages in the page's language: errors by their code and facts, other messages by their English text.
+ * Messages without a translation stay unchanged.
  *
- * Words: assets/i18n/<language>/server.json, where `server.phrase.*` in English is what the server says, place by place.
+ * Texts: assets/i18n/<language>/server.json. The English `server.phrase.*` are patterns of the server's messages.
  */
 
 import { span } from './dates.js';
@@ -14,13 +14,13 @@ const MEGABYTE = 2 ** 20;
 /** @type {import('./words.js').Words|null} */
 let words = null;
 /**
- * English phrases without places, and those with some as patterns; values are keys.
+ * English phrases without placeholders, and patterns of those with placeholders; values are keys.
  *
  * @type {{whole: Map<string, string>, patterns: {key: string, pattern: RegExp}[]}}
  */
 let phrases = { whole: new Map(), patterns: [] };
 
-/** Speak by these words from here on. @param {import('./words.js').Words} chosen */
+/** Use these texts. @param {import('./words.js').Words} chosen */
 export function sayWith(chosen) {
   words = chosen;
   const { english } = chosen;
@@ -33,7 +33,7 @@ export function sayWith(chosen) {
 }
 
 /**
- * A sentence or a part of one, as the server said it in English, in the page's language; null: the page knows it not.
+ * Return a server's English sentence, or a part of one, in the page's language; null if it is unknown.
  *
  * @param {string} said @returns {string|null}
  */
@@ -45,7 +45,7 @@ export function phrase(said) {
 /**
  * Return the key of a server's sentence; null if the page does not know it.
  *
- * @param {string} said @returns {string|null} its key, without what all of them begin with
+ * @param {string} said @returns {string|null} the key without the common prefix
  */
 export function nameOf(said) {
   return find(said)?.key.slice(PHRASE.length) ?? null;
@@ -70,21 +70,20 @@ function placesOf(groups) {
   return places;
 }
 
-/** The sentence for a code alone; null: the page has none that needs no facts. @param {string} code @returns {string|null} */
+/** Return the message of a code without facts; null if there is none. @param {string} code @returns {string|null} */
 function plainly(code) {
   const sentences = [`${ERROR}${code}.plain`, ERROR + code].map((key) => words?.chosen[key]);
   return sentences.find((sentence) => sentence && !sentence.includes('{')) ?? null;
 }
 
-/** The same, or what the server said. @param {string} said */
+/** Return the translated sentence, or the original one. @param {string} said */
 export function inPageWords(said) {
   return phrase(said) ?? said;
 }
 
-/**
- * The sentence for an error.
+/** * Return the message of an error.
  *
- * @param {{code?: string, message: string, facts?: Object<string, string|number>}} error as it came
+ * @param {{code?: string, message: string, facts?: Object<string, string|number>}} error of the server
  * @returns {string}
  */
 export function sentenceOf({ code, message, facts = {} }) {
@@ -94,12 +93,12 @@ export function sentenceOf({ code, message, facts = {} }) {
   const isSaid = typeof facts.why !== 'string' || words.language === 'en' || phrase(facts.why) !== null;
   const key = isSaid ? ERROR + code : `${ERROR}${code}.plain`;
   const sentence = words.t(key, values);
-  // A place that no fact fills: another server than this page was made for.
+  // A placeholder without a fact: the server has another version.
   if (sentence === key || /\{\w+\}/.test(sentence)) return message;
   return sentence[0].toUpperCase() + sentence.slice(1);
 }
 
-/** Facts as they are written in a sentence. @param {Object<string, any>} facts @returns {Object<string, any>} */
+/** Format facts for a message. @param {Object<string, any>} facts @returns {Object<string, any>} */
 function valuesOf(facts) {
   /** @type {Object<string, any>} */
   const values = {};
@@ -116,12 +115,12 @@ function valuesOf(facts) {
   return values;
 }
 
-/** A time as people say it. @param {number} seconds */
+/** Format a duration. @param {number} seconds */
 function time(seconds) {
   return span(seconds, (key, values) => words?.t(key, values) ?? key);
 }
 
-/** A phrase with places as a pattern. @param {string} template */
+/** Return a phrase with placeholders as a pattern. @param {string} template */
 function patternOf(template) {
   const parts = template.split(/\{(\w+)\}/).map((part, at) => (at % 2 ? `(?<${part}>.+?)` : part.replace(/[.*+?^${}()|[\]\\]/g, '\\$&')));
   return new RegExp(`^${parts.join('')}$`, 's');

@@ -1,9 +1,12 @@
 /** The browser's storage: small values, recordings, and drafts of each room. */
 
-/** Values for which the browser gives no storage: they last as long as the page. @type {Map<string, string>} */
+/** Values kept in memory if the browser has no storage. @type {Map<string, string>} */
 const inMemory = new Map();
 
-/** Read a value that was stored; null: none, or another program's. @param {'localStorage'|'sessionStorage'} where @param {string} key @returns {any} */
+/**
+ * Read a stored value; null if it is missing or invalid. @param {'localStorage'|'sessionStorage'} where @param {string}
+ * key @returns {any}
+ */
 export function recall(where, key) {
   try {
     return JSON.parse(inMemory.get(key) ?? window[where].getItem(key) ?? 'null');
@@ -26,8 +29,7 @@ function rememberText(where, key, text) {
   }
 }
 
-// --- Recordings that outlive the page, in the browser's own database; where there is none, they last as long
-// as the page.
+// --- Recordings in the browser's database, or in memory if there is none.
 
 const DATABASE = 'voicewright';
 const STORE = 'recordings';
@@ -60,22 +62,23 @@ async function within(mode, ask) {
   }
 }
 
-/** @typedef {Pick<import('../clone/reference.js').Reference, 'pcm'|'file'|'name'|'source'> & {at: number}} Recording at: when it was put there */
+/**
+ * @typedef {Pick<import('../clone/reference.js').Reference, 'pcm'|'file'|'name'|'source'> & {at: number}} Recording at:
+ * time of storage
+ */
 
 export const recordings = {
-  /** @param {string} name @returns {Promise<Recording|undefined>} undefined where none is kept */
+  /** @param {string} name @returns {Promise<Recording|undefined>} undefined if there is none */
   get: (name) => within('readonly', (store) => store.get(name)),
-  /** @param {string} name @param {Recording} value samples and files are kept as they are */
+  /** @param {string} name @param {Recording} value samples and files are stored unchanged */
   put: (name, value) => within('readwrite', (store) => store.put(value, name)),
   /** @param {string} name */
   delete: (name) => within('readwrite', (store) => store.delete(name)),
 };
 
-// --- What was written and chosen in each room, kept in this browser while it is being written: for this tab,
-// which a reload brings back as it was, and for the next that is opened, which begins with what was written
-// last.  A source has an `id`, gives its form as `draft()` (values for JSON), takes it up again by
-// `recall(draft)`, and by `reopen(draft)` what takes longer: sound of the studio's, or a recording of this
-// browser's (`recordings`).
+// --- Drafts of the rooms, saved in this browser during typing. A reload restores the tab's own draft; a new tab starts
+// with the newest draft. A source has an `id`. `draft()` returns its form as JSON values, `recall(draft)` restores it,
+// and `reopen(draft)` restores audio that must be loaded first.
 
 const PREFIX = 'voicewright.draft.';
 const REST_MS = 400; // Delay between typing and saving.
@@ -87,7 +90,9 @@ export class Drafts {
   /** @param {Source[]} sources */
   constructor(sources) {
     this.sources = sources.filter(({ draft }) => draft);
-    /** The drafts as this page last read or wrote them, by id, so that an idle page does not overwrite another's changes. */
+    /**
+     * The last drafts that this page read or wrote, by id, so that an idle page does not overwrite another's changes.
+     */
     this.known = new Map();
     /** @type {ReturnType<typeof setTimeout>|undefined} */
     this.timer = undefined;
@@ -98,7 +103,7 @@ export class Drafts {
     addEventListener('pagehide', () => this.keep());
   }
 
-  /** Give all sources back what they had. */
+  /** Restore all drafts. */
   recall() {
     for (const source of this.sources) {
       const draft = this.read(source.id);
@@ -115,7 +120,7 @@ export class Drafts {
     return recall('sessionStorage', PREFIX + id) ?? recall('localStorage', PREFIX + id);
   }
 
-  /** Something may be different: keep it soon. */
+  /** Save the drafts after a delay. */
   touch() {
     this.timer ??= setTimeout(() => this.keep(), Math.max(REST_MS, REST_SHARE * this.tookMs));
   }

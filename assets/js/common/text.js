@@ -1,7 +1,7 @@
-/** Text as it is spoken: tags, length, ends of sentences, and the time that it takes. Pure. */
+/** Spoken text: tags, length, sentence ends and expected duration. Pure. */
 
-// --- Words of a way of speaking, by which a style in square brackets is told from prose in square brackets.
-// The lists are those of runtime/shared/style_words.py, word for word; tests/js/test_tags.py compares them.
+// --- Words that describe a style, to distinguish a style in square brackets from prose. The lists equal those of
+// runtime/shared/style_words.py (tests/js/test_tags.py).
 
 const STYLES = `
 afraid amazed amused angrily angry annoyed anxious anxiously authoritative awe awkward bored breathless breathy bright
@@ -79,16 +79,16 @@ const QUALIFIER_WORDS = new Set(wordsOf(QUALIFIERS));
 const WIDE = new RegExp(`^(?:${WIDE_BEFORE})?(?:${wordsOf(WIDE_STYLES).join('|')})(?:${WIDE_AFTER})?$`, 'u');
 const IS_WIDE = /[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}]/u;
 
-/** True if all of the text describes a way of speaking. @param {string} text */
+/** True if the whole text describes a style. @param {string} text */
 export function namesStyle(text) {
   const parts = text.toLowerCase().replaceAll('’', "'").match(/[^\s,;/，、；。.!！]+/gu) ?? [];
   const isStyle = (/** @type {string} */ part) => (IS_WIDE.test(part) ? WIDE.test(part) : STYLE_WORDS.has(part));
   return parts.some(isStyle) && parts.every((part) => isStyle(part) || QUALIFIER_WORDS.has(part));
 }
 
-// --- Tags in a text: `[excited]` is a style for what follows, `[pause:500ms]` or `<break time="1s"/>` a
-// silence. The runtime reads them (runtime/shared/inline_tags.py); here they are found, and left out where
-// words are counted.
+// --- Tags in a text: `[excited]` is a style for the following text, `[pause:500ms]` and `<break time="1s"/>` are
+// silence. The runtime applies them (runtime/shared/inline_tags.py); the page finds them and does not count them as
+// words.
 
 const TAG = /\[(?=[^[\]\n]*\p{L})[^[\]\n]{1,500}\]|<break(?=[\s/>])[^<>\n]{0,300}>/giu;
 const TAG_AND_SPACE = new RegExp(`(^|\\s)?(${TAG.source})[ \\t]*`, TAG.flags);
@@ -101,7 +101,7 @@ export function hasTags(text) {
 }
 
 /**
- * The fields of session.config for a text: they say whether it has tags.
+ * Return the fields of session.config for a text, with `tags` if it has any.
  *
  * @param {import('../player/take.js').Config} config @param {string} text @returns {import('../player/take.js').Config}
  */
@@ -109,7 +109,7 @@ export function configFor({ tags: _, ...config }, text) {
   return hasTags(text) ? { ...config, tags: true } : config;
 }
 
-/** A text without its tags, as it is read. @param {string} text */
+/** Return a text without its tags. @param {string} text */
 export function untagged(text) {
   return text.replace(TAG_AND_SPACE, (found, before, tag) => (isTag(tag) ? (before ?? '') : found));
 }
@@ -124,26 +124,24 @@ export function isTag(bracket) {
   return PAUSE.test(bracket) || STYLE.test(bracket) || namesStyle(bracket.slice(1, -1));
 }
 
-/** The last tag of a text that names a style; empty where none does. @param {string} text */
+/** Return the last style tag of a text; empty if there is none. @param {string} text */
 export function lastStyle(text) {
   return tagsOf(text).map(([tag]) => tag).findLast((tag) => !PAUSE.test(tag)) ?? '';
 }
 
-// --- A text as it is sent, and how long it is there: what the page counts, and what it and the runtime check.
-// Pure.
+// --- The text that is sent, and its length, as the runtime checks it. Pure.
 
-/** White space around a text is not spoken (engine/text/rules.py), and must not make it too long. @param {string} text */
+/** Return the text without surrounding white space, as in engine/text/rules.py. @param {string} text */
 export function sentText(text) {
   return text.trim();
 }
 
-/** Characters of a text that is sent, as the runtime counts them. @param {string} text */
+/** Return the length of a text in characters, as the runtime counts it. @param {string} text */
 export function sentLength(text) {
   return [...sentText(text)].length;
 }
 
-// --- Where sentences end: where the browser says, but not behind an abbreviation
-// (runtime/shared/sentence_ends.py). Pure.
+// --- Sentence ends: those of the browser, except after abbreviations (runtime/shared/sentence_ends.py). Pure.
 
 // Words whose full stop ends no sentence: before a name, and before a number.
 const TITLE =
@@ -175,8 +173,7 @@ function isShort(text, following) {
   return isInitial || /^\p{Nd}{1,2}$/u.test(word) || TITLE.test(last) || (NUMBERED.test(last) && /^\P{L}*?\p{Nd}/u.test(following));
 }
 
-// --- How long a text takes to say, by its script: as runtime/shared/speech_rate.py, which a test compares it
-// with. Pure.
+// --- Expected duration of a text by its script, as in runtime/shared/speech_rate.py; a test compares both. Pure.
 
 const FRAME_S = 0.08;
 const LETTER_FRAMES = 0.85;
@@ -186,11 +183,11 @@ const DIGIT = /\p{Nd}/u;
 const SYLLABLE = /[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Hangul}\p{Script=Bopomofo}\p{Script=Yi}\p{Script=Ethiopic}]/u;
 const SYLLABLES = new RegExp(SYLLABLE, 'gu');
 
-// Nobody says a text in less than this share of its ordinary time; a take of a second or less is not judged.
+// Minimum share of the expected duration; takes up to a second are not checked.
 const TOO_SHORT = 0.3;
 const JUDGED_S = 1;
 
-/** Seconds of a text at an ordinary pace. @param {string} text */
+/** Return the expected duration of a text in seconds. @param {string} text */
 export function expectedSeconds(text) {
   let frames = 0;
   for (const character of text) {
@@ -200,7 +197,10 @@ export function expectedSeconds(text) {
   return frames * FRAME_S;
 }
 
-/** True if most of a text's time goes to scripts with a syllable or more a character: what one speaks of these says nothing of letters. @param {string} text */
+/**
+ * True if most of a text is in scripts with a syllable or more per character. Their pace is learned separately. @param
+ * {string} text
+ */
 export function isSyllabic(text) {
   const syllables = text.match(SYLLABLES)?.length ?? 0;
   return syllables * SYLLABLE_FRAMES > (text.length - syllables) * LETTER_FRAMES;

@@ -6,7 +6,7 @@
  *
  * @typedef {Object} Presets           studio/bundle/presets.json, in one language
  * @property {Object<string, string>} texts     by language, and `auto`
- * @property {Object<string, string>} readings  that are read aloud to be cloned; by the same
+ * @property {Object<string, string>} readings  texts to read aloud for cloning, by the same keys
  * @property {import('../design/presets.js').Design[]} designs
  * @property {Suggestion[]} instructs
  * @property {Suggestion[]} scripts
@@ -17,7 +17,7 @@
 import { api } from './api.js';
 import { all } from './elements.js';
 
-/** The property of an element that a text sets, by the name in its dataset. */
+/** Element property for each dataset name. */
 const PLACES = /** @type {const} */ ({ i18n: 'textContent', i18nTitle: 'title', i18nPlaceholder: 'placeholder', i18nAriaLabel: 'ariaLabel' });
 const SELECTOR = '[data-i18n],[data-i18n-title],[data-i18n-placeholder],[data-i18n-aria-label]';
 
@@ -26,9 +26,9 @@ export class Words {
   english = {};
   /** @type {Object<string, string>} */
   chosen = {};
-  language = ''; // Until one is loaded.
+  language = ''; // Empty until a language is loaded.
 
-  /** Load a language, with English for what it lacks. @param {string} language a folder of assets/i18n */
+  /** Load a language, with English for missing texts. @param {string} language a folder of assets/i18n */
   async load(language) {
     const [english, chosen] = await Promise.all([this.language ? this.english : wordsIn('en'), language === 'en' ? null : wordsIn(language)]);
     this.english = english;
@@ -37,7 +37,7 @@ export class Words {
   }
 
   /**
-   * Return one sentence with its {places} filled. `{n|line|lines}` becomes "1 line" or "2 lines".
+   * Return a text with its {placeholders} filled. `{n|line|lines}` becomes "1 line" or "2 lines".
    *
    * @param {string} key
    * @param {Object<string, any>} [values]
@@ -50,7 +50,7 @@ export class Words {
     });
   }
 
-  /** Put the words where the markup asks for them. @param {ParentNode} root */
+  /** Set the texts of elements with i18n attributes. @param {ParentNode} root */
   apply(root) {
     for (const element of all(root, SELECTOR)) {
       for (const [name, property] of Object.entries(PLACES)) {
@@ -67,7 +67,7 @@ async function wordsIn(language) {
 }
 
 /**
- * Presets in one language: what is there by language, as {en: …, zh: …}, becomes what it is in that one.
+ * Return presets in one language: {en: …, zh: …} is replaced by the value of that language.
  *
  * @param {any} value @param {string} language @returns {any}
  */
@@ -78,7 +78,7 @@ export function localised(value, language) {
   return Object.fromEntries(Object.entries(value).map(([name, one]) => [name, localised(one, language)]));
 }
 
-/** The first language of the browser that the page speaks. @param {string[]} offered codes */
+/** Return the browser's first language that the page supports. @param {string[]} offered codes */
 export function preferred(offered) {
   const wanted = navigator.languages.map((tag) => tag.toLowerCase().split('-')[0]);
   return wanted.find((code) => offered.includes(code)) ?? 'en';

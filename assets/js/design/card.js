@@ -1,7 +1,7 @@
 /**
- * One take of a set: its waveform, length and state, and what can be done with it.
+ * Card of one take: waveform, length, state and actions.
  *
- * The card shows and asks; what becomes of a take is the room's to say. Events: 'act' with what is asked for, 'play', 'menu'.
+ * The room carries out the actions. Events: 'act' with the requested action, 'play', 'menu'.
  *
  * @typedef {import('../player/take.js').Take} Take
  * @typedef {import('./take_requests.js').Change} Change
@@ -13,9 +13,9 @@ import { all, copyOf, Emitter, need } from '../common/elements.js';
 import { Peaks, shown, Waveform } from '../player/waveform.js';
 
 const CHANGES = ['state', 'progress', 'done', 'error', 'stored'];
-const COUNT_MS = 120; // Interval between updates of a running number.
+const COUNT_MS = 120; // Interval between updates of the length during generation.
 
-/** The waveform of one of several takes, all on one axis of time. */
+/** Waveform of a take on a time axis that all takes share. */
 class Side extends Waveform {
   longest = 0; // Samples.
 
@@ -31,7 +31,7 @@ export class TakeCard extends Emitter {
   /**
    * @param {HTMLTemplateElement} template
    * @param {{take: Take, letter: string, set: number, description: string, note?: string|null, voice?: KeptAs|null}} given
-   *   description: of the voice, also where the take was made after another's sound; note: key of what is particular about it
+   *   description: of the voice, also if the take clones another one; note: message key of a remark
    * @param {Translate} t
    * @param {import('../speak/voices.js').Voices} voices
    */
@@ -42,7 +42,7 @@ export class TakeCard extends Emitter {
     this.name = `${set}${letter}`;
     this.description = description;
     this.note = note;
-    /** The voice that was kept of it, also after its deletion. */
+    /** The voice saved from the take, also after its deletion. */
     this.keptAs = voice;
     this.voices = voices;
     this.t = t;
@@ -89,19 +89,19 @@ export class TakeCard extends Emitter {
     }
   }
 
-  /** Let go of the take: the card is shown no more. */
+  /** Stop listening to the take before the card is removed. */
   end() {
     for (const change of CHANGES) this.take.removeEventListener(change, this.onTake);
     this.element.remove();
   }
 
-  /** The voice that was kept of it, if it is not deleted. @returns {KeptAs|null} */
+  /** The voice saved from the take, unless it was deleted. @returns {KeptAs|null} */
   get voice() {
     const { keptAs, voices } = this;
     return keptAs && voices.isListed ? voices.find(keptAs.id) : keptAs;
   }
 
-  /** True if there is something to hear, now or soon. */
+  /** True if the take has audio, or will have it soon. */
   get playable() {
     return this.take.samples > 0 || this.take.live;
   }
@@ -112,7 +112,7 @@ export class TakeCard extends Emitter {
     this.refresh();
   }
 
-  /** True if it failed for a reason that may be over. */
+  /** True if the take failed for a temporary reason. */
   get mayWork() {
     return this.take.state === 'failed' && this.take.error?.retryable === true;
   }
@@ -123,7 +123,7 @@ export class TakeCard extends Emitter {
     return this.take.state;
   }
 
-  /** Write the length of a take that grows, not at every chunk. */
+  /** Update the length during generation, not at every chunk. */
   count() {
     const now = performance.now();
     if (now - this.counted < COUNT_MS) return;
@@ -131,7 +131,7 @@ export class TakeCard extends Emitter {
     this.word.textContent = this.said();
   }
 
-  /** Its state and its length, in words; of a take that is whole, the length alone. */
+  /** Return state and length as text; for a complete take only the length. */
   said() {
     const { take, state, t } = this;
     const ahead = take.queue?.position ?? 0;
@@ -140,7 +140,7 @@ export class TakeCard extends Emitter {
     return [['done', 'kept'].includes(state) ? '' : word, length, this.note ? t(this.note) : ''].filter(Boolean).join(' · ');
   }
 
-  /** Attenuation to the loudness of the quietest take; '' while it is unknown. */
+  /** Attenuation to the quietest take's loudness as text; '' if unknown. */
   get turnedDown() {
     return this.matched ? this.t('design.gain', { db: decibels(this.gainDb) }) : '';
   }
@@ -173,18 +173,20 @@ export class TakeCard extends Emitter {
     }
   }
 
-  /** Stay as high as now, or no more: what its form took is not given back while others are looked at below it. @param {boolean} on */
+  /**
+   * Fix the card's height, or release it, so that the cards below do not move when its form closes. @param {boolean} on
+   */
   hold(on) {
     this.article.style.minHeight = on ? `${this.article.offsetHeight}px` : '';
   }
 
-  /** Name a control for those who hear the page. @param {HTMLElement} element @param {string} key */
+  /** Set a control's accessible name. @param {HTMLElement} element @param {string} key */
   describe(element, key) {
     const label = this.t(key, { letter: this.name });
     if (element.ariaLabel !== label) element.ariaLabel = label;
   }
 
-  /** @param {number} gainDb @param {boolean} matched whether it is known how loud this and another are */
+  /** @param {number} gainDb @param {boolean} matched true if the loudness of several takes is known */
   level(gainDb, matched) {
     this.gainDb = gainDb;
     this.matched = matched;
@@ -196,7 +198,7 @@ export class TakeCard extends Emitter {
     return shown(high.reduce((peak, value, bin) => Math.max(peak, value, -low[bin]), 0));
   }
 
-  /** Draw on axes that hold the longest and the highest of the takes. @param {number} longest samples @param {number} scale */
+  /** Draw on axes that fit the longest and the loudest take. @param {number} longest samples @param {number} scale */
   stretch(longest, scale) {
     this.play.style.setProperty('--vw-design-scale', scale.toFixed(2));
     if (longest === this.wave.longest) return;
@@ -204,7 +206,7 @@ export class TakeCard extends Emitter {
     this.wave.draw();
   }
 
-  /** @param {boolean} on whether it sounds @param {boolean} chosen whether it was heard last */
+  /** @param {boolean} on true during playback @param {boolean} chosen true if it was played last */
   sound(on, chosen) {
     this.article.classList.toggle('vw-design-take-on', chosen);
     if (on === this.playing) return;
@@ -213,7 +215,7 @@ export class TakeCard extends Emitter {
   }
 }
 
-/** A true minus sign, and no minus before nothing. @param {number} gain */
+/** Format a gain with a minus sign, but without one before zero. @param {number} gain */
 function decibels(gain) {
   const text = Math.abs(gain).toFixed(1);
   return text === '0.0' ? '0.0' : `−${text}`;

@@ -1,9 +1,8 @@
-/** Actions of a take in the Design room: its menu, keeping, speaking with it and dropping it. */
+/** Actions of a take in the Design room: menu, keep, speak with it, drop. */
 
 import { kept } from '../player/stage_panel.js';
 
-// --- What can be done with a take beside keeping it: its seed into the form, its file, and out with it. One
-// menu serves all cards.
+// --- The menu of a take: use its seed, download, drop. One menu serves all cards.
 
 export class TakeMenu {
   /**
@@ -28,7 +27,7 @@ export class TakeMenu {
     };
   }
 
-  /** Be of this card, before the menu opens. @param {import('./card.js').TakeCard} card */
+  /** Prepare the menu for a card. @param {import('./card.js').TakeCard} card */
   of(card) {
     this.card = card;
     const { record, seed } = card.take;
@@ -39,8 +38,7 @@ export class TakeMenu {
   }
 }
 
-// --- What can be done with a take of the Design room: keep it as a voice, speak with that, drop it; each with
-// its way back.
+// --- Keep a take as a voice, speak with the voice, and drop a take, each with undo.
 
 /**
  * @typedef {import('./card.js').TakeCard} TakeCard
@@ -97,7 +95,7 @@ export class CardActions {
     await this.studio.voices.refresh();
   }
 
-  /** Put the focus on what a card offers first. @param {TakeCard} card */
+  /** Focus the first control of a card. @param {TakeCard} card */
   focus(card) {
     const first = card.buttons.find(({ offsetParent, disabled }) => offsetParent && !disabled);
     (first ?? card.play).focus({ preventScroll: true });
@@ -131,7 +129,7 @@ export class CardActions {
     if (take.id) await this.studio.history.remove(take.id);
   }
 
-  /** @param {TakeCard} card @param {TakeSet} set that it stood in */
+  /** @param {TakeCard} card @param {TakeSet} set the card's set */
   async undrop(card, set) {
     const { room } = this;
     if (!room.shown.sets.includes(set)) room.shown.lay(set);

@@ -1,4 +1,4 @@
-/** The voices that were designed: their names, where each comes from, and what to do with it. */
+/** The list of designed voices with their origin and actions. */
 
 import { all, make, need } from '../common/elements.js';
 import { title } from '../common/fields.js';

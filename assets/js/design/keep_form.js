@@ -4,21 +4,20 @@ import { errorOf } from '../common/api.js';
 import { Emitter, need } from '../common/elements.js';
 import { proposed } from './names.js';
 
-/** Shorter references hold too little of a voice; the library's own advice begins at the same length. Seconds. */
+/** Shorter references give a poor clone; the runtime's advice uses the same limit. In seconds. */
 export const SHORTEST_REFERENCE = 3;
 
-/** Below this the server takes no reference, as `VOICEWRIGHT_MIN_REFERENCE_S` has it; where a host has another, its refusal says so. Seconds. */
+/** Default of `VOICEWRIGHT_MIN_REFERENCE_S`; the server refuses shorter references. In seconds. */
 export const MIN_REFERENCE_S = 1;
 
 /** @param {{seconds: number}} take */
 export const isShort = (take) => take.seconds < SHORTEST_REFERENCE;
 
 /**
- * From a take to a voice: the name, in the take's own card, a word about a take that is too short, and the request
- * that keeps it.
+ * The form in a take's card that saves the take as a voice, with a hint about short takes.
  *
- * Events: 'kept' with {card, voice, isAsked}, isAsked: the form is still this take's; 'longer' with {card}: a longer text
- * is wanted; 'closed' with {card}.
+ * Events: 'kept' with {card, voice, isAsked} (isAsked: the form still belongs to this take), 'longer' with {card} to
+ * request a longer text, 'closed' with {card}.
  *
  * @typedef {import('./card.js').TakeCard} TakeCard
  * @typedef {{card: TakeCard}} OfCard
@@ -39,11 +38,11 @@ export class KeepForm extends Emitter {
     this.keepError = need(root, '[data-error-for=keep]');
     /** @type {TakeCard|null} */
     this.card = null;
-    /** The card that was answered last: the sets below it have not moved up. @type {TakeCard|null} */
+    /** The card whose form closed last, which still has its fixed height. @type {TakeCard|null} */
     this.answered = null;
-    /** True while a name is checked and its voice is made. */
+    /** True while the name is checked and the voice is saved. */
     this.isKeeping = false;
-    /** True if the form was submitted in that time: what it says then is kept next. */
+    /** True if the form was submitted again in that time; its new content is saved next. */
     this.isWanted = false;
     this.form.onsubmit = (event) => {
       event.preventDefault();
@@ -63,7 +62,10 @@ export class KeepForm extends Emitter {
     this.name.oninput = () => this.complain('', '');
   }
 
-  /** Ask in a take's card how it is to be kept. @param {TakeCard} card @param {string} preset name of the preset it came from, or '' */
+  /**
+   * Open the form in a take's card. @param {TakeCard} card @param {string} preset name of the preset it came from, or
+   * ''
+   */
   open(card, preset) {
     this.close();
     this.letGo();
@@ -90,13 +92,13 @@ export class KeepForm extends Emitter {
     this.emit('closed', { card });
   }
 
-  /** The card that was answered has the height that it needs again. To call where the room changes by a hand. */
+  /** Release the fixed height of the last card. Call it when the user changes the room. */
   letGo() {
     this.answered?.hold(false);
     this.answered = null;
   }
 
-  /** The take that was asked about is here no more. @param {TakeCard} card */
+  /** Close the form if its card was removed. @param {TakeCard} card */
   forget(card) {
     if (card === this.card) this.close();
   }
@@ -111,7 +113,7 @@ export class KeepForm extends Emitter {
     this.button.disabled = isTooShort;
   }
 
-  /** @param {string} name what is wrong with the name @param {string} rest */
+  /** @param {string} name error of the name @param {string} rest other error */
   complain(name, rest) {
     this.nameError.textContent = name;
     this.keepError.textContent = rest;

@@ -1,17 +1,17 @@
-/** Listening to the takes of the Design room at one loudness. */
+/** Playback of the Design room's takes at equal loudness. */
 
 import { SAMPLE_RATE } from '../common/audio.js';
 import { throttle } from '../common/elements.js';
 
-// --- Takes at one loudness, so that a voice is not preferred for being louder. Everything is turned down to
-// the quietest, nothing up: gain above 0 dB could clip.
+// --- Equal loudness, so that users do not prefer a voice because it is louder. All takes are lowered to the quietest
+// one, because a gain above 0 dB could clip.
 
-/** A take this much quieter than the loudest has failed and is ignored for leveling. LU. */
+/** A take that is quieter than the loudest by more LU has failed and is ignored. */
 const FAILED_BELOW = 20;
 
 /**
- * @param {(number|null)[]} levels  integrated loudness in LUFS; null where it was not measured
- * @returns {{level: number|null, gains: number[]}}  the common level, and what each is turned down by, dB
+ * @param {(number|null)[]} levels  integrated loudness in LUFS; null if not measured
+ * @returns {{level: number|null, gains: number[]}}  the common level, and the gain of each take in dB
  */
 export function matched(levels) {
   /** @param {number|null} level @returns {level is number} */
@@ -23,15 +23,14 @@ export function matched(levels) {
   return { level, gains: levels.map((one) => (isKnown(one) ? Math.min(0, level - one) : 0)) };
 }
 
-// --- How the takes of the Design room are heard: one at a time, equally loud, drawn on one axis, by hand or by
-// their keys.
+// --- Playback of one take at a time, by buttons or keys, with waveforms on common axes.
 
 /** @typedef {import('./card.js').TakeCard} TakeCard */
 
 const LOWEST = 0.3; // Share of the canvas height; quieter audio is drawn small.
 
 export class Listening {
-  /** @param {import('../player/stage.js').Stage} stage @param {() => TakeCard[]} cards all that are shown */
+  /** @param {import('../player/stage.js').Stage} stage @param {() => TakeCard[]} cards all shown cards */
   constructor(stage, cards) {
     this.stage = stage;
     this.cards = cards;
@@ -44,7 +43,7 @@ export class Listening {
     stage.addEventListener('place', () => this.follow());
   }
 
-  /** Follow a take that is shown from now on. @param {TakeCard} card */
+  /** Listen to a new take. @param {TakeCard} card */
   watch({ take }) {
     take.addEventListener('progress', () => this.alignSoon());
     for (const event of ['done', 'stored']) take.addEventListener(event, () => this.match());
@@ -55,7 +54,10 @@ export class Listening {
     return this.heard && this.stage.take === this.heard.take ? this.stage.at / SAMPLE_RATE : 0;
   }
 
-  /** @param {TakeCard} card @param {{from?: number, clicked?: number}} options  clicked: of a take that was just asked for */
+  /**
+   * @param {TakeCard} card @param {{from?: number, clicked?: number}} options clicked: time of the click that requested
+   * the take
+   */
   play(card, { from = 0, clicked } = {}) {
     const { stage } = this;
     const { take, gainDb } = card;
@@ -73,13 +75,13 @@ export class Listening {
     this.follow();
   }
 
-  /** Move through the waveform of the take that is heard. */
+  /** Show the playback position in the take's waveform. */
   follow() {
     const { stage, heard } = this;
     if (heard && stage.take === heard.take) heard.wave.seek(stage.at);
   }
 
-  /** Turn all down to the quietest. */
+  /** Lower all takes to the quietest one. */
   match() {
     const cards = this.cards();
     const levels = cards.map(({ take }) => take.lufs);

@@ -1,23 +1,21 @@
 /** Names of new voices and captions of takes. Pure. */
 
-// --- Names for new voices: short, from what is there already, and never one that another voice has.
+// --- Names for new voices: short and unique.
 
-const LONGEST = 64; // Characters, as in the library.
+const MAX_NAME_CHARS = 64; // As in the library.
 const WORDS = 6;
 const SHORT_ENOUGH = 28;
-/** Words that wait for another: no name ends with one. */
+/** Words that cannot end a name. */
 const UNFINISHED = new Set(['a', 'an', 'the', 'of', 'in', 'with', 'and', 'or', 'but', 'at', 'to', 'for', 'from', 'who', 'her', 'his', 'their', 'very', 'slightly']);
 const ARTICLES = new Set(['a', 'an', 'the']);
 
 /** Return a key that is equal for names that users would take for the same. @param {string} name */
 const key = (name) => name.normalize('NFKC').toLowerCase().trim();
 
-/**
- * Propose a name.
+/** Return a name for a new voice.
  *
- * @param {string} preset  the name of the preset that the description still is, or ''
- * @param {string} description
- * @param {Iterable<string>} others  names that are taken
+ * @param {string} preset name of the preset with this description, or '' @param {string} description @param
+ * {Iterable<string>} others existing names
  * @returns {string}
  */
 export function proposed(preset, description, others) {
@@ -34,11 +32,11 @@ export function called(preset, description) {
   return `${(isWord ? kept : kept.replace(/\s+\S*$/u, '')).replace(/[\s.,:;。，、：；]+$/u, '')}…`;
 }
 
-/** The first words of a description. @param {string} description */
+/** Return the first words of a description. @param {string} description */
 function beginning(description) {
   const [phrase, mark = ''] = description.trim().split(/([.,:;!?。，：；！？、\n])/u);
   const words = phrase.trim().split(/\s+/u).slice(0, WORDS);
-  // Of "a man with a calm, dark voice" the comma leaves an adjective alone.
+  // In "a man with a calm, dark voice" the comma does not end the phrase.
   if (mark === ',' && words.length > 2 && ARTICLES.has(words[words.length - 2].toLowerCase())) words.pop();
   const isTooLong = () => words.join(' ').length > SHORT_ENOUGH;
   while (words.length > 1 && (isTooLong() || UNFINISHED.has(words[words.length - 1].toLowerCase()))) words.pop();
@@ -53,13 +51,12 @@ export function free(name, others) {
   const stem = name || 'Voice';
   for (let number = 1; ; number++) {
     const tail = number === 1 ? '' : ` ${number}`;
-    const candidate = stem.slice(0, LONGEST - tail.length) + tail;
+    const candidate = stem.slice(0, MAX_NAME_CHARS - tail.length) + tail;
     if (!taken.has(key(candidate))) return candidate;
   }
 }
 
-// --- What a take of the Design room is captioned: whose voice it is, which take of which set, and its whole
-// description where its request has none.
+// --- Caption of a Design room take: voice, set and take, and the description if the request has none.
 
 const BETWEEN = ' · ';
 const NUMBERED = /^\S+ \d*[ABC]$/u; // "Take 1A", in whichever language the page had

@@ -36,7 +36,7 @@ export class PresetPicker extends Emitter {
     this.fill();
   }
 
-  /** Write all choices, and keep what was chosen. */
+  /** Fill the select, and keep the selected value. */
   fill() {
     const { designs } = this;
     const chosen = this.languages.value;
@@ -67,7 +67,7 @@ export class PresetPicker extends Emitter {
     this.mark(this.described);
   }
 
-  /** Show which of them a description is. @param {string} description */
+  /** Mark the preset that equals a description. @param {string} description */
   mark(description) {
     this.described = description;
     const chosen = this.find(description);
@@ -81,20 +81,20 @@ export class PresetPicker extends Emitter {
     return chip;
   }
 
-  /** The preset that a description still is. @param {string} description @returns {Design|null} */
+  /** Return the preset that equals a description. @param {string} description @returns {Design|null} */
   find(description) {
     return this.designs.find(({ text }) => text === description.trim()) ?? null;
   }
 
-  /** True if a text came from here and not from the user. @param {string} text */
+  /** True if a text is a preset's sample and not the user's. @param {string} text */
   isSample(text) {
     return this.designs.some(({ sample }) => sample === text);
   }
 
   /**
-   * A text of a language that is long enough for a reference.
+   * Return a sample text that is long enough for a reference.
    *
-   * @param {string} language  as the form says, 'auto' too
+   * @param {string} language  value of the form, may be 'auto'
    * @param {string} description
    * @returns {string}
    */

@@ -1,10 +1,9 @@
 /**
- * The Design room: a described voice (VoiceDesign) in three takes, more of what is liked, and the one that is kept.
+ * The Design room: three takes of a described voice (VoiceDesign), variations, and saving one as a voice.
  *
- * The three are asked for at once on the one socket, so that the engine makes them as one batch. What a take
- * sounds like follows from description, language, text and seed; each is stored with all four. Whatever is asked for
- * next becomes a set of its own above the others: spoken by Base after a take's sound, or of a description that was
- * changed, with the seeds that it had. Nothing is overwritten.
+ * The three takes are requested at once on one socket, so the engine generates them in one batch. Description,
+ * language, text and seed determine a take and are stored with it. Each request adds a set above the others: clones of
+ * a take by Base, or a changed description with the same seeds. Nothing is overwritten.
  */
 
 import { errorOf } from '../common/api.js';
@@ -93,7 +92,7 @@ export class DesignRoom {
     this.picker.mark(description);
   }
 
-  /** Start from a preset; a text of the user's own stays. @param {import('./presets.js').Design} preset */
+  /** Start from a preset. The user's own text stays. @param {import('./presets.js').Design} preset */
   choose(preset) {
     const { studio, t } = this;
     const card = studio.cards.get(this.mode);
@@ -114,7 +113,7 @@ export class DesignRoom {
     return value.trim() !== '' && !this.picker.find(value);
   }
 
-  /** The name of the preset that a description still is, or ''. @param {string} description */
+  /** Return the name of the preset that equals a description, or ''. @param {string} description */
   presetOf(description) {
     return this.picker.find(description)?.name ?? '';
   }
@@ -137,7 +136,7 @@ export class DesignRoom {
     this.shown.count = Math.max(this.shown.count, count);
   }
 
-  /** Bring the takes back that stood here. @param {Draft} draft */
+  /** Restore the takes. @param {Draft} draft */
   reopen({ sets }) {
     return this.savedSets.reopen(sets);
   }
@@ -163,12 +162,12 @@ export class DesignRoom {
     return parent ? wavBlob([await this.studio.history.sound(parent)], SAMPLE_RATE) : null;
   }
 
-  /** Show the restored sets, after which the elements below have their final position. @param {boolean} coming */
+  /** Show that sets are being restored, so that the elements below do not move later. @param {boolean} coming */
   awaits(coming) {
     this.root.toggleAttribute('data-coming', coming);
   }
 
-  /** True if a text came from presets/ and not from the user. @param {string} text */
+  /** True if a text is from presets/ and not the user's. @param {string} text */
   isSample(text) {
     return Object.values(this.studio.presets.texts).includes(text) || this.picker.isSample(text);
   }
@@ -177,26 +176,26 @@ export class DesignRoom {
     this.keepForm.letGo();
   }
 
-  /** The fields of session.config that are this room's. @throws {FieldError} */
+  /** Return the room's fields of session.config. @throws {FieldError} */
   config() {
     const instructions = this.description.value.trim();
     if (!instructions) throw new FieldError('instructions', this.t('design.describe_first'));
     return { instructions, language: this.language.value || 'auto', ...this.studio.variation.sampling };
   }
 
-  /** Put a kept take's words back. @param {import('../app/studio.js').Restored} take */
+  /** Restore the form of a stored take. @param {import('../app/studio.js').Restored} take */
   restore({ config }) {
     this.fill(config.instructions ?? '', config.language ?? 'auto');
   }
 
-  /** Put what a take came from into the form: its seed with it, unless it was made after a sound. @param {TakeCard} card */
+  /** Restore the form from a take, with its seed unless the take is a clone. @param {TakeCard} card */
   fromTake({ take, description }) {
     const { text, config, seed, mode } = take;
     if (mode === this.mode) this.takeUp({ text, config, seed });
     else this.takeUp({ text, config: { instructions: description, language: config.language }, seed: null });
   }
 
-  /** @param {{text: string, config: Config, seed: number|null}} request that is to be made again */
+  /** @param {{text: string, config: Config, seed: number|null}} request to repeat */
   takeUp({ text, config, seed }) {
     const { studio } = this;
     studio.replacing(this, this.isOwn || this.isOwnText, () => {
@@ -207,7 +206,9 @@ export class DesignRoom {
     this.description.focus();
   }
 
-  /** Take up the description and the seed that a voice came from. @param {import('../speak/voices.js').StoredVoice} voice */
+  /**
+   * Restore the description and the seed of a designed voice. @param {import('../speak/voices.js').StoredVoice} voice
+   */
   again({ provenance, transcript }) {
     const { description = '', language = 'auto', seed } = provenance;
     const known = seed === undefined ? null : Number(seed);
@@ -226,29 +227,32 @@ export class DesignRoom {
     return { voice: { mode: this.mode, description: this.description.value.trim(), language: this.language.value }, instruct: '' };
   }
 
-  /** Three takes at once; the first one is heard as it comes. @param {{clicked: number}} now */
+  /** Request three takes and play the first one. @param {{clicked: number}} now */
   speak(now) {
     this.requests.described(now);
   }
 
-  /** What the first button requests. */
+  /** Return the request of the primary button. */
   presentRequest() {
     return this.requests.asked(this.config());
   }
 
-  /** True if a checkpoint is loaded that speaks after a sound. */
+  /** True if a Base checkpoint is loaded. */
   get clones() {
     return this.studio.cards.has('base');
   }
 
-  // --- telling
+  // --- messages
 
-  /** Say what happened to those who do not see it. @param {TakeCard} card @param {string} key @param {Object<string, unknown>} [values] */
+  /**
+   * Announce an event to screen readers. @param {TakeCard} card @param {string} key @param {Object<string, unknown>}
+   * [values]
+   */
   tell(card, key, values = {}) {
     this.said.textContent = this.t(key, { letter: card.name, ...values });
   }
 
-  /** Do it, and say at its place why it cannot be done. @param {() => void|Promise<void>} action */
+  /** Run an action and show its error. @param {() => void|Promise<void>} action */
   async attempt(action) {
     const { studio } = this;
     studio.clearErrors();
@@ -272,7 +276,7 @@ export class DesignRoom {
     return Boolean(card);
   }
 
-  /** @param {TakeCard} card @param {{shift: boolean}} how  shift: go on where the last one is */
+  /** @param {TakeCard} card @param {{shift: boolean}} how  shift: continue at the last take's position */
   toggle(card, { shift }) {
     const { listening, studio } = this;
     if (!card.playable) return;

@@ -1,17 +1,17 @@
-/** Request of the Design room: seeds, changed descriptions, and sets of takes. */
+/** Requests of the Design room: seeds, changed descriptions, and sets of takes. */
 
 import { labelOf } from './names.js';
 
-// --- Seeds of takes: whole numbers of 32 bits. The first leads to those of a whole set, so that one fixed seed
-// brings all of it back.
+// --- Seeds of takes, 32-bit integers. The seeds of a set follow from its first one, so that one fixed seed reproduces
+// the set.
 
-/** A seed at random. @returns {number} */
+/** Return a random seed. @returns {number} */
 export function anySeed() {
   return crypto.getRandomValues(new Uint32Array(1))[0];
 }
 
 /**
- * The seeds of a set, no two alike and none a neighbour of another.
+ * Return the seeds of a set: distinct and not adjacent.
  *
  * @param {number} first
  * @param {number} count
@@ -23,7 +23,7 @@ export function series(first, count) {
   return [...seeds].slice(0, count);
 }
 
-/** The finalizer of MurmurHash3: every bit of a number decides over every bit of the result. @param {number} number */
+/** Finalizer of MurmurHash3: every input bit affects every output bit. @param {number} number */
 function mixed(number) {
   let bits = number >>> 0;
   bits = Math.imul(bits ^ (bits >>> 16), 0x85ebca6b);
@@ -31,7 +31,7 @@ function mixed(number) {
   return (bits ^ (bits >>> 16)) >>> 0;
 }
 
-// --- Older, warmer, slower, lower: words that a description is given, in its own language.
+// --- Attributes added to a description in its language: older, warmer, slower, lower.
 
 /** @typedef {'older'|'warmer'|'slower'|'lower'} Change */
 
@@ -50,7 +50,7 @@ export const CHANGES = /** @type {Change[]} */ (Object.keys(WORDS));
  *
  * @param {string} description
  * @param {Change} change
- * @returns {{description: string, words: string}}  the whole, and what was added
+ * @returns {{description: string, words: string}}  the new description, and the added words
  */
 export function changed(description, change) {
   const stem = description.trim();
@@ -65,8 +65,7 @@ export function changed(description, change) {
   return { description: `${closed}${gap}${words[0].toLocaleUpperCase()}${words.slice(1)}${end}`, words };
 }
 
-// --- What the Design room asks for: three takes of a description, more of a set, and others that a take leads
-// to.
+// --- Requests: takes of a description, more takes of a set, and variations of a take.
 
 /**
  * @typedef {import('./card.js').TakeCard} TakeCard
@@ -79,7 +78,7 @@ export function changed(description, change) {
 const LETTERS = [...'ABC'];
 const MORE = 2; // Takes added to a set.
 const LABEL = 200; // Characters of a take's label.
-/** Variations of a take by Base in addition to the seed: name and factor of the temperature. */
+/** Variations of a take by Base: name and temperature factor. */
 const VARIED = [
   { note: null, by: 1 },
   { note: 'design.note.steadier', by: 0.75 },
@@ -93,24 +92,24 @@ export class TakeRequests {
     this.studio = room.studio;
   }
 
-  /** Three takes at once; the first one is heard as it comes. @param {{clicked: number}} now */
+  /** Request three takes of the description and play the first one. @param {{clicked: number}} now */
   described({ clicked }) {
     const asked = this.asked(this.room.config());
     const seeds = series(this.studio.variation.nextSeed(), LETTERS.length);
     this.make(seeds.map((seed) => ({ asked: { ...asked, seed } })), { kind: 'described', from: null }, { clicked });
   }
 
-  /** All but the seed of a take that is described. @param {Config} config */
+  /** Return a take's request without the seed. @param {Config} config */
   asked(config) {
     return { room: this.room.id, mode: this.room.mode, config, text: this.studio.text };
   }
 
   /**
-   * Ask for takes, as a new set above the others, and hear the first one as it comes.
+   * Request takes as a new set, and play the first one.
    *
    * @param {{asked: Asked, letter?: string, note?: string|null}[]} wanted
    * @param {Origin} origin
-   * @param {{clicked: number, description?: string}} options  description: of a voice that is made after a sound
+   * @param {{clicked: number, description?: string}} options  description: of a cloned voice
    */
   make(wanted, origin, { clicked, description }) {
     const { room } = this;
@@ -119,7 +118,7 @@ export class TakeRequests {
     const preset = room.presetOf(followed);
     const cards = wanted.map(({ asked, letter = '', note = null }, index) => {
       const own = letter || LETTERS[index];
-      // The name tells takes of different voices apart. What was made after a sound has no description in its request: then its label has it.
+      // The name distinguishes takes of different voices. The label has the description if the request has none.
       const label = labelOf(preset, this.room.t('design.take', { letter: `${number}${own}` }), followed, description);
       const take = this.studio.say({ ...asked, label: [...label].slice(0, LABEL).join('') });
       return { take, letter: own, note, voice: null };
@@ -131,7 +130,10 @@ export class TakeRequests {
     set.element.scrollIntoView({ block: 'nearest' });
   }
 
-  /** Two more of what a set is: of the same description, or after the same sound, and of its text, at which it is compared. @param {TakeSet} set @param {{clicked: number}} now */
+  /**
+   * Request two more takes of a set with the same description or reference and the same text. @param {TakeSet} set
+   * @param {{clicked: number}} now
+   */
   more(set, { clicked }) {
     const [{ take, description }] = set.cards;
     const { mode, config, reference, parent, text } = take;
@@ -140,7 +142,10 @@ export class TakeRequests {
     this.make(wanted, { kind: mode === 'base' ? 'closer' : 'more', from: set.origin.from ?? set.cards[0].name }, { clicked, description });
   }
 
-  /** The same person again: Base speaks after this take's sound, once as always, once steadier, once livelier. @param {TakeCard} card @param {{clicked: number}} now */
+  /**
+   * Request three clones of a take by Base: as usual, steadier and livelier. @param {TakeCard} card @param {{clicked:
+   * number}} now
+   */
   async closer(card, { clicked }) {
     const { take, description, name } = card;
     await take.stored();
@@ -158,7 +163,10 @@ export class TakeRequests {
     this.make(wanted, { kind: 'closer', from: name }, { clicked, description });
   }
 
-  /** A description with one more wish, spoken with the seeds that this set has. @param {TakeCard} card @param {{change: Change, clicked: number}} asked */
+  /**
+   * Request takes of the description with one more attribute and the set's seeds. @param {TakeCard} card @param
+   * {{change: Change, clicked: number}} asked
+   */
   change(card, { change, clicked }) {
     const { studio } = this;
     const set = this.room.shown.of(card);
@@ -174,7 +182,7 @@ export class TakeRequests {
     studio.replacing(this.room, true, () => this.room.describe(description), sentence);
   }
 
-  /** Make a take again with a text that is long enough for a reference. @param {TakeCard} card */
+  /** Request a take again with a text that is long enough for a reference. @param {TakeCard} card */
   lengthen(card) {
     const { room, studio } = this;
     const { config, seed } = card.take;

@@ -1,15 +1,15 @@
-/** The host's figures, each a number over a small chart of the last minutes. */
+/** The host's figures: numbers with charts of the last minutes. */
 
 import { make } from '../common/elements.js';
 
-// --- A small calm chart: one or two lines over the last minutes, drawn as SVG.
+// --- SVG chart with one or two lines.
 
 const SVG = 'http://www.w3.org/2000/svg';
 const WIDTH = 100;
 const HEIGHT = 30;
 
 export class Sparkline {
-  /** @param {number} lines how many @param {number} length points that are kept of each */
+  /** @param {number} lines number of lines @param {number} length points per line */
   constructor(lines, length) {
     this.length = length;
     /** @type {(number|null)[][]} */
@@ -17,7 +17,7 @@ export class Sparkline {
     this.element = document.createElementNS(SVG, 'svg');
     this.element.setAttribute('viewBox', `0 0 ${WIDTH} ${HEIGHT}`);
     this.element.setAttribute('preserveAspectRatio', 'none');
-    this.element.setAttribute('aria-hidden', 'true'); // The number next to it says the same.
+    this.element.setAttribute('aria-hidden', 'true'); // The number next to it has the same content.
     this.drawn = this.points.map(() => this.element.appendChild(document.createElementNS(SVG, 'polyline')));
   }
 
@@ -44,26 +44,26 @@ function path(points, length, most) {
     .join(' ');
 }
 
-// --- The host's figures: what the runtime does now, each a number over a chart of the last minutes.
+// --- The figures of the runtime.
 
 /**
- * @typedef {Object} Now           of the runtime; counts since it began
+ * @typedef {Object} Now           of the runtime; counts since its start
  * @property {number} slots
  * @property {number} active
  * @property {number} waiting
  * @property {number} frames
  * @property {number} underruns
  * @property {number} uncaptured
- * @property {number|null} ttfa_p50_s  null: nothing was spoken yet
+ * @property {number|null} ttfa_p50_s  null: no speech yet
  * @property {number|null} ttfa_p95_s
- * @property {{total?: number, free?: number}} memory  bytes of the device; empty: it does not say
+ * @property {{total?: number, free?: number}} memory  bytes of the device; empty: unknown
  * @property {{own: number, available: number}|null} [host]  bytes of the studio's machine; null: unknown
  *
  * @typedef {Object} Figure
  * @property {string} name
- * @property {number} count        of its lines
- * @property {(now: Now, rate: number|null) => (number|null)[]} lines  rate: frames a second; null: not known yet
- * @property {(now: Now, rate: number|null, t: Say) => [string, string]} say   large, and small beside it
+ * @property {number} count        number of lines
+ * @property {(now: Now, rate: number|null) => (number|null)[]} lines  rate: frames per second; null: unknown yet
+ * @property {(now: Now, rate: number|null, t: Say) => [string, string]} say   the large text and the small one
  * @property {(now: Now, device: {isCpu: boolean}) => boolean} [isHidden]  true if it does not apply
  *
  * @typedef {(key: string, values?: Object<string, unknown>) => string} Say
@@ -93,7 +93,7 @@ const FIGURES = [
   {
     name: 'device_memory',
     count: 1,
-    isHidden: (_, { isCpu }) => isCpu, // It is the machine's memory then.
+    isHidden: (_, { isCpu }) => isCpu, // A CPU uses the machine's memory.
     lines: (now) => [used(now)],
     say: (now) => [gibibytes(used(now)), `/ ${gibibytes(now.memory.total ?? 0)}`],
   },
@@ -103,7 +103,7 @@ export class Figures {
   /** @param {HTMLElement} place @param {Say} t */
   constructor(place, t) {
     this.t = t;
-    /** Frames as they were counted last, and when (performance.now()). @type {{frames: number, at: number}|null} */
+    /** The last frame count and its time (performance.now()). @type {{frames: number, at: number}|null} */
     this.before = null;
     this.shown = FIGURES.map(({ name, count, lines, say, isHidden = () => false }) => {
       const chart = new Sparkline(count, POINTS);
@@ -132,7 +132,7 @@ export class Figures {
     }
   }
 
-  /** Frames a second since they were counted last. A runtime that was started again counts from nothing. @param {number} frames */
+  /** Return the frames per second since the last count. A restarted runtime counts from zero. @param {number} frames */
   rate(frames) {
     const at = performance.now();
     const { before } = this;
@@ -147,5 +147,5 @@ const whole = (value) => (value === null ? '–' : Math.round(value).toLocaleStr
 const milliseconds = (seconds) => (seconds === null ? '–' : `${Math.round(seconds * 1000)} ms`);
 /** @param {number} bytes */
 const gibibytes = (bytes) => `${(bytes / 2 ** 30).toFixed(1)} GiB`;
-/** Bytes of the device that are taken. @param {Now} now */
+/** Return the used bytes of the device. @param {Now} now */
 const used = ({ memory: { total = 0, free = 0 } }) => total - free;

@@ -1,7 +1,6 @@
 /**
- * Real voices: the page says when the small built-in voice speaks, and lets the host fetch published checkpoints in one
- * press. The banner tells how far that is; the sheet chooses, pauses and stops. What is told lies in the studio, so
- * that a reload finds it again.
+ * Download of published checkpoints. A banner shows that the small built-in voice is in use, and the progress of a
+ * download. A sheet starts, pauses and stops it. The studio holds the state, so it survives a reload.
  */
 
 import { StudioError } from '../common/api.js';
@@ -30,7 +29,7 @@ export class RealVoices {
     this.small = small;
     this.may = may;
     this.key = '';
-    /** True if the small voice speaks in the room that is open; before the runtime has said so, what is set. */
+    /** True if the small voice speaks in the open room; the configured value until the runtime is ready. */
     this.speaks = speaks;
     /** @type {Download} */
     this.download = download ?? { state: 'none', parts: [], got: 0, of: 0, rate: null, change: null, problem: null, can_go_back: false };
@@ -55,7 +54,7 @@ export class RealVoices {
     if (this.may) this.ask();
   }
 
-  /** The host has shown the key: from here on it opens this as well. @param {string} key @param {boolean} own */
+  /** Use the host's key for downloads too. @param {string} key @param {boolean} own */
   allow(key, own) {
     if (this.may === own && this.key === key) return;
     this.key = key;
@@ -72,7 +71,7 @@ export class RealVoices {
     this.paint();
   }
 
-  // --- asking
+  // --- requests
 
   /** @param {string} [path] @param {string} [method] @param {Object<string, any>} [json] @returns {Promise<any>} */
   async send(path = '', method = 'GET', json) {
@@ -109,7 +108,7 @@ export class RealVoices {
     if (what === 'stop') this.say(this.t('real_voices.stopped'));
   }
 
-  /** @param {string[]} models @param {string|null} quantize  bits of their weights; null: as the studio was told */
+  /** @param {string[]} models @param {string|null} quantize  bits of their weights; null: the studio's setting */
   async begin(models, quantize) {
     await this.tell(() => this.send('', 'POST', quantize ? { models, quantize } : { models }));
     if (this.download.state !== 'fetching') return;
@@ -143,12 +142,15 @@ export class RealVoices {
     this.say(this.t('real_voices.here'), this.download.can_go_back ? undo : {});
   }
 
-  /** At the page's edge, whichever room is shown. @param {string} sentence @param {import('../app/messages.js').Told} [options] */
+  /**
+   * Show a toast that stays when the room changes. @param {string} sentence @param {import('../app/messages.js').Told}
+   * [options]
+   */
   say(sentence, options = {}) {
     this.studio.toast(sentence, { ...options, isOfPage: true });
   }
 
-  // --- showing
+  // --- rendering
 
   open() {
     if (!this.may) return;
@@ -171,7 +173,7 @@ export class RealVoices {
     return Boolean(recall('localStorage', AWAY));
   }
 
-  /** One line about the download, or about the voice that speaks. */
+  /** Text about the download, or about the current voice. */
   get sentence() {
     const { state, change, problem } = this.download;
     if (state === 'failed' && problem) return problem.code === 'not_changed' ? inPageWords(problem.message) : sentenceOf(problem);
@@ -217,7 +219,10 @@ export class RealVoices {
     return id === this.small ? this.t('real_voices.small_voice') : id;
   }
 
-  /** Return the plain word for a device or a precision; null if there is none. @param {'runs'|'precise'} kind @param {string} name */
+  /**
+   * Return the plain term for a device or a precision; null if there is none. @param {'runs'|'precise'} kind @param
+   * {string} name
+   */
   inWords(kind, name) {
     const key = `real_voices.${kind}.${name}`;
     const said = this.t(key);

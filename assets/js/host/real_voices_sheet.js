@@ -1,13 +1,14 @@
-/** The sheet of real voices: what is published, what of it this machine can have, and the download while it runs. */
+/** The sheet of real voices: published checkpoints that fit this machine, and a running download. */
 
 import { make, need } from '../common/elements.js';
 
-/** States of a download that is not over. */
+/** States of an unfinished download. */
 export const UNDER_WAY = new Set(['fetching', 'paused', 'changing', 'failed']);
 const MODES = ['custom_voice', 'voice_design', 'base'];
 
 /**
- * @typedef {{weights: string, memory: number, rtf: number, fits: boolean}} Bits  one kind of weights, here
+ * @typedef {{weights: string, memory: number, rtf: number, fits: boolean}} Bits estimates for one weight format on this
+ * machine
  *
  * @typedef {{id: string, size: string, kind: string, mode: string, licence: string, download: number, common: number,
  *   shared: number|null, bits: Bits[], chosen: string|null, suggested: boolean}} Offer
@@ -31,7 +32,7 @@ export class Offers {
     this.weights = null;
     /** Key of the list's current content. */
     this.built = '';
-    this.saysWhy = false; // True if the text is about the download.
+    this.saysWhy = false; // True if the message is about the download.
     this.list = need(dialog, '#vw-real-list');
     this.sum = need(dialog, '#vw-real-sum');
     this.bits = need(dialog, '#vw-real-bits');
@@ -82,7 +83,7 @@ export class Offers {
     this.paint();
   }
 
-  /** One checkpoint serves a mode. @param {HTMLInputElement} box */
+  /** Select a checkpoint instead of the other one of its mode. @param {HTMLInputElement} box */
   pick(box) {
     const chosen = new Set(this.chosen.map(({ id }) => id));
     const offers = this.plan?.offers ?? [];
@@ -117,7 +118,7 @@ export class Offers {
     else for (const box of this.list.querySelectorAll('input')) box.checked = this.chosen.some(({ id }) => id === box.value);
     this.begin.hidden = runs;
     const kinds = Math.max(0, ...(this.plan?.offers ?? []).map(({ bits }) => bits.length));
-    // The choice of weights has its place from the start: the button below it would move when the measurement is there.
+    // Reserve the space of the weights before the measurement is there, so that the button below does not move.
     const isAwaited = kinds === 0 && this.plan?.asking !== false;
     this.bits.hidden = runs || !(isAwaited || kinds > 1);
     this.bits.toggleAttribute('data-awaited', isAwaited);
@@ -138,9 +139,12 @@ export class Offers {
     this.begin.textContent = this.t('real_voices.begin_it');
   }
 
-  // --- choosing
+  // --- selection
 
-  /** The kind of weights that a checkpoint would have; null until it is known. @param {Offer} offer @returns {Bits|null} */
+  /**
+   * Return the weight format that a checkpoint would use; null until it is known. @param {Offer} offer @returns
+   * {Bits|null}
+   */
   taken({ bits, chosen }) {
     const wanted = this.weights && this.weights !== 'auto' ? this.weights : chosen;
     return bits.find(({ weights }) => weights === wanted) ?? null;
@@ -192,7 +196,7 @@ export class Offers {
     return element('span', rtf > 1 ? 'vw-slow' : '', rtf > 1 ? this.t('real_voices.slow', { pace: told }) : told);
   }
 
-  /** Bytes that some take together; what they have in common counts once. @param {Offer[]} offers */
+  /** Return the memory of several checkpoints in bytes; shared parts count once. @param {Offer[]} offers */
   memory(offers) {
     return offers.reduce((sum, offer, at) => sum + (this.taken(offer)?.memory ?? 0) - (at ? (offer.shared ?? 0) : 0), 0);
   }
@@ -202,7 +206,7 @@ export class Offers {
     return offers.reduce((sum, { download, common }, at) => sum + download - (at ? common : 0), 0);
   }
 
-  /** True if the disk cannot hold what is chosen. */
+  /** True if the disk has too little space for the selection. */
   get lacks() {
     const room = this.plan?.room ?? null;
     return room !== null && this.size(this.chosen) > room;
@@ -222,7 +226,7 @@ export class Offers {
     return told.join(' · ');
   }
 
-  // --- a download
+  // --- download
 
   downloads() {
     this.rows = this.voices.download.parts.map(({ id }) => {

@@ -1,4 +1,4 @@
-/** The host's room: what the studio runs on, how it does, and other checkpoints. */
+/** The Host room: state and performance of the studio, its settings, and the change of checkpoints. */
 
 import { StudioError } from '../common/api.js';
 import { make, need } from '../common/elements.js';
@@ -18,7 +18,7 @@ import { Figures } from './figures.js';
  * @property {import('./figures.js').Now['host']} memory
  * @property {{file: string, why: string}[]} voice_problems
  * @property {Knob[]} settings
- * @property {Object<string, string>} ports  that are open beside that of HTTP: their addresses
+ * @property {Object<string, string>} ports  addresses of other open ports
  *
  * @typedef {{group: string, env: string, value: string|number|boolean|null, changed: boolean, about: string}} Knob  a setting
  */
@@ -81,7 +81,7 @@ export class HostRoom {
     if (this.open) this.refresh();
   }
 
-  // --- asking
+  // --- requests
 
   /** @param {string} path @param {RequestInit} [options] */
   async ask(path, options = {}) {
@@ -100,7 +100,7 @@ export class HostRoom {
       if (error.code === 'host_only') this.shut();
       else this.state.textContent = error.message;
     } finally {
-      clearTimeout(this.timer); // Ask again, whatever the result.
+      clearTimeout(this.timer); // Poll again, whatever the result.
       if (this.open && this.door.hidden) this.timer = setTimeout(() => this.refresh(), ASK_MS);
     }
   }
@@ -138,7 +138,7 @@ export class HostRoom {
     await this.refresh();
   }
 
-  // --- showing
+  // --- rendering
 
   /** @param {Now} now */
   show(now) {
@@ -173,13 +173,13 @@ export class HostRoom {
     );
   }
 
-  /** Files in the folder of the voices that are no voices, each with why. @param {Now['voice_problems']} problems */
+  /** Show unusable files in the voice folder with the reasons. @param {Now['voice_problems']} problems */
   showProblems(problems) {
     this.voices.hidden = !problems.length;
     this.voiceProblems.replaceChildren(...problems.map(({ file, why }) => make('li', {}, [file, make('small', { textContent: inPageWords(why) })])));
   }
 
-  /** True if Home Assistant is served, and where. @param {Now} now */
+  /** Show whether Home Assistant is served, and the address. @param {Now} now */
   showWyoming({ ports, settings }) {
     const wanted = settings.find(({ env }) => env === 'VOICEWRIGHT_WYOMING')?.value;
     const state = ports.wyoming ? 'on' : wanted ? 'away' : 'off';

@@ -5,9 +5,9 @@
  * @property {'custom_voice'|'voice_design'|'base'} mode
  * @property {Object<string, any>} config
  * @property {string} text
- * @property {number} [seed]     left out: drawn by the server
+ * @property {number} [seed]     undefined: random
  * @property {string} [model]      id of the model that spoke
- * @property {string|null} [referenceUrl]  where the reference audio lies, if it was sent with the request
+ * @property {string|null} [referenceUrl]  address of the reference audio that was sent with the request
  * @property {boolean} [hasReference]
  */
 
@@ -36,7 +36,7 @@ function shellQuoted(text) {
   return `'${text.replaceAll("'", `'\\''`)}'`;
 }
 
-/** A JSON value as Python writes it. @param {any} value @param {string} [indent] @returns {string} */
+/** Return a JSON value as Python source. @param {any} value @param {string} [indent] @returns {string} */
 function python(value, indent = '') {
   if (value === null) return 'None';
   if (typeof value === 'boolean') return value ? 'True' : 'False';
@@ -213,7 +213,7 @@ function isOfElevenLabs({ mode, hasReference }) {
 
 export const LANGUAGES = { curl, 'OpenAI SDK': openai, 'ElevenLabs SDK': elevenlabs, 'WebSocket, Python': pythonSocket, 'WebSocket, JavaScript': webSocket };
 
-// --- Shows a request as code, in one language at a time, to be copied.
+// --- The dialog that shows a request as code.
 
 /**
  * @typedef {keyof typeof LANGUAGES} Language
@@ -311,7 +311,7 @@ export class CodeDialog {
       await navigator.clipboard.writeText(this.text.textContent ?? '');
       this.studio.toast(t('shell.code.copied'));
     } catch {
-      // No clipboard for pages on plain http: at least everything is marked.
+      // Pages on plain http have no clipboard; select the code instead.
       getSelection()?.selectAllChildren(this.text);
       this.studio.toast(t('shell.code.marked'));
     }

@@ -1,9 +1,9 @@
-/** The kept takes page by page, and whether a take that is made again is the same. */
+/** The stored takes page by page, and the comparison of reproduced takes. */
 
 import { api } from '../common/api.js';
 import { Take } from '../player/take.js';
 
-// --- Whether a take that was asked for again is the same, and if not, why.
+// --- Comparison of a reproduced take with the original.
 
 /** @param {Int16Array[]} chunks @param {number} samples */
 function joined(chunks, samples) {
@@ -39,9 +39,9 @@ function difference(one, other) {
 const device = ({ device: name, dtype }) => [name, dtype].filter(Boolean).join(', ');
 
 /**
- * @param {import('../player/take.js').Take} before  the kept take, with its sound
+ * @param {import('../player/take.js').Take} before  the stored take with its audio
  * @param {import('../player/take.js').Take} after   the new one
- * @returns {{identical: boolean, key: string, values: Object<string, any>}}  the sentence that says it
+ * @returns {{identical: boolean, key: string, values: Object<string, any>}}  message key and values
  */
 export function compare(before, after) {
   /** @param {string} key @param {Object<string, any>} [values] */
@@ -63,7 +63,7 @@ export function compare(before, after) {
   return different(most <= 1 ? 'step' : 'sound', { n: count });
 }
 
-// --- The kept takes, newest first, page by page; what can be done with one. Event: 'change'.
+// --- The stored takes, newest first, page by page, and their actions. Event: 'change'.
 
 /** @typedef {import('../player/take.js').TakeRecord} TakeRecord @typedef {Partial<Pick<TakeRecord, 'name'|'tags'|'favourite'|'notes'>>} Changes */
 
@@ -81,9 +81,11 @@ export class TakeHistory extends EventTarget {
   wanted = {};
   /** Number of list requests, to ignore responses to earlier ones. */
   turn = 0;
-  /** Count the changes of kept takes: a page that was asked for before one may not know it. */
+  /** Number of changes of takes. A page requested before a change may be outdated. */
   edits = 0;
-  /** The changes under way: each is sent when the one before it was answered, so that the last one asked for is kept and shown. @type {Promise<unknown>} */
+  /**
+   * Chain of changes. Each is sent after the previous response, so that the last change wins. @type {Promise<unknown>}
+   */
   changes = Promise.resolve();
 
   /** @param {import('../player/speech.js').Speech} speech @param {(key: string, values?: Object<string, any>) => string} t */
@@ -101,7 +103,7 @@ export class TakeHistory extends EventTarget {
     do {
       edits = this.edits;
       first = await this.page(null);
-      if (turn !== this.turn) return; // A newer request was made.
+      if (turn !== this.turn) return; // There is a newer request.
     } while (edits !== this.edits);
     this.show(first.takes, first.next);
   }
@@ -162,7 +164,10 @@ export class TakeHistory extends EventTarget {
     return api.get('studio/takes/space');
   }
 
-  /** Put the oldest takes that are neither favourites nor in scripts into the bin. @param {number} count @returns {Promise<string[]>} ids of those that went */
+  /**
+   * Move the oldest takes that are neither favourites nor in scripts to the bin. @param {number} count @returns
+   * {Promise<string[]>} ids of the moved takes
+   */
   async free(count) {
     const { takes } = await api.post('studio/takes/free', { takes: count });
     await this.onSeveralMoved();
@@ -181,12 +186,12 @@ export class TakeHistory extends EventTarget {
     await this.refresh();
   }
 
-  /** A kept take with its sound, ready for the stage. @param {TakeRecord} record */
+  /** Load a stored take with its audio. @param {TakeRecord} record */
   async load(record) {
     return Take.kept(record, await this.sound(record.id));
   }
 
-  /** The samples of a kept take. @param {string} id @param {RequestInit} [options] */
+  /** Return the samples of a stored take. @param {string} id @param {RequestInit} [options] */
   async sound(id, options) {
     const blob = await api.blob(`studio/takes/${id}/audio?format=pcm&inline=1`, options);
     return new Int16Array(await blob.arrayBuffer());
@@ -197,12 +202,11 @@ export class TakeHistory extends EventTarget {
     return record.reference ? api.blob(`studio/takes/${record.id}/reference`) : null;
   }
 
-  /**
-   * Ask for the same once more, and compare.
+  /** * Request a take again, and compare it with the original.
    *
    * @param {string} id
-   * @param {{onTake?: (take: Take) => void}} [options]  onTake: hands the take over while it is being made
-   * @returns {Promise<{take: Take, identical: boolean, why: string}>}  why: a sentence for people
+   * @param {{onTake?: (take: Take) => void}} [options]  onTake: called with the new take during generation
+   * @returns {Promise<{take: Take, identical: boolean, why: string}>}  why: a sentence for the user
    */
   async reproduce(id, { onTake = () => {} } = {}) {
     const record = await api.get(`studio/takes/${id}`);
@@ -225,7 +229,7 @@ export class TakeHistory extends EventTarget {
     this.show([record, ...this.list]);
   }
 
-  /** True if the search that is shown finds a new take: the studio knows what it looks at. @param {TakeRecord} record */
+  /** True if the current search finds a take, according to the studio. @param {TakeRecord} record */
   async finds({ id }) {
     const { turn } = this;
     const { takes } = await this.page(null).catch(() => ({ takes: [] }));

@@ -7,8 +7,7 @@ import { SavedScripts } from './saved_scripts.js';
 import { headOf, speakerOf, TakeRow } from './take_row.js';
 import { VoicesPanel } from './voices_panel.js';
 
-// --- The history of takes, and of scripts among them, by the days on which they were worked on: searched,
-// filtered, page by page. Half of the library room.
+// --- The list of takes and scripts by day, with search, filters and pages.
 
 const TYPING_MS = 200;
 
@@ -25,14 +24,14 @@ export class TakesPanel {
     this.empty = need(root, '#vw-takes-empty');
     this.begin = need(root, '#vw-takes-begin');
     this.more = need(root, '#vw-takes-more');
-    /** True if anything is known of takes and scripts; before that there is nothing to say. */
+    /** True once the list was loaded. */
     this.isKnown = false;
     this.asked = 0; // Number of requests for the list.
     /** The error that prevented loading the takes. @type {import('../common/api.js').Thrown|null} */
     this.fault = null;
     /** @type {Map<string, TakeRow>} by the take's id */
     this.rows = new Map();
-    /** The heads of the days, by their day. @type {Map<number, HTMLElement>} */
+    /** Headings by day. @type {Map<number, HTMLElement>} */
     this.heads = new Map();
     this.search.oninput = () => {
       clearTimeout(this.typing);
@@ -49,7 +48,7 @@ export class TakesPanel {
     studio.catalogue.addEventListener('change', () => this.rows.forEach((row) => row.paintSpeaker()));
   }
 
-  /** The stage plays, pauses or shows something else: the buttons of rows say so, also of those under scripts. */
+  /** Update the play buttons after a change of the player. */
   follow() {
     if (this.root.closest('[hidden]')) return;
     for (const row of this.rows.values()) row.follow();
@@ -76,11 +75,11 @@ export class TakesPanel {
     this.asked += 1;
     const scripts = this.scripts.refresh(wanted).catch(() => {}); // The list of takes shows the reason.
     const takes = this.studio.history.refresh(wanted);
-    // The first list is shown whole: one half of it would be moved by the other.
+    // The first list waits for takes and scripts, so that nothing moves later.
     return this.guard(this.isKnown ? takes : Promise.all([takes, scripts]));
   }
 
-  /** Say in the list's place why there is none. @param {Promise<unknown>} asked */
+  /** Show the error instead of the list. @param {Promise<unknown>} asked */
   async guard(asked) {
     const turn = this.asked;
     try {
@@ -89,13 +88,13 @@ export class TakesPanel {
       if (!this.isKnown && turn === this.asked) this.know();
     } catch (thrown) {
       const error = errorOf(thrown);
-      if (error.unreachable) return this.studio.status.doubt(); // Reported once for the whole page.
+      if (error.unreachable) return this.studio.status.doubt(); // The page shows this error once.
       this.fault = error;
       this.know();
     }
   }
 
-  /** Show the list, or why there is none. */
+  /** Show the list, or the reason why it is empty. */
   know() {
     this.isKnown = true;
     this.root.removeAttribute('data-awaited');
@@ -126,7 +125,10 @@ export class TakesPanel {
     this.more.hidden = !next;
   }
 
-  /** Entries, newest first, with a head before each day. @param {{at: number, element: HTMLElement}[]} entries */
+  /**
+   * Return the entries, newest first, with a heading before each day. @param {{at: number, element: HTMLElement}[]}
+   * entries
+   */
   underDays(entries) {
     const now = Date.now();
     const days = Map.groupBy(entries, ({ at }) => dayOf(at * 1000));
@@ -138,7 +140,10 @@ export class TakesPanel {
     });
   }
 
-  /** Scripts that were worked on since a take; those before it come with the takes of their time. @param {{created_at: number}|null|undefined} take null: all */
+  /**
+   * Return the scripts changed after a take; older ones appear with the takes of their time. @param {{created_at:
+   * number}|null|undefined} take null: all
+   */
   scriptsSince(take) {
     return this.scripts.entries.filter(({ at }) => !take || at >= take.created_at);
   }
@@ -153,7 +158,7 @@ const MAX_FREED = 1000; // Takes that one request may restore.
 const COUNTED_MS = 300;
 
 export class TakeSpace {
-  /** The studio's last answer. @type {import('./history.js').Space|null} */
+  /** The studio's last response. @type {import('./history.js').Space|null} */
   space = null;
 
   /** @param {HTMLElement} root the room's @param {import('../app/studio.js').Studio} studio */
@@ -196,7 +201,7 @@ export class TakeSpace {
     write(this.near, t(space.takes >= space.max_takes ? 'library.space_full' : 'library.space_near'));
   }
 
-  /** Open the dialog that says what would be deleted. */
+  /** Open the dialog that shows what would be deleted. */
   async ask() {
     await this.refresh();
     if (!this.space) return;
@@ -240,7 +245,7 @@ export class TakeSpace {
 
 const headOfDay = () => make('li', { className: 'vw-takes-day' }, [make('h3')]);
 
-// --- The Library: what was spoken, and the voices that were kept. In a narrow window one of the two is shown.
+// --- The Library: takes and voices. A narrow window shows one of the two panels.
 
 export class LibraryRoom {
   static id = 'library';
@@ -260,7 +265,9 @@ export class LibraryRoom {
     for (const turn of this.turns) turn.onclick = () => this.show(turn.dataset.half ?? '');
   }
 
-  /** @param {import('../app/studio.js').Given} [given]  half: the one that is asked for; isFull: space must be freed */
+  /**
+   * @param {import('../app/studio.js').Given} [given] half: the panel to show; isFull: open the dialog that frees space
+   */
   enter({ half, isFull } = {}) {
     if (half) this.show(half);
     if (isFull) this.space.ask();
@@ -270,7 +277,7 @@ export class LibraryRoom {
     this.voices.refresh();
   }
 
-  /** Show this half if there is no room for both. @param {string} half */
+  /** Show this panel if the window is too narrow for both. @param {string} half */
   show(half) {
     this.halves.dataset.shown = half;
     for (const turn of this.turns) turn.setAttribute('aria-pressed', String(turn.dataset.half === half));

@@ -1,4 +1,7 @@
-/** The kept scripts among the Library's takes, an entry each: who speaks, how many lines, how long. Its takes are folded under it. Event: 'change'. */
+/**
+ * The stored scripts in the Library's list. An entry shows voices, number of lines and length; its takes expand below
+ * it. Event: 'change'.
+ */
 
 import { clock, SAMPLE_RATE } from '../common/audio.js';
 import { timeOfDay } from '../common/dates.js';
@@ -17,13 +20,13 @@ const MARKUP = `
 <ul class="vw-script-entry-takes" hidden></ul>`;
 
 /**
- * @typedef {Object} ScriptSummary  as GET studio/scripts lists it
+ * @typedef {Object} ScriptSummary  an entry of GET studio/scripts
  * @property {string} id
  * @property {string} name
- * @property {string} [begins]   the text of its first line that has one
+ * @property {string} [begins]   text of its first line with text
  * @property {number} lines
  * @property {number} updated_at
- * @property {number} [seconds]  left out: the page has not laid it out yet
+ * @property {number} [seconds]  undefined until the script was opened
  * @property {{mode: string, voice?: string, name?: string}[]} [voices]
  */
 
@@ -38,7 +41,10 @@ export class SavedScripts extends EventTarget {
   /** The entries of the list. @type {{at: number, element: HTMLElement}[]} */
   entries = [];
 
-  /** @param {import('../app/studio.js').Studio} studio @param {() => void} onChange  one came or went, and its takes with it */
+  /**
+   * @param {import('../app/studio.js').Studio} studio @param {() => void} onChange called after the list or its takes
+   * changed
+   */
   constructor(studio, onChange) {
     super();
     this.studio = studio;
@@ -50,13 +56,13 @@ export class SavedScripts extends EventTarget {
     return /** @type {import('../script/room.js').ScriptRoom} */ (this.studio.room('script'));
   }
 
-  /** List those that fit what is searched for. @param {{search: string, room: string, favourite: string}} [wanted] */
+  /** List the scripts that match the search. @param {{search: string, room: string, favourite: string}} [wanted] */
   async refresh(wanted = this.wanted) {
     this.wanted = wanted;
     await this.room.scriptList.flush();
     const query = new URLSearchParams(wanted.search ? { search: wanted.search } : {});
     const { scripts } = await this.studio.api.get(`studio/scripts?${query}`);
-    if (wanted !== this.wanted) return; // A newer request was made.
+    if (wanted !== this.wanted) return; // There is a newer request.
     this.scripts = scripts;
     this.paint();
   }
@@ -95,7 +101,7 @@ export class SavedScripts extends EventTarget {
     return entry;
   }
 
-  /** The marks of who speaks in it. @param {ScriptSummary} script */
+  /** Return the marks of the script's voices. @param {ScriptSummary} script */
   marks({ voices = [] }) {
     return voices.slice(0, MAX_MARKS).map((spoken) => this.studio.catalogue.mark({ ...spoken, called: spoken.name }));
   }
@@ -136,7 +142,7 @@ export class SavedScripts extends EventTarget {
     return calledBy(script) || this.studio.t('script.untitled');
   }
 
-  /** The stage plays, pauses or shows something else. */
+  /** Update the play buttons after a change of the player. */
   follow() {
     for (const row of [...this.rows.values()].flat()) row.follow();
   }

@@ -1,4 +1,4 @@
-/** A take's link: made, copied and ended in its row of the library, and from the dock. */
+/** Share links of takes: create, copy and end them, in the Library and from the dock. */
 
 import { api } from '../common/api.js';
 
@@ -11,7 +11,10 @@ const MARKUP = `
 <p class="vw-hint" data-i18n="share.about">Whoever has the link can hear this take and read its words, until it is ended or the take is deleted.</p>`;
 
 export class Sharing {
-  /** @param {HTMLElement} place @param {string} take its id @param {Studio} studio @param {(action: () => Promise<void>) => void} guard says what is refused */
+  /**
+   * @param {HTMLElement} place @param {string} take its id @param {Studio} studio @param {(action: () => Promise<void>)
+   * => void} guard shows errors
+   */
   constructor(place, take, studio, guard) {
     this.place = place;
     this.route = `studio/takes/${take}/share`;
@@ -25,7 +28,7 @@ export class Sharing {
     button('end').onclick = () => guard(() => this.end());
   }
 
-  /** Show the link that there is. */
+  /** Show the existing link. */
   async look() {
     this.show(await api.get(this.route));
   }

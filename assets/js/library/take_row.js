@@ -1,4 +1,4 @@
-/** One kept take in the Library: its outline, its files, its words and actions. */
+/** Row of a stored take in the Library. */
 
 import { errorOf, StudioError } from '../common/api.js';
 import { clock, SAMPLE_RATE } from '../common/audio.js';
@@ -11,15 +11,14 @@ import { Take } from '../player/take.js';
 import { shown } from '../player/waveform.js';
 import { Sharing } from './sharing.js';
 
-// --- The outline of a kept take beside its words: drawn when it comes into view, from what the studio says of
-// its sound.
+// --- Waveform outline of a stored take, loaded and drawn when it comes into view.
 
 const SVG = 'http://www.w3.org/2000/svg';
 const STEP = 3; // Pixels from bar to bar; a bar is two pixels wide.
 const HIGH = 28; // Height in pixels.
 const FULL = 255; // Maximum of the studio's values.
 
-/** Elements that are not visible yet, with the action once they are. @type {WeakMap<Element, () => void>} */
+/** Elements that are not visible yet, with the action to run once they are. @type {WeakMap<Element, () => void>} */
 const waiting = new WeakMap();
 const watcher = new IntersectionObserver((entries) => {
   for (const { target, isIntersecting } of entries) {
@@ -33,7 +32,7 @@ const watcher = new IntersectionObserver((entries) => {
 export function outlineWhenSeen(place, id, api) {
   waiting.set(place, async () => {
     try {
-      // A take's sound never changes: the browser keeps this, and the studio is asked once.
+      // A take's audio never changes, so the browser may cache this response.
       const answer = await api.ask(`studio/takes/${id}/outline`, { cache: 'default' });
       const { outline } = await answer.json();
       place.replaceChildren(drawn(outline));
@@ -44,7 +43,7 @@ export function outlineWhenSeen(place, id, api) {
   watcher.observe(place);
 }
 
-/** Bars about a middle line; their colour is the style's. @param {number[]} outline 0 to FULL each */
+/** Draw bars around a middle line. @param {number[]} outline 0 to FULL each */
 function drawn(outline) {
   const svg = document.createElementNS(SVG, 'svg');
   svg.setAttribute('viewBox', `0 0 ${outline.length * STEP} ${HIGH}`);
@@ -58,7 +57,7 @@ function drawn(outline) {
   return svg;
 }
 
-// --- The files of a kept take, in each format: one menu for all rows of the Library.
+// --- Download menu with all formats; one menu serves all rows.
 
 export class TakeFiles {
   /** @param {ParentNode} root */
@@ -68,13 +67,13 @@ export class TakeFiles {
     this.menu.addEventListener('click', () => this.menu.hidePopover());
   }
 
-  /** Be of this take, before the menu opens. @param {import('../player/take.js').TakeRecord} record */
+  /** Prepare the menu for a take. @param {import('../player/take.js').TakeRecord} record */
   of(record) {
     for (const link of this.links) link.href = kept(record, link.dataset.format ?? '');
   }
 }
 
-// --- One kept take in the history: what it says, what it was made with, and what can be done with it.
+// --- A row with text, settings and actions of a take.
 
 const MARKUP = `
 <div class="vw-take-line">
@@ -109,13 +108,16 @@ const LABEL = 48; // Characters of the speaker's name in a row.
 /** @typedef {import('../player/take.js').TakeRecord} TakeRecord @typedef {HTMLInputElement|HTMLTextAreaElement} Field */
 
 export class TakeRow {
-  /** @param {TakeRecord} record @param {import('../app/studio.js').Studio} studio @param {{isUnderDay?: boolean}} [where]  isUnderDay: its day stands above it */
+  /**
+   * @param {TakeRecord} record @param {import('../app/studio.js').Studio} studio @param {{isUnderDay?: boolean}}
+   * [where] isUnderDay: the row is below a heading with its day
+   */
   constructor(record, studio, { isUnderDay = false } = {}) {
     this.record = record;
     this.studio = studio;
     this.isUnderDay = isUnderDay;
     this.open = false;
-    /** True if another take that is listed has the same text and voice: what else differs is said then. */
+    /** True if a listed take has the same text and voice; then the row also shows the other differences. */
     this.hasTwin = false;
     this.element = document.createElement('li');
     this.element.className = 'vw-take';
@@ -174,7 +176,10 @@ export class TakeRow {
     }
   }
 
-  /** @param {TakeRecord} record the same take, changed @param {{hasTwin: boolean, repeats: boolean}} among  repeats: the take before it says the same */
+  /**
+   * @param {TakeRecord} record the same take, changed @param {{hasTwin: boolean, repeats: boolean}} among repeats: the
+   * previous take has the same text
+   */
   update(record, { hasTwin, repeats }) {
     this.element.toggleAttribute('data-repeats', repeats);
     if (record === this.record && hasTwin === this.hasTwin) return;
@@ -193,7 +198,7 @@ export class TakeRow {
     const stopped = record.stop_reason === 'cancelled' && t('library.stopped');
     const variation = this.hasTwin && seed !== null && t('library.seed', { seed });
     const details = [clock(seconds * SAMPLE_RATE), this.date, stopped, ...tags.map((tag) => `#${tag}`), variation, this.manner];
-    // A line may end with a dot, and not begin with one.
+    // A line must not start with the separator.
     this.find('small span').textContent = (speakerOf(record, studio) && '\u00a0· ') + details.filter(Boolean).join('\u00a0· ');
     const star = this.find('.vw-take-star');
     star.dataset.icon = favourite ? 'starred' : 'star';
@@ -204,13 +209,13 @@ export class TakeRow {
     if (this.open) this.fill();
   }
 
-  /** The take of it that the stage has. */
+  /** The player's take, if it is this row's. */
   get shown() {
     const { take } = this.studio.stage;
     return take instanceof Take && take.id === this.record.id ? take : null;
   }
 
-  /** Say what its button would do: it plays, and pauses while the take sounds. */
+  /** Update the button: play, or pause during playback. */
   follow() {
     const play = this.find('.vw-take-play');
     const sounds = this.studio.stage.sounding && this.shown !== null;
@@ -262,7 +267,7 @@ export class TakeRow {
     this.find('.vw-take-settings').replaceChildren(...this.settings().flatMap(([term, value]) => [make('dt', { textContent: term }), make('dd', { textContent: value, dir: 'auto' })]));
   }
 
-  /** Everything that the take was made with, and what came of it. @returns {string[][]} */
+  /** Return all settings and results of the take. @returns {string[][]} */
   settings() {
     const { t } = this.studio;
     const { mode, model, voice, language, seed, config, metrics, lufs, sha256, stop_reason: reason, reference } = this.record;
@@ -288,7 +293,7 @@ export class TakeRow {
     return rows.flatMap(([term, value]) => (value ? [[term, value]] : []));
   }
 
-  /** A field of a request for people; one that the page has no word for by its own name. @param {string} name */
+  /** Return the label of a request field, or its name if it has no label. @param {string} name */
   settingName(name) {
     const key = `library.setting.${name}`;
     const said = this.studio.t(key);
@@ -345,7 +350,7 @@ export function speakerOf(record, studio) {
   return studio.captionOf(record) || (studio.voices.find(voice)?.name ?? title(voice));
 }
 
-/** A label that holds a whole description, as far as a row has place for it. @param {string} label */
+/** Shorten a label to the width of a row. @param {string} label */
 function shortened(label) {
   const letters = [...label];
   return letters.length <= LABEL ? label : `${letters.slice(0, LABEL - 1).join('').trimEnd()}…`;

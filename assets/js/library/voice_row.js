@@ -1,4 +1,4 @@
-/** One stored voice in the library: how it sounds, what is known of it, and what can be done with it. */
+/** Row of a stored voice in the Library: sample, facts and actions. */
 
 import { api, errorOf } from '../common/api.js';
 import { span } from '../common/dates.js';
@@ -49,9 +49,9 @@ export class VoiceRow {
     this.link = need(this.element, 'a', HTMLAnchorElement);
     /** @type {Field[]} */
     this.fields = [...all(this.element, '[data-field]', HTMLInputElement), ...all(this.element, '[data-field]', HTMLTextAreaElement)];
-    /** Its recording, once it was heard here. @type {import('../player/take.js').Take|null} */
+    /** Its recording, once it was played here. @type {import('../player/take.js').Take|null} */
     this.sample = null;
-    /** The last change, once it is stored: the next one waits for it, so that they arrive in the order they were made in. @type {Promise<void>} */
+    /** Promise of the last change; the next one waits for it, so that changes stay in order. @type {Promise<void>} */
     this.changed = Promise.resolve();
     this.listen();
     this.paint();
@@ -137,7 +137,7 @@ export class VoiceRow {
     await studio.history.refresh();
   }
 
-  /** Do something to a voice that has no row any more, and show its error on a toast. @param {() => Promise<unknown>} action */
+  /** Run an action on a voice without a row, and show its error as a toast. @param {() => Promise<unknown>} action */
   async tell(action) {
     const { studio } = this;
     try {
@@ -215,7 +215,10 @@ export class VoiceRow {
   }
 }
 
-/** Do something; say why it was refused, and that it was not (empty). @param {() => unknown} action @param {(sentence: string) => void} tell */
+/**
+ * Run an action, and report its error, or an empty text without an error. @param {() => unknown} action @param
+ * {(sentence: string) => void} tell
+ */
 async function telling(action, tell) {
   tell('');
   try {
@@ -225,7 +228,7 @@ async function telling(action, tell) {
   }
 }
 
-/** Say what is wrong with a field, below it; empty: nothing. @param {Field} field @param {string} sentence */
+/** Show an error below a field; an empty text clears it. @param {Field} field @param {string} sentence */
 function complain(field, sentence) {
   errorPlace(field).textContent = sentence;
   field.ariaInvalid = String(sentence !== '');

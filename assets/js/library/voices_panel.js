@@ -1,4 +1,4 @@
-/** The stored voices: searched, changed, brought in and taken out as files. Half of the library room. */
+/** The panel of stored voices, with search, import and export. */
 
 import { api, errorOf } from '../common/api.js';
 import { arrangeChildren, need } from '../common/elements.js';
@@ -30,7 +30,7 @@ export class VoicesPanel {
       this.bring(files);
     };
     acceptDrops(root, (files) => this.bring(files));
-    /** True if what is said above the list is why there is none. */
+    /** True if the message above the list is its loading error. */
     this.isUnlisted = false;
     studio.voices.addEventListener('change', () => this.onListed());
   }
@@ -41,7 +41,7 @@ export class VoicesPanel {
     this.paint();
   }
 
-  /** The list is there: why it was not is over. */
+  /** Clear the loading error once the list is there. */
   onListed() {
     if (this.isUnlisted) this.error.textContent = '';
     this.isUnlisted = false;
@@ -53,7 +53,7 @@ export class VoicesPanel {
       await this.studio.voices.refresh();
     } catch (thrown) {
       const error = errorOf(thrown);
-      if (error.unreachable) return this.studio.status.doubt(); // Reported once for the whole page.
+      if (error.unreachable) return this.studio.status.doubt(); // The page shows this error once.
       this.error.textContent = error.message;
       this.isUnlisted = true;
     }
@@ -62,7 +62,7 @@ export class VoicesPanel {
 
   // --- files
 
-  /** Import voice files one by one; each that cannot be is named with its reason. @param {File[]} files */
+  /** Import voice files one by one, and show the reason for each refused file. @param {File[]} files */
   async bring(files) {
     const { studio } = this;
     const refused = [];
@@ -91,11 +91,11 @@ export class VoicesPanel {
   }
 
   /**
-   * Keep what a file holds: one that says nothing of consent only with that of who brings it, one whose name is taken
-   * under another.
+   * Import a voice file. Ask for consent if the file has none, and rename the voice if its name is used.
    *
    * @param {File} file
-   * @returns {Promise<{voice: import('../speak/voices.js').StoredVoice|null, isRenamed: boolean}>} no voice: it was left out
+   * @returns {Promise<{voice: import('../speak/voices.js').StoredVoice|null, isRenamed: boolean}>} voice is null if the
+   * file was skipped
    */
   async imported(file) {
     const form = new FormData();
@@ -119,7 +119,7 @@ export class VoicesPanel {
     }
   }
 
-  /** A name with a number that no voice has. @param {string} name */
+  /** Return the name with an unused number. @param {string} name */
   freeName(name) {
     const taken = new Set(this.studio.voices.list.map((voice) => voice.name.toLowerCase()));
     const stem = name.replace(/[ _(-]*\d*\)?$/u, '') || name; // A browser names a second download "Peter (1)".
@@ -128,7 +128,7 @@ export class VoicesPanel {
     return `${[...stem].slice(0, LONGEST_STEM).join('')} ${n}`;
   }
 
-  /** Have the focus in the field of a voice's name. @param {string} id */
+  /** Focus the name field of a voice. @param {string} id */
   rename(id) {
     this.studio.go('library', { half: 'voices' });
     const row = this.rows.get(id);
@@ -154,7 +154,7 @@ export class VoicesPanel {
 
   // --- the list
 
-  /** True if a voice holds every word that is searched for. @param {import('../speak/voices.js').StoredVoice} voice */
+  /** True if a voice contains every search word. @param {import('../speak/voices.js').StoredVoice} voice */
   fits({ name, description, tags, language, transcript }) {
     const said = [name, description, ...tags, language, transcript].join(' ').toLowerCase();
     return this.search.value.toLowerCase().split(/\s+/).every((word) => said.includes(word));

@@ -1,4 +1,4 @@
-/** The dock: the last row of the page. It holds the room's first button, and the player once there is something to hear. */
+/** The dock, the last row of the page: the room's primary button, and the player once there is audio. */
 
 import { FieldError } from '../common/fields.js';
 import { recall, remember } from '../common/storage.js';
@@ -26,7 +26,7 @@ export class Dock {
     this.recallSound();
   }
 
-  /** Show as code what the room's first button would request. */
+  /** Show the request of the primary button as code. */
   showCode() {
     const { studio } = this;
     try {
@@ -38,12 +38,12 @@ export class Dock {
     }
   }
 
-  /** Show what can be begun and what is to be heard. @param {boolean} isBusy something sounds or is being made */
+  /** Update buttons and player. @param {boolean} isBusy true during playback or generation */
   refresh(isBusy) {
     const { current, stage } = this.studio;
-    if (isBusy) this.stop.disabled = false; // A disabled button takes no focus.
+    if (isBusy) this.stop.disabled = false; // A disabled button cannot take the focus.
     this.turn(isBusy);
-    this.stop.disabled = !isBusy; // Releases the focus.
+    this.stop.disabled = !isBusy; // This releases the focus.
     const begins = Boolean(current?.speak);
     this.first.hidden = !begins && !isBusy;
     this.halt.hidden = !isBusy || this.home.contains(this.first);
@@ -53,13 +53,13 @@ export class Dock {
     this.offerRates(stage.player.canStretch);
   }
 
-  /** Say what would be begun; it is seen until something was heard. */
+  /** Show what the primary button would start, until the first playback. */
   sayLine() {
     this.code.hidden = !this.studio.current?.presentRequest || !this.studio.current.speak;
     this.line.textContent = this.studio.current?.line?.() ?? '';
   }
 
-  /** One place for both: what is begun there is stopped there, by hand and by keys. @param {boolean} isBusy */
+  /** Switch between the primary button and the stop button in the same place. @param {boolean} isBusy */
   turn(isBusy) {
     const [shown, gone] = isBusy ? [this.stop, this.speak] : [this.speak, this.stop];
     if (gone.hidden && !shown.hidden) return;
@@ -69,7 +69,7 @@ export class Dock {
     if (hadFocus) shown.focus({ preventScroll: true }); // Do not scroll away from what the user reads.
   }
 
-  /** Volume and speed as they were left in this browser. */
+  /** Restore volume and speed from this browser's storage. */
   recallSound() {
     const { player } = this.studio.stage;
     const volume = recall('localStorage', VOLUME) ?? 1;
@@ -96,7 +96,7 @@ export class Dock {
     this.sayRate();
   }
 
-  /** Let the speed be chosen, or say why it cannot be. @param {boolean} can */
+  /** Enable the choice of speed, or show why it is unavailable. @param {boolean} can */
   offerRates(can) {
     if (String(!can) === this.rate.ariaDisabled) return;
     this.rate.ariaDisabled = String(!can);

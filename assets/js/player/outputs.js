@@ -1,8 +1,8 @@
 /**
- * The two ways in which PCM can reach the loudspeaker, with one shape: begin, push, end, stop, and counters.
+ * Two audio outputs for PCM with one interface: begin, push, end, stop, and counters.
  *
- * `WorkletOutput` plays on the audio thread and is bit-exact. `ScheduledOutput` serves pages that have no
- * AudioWorklet (plain http on another machine's address) and contexts that refuse to run at 24 kHz.
+ * `WorkletOutput` plays on the audio thread and is bit-exact. `ScheduledOutput` serves pages that have no AudioWorklet
+ * (plain http on another machine's address) and for contexts that do not run at 24 kHz.
  *
  * @typedef {import('./worklet.js').Counters} Counters
  * @typedef {(counters: Counters) => void} CountersListener
@@ -11,10 +11,10 @@
 import { SAMPLE_RATE } from '../common/audio.js';
 
 const MAX_TARGET = 0.6 * SAMPLE_RATE;
-const START_AHEAD = 0.01; // Seconds; a source that starts in the past loses its first samples.
+const START_AHEAD = 0.01; // In seconds. A source that starts in the past would lose its first samples.
 
 export class WorkletOutput {
-  /** @param {AudioNode} target what the sound goes to @param {CountersListener} onCounters */
+  /** @param {AudioNode} target destination @param {CountersListener} onCounters */
   static async open(target, onCounters) {
     await target.context.audioWorklet.addModule(new URL('./worklet.js', import.meta.url));
     return new WorkletOutput(target, onCounters);
@@ -30,7 +30,10 @@ export class WorkletOutput {
     this.node.port.onmessage = ({ data }) => onCounters(data);
   }
 
-  /** @param {number} take @param {number} target samples that are to be there before it starts @param {number} hold or so many to have passed */
+  /**
+   * @param {number} take @param {number} target buffered samples needed to start @param {number} hold samples of time
+   * since the first ones, after which it also starts
+   */
   begin(take, target, hold) {
     this.node.port.postMessage({ type: 'begin', take, target, hold });
   }
@@ -72,7 +75,7 @@ export class ScheduledOutput {
   ended = false;
   finished = false;
 
-  /** @param {AudioNode} target what the sound goes to @param {CountersListener} onCounters */
+  /** @param {AudioNode} target destination @param {CountersListener} onCounters */
   constructor(target, onCounters) {
     this.sink = target;
     this.context = target.context;
@@ -95,7 +98,7 @@ export class ScheduledOutput {
     this.isDry = this.ended = this.finished = false;
   }
 
-  /** @param {number} take @param {number} target samples that are to be there before it starts */
+  /** @param {number} take @param {number} target buffered samples needed to start */
   begin(take, target) {
     this.stop();
     this.reset(take, target);
@@ -118,7 +121,7 @@ export class ScheduledOutput {
     this.report();
   }
 
-  /** It has no way to another rate that keeps the pitch. */
+  /** This output cannot change the speed at constant pitch. */
   speed() {}
 
   stop() {
@@ -141,7 +144,7 @@ export class ScheduledOutput {
     this.waiting = [];
   }
 
-  /** @param {Int16Array} pcm @param {number} soonest context time before which it cannot start */
+  /** @param {Int16Array} pcm @param {number} soonest earliest start in context time */
   play(pcm, soonest) {
     if (this.firstTime !== null && this.nextTime < soonest) {
       this.underrunSamples += Math.round((soonest - this.nextTime) * SAMPLE_RATE);

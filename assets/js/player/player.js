@@ -1,8 +1,8 @@
 /**
- * The page's one loudspeaker: the AudioContext's life, the way out of it, and the figures of the take that plays.
+ * The page's player: AudioContext, output, and counters of the playing take.
  *
- * A take is begun, fed and ended by whoever receives it; `armed` at the first gesture, so that the cost of
- * a context and a worklet (up to 0.4 s) is paid before the first sentence.
+ * The receiver of a take calls `begin`, `push` and `end`. `arm` is called at the first gesture, because creating a
+ * context and a worklet takes up to 0.4 s.
  *
  * @typedef {import('./worklet.js').Counters} Counters
  * @typedef {WorkletOutput|ScheduledOutput} Output
@@ -12,9 +12,12 @@ import { SAMPLE_RATE } from '../common/audio.js';
 import { ScheduledOutput, WorkletOutput } from './outputs.js';
 import { Pace } from './start_buffer.js';
 
-/** An AudioContext that says how often its device ran dry; not every browser's does. @typedef {AudioContext & {playbackStats?: {underrunEvents: number}}} Context */
+/**
+ * An AudioContext with the number of the device's underruns, which not every browser has. @typedef {AudioContext &
+ * {playbackStats?: {underrunEvents: number}}} Context
+ */
 
-// Of the device's buffer, seconds: the shortest that there is. The browser's own choice is twice that, and is heard 20 ms later.
+// Device buffer in seconds: the shortest available. The browser's default is twice as long and starts 20 ms later.
 const SHORTEST = 0;
 const USUAL = 'interactive';
 
@@ -23,7 +26,9 @@ export class Player extends EventTarget {
     super();
     /** @type {Context|null} */
     this.context = null;
-    /** The shortest latency is used only if the browser reports its cost. @type {AudioContextOptions['latencyHint']} */
+    /**
+     * The shortest latency is used only if the browser reports underruns. @type {AudioContextOptions['latencyHint']}
+     */
     this.latency = 'playbackStats' in AudioContext.prototype ? SHORTEST : USUAL;
     /** @type {Promise<void>|null} */
     this.arming = null;
@@ -52,7 +57,7 @@ export class Player extends EventTarget {
     if (this.gain) this.gain.gain.value = volume;
   }
 
-  /** True if there is a way to another rate here; until it is known, there is. */
+  /** True if the output can change the speed, and until the output is known. */
   get canStretch() {
     return !this.output || this.exact;
   }
@@ -67,7 +72,7 @@ export class Player extends EventTarget {
     this.whenArmed((output) => output.speed(rate));
   }
 
-  /** Make the context run. Call it from a gesture; later calls only resume, or try again what failed. */
+  /** Start the context. Call it from a gesture; later calls resume it or retry after a failure. */
   async arm() {
     const arming = (this.arming ??= this.open());
     try {
@@ -96,7 +101,7 @@ export class Player extends EventTarget {
     gain.connect(context.destination);
   }
 
-  /** A device that runs dry with the shortest buffer has the browser's from the next take on. */
+  /** After underruns with the shortest buffer, use the browser's default from the next take on. */
   async relax() {
     const torn = this.context;
     if (this.sounding || this.latency !== SHORTEST || !torn?.playbackStats?.underrunEvents) return;
@@ -104,19 +109,22 @@ export class Player extends EventTarget {
     this.latency = USUAL;
     this.output = null; // Work started now waits for the new output.
     this.arming = this.open().catch(() => {
-      Object.assign(this, { context: torn, gain, output, exact }); // No new output is available; keep the old one.
+      Object.assign(this, { context: torn, gain, output, exact }); // No new output is available, so keep the old one.
     });
     await this.arming;
     if (this.context !== torn) await torn.close();
   }
 
-  /** Keep the order of what is asked for while the output is still being opened. @param {(output: Output) => void} action */
+  /** Run actions in order once the output is open. @param {(output: Output) => void} action */
   whenArmed(action) {
     if (this.output) action(this.output);
     else this.arming?.then(() => this.output && action(this.output)).catch(() => {}); // The caller of arm() gets the error.
   }
 
-  /** Start a new take; what played before is cut. Returns the take's number. @param {Parameters<Pace['plan']>[0]} [coming] what is known of it */
+  /**
+   * Start a new take; what played before is cut. Returns the take's number. @param {Parameters<Pace['plan']>[0]}
+   * [coming] known properties of the take
+   */
   begin(coming) {
     this.take += 1;
     this.counters = null;
@@ -137,7 +145,7 @@ export class Player extends EventTarget {
     if (take === this.take) this.whenArmed((output) => output.end(take));
   }
 
-  /** Be silent now. */
+  /** Stop playback now. */
   stop() {
     this.sounding = false;
     this.whenArmed((output) => output.stop());
@@ -156,12 +164,12 @@ export class Player extends EventTarget {
     this.relax().catch(() => {}); // The released context is not used again, closed or not.
   }
 
-  /** On the context's clock, seconds; 0 before there is one. */
+  /** Time of the context in seconds; 0 before there is one. */
   get now() {
     return this.context?.currentTime ?? 0;
   }
 
-  /** Samples that have been played by now, between two reports as the clock says. */
+  /** Played samples, interpolated by the clock between two reports. */
   position() {
     if (!this.counters) return 0;
     const { state, played, buffered } = this.counters;
@@ -173,7 +181,7 @@ export class Player extends EventTarget {
   /**
    * Return the time at which the take's first sample was played, on the clock of performance.now().
    *
-   * @returns {number|null} milliseconds, or null before it has
+   * @returns {number|null} milliseconds; null before playback
    */
   audibleAt() {
     const first = this.counters?.firstTime ?? null;

@@ -4,10 +4,10 @@
  * @typedef {import('./take.js').Take} Take
  * @typedef {Take|{silence: number}} Item   silence in seconds
  *
- * @typedef {Object} Span     where an item's sound lies in what was handed to the player
+ * @typedef {Object} Span     position of an item's audio in the audio given to the player
  * @property {Item} item
  * @property {number} index   of the item
- * @property {number} start   samples, in the programme
+ * @property {number} start   samples in the programme
  * @property {number} from    samples of the item that were skipped
  */
 
@@ -27,16 +27,16 @@ export class Programme {
     this.spans = [];
   }
 
-  /** The item at a place, however often it is asked for. @param {number} index */
+  /** Return the item at an index; each is requested from the source once. @param {number} index */
   async item(index) {
     while (this.asked.length <= index) this.asked.push(Promise.resolve(this.source.next()));
     return this.asked[index];
   }
 
   /**
-   * Yield the sound as it becomes available; to begin again forgets where things lay before.
+   * Yield the audio as it becomes available. A new call resets the positions.
    *
-   * @param {{index?: number, at?: number}} [from]  the item to begin with, and the samples of it to skip
+   * @param {{index?: number, at?: number}} [from]  first item, and its samples to skip
    * @returns {AsyncGenerator<Int16Array>}
    */
   async *pieces({ index = 0, at = 0 } = {}) {
@@ -69,7 +69,7 @@ function* silent(seconds) {
   }
 }
 
-/** A take's chunks from a sample on, and those that still come. @param {Take} take @param {number} from */
+/** Yield a take's chunks from a sample on, including future ones. @param {Take} take @param {number} from */
 async function* heard(take, from) {
   let skip = from;
   await take.here();

@@ -1,4 +1,4 @@
-/** TakeRequests for takes: over the socket, into a Take, and from there into the studio's store. */
+/** Requests of takes over the socket, and saving them in the studio. */
 
 import { SpeechError } from '../../../clients/js/voicewright.js';
 import { api, errorOf } from '../common/api.js';
@@ -16,7 +16,7 @@ export class Speech {
   /**
    * @param {import('../../../clients/js/voicewright.js').SpeechSocket} socket
    * @param {Object} studio
-   * @param {(id: string) => import('./take.js').Model} studio.modelOf  what tells a model from another
+   * @param {(id: string) => import('./take.js').Model} studio.modelOf  identity of a model
    * @param {(take: Take) => void} studio.onWhole
    * @param {(take: Take) => void} studio.onFailed
    * @param {(take: Take) => void} studio.onKept
@@ -29,15 +29,15 @@ export class Speech {
     this.onFailed = onFailed;
     this.onKept = onKept;
     this.onUnkept = onUnkept;
-    /** Takes whose sound may still come. @type {Set<Take>} */
+    /** Takes that may still receive audio. @type {Set<Take>} */
     this.live = new Set();
-    /** Takes that are whole and on their way to the studio's store. @type {Set<Take>} */
+    /** Complete takes that are being saved. @type {Set<Take>} */
     this.keeping = new Set();
-    /** References as they travel; one is read once however often it speaks. @type {WeakMap<Blob, Promise<string>>} */
+    /** References as data: URLs; each recording is read once. @type {WeakMap<Blob, Promise<string>>} */
     this.urls = new WeakMap();
     /** Digests of recordings. @type {WeakMap<Blob, Promise<string|null>>} */
     this.digests = new WeakMap();
-    /** Takes that the store refused because it is full; they are sent again once takes are deleted. @type {Set<Take>} */
+    /** Takes that the store refused because it is full; they are saved once takes are deleted. @type {Set<Take>} */
     this.waiting = new Set();
     this.keeps = true; // False once the studio reports that it has no store.
   }
@@ -59,10 +59,10 @@ export class Speech {
   }
 
   /**
-   * Return the error for a text that the runtime would refuse. A very long one would exceed the message limit and
-   * would be refused as that, which says nothing of the text.
+   * Return the error for a text that is too long. The runtime would report a very long one as a too large message
+   * instead.
    *
-   * @param {string} text as it would be sent
+   * @param {string} text as sent
    */
   refusal(text) {
     const limit = this.socket.session?.limits?.max_text_chars ?? Infinity;
@@ -79,7 +79,7 @@ export class Speech {
       if (take.live) this.ask(take, url);
       take.digest = await once(this.digests, reference, digestOf);
     } catch (error) {
-      this.fail(take, errorOf(error)); // The reference cannot be read.
+      this.fail(take, errorOf(error)); // The reference could not be read.
     }
   }
 
@@ -123,7 +123,7 @@ export class Speech {
     if (!take.isQuiet) this.onFailed(take);
   }
 
-  /** Hand a finished take to the studio's store. @param {Take} take */
+  /** Save a finished take in the studio. @param {Take} take */
   async keep(take) {
     this.keeping.add(take);
     /** @param {import('../common/api.js').Thrown|null} error */
@@ -163,7 +163,7 @@ export class Speech {
     for (const take of takes) this.keep(take);
   }
 
-  /** Stop all that may still sound. */
+  /** Cancel all takes that may still receive audio. */
   cancel() {
     for (const take of [...this.live]) take.cancel();
   }

@@ -1,13 +1,13 @@
 /**
- * The one loudspeaker with all that follows it: waveform, transport, meter.
+ * The player on the page: waveform, transport and meter.
  *
- * What is played is a programme, most often of one take. Pause and seek end it and begin again from where it
- * was: the sound is all here. Events: 'change' when it starts, pauses, ends or shows something else; 'place' when it is
- * elsewhere in what it shows; 'star', 'share' and 'code' when those are asked for.
+ * It plays a programme, usually of one take. Pause and seek end the programme and start a new one at the position.
+ * Events: 'change' when playback starts, pauses or ends or another take is shown; 'place' when the position changes;
+ * 'star', 'share' and 'code' for the buttons.
  *
  * @typedef {import('./take.js').Take} Take
  * @typedef {import('../script/full_audio.js').FullAudio} FullAudio
- * @typedef {Take|FullAudio} Shown  what the stage shows: a take, or several as one
+ * @typedef {Take|FullAudio} Shown  a take, or the full audio of a script
  */
 
 import { clock, SAMPLE_RATE } from '../common/audio.js';
@@ -18,7 +18,7 @@ import { Programme } from './programme.js';
 import { Keep, making, Meter } from './stage_panel.js';
 import { Waveform } from './waveform.js';
 
-/** Seconds, by the key. @type {Object<string, number>} */
+/** Steps in seconds by key. @type {Object<string, number>} */
 const STEPS = { ArrowRight: 1, ArrowLeft: -1, ArrowUp: 1, ArrowDown: -1, PageUp: 5, PageDown: -5 };
 
 /** @typedef {Pick<import('../script/full_audio.js').Sounding, 'onItem'|'place'>} Within */
@@ -53,7 +53,7 @@ export class Stage extends EventTarget {
     this.playing = 0;
     this.told = -1; // Last item whose start was reported.
     this.onChange = () => this.refresh();
-    /** Show soon where the sound is, and how much of it there is; while it sounds, again and again. */
+    /** Show position and length after a delay, repeatedly during playback. */
     this.followSoon = throttle(() => {
       this.follow();
       if (this.sounding) this.followSoon();
@@ -72,13 +72,13 @@ export class Stage extends EventTarget {
     this.refresh();
   }
 
-  /** True if anything is to be heard, now or as soon as it comes. */
+  /** True during playback or while playback waits for audio. */
   get sounding() {
     return this.player.sounding;
   }
 
   /**
-   * Play a take, also one that still streams; what played before is cut.
+   * Play a take, also one that still streams, instead of the current one.
    *
    * @param {Take} take
    * @param {{from?: number, gainDb?: number, clicked?: number}} [options]  from: seconds; clicked: performance.now()
@@ -89,16 +89,18 @@ export class Stage extends EventTarget {
     return this.begin(new Programme([take], { gainDb }), { at: Math.round(from * SAMPLE_RATE) });
   }
 
-  /** Measure a take that is still to come, and learn from how it came. @param {Take} take @param {number} clicked */
+  /**
+   * Measure a new take, and learn its arrival times for the start buffer. @param {Take} take @param {number} clicked
+   */
   watch(take, clicked) {
     take.timing = { clicked, ttfa: null, audible: null, underruns: null };
     take.addEventListener('done', () => this.player.pace.learn(take.arrivals, take.company));
   }
 
   /**
-   * Play what takes and silences are together, one after another without a gap, and show it as one.
+   * Play the full audio of a script, without gaps, and show it as one take.
    *
-   * @param {FullAudio} whole @param {number} [at] samples into it @param {{only?: boolean}} [options]
+   * @param {FullAudio} whole @param {number} [at] position in samples @param {{only?: boolean}} [options]
    */
   perform(whole, at = 0, options = {}) {
     if (whole !== this.take) this.put(whole);
@@ -107,7 +109,7 @@ export class Stage extends EventTarget {
     pumped.catch((error) => whole.onError(error));
   }
 
-  /** Show it without playing it. @param {Shown|null} take null: nothing */
+  /** Show a take without playing it. @param {Shown|null} take null: nothing */
   show(take) {
     if (this.sounding) this.stop();
     this.programme = take && new Programme(isFullAudio(take) ? [] : [take]);
@@ -119,8 +121,7 @@ export class Stage extends EventTarget {
 
   /**
    * @param {Programme} programme @param {{index?: number, at?: number}} [from]
-   * @param {Within|null} [within]  of a whole
-   * @param {number} [shown] samples into what is shown
+   * @param {Within|null} [within]  for full audio @param {number} [shown] position in the shown take in samples
    */
   begin(programme, { index = 0, at = 0 } = {}, within = null, shown = at) {
     this.programme = programme;
@@ -218,7 +219,7 @@ export class Stage extends EventTarget {
     return Math.max(0, Math.min(1, (clientX - left) / width));
   }
 
-  /** Say which time the pointer is at. @param {PointerEvent} event */
+  /** Show the time at the pointer. @param {PointerEvent} event */
   onHover(event) {
     const at = this.pointed(event) * this.waveform.span;
     this.hover.hidden = !this.take?.samples || at > this.take.samples;
@@ -226,13 +227,13 @@ export class Stage extends EventTarget {
     this.hover.style.left = `${100 * this.pointed(event)}%`;
   }
 
-  /** Read where the sound is, and show it. */
+  /** Read the position and show it. */
   follow() {
     this.read();
     this.paint();
   }
 
-  /** Read where the sound is. */
+  /** Read the position from the player. */
   read() {
     const { player } = this;
     if (this.playing !== player.take || !player.counters || !this.programme) return;
@@ -263,7 +264,7 @@ export class Stage extends EventTarget {
     if (audible !== null) timing.audible = audible - timing.clicked;
   }
 
-  /** Show again what was there before a take that came to nothing. @param {Take} take */
+  /** Show the previous take again after a failed one. @param {Take} take */
   giveBack(take) {
     if (take === this.take && !take.samples && this.before) this.show(this.before);
   }

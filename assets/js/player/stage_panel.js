@@ -1,25 +1,26 @@
-/** Next to the waveform: how much is made, the take's figures, and what can be done with it. */
+/** Panel next to the waveform: progress, figures and actions of the take. */
 
 import { api } from '../common/api.js';
 import { SAMPLE_RATE } from '../common/audio.js';
 import { all, need, write } from '../common/elements.js';
 import { Take } from './take.js';
 
-// --- How much of a long take is made, and how long the rest takes: what stands beside the voice while one
-// waits for it. Pure.
+// --- Progress of a long take and the remaining time, shown during generation. Pure.
 
-const LONG_S = 10; // Shorter audio is ready before progress would help.
+const LONG_S = 10; // Shorter audio is complete before progress would help.
 const SURE_MS = 1000; // Time before the speed of generation is shown.
 const MAX_SHARE = 0.99; // The length estimated from a text is never exact.
 
 /**
- * @typedef {Object} Making
- * @property {number} share    of the whole that is made, below 1
- * @property {number} samples  that the whole will have, about
- * @property {number|null} left  seconds until the rest is made; null: it is not known yet
+ * @typedef {Object} Making @property {number} share    generated share, below 1
+ * @property {number} samples  expected total
+ * @property {number|null} left  remaining seconds; null: unknown yet
  */
 
-/** @param {import('./take.js').Take} take @param {number} now performance.now() @returns {Making|null} null: nothing that is waited for */
+/**
+ * @param {import('./take.js').Take} take @param {number} now performance.now() @returns {Making|null} null: nothing to
+ * wait for
+ */
 export function making({ state, planned, samples, arrivals }, now) {
   if (state !== 'streaming' || planned < LONG_S * SAMPLE_RATE) return null;
   const share = Math.min(MAX_SHARE, samples / planned);
@@ -28,7 +29,7 @@ export function making({ state, planned, samples, arrivals }, now) {
   return { share, samples: Math.max(planned, samples), left };
 }
 
-// --- A take's figures: times from the click as this page saw them, the rest as the runtime says.
+// --- A take's figures: times since the click measured by this page, and the runtime's metrics.
 
 /** @typedef {import('./stage.js').Shown} Shown */
 
@@ -75,13 +76,12 @@ function milliseconds(value) {
   return value < 1000 ? `${Math.round(value)} ms` : `${(value / 1000).toFixed(2)} s`;
 }
 
-// --- What can be done with the take on the stage: its file in each format, the star, a link to it, its request
-// as code.
+// --- Actions of the shown take: download, favourite, share link, and code of the request.
 
 /** @typedef {import('./take.js').TakeRecord} TakeRecord */
 
 export class Keep {
-  /** @param {ParentNode} page @param {EventTarget} stage hears 'star', 'share' and 'code' */
+  /** @param {ParentNode} page @param {EventTarget} stage receives 'star', 'share' and 'code' */
   constructor(page, stage) {
     const menu = need(page, '#vw-keep');
     this.star = need(page, '#vw-star', HTMLButtonElement);
@@ -91,15 +91,15 @@ export class Keep {
     this.share = need(menu, '#vw-share', HTMLButtonElement);
     this.code = need(menu, '#vw-copy-code', HTMLButtonElement);
     menu.addEventListener('click', () => menu.hidePopover());
-    /** @type {Take|null} whose file is behind the link */
+    /** Take of the download link. @type {Take|null} */
     this.offered = null;
     this.isShared = false; // True if the host allows links.
     /** The shown take. @type {Shown|null} */
     this.take = null;
-    /** @type {TakeRecord|null} its record when that was put there */
+    /** Record of that take when the link was set. @type {TakeRecord|null} */
     this.record = null;
     this.star.onclick = () => stage.dispatchEvent(new Event('star'));
-    // An item of several takes has its own download.
+    // Full audio has its own download.
     this.button.addEventListener('click', (event) => {
       if (!this.take || this.take instanceof Take) return;
       event.preventDefault();
@@ -127,8 +127,7 @@ export class Keep {
   }
 
   /**
-   * Put the WAV behind its link: the studio's file, which says how it was made, or what the page holds where the
-   * studio keeps nothing.
+   * Set the download link: the studio's file with metadata, or the page's own WAV if the studio does not store takes.
    *
    * @param {Take|null} take
    */

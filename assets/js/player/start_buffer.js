@@ -1,40 +1,40 @@
 /**
- * Size of the start buffer, learned from the arrival of the last takes.
+ * Size of the start buffer, learned from the arrival times of the last takes.
  *
- * A runtime that is about as slow as the ear is late all along: that raises it at once, and the more the longer the next take
- * will be. A single chunk that was late, in one take of the last ones, is chance, and no reason to be late each time; in two of
- * them it is none. So the start is early where the runtime is fast, and late rather than torn where it is not. Takes that are
- * made beside others share the runtime with them: what they need says nothing of a take alone.
+ * A runtime that is about as slow as playback delays every chunk. This raises the buffer at once, more for a longer
+ * next take. A single late chunk in one take counts as chance and is ignored; late chunks in two takes are not. So
+ * playback starts early on a fast runtime, and late instead of with gaps on a slow one. Parallel takes share the
+ * runtime, so they are learned separately.
  */
 
 import { SAMPLE_RATE } from '../common/audio.js';
 
-// One codec frame: with a runtime faster than the ear, the first frame is enough to start.
+// One codec frame, which is enough if the runtime is faster than playback.
 export const MIN_TARGET = 0.08 * SAMPLE_RATE;
 // Beyond this, a gap is preferable to a longer wait.
 export const MAX_TARGET = 1.5 * SAMPLE_RATE;
-const REMEMBERED = 5; // Takes.
+const MAX_TAKES = 5; // Takes to learn from.
 const LONGER = 1.25; // A take may be this much longer than estimated from its text.
-const END = 2 / 3; // Share of a take's chunks after which its end begins.
+const END = 2 / 3; // Chunks after this share of a take belong to its end.
 
-/** Chunks as they came: performance.now(), samples. @typedef {{at: number, samples: number}[]} Arrivals */
+/** Arrival time (performance.now()) and samples of each chunk. @typedef {{at: number, samples: number}[]} Arrivals */
 
 /**
- * The least sound that would have played a take without a gap, had it started as soon as that was there.
+ * Return the smallest start buffer with which a take would have played without a gap.
  *
  * @param {Arrivals} arrivals
  * @returns {number} samples
  */
 export function neededStart(arrivals) {
-  // Backwards: `latest` is the last moment at which everything from here on would still have come in time, counted
-  // as if all sound before had been played by then.
+  // Backwards: `latest` is the latest start for which all later chunks arrive in time, relative to the audio before
+  // them.
   const received = [0];
   for (const { samples } of arrivals) received.push(received[received.length - 1] + samples);
   let latest = -Infinity;
   let needed = received[1] ?? 0;
   for (let i = arrivals.length - 1; i >= 0; i--) {
     const begun = arrivals[i].at;
-    // To start when chunk i has come: each later chunk must come before what was received earlier has been played.
+    // Start at chunk i is possible if each later chunk arrives before the audio before it has been played.
     if (latest <= begun) needed = received[i + 1];
     else break;
     latest = Math.max(latest, arrivals[i].at - (received[i] / SAMPLE_RATE) * 1000);
@@ -43,8 +43,8 @@ export function neededStart(arrivals) {
 }
 
 /**
- * The least time, counted in samples, that would have had to pass between a take's first chunk and its start. It is
- * seldom a whole chunk: a second chunk that comes 5 ms late asks for these 5 ms, and not for the chunk to be there.
+ * Return the shortest delay between a take's first chunk and its start, in samples. It is usually less than a chunk: if
+ * the second chunk is 5 ms late, a delay of 5 ms is enough.
  *
  * @param {Arrivals} arrivals
  */
@@ -62,7 +62,7 @@ function lagsOf(arrivals) {
 }
 
 /**
- * The same take, had its one late chunk been no later than the second one.
+ * Return the arrivals with the latest chunk moved to the lateness of the second latest.
  *
  * @param {Arrivals} arrivals @returns {Arrivals}
  */
@@ -75,11 +75,11 @@ export function withoutWorst(arrivals) {
 }
 
 /**
- * Return the buffer that a take of another length with the same arrival would have needed. A shorter one needs that of its beginning; a longer
- * one falls behind by as much more, where this one was still falling behind at its end.
+ * Return the buffer that a take of another length with the same arrivals would need. A shorter take needs the buffer of
+ * its beginning. A longer take needs more if this one was still falling behind at its end.
  *
  * @param {Arrivals} arrivals
- * @param {number} [expected]  samples of the other one; 0: as many as this one
+ * @param {number} [expected]  samples of the other take; 0: the same length
  * @returns {Need}
  */
 export function needOf(arrivals, expected = 0) {
@@ -103,10 +103,10 @@ export class Pace {
   /** Arrivals of the last takes, newest first, by the number of parallel takes. @type {Map<number, {whole: Arrivals, steady: Arrivals}[]>} */
   known = new Map();
 
-  /** @param {Arrivals} arrivals @param {number} [company]  takes that were made at once, itself among them */
+  /** @param {Arrivals} arrivals @param {number} [company]  number of parallel takes, including this one */
   learn(arrivals, company = 1) {
     const takes = [{ whole: arrivals, steady: withoutWorst(arrivals) }, ...(this.known.get(company) ?? [])];
-    this.known.set(company, takes.slice(0, REMEMBERED));
+    this.known.set(company, takes.slice(0, MAX_TAKES));
   }
 
   /** Return the largest known number of parallel takes up to `company`. @param {number} company */
@@ -117,14 +117,14 @@ export class Pace {
   /**
    * Return the start condition of the next take: `target` buffered samples, or `hold` samples of time since its first chunk.
    *
-   * @param {{planned?: number, company?: number}} [take]  planned: samples that it will have, as far as is known; 0: it is not
+   * @param {{planned?: number, company?: number}} [take]  planned: expected samples; 0: unknown
    */
   plan({ planned = 0, company = 1 } = {}) {
     const takes = this.known.get(this.nearest(company)) ?? [];
     const expected = planned * LONGER;
     const whole = takes.map((take) => needOf(take.whole, expected));
     const steady = takes.map((take) => needOf(take.steady, expected));
-    // The need that any of them had throughout, or two of them at some position.
+    // The need of any take without its worst chunk, or of two takes with it.
     const needed = (/** @type {keyof Need} */ what) => {
       const [, twice = 0] = whole.map((need) => need[what]).sort((one, other) => other - one);
       return Math.max(twice, ...steady.map((need) => need[what]));

@@ -1,8 +1,8 @@
 /**
- * One take: what was asked for, the PCM as it comes, and what is known of it in the end.
+ * One take: request, received PCM, and results.
  *
- * Events: 'state' (its place in the queue, its start, its first sound), 'progress' (more sound), then one of 'done' (also
- * when it was stopped) and 'error', and 'stored' once the studio keeps it.
+ * Events: 'state' (queue position, start, first audio), 'progress' (more audio), then 'done' (also when stopped) or
+ * 'error', and 'stored' once the studio has saved it.
  *
  * @typedef {'custom_voice'|'voice_design'|'base'} Mode
  * @typedef {{voice?: string, language?: string, instructions?: string, ref_text?: string, x_vector_only_mode?: boolean,
@@ -13,21 +13,21 @@
  * @property {Mode} mode
  * @property {Config} config
  * @property {string} text
- * @property {string|null} [spoken]  what is sent in its place, where words of it are said otherwise
+ * @property {string|null} [spoken]  the text with pronunciations, if it differs
  * @property {number} seed
- * @property {string} [label]     what stands beside the waveform
+ * @property {string} [label]     caption next to the waveform
  * @property {string|null} [parent]  id of the take that this one repeats or varies
  * @property {Blob|null} [reference]
- * @property {boolean} [isQuiet]   the caller says itself what goes wrong
- * @property {boolean} [isSample]  played and forgotten: it is not kept in the history
- * @property {boolean} [keepsStopped]  what had come when it was stopped is kept; true unless said
+ * @property {boolean} [isQuiet]   the caller shows errors
+ * @property {boolean} [isSample]  not saved
+ * @property {boolean} [keepsStopped]  save it also if it was stopped; default true
  *
  * @typedef {{queue_ms?: number, prefill_ms?: number, ttfa_ms?: number, rtf?: number,
- *   heard?: {ttfa_ms: number|null, audible_ms: number|null, underruns: number|null}}} Metrics  heard: by the page that asked
+ *   heard?: {ttfa_ms: number|null, audible_ms: number|null, underruns: number|null}}} Metrics  heard: measured by the requesting page
  * @typedef {{clicked: number|null, ttfa: number|null, audible: number|null, underruns: number|null}} Timing
  * @typedef {{id: string, fingerprint?: string, device?: string, dtype?: string}} Model
  *
- * @typedef {Object} TakeRecord    a kept take, as the studio's store has it
+ * @typedef {Object} TakeRecord    a stored take
  * @property {string} id
  * @property {number} created_at   seconds since 1970
  * @property {string} room
@@ -43,7 +43,7 @@
  * @property {Metrics|null} metrics
  * @property {string|null} stop_reason
  * @property {string|null} parent
- * @property {string|null} reference  SHA-256 of the recording that was sent with it
+ * @property {string|null} reference  SHA-256 of the reference audio
  * @property {number} samples
  * @property {number} seconds
  * @property {string} sha256
@@ -74,7 +74,7 @@ export class Take extends EventTarget {
     this.label = label;
     this.parent = parent;
     this.reference = reference;
-    /** Digest of that recording, once it was requested and if the browser supports it. @type {string|null} */
+    /** SHA-256 of the reference, once it was computed and if the browser supports it. @type {string|null} */
     this.digest = null;
     this.isQuiet = isQuiet;
     this.isSample = isSample;
@@ -88,7 +88,7 @@ export class Take extends EventTarget {
     this.samples = 0;
     /** Expected samples by its text; 0 if not estimated. */
     this.planned = 0;
-    /** The most that were being made at once with it, itself among them. */
+    /** Maximum number of parallel takes, including this one. */
     this.company = 1;
     /** Arrival times of its audio. @type {{at: number, samples: number}[]} */
     this.arrivals = [];
@@ -96,7 +96,7 @@ export class Take extends EventTarget {
     this.model = null;
     /** audio.start. @type {{model: string, voice: string|null, notes?: string[]}|null} */
     this.start = null;
-    /** Of audio.done. @type {Metrics|null} */
+    /** Metrics of audio.done. @type {Metrics|null} */
     this.metrics = null;
     /** @type {string|null} */
     this.stopReason = null;
@@ -106,23 +106,26 @@ export class Take extends EventTarget {
     this.record = null;
     /** @type {import('../common/api.js').Thrown|null} */
     this.error = null;
-    /** The client's. @type {ReturnType<import('../../../clients/js/voicewright.js').SpeechSocket['speak']>|null} */
+    /**
+     * The client's utterance. @type
+     * {ReturnType<import('../../../clients/js/voicewright.js').SpeechSocket['speak']>|null}
+     */
     this.utterance = null;
-    /** @type {Promise<unknown>|null} settled by the next change */
+    /** Settled by the next change. @type {Promise<unknown>|null} */
     this.changing = null;
-    this.unkept = false; // The studio has no space for it.
-    /** Brings the sound of a recalled one. @type {(() => Promise<Int16Array|null>)|null} */
+    this.unkept = false; // True if the studio has no space for the take.
+    /** Loads the audio of a recalled take. @type {(() => Promise<Int16Array|null>)|null} */
     this.ask = null;
     /** @type {Promise<Int16Array|null>|null} */
     this.loading = null;
     this.askedAt = performance.now();
-    /** Tell of a state a moment later: what follows it draws the page, and the first sound must not wait for that. */
+    /** Emit 'state' with a delay, because listeners draw the page and the first audio must not wait for that. */
     this.tellSoon = throttle(() => this.tell('state'), SOON_MS);
     /** Measurements of this page, in ms after `clicked` (performance.now()). @type {Timing} */
     this.timing = { clicked: null, ttfa: null, audible: null, underruns: null };
   }
 
-  /** A kept take with its sound, to be played and shown like a fresh one. @param {TakeRecord} record @param {Int16Array} pcm */
+  /** Return a stored take with its audio. @param {TakeRecord} record @param {Int16Array} pcm */
   static kept(record, pcm) {
     const take = new Take(/** @type {Asked} */ ({ ...record, reference: null }));
     take.append(pcm);
@@ -132,7 +135,10 @@ export class Take extends EventTarget {
     return take;
   }
 
-  /** A kept take whose sound comes later, or when it is played. @param {TakeRecord} record @param {() => Promise<Int16Array|null>} ask  null: it cannot be had now, which was said */
+  /**
+   * Return a stored take whose audio is loaded later. @param {TakeRecord} record @param {() =>
+   * Promise<Int16Array|null>} ask null: unavailable, and the error was shown
+   */
   static recalled(record, ask) {
     const take = Take.kept(record, new Int16Array());
     take.samples = record.samples;
@@ -163,12 +169,12 @@ export class Take extends EventTarget {
     return this.config.tags ? untagged(this.sent).trim() : this.sent;
   }
 
-  /** True if sound may still come. */
+  /** True if audio may still arrive. */
   get live() {
     return this.state === 'queued' || this.state === 'streaming';
   }
 
-  /** True if nothing was heard of it yet: no place in a queue, no start. */
+  /** True if the server has not responded yet. */
   get isUnanswered() {
     return this.state === 'queued' && !this.queue && !this.start;
   }
@@ -177,13 +183,13 @@ export class Take extends EventTarget {
     return this.samples / SAMPLE_RATE;
   }
 
-  /** True if it ended with EOS long before its text can have been spoken. */
+  /** True if the take ended with EOS too early for its text. */
   get isShort() {
     if (this.state !== 'done') return false;
     return this.stopReason === 'short' || (this.stopReason === 'eos' && isTooShort(this.words, this.seconds));
   }
 
-  /** Integrated loudness, null before it is known or where the take is too short for one. */
+  /** Integrated loudness; null before it is known or if the take is too short. */
   get lufs() {
     return this.record?.lufs ?? null;
   }
@@ -194,7 +200,10 @@ export class Take extends EventTarget {
     this.samples += pcm.length;
   }
 
-  /** Stop the runtime's work on it; what has come stays, and is kept unless `isKept` is false. @param {{isKept?: boolean}} [options] */
+  /**
+   * Cancel generation. The received audio stays, and is saved unless `isKept` is false. @param {{isKept?: boolean}}
+   * [options]
+   */
   cancel({ isKept = true } = {}) {
     if (!this.live) return;
     this.keepsStopped &&= isKept;
@@ -229,7 +238,7 @@ export class Take extends EventTarget {
     return this;
   }
 
-  /** True if the studio is to keep it: all that came whole, and what came before it was stopped. */
+  /** True if the take is to be saved: complete takes, and stopped ones with audio. */
   get lasts() {
     return this.state === 'done' || (this.state === 'stopped' && this.keepsStopped && this.samples > 0);
   }

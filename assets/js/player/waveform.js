@@ -1,9 +1,9 @@
-/** Peaks of a take, and their picture on a canvas. */
+/** Peaks of a take, and waveforms on a canvas. */
 
 import { SAMPLE_RATE } from '../common/audio.js';
 import { throttle } from '../common/elements.js';
 
-// --- The lowest and highest sample of each 10 ms of a take, kept beside it and grown with it.
+// --- Minimum and maximum of each 10 ms of a take, extended as the take grows.
 
 export const BIN = SAMPLE_RATE / 100;
 
@@ -11,7 +11,7 @@ export const BIN = SAMPLE_RATE / 100;
 const known = new WeakMap();
 
 export class Peaks {
-  /** Those of a take, brought up to its last chunk. @param {import('./take.js').Take} take */
+  /** Return the peaks of a take, up to its last chunk. @param {import('./take.js').Take} take */
   static of(take) {
     const peaks = known.get(take) ?? new Peaks();
     known.set(take, peaks);
@@ -45,15 +45,14 @@ export class Peaks {
   }
 }
 
-// --- A take on a canvas, as it grows: what was played in the accent colour, what waits in a quiet one.
-// Colours are the CSS variables --vw-accent, --vw-wave and --vw-line of the canvas. Drawn is what is another
-// than it was, and that not at every chunk.
+// --- Waveform of a take on a canvas, with the played part in the accent colour. Colours are the CSS variables
+// --vw-accent, --vw-wave and --vw-line of the canvas. Only changes are drawn, and not at every chunk.
 
 /** @typedef {import('./stage.js').Shown} Shown */
 
-// Speech is mostly quiet: this power shows what is soft without the loud leaving the canvas.
+// Speech is mostly quiet; this exponent enlarges quiet parts.
 const SHOWN = 0.6;
-// The shortest stretch of time that fills the width, so that a first chunk does not look like a whole take.
+// Minimum number of bins of the full width, so that a first chunk does not look like a whole take.
 const MIN_BINS = 400;
 
 export class Waveform {
@@ -104,7 +103,7 @@ export class Waveform {
     const bars = new Bars(canvas, peaks, span / BIN, (from) => (from < edge ? accent : quiet));
     if (how !== drawn.how || low !== drawn.low || length < drawn.length) bars.paint();
     else {
-      // The last bin that was drawn may have been half there.
+      // The last drawn bin may have been incomplete.
       if (length > drawn.length) bars.paint(drawn.length - 1, length);
       if (edge !== drawn.edge) bars.paint(Math.min(edge, drawn.edge), Math.max(edge, drawn.edge));
     }
@@ -137,8 +136,8 @@ export class Bars {
   /**
    * @param {HTMLCanvasElement} canvas
    * @param {{low: number[], high: number[]}|null} peaks
-   * @param {number} bins            that the width stands for
-   * @param {(bin: number) => string} colour  of a bar that begins there
+   * @param {number} bins            of the full width
+   * @param {(bin: number) => string} colour  colour of a bar that begins at this bin
    */
   constructor(canvas, peaks, bins, colour) {
     this.canvas = canvas;

@@ -1,31 +1,31 @@
 /**
- * The audio thread's half of the player: a queue of PCM that plays without a gap or says that it could not.
+ * The player's AudioWorklet: a queue of PCM that plays without gaps and counts underruns.
  *
- * States: idle -> buffering -> playing -> draining -> idle. It starts when `target` samples are there, or `hold` samples
- * of time after its first ones, and, when it runs dry in the middle of a take, ramps to silence, doubles the target and
- * buffers again.
- * Outside of those ramps every sample that leaves is the served one, int16 / 32768, in order, once: at a rate of 1.
+ * States: idle -> buffering -> playing -> draining -> idle. It starts when `target` samples are buffered, or `hold`
+ * samples of time after the first ones. If the queue is empty in the middle of a take, it ramps to silence, doubles the
+ * target and buffers again. Outside of these ramps and at a rate of 1, the output is exactly the received samples,
+ * int16 / 32768.
  *
- * At another rate it goes through `Stretch`. What is still being made is never played faster than it comes: the less of it waits, the
- * nearer the rate is to 1, so that a faster rate makes no underrun.
+ * Other rates use `Stretch`. Audio in generation is never played faster than it arrives: with less buffered audio the
+ * rate approaches 1, so that a faster rate causes no underrun.
  *
  * Messages in:  {type: 'begin', take, target, hold?} {type: 'push', take, pcm: Int16Array} {type: 'end', take}
- *               {type: 'rate', rate}: of this take and the next ones
- *               {type: 'stop'} {type: 'report', id}: asks for counters now
- * Messages out: {type: 'counters', ...Counters} ten times a second of sound, and at each change of state.
+ *               {type: 'rate', rate}: for this take and the next ones
+ *               {type: 'stop'} {type: 'report', id}: request counters now
+ * Messages out: {type: 'counters', ...Counters} ten times per second of audio, and at each change of state.
  *
  * @typedef {Object} Counters
  * @property {number} take
  * @property {'idle'|'buffering'|'playing'|'draining'} state
- * @property {number} played            served samples that have left, of this take
- * @property {number} buffered          samples that wait
- * @property {number} underruns         times that the queue ran dry before more sound came
- * @property {number} underrunSamples   silence that those put into the sound
+ * @property {number} played            played samples of this take
+ * @property {number} buffered          samples in the queue
+ * @property {number} underruns         times that the queue was empty before more audio arrived
+ * @property {number} underrunSamples   inserted silence
  * @property {number|null} firstTime    context time of the take's first sample, seconds
- * @property {number} rate              served samples for each that leaves, just now
+ * @property {number} rate              current speed
  * @property {number} target            samples to wait for before (re)starting
- * @property {boolean} finished         the whole take was played, or it was stopped
- * @property {number} [id]              of the 'report' that this answers
+ * @property {boolean} finished         the take was played completely or stopped
+ * @property {number} [id]              id of the 'report' message
  */
 
 import { Stretch } from './worklet_stretch.js';
@@ -36,7 +36,7 @@ const MAX_TARGET_S = 0.6;
 const REPORT_S = 0.1;
 const QUANTUM = 128; // Samples between two calls of process.
 // Buffered seconds of a take in generation: with less, it is not played faster; with more, at the chosen speed.
-const SCARCE_S = 0.2;
+const LOW_BUFFER_S = 0.2;
 const AMPLE_S = 0.5;
 
 class PcmPlayer extends AudioWorkletProcessor {
@@ -76,7 +76,9 @@ class PcmPlayer extends AudioWorkletProcessor {
     this.port.onmessage = ({ data }) => this.receive(data);
   }
 
-  /** Forget the take before and wait for the next. @param {number} take @param {number} target @param {number} hold */
+  /**
+   * Discard the previous take and wait for the next. @param {number} take @param {number} target @param {number} hold
+   */
   clear(take, target, hold = Infinity) {
     this.chunks = [];
     this.offset = 0;
@@ -126,7 +128,7 @@ class PcmPlayer extends AudioWorkletProcessor {
     }
   }
 
-  /** Samples that came and have not left. */
+  /** Received samples that were not played yet. */
   get buffered() {
     return this.came - Math.round(this.played);
   }
@@ -139,7 +141,7 @@ class PcmPlayer extends AudioWorkletProcessor {
   /** The current speed. */
   get pace() {
     if (this.rate <= 1 || this.ended) return this.rate;
-    const ample = (this.buffered / sampleRate - SCARCE_S) / (AMPLE_S - SCARCE_S);
+    const ample = (this.buffered / sampleRate - LOW_BUFFER_S) / (AMPLE_S - LOW_BUFFER_S);
     return 1 + (this.rate - 1) * Math.max(0, Math.min(1, ample));
   }
 
@@ -171,7 +173,7 @@ class PcmPlayer extends AudioWorkletProcessor {
     this.finish();
   }
 
-  /** Leave the running sound by a ramp from its last value, so that nothing clicks. */
+  /** Ramp from the last value to silence, to avoid a click. */
   cut() {
     if (this.last === 0) return;
     this.tail = this.last;
@@ -265,7 +267,7 @@ class PcmPlayer extends AudioWorkletProcessor {
     this.offset = 0;
   }
 
-  /** Fill the rest of a block that the queue could not. @param {Float32Array} out @param {number} from */
+  /** Fill the rest of a block with silence. @param {Float32Array} out @param {number} from */
   silence(out, from) {
     if (this.state === 'draining') {
       this.last = 0;

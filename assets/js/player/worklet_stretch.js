@@ -1,30 +1,30 @@
 /**
- * Speech faster or slower at its own pitch, by waveform similarity (WSOLA): most of it leaves as it came, and where the
- * sound is to be further on, or back, it goes over to the place nearby that continues it best, by a cross-fade.
+ * Change of speed at constant pitch by WSOLA: most samples stay unchanged, and jumps cross-fade to the most similar
+ * place nearby.
  *
- * At a rate of 1 every sample leaves as it came. Imported by the audio thread (worklet.js), so: no allocation after the
+ * At a rate of 1 samples are unchanged. It runs on the audio thread (worklet.js), so it allocates only in the
  * constructor.
  */
 
 const HOP_S = 0.0125; // Length of one step, and of a cross-fade.
 const REACH_S = 0.0125; // Search range of the cross-fade: a period of 40 Hz in both directions together.
-const HELD = 8; // Hops in the buffer.
+const BUFFER_HOPS = 8;
 
 export class Stretch {
   end = 0; // End of the buffer's contents.
   at = 0; // Position in the buffer at which the audio continues unchanged.
-  lag = 0; // Distance of the ideal position from there.
+  lag = 0; // Distance from `at` to the ideal position.
   made = 0; // Samples in `out`.
-  gone = 0; // Samples of these already read.
+  gone = 0; // Samples of `out` that were read.
 
   /** @param {number} rate samples a second */
   constructor(rate) {
     this.hop = Math.round(HOP_S * rate);
     this.reach = Math.round(REACH_S * rate);
-    this.buffer = new Float32Array(HELD * this.hop);
+    this.buffer = new Float32Array(BUFFER_HOPS * this.hop);
     this.out = new Float32Array(this.hop);
     this.fade = Float32Array.from(this.out, (_, i) => 0.5 - 0.5 * Math.cos((Math.PI * (i + 0.5)) / this.hop));
-    /** Samples that one hop may search, from its position. */
+    /** Samples after the position that a hop may need. */
     this.lookahead = 4 * this.hop;
   }
 
@@ -32,7 +32,7 @@ export class Stretch {
     this.end = this.at = this.lag = this.made = this.gone = 0;
   }
 
-  /** Samples that came and have not left. */
+  /** Samples that were put in and not taken yet. */
   get ahead() {
     return this.end - this.at + this.made - this.gone;
   }
@@ -59,10 +59,10 @@ export class Stretch {
   }
 
   /**
-   * Move sound out, as much as there is.
+   * Write as many samples as available.
    *
-   * @param {Float32Array} target @param {number} from @param {number} rate input samples for each that leaves
-   * @returns {number} how many samples left
+   * @param {Float32Array} target @param {number} from @param {number} rate input samples per output sample @returns
+   * {number} number of samples written
    */
   take(target, from, rate) {
     if (this.gone === this.made) this.make(rate);
@@ -86,7 +86,10 @@ export class Stretch {
     this.lag += this.made * (rate - 1) - step;
   }
 
-  /** Return the offset to the samples most similar to the next ones; 0 if there are none. @param {number} middle where it should be */
+  /**
+   * Return the offset to the samples most similar to the next ones; 0 if there are none. @param {number} middle
+   * expected position
+   */
   best(middle) {
     const { buffer, at, hop } = this;
     const first = Math.max(middle - this.reach, -at);

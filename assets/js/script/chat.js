@@ -1,10 +1,11 @@
 /**
- * Exported chats (WhatsApp on iOS and Android, and logs with a time before each name), as lines of their senders.
+ * Parser of exported chats (WhatsApp on iOS and Android, and logs with a time before each name) as lines of their
+ * senders.
  *
  *     readChat('[31.12.25, 22:30:15] Mary: Hi\n[31.12.25, 22:31:02] Mary: \u200eimage omitted')
  *     // { lines: [{ name: 'Mary', instruct: '', text: 'Hi' }], leftOut: 1 }
  *
- * System messages, and what stands for media that the export does not hold, are left out and counted.
+ * System messages and placeholders of missing media are left out and counted.
  */
 
 /** @typedef {import('./reading.js').ReadLine} ReadLine */
@@ -19,10 +20,10 @@ const TIME = String.raw`(?:[上下]午|午[前後]|오[전후]|klo|à)?\s?\d{1,2
 const DATED = new RegExp(`^${INVISIBLE}(?:\\[${DATE},?\\s+${TIME}\\]|${DATE},?\\s+${TIME}(?=\\s*[-–,<\\p{L}]))\\s*(?:[-–,]\\s+)?`, 'iu');
 const TIMED = /^\[?\d{1,2}:\d{2}(?::\d{2})?(?:\s?[ap]m)?\]?\s*(?:[-–]\s+)?(?=\S)/iu;
 const SENDER = new RegExp(`^(?:<([^<>\\n]{1,${MAX_NAME_CHARS}})>\\s*|([^\\n]{1,${MAX_NAME_CHARS}}?)\\s?(?::(?:\\s+|$)|：\\s*))`, 'u');
-// A log without dates: only what looks like a name can be told from "10:30 The train leaves: …".
+// In a log without dates a sender must look like a name, unlike "10:30 The train leaves: …".
 const NAME = /^(?:<([^<>]{1,32})>\s*|(\p{L}[\p{L}\p{N} .'’_-]{0,31}?)\s*(?::(?=\s|$)|：)\s*)/u;
 
-// iOS marks what is no message, and Android writes <Media omitted> or a file's name.
+// iOS marks system messages; Android writes <Media omitted> or a file's name.
 const MARKED = /^\u200e/u;
 const PLACEHOLDER = /^(?:<[^<>]{3,60}>|\S[^\n]*\.\w{2,4} \([^()]{3,40}\)|null)$/u;
 const DELETED = new RegExp(
@@ -43,11 +44,10 @@ const DELETED = new RegExp(
 const EDITED = /\s*\u200e?<(?:This message was edited|[^<>]*(?:edited|bearbeitet|editad[oa]|modifi[ée]|modificato|изменено|编辑|編集|수정)[^<>]*)>$/iu;
 const UNSEEN = /[\u200e\u200f\u202a-\u202e\u2066-\u2069]/gu;
 
-/**
- * Read a chat.
+/** * Parse a chat.
  *
  * @param {string} text
- * @returns {{lines: ReadLine[], leftOut: number}|null}  null: the text is no chat
+ * @returns {{lines: ReadLine[], leftOut: number}|null}  null: the text is not a chat
  */
 export function readChat(text) {
   const rows = text.replace(/^\uFEFF/, '').split(/\r\n?|\n/);
@@ -57,7 +57,7 @@ export function readChat(text) {
   /** @type {ReadLine[]} */
   const lines = [];
   let leftOut = 0;
-  let isLeftOut = false; // What the rows that belong to a system message are as well.
+  let isLeftOut = false; // True inside a system message, which may have several rows.
   /** @type {string|null} */
   let name = null;
   const add = (/** @type {string} */ row) => {
@@ -88,7 +88,7 @@ function senderOf(row, stamp, sender) {
   return name ? { name, said: rest.slice(found[0].length) } : null;
 }
 
-/** True if the message is none: a note of the app's, or media that are not there. @param {string} said */
+/** True for a system message or a placeholder of missing media. @param {string} said */
 function isPlaceholder(said) {
   const plain = said.replace(UNSEEN, '').trim();
   return MARKED.test(said) || PLACEHOLDER.test(plain) || DELETED.test(plain);

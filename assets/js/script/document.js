@@ -1,35 +1,35 @@
 /**
- * A script as a value: lines, and what may be done with them. It knows neither page nor sound.
+ * The model of a script: its lines and their changes, independent of page and audio.
  *
- * Whatever changes it says so by the event 'change'; its detail's `lines` is true where lines came, went or moved.
+ * Event: 'change' after every change; its detail's `lines` is true if lines were added, removed or moved.
  *
- * @typedef {Object} Voice      who speaks; what a mode does not use is left out
+ * @typedef {Object} Voice      voice of a line; fields that a mode does not use are undefined
  * @property {'custom_voice'|'base'|'voice_design'} mode
  * @property {string} [voice]        a speaker of the checkpoint, or the id of a stored voice
- * @property {string} [name]         of a stored voice, for when it is gone
+ * @property {string} [name]         name of a stored voice, in case it is deleted
  * @property {string} [description]  of a designed voice
  * @property {string} [language]
  *
- * @typedef {Object} MadePart   the take of one stretch of a line's text
- * @property {string} key       what was asked for (making.js)
+ * @typedef {Object} MadePart   the take of a part of a line's text
+ * @property {string} key       identity of the request (making.js)
  * @property {string} take      the stored take's id
  * @property {number} samples
- * @property {string} [levels]  how loud it is along its way (schedule.js)
+ * @property {string} [levels]  levels over time (schedule.js)
  *
  * @typedef {Object} Line
  * @property {string} id
- * @property {string|null} name  the role that a pasted text gave it; lines of one role have one voice
+ * @property {string|null} name  role from a pasted text; lines of one role share a voice
  * @property {string} text
- * @property {Voice|null} voice  null until it is known who can speak
+ * @property {Voice|null} voice  null until voices are known
  * @property {string} instruct
- * @property {number|null} seed  null: drawn when it is made
- * @property {boolean} locked    made again with the same seed
+ * @property {number|null} seed  null: random at generation
+ * @property {boolean} locked    keep the seed when the line is made again
  * @property {MadePart[]} takes
- * @property {number} [gap]     seconds of silence behind it; left out: as everywhere in the script
+ * @property {number} [gap]     seconds of silence after it; undefined: the script's gap
  * @property {number} [starts]   time of the subtitle in seconds
  * @property {string} [chapter] title of the chapter that begins with it
  *
- * @typedef {Object} Book       what an imported book says of itself
+ * @typedef {Object} Book       metadata of an imported book
  * @property {string} author
  * @property {string} cover     data URL; '' if there is none
  */
@@ -37,10 +37,10 @@
 import { Emitter } from '../common/elements.js';
 
 export const MAX_LINES = 10_000; // Lines of a script, as in the studio.
-const LONGEST_CHAPTER = 60; // Characters of a chapter's name that is its beginning.
+const MAX_CHAPTER_CHARS = 60; // Length of a chapter title taken from its text.
 export const GAP_S = 0.4; // Seconds between lines, unless the script has its own gap.
 
-/** A short name that is not there yet. */
+/** Return a new random id. */
 export function newId() {
   return [...crypto.getRandomValues(new Uint8Array(8))].map((byte) => byte.toString(16).padStart(2, '0')).join('');
 }
@@ -63,25 +63,28 @@ export function markChapters(lines, chapters) {
     const first = (paragraphs[0] ?? '').replace(/\s+/gu, ' ');
     const at = texts.findIndex((text, index) => index >= from && text && first.startsWith(text));
     if (at < 0) continue;
-    lines[at].chapter = title || first.slice(0, LONGEST_CHAPTER);
+    lines[at].chapter = title || first.slice(0, MAX_CHAPTER_CHARS);
     from = at + 1;
   }
 }
 
 /** @extends {Emitter<{change: {lines: boolean}}>} */
 export class Script extends Emitter {
-  /** @param {Object<string, any>} [stored]  as GET studio/scripts/{id} gives it */
+  /** @param {Object<string, any>} [stored]  response of GET studio/scripts/{id} */
   constructor(stored = {}) {
     super();
     /** @type {string} */
     this.id = stored.id ?? newId();
     /** @type {string} */
     this.name = stored.name ?? '';
-    /** @type {number} the version that the server has; 0: none yet, so that two tabs with one draft do not overwrite each other */
+    /**
+     * Version stored by the server; 0: none. It prevents that two tabs with one draft overwrite each other. @type
+     * {number}
+     */
     this.updatedAt = stored.updated_at ?? 0;
-    /** @type {number} seconds of silence between lines */
+    /** Seconds of silence between lines. @type {number} */
     this.gap = stored.gap_s ?? GAP_S;
-    /** @type {number|undefined} how long it was when it was laid out last, for lists of scripts */
+    /** Last known length in seconds, for lists of scripts. @type {number|undefined} */
     this.seconds = stored.seconds;
     /** @type {Book} */
     this.book = { author: stored.author ?? '', cover: stored.cover ?? '' };
@@ -94,7 +97,7 @@ export class Script extends Emitter {
     return { id, name, gap_s: gap, lines, seconds, voices, ...book, updated_at: updatedAt };
   }
 
-  /** The text of its first line that has one. */
+  /** Text of the first line with text. */
   get begins() {
     return this.lines.find(({ text }) => text.trim())?.text ?? '';
   }
@@ -105,7 +108,7 @@ export class Script extends Emitter {
     return [...new Map(voices.map((one) => [`${one.mode}:${one.voice}`, one])).values()];
   }
 
-  /** Values of the whole script: name, gap. @param {Object<string, any>} values */
+  /** Set values of the script, such as name and gap. @param {Object<string, any>} values */
   set(values) {
     Object.assign(this, values);
     this.tell(false);
@@ -116,12 +119,12 @@ export class Script extends Emitter {
     return this.lines.find((line) => line.id === id);
   }
 
-  /** Seconds of silence between a line and the next. @param {Pick<Line, 'gap'>} line */
+  /** Return the seconds of silence after a line. @param {Pick<Line, 'gap'>} line */
   gapAfter({ gap }) {
     return gap ?? this.gap;
   }
 
-  /** @param {string} id its place; -1 where there is none */
+  /** Return the index of a line, or -1. @param {string} id */
   at(id) {
     return this.lines.findIndex((line) => line.id === id);
   }
@@ -139,7 +142,7 @@ export class Script extends Emitter {
     this.change(id, { gap: seconds === null || seconds === this.gap ? undefined : seconds });
   }
 
-  /** Give a line a voice, and with it every line of its role. @param {string} id @param {Voice} voice */
+  /** Assign a voice to a line and all lines of its role. @param {string} id @param {Voice} voice */
   cast(id, voice) {
     const chosen = this.line(id);
     for (const line of this.lines) {
@@ -156,7 +159,7 @@ export class Script extends Emitter {
     return () => this.keep((line) => !added.has(line));
   }
 
-  /** @param {string} id @returns {Line} the copy, behind it */
+  /** @param {string} id @returns {Line} the copy after it */
   duplicate(id) {
     const copy = newLine({ ...this.line(id), id: newId() });
     this.insert([copy], this.at(id) + 1);
@@ -171,7 +174,7 @@ export class Script extends Emitter {
     return () => void this.insert([line], Math.min(at, this.lines.length));
   }
 
-  /** @param {string} id @param {number} to where it stands afterwards @returns {(() => void)|null} undoes it; null: it stands there already */
+  /** @param {string} id @param {number} to new index @returns {(() => void)|null} undoes it; null: no change */
   move(id, to) {
     const from = this.at(id);
     const place = Math.max(0, Math.min(to, this.lines.length - 1));
@@ -181,7 +184,10 @@ export class Script extends Emitter {
     return () => void this.move(id, from);
   }
 
-  /** @param {string} id @param {string|null} before the line that follows it afterwards; null: none @returns {(() => void)|null} as of move */
+  /**
+   * @param {string} id @param {string|null} before id of the next line; null: the end @returns {(() => void)|null} as
+   * `move`
+   */
   moveBefore(id, before) {
     const from = this.at(id);
     const to = before === null ? this.lines.length : this.at(before);
@@ -194,7 +200,7 @@ export class Script extends Emitter {
     this.tell(true);
   }
 
-  /** @param {boolean} lines whether lines came, went or moved */
+  /** @param {boolean} lines true if lines were added, removed or moved */
   tell(lines) {
     this.emit('change', { lines });
   }

@@ -1,10 +1,10 @@
 /**
- * A script as a file: lines that are not made yet are made first, then the studio joins what it keeps.
+ * Export of a script: missing lines are generated first, then the studio joins the stored takes.
  *
  * @typedef {Object} Wanted
  * @property {'joined'|'files'|'chapters'|'srt'|'all'} shape
  * @property {'wav'|'mp3'|'flac'|'opus'|'m4b'} format
- * @property {number|null} loudness  LUFS, null: as it is
+ * @property {number|null} loudness  LUFS; null: unchanged
  * @property {boolean} [isTimed]  lines begin at the times of their subtitles
  */
 
@@ -14,14 +14,14 @@ import { fileName, saveFile } from '../common/files.js';
 import { calledBy } from './line_text.js';
 
 /**
- * Return the clips of POST studio/exports: takes and silences in order, each with the number of its line; and where
- * chapters begin.
+ * Return the clips of POST studio/exports: takes and silences in order with their line numbers; and the starts of
+ * chapters.
  *
  * @param {import('./making.js').Maker} maker
  * @param {(made: number, of: number) => void} onProgress
  * @param {boolean} [isTimed] lines begin at the times of their subtitles
  * @returns {Promise<{clips: Object<string, any>[], chapters: {title: string, first_clip: number}[]}>}
- * @throws {Error} a line could not be made; the sentence names its number
+ * @throws {Error} a line could not be generated; the message has its number
  */
 export async function collectClips(maker, onProgress, isTimed = false) {
   const { script } = maker;
@@ -60,7 +60,7 @@ export async function exportClips(api, script, { clips, chapters }, { shape, for
   return { file: await answer.blob(), name: fileName(name, suffix), notes: answer.headers.get('x-notes') ?? '' };
 }
 
-// --- The sheet in which a script becomes a file: what, as what, how loud, and how far it is.
+// --- The export sheet: content, format, loudness and progress.
 
 export class ExportForm {
   /** @param {HTMLElement} root the room's panel @param {import('./room.js').ScriptRoom} room */
@@ -86,7 +86,7 @@ export class ExportForm {
     };
   }
 
-  /** @param {HTMLElement} source that asked */
+  /** @param {HTMLElement} source the pressed button */
   show(source) {
     this.sheet.showPopover({ source });
   }
@@ -138,7 +138,7 @@ export class ExportForm {
     }
   }
 
-  /** The chosen options; assets/html/rooms/script.html has all. @returns {Wanted} */
+  /** The selected options, defined in assets/html/rooms/script.html. @returns {Wanted} */
   get wanted() {
     const loudness = this.loudness.value ? Number(this.loudness.value) : null;
     return /** @type {Wanted} */ ({ shape: this.shape.value, format: this.format.value, loudness, isTimed: this.timed.checked });

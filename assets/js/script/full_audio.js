@@ -1,20 +1,20 @@
 /**
- * A script while it is read aloud: its takes and silences in order, each asked for when the one before it is whole,
- * and never more than two lines ahead of the one that sounds.
+ * The audio of a script: takes and silences in order. Each take is requested once the previous one is complete, at most
+ * two lines ahead of playback.
  *
  * @typedef {import('../player/take.js').Take} Take
  * @typedef {Take|{silence: number}} Item  silence in seconds
  *
- * @typedef {Object} Beginning  where in the first line it begins
+ * @typedef {Object} Beginning  start position in the first line
  * @property {number} gap       seconds of the silence before the line
- * @property {number} part      the first of its stretches
- * @property {number} skip      samples of that stretch that are left out
+ * @property {number} part      index of the first part
+ * @property {number} skip      samples of that part to skip
  *
- * @typedef {Object} Given      what was handed out
+ * @typedef {Object} Given      an item that was passed to the player
  * @property {Item} item
- * @property {number} place     of its line, in ids
- * @property {number} part      of the line's stretches; -1: the silence before the line
- * @property {number} skipped   samples of a pause that were left out; a take is handed out whole
+ * @property {number} place     index of its line in ids
+ * @property {number} part      index in the line's parts; -1: the silence before the line
+ * @property {number} skipped   skipped samples of a pause; takes are passed whole
  */
 
 import { errorOf } from '../common/api.js';
@@ -22,13 +22,13 @@ import { SAMPLE_RATE } from '../common/audio.js';
 import { BIN } from '../player/waveform.js';
 import { heightOf, layOut, LEVEL, samplesOf } from './schedule.js';
 
-const AHEAD = 2; // Lines.
+const MAX_LINES_AHEAD = 2;
 const WHOLE = { gap: 0, part: 0, skip: 0 };
 
 export class Performance {
   /**
    * @param {import('./making.js').Maker} maker
-   * @param {string[]} ids  of the lines, in order; one that is gone when its turn comes is left out
+   * @param {string[]} ids  ids of the lines, in order; deleted lines are skipped
    * @param {Beginning} [begin]
    */
   constructor(maker, ids, begin = WHOLE) {
@@ -41,7 +41,7 @@ export class Performance {
     this.wake = () => {};
   }
 
-  /** The stage has come to an item. @param {number} index @returns {string} the id of the line that sounds */
+  /** Record that playback has reached an item. @param {number} index @returns {string} the id of its line */
   reach(index) {
     this.sounding = this.given[index].place;
     this.wake();
@@ -87,11 +87,11 @@ export class Performance {
 
   /** Resolve when a line may be prepared. @param {number} place */
   async near(place) {
-    while (place - this.sounding > AHEAD) await new Promise((wake) => (this.wake = () => wake(undefined)));
+    while (place - this.sounding > MAX_LINES_AHEAD) await new Promise((wake) => (this.wake = () => wake(undefined)));
   }
 }
 
-/** True if a take came to its end. @param {Take} take */
+/** True if a take finished without an error. @param {Take} take */
 async function isFinished(take) {
   try {
     return (await take.finished()).state === 'done';
@@ -101,18 +101,18 @@ async function isFinished(take) {
 }
 
 /**
- * A script as one sound: what stands on the stage while it is read aloud and afterwards, and where in it one is.
+ * A script as one take for the player, with the playback position.
  *
- * To the stage it looks like a take, but its sound is that of its lines, from whatever place it is begun (`from`).
- * Events: 'state' when it is longer, shorter, or somewhere else.
+ * It has the interface of a take, but its audio is that of its lines from any start position (`from`). Event: 'state'
+ * when its length or position changes.
  *
  * @typedef {import('./schedule.js').Clip} Clip
  *
  * @typedef {Object} Sounding
  * @property {AsyncGenerator<Item>} items
- * @property {number} skip   samples of the first item that are left out
- * @property {(index: number) => void} onItem  the loudspeaker has come to it
- * @property {(index: number, at: number) => number|null} place  of a sample of an item, in the whole
+ * @property {number} skip   samples of the first item to skip
+ * @property {(index: number) => void} onItem  playback has reached an item
+ * @property {(index: number, at: number) => number|null} place  position of an item's sample in the full audio
  */
 
 export class FullAudio extends EventTarget {
@@ -128,7 +128,7 @@ export class FullAudio extends EventTarget {
   timing = { clicked: null, ttfa: null, audible: null, underruns: null };
   /** @type {Clip[]} */
   clips = [];
-  /** The id of the line that sounds. @type {string|null} */
+  /** Id of the playing line. @type {string|null} */
   sounding = null;
   /** The item that is playing: a take or a silence. @type {Item|null} */
   item = null;
@@ -138,7 +138,7 @@ export class FullAudio extends EventTarget {
   /**
    * @param {import('./making.js').Maker} maker
    * @param {Object} acts
-   * @param {(ids: string[]) => void} acts.check  throws what is wrong with lines that are to sound
+   * @param {(ids: string[]) => void} acts.check  throws the error of lines that cannot be spoken
    * @param {(error: Error) => void} acts.onError
    * @param {(whole: FullAudio) => string} acts.label
    * @param {(button: HTMLElement) => void} acts.download
@@ -164,12 +164,12 @@ export class FullAudio extends EventTarget {
     return this.samples / SAMPLE_RATE;
   }
 
-  /** True if something of it is still to be made. */
+  /** True if a line is not generated yet. */
   get live() {
     return this.clips.some(({ state }) => state !== 'made');
   }
 
-  /** The take at the loudspeaker. */
+  /** The playing take. */
   get take() {
     return this.item && 'silence' in this.item ? null : this.item;
   }
@@ -182,14 +182,14 @@ export class FullAudio extends EventTarget {
     return this.take?.start ?? null;
   }
 
-  /** A line is another, was made, came or went. */
+  /** Update after a change of the lines or their audio. */
   renew() {
     this.clips = this.maker.script ? layOut(this.maker.script, this.maker) : [];
     this.drawn = null;
     this.tell();
   }
 
-  /** @param {string} id @returns {Clip|null} of a line, or of the next that has one */
+  /** @param {string} id @returns {Clip|null} of a line, or of the next line with a clip */
   clipFrom(id) {
     const lines = this.maker.script?.lines ?? [];
     const at = lines.findIndex((line) => line.id === id);
@@ -197,9 +197,9 @@ export class FullAudio extends EventTarget {
   }
 
   /**
-   * Its sound from a place on; at its end, from its beginning.
+   * Return the audio from a position, or from the beginning if the position is the end.
    *
-   * @param {number} at samples @param {{only?: boolean}} [options]  only: to the end of the line there
+   * @param {number} at samples @param {{only?: boolean}} [options]  only: up to the end of that line
    * @returns {Sounding}
    */
   from(at, { only = false } = {}) {
@@ -219,7 +219,7 @@ export class FullAudio extends EventTarget {
     };
   }
 
-  /** True if these lines can sound; what is wrong with them is said. @param {string[]} ids */
+  /** True if these lines can be spoken; otherwise show the error. @param {string[]} ids */
   ready(ids) {
     try {
       this.check(ids);
@@ -236,7 +236,7 @@ export class FullAudio extends EventTarget {
     this.sound(performance.reach(index));
   }
 
-  /** This line sounds, or none. @param {string|null} id */
+  /** Set the playing line. @param {string|null} id */
   sound(id) {
     if (id === null) this.item = null;
     if (id === this.sounding) return;
@@ -244,7 +244,10 @@ export class FullAudio extends EventTarget {
     this.tell();
   }
 
-  /** @param {Performance} performance @param {number} index @param {number} at @returns {number|null} null: its line is gone */
+  /**
+   * @param {Performance} performance @param {number} index @param {number} at @returns {number|null} null: the line was
+   * deleted
+   */
   placeOf(performance, index, at) {
     const { item, place, part, skipped } = performance.given[index];
     const clip = this.clips.find(({ line }) => line.id === performance.ids[place]);
@@ -254,7 +257,7 @@ export class FullAudio extends EventTarget {
     return Math.min(stretch.start + skipped + at, clip.end);
   }
 
-  /** As Peaks has those of a take. */
+  /** Peaks, as of a take. */
   get peaks() {
     this.drawn ??= this.draw();
     return this.drawn;

@@ -1,4 +1,4 @@
-/** Files that become text: reading them, and the sheets in which chapters and encodings are chosen. */
+/** Import of files as text, with sheets for chapters and encodings. */
 
 import { api, errorOf } from '../common/api.js';
 import { make, need } from '../common/elements.js';
@@ -8,10 +8,10 @@ import { readChat } from './chat.js';
 import { GAP_S, MAX_LINES } from './document.js';
 import { cuesToLines } from './line_text.js';
 
-// --- The sheet in which a document's chapters are chosen.
+// --- The sheet for selecting chapters.
 
-const LONGEST_LINE = 600; // Characters; a longer paragraph becomes several lines (reading.js).
-const LONGEST_BEGINNING = 60; // Characters shown of a chapter without a title.
+const MAX_LINE_CHARS = 600; // A longer paragraph becomes several lines (reading.js).
+const MAX_TITLE_CHARS = 60; // Shown of a chapter without a title.
 
 export class ChapterSheet {
   /** @param {HTMLElement} page @param {import('../app/studio.js').Studio} studio */
@@ -38,9 +38,9 @@ export class ChapterSheet {
   }
 
   /**
-   * Ask which chapters. Footnotes and endnotes are a chapter that is not chosen at first.
+   * Let the user select chapters. Footnotes and endnotes are a chapter that is not selected by default.
    *
-   * @param {string} title @param {Chapter[]} chapters @returns {Promise<Chapter[]|null>} null: none of them
+   * @param {string} title @param {Chapter[]} chapters @returns {Promise<Chapter[]|null>} null: cancelled
    */
   choose(title, chapters) {
     this.chapters = chapters;
@@ -66,7 +66,7 @@ export class ChapterSheet {
     return row;
   }
 
-  /** Tick chapters. @param {(chapter: Chapter) => boolean} isWanted */
+  /** Select chapters. @param {(chapter: Chapter) => boolean} isWanted */
   pick(isWanted) {
     this.boxes.forEach((box, index) => (box.checked = isWanted(this.chapters[index])));
     this.paint();
@@ -80,7 +80,7 @@ export class ChapterSheet {
     return this.chapters.filter((_, index) => this.boxes[index].checked);
   }
 
-  /** Say how much it is, and whether it can be taken. */
+  /** Show the size of the selection, and an error if it is too large. */
   paint() {
     const { chosen } = this;
     const { t, facts } = this.studio;
@@ -98,7 +98,7 @@ export class ChapterSheet {
 
 /** Count the script lines of chapters. @param {Chapter[]} chapters */
 function linesOf(chapters) {
-  return chapters.flatMap(({ paragraphs }) => paragraphs).reduce((sum, text) => sum + Math.ceil(text.length / LONGEST_LINE), 0);
+  return chapters.flatMap(({ paragraphs }) => paragraphs).reduce((sum, text) => sum + Math.ceil(text.length / MAX_LINE_CHARS), 0);
 }
 
 /** @param {string[]} paragraphs */
@@ -108,11 +108,10 @@ function secondsOf(paragraphs) {
 
 /** @param {string} text */
 function beginning(text) {
-  return text.length <= LONGEST_BEGINNING ? text : `${text.slice(0, LONGEST_BEGINNING).replace(/\s+\S*$/u, '')} …`;
+  return text.length <= MAX_TITLE_CHARS ? text : `${text.slice(0, MAX_TITLE_CHARS).replace(/\s+\S*$/u, '')} …`;
 }
 
-// --- The sheet that shows what is read in a text file, before it is taken over: its encoding, what is left
-// out, the first lines.
+// --- The preview of a text file: encoding, omissions and first lines.
 
 /**
  * @typedef {{code: string, count: number, message: string, examples?: string[]}} Note
@@ -155,10 +154,10 @@ export class ImportSheet {
   }
 
   /**
-   * Show a file that has choices.
+   * Show the preview of a file with options.
    *
    * @param {string} title @param {Found} found @param {(choice: Choice) => Promise<Found>} reread
-   * @returns {Promise<Found|null>} null: it is not wanted
+   * @returns {Promise<Found|null>} null: cancelled
    */
   choose(title, found, reread) {
     this.reread = reread;
@@ -173,7 +172,7 @@ export class ImportSheet {
     return new Promise((resolve) => (this.answer = resolve));
   }
 
-  /** Read the file again as it is chosen now. */
+  /** Read the file again with the selected options. */
   async change() {
     const turn = ++this.turn;
     const choice = {
@@ -205,7 +204,10 @@ export class ImportSheet {
   }
 }
 
-/** Notes with their examples in the page's language; one that it does not know as the studio said it. @param {Note[]} notes @param {(key: string, values?: Object<string, any>) => string} t */
+/**
+ * Return notes with examples in the page's language; unknown notes stay unchanged. @param {Note[]} notes @param {(key:
+ * string, values?: Object<string, any>) => string} t
+ */
 export function noteSentences(notes, t) {
   return notes.map(({ code, count, message, examples = [] }) => {
     const key = `importing.note.${code}`;
@@ -225,16 +227,15 @@ function row(text) {
   return make('li', { textContent: text, dir: 'auto' });
 }
 
-// --- Files that become text: the studio reads them, chapters and encodings are chosen, and what is left out is
-// said.
+// --- Import: the studio parses a file, the user selects chapters and encoding, and omissions are shown.
 
 /**
  * @typedef {{title: string, paragraphs: string[], is_notes: boolean}} Chapter
  * @typedef {{title: string, author: string, cover: string, chapters: Chapter[], notes: Note[], encodings?: string[],
- *   cues?: import('./line_text.js').Cue[]}} Found  as POST studio/documents gives it
+ *   cues?: import('./line_text.js').Cue[]}} Found  response of POST studio/documents
  * @typedef {{title: string, text: string, lines?: import('./reading.js').ReadLine[], isDocument?: boolean,
  *   chapters?: Chapter[], book?: import('./document.js').Book}} Imported
- *   text: paragraphs between empty lines; lines: of subtitles
+ *   text: paragraphs between empty lines; lines: of subtitles or a chat or a chat
  */
 
 export const ACCEPTED = '.txt,.md,.markdown,.srt,.vtt,.ass,.ssa,.ttml,.smi,.sami,.sub,.epub,.docx,.pdf,.html,.htm,.xhtml,text/plain';
@@ -279,10 +280,10 @@ export class Importing {
   }
 
   /**
-   * A file as text; what is wrong with it is said.
+   * Return a file as text, or show the error.
    *
-   * @param {File|undefined} file @param {number} [between] seconds that a script puts between its lines anyway
-   * @returns {Promise<Imported|null>} null: there is none, or it is not wanted
+   * @param {File|undefined} file @param {number} [between] the script's gap between lines in seconds @returns
+   * {Promise<Imported|null>} null: no file, an error, or cancelled
    */
   async read(file, between = 0) {
     const found = file && (await this.find(file, IS_MARKDOWN.test(file.name) ? { markdown: '1' } : {}));
@@ -296,14 +297,14 @@ export class Importing {
     return { title, text: paragraphs.join('\n\n'), lines, isDocument: IS_DOCUMENT.test(file.name), chapters: chosen, book: { author, cover } };
   }
 
-  /** The text of a table or a list, every row of it. @param {File} file @returns {Promise<string|null>} as of read */
+  /** Return all rows of a table or a list as text. @param {File} file @returns {Promise<string|null>} as `read` */
   async table(file) {
     const found = await this.find(file, { as_is: '1' });
     return found && found.chapters.flatMap(({ paragraphs }) => paragraphs).join('\n');
   }
 
   /**
-   * Have a file read. What its user has to choose is asked, other notes and what is wrong are said.
+   * Have the studio parse a file. Let the user choose if there are options; show notes and errors.
    *
    * @param {File} file @param {Object<string, string>} [query] @returns {Promise<Found|null>}
    */
@@ -334,7 +335,7 @@ export class Importing {
   }
 }
 
-/** A file's name without what it ends with. @param {File} file */
+/** Return a file name without its suffix. @param {File} file */
 function titleOf({ name }) {
   return name.replace(/\.[^.]*$/, '').slice(0, LONGEST_TITLE);
 }

@@ -4,9 +4,10 @@
  *     readParts('The kettle is on. [pause 0.5s] Sit down.')
  *     // { parts: [{ text: 'The kettle is on.' }, { silence: 0.5 }, { text: 'Sit down.' }], fault: null }
  *
- * A pause is `[pause 0.5s]`, `[pause 300ms]`, `[pause 2]` (seconds) or `[pause]`; a colon may stand for the space.
+ * A pause is `[pause 0.5s]`, `[pause 300ms]`, `[pause 2]` (seconds) or `[pause]`, also with a colon instead of the
+ * space.
  *
- * @typedef {{text?: string, silence?: number}} Part  one of both, silence in seconds
+ * @typedef {{text?: string, silence?: number}} Part  either a text or a silence in seconds
  */
 
 export const LONGEST_PAUSE_S = 30;
@@ -17,7 +18,7 @@ const LENGTH = /^\s*:?\s*(\d+(?:[.,]\d+)?)\s*(s|sec|seconds?|ms|milliseconds?)?\
 const SPOKEN = /[\p{L}\p{N}]/u;
 
 /**
- * Parse a line's text. Punctuation alone stays with the words before it.
+ * Parse a line's text. Punctuation alone belongs to the text before it.
  *
  * @param {string} text
  * @returns {{parts: Part[], fault: string|null}}  fault: the first bracket that is not a pause of 0 to 30 s
@@ -43,12 +44,12 @@ export function writePause(seconds) {
   return `[pause ${Number(seconds.toFixed(2))}s]`;
 }
 
-/** True if there is anything to say in it. @param {Part[]} parts */
+/** True if there is text to speak. @param {Part[]} parts */
 export function speaks(parts) {
   return parts.some(({ text }) => text);
 }
 
-/** @param {string} words what stands behind "pause" @returns {number|null} seconds */
+/** @param {string} words the text after "pause" @returns {number|null} seconds */
 function readLength(words) {
   if (!words.trim()) return PAUSE_S;
   const length = LENGTH.exec(words);
@@ -70,11 +71,11 @@ function addText(parts, stretch) {
   if (before) before.text += text;
 }
 
-// --- What a script is called: its name, else the words that it begins with. Pure.
+// --- Names of scripts: the given name, or the start of the text. Pure.
 
 const LONGEST_NAME = 40;
 
-/** A script's name from its text. @param {string} text */
+/** Return a script's name from its text. @param {string} text */
 export function titleOf(text) {
   const [first] = text.trim().split('\n');
   return first.length <= LONGEST_NAME ? first : `${first.slice(0, LONGEST_NAME).replace(/\s+\S*$/u, '')} …`;
@@ -96,7 +97,7 @@ const SHORTEST_PAUSE_S = 0.3; // A shorter pause is a breath.
 
 /**
  * @param {string[]} texts @param {Cue[]} cues one for each text
- * @param {number} [between] seconds of silence that the script puts between its lines anyway
+ * @param {number} [between] the script's gap between lines in seconds
  * @returns {import('./reading.js').ReadLine[]}
  */
 export function cuesToLines(texts, cues, between = 0) {
@@ -109,7 +110,7 @@ export function cuesToLines(texts, cues, between = 0) {
 }
 
 /**
- * Pace as words in a line's style: the models have no other way to it. Pure.
+ * Pace as words in a line's style, because the models have no other control of it. Pure.
  *
  *     withPace('Softly.', 'slow', { slow: 'Speak slowly.', fast: 'Speak quickly.' })  // 'Softly. Speak slowly.'
  *
@@ -121,7 +122,10 @@ export function paceOf(style, paces) {
   return Object.keys(paces).find((pace) => style.includes(paces[pace])) ?? null;
 }
 
-/** Return the style with the words of a pace instead of another's, or without them if it had them. @param {string} style @param {string} pace @param {Paces} paces */
+/**
+ * Return the style with this pace instead of another, or without it if the style already had it. @param {string} style
+ * @param {string} pace @param {Paces} paces
+ */
 export function withPace(style, pace, paces) {
   const before = paceOf(style, paces);
   let rest = style;

@@ -1,7 +1,7 @@
 /**
- * One line on the page: who speaks in the margin, the text, and what can be done with it.
+ * View of one line: voice, text and controls.
  *
- * It shows a line and tells what its user does; it decides nothing. `acts` is the list's (lines_view.js).
+ * It shows a line and reports user actions to `acts`, the list (lines_view.js).
  *
  * @typedef {import('./document.js').Line} Line
  * @typedef {import('./document.js').Voice} Voice
@@ -75,7 +75,7 @@ export class LineView {
     this.acts.show();
   }
 
-  /** A voice of this line's own, from words. */
+  /** Use a described voice for this line. */
   describe() {
     this.cast({ mode: 'voice_design', description: '', language: this.line.voice?.language });
     this.acts.show();
@@ -93,12 +93,12 @@ export class LineView {
     this.acts.script.cast(this.line.id, voice);
   }
 
-  /** The same voice, otherwise. @param {Partial<Voice>} values */
+  /** Change values of the line's voice. @param {Partial<Voice>} values */
   recast(values) {
     if (this.line.voice) this.cast({ ...this.line.voice, ...values });
   }
 
-  /** An empty field draws a seed when the line is made; one that is typed in stays. @returns {Partial<Line>} */
+  /** Return seed and lock from the field; an empty field means a random seed. @returns {Partial<Line>} */
   readSeed() {
     const { seed } = this.parts;
     if (seed.value === '') return { seed: null, locked: false };
@@ -106,7 +106,7 @@ export class LineView {
     return { seed: seed.valueAsNumber, locked: true };
   }
 
-  /** Show or hide what is seldom needed. @param {boolean} open */
+  /** Show or hide the advanced controls. @param {boolean} open */
   unfold(open) {
     this.parts.more.hidden = !open;
     this.parts.open.ariaExpanded = String(open);
@@ -188,7 +188,10 @@ export class LineView {
     return isLeftOut ? acts.studio.t('script.left_out', { instruct: line.instruct.trim() }) : '';
   }
 
-  /** Set a field's value, and leave one alone that holds it already: the caret would jump. @param {HTMLInputElement|HTMLTextAreaElement} field @param {string} value */
+  /**
+   * Set a field's value only if it differs, because setting moves the caret. @param
+   * {HTMLInputElement|HTMLTextAreaElement} field @param {string} value
+   */
   write(field, value) {
     if (field.value !== value) field.value = value;
     const mirror = field.parentElement?.dataset ?? {};
@@ -196,7 +199,7 @@ export class LineView {
   }
 }
 
-/** The parts of a line's element. @param {HTMLElement} element */
+/** Return the parts of a line's element. @param {HTMLElement} element */
 function partsOf(element) {
   const part = (/** @type {string} */ name) => need(element, `.vw-line-${name}`);
   /** @template {HTMLElement} E @param {string} name @param {new () => E} kind */

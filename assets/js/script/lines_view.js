@@ -1,5 +1,5 @@
 /**
- * The lines on the page, and the hand on them: typing, pasting, moving by keys and by dragging.
+ * View of a script's lines: typing, pasting, and moving by keys and dragging.
  *
  * @typedef {import('./document.js').Line} Line
  */
@@ -8,7 +8,7 @@ import { all, arrangeChildren, make } from '../common/elements.js';
 import { newLine, Script } from './document.js';
 import { LineView } from './line_view.js';
 
-const LAZY_FROM = 200; // Lines; longer scripts render fields only near the window.
+const LAZY_FROM = 200; // Scripts with more lines render fields only near the window.
 const NEAR_PX = 1000;
 
 export class LinesView {
@@ -24,18 +24,18 @@ export class LinesView {
     this.studio = room.studio;
     this.voiceAssignment = room.voiceAssignment;
     this.maker = room.maker;
-    /** The lines that have their fields. @type {Map<string, LineView>} */
+    /** The rendered lines. @type {Map<string, LineView>} */
     this.views = new Map();
     /** The list's element of each line: its view, or a placeholder of the same height. @type {Map<string, HTMLElement>} */
     this.elements = new Map();
-    const margin = `${NEAR_PX}px 0px`; // The lines scroll inside the page: a browser without scrollMargin builds them when they are in sight.
+    const margin = `${NEAR_PX}px 0px`; // The lines scroll inside the page. Browsers without scrollMargin render them only when they become visible.
     const options = /** @type {IntersectionObserverInit} */ ({ rootMargin: margin, scrollMargin: margin });
     this.near = new IntersectionObserver((entries) => this.onNear(entries), options);
     /** The list is empty before a script is opened. */
     this.script = new Script();
-    /** The line that sounds: its id. @type {string|null} */
+    /** Id of the playing line. @type {string|null} */
     this.sounding = null;
-    /** The line that had the focus last. @type {string|null} */
+    /** Id of the last focused line. @type {string|null} */
     this.chosen = null;
     /** @type {string|null} */
     this.dragged = null;
@@ -57,13 +57,13 @@ export class LinesView {
     this.arrange();
   }
 
-  /** Voices came or went, or the page speaks another language. */
+  /** Update the lines after a change of the voices or the language. */
   offer() {
     for (const view of this.views.values()) view.offer();
     this.show();
   }
 
-  /** Lines came, went or moved. */
+  /** Update the list after lines were added, removed or moved. */
   arrange() {
     const { activeElement } = document;
     const focused = activeElement instanceof HTMLElement && this.list.contains(activeElement) ? activeElement : null;
@@ -81,14 +81,17 @@ export class LinesView {
     if (focused?.isConnected) focused.focus();
   }
 
-  /** A line's element in the list, empty where the script is long. @param {Line} line */
+  /** Return a line's element, or a placeholder in a long script. @param {Line} line */
   begin(line) {
     const element = this.script.lines.length > LAZY_FROM ? emptyLine(line.id) : this.build(line).element;
     this.near.observe(element);
     return element;
   }
 
-  /** Lines come near the window, or leave it. @param {IntersectionObserverEntry[]} entries */
+  /**
+   * Render lines near the window, and replace distant ones by placeholders. @param {IntersectionObserverEntry[]}
+   * entries
+   */
   onNear(entries) {
     if (this.script.lines.length <= LAZY_FROM) return;
     for (const { target, isIntersecting, boundingClientRect } of entries) {
@@ -103,14 +106,17 @@ export class LinesView {
     this.showSoon();
   }
 
-  /** A line's view, with its fields. @param {string} id @returns {LineView|undefined} none: there is no such line */
+  /**
+   * Return a line's view; render it if necessary. @param {string} id @returns {LineView|undefined} undefined if there
+   * is no such line
+   */
   reach(id) {
     const line = this.views.has(id) ? undefined : this.script.line(id);
     if (line) this.put(id, this.build(line).element);
     return this.views.get(id);
   }
 
-  /** Have another element stand for a line. @param {string} id @param {HTMLElement} element */
+  /** Replace a line's element. @param {string} id @param {HTMLElement} element */
   put(id, element) {
     const before = this.elements.get(id);
     if (before) this.near.unobserve(before);
@@ -129,7 +135,7 @@ export class LinesView {
     return view;
   }
 
-  /** Show what each line is now, soon: many changes are one repaint. */
+  /** Repaint all lines in the next frame, once for many changes. */
   showSoon() {
     this.frame ??= requestAnimationFrame(() => this.show());
   }
@@ -144,7 +150,7 @@ export class LinesView {
     });
   }
 
-  /** Mark the line that sounds. @param {string|null} id */
+  /** Mark the playing line. @param {string|null} id */
   mark(id) {
     if (this.sounding === id) return;
     this.sounding = id;
@@ -153,7 +159,7 @@ export class LinesView {
     if (id && !typing) this.reach(id)?.element.scrollIntoView({ block: 'nearest' });
   }
 
-  /** Have the focus at a line, where the keys move it; a field would have a phone unfold its keyboard. @param {string} id */
+  /** Focus a line so that keys move it. A focused field would open a phone's keyboard. @param {string} id */
   choose(id) {
     const view = this.reach(id);
     view?.parts.grip.focus({ preventScroll: true });
@@ -166,7 +172,7 @@ export class LinesView {
     this.room.timeline.choose(id);
   }
 
-  /** The line that the focus is in, or null. @returns {string|null} */
+  /** Return the focused line, or null. @returns {string|null} */
   focused() {
     return lineAt(document.activeElement)?.dataset.line ?? null;
   }
@@ -178,7 +184,7 @@ export class LinesView {
     field?.setSelectionRange(caret, caret);
   }
 
-  // --- what a line tells
+  // --- actions of a line
 
   /** @param {string} id */
   playFrom(id) {
@@ -204,7 +210,7 @@ export class LinesView {
     this.studio.undoable(undo, this.studio.t('script.removed', { n: at + 1 }));
   }
 
-  /** @param {string} id @param {number} by @param {Element|null} [focus] what keeps the focus */
+  /** @param {string} id @param {number} by @param {Element|null} [focus] element that keeps the focus */
   move(id, by, focus = document.activeElement) {
     const undo = this.script.move(id, this.script.at(id) + by);
     if (undo) this.studio.undoable(undo);
@@ -255,7 +261,7 @@ export class LinesView {
     event.preventDefault();
   }
 
-  /** A text of several paragraphs becomes several lines. @param {ClipboardEvent} event @param {LineView} view */
+  /** Paste several paragraphs as several lines. @param {ClipboardEvent} event @param {LineView} view */
   onPaste(event, { line }) {
     const pasted = event.clipboardData?.getData('text/plain') ?? '';
     const read = this.room.read(pasted);
@@ -267,8 +273,9 @@ export class LinesView {
   /**
    * Insert parsed lines after a line, or replace it if it is empty.
    *
-   * @param {import('./reading.js').Read & {title?: string}} read  title: names a script that has no name
-   * @param {Line} [after]  the line that was pasted into: its voice reads what names nobody; left out: they are added at the end
+   * @param {import('./reading.js').Read & {title?: string}} read  title: name for an unnamed script
+   * @param {Line} [after] the line that was pasted into, whose voice speaks lines without a name; undefined: add at the
+   * end
    */
   take({ lines: read, leftOut, title = '' }, after) {
     const { script } = this;

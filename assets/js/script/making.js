@@ -1,26 +1,26 @@
 /**
- * Makes the sound of lines: a take for each stretch between pauses, asked for once and found by what was asked.
+ * Generates the audio of lines: one take for each part between pauses. Equal requests share a take.
  *
- * A take's key holds voice, text and seed. So a line that is changed back has its sound again, a copy of a line needs
- * none of its own, and of a long line only the stretch that was changed is made again.
- * Events: 'change' when the state of a line may be another; 'kept' when the studio has stored a take.
+ * A take's key consists of voice, text and seed. So audio is reused if a line is changed back or copied, and only the
+ * changed parts of a long line are generated again. Events: 'change' when the state of a line may have changed; 'kept'
+ * when the studio has stored a take.
  *
  * @typedef {import('./document.js').Line} Line
  *
- * @typedef {Object} Stretch     what is spoken between pauses, or a pause
- * @property {number} [silence]  seconds; then there is nothing else
+ * @typedef {Object} Stretch     a part of a line between pauses, or a pause
+ * @property {number} [silence]  seconds of a pause
  * @property {string} [text]
  * @property {string|null} [key] null while the line has no voice or no seed
  * @property {import('../player/take.js').Mode} [mode]
  * @property {import('../player/take.js').Config} [config]
  *
- * @typedef {Take|import('./document.js').MadePart} Sound  here, or kept by the studio
+ * @typedef {Take|import('./document.js').MadePart} Sound  a take of this page, or stored by the studio
  *
  * @typedef {Object} LineState
  * @property {'empty'|'unmade'|'coming'|'made'|'failed'} state
- * @property {number} seconds    of sound that is there, pauses included
+ * @property {number} seconds    available audio including pauses
  * @property {Error|null} error
- * @property {Take} [short]       that cannot hold all of its text
+ * @property {Take} [short]       a take that is too short for its text
  */
 
 import { errorOf } from '../common/api.js';
@@ -39,16 +39,16 @@ export class Maker extends EventTarget {
     super();
     this.studio = studio;
     this.voiceAssignment = voiceAssignment;
-    /** Sound that is here, or comes. @type {Map<string, Take>} */
+    /** Takes of this page by key. @type {Map<string, Take>} */
     this.takes = new Map();
-    /** Sound that the studio keeps. @type {Map<string, import('./document.js').MadePart>} */
+    /** Takes stored by the studio by key. @type {Map<string, import('./document.js').MadePart>} */
     this.kept = new Map();
     /** @type {Map<string, Error>} */
     this.errors = new Map();
     this.changedSoon = throttle(() => this.changed(), GROWING_MS);
   }
 
-  /** Begin with another script. @param {import('./document.js').Script} script */
+  /** Use another script. @param {import('./document.js').Script} script */
   open(script) {
     this.cancel();
     this.script = script;
@@ -57,7 +57,7 @@ export class Maker extends EventTarget {
     this.changed();
   }
 
-  /** A line as stretches to speak and silences. @param {Line} line @returns {Stretch[]} */
+  /** Return a line as parts to speak and silences. @param {Line} line @returns {Stretch[]} */
   plan(line) {
     const { seed, voice } = line;
     const { parts } = readParts(line.text);
@@ -92,29 +92,29 @@ export class Maker extends EventTarget {
     return { state: known.every(Boolean) ? 'made' : 'unmade', seconds, error, short };
   }
 
-  /** A stretch's sound; null: none yet. @param {Stretch} stretch @returns {Sound|null} */
+  /** Return a part's audio; null if there is none yet. @param {Stretch} stretch @returns {Sound|null} */
   sound({ key }) {
     return (key && (this.takes.get(key) ?? this.kept.get(key))) || null;
   }
 
-  /** Return the known levels of a stretch. @param {Stretch} stretch */
+  /** Return the known levels of a part. @param {Stretch} stretch */
   levels({ key }) {
     const sound = this.sound({ key });
     return sound instanceof Take ? levelsOf(sound) : (sound?.levels ?? '');
   }
 
-  /** The stored takes of a line, in their order. @param {Line} line */
+  /** Return the stored takes of a line in order. @param {Line} line */
   partsOf(line) {
     return this.plan(line).flatMap(({ key }) => (key && this.kept.get(key)) || []);
   }
 
-  /** Give a line the seed that it is made with. @param {Line} line */
+  /** Give a line a seed if it has none. @param {Line} line */
   prepare(line) {
     line.seed ??= crypto.getRandomValues(new Uint32Array(1))[0];
   }
 
   /**
-   * A stretch's take: the one that is here, the one that the studio keeps, or a new one that begins to come.
+   * Return a part's take: an existing one, a stored one, or a new request.
    *
    * @param {Stretch} stretch @param {Line} line
    * @returns {Promise<Take>}
@@ -143,7 +143,7 @@ export class Maker extends EventTarget {
     }
   }
 
-  /** @param {Stretch} stretch that is prepared @param {Line} line @returns {Take} */
+  /** @param {Stretch} stretch with a key @param {Line} line @returns {Take} */
   ask({ key, mode, config, text }, line) {
     const { script } = this;
     const { seed } = line;
@@ -183,7 +183,7 @@ export class Maker extends EventTarget {
   }
 
   /**
-   * Have a line's sound whole and stored.
+   * Generate and store a line's audio.
    *
    * @param {Line} line
    * @returns {Promise<({take: string}|{silence_s: number})[]>} its parts, for an export
@@ -220,7 +220,7 @@ export class Maker extends EventTarget {
   /**
    * Discard a line's audio, so that it is generated again, with a new seed unless it is locked.
    *
-   * @param {Line} line @returns {() => void} gives it the seed and the sound back that it had
+   * @param {Line} line @returns {() => void} restores seed and audio
    */
   forget(line) {
     const { seed } = line;
@@ -244,7 +244,7 @@ export class Maker extends EventTarget {
     };
   }
 
-  /** Stop what is still being made. */
+  /** Stop all running takes. */
   cancel() {
     for (const take of [...this.takes.values()]) take.cancel();
   }
@@ -254,10 +254,10 @@ export class Maker extends EventTarget {
   }
 }
 
-// --- Making one line again: the others stay, and its sound does until it has another, or where that fails.
+// --- Generation of one line again. Its audio stays until the new audio is complete, and if that fails.
 
 export class Remaking {
-  /** A line that is made again and had a sound. @type {{id: string, back: () => void, dismiss: () => void}|null} */
+  /** The line that is made again, if it had audio. @type {{id: string, back: () => void, dismiss: () => void}|null} */
   line = null;
 
   /** @param {import('./room.js').ScriptRoom} room */
@@ -299,7 +299,7 @@ export class Remaking {
     studio.toast(studio.t('script.not_remade', { n: script.at(line.id) + 1 })); // The reason is shown at the button.
   }
 
-  /** It has its sound back. */
+  /** Restore the line's audio. */
   takeBack() {
     const { line } = this;
     this.line = null;
@@ -308,7 +308,7 @@ export class Remaking {
     this.room.file();
   }
 
-  /** Another script is open. */
+  /** Forget the line after another script was opened. */
   forget() {
     this.line = null;
   }

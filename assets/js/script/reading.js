@@ -1,18 +1,18 @@
 /**
- * From a text of anybody's making to lines: paragraphs, who speaks them, and how.
+ * Parser of texts as lines with speakers and styles.
  *
  *     readText('ANNA (softly): Good morning.\n\nTOM: Is it?').lines
  *     // [{ name: 'ANNA', instruct: 'softly', text: 'Good morning.' }, { name: 'TOM', instruct: '', text: 'Is it?' }]
  *
  * @typedef {{name: string|null, instruct: string, text: string, starts?: number}} ReadLine  starts: seconds, of a cue
- * @typedef {{lines: ReadLine[], leftOut: number}} Read  leftOut: messages of a chat that are not spoken
+ * @typedef {{lines: ReadLine[], leftOut: number}} Read  leftOut: number of skipped chat messages
  */
 
 import { sentencesIn } from '../common/text.js';
 import { readChat } from './chat.js';
 
-// A paragraph that is longer becomes several lines, cut between sentences: one is made again sooner than the whole.
-const LONGEST_LINE = 600;
+// A longer paragraph becomes several lines, split between sentences, so that a change regenerates less audio.
+const MAX_LINE_CHARS = 600;
 
 // A style before the text: ANNA: (softly) …
 const MANNER = /^[(（]([^)）]{1,200})[)）]\s*/u;
@@ -28,11 +28,11 @@ const NOBODY = new Set(['note', 'warning', 'caution', 'important', 'attention', 
 const PAUSES_ONLY = /^(?:\s*\[\s*pause\b[^\]]*\])+\s*$/iu;
 
 /**
- * Take a text apart. Paragraphs are what stands between empty lines; in a text without any, every line is one. A name
- * with a colon before it says who speaks, until the next name: a name is one that is known, in capitals, or there twice.
+ * Parse a text. Empty lines separate paragraphs; without empty lines, every line is a paragraph. A name with a colon
+ * sets the speaker until the next name. A name counts if it is known, in capitals, or occurs twice.
  *
  * @param {string} text
- * @param {(name: string) => boolean} [known]  whether a voice has that name
+ * @param {(name: string) => boolean} [known]  true if a voice has this name
  * @returns {Read}
  */
 export function readText(text, known = () => false) {
@@ -58,7 +58,7 @@ export function readText(text, known = () => false) {
   return { lines, leftOut: 0 };
 }
 
-/** Join words that are broken at the end of a row; a hyphen stays that the word has elsewhere too. @param {string} text */
+/** Join words hyphenated at the end of a row. A hyphen stays if the word has it elsewhere too. @param {string} text */
 function joinBroken(text) {
   const hyphened = new Set(text.toLowerCase().match(/(?<!\p{L})\p{L}+-\p{L}+/gu));
   return text.replace(BROKEN, (_, head, tail) => (hyphened.has(`${head}-${tail}`.toLowerCase()) ? `${head}-${tail}` : head + tail));
@@ -66,7 +66,7 @@ function joinBroken(text) {
 
 /**
  * @param {string} text with \n only
- * @returns {{paragraphs: string[], names: Set<string> & {isScreenplay?: boolean}}}  names: who speaks for certain
+ * @returns {{paragraphs: string[], names: Set<string> & {isScreenplay?: boolean}}}  names: certain speakers
  */
 function toParagraphs(text) {
   const blank = /\n[ \t\u3000]*\n/;
@@ -90,7 +90,7 @@ function toldByCues(blocks, names) {
   });
 }
 
-/** Join the wrapped rows of a paragraph; a row that begins with a name is a paragraph of its own. @param {string} block */
+/** Join the wrapped rows of a paragraph. A row that begins with a name starts a new paragraph. @param {string} block */
 function unwrap(block) {
   /** @type {string[]} */
   const paragraphs = [];
@@ -101,7 +101,7 @@ function unwrap(block) {
   return paragraphs;
 }
 
-/** Chinese and Japanese put no space where a row was broken. @param {string} before @param {string} after */
+/** Join two rows, without a space in Chinese and Japanese. @param {string} before @param {string} after */
 function join(before, after) {
   const wide = /[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}。，、！？：；”」』]$/u;
   return wide.test(before) ? before + after : `${before} ${after}`.trim();
@@ -125,27 +125,30 @@ function nameRule(paragraphs, known) {
   };
 }
 
-/** Cut a text between sentences into pieces of at most LONGEST_LINE characters; a longer sentence at clauses, then words. @param {string} text */
+/**
+ * Split a text between sentences into pieces of at most MAX_LINE_CHARS; split longer sentences at clauses, then words.
+ * @param {string} text
+ */
 function divide(text) {
-  if (text.length <= LONGEST_LINE) return text ? [text] : [];
+  if (text.length <= MAX_LINE_CHARS) return text ? [text] : [];
   const pieces = [''];
   for (const segment of sentencesIn(text).flatMap(shortened)) {
     const last = pieces[pieces.length - 1];
-    if (last && last.length + segment.trimEnd().length > LONGEST_LINE) pieces.push('');
+    if (last && last.length + segment.trimEnd().length > MAX_LINE_CHARS) pieces.push('');
     pieces.push(pieces.pop() + segment);
   }
   return pieces.map((piece) => piece.trim()).filter(Boolean);
 }
 
-/** A sentence in pieces of at most LONGEST_LINE characters. @param {string} sentence @returns {string[]} */
+/** Split a sentence into pieces of at most MAX_LINE_CHARS. @param {string} sentence @returns {string[]} */
 function shortened(sentence) {
   const pieces = [];
   let rest = sentence;
-  while (rest.length > LONGEST_LINE) {
-    const head = rest.slice(0, LONGEST_LINE);
+  while (rest.length > MAX_LINE_CHARS) {
+    const head = rest.slice(0, MAX_LINE_CHARS);
     const ends = [/[,;:，；：、]\s*(?=[^,;:，；：、]*$)/u, /\s+(?=\S*$)/u].map((end) => end.exec(head));
-    const end = ends.find((found) => found && found.index > LONGEST_LINE / 4);
-    const at = end ? end.index + end[0].length : LONGEST_LINE;
+    const end = ends.find((found) => found && found.index > MAX_LINE_CHARS / 4);
+    const at = end ? end.index + end[0].length : MAX_LINE_CHARS;
     pieces.push(rest.slice(0, at));
     rest = rest.slice(at);
   }

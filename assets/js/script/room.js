@@ -1,9 +1,8 @@
 /**
- * The Script room: several lines, each with a voice, read aloud one after another, and made into files.
+ * The Script room: lines with voices, played one after another and exported as files.
  *
- * The parts are next to it: the script as a value (document.js), who speaks (voice_assignment.js), takes (making.js), all of them as one
- * (full_audio.js, schedule.js) and its timeline (timeline.js), the lines on the page (lines_view.js), saving
- * (script_list.js), files (export.js). Here they meet.
+ * It connects the model (document.js), voices (voice_assignment.js), takes (making.js), full audio (full_audio.js,
+ * schedule.js), timeline (timeline.js), lines (lines_view.js), saving (script_list.js) and export (export.js).
  */
 
 import { errorOf } from '../common/api.js';
@@ -28,7 +27,7 @@ import { VoiceAssignment } from './voice_assignment.js';
  * @typedef {import('../app/studio.js').SpokenBy} SpokenBy
  */
 
-const LONG_LINES = 500; // Longer scripts are laid out again only when the user pauses.
+const LONG_LINES = 500; // Longer scripts are laid out again only after a pause in editing.
 const REST_MS = 400;
 
 export class ScriptRoom {
@@ -49,7 +48,7 @@ export class ScriptRoom {
     };
     /** @type {Promise<void>|null} */
     this.begun = null;
-    /** The script that is shown, and what ends hearing of it. @type {Script|null} */
+    /** The open script. @type {Script|null} */
     this.opened = null;
     /** @type {(() => void)|null} */
     this.leaveScript = null;
@@ -57,7 +56,7 @@ export class ScriptRoom {
     this.frame = undefined;
     /** @type {ReturnType<typeof setTimeout>|undefined} */
     this.later = undefined;
-    /** Stored voices that were there when they were listed last: ids. @type {Set<string>} */
+    /** Ids of the last listed stored voices. @type {Set<string>} */
     this.present = new Set();
     this.voiceAssignment = new VoiceAssignment(studio);
     this.maker = new Maker(studio, this.voiceAssignment);
@@ -151,19 +150,19 @@ export class ScriptRoom {
     return { id: script.id, unsaved: scriptList.state === 'saved' ? null : script.toJSON() };
   }
 
-  /** A script of presets/scripts.toml, with voices. @param {{name: string, text: string}} preset */
+  /** Return a script of presets/scripts.toml with voices. @param {{name: string, text: string}} preset */
   sample({ name, text }) {
     const lines = this.read(text).lines.map((line) => newLine(line));
     this.voiceAssignment.assign(lines, []);
     return new Script({ name, lines });
   }
 
-  /** A script with one empty line. */
+  /** Return a script with one empty line. */
   empty() {
     return new Script({ lines: [newLine({ voice: this.voiceAssignment.unused([]) })] });
   }
 
-  /** The open one. @throws {Error} none is yet */
+  /** The open script. @throws {Error} none is open yet */
   get script() {
     if (this.scriptList.script) return this.scriptList.script;
     throw new Error('No script is open yet');
@@ -194,7 +193,10 @@ export class ScriptRoom {
     nameScript(script.id, isNext);
   }
 
-  /** @param {import('../app/studio.js').Given} [given] script: to be opened; voice: of the library, for a new line; text: for a new script, of that title; isPlayed: read it aloud at once */
+  /**
+   * @param {import('../app/studio.js').Given} [given] script: to open; voice: stored voice for a new line; text: for a
+   * new script with `title`; isPlayed: read it aloud at once
+   */
   async enter({ voice, text, lines, title, spokenBy = null, isPlayed = false, script = addressedScript() ?? undefined } = {}) {
     await this.begun;
     if (text) {
@@ -225,7 +227,7 @@ export class ScriptRoom {
     return others.length + Number(this.opened !== null && speaks(this.opened));
   }
 
-  /** Voices came, went, or have another name. */
+  /** Update after a change of the stored voices. */
   followVoices() {
     const { voiceAssignment, script, studio } = this;
     voiceAssignment.note(script.lines);
@@ -236,7 +238,7 @@ export class ScriptRoom {
     this.showSoon();
   }
 
-  /** Open another script, if it is still there. @param {string} id */
+  /** Open another script if it still exists. @param {string} id */
   async reach(id) {
     try {
       await this.scriptList.load(id);
@@ -253,18 +255,16 @@ export class ScriptRoom {
     return false;
   }
 
-  /** A text as lines. @param {string} text */
+  /** Parse a text as lines. @param {string} text */
   read(text) {
     return readText(text, (word) => this.voiceAssignment.named(word) !== null);
   }
 
-  /**
-   * A new script.
+  /** * Create a script.
    *
    * @param {import('./reading.js').Read} read
-   * @param {SpokenBy|null} spokenBy  who speaks what names nobody
-   * @param {string} title
-   * @param {Pick<import('./importing.js').Imported, 'chapters'|'book'>} [document] of which the text is
+   * @param {SpokenBy|null} spokenBy  voice of lines without a name @param {string} title
+   * @param {Pick<import('./importing.js').Imported, 'chapters'|'book'>} [document] the imported document
    * @returns {Promise<boolean>} false: it has too many lines
    */
   async write({ lines: read, leftOut }, spokenBy, title, { chapters = [], book } = {}) {
@@ -282,13 +282,16 @@ export class ScriptRoom {
     return true;
   }
 
-  /** Report the result of an import. @param {string} key @param {number} n lines @param {number} leftOut messages of a chat that are not spoken */
+  /**
+   * Report the result of an import. @param {string} key @param {number} n lines @param {number} leftOut skipped chat
+   * messages
+   */
   told(key, n, leftOut) {
     const { t } = this.studio;
     return [t(key, { n }), leftOut > 0 && t('script.left_out_of_chat', { n: leftOut })].filter(Boolean).join(' ');
   }
 
-  /** The page speaks another language. */
+  /** Update the texts in the page's language. */
   onLanguage() {
     if (!this.opened) return;
     this.lines.offer();
@@ -297,9 +300,9 @@ export class ScriptRoom {
     this.scriptListView.show();
   }
 
-  // --- reading aloud
+  // --- playback
 
-  /** From the line that the cursor is in, or from the beginning. */
+  /** Play from the line with the cursor, or from the beginning. */
   async speak() {
     const [first] = this.script.lines;
     this.perform(this.lines.focused() ?? first.id);
@@ -356,13 +359,13 @@ export class ScriptRoom {
     this.studio.stage.onKey(event);
   }
 
-  /** Have the whole on the stage. */
+  /** Show the full audio in the player. */
   hold() {
     const { stage } = this.studio;
     if (stage.take !== this.fullAudio) stage.show(this.fullAudio);
   }
 
-  /** Say what is wrong before anything sounds. @param {string[]} ids */
+  /** Check lines before playback. @throws the first error. @param {string[]} ids */
   check(ids) {
     const lines = this.script.lines.filter(({ id }) => ids.includes(id));
     const wrong = lines.find(({ text }) => readParts(text).fault);
@@ -379,13 +382,13 @@ export class ScriptRoom {
     }
   }
 
-  /** The voice of a line was deleted: which, and what to do. @param {import('./document.js').Line} line */
+  /** Return the error of a line whose voice was deleted. @param {import('./document.js').Line} line */
   goneError({ id, voice }) {
     const { t } = this.studio;
     return new FieldError('request', t('script.voice_deleted', { n: this.script.at(id) + 1, name: voice?.name ?? t('script.deleted_unnamed') }));
   }
 
-  /** Stop all playback; the stage can still play its audio again. */
+  /** Stop playback and generation; the player can still play the audio again. */
   stop() {
     this.fullAudio.sound(null);
     this.remaking.takeBack();
@@ -404,7 +407,7 @@ export class ScriptRoom {
     if (isShown && stage.sounding) this.timeline.reveal(stage.at);
   }
 
-  // --- what is shown and kept
+  // --- rendering and saving
 
   arrange() {
     this.lines.arrange();
@@ -444,24 +447,24 @@ export class ScriptRoom {
     if (!this.opened) return '';
     const { clips, samples } = this.fullAudio;
     const left = clips.filter(({ state }) => state !== 'made').length;
-    const written = this.script.lines.filter(({ text }) => text.trim()).length; // As many as an import says that it added.
+    const written = this.script.lines.filter(({ text }) => text.trim()).length; // The same number that an import reports.
     return this.studio.t(left ? 'script.count' : 'script.total', { n: written, s: clock(samples), left });
   }
 
-  /** The studio has stored a take: the script shall know which. */
+  /** Record a stored take in the script. */
   file() {
     for (const line of this.script.lines) line.takes = this.maker.partsOf(line);
     this.script.tell(false);
   }
 
-  /** A line was dragged to another place. @param {string} id @param {(() => void)|null} undo null: it stands where it stood */
+  /** A line was dragged to another place. @param {string} id @param {(() => void)|null} undo null: it did not move */
   dragged(id, undo) {
     const sentence = this.studio.t('script.moved', { n: this.script.at(id) + 1 });
     if (undo) this.studio.undoable(undo, sentence);
     this.tell(sentence);
   }
 
-  /** Tell those who do not see. @param {string} sentence */
+  /** Announce a message to screen readers. @param {string} sentence */
   tell(sentence) {
     this.parts.live.textContent = sentence;
   }
@@ -474,13 +477,13 @@ export class ScriptRoom {
 
   // --- files
 
-  /** @param {HTMLElement} button that asked */
+  /** @param {HTMLElement} button the pressed button */
   offerFiles(button) {
     this.studio.go(this.id);
     this.exporting.show(button);
   }
 
-  /** A text becomes lines of this script and names it if it has no name; a document is a new script. @param {File} [file] */
+  /** Import a file: a text is added to this script, and a document becomes a new script. @param {File} [file] */
   async importFile(file) {
     const imported = await this.studio.importing.read(file, this.script.gap);
     if (!imported) return;
@@ -489,7 +492,10 @@ export class ScriptRoom {
     else this.lines.take({ ...read, title: imported.title });
   }
 
-  /** Put a kept take's line at the end. @param {import('../app/studio.js').Restored} take @returns {import('../app/studio.js').Back} */
+  /**
+   * Add a line for a stored take at the end. @param {import('../app/studio.js').Restored} take @returns
+   * {import('../app/studio.js').Back}
+   */
   restore({ mode, text, config, seed }) {
     const { voice, language, instructions = '' } = config;
     const designed = mode === 'voice_design';

@@ -1,6 +1,6 @@
 /**
- * Encode the level of audio as a short text for scripts: 20 characters per second, 0 to z.
- * So a timeline can draw what is made before any of its sound was fetched.
+ * Encode the level of audio as a short text for scripts: 20 characters per second, 0 to z. So the timeline can draw
+ * lines before their audio is loaded.
  */
 
 import { SAMPLE_RATE } from '../common/audio.js';
@@ -10,7 +10,7 @@ import { BIN, Peaks } from '../player/waveform.js';
 export const LEVEL = SAMPLE_RATE / 20; // Samples per character.
 const MAX_LEVEL = 35; // The digit z.
 
-/** The levels of the sound that is here. @param {import('../player/take.js').Take} take @returns {string} */
+/** Return the levels of a take. @param {import('../player/take.js').Take} take @returns {string} */
 export function levelsOf(take) {
   const { low, high } = Peaks.of(take);
   const step = LEVEL / BIN;
@@ -32,7 +32,7 @@ export function heightOf(level) {
  * Start times of the lines in the full audio of a script, shared by player, timeline and export.
  *
  * @typedef {import('./making.js').Stretch & {sound: Sound|null, start: number, length: number}} PlacedStretch
- *   sound: null where it is to be made; start: in the whole
+ *   sound: null if not generated; start: in the full audio
  *
  * @typedef {import('./making.js').Sound} Sound
  *
@@ -50,8 +50,8 @@ export function samplesOf(seconds) {
 }
 
 /**
- * The lines that have anything to say or to be silent about, one behind the other. What is not made yet takes the time
- * that its text takes at an ordinary pace.
+ * Return the clips of all lines with text or pauses, in order. Lines without audio have the expected duration of their
+ * text.
  *
  * @param {import('./document.js').Script} script @param {import('./making.js').Maker} maker
  * @returns {Clip[]}

@@ -1,22 +1,22 @@
-/** The scripts that the studio keeps: their addresses, saving, and the list on the page. */
+/** The stored scripts: their addresses, saving, and the list on the page. */
 
 import { errorOf } from '../common/api.js';
 import { make, need } from '../common/elements.js';
 import { Script } from './document.js';
 import { calledBy } from './line_text.js';
 
-// --- The address of a script, `#/script/<id>`: for bookmarks, for the Library, for Back, and for a reload.
+// --- The address of a script, `#/script/<id>`, for bookmarks, the Library, Back and reloads.
 
-/** The script that the address names; null: none. @returns {string|null} */
+/** Return the script id in the address; null if there is none. @returns {string|null} */
 export function addressedScript() {
   const [, id] = /^#\/script\/([\w-]{1,64})$/.exec(location.hash) ?? [];
   return id ?? null;
 }
 
 /**
- * Have the address name the open script, while it names the room.
+ * Put the open script into the address, while the address has the Script room.
  *
- * @param {string} id @param {boolean} isNext  Back leads to the script that it named before
+ * @param {string} id @param {boolean} isNext  true: Back returns to the previous script
  */
 export function nameScript(id, isNext) {
   const before = addressedScript();
@@ -27,8 +27,8 @@ export function nameScript(id, isNext) {
   else history.replaceState(history.state, '', there);
 }
 
-// --- The scripts that the studio keeps: the list, the one that is open, and saving it while it is written.
-// Events: 'open' when another script is open, 'list' when the list is another, 'state' when `state` is.
+// --- The list of stored scripts, the open script, and automatic saving. Events: 'open' after another script was
+// opened, 'list' after a change of the list, 'state' after a change of `state`.
 
 const REST_MS = 700; // Delay after the last edit before saving.
 const REST_SHARE = 5; // A long script is saved for at most a sixth of the time.
@@ -38,13 +38,13 @@ export class ScriptList extends EventTarget {
   constructor(api) {
     super();
     this.api = api;
-    /** @type {{id: string, name: string, begins?: string}[]} newest first */
+    /** Newest first. @type {{id: string, name: string, begins?: string}[]} */
     this.list = [];
     /** @type {Script|null} */
     this.script = null;
     /** @type {'new'|'unsaved'|'saving'|'saved'|'conflict'|'unkept'} */
     this.state = 'new';
-    /** Resolves when nothing is under way to the studio. */
+    /** Resolves when all saves have finished. */
     this.saving = Promise.resolve();
     this.puts = 0;
     /** Duration of the last save in milliseconds. */
@@ -60,7 +60,7 @@ export class ScriptList extends EventTarget {
   /**
    * Open the last edited script, or the one selected in the list.
    *
-   * @param {() => Script} first makes one where there is none
+   * @param {() => Script} first creates a script if there is none
    * @param {(list: ScriptList['list']) => {id: string}|null|undefined} [choose]
    */
   async begin(first, choose = ([newest]) => newest) {
@@ -92,7 +92,7 @@ export class ScriptList extends EventTarget {
     this.enter(state);
   }
 
-  /** Something was written: save it when the hands rest. */
+  /** Save after a pause in editing. */
   touch() {
     if (this.state === 'conflict') return;
     this.enter('unsaved');
@@ -100,14 +100,14 @@ export class ScriptList extends EventTarget {
     this.timer = setTimeout(() => this.save(), Math.max(REST_MS, REST_SHARE * this.tookMs));
   }
 
-  /** Save now what waits to be saved. */
+  /** Save pending changes now. */
   async flush() {
     clearTimeout(this.timer);
     if (this.state === 'unsaved') this.save();
     await this.saving;
   }
 
-  /** Save once what is under way is saved: each version is made from the one before. */
+  /** Save after the running save, because each version follows from the previous one. */
   save() {
     const { script } = this;
     if (script) this.saving = this.saving.then(() => this.put(script));
@@ -136,13 +136,13 @@ export class ScriptList extends EventTarget {
     }
   }
 
-  /** Put a script first in the list. @param {Script} script */
+  /** Move a script to the top of the list. @param {Script} script */
   remember({ id, name, begins }) {
     this.list = [{ id, name, begins }, ...this.list.filter((one) => one.id !== id)];
     this.dispatchEvent(new Event('list'));
   }
 
-  /** Two tabs wrote the same script: take what the other one wrote. */
+  /** Resolve a conflict of two tabs by loading the other tab's version. */
   async takeTheirs() {
     if (this.script) this.open(new Script(await this.api.get(`studio/scripts/${this.script.id}`)), 'saved');
   }
@@ -182,12 +182,12 @@ export class ScriptList extends EventTarget {
     };
   }
 
-  /** The page is left: what waits is sent on the way out. */
+  /** Send pending changes when the page is closed. */
   leave() {
     const { script } = this;
     if (this.state !== 'unsaved' || !script) return;
     const headers = { 'content-type': 'application/json' };
-    // The version is not known while one is under way.
+    // The version is unknown during a save.
     const body = JSON.stringify({ ...script.toJSON(), ...(this.puts && { updated_at: null }) });
     fetch(this.api.address(`studio/scripts/${script.id}`), { method: 'PUT', headers, body, keepalive: true }).catch(() => {});
   }
@@ -199,9 +199,9 @@ export class ScriptList extends EventTarget {
   }
 }
 
-// --- The script's name, the list of scripts, and how far saving is.
+// --- The script's name, the list of scripts, and the state of saving.
 
-/** The key of what is said of saving. @type {Record<ScriptList['state'], string>} */
+/** Message keys of the states. @type {Record<ScriptList['state'], string>} */
 const SAID = { new: '', unsaved: '', saving: 'script.saving', saved: 'script.saved', conflict: '', unkept: '' };
 
 export class ScriptListView {
@@ -244,14 +244,14 @@ export class ScriptListView {
     this.offerSamples();
   }
 
-  /** The scripts to begin with, by their names in the page's language. */
+  /** Show the sample scripts with their names in the page's language. */
   offerSamples() {
     const { studio, scriptList, room, parts } = this;
     const samples = studio.presets.scripts.map((preset) => entry(preset.name, () => this.choose(() => scriptList.open(room.sample(preset), 'new'))));
     parts.samples.replaceChildren(...samples);
   }
 
-  /** Close the menu and do what was chosen in it. @param {() => void|Promise<void>} action */
+  /** Close the menu and run the selected action. @param {() => void|Promise<void>} action */
   async choose(action) {
     this.parts.menu.open = false;
     this.parts.summary.focus();

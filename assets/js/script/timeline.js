@@ -1,7 +1,8 @@
 /**
- * The timeline of a script: its lines as clips as long as they sound, and where one is. A slider for hand and keys.
+ * The timeline of a script: clips with the length of their lines, and the playback position. It is a slider for pointer
+ * and keys.
  *
- * What is there, it draws; what its user does, it tells. It stretches with the window, and scrolls where the script is long.
+ * It fits the window, and scrolls for long scripts.
  *
  * @typedef {import('./schedule.js').Clip} Clip
  */
@@ -20,7 +21,7 @@ const QUIET = 0.3; // Share of the clip's height; quieter clips are drawn small.
 
 /**
  * @typedef {Object} Acts
- * @property {(line: import('./document.js').Line) => string} nameOf   who speaks it
+ * @property {(line: import('./document.js').Line) => string} nameOf   name of its voice
  * @property {(part: import('./making.js').Stretch) => string} levels
  * @property {(event: KeyboardEvent) => void} onKey
  */
@@ -38,15 +39,15 @@ export class Timeline {
     this.drop = part(root, 'drop');
     this.head = part(root, 'head');
     this.hover = part(root, 'hover');
-    /** By the line's id. @type {Map<string, HTMLElement>} */
+    /** Clip elements by line id. @type {Map<string, HTMLElement>} */
     this.elements = new Map();
     /** @type {Clip[]} */
     this.clips = [];
     this.samples = 0;
     this.loudest = 1;
-    /** Samples a pixel, while a hand holds it. @type {number|null} */
+    /** Samples per pixel during a drag. @type {number|null} */
     this.held = null;
-    /** The lines that are chosen and that sound: ids. @type {string|null} */
+    /** Ids of the selected line and of the playing line. @type {string|null} */
     this.chosen = null;
     /** @type {string|null} */
     this.sounding = null;
@@ -96,7 +97,7 @@ export class Timeline {
     return [(root.scrollLeft - root.clientWidth) * scale, (root.scrollLeft + 2 * root.clientWidth) * scale];
   }
 
-  /** Another part of a long script comes into sight. */
+  /** Draw the clips that became visible. */
   onScroll() {
     this.frame ??= requestAnimationFrame(() => {
       this.frame = undefined;
@@ -119,7 +120,7 @@ export class Timeline {
     return element;
   }
 
-  /** A handle between each two clips. @param {Clip[]} clips */
+  /** Show a handle between every two clips. @param {Clip[]} clips */
   showGaps(clips) {
     const { gaps } = this;
     while (gaps.children.length > Math.max(0, clips.length - 1)) gaps.lastElementChild?.remove();
@@ -134,15 +135,15 @@ export class Timeline {
     });
   }
 
-  // --- while a hand is on it
+  // --- dragging
 
-  /** Let a pixel stand for as much as it does now. @returns {number} samples */
+  /** Keep the scale during a drag. @returns {number} samples per pixel */
   hold() {
     this.held = this.samples / this.inner.clientWidth;
     return this.held;
   }
 
-  /** Fit the window again. */
+  /** Fit the window again after a drag. */
   release() {
     this.held = null;
     this.inner.style.width = '';
@@ -154,7 +155,7 @@ export class Timeline {
   lift(id) {
     this.elements.get(id)?.setAttribute('data-lifted', '');
     this.drop.hidden = false;
-    this.hover.hidden = true; // The pointer has left it.
+    this.hover.hidden = true; // The pointer has left the timeline.
   }
 
   /** Show a dragged clip, and its position after a drop. @param {string} id @param {number} by pixels @param {string|null} before */
@@ -173,20 +174,20 @@ export class Timeline {
     this.drop.hidden = true;
   }
 
-  /** Say something where the hand is. @param {PointerEvent} event @param {string} words */
+  /** Show a text at the pointer. @param {PointerEvent} event @param {string} words */
   say(event, words) {
     this.hover.hidden = false;
     write(this.hover, words);
     this.hover.style.setProperty('--start', this.share(this.placeOf(event)));
   }
 
-  /** Show which line is chosen. @param {string|null} id */
+  /** Mark the selected line. @param {string|null} id */
   choose(id) {
     this.chosen = id;
     for (const [line, element] of this.elements) element.toggleAttribute('data-chosen', line === id);
   }
 
-  /** Of the whole. @param {number} samples */
+  /** Return a length as a share of the full width. @param {number} samples */
   share(samples) {
     return String(this.samples > 0 ? samples / this.samples : 0);
   }
@@ -197,7 +198,7 @@ export class Timeline {
     for (const [line, element] of this.elements) element.toggleAttribute('data-sounding', line === id);
   }
 
-  /** Show the playback position. @param {number|null} at samples; null: something else is heard */
+  /** Show the playback position. @param {number|null} at samples; null: something else is playing */
   follow(at) {
     const { root, head } = this;
     head.hidden = at === null || this.samples === 0;
@@ -209,20 +210,20 @@ export class Timeline {
     });
   }
 
-  /** Bring a place into sight, where the script is longer than the window. @param {number} at samples */
+  /** Scroll to a position. @param {number} at samples */
   reveal(at) {
     const { root, inner } = this;
     const x = (at / Math.max(1, this.samples)) * inner.clientWidth;
     if (x < root.scrollLeft || x > root.scrollLeft + root.clientWidth) root.scrollLeft = x - root.clientWidth / 8;
   }
 
-  /** Times above the clips, as many as there is room for. */
+  /** Show as many times above the clips as fit. */
   measure() {
     this.root.toggleAttribute('data-scrolls', this.root.scrollWidth > this.root.clientWidth);
     const seconds = this.samples / SAMPLE_RATE;
     const scale = this.inner.clientWidth / Math.max(seconds, 0.001);
     const step = STEPS.find((one) => one * scale >= APART) ?? STEPS[STEPS.length - 1];
-    const last = Math.floor(Math.max(0, this.inner.clientWidth - MARK) / (step * scale)); // No mark is cut off at the end.
+    const last = Math.floor(Math.max(0, this.inner.clientWidth - MARK) / (step * scale)); // The last mark must fit completely.
     const [from, to] = this.sight().map((at) => Math.floor(at / SAMPLE_RATE / step));
     const first = Math.max(0, Math.min(from, last));
     const count = seconds > 0 ? 1 + Math.min(last, to) - first : 0;

@@ -1,22 +1,22 @@
 /**
- * The hand on the timeline: a click goes to a place and chooses its line, a clip is dragged to another place, the silence
- * behind one is pulled longer or shorter. By mouse at once, by finger after a moment: before that it scrolls.
+ * Pointer actions on the timeline: a click seeks and selects the line, dragging a clip moves its line, and dragging a
+ * handle changes the silence after a line. A touch drags after a delay, because before it scrolls.
  *
- * Keys have the same elsewhere: the arrows on the timeline, Alt+↑ and Alt+↓ on a line, and the line's pause as a number.
+ * The same actions exist for keys: arrows on the timeline, Alt+↑ and Alt+↓ on a line, and the line's pause field.
  *
  * @typedef {Object} HandActions
  * @property {(at: number) => void} seek              samples
  * @property {(id: string) => void} choose            the line of a clip
  * @property {(id: string, before: string|null) => void} move  a line in front of another, or to the end
- * @property {(id: string) => number} gapOf           seconds of silence behind a line
- * @property {(id: string, seconds: number|null) => void} setGap  null: as everywhere in the script
- * @property {(id: string, before: number) => void} onGap  it was set by hand; before: seconds
+ * @property {(id: string) => number} gapOf           seconds of silence after a line
+ * @property {(id: string, seconds: number|null) => void} setGap  null: the script's gap
+ * @property {(id: string, before: number) => void} onGap  called after a drag; before: previous seconds
  */
 
 import { SAMPLE_RATE } from '../common/audio.js';
 import { LONGEST_PAUSE_S } from './line_text.js';
 
-const FAR = 5; // Pixels that turn a click into a drag.
+const DRAG_PX = 5; // Distance that turns a click into a drag.
 const HOLD_MS = 300; // Time of a touch before it drags.
 const GRID_S = 0.05;
 
@@ -59,7 +59,7 @@ export class TimelineHand {
     let isScroll = false; // A touch that moves before it is held.
     this.follow(event, {
       move: (moved) => {
-        if (!this.isDragging && id && Math.abs(moved.clientX - clientX) > FAR) {
+        if (!this.isDragging && id && Math.abs(moved.clientX - clientX) > DRAG_PX) {
           if (timer === undefined) start();
           else isScroll = true;
           clearTimeout(timer);
@@ -79,7 +79,7 @@ export class TimelineHand {
     });
   }
 
-  /** The clip that would follow one that is let go of here. @param {string} id @param {PointerEvent} event */
+  /** Return the clip that would follow a clip dropped here. @param {string} id @param {PointerEvent} event */
   neighbour(id, event) {
     const at = this.timeline.placeOf(event);
     const next = this.timeline.clips.find(({ line, start, end }) => line.id !== id && at < (start + end) / 2);
@@ -96,7 +96,7 @@ export class TimelineHand {
     let isPulled = false;
     this.follow(event, {
       move: (moved) => {
-        isPulled ||= Math.abs(moved.clientX - clientX) > FAR;
+        isPulled ||= Math.abs(moved.clientX - clientX) > DRAG_PX;
         if (!isPulled) return;
         const wanted = before + ((moved.clientX - clientX) * scale) / SAMPLE_RATE;
         const seconds = Math.max(0, Math.min(LONGEST_PAUSE_S, Math.round(wanted / GRID_S) * GRID_S));
@@ -116,7 +116,8 @@ export class TimelineHand {
    * Track the pointer until it is released or cancelled.
    *
    * @param {PointerEvent} event
-   * @param {{move: (event: PointerEvent) => void, end: (event: PointerEvent|null) => void}} acts  end: null where it was taken away
+   * @param {{move: (event: PointerEvent) => void, end: (event: PointerEvent|null) => void}} acts end: null if it was
+   * cancelled
    */
   follow({ pointerId }, { move, end }) {
     const { inner } = this.timeline;
@@ -136,7 +137,7 @@ export class TimelineHand {
   }
 }
 
-/** The line whose clip, or whose silence, is there. @param {EventTarget|null} target @param {'clip'|'gap'} kind */
+/** Return the line of a clip or a handle. @param {EventTarget|null} target @param {'clip'|'gap'} kind */
 function idAt(target, kind) {
   const element = target instanceof Element ? /** @type {HTMLElement|null} */ (target.closest(`[data-${kind}]`)) : null;
   return element?.dataset[kind] ?? null;

@@ -1,5 +1,5 @@
 /**
- * Voices that may speak a line, their names, and the runtime requests for them.
+ * Voices for script lines, their names, and the requests for them.
  *
  * @typedef {import('../common/fields.js').ModelCard} ModelCard
  * @typedef {import('./document.js').Line} Line
@@ -21,13 +21,13 @@ export class VoiceAssignment {
     this.studio = studio;
   }
 
-  /** @returns {Choice[]} speakers of the checkpoint */
+  /** Return the speakers of the checkpoint. @returns {Choice[]} */
   speakers() {
     const names = this.studio.cards.get('custom_voice')?.speakers ?? [];
     return names.map((name) => choice({ mode: 'custom_voice', voice: name }, title(name)));
   }
 
-  /** @returns {Choice[]} voices of the library */
+  /** Return the stored voices. @returns {Choice[]} */
   kept() {
     if (!this.studio.cards.has('base')) return [];
     return this.studio.voices.list.map(({ id, name }) => choice({ mode: 'base', voice: id }, name));
@@ -37,7 +37,7 @@ export class VoiceAssignment {
     return this.studio.cards.has('voice_design');
   }
 
-  /** The voice of that name, whoever it belongs to. @param {string} name @returns {Voice|null} */
+  /** Return the speaker or stored voice of a name. @param {string} name @returns {Voice|null} */
   named(name) {
     const wanted = plain(name);
     return [...this.kept(), ...this.speakers()].find(({ label }) => plain(label) === wanted)?.voice ?? null;
@@ -52,7 +52,7 @@ export class VoiceAssignment {
     return studio.catalogue.find(valueOf(voice)) ?? { voice: id, kind: 'recorded', name: this.nameOfUnknown(voice) };
   }
 
-  /** @param {Voice} voice that is not listed, or not yet */
+  /** @param {Voice} voice a voice that is not listed */
   nameOfUnknown({ mode, voice = '', name }) {
     const { t, voices } = this.studio;
     if (mode !== 'base') return t('script.gone', { name: title(voice) });
@@ -65,7 +65,7 @@ export class VoiceAssignment {
     return voice?.mode === 'base' && this.studio.voices.isListed && !this.studio.catalogue.find(valueOf(voice));
   }
 
-  /** Record the names of stored voices, for the case that they are deleted. @param {Line[]} lines */
+  /** Record the names of stored voices in case they are deleted. @param {Line[]} lines */
   note(lines) {
     for (const { voice } of lines) {
       const known = voice?.mode === 'base' && this.studio.catalogue.find(valueOf(voice));
@@ -83,7 +83,10 @@ export class VoiceAssignment {
     return (voice?.mode === 'voice_design' && called('', voice.description ?? '')) || this.nameOf(voice);
   }
 
-  /** A voice for a new role: the first that no line has, or else the first of all. @param {Line[]} lines @returns {Voice|null} */
+  /**
+   * Return a voice for a new role: the first unused voice, or the first one. @param {Line[]} lines @returns
+   * {Voice|null}
+   */
   unused(lines) {
     const taken = new Set(lines.map(({ voice }) => voice && valueOf(voice)));
     const choices = [...this.speakers(), ...this.kept()];
@@ -97,11 +100,11 @@ export class VoiceAssignment {
   }
 
   /**
-   * Give voices to lines that were read from a text: to a name its own, to a role one that is its alone, and to who
-   * has no name the narrator's.
+   * Assign voices to parsed lines: a name gets the voice of that name, a role gets an unused voice, and lines without a
+   * name get the narrator's voice.
    *
    * @param {Line[]} lines  changed in place
-   * @param {Line[]} before lines that stand above and below
+   * @param {Line[]} before existing lines
    * @param {Voice|null} [narrator]
    */
   assign(lines, before, narrator = this.narrator(before)) {
@@ -139,7 +142,7 @@ export class VoiceAssignment {
   }
 }
 
-/** A voice as the value of a select's option; designs are one option. @param {Voice} voice */
+/** Return the option value of a voice; all described voices share one option. @param {Voice} voice */
 export function valueOf({ mode, voice = '' }) {
   return `${mode}:${voice}`;
 }
