@@ -7,8 +7,8 @@
 import { SAMPLE_RATE, toInt16, wavBlob } from '../common/audio.js';
 
 const MAX_FILE_BYTES = 100 * 2 ** 20;
-const LONGEST_S = 600;
-const SHORTEST_S = 0.1; // Minimum distance between the handles.
+const MAX_DURATION_S = 600;
+const MIN_DISTANCE_S = 0.1; // Minimum distance between the handles.
 const MIN_MIX = 0.1; // Energy of the average relative to that of independent channels.
 const SEAM = Math.round(SAMPLE_RATE * 0.008); // Samples of the cross-fade at a cut.
 
@@ -58,11 +58,11 @@ export class Reference {
    */
   move(edge, at) {
     if (edge === 'start') {
-      this.start = Math.max(0, Math.min(at, this.seconds - SHORTEST_S));
-      this.end = Math.min(Math.max(this.end, this.start + SHORTEST_S), this.start + this.maxSeconds);
+      this.start = Math.max(0, Math.min(at, this.seconds - MIN_DISTANCE_S));
+      this.end = Math.min(Math.max(this.end, this.start + MIN_DISTANCE_S), this.start + this.maxSeconds);
     } else {
-      this.end = Math.min(this.seconds, Math.max(at, SHORTEST_S));
-      this.start = Math.max(Math.min(this.start, this.end - SHORTEST_S), this.end - this.maxSeconds);
+      this.end = Math.min(this.seconds, Math.max(at, MIN_DISTANCE_S));
+      this.start = Math.max(Math.min(this.start, this.end - MIN_DISTANCE_S), this.end - this.maxSeconds);
     }
     this.blob = null;
   }
@@ -166,7 +166,7 @@ export class TooMuch extends Error {
 export async function decoded(file) {
   if (file.size > MAX_FILE_BYTES) throw new TooMuch('large', file.size, MAX_FILE_BYTES);
   const buffer = await decodedBuffer(file);
-  if (buffer && buffer.duration > LONGEST_S) throw new TooMuch('long', buffer.duration, LONGEST_S);
+  if (buffer && buffer.duration > MAX_DURATION_S) throw new TooMuch('long', buffer.duration, MAX_DURATION_S);
   return buffer && toInt16(mixed(buffer));
 }
 

@@ -204,7 +204,7 @@ export class CloneRoom {
     return isReady ? this.speakNow : undefined;
   }
 
-  /** What the first button requests. */
+  /** Return the request of the primary button. */
   presentRequest() {
     const { studio, mode } = this;
     const voice = this.chosen;

@@ -40,7 +40,7 @@ const WORDS = Object.entries(COMMON).map(([tag, words]) => [tag, new Set(words.s
 
 const READ = 3000; // Characters examined.
 const SHARE = 0.2; // Share of letters; a single foreign name is not another language.
-const FEWEST = 5; // Minimum words to detect a language.
+const MIN_WORDS = 5; // To detect a language.
 const FAMILIAR = 0.15; // Minimum share of the words that are among the language's most common.
 
 /**
@@ -94,7 +94,7 @@ const plainName = (name) => (name.toLowerCase().endsWith('dialect') ? 'chinese' 
  */
 function latinLanguage(text, known) {
   const words = text.toLowerCase().match(/\p{L}+/gu) ?? [];
-  if (words.length < FEWEST) return null;
+  if (words.length < MIN_WORDS) return null;
   const scores = WORDS.map(([tag, common]) => ({ tag, share: words.filter((word) => common.has(word)).length / words.length }));
   scores.sort((one, other) => other.share - one.share);
   const ours = Math.max(...scores.filter(({ tag }) => known.includes(NAMES[tag])).map(({ share }) => share), 0);

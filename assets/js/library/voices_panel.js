@@ -6,7 +6,7 @@ import { acceptDrops } from '../common/files.js';
 import { VoiceRow } from './voice_row.js';
 
 const SUFFIX = '.voice';
-const LONGEST_STEM = 60; // Characters of a name before its number.
+const MAX_STEM_CHARS = 60; // Length of a name without its number.
 const RENAME_MS = 20000;
 
 export class VoicesPanel {
@@ -125,7 +125,7 @@ export class VoicesPanel {
     const stem = name.replace(/[ _(-]*\d*\)?$/u, '') || name; // A browser names a second download "Peter (1)".
     let n = 2;
     while (taken.has(`${stem} ${n}`.toLowerCase())) n += 1;
-    return `${[...stem].slice(0, LONGEST_STEM).join('')} ${n}`;
+    return `${[...stem].slice(0, MAX_STEM_CHARS).join('')} ${n}`;
   }
 
   /** Focus the name field of a voice. @param {string} id */

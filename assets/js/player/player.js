@@ -18,7 +18,7 @@ import { Pace } from './start_buffer.js';
  */
 
 // Device buffer in seconds: the shortest available. The browser's default is twice as long and starts 20 ms later.
-const SHORTEST = 0;
+const MIN_LATENCY = 0;
 const USUAL = 'interactive';
 
 export class Player extends EventTarget {
@@ -29,7 +29,7 @@ export class Player extends EventTarget {
     /**
      * The shortest latency is used only if the browser reports underruns. @type {AudioContextOptions['latencyHint']}
      */
-    this.latency = 'playbackStats' in AudioContext.prototype ? SHORTEST : USUAL;
+    this.latency = 'playbackStats' in AudioContext.prototype ? MIN_LATENCY : USUAL;
     /** @type {Promise<void>|null} */
     this.arming = null;
     /** @type {Output|null} */
@@ -104,7 +104,7 @@ export class Player extends EventTarget {
   /** After underruns with the shortest buffer, use the browser's default from the next take on. */
   async relax() {
     const torn = this.context;
-    if (this.sounding || this.latency !== SHORTEST || !torn?.playbackStats?.underrunEvents) return;
+    if (this.sounding || this.latency !== MIN_LATENCY || !torn?.playbackStats?.underrunEvents) return;
     const { gain, output, exact } = this;
     this.latency = USUAL;
     this.output = null; // Work started now waits for the new output.

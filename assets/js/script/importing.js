@@ -241,7 +241,7 @@ function row(text) {
 export const ACCEPTED = '.txt,.md,.markdown,.srt,.vtt,.ass,.ssa,.ttml,.smi,.sami,.sub,.epub,.docx,.pdf,.html,.htm,.xhtml,text/plain';
 const IS_DOCUMENT = /\.(epub|docx?|dotx?|pdf|x?html?)$/i;
 const IS_MARKDOWN = /\.(md|markdown)$/i;
-const LONGEST_TITLE = 120; // Characters, as the studio stores names.
+const MAX_NAME_CHARS = 120; // As in the studio.
 const NOTES_MS = 15_000;
 
 export class Importing {
@@ -288,7 +288,7 @@ export class Importing {
   async read(file, between = 0) {
     const found = file && (await this.find(file, IS_MARKDOWN.test(file.name) ? { markdown: '1' } : {}));
     if (!file || !found) return null;
-    const title = (found.title || titleOf(file)).slice(0, LONGEST_TITLE);
+    const title = (found.title || titleOf(file)).slice(0, MAX_NAME_CHARS);
     const chosen = found.chapters.length > 1 ? await this.chapters.choose(title, found.chapters) : found.chapters;
     if (!chosen) return null;
     const paragraphs = chosen.flatMap((chapter) => chapter.paragraphs);
@@ -337,5 +337,5 @@ export class Importing {
 
 /** Return a file name without its suffix. @param {File} file */
 function titleOf({ name }) {
-  return name.replace(/\.[^.]*$/, '').slice(0, LONGEST_TITLE);
+  return name.replace(/\.[^.]*$/, '').slice(0, MAX_NAME_CHARS);
 }

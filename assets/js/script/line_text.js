@@ -10,7 +10,7 @@
  * @typedef {{text?: string, silence?: number}} Part  either a text or a silence in seconds
  */
 
-export const LONGEST_PAUSE_S = 30;
+export const MAX_PAUSE_S = 30;
 const PAUSE_S = 0.5; // Length of a pause without one.
 
 const BRACKET = /\[\s*pause\b([^\]]*)\]/giu;
@@ -56,7 +56,7 @@ function readLength(words) {
   if (!length) return null;
   const number = Number(length[1].replace(',', '.'));
   const seconds = length[2]?.toLowerCase().startsWith('m') ? number / 1000 : number;
-  return seconds <= LONGEST_PAUSE_S ? seconds : null;
+  return seconds <= MAX_PAUSE_S ? seconds : null;
 }
 
 /** @param {Part[]} parts @param {string} stretch */
@@ -73,12 +73,12 @@ function addText(parts, stretch) {
 
 // --- Names of scripts: the given name, or the start of the text. Pure.
 
-const LONGEST_NAME = 40;
+const MAX_NAME_CHARS = 40;
 
 /** Return a script's name from its text. @param {string} text */
 export function titleOf(text) {
   const [first] = text.trim().split('\n');
-  return first.length <= LONGEST_NAME ? first : `${first.slice(0, LONGEST_NAME).replace(/\s+\S*$/u, '')} …`;
+  return first.length <= MAX_NAME_CHARS ? first : `${first.slice(0, MAX_NAME_CHARS).replace(/\s+\S*$/u, '')} …`;
 }
 
 /** Return the name of a script; empty for an empty script. @param {{name: string, begins?: string}} script  begins: the text of its first line with one */
@@ -93,7 +93,7 @@ export function calledBy({ name, begins = '' }) {
  * @typedef {{start: number, end: number, name: string|null}} Cue  seconds, and who speaks
  */
 
-const SHORTEST_PAUSE_S = 0.3; // A shorter pause is a breath.
+const MIN_PAUSE_S = 0.3; // A shorter pause is a breath.
 
 /**
  * @param {string[]} texts @param {Cue[]} cues one for each text
@@ -104,8 +104,8 @@ export function cuesToLines(texts, cues, between = 0) {
   return texts.map((text, at) => {
     const { start, end, name } = cues[at];
     const next = cues[at + 1];
-    const pause = next ? Math.min(next.start - end - between, LONGEST_PAUSE_S) : 0;
-    return { name, instruct: '', text: pause >= SHORTEST_PAUSE_S ? `${text} ${writePause(pause)}` : text, starts: start };
+    const pause = next ? Math.min(next.start - end - between, MAX_PAUSE_S) : 0;
+    return { name, instruct: '', text: pause >= MIN_PAUSE_S ? `${text} ${writePause(pause)}` : text, starts: start };
   });
 }
 

@@ -11,7 +11,7 @@ import { all, copyOf, make, need } from '../common/elements.js';
 import { fillLanguages } from '../common/fields.js';
 import { tagsOf } from '../common/text.js';
 import { dress } from '../speak/voice_picker.js';
-import { LONGEST_PAUSE_S, paceOf, readParts, withPace } from './line_text.js';
+import { MAX_PAUSE_S, paceOf, readParts, withPace } from './line_text.js';
 import { valueOf } from './voice_assignment.js';
 
 /** Elements with their own accessible name. */
@@ -153,7 +153,7 @@ export class LineView {
     const none = voice?.mode === 'base' ? 'script.no_instruct' : 'script.no_instruct_model';
     parts.instruct.placeholder = t(parts.instruct.disabled ? none : 'script.instruct_hint', { name });
     parts.instructing.dataset.grow = line.instruct || (parts.instruct.disabled ? parts.instruct.placeholder : '');
-    parts.error.textContent = fault ? t('script.fault', { fault, most: LONGEST_PAUSE_S }) : (state.error?.message ?? this.note(state));
+    parts.error.textContent = fault ? t('script.fault', { fault, most: MAX_PAUSE_S }) : (state.error?.message ?? this.note(state));
     parts.recast.hidden = !acts.voiceAssignment.isGone(voice);
     parts.paper.replaceChildren(...marked(line.text));
     parts.play.disabled = parts.remake.disabled = state.state === 'empty';

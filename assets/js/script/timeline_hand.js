@@ -14,7 +14,7 @@
  */
 
 import { SAMPLE_RATE } from '../common/audio.js';
-import { LONGEST_PAUSE_S } from './line_text.js';
+import { MAX_PAUSE_S } from './line_text.js';
 
 const DRAG_PX = 5; // Distance that turns a click into a drag.
 const HOLD_MS = 300; // Time of a touch before it drags.
@@ -99,7 +99,7 @@ export class TimelineHand {
         isPulled ||= Math.abs(moved.clientX - clientX) > DRAG_PX;
         if (!isPulled) return;
         const wanted = before + ((moved.clientX - clientX) * scale) / SAMPLE_RATE;
-        const seconds = Math.max(0, Math.min(LONGEST_PAUSE_S, Math.round(wanted / GRID_S) * GRID_S));
+        const seconds = Math.max(0, Math.min(MAX_PAUSE_S, Math.round(wanted / GRID_S) * GRID_S));
         actions.setGap(id, Number(seconds.toFixed(2)));
         timeline.say(moved, `${seconds.toFixed(2)} s`);
       },

@@ -8,7 +8,7 @@ import { readWordList, writeWordList } from './pronunciation.js';
 /** @typedef {import('./pronunciation.js').Entry} Entry */
 
 const SEED = 7; // Fixed, so that a word sounds the same each time.
-const LONGEST_WORD = 80; // Characters, as in the studio.
+const MAX_WORD_CHARS = 80; // As in the studio.
 
 export class PronunciationSheet {
   /** @param {HTMLElement} page @param {import('../app/studio.js').Studio} studio */
@@ -48,7 +48,7 @@ export class PronunciationSheet {
     this.show(this.dictionary.words);
     this.dialog.showModal();
     await this.dictionary.refresh().then(() => this.show(this.dictionary.words), (error) => this.complain(error.message));
-    const isNew = marked.length <= LONGEST_WORD && !/\s\s|\n/.test(marked) && !this.dictionary.words.some(({ word }) => word === marked);
+    const isNew = marked.length <= MAX_WORD_CHARS && !/\s\s|\n/.test(marked) && !this.dictionary.words.some(({ word }) => word === marked);
     if (marked && isNew) this.add({ word: marked, said: '' });
     else if (this.list.children.length === 0) this.add();
   }

@@ -171,7 +171,7 @@ export class SpeakersRoom {
     return { voice, instruct: this.instruct.disabled ? '' : this.instruct.value.trim() };
   }
 
-  /** What the first button requests. */
+  /** Return the request of the primary button. */
   presentRequest() {
     const { studio, chosen, mode } = this;
     if (!chosen) return null;

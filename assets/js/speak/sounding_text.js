@@ -14,7 +14,7 @@ const CLAUSE = /(?<=[,;:—–…](?=\s)|[，；：、—…])/u;
 const SPOKEN = /[\p{L}\p{N}]/u;
 const BIN_S = 0.01; // Bin width of Peaks.
 const QUIET = 0.06; // Share of the loudest bin below which a bin is silent.
-const SHORTEST_PAUSE_S = 0.1;
+const MIN_PAUSE_S = 0.1;
 const LONG_PAUSE_S = 0.5; // Longer pauses carry no more information.
 const KNOWN_S = 2; // Weight of the usual pace against the measured one.
 // Cost of a sentence end without a pause, and the discount for a pause of LONG_PAUSE_S.
@@ -52,7 +52,7 @@ export function pausesOf({ low, high }) {
     const isQuiet = bin < low.length && high[bin] - low[bin] < QUIET * loudest;
     if (isQuiet && begun < 0) begun = bin;
     if (isQuiet || begun < 0) continue;
-    if ((bin - begun) * BIN_S >= SHORTEST_PAUSE_S) pauses.push({ from: begun * BIN_S, to: bin * BIN_S });
+    if ((bin - begun) * BIN_S >= MIN_PAUSE_S) pauses.push({ from: begun * BIN_S, to: bin * BIN_S });
     begun = -1;
   }
   return pauses;
