@@ -25,7 +25,7 @@ from runtime.variables import warn_of_unknown
 
 VERBOSE = "log what happens to stderr"
 QUANTIZE = "auto, off, int8 or int4: bits of the weights of talker and code predictor; a card has int8"
-WYOMING = "tcp://127.0.0.1:10200"  # Usual port of Wyoming for speech.
+WYOMING = "tcp://127.0.0.1:10200"  # Default port of the Wyoming protocol for text-to-speech.
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -68,7 +68,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_fetch(commands.add_parser("fetch", help="fetch checkpoints from the Hub, going on where an earlier try ended"))
     _add_quantize(commands.add_parser("quantize", help="write a checkpoint again, with weights of fewer bits"))
     _add_bench(commands.add_parser("bench", help="measure frames by batch size, and TTFA over the WebSocket"))
-    for command in commands.choices.values():  # Accepted before and after the command.
+    for command in commands.choices.values():  # Options that are accepted before and after the command.
         command.add_argument("-v", "--verbose", action="store_true", default=argparse.SUPPRESS, help=VERBOSE)
     return parser
 
@@ -251,7 +251,7 @@ def _say(arguments: argparse.Namespace) -> int:
 
 
 def _runtime(arguments: argparse.Namespace) -> int:
-    # None without the option, so that the environment variable is used.
+    # None if the option is not given, so that the environment variable is used.
     eager = True if arguments.eager else None
     settings = _settings(arguments, max_slots=arguments.max_slots, loads=arguments.loads, eager=eager)
     if arguments.check:

@@ -11,9 +11,9 @@ from runtime.errors import SetUpError
 from runtime.settings import EngineSettings
 
 GB = 10**9
-WIDTH = 20  # Characters of the first column.
+WIDTH = 20  # Width of the first column in characters.
 BUSY = 1.2  # A machine is reported as busy if computing takes this many times as long as on an idle one.
-MAX_LISTED = 12  # Items of a list in a line; --json has all.
+MAX_LISTED = 12  # Maximum number of list items in one line; --json prints all of them.
 
 
 def doctor(reference: str, settings: EngineSettings, *, as_json: bool) -> bool:
@@ -37,7 +37,7 @@ def doctor(reference: str, settings: EngineSettings, *, as_json: bool) -> bool:
 
 
 def _lines(told: Diagnosis) -> Iterator[tuple[str, str]]:
-    """Yield the lines of the report as (name, text)."""
+    """Yield the lines of the report as pairs (name, text)."""
     yield told.name, "can be served" if told.servable else "cannot be served"
     for problem in told.problems:
         yield "  problem", f"{problem.message} [{problem.code}]"

@@ -1,4 +1,4 @@
-"""Error tree of the runtime, with code, HTTP status and close code of each.
+"""Error classes of the runtime, each with its code, HTTP status and WebSocket close code.
 
 ::
 
@@ -22,14 +22,13 @@
     ├─ Expired               a timeout passed: SessionIdle · SessionTooLong · BodyTooSlow · SlowReader
     ├─ Failed                a fault of the server, in this request only
     │  └─ NonFiniteOutput · GenerationFailed · EngineDead · CheckpointUnusable · StorageFailed
-    └─ SetUpError            shown to the operator on the command line, never sent to a client
-       ├─ CheckpointMissing · CheckpointInvalid · CheckpointUnsupported · CheckpointTooLarge
-       ├─ HubUnreachable · HubRefused · DiskFull · DownloadDamaged
-       └─ DeviceUnavailable · DeviceMemory · AttentionRefused · PortInUse · InvalidSetting
+    └─ SetUpError            shown to the operator on the command line, never sent to a client ├─ CheckpointMissing ·
+       CheckpointInvalid · CheckpointUnsupported · CheckpointTooLarge ├─ HubUnreachable · HubRefused · DiskFull ·
+       DownloadDamaged └─ DeviceUnavailable · DeviceMemory · AttentionRefused · PortInUse · InvalidSetting
 
-An error is raised with only the facts of its sentence, as keyword arguments. Every sentence is thus a template of its
-class, and none can contain a client's text, a traceback or a path (except ``SetUpError``). The studio's own errors are
-in studio/errors.py.
+Each class has a template for its message. An error is raised with keyword arguments that fill the template, so that a
+message never contains a client's text, a traceback or (except in ``SetUpError``) a path. The studio's own errors are in
+studio/errors.py.
 """
 
 from __future__ import annotations
@@ -39,17 +38,17 @@ from typing import ClassVar
 
 
 class SpeechError(Exception):
-    """Base class of all errors. ``code`` is the stable name; ``str(error)`` is the public sentence.
+    """Base class of all errors. ``code`` is the stable name; ``str(error)`` is the public message.
 
     Raises:
-        KeyError: A fact of the sentence is missing, which is a programming error.
+        KeyError: A value that the message template needs is missing, which is a programming error.
     """
 
     code: ClassVar[str]
     http_status: ClassVar[int] = 400
     close_code: ClassVar[int] = 1008  # WebSocket close code if the error ends the connection.
     retryable: ClassVar[bool] = False
-    sentence: ClassVar[str]  # A template for str.format, filled with the facts of the raise.
+    sentence: ClassVar[str]  # Template for str.format, filled with the keyword arguments of the error.
 
     def __init__(self, *, param: str | None = None, **facts: object) -> None:
         self.param = param
@@ -57,12 +56,12 @@ class SpeechError(Exception):
         super().__init__(self.sentence.format(**facts))
 
     def __reduce__(self) -> tuple[Callable[..., SpeechError], tuple[object, ...]]:
-        """Support pickling: errors are sent from the engine's process to the server's."""
+        """Support pickling, because the engine's process sends errors to the server's process."""
         return _made, (type(self), self.param, self.facts)
 
     @property
     def told(self) -> dict[str, str | float | bool]:
-        """Facts of the sentence, for clients that translate it."""
+        """Return the values in the message, for clients that translate it."""
         return {name: fact for name, fact in self.facts.items() if isinstance(fact, str | int | float)}
 
 
@@ -86,7 +85,7 @@ class InvalidConfig(BadRequest):
 
 
 class MoreThan(int):
-    """Lower bound of a size, for data that was not read to its end. Formatted as "more than N"."""
+    """Lower bound of the size of data that was not read to its end, formatted as "more than N"."""
 
     def __format__(self, spec: str) -> str:
         return f"more than {int(self):{spec}}"
@@ -429,7 +428,7 @@ class SpeechSpent(Busy):
 
 
 class Expired(SpeechError):
-    """A timeout passed."""
+    """Error for a timeout."""
 
     http_status = 408
     retryable = True
@@ -456,7 +455,7 @@ class SlowReader(Expired):
 
 
 class Failed(SpeechError):
-    """Fault of the server, in this request only."""
+    """Server error that affects only this request."""
 
     http_status = 500
     close_code = 1011

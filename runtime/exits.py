@@ -6,11 +6,11 @@ from enum import IntEnum
 
 
 class Exit(IntEnum):
-    """Exit status of a process. A supervisor should restart the process after a status of 70 or more."""
+    """Exit status of the process. A supervisor should restart the process if the status is 70 or higher."""
 
     ASKED = 0
-    FAILED = 1  # The operator cannot fix it.
-    BAD_INPUT = 2  # The operator can fix it; a restart cannot.
+    FAILED = 1  # Error that the operator cannot fix.
+    BAD_INPUT = 2  # Error that the operator can fix; a restart does not help.
     ENGINE_DIED = 70  # EX_SOFTWARE: the engine's thread ended with an exception.
     FRAME_OVERDUE = 71  # The device did not return a frame in time.
-    CANARY_DIFFERS = 72  # A result that never changes has changed: weights, device or memory cannot be trusted.
+    CANARY_DIFFERS = 72  # A repeated test computation gave another result: weights, device or memory may be corrupt.

@@ -1,4 +1,4 @@
-"""Command ``voicewright fetch``: download checkpoints from the Hub, or list the published ones as a plan."""
+"""Command ``voicewright fetch``: download checkpoints from the Hub, or list the published ones."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ Say = Callable[[dict[str, Any]], None]
 
 
 def fetch(references: Sequence[str], *, as_json: bool) -> int:
-    """Download checkpoints in sequence. All listings and configurations are checked before large files.
+    """Download checkpoints one after another. All file lists and configurations are checked first.
 
     Raises:
-        SetUpError: A download failed; the sentence gives the reason, and the files so far are kept.
+        SetUpError: A download failed; the message gives the reason, and files that are already complete are kept.
     """
     say = _Teller(as_json)
     try:
@@ -55,7 +55,7 @@ def plan(settings: EngineSettings) -> dict[str, Any]:
     """
     from runtime.engine.capacity.offers import (
         machine_offers,
-    )  # Imports torch, which is slow.
+    )  # Imported here because it imports torch, which is slow.
 
     with ThreadPoolExecutor(len(PUBLISHED)) as asking:
         answers = asking.map(_listed, [checkpoint.id for checkpoint in PUBLISHED])
@@ -70,7 +70,7 @@ def plan(settings: EngineSettings) -> dict[str, Any]:
 
 
 def told(error: SetUpError) -> dict[str, str | float | bool]:
-    """Return all facts of an error for the operator, including paths."""
+    """Return the values in an error message for the operator, including paths."""
     return {name: fact if isinstance(fact, int | float) else str(fact) for name, fact in error.facts.items()}
 
 
@@ -82,7 +82,7 @@ def _listed(name: str) -> hub.Listing | SetUpError:
 
 
 def _sizes(found: hub.Listing | SetUpError) -> dict[str, Any]:
-    """Return the files with their hashes: a file that two checkpoints share is downloaded once."""
+    """Return the files with their hashes, so that a file shared by two checkpoints is downloaded once."""
     if isinstance(found, SetUpError):
         return {"files": None}
     return {"files": [{"hash": file.hash, "size": file.size, "held": found.held(file)} for file in found.files]}
@@ -106,7 +106,7 @@ class _Teller:
                 print(f"{told['id']}: {size}, {word}", file=sys.stderr, flush=True)
 
     def progress(self, name: str) -> hub_download.Tell:
-        """Return the progress callback of one checkpoint, which limits the number of reports."""
+        """Return the progress callback of one checkpoint, which limits how often progress is reported."""
         last = ""
 
         def tell(step: str, got: int, size: int) -> None:

@@ -13,7 +13,7 @@ from runtime.errors import InvalidSetting
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-Group = TypeVar("Group", bound="DataclassInstance")  # Dataclass of knobs.
+Group = TypeVar("Group", bound="DataclassInstance")  # Dataclass whose fields are settings.
 
 KINDS = {bool: "a yes or no", int: "a whole number", float: "a number"}  # Names of the types in error messages.
 
@@ -46,7 +46,7 @@ def knob(
 
 
 def override(group: Group, **values: Any) -> Group:
-    """Return the group with the given values that are not None, checked.
+    """Return a copy of the group with the given values; values that are None are ignored.
 
     Raises:
         InvalidSetting: A value is out of its range.
@@ -55,7 +55,7 @@ def override(group: Group, **values: Any) -> Group:
 
 
 def group_from_env(group: type[Group], env: Mapping[str, str], prefix: str = "", base: Group | None = None) -> Group:
-    """Read a group of knobs from the environment over ``base`` or the defaults.
+    """Read a group of settings from the environment; missing ones keep the value in ``base`` or the default.
 
     Raises:
         InvalidSetting: A variable cannot be parsed or is out of its range.
@@ -84,7 +84,7 @@ def group_as_env(group: DataclassInstance, prefix: str = "") -> dict[str, str]:
 
 
 def _word(value: Any, kind: type) -> str:
-    """Return the value as text that is parsed back to the same value."""
+    """Format a value as text that is parsed back to the same value."""
     return str(int(value)) if kind is bool else str(kind(value))
 
 

@@ -1,4 +1,4 @@
-"""Command line names of settings, for error messages."""
+"""Command line option names of request fields, for error messages."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 
 from runtime.errors import SpeechError
 
-# Options of `voicewright say` for the request fields that error sentences name.
+# Options of `voicewright say` for the request fields in error messages.
 OPTIONS = {
     "ref_audio": "--ref-audio",
     "ref_text": "--ref-text",
@@ -15,7 +15,7 @@ OPTIONS = {
     "max_frames": "--max-frames",
     "task_type": "--mode",
 }
-# Fields that are also ordinary words; they are replaced only if they are the name of a field.
+# Fields whose names are also ordinary English words. They are replaced only if they are used as a field name.
 WORDS = {
     "seed": "--seed",
     "voice": "--voice",
@@ -28,12 +28,12 @@ FIELDS = re.compile(rf"\b({'|'.join(OPTIONS)})\b")
 
 
 def in_options(said: str) -> str:
-    """Return a sentence with the names of fields replaced by options."""
+    """Replace field names in a message by command line options."""
     return FIELDS.sub(lambda found: OPTIONS[found[0]], said)
 
 
 def told_in_options(error: SpeechError) -> str:
-    """Return the sentence of an error in terms of command line options."""
+    """Return the message of an error with command line options instead of field names."""
     where = error.facts.get("where")
     named = WORDS.get(where) if isinstance(where, str) else None
     said = in_options(error.sentence.format(**{**error.facts, "where": named}) if named else str(error))

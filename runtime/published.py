@@ -1,4 +1,4 @@
-"""Published 12 Hz checkpoints of Qwen, with their sizes if the Hub cannot be asked (docs/model.md 1)."""
+"""Published 12 Hz checkpoints of Qwen, with sizes to use if the Hub cannot be reached (docs/model.md 1)."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from runtime.request import Mode
 
 LICENCE = "Apache-2.0"
-SPEECH_TOKENIZER_BYTES = 4 * 170_557_441  # The same file in every repository, which is downloaded once.
-SMALL_FILES_BYTES = 5 * 10**6  # Configurations and vocabulary.
+SPEECH_TOKENIZER_BYTES = 4 * 170_557_441  # This file is the same in every repository and is downloaded once.
+SMALL_FILES_BYTES = 5 * 10**6  # Configurations and vocabulary files.
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,9 +16,9 @@ class Published:
     """Published checkpoint."""
 
     size: str
-    kind: str  # Last part of its name.
+    kind: str  # Last part of the checkpoint's name.
     mode: Mode
-    parameters: int  # Of model.safetensors, in bfloat16.
+    parameters: int  # Number of parameters in model.safetensors, stored as bfloat16.
 
     @property
     def id(self) -> str:
@@ -26,7 +26,7 @@ class Published:
 
     @property
     def download(self) -> int:
-        """Return the bytes of the required files."""
+        """Return the total size of the required files in bytes."""
         return 2 * self.parameters + SPEECH_TOKENIZER_BYTES + SMALL_FILES_BYTES
 
 

@@ -1,4 +1,4 @@
-"""Command ``voicewright quantize``: a copy of a checkpoint with weights of eight or four bits."""
+"""Command ``voicewright quantize``: write a copy of a checkpoint with 8-bit or 4-bit weights."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def quantize(reference: str, bits: int, out: Path) -> int:
     """Write the quantized checkpoint and print its size.
 
     Raises:
-        SetUpError, InvalidSetting, StorageFailed: It cannot be written; the sentence gives the reason.
+        SetUpError, InvalidSetting, StorageFailed: The checkpoint cannot be written; the message gives the reason.
     """
     kind = Quantization(f"int{bits}")
     size = write(reference, kind, out)

@@ -1,4 +1,4 @@
-"""Values shared by all packages: requests, events and stop reasons. No behaviour."""
+"""Requests, events and stop reasons: plain data types that are shared by all packages."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ RECORDED_VOICE = "The voice is that of the recording; the voice that was named w
 
 
 class Mode(StrEnum):
-    """Mode of voice selection; each published checkpoint serves one mode."""
+    """Voice selection mode; each published checkpoint serves one mode."""
 
     CUSTOM_VOICE = "custom_voice"
     VOICE_DESIGN = "voice_design"
@@ -51,30 +51,30 @@ class Layout(StrEnum):
 
 
 class Split(StrEnum):
-    """Boundaries at which a text may be split into segments, which are spoken in sequence in the same voice.
+    """Positions at which a text may be split into segments, which are spoken one after another in the same voice.
 
-    A single sentence is one segment with every choice, and so always gives the same codes.
+    A text of one sentence is a single segment with every choice, and so always gives the same codes.
     """
 
-    AUTO = "auto"  # Complete text is one part; streamed text is spoken sentence by sentence.
-    NONE = "none"  # One part, spoken when the text is complete.
+    AUTO = "auto"  # A complete text is one segment; streamed text is spoken sentence by sentence.
+    NONE = "none"  # One segment, which is spoken when the text is complete.
     SENTENCE = "sentence"
     CLAUSE = "clause"
 
 
 class StopReason(StrEnum):
-    """Reason why a request's frames ended."""
+    """Reason why generation ended."""
 
     EOS = "eos"  # The talker sampled EOS.
-    MAX_TOKENS = "max_tokens"  # The request's max_frames or the slot was used up.
-    SHORT = "short"  # A part ended much too early for its text, and again when it was repeated.
-    RUNAWAY = "runaway"  # A guard stopped speech that did not end; RequestStats.guard names it.
+    MAX_TOKENS = "max_tokens"  # Generation reached the request's max_frames or the end of the slot's KV cache.
+    SHORT = "short"  # A segment ended much too early for its text, also after one retry.
+    RUNAWAY = "runaway"  # The runaway detector stopped the generation; RequestStats.guard gives the reason.
     CANCELLED = "cancelled"
     ERROR = "error"
 
 
 class Guard(StrEnum):
-    """Fault in generated speech that the runaway detector found."""
+    """Kind of faulty generation that the runaway detector found."""
 
     BUDGET = "budget"  # More frames than the text can need.
     REPETITION = "repetition"  # The same few codes in a loop after the end of the text.
@@ -84,9 +84,9 @@ class Guard(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sampling:
-    """Settings of both sampling levels. None: the value of the checkpoint's generation_config.json.
+    """Sampling settings of the talker and the code predictor; None uses the checkpoint's generation_config.json.
 
-    ``greedy`` chooses the most probable code at both levels; penalty and EOS rules still apply.
+    ``greedy`` chooses the most probable code at both levels; the repetition penalty and the EOS rules still apply.
     """
 
     temperature: float | None = None
@@ -101,7 +101,7 @@ class Sampling:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class VoicePrompt:
-    """Voice prompt that one checkpoint computes from a reference; other checkpoints cannot use it.
+    """Voice prompt that a checkpoint computed from reference audio; other checkpoints cannot use it.
 
     Shapes: x_vector [H] float32; codes [m, Q] int64, None for x-vector only.
     """
@@ -113,7 +113,7 @@ class VoicePrompt:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Reference:
-    """Voice to clone. A ``prompt`` of another checkpoint is ignored and computed again from the samples.
+    """Voice to clone. If ``prompt`` is from another checkpoint, it is computed again from the samples.
 
     Shapes: samples [N] float32 in [-1, 1], mono, 24 kHz.
     """
@@ -128,60 +128,63 @@ class Reference:
 class SpeechRequest:
     """Request for one utterance. Each mode ignores the fields that it does not use.
 
-    With ``open_text`` more text follows by `SpeechEngine.append` until `SpeechEngine.finish_text`. The codes do not
-    depend on how the text arrives, as long as it is split into the same parts and tokens (docs/api.md, Live text).
+    With ``open_text``, `SpeechEngine.append` adds more text until `SpeechEngine.finish_text` is called. The codes do
+    not depend on how the text arrives, if it is split into the same segments and tokens (docs/api.md, Live text).
     """
 
     text: str
     mode: Mode
-    voice: str | None = None  # Speaker name, CustomVoice.
+    voice: str | None = None  # Speaker name (CustomVoice).
     language: str = "auto"
     instruct: str | None = None  # Description of the voice (VoiceDesign) or style (CustomVoice).
-    reference: Reference | None = None  # For Base, and for CustomVoice without a speaker.
-    layout: Layout | None = None  # None: the default of the mode.
+    reference: Reference | None = None  # Voice to clone (Base, or CustomVoice without a speaker).
+    layout: Layout | None = None  # None: the default layout of the mode.
     sampling: Sampling = field(default_factory=Sampling)
-    seed: int | None = None  # None: a random seed, which is reported.
-    max_frames: int | None = None  # None: a budget from the length of the text.
+    seed: int | None = None  # None: a random seed, which is reported in the events.
+    max_frames: int | None = None  # None: computed from the length of the text.
     split: Split = Split.AUTO
     tags: bool = False  # The text contains inline tags (runtime/shared/inline_tags.py).
-    max_break_s: float | None = None  # Maximum of a <break>. None: no maximum with ``tags``, otherwise no breaks.
-    open_text: bool = False  # More text follows.
-    holds_end: bool = False  # Streaming layout: EOS is banned until the text is used up (docs/model.md 7.1).
-    acknowledged: bool = False  # The listener acknowledges audio by `SpeechEngine.taken`.
+    # Maximum length of a <break>. None: no maximum with ``tags``; without ``tags``, breaks are ignored.
+    max_break_s: float | None = None
+    open_text: bool = False  # More text will be appended.
+    holds_end: bool = False  # Streaming layout: ban EOS until all text tokens are used (docs/model.md 7.1).
+    acknowledged: bool = False  # The client acknowledges received audio by `SpeechEngine.taken`.
     first_chunk_frames: int | None = None  # None: the setting of the mode.
-    yields: bool = False  # Background request: served only if there is no other, and cancelled when one arrives.
-    notes: tuple[str, ...] = ()  # Notes about text left out or replaced before the engine received it.
-    graft: bool = False  # CustomVoice with a reference: the checkpoint that reads it embeds text and codes too
-    caller: str = ""  # Client of the request. Clients take turns if slots are few; unnamed ones count as one.
+    # Background request: served only if there is no other request, and cancelled when one arrives.
+    yields: bool = False
+    notes: tuple[str, ...] = ()  # Notes about text that was removed or replaced before the engine received it.
+    # CustomVoice with a reference: use the text and code embeddings of the checkpoint that reads the reference.
+    graft: bool = False
+    caller: str = ""  # Client id. Clients take turns if slots are scarce; requests without an id count as one client.
 
     @property
     def takes_reference(self) -> bool:
-        """True if the mode speaks with a reference. In CustomVoice its x-vector replaces a speaker's embedding."""
+        """True if the mode accepts a reference. In CustomVoice its x-vector replaces the speaker embedding."""
         return self.mode is Mode.BASE or (self.mode is Mode.CUSTOM_VOICE and not self.voice)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelCard:
-    """Capabilities of a loaded checkpoint, for /v1/models and the page."""
+    """Capabilities of a checkpoint, for /v1/models and the page."""
 
     name: str  # Folder name or Hub id, never a path.
     modes: tuple[Mode, ...]
     speakers: tuple[str, ...]
-    languages: tuple[str, ...]  # Without "auto".
+    languages: tuple[str, ...]  # Does not include "auto".
     layouts: tuple[Layout, ...]
     takes_instruct: bool
     speaks: bool  # False for random weights, whose audio is not speech.
     fingerprint: str  # Fingerprint of configuration and weights, as in VoicePrompt.
-    part_chars: int  # Maximum characters of one part; longer texts are split.
-    loaded: bool  # False: it is loaded at its first request.
+    part_chars: int  # Maximum number of characters in one segment; longer texts are split.
+    loaded: bool  # False if it is loaded at its first request.
     samples_per_frame: int
     device: str
     dtype: str
-    slots: int = 0  # Concurrent requests; 0 until loaded.
-    created: int = 0  # Seconds since the epoch at which its configuration was written here.
+    slots: int = 0  # Number of concurrent requests; 0 until the checkpoint is loaded.
+    created: int = 0  # Unix time at which its configuration file was written on this machine.
     sampling: Sampling = field(default_factory=Sampling)  # Default sampling settings.
-    styles_voices: bool = False  # It can speak with an instruct in voices other than its speakers.
-    grafts_voices: bool = False  # It can also use Base's embeddings of text and codes, if requested.
+    styles_voices: bool = False  # True if it can apply an instruction to voices other than its speakers.
+    grafts_voices: bool = False  # True if it can also use Base's text and code embeddings on request.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,10 +194,11 @@ class EngineLoad:
     slots: int
     active: int
     waiting: int
-    waiting_for_text: int = 0  # Requests that wait for their client's text, with a slot (then also active) or without.
-    # Totals since the start, and the memory of the device.
+    # Requests that wait for their client's text. Those with a slot are also counted as active.
+    waiting_for_text: int = 0
+    # Totals since the start of the process, and the device memory.
     frames: int = field(default=0, compare=False)  # Codec frames with audio.
-    # Code2Wav calls without a matching graph, although graphs are captured.
+    # Code2Wav calls without a matching CUDA graph while other graphs are captured.
     uncaptured: int = field(default=0, compare=False)
     free_bytes: int = field(default=0, compare=False)
     total_bytes: int = field(default=0, compare=False)
@@ -206,14 +210,14 @@ class RequestStats:
 
     queue_ms: float = 0.0
     prefill_ms: float = 0.0
-    ttfa_ms: float | None = None  # Submission to first audio at the sink; None: no audio.
+    ttfa_ms: float | None = None  # Time from submission to the first audio at the sink; None if there was no audio.
     total_ms: float = 0.0
     prompt_tokens: int = 0
     frames: int = 0
     audio_s: float = 0.0
-    parts: int = 1  # Number of parts of the text.
-    repeated: int = 0  # Parts that were generated twice because the first result was too short.
-    underruns: int = 0  # Chunks that came after the buffer of a listener without network delay was empty.
+    parts: int = 1  # Number of segments.
+    repeated: int = 0  # Number of segments that were generated twice because the first result was too short.
+    underruns: int = 0  # Chunks that arrived after the playback buffer was empty, for a listener without network delay.
     guard: Guard | None = None
 
     @property
@@ -224,15 +228,15 @@ class RequestStats:
 
 @dataclass(frozen=True, slots=True)
 class Queued:
-    """The request waits for a slot; ``position`` 0 is next."""
+    """Event: the request waits for a slot. ``position`` 0 is next."""
 
     position: int
-    eta_ms: float | None = None  # Estimated wait; None: no request has ended yet.
+    eta_ms: float | None = None  # Estimated waiting time; None until a first request has ended.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Started:
-    """The request holds a slot. ``notes`` are plain sentences about what the checkpoint will ignore."""
+    """Event: the request has a slot. ``notes`` are sentences about settings that the checkpoint ignores."""
 
     seed: int
     checkpoint: str
@@ -241,9 +245,9 @@ class Started:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AudioChunk:
-    """Audio of the next frames.
+    """Event: the next piece of audio.
 
-    Shapes: codes [n, Q] int64, n = 0 for a pause; pcm is mono s16le with n * samples_per_frame samples, or the samples
+    Shapes: codes [n, Q] int64, n = 0 for a pause; pcm is mono s16le with n * samples_per_frame samples, or the silence
     of the pause.
     """
 
@@ -254,9 +258,9 @@ class AudioChunk:
 
 @dataclass(frozen=True, slots=True)
 class WaitingForText:
-    """All text received so far of an open text is spoken and its audio was emitted.
+    """Event: all text received so far is spoken, its audio is emitted, and the request waits for more text.
 
-    ``chars`` is the number of characters received by then. The event is outdated if the client has sent more.
+    ``chars`` is the number of characters received by then. If the client has sent more, the event is outdated.
     """
 
     chars: int
@@ -264,7 +268,7 @@ class WaitingForText:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finished:
-    """Last event of a request that finished or was cancelled. ``notes`` are those since `Started`."""
+    """Last event of a request that finished or was cancelled. ``notes`` are the notes since `Started`."""
 
     stop_reason: StopReason
     stats: RequestStats
@@ -281,7 +285,7 @@ class Broken:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """Only event of a request that an engine in another process refused; nothing was started."""
+    """Only event of a request that an engine in another process refused; no work was started."""
 
     error: SpeechError
 

@@ -80,13 +80,14 @@ def say(arguments: argparse.Namespace, settings: Settings) -> int:
         print("voicewright: nothing was kept; give --out FILE.wav, or --stdout for raw s16le samples", file=sys.stderr)
     if arguments.codes_out:
         named = _written("--codes-out", repr(str(arguments.codes_out)))
-        with named, arguments.codes_out.open("wb") as file:  # Given a name, np.save would append a suffix to it.
+        # Without an open file, np.save appends a suffix to the path.
+        with named, arguments.codes_out.open("wb") as file:
             np.save(file, frames)
     return 0
 
 
 def advice(reason: StopReason, request: SpeechRequest) -> list[str]:
-    """Return advice for speech that ended with this reason."""
+    """Return suggestions for the user if speech ended for this reason."""
     reference = request.reference
     has_words = reference is not None and not reference.x_vector_only
     words = "check that --ref-text is exactly what the recording says, or " if has_words else ""
@@ -113,7 +114,7 @@ def _write_out(pcm: bytes) -> None:
 
 
 def _check_output(option: str, path: Path | None) -> None:
-    """Fail before the work if a file cannot be written."""
+    """Check before generation starts that the file can be written."""
     if path is None:
         return
     with _written(option, repr(str(path))):
@@ -122,7 +123,7 @@ def _check_output(option: str, path: Path | None) -> None:
 
 @contextmanager
 def _written(option: str, value: str) -> Iterator[None]:
-    """Context manager that converts errors of writing to a file or to stdout.
+    """Context manager that converts errors from writing to a file or to stdout.
 
     Raises:
         InvalidSetting: The file cannot be written.
@@ -137,12 +138,12 @@ def _written(option: str, value: str) -> Iterator[None]:
 
 
 def _split(arguments: argparse.Namespace) -> Split:
-    """Return the way to split the text.
+    """Return the split mode of the text.
 
-    With --max-frames or --decode windowed the default is one part, as in the reference implementation.
+    With --max-frames or --decode windowed the default is one segment, as in the reference implementation.
 
     Raises:
-        InvalidSetting: --decode windowed is used with a text of several parts.
+        InvalidSetting: --decode windowed is used with several segments.
     """
     in_windows = arguments.decode == "windowed"
     split = Split(arguments.split) if arguments.split else None
@@ -156,7 +157,7 @@ def _pronounced(arguments: argparse.Namespace, limits: Limits) -> str:
     """Return the text after the replacements of --pronounce.
 
     Raises:
-        InvalidSetting: A replacement is not WORD=SAID.
+        InvalidSetting: A replacement does not have the form WORD=SAID.
     """
     entries = []
     for given in arguments.pronounce:

@@ -1,6 +1,6 @@
-"""All settings of the runtime: default, unit, environment variable and purpose.
+"""Settings of the runtime with default, unit, environment variable and description.
 
-Precedence: default, then environment, then command line. Values are checked here and trusted everywhere else.
+The environment overrides defaults, and the command line overrides the environment. Values are validated only here.
 """
 
 from __future__ import annotations
@@ -17,16 +17,17 @@ from runtime.shipped import shipped
 
 DEMO_CHECKPOINT = shipped("runtime", "assets/demo-voice")
 
-FORM_BYTES = 64 * 2**10  # Bytes of a form besides its file.
+FORM_BYTES = 64 * 2**10  # Allowance in bytes for the other fields of a form with a file.
 
 MODEL = "VOICEWRIGHT_MODEL"  # Checkpoints, separated by white space.
 
-VOICES_AS = (NAMES, OBJECTS) = ("names", "objects")  # Formats of vLLM-Omni's and Open WebUI's clients.
+# Formats of the voice list for clients of vLLM-Omni and of Open WebUI.
+VOICES_AS = (NAMES, OBJECTS) = ("names", "objects")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Limits for one client, sent to it at the start of a session."""
+    """Limits for one client, which are sent at the start of a session."""
 
     max_text_chars: int = knob(4096, "VOICEWRIGHT_MAX_TEXT_CHARS", "characters in one text", low=1)
     part_chars: int = knob(
@@ -76,7 +77,8 @@ class Limits:
 class ModeSettings:
     """Scheduler settings of one mode's requests (docs/performance.md).
 
-    Smaller chunks let other requests run earlier and cost more calls. The audio does not depend on these settings.
+    With smaller chunks other requests run earlier, but more calls are needed. The audio does not depend on these
+    settings.
     """
 
     first_chunk_frames: int = knob(1, "FIRST_CHUNK_FRAMES", "frames in the first chunk of sound", low=1)
@@ -171,7 +173,7 @@ class EngineSettings:
 
     @property
     def sound_shapes(self) -> tuple[tuple[int, int], ...]:
-        """Return ``sound_graphs`` as pairs (frames, batch); empty for the defaults."""
+        """Return ``sound_graphs`` as pairs (frames, batch size); empty if the defaults apply."""
         pairs = [pair.split("x") for pair in self.sound_graphs.split(",") if pair]
         return tuple((int(frames), int(batch)) for batch, frames in pairs)
 
@@ -311,7 +313,7 @@ class ServerSettings:
         return tuple(key.strip() for key in self.api_keys.split(",") if key.strip())
 
     def proxies(self, env: Mapping[str, str] | None = None) -> int:
-        """Return the number of trusted proxies, whose entries in forwarding headers are used."""
+        """Return the number of trusted proxies. Only their entries in forwarding headers are used."""
         env = os.environ if env is None else env
         return self.trusted_proxies or int(bool(env.get("SPACE_ID")))
 
@@ -364,7 +366,7 @@ class Settings:
 
     @classmethod
     def from_env(cls, env: Mapping[str, str] | None = None) -> Self:
-        """Read the environment over the defaults.
+        """Read the settings from the environment; missing ones keep their defaults.
 
         Raises:
             InvalidSetting: A variable cannot be parsed or is out of its range.
@@ -400,7 +402,7 @@ class Settings:
 
 
 def _mode_from_env(mode: Mode, env: Mapping[str, str]) -> ModeSettings:
-    """Read the settings of a mode: VOICEWRIGHT_X is for all modes, VOICEWRIGHT_BASE_X for Base only."""
+    """Read the settings of a mode. VOICEWRIGHT_X applies to all modes, VOICEWRIGHT_BASE_X only to Base."""
     both = group_from_env(ModeSettings, env, "VOICEWRIGHT_")
     return group_from_env(ModeSettings, env, _prefix(mode), both)
 

@@ -1,4 +1,4 @@
-"""Data files of the packages: inside an installed wheel, or in a checkout."""
+"""Paths of the packages' data files, in an installed wheel or in a checkout."""
 
 from __future__ import annotations
 
@@ -8,6 +8,6 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def shipped(package: str, name: str) -> Path:
-    """Return the path of a package's data file or folder, given its path in the checkout."""
+    """Return the path of a data file or folder, given its path in the checkout."""
     packed = ROOT / package / "data" / name
     return packed if packed.exists() else ROOT / name

@@ -14,7 +14,7 @@ log = logging.getLogger(__name__)
 
 PREFIX = "VOICEWRIGHT_"
 
-# Variables of the studio (studio/settings.py), whose runtime has the same environment.
+# Variables of the studio (studio/settings.py). The studio starts a runtime with the same environment.
 OF_THE_STUDIO = frozenset(
     {
         *("VOICEWRIGHT_RUNTIME_URL", "VOICEWRIGHT_TRANSCRIBER", "VOICEWRIGHT_DATA", "VOICEWRIGHT_VISITORS"),
@@ -46,7 +46,7 @@ def of_the_runtime() -> frozenset[str]:
 
 
 def unknown(env: Mapping[str, str]) -> dict[str, str | None]:
-    """Return variables with our prefix that no process reads, each with the most similar setting."""
+    """Return unknown variables with our prefix, each with the most similar known name or None."""
     known = sorted(of_the_runtime() | OF_THE_STUDIO)
     words = [name.removeprefix(PREFIX) for name in known]
     found: dict[str, str | None] = {}

@@ -1,1 +1,1 @@
-"""Code shared by runtime and studio: audio in and out, files, names, and the listening port."""
+"""Code shared by the runtime and the studio: audio input and output, files, names, and the listening port."""

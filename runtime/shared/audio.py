@@ -1,4 +1,4 @@
-"""Decoded audio: limits, the mix to one channel, and resampling by soxr."""
+"""Decoded audio: limits, downmix to mono, and resampling by soxr."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from runtime.errors import BadReferenceAudio, ReferenceTooLong
 
-TAKEN = "WAV, FLAC, OGG, MP3, M4A, AIFF or WebM"  # For error messages; every format that FFmpeg decodes is accepted.
+# Formats in error messages; every format that FFmpeg decodes is accepted.
+TAKEN = "WAV, FLAC, OGG, MP3, M4A, AIFF or WebM"
 NO_SOUND = f"it is not a sound file that can be read; send {TAKEN}"
 FORMAT_NOT_TAKEN = f"its format is not taken; send {TAKEN}"
 MIN_RATE, MAX_RATE = 8_000, 192_000  # Sample rates in Hz.
@@ -40,13 +41,13 @@ class Sound:
 
 @dataclass(slots=True)
 class Downmix:
-    """Average of all channels, or one channel alone, collected block by block.
+    """Downmix to mono by the average of all channels, or by one channel alone, in blocks.
 
-    Working in blocks saves memory: eight channels are never in memory at full length.
+    Blocks save memory: audio with eight channels is never held in memory as a whole.
     """
 
     channel: int | None = None
-    count: int = 0  # Samples so far.
+    count: int = 0  # Number of samples so far.
     _blocks: list[NDArray[np.float32]] = field(default_factory=list)
     _energies: NDArray[np.float64] = field(default_factory=lambda: np.zeros(MAX_CHANNELS))
     _mixed: float = 0.0  # Energy of the average of the channels.
@@ -110,7 +111,7 @@ def read_pcm(file: BinaryIO | str) -> bytes:
 
 
 def check_shape(rate: int, channels: int) -> None:
-    """Check the sample rate and the number of channels.
+    """Check that the sample rate and the number of channels are supported.
 
     Raises:
         BadReferenceAudio: The rate or the number of channels is out of range.
@@ -125,10 +126,10 @@ def check_length(count: int, rate: int, limit_s: float, *, header_s: float = 0.0
     """Check that audio is not longer than `limit_s` seconds plus the padding of codecs.
 
     Args:
-        header_s: Length according to the header, for the error message only.
+        header_s: Duration in the file's header, for the error message only.
 
     Raises:
-        ReferenceTooLong: There are more samples.
+        ReferenceTooLong: The audio is longer.
     """
     if count > (limit_s + PADDING_S) * rate:
         raise ReferenceTooLong(seconds=max(count / rate, header_s), limit=limit_s)
@@ -137,8 +138,8 @@ def check_length(count: int, rate: int, limit_s: float, *, header_s: float = 0.0
 def resample(sound: Sound, rate: int) -> Sound:
     """Return the audio at another rate; the same object if it already has this rate.
 
-    The length is computed like librosa's in the reference implementation, by the same float product, because one sample
-    can change the number of a voice's codec frames.
+    The output length is computed with the same float product as in librosa, which the reference implementation uses,
+    because one sample more can change the number of codec frames.
     """
     if sound.rate == rate:
         return sound

@@ -1,4 +1,4 @@
-"""Chapters, cover and tags of an audiobook's file, by PyAV. Writing a file copies the cover and does not decode it."""
+"""Chapters, cover and tags of audiobook files, by PyAV. Covers are copied without being decoded."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ import av
 import av.container
 import av.stream
 
-# Codec of a cover by the first bytes of its file.
+# Codec of a cover image by the first bytes of its file.
 COVER_CODECS = {b"\xff\xd8\xff": "mjpeg", b"\x89PNG\r\n\x1a\n": "png"}
 
-MAX_COVER_BYTES = 640 * 2**10  # As base64, it fits into a script next to its other fields.
+MAX_COVER_BYTES = 640 * 2**10  # Limit so that the cover, in base64, fits into a script with its other fields.
 
 _URL_PREFIXES = ("data:image/jpeg;base64,", "data:image/png;base64,")
 _READERS = {b"\xff\xd8\xff": "jpeg_pipe", b"\x89PNG\r\n\x1a\n": "png_pipe", b"GIF8": "gif", b"RIFF": "webp_pipe"}
-_MAX_SIDE = 1200  # Pixels.
+_MAX_SIDE = 1200  # Maximum width and height in pixels.
 _MAX_PIXELS = 64_000_000
 _MS = Fraction(1, 1000)
 _TAGS_IN_MP4 = {"title", "artist", "album_artist", "album", "composer", "genre", "date", "comment"}
@@ -28,7 +28,7 @@ _TAGS_IN_MP4 = {"title", "artist", "album_artist", "album", "composer", "genre",
 
 @dataclass(frozen=True, slots=True)
 class BookChapter:
-    """Chapter from one time to another in seconds."""
+    """Chapter of an audiobook; times are in seconds."""
 
     title: str
     start_s: float
@@ -49,7 +49,7 @@ def cover_codec(image: bytes) -> str | None:
 
 
 def read_cover(url: str) -> bytes | None:
-    """Return the file of a data URL, or None if it is no JPEG or PNG, or too large."""
+    """Return the image in a data URL, or None if it is not a JPEG or PNG or is too large."""
     prefix = next((prefix for prefix in _URL_PREFIXES if url.startswith(prefix)), None)
     if prefix is None or len(url) > len(prefix) + 4 * (MAX_COVER_BYTES // 3 + 1):
         return None
@@ -61,15 +61,15 @@ def read_cover(url: str) -> bytes | None:
 
 
 def cover_url(image: bytes) -> str:
-    """Return an image that can be a cover as a data URL."""
+    """Return a data URL of an image that can be a cover."""
     kind = "jpeg" if cover_codec(image) == "mjpeg" else "png"
     return f"data:image/{kind};base64,{base64.b64encode(image).decode()}"
 
 
 def cover_of(image: bytes) -> str:
-    """Return a picture as a cover's data URL, scaled down if it is large; empty if it cannot be read.
+    """Return an image as a cover's data URL, scaled down if it is large; empty if it cannot be decoded.
 
-    It may decode the picture: call it in a process with limits.
+    The image may be decoded, so call this function in a process with resource limits.
     """
     if cover_codec(image) is not None and len(image) <= MAX_COVER_BYTES:
         return cover_url(image)
@@ -81,12 +81,12 @@ def cover_of(image: bytes) -> str:
 
 
 def _smaller(image: bytes) -> bytes:
-    """Return a picture as a JPEG of at most `_MAX_SIDE` pixels on a side.
+    """Return an image as a JPEG of at most `_MAX_SIDE` pixels in width and height.
 
     Raises:
-        av.FFmpegError, ValueError: It is no picture, or one of too many pixels.
+        av.FFmpegError, ValueError: It is not an image, or it has too many pixels.
     """
-    # The reader is named, because some that FFmpeg would choose by content open other files.
+    # The reader is given explicitly, because some readers that FFmpeg detects from the content open other files.
     reader = next((reader for magic, reader in _READERS.items() if image.startswith(magic)), None)
     if reader is None:
         raise ValueError("no picture")
@@ -109,14 +109,14 @@ def _smaller(image: bytes) -> bytes:
 
 
 def mp4_tags(tags: Mapping[str, str]) -> dict[str, str]:
-    """Return the tags that MP4 has, with the others at the end of the comment."""
+    """Return the tags that MP4 supports; the other tags are appended to the comment."""
     known = {name: value for name, value in tags.items() if name in _TAGS_IN_MP4}
     others = [f"{name}: {value}" for name, value in tags.items() if name not in _TAGS_IN_MP4]
     return {**known, "comment": "; ".join([tags["comment"], *others])}
 
 
 def write_book(container: av.container.OutputContainer, book: Book) -> None:
-    """Add chapters and cover to a container with its audio stream, before the first sample."""
+    """Add chapters and a cover to a container that has its audio stream but no samples yet."""
     container.set_chapters(
         [
             {
@@ -132,9 +132,10 @@ def write_book(container: av.container.OutputContainer, book: Book) -> None:
     codec = None if book.cover is None else cover_codec(book.cover)
     if book.cover is None or codec is None:
         return
-    stream = container.add_mux_stream(codec, width=600, height=600)  # Readers take the size from the image.
+    # Placeholder size; players read the real size from the image.
+    stream = container.add_mux_stream(codec, width=600, height=600)
     stream.disposition = av.stream.Disposition.attached_pic
-    stream.metadata["comment"] = "Cover (front)"  # ID3's name of the picture's type.
+    stream.metadata["comment"] = "Cover (front)"  # ID3's name of this picture type.
     container.start_encoding()
     packet = av.Packet(book.cover)
     packet.stream = stream

@@ -1,4 +1,4 @@
-"""Certificate authorities for connections to HTTPS servers."""
+"""Public certificate authorities for HTTPS clients."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import httpx
 
 @cache
 def certificates() -> ssl.SSLContext:
-    """Return the public authorities for ``verify`` of HTTP clients.
+    """Return the SSL context with the public authorities, for the ``verify`` argument of HTTP clients.
 
-    They are read once per process, because reading them blocks the event loop for 30 ms, and short-lived clients would
-    read them each time even for plain HTTP.
+    It is created once per process, because reading the authorities blocks the event loop for 30 ms. Without it, each
+    short-lived client would read them, even for plain HTTP.
     """
     return httpx.create_ssl_context(trust_env=False)

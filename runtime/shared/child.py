@@ -1,7 +1,7 @@
-"""Launcher of child modules that end with their parent: ``python -m runtime.shared.child runtime.cli runtime``.
+"""Launcher of child processes that end with their parent: ``python -m runtime.shared.child runtime.cli runtime``.
 
-The parent has the other end of standard input. The kernel closes it however the parent ends, also after kill -9, on
-every system, without signal handlers or process ids.
+Standard input is a pipe from the parent. The kernel closes it whenever the parent ends, also after kill -9. This works
+on every system without signal handlers or process ids.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import threading
 
 
 def main() -> None:
-    """Watch standard input on a thread, and run the module that the first argument names."""
+    """Run the module named by the first argument, and exit when standard input is closed."""
     threading.Thread(target=_end_with_parent, name="end-with-parent", daemon=True).start()
     del sys.argv[0]
     runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=False)
@@ -22,7 +22,7 @@ def main() -> None:
 def _end_with_parent() -> None:
     while os.read(0, 1024):
         pass
-    os._exit(1)  # The parent is gone, and this process has nothing to write.
+    os._exit(1)  # The parent has ended, and this process has no data to save.
 
 
 if __name__ == "__main__":

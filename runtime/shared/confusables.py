@@ -1,4 +1,4 @@
-"""Names that look alike, by Unicode's table of confusable characters (TR39)."""
+"""Detection of names that look alike, by Unicode's table of confusable characters (TR39)."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from pathlib import Path
 
 import regex
 
-TABLE = Path(__file__).with_suffix(".tsv")  # Written by tools/confusables.py.
-# Invisible characters, and marks that compose with no letter.
+TABLE = Path(__file__).with_suffix(".tsv")  # The table is written by tools/confusables.py.
+# Invisible characters, and combining marks that belong to no particular script.
 _UNSEEN = regex.compile(r"[\p{Default_Ignorable_Code_Point}[\p{Mn}&&\p{Script=Inherited}]]", regex.V1)
-_PALOCHKA = {ord("ӏ"): "l"}  # TR39 pairs it with i; most fonts draw an l.
+_PALOCHKA = {ord("ӏ"): "l"}  # TR39 maps the palochka to i, but most fonts draw it like an l.
 
 
 def find_look_alike(name: str, others: Iterable[str]) -> str | None:
@@ -23,7 +23,7 @@ def find_look_alike(name: str, others: Iterable[str]) -> str | None:
 
 @lru_cache(4096)
 def _looks(name: str) -> frozenset[str]:
-    """Return the look-alike keys of a name in its usual cases."""
+    """Return the look-alike keys of a name as written, in lower case and in upper case."""
     return frozenset(map(_look, (name, name.lower(), name.upper(), name.title())))
 
 

@@ -1,7 +1,7 @@
-"""Process that decodes one audio file within resource limits and then ends.
+"""Short-lived process that decodes one audio file within resource limits.
 
-stdin: one JSON line with the limit in seconds, then the file. stdout: one JSON line, then float32 samples.
-FFmpeg decodes untrusted input here, so that its faults are confined to this process.
+stdin: one JSON line with the limit in seconds, then the file. stdout: one JSON line, then float32 samples. Untrusted
+input is decoded in this process, so that a crash of FFmpeg affects no other request.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ import sys
 
 from runtime.shared.system import confine
 
-MEMORY_BYTES = 768 * 2**20  # Address space; numpy and FFmpeg need 320 MB of it.
+MEMORY_BYTES = 768 * 2**20  # Maximum address space; numpy and FFmpeg need 320 MB of it.
 CPU_S = 5
 TOO_LARGE = f"it needs more than {MEMORY_BYTES // 2**20} MB to decode; send it as WAV"
-ANSWER_BYTES = 64 * 2**20  # Maximum size of the output; a minute at 192 kHz has 46 MB.
+ANSWER_BYTES = 64 * 2**20  # Maximum size of the output; one minute at 192 kHz is 46 MB.
 
 
 class Seekable(io.BytesIO):
-    """Buffer that reports invalid seeks of damaged files to FFmpeg without a traceback on stderr."""
+    """Buffer that reports invalid seek positions in damaged files to FFmpeg, without a traceback on stderr."""
 
     def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
         try:
@@ -34,7 +34,7 @@ def main() -> None:
     from runtime.errors import BadReferenceAudio
     from runtime.shared.ffmpeg_reader import (
         read_any,
-    )  # FFmpeg must start within the limits.
+    )  # Import FFmpeg before the limits apply.
 
     limit_s = json.loads(sys.stdin.buffer.readline())["limit_s"]
     data = sys.stdin.buffer.read()

@@ -1,4 +1,4 @@
-"""Decoder of untrusted audio files: plain WAV in this process, other formats in short-lived child processes."""
+"""Decoder of untrusted audio files: plain WAV in this process, other formats in child processes."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from runtime.shared.audio import Sound
 from runtime.shared.decode_child import ANSWER_BYTES, CPU_S
 from runtime.shared.wav_reader import is_plain_wav, read_wav
 
-WALL_S = 30.0  # Timeout of a child including its start, on a busy machine.
+WALL_S = 30.0  # Timeout of a child process including its start, on a busy machine.
 LOOK_S = 0.25  # Poll interval for the child's end.
 PIECE_BYTES = 2**18
-AT_A_TIME = 2  # Maximum parallel children, each of which may use its full memory limit.
+AT_A_TIME = 2  # Maximum number of child processes at a time. Each may use its full memory limit.
 
 COMMAND = (sys.executable, "-E", "-s", "-m", "runtime.shared.decode_child")
-ROOT = Path(__file__).resolve().parents[2]  # The child's working folder, to import this package.
+ROOT = Path(__file__).resolve().parents[2]  # Working folder of the child process, from which it imports this package.
 ENVIRONMENT = {
     **{name: os.environ[name] for name in ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH") if name in os.environ},
-    "OPENBLAS_NUM_THREADS": "1",  # One thread per core would exceed its memory limit.
+    "OPENBLAS_NUM_THREADS": "1",  # With one thread per core, OpenBLAS would exceed the memory limit.
 }
 
 TOO_SLOW = f"it takes longer than {CPU_S} s to decode; send a shorter recording, or WAV"
 CRASHED = "the decoder crashed on it; send it as WAV"
 
-KILLED = -9  # Return code of a process that was killed for its processor time or timeout.
+KILLED = -9  # Return code of a process that was killed by the timeout or the CPU time limit.
 
 _turn = threading.BoundedSemaphore(AT_A_TIME)
 
@@ -43,7 +43,7 @@ def decode(data: bytes, *, limit_s: float) -> Sound:
     """Decode an audio file of at most `limit_s` seconds to one channel. The format is detected from the content.
 
     Raises:
-        BadReferenceAudio: It is not an audio file, or not accepted.
+        BadReferenceAudio: It is not an audio file, or its format is not supported.
         ReferenceTooLong: It is longer than the limit.
     Thread: a worker.
     """
@@ -75,14 +75,14 @@ def _decode_apart(data: bytes, limit_s: float, command: tuple[str, ...], wall_s:
                 child.wait()
         finally:
             ended.set()
-            child.kill()  # It has ended, or has sent more than the maximum.
+            child.kill()  # The process has ended, or it has sent too much output.
             giving.join()
             alarm.join()
     return _understood(answer, if_none=TOO_SLOW if child.returncode == KILLED else CRASHED)
 
 
 def _kill_late(kill: Callable[[], None], wall_s: float, ended: threading.Event) -> None:
-    """Kill the child after `wall_s`, counted in polls, so that a stall of the whole machine does not count."""
+    """Kill the child after `wall_s` seconds, counted in polls so that a suspended machine does not count."""
     for _ in range(ceil(wall_s / LOOK_S)):
         if ended.wait(LOOK_S):
             return
@@ -94,12 +94,12 @@ def _give(stdin: IO[bytes], limit_s: float, data: bytes) -> None:
         with stdin:
             stdin.write(json.dumps({"limit_s": limit_s}).encode() + b"\n")
             stdin.write(data)
-    except OSError:  # The child died or refused the file before it had read everything.
+    except OSError:  # The child ended or refused the file before it had read all of it.
         return
 
 
 def _taken(stdout: IO[bytes]) -> bytes:
-    """Read the output in pieces, because one large read would allocate its maximum at once."""
+    """Read the output in pieces, because one large read would allocate the maximum size at once."""
     answer = bytearray()
     while len(answer) <= ANSWER_BYTES and (piece := stdout.read(PIECE_BYTES)):
         answer += piece
@@ -111,7 +111,8 @@ def _understood(answer: bytes, if_none: str) -> Sound:
     try:
         said = json.loads(head)
         if "rate" in said:
-            return Sound(np.frombuffer(samples, np.float32).copy(), int(said["rate"]))  # A copy is writable.
+            # The copy is writable; an array from bytes is not.
+            return Sound(np.frombuffer(samples, np.float32).copy(), int(said["rate"]))
         kind = ReferenceTooLong if said["code"] == ReferenceTooLong.code else BadReferenceAudio
         refusal = kind(**said["facts"])
     except (ValueError, TypeError, KeyError):

@@ -1,7 +1,6 @@
 """Streaming encoder from s16le mono at 24 kHz to the response formats, by PyAV.
 
-Containers are configured without buffering, so the output follows as soon as the codec has a complete frame
-(docs/api.md lists the delays).
+Containers do not buffer, so each frame is sent when the codec has completed it (docs/api.md lists the delays).
 """
 
 from __future__ import annotations
@@ -26,19 +25,20 @@ from runtime.shared.book_container import Book, mp4_tags, write_book
 
 COMMENT = "AI-generated speech"  # Comment tag of containers that have tags.
 SPEEDS = (0.25, 4.0)
-VOLUMES = (0.05, 4.0)  # Factors; above 1 a limiter holds the peaks at -1 dBFS.
-BIT_RATES = (16_000, 160_000)  # In bit/s.
-TAGS_IN_WAV = {"title": "INAM", "comment": "ICMT", "software": "ISFT", "date": "ICRD"}  # RIFF has no other tags.
-DATA_CHUNK = 36  # Offset of the data chunk in the 44-byte header.
-UNKNOWN_SIZE = 0xFFFFFFFF  # Length field of a WAV that is still being written.
+VOLUMES = (0.05, 4.0)  # Range of volume factors. Above 1, a limiter keeps the peaks below -1 dBFS.
+BIT_RATES = (16_000, 160_000)  # Minimum and maximum bit rate in bit/s.
+# RIFF chunk ids of the supported tags.
+TAGS_IN_WAV = {"title": "INAM", "comment": "ICMT", "software": "ISFT", "date": "ICRD"}
+DATA_CHUNK = 36  # Offset of the data chunk in a 44-byte header.
+UNKNOWN_SIZE = 0xFFFFFFFF  # Length field of a WAV whose length is not known yet.
 
 _BYTES_PER_SAMPLE = 2
-_SLOWEST_STEP = 0.5  # Minimum tempo of one atempo filter; slower speech uses two.
+_SLOWEST_STEP = 0.5  # Minimum tempo of one atempo filter; slower speech uses two filters.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Format:
-    """Encoding of one response_format. Without a codec the samples are sent unchanged."""
+    """Encoding of one response_format. Without a codec, the samples are sent unchanged."""
 
     media_type: str
     codec: str | None = None
@@ -48,11 +48,12 @@ class Format:
     frame_ms: int | None = None  # Frame length; None for the codec's default.
     codec_options: dict[str, str] = field(default_factory=dict)
     container_options: dict[str, str] = field(default_factory=dict)
-    live_options: dict[str, str] = field(default_factory=dict)  # Container options while the length is unknown.
-    has_own_tags: bool = True  # False: the container drops tags with other names, so they are added to the comment.
+    live_options: dict[str, str] = field(default_factory=dict)  # Container options for streams of unknown length.
+    has_own_tags: bool = True  # False if the container drops non-standard tags, which are then added to the comment.
 
 
-# By default, Ogg buffers a second of Opus per page, and FLAC has frames of 0.1 s and 8 KiB of padding in its header.
+# By default, Ogg collects one second of Opus per page, and FLAC has frames of 0.1 s and an 8 KiB padding block. The
+# options below avoid these delays.
 FORMATS: dict[str, Format] = {
     "mp3": Format(
         media_type="audio/mpeg",
@@ -81,7 +82,7 @@ FORMATS: dict[str, Format] = {
     "wav": Format(media_type="audio/wav"),
     "pcm": Format(media_type="audio/pcm"),
 }
-# Format of complete files only, in addition to those of responses. The brand is that of audiobooks.
+# Audiobook format, for complete files only; responses cannot have it.
 M4B = Format(
     media_type="audio/mp4",
     codec="aac",
@@ -94,13 +95,15 @@ M4B = Format(
 
 
 class Encoder:
-    """Encoder of one audio stream. Thread: one at a time.
+    """Encoder of one audio stream.
 
-    The concatenated results of `add` and `finish` are the file. With `whole`, its headers have the exact length, and
-    almost all bytes are returned by `finish`.
+    The concatenated results of `add` and `finish` are the file. With `whole`, the header has the exact length, and
+    `finish` returns almost all of the bytes.
+
+    Thread: one at a time.
 
     Raises:
-        KeyError: neither one of ``FORMATS`` nor ``m4b``.
+        KeyError: The format is not in ``FORMATS`` and is not ``m4b``.
     """
 
     def __init__(
@@ -116,11 +119,11 @@ class Encoder:
         tags: Mapping[str, str] | None = None,
         book: Book | None = None,
     ) -> None:
-        """Start a stream.
+        """Initialize the encoder.
 
         Args:
-            volume: Factor of the samples. A limiter keeps the peaks of louder audio.
-            file: Seekable empty file that gets a whole file; `add` and `finish` then return no bytes.
+            volume: Factor for the samples. If it is above 1, a limiter keeps the peaks.
+            file: Empty seekable file to write to; `add` and `finish` then return no bytes.
             tags: Metadata of the file, in addition to a comment about AI-generated speech. WAV supports title, comment,
                 software and date; other tags are appended to the comment. Without tags, a WAV has no metadata.
             book: Chapters and cover of an MP3 or M4B file.
@@ -144,17 +147,17 @@ class Encoder:
 
     @property
     def is_instant(self) -> bool:
-        """True if a call takes microseconds; otherwise it takes up to a millisecond for 80 ms of audio."""
+        """True if a call takes only microseconds. Other formats take up to a millisecond per 80 ms of audio."""
         return self._reshaper is None and not isinstance(self._writer, _Coded)
 
     def add(self, pcm: bytes) -> bytes:
-        """Encode samples and return the complete bytes of the stream, possibly none."""
+        """Encode samples and return the bytes that are complete, which may be empty."""
         if self._reshaper is not None:
             pcm = self._reshaper.add(pcm)
         return self._writer.add(pcm) if pcm else b""
 
     def finish(self) -> bytes:
-        """Return the rest. The encoder cannot be used afterwards."""
+        """Return the remaining bytes. The encoder cannot be used afterwards."""
         rest = b"" if self._reshaper is None else self._reshaper.finish()
         data = (self._writer.add(rest) if rest else b"") + self._writer.finish()
         return data if self._held is None else self._held.getvalue()
@@ -175,9 +178,9 @@ class _Plain:
 
 
 class _Wav:
-    """RIFF with the 44-byte header that simple clients expect, or with tags before the samples.
+    """Encoder of WAV with the 44-byte header that simple clients expect, or with tags before the samples.
 
-    Nothing follows the samples, because simple clients play all bytes after the header.
+    There are no chunks after the samples, because simple clients play all bytes after the header.
     """
 
     def __init__(self, rate: int, out: IO[bytes] | None, tags: Mapping[str, str]) -> None:
@@ -205,13 +208,13 @@ class _Wav:
         return b""
 
     def _whole_header(self, size: int) -> bytes:
-        """Return the header of `size` bytes of samples, with the tags."""
+        """Return the header for `size` bytes of samples, including the tags."""
         head = wav_header(self._rate, sizes=(36 + size + len(self._info), size))
         return head[:DATA_CHUNK] + self._info + head[DATA_CHUNK:]
 
 
 class _Coded:
-    """Codec with its container. It may be discarded before `finish`."""
+    """Encoder with a codec and a container. It may be discarded before `finish`."""
 
     def __init__(
         self,
@@ -225,12 +228,12 @@ class _Coded:
         self._rate = rate
         self._samples = form.samples
         whole = out is not None
-        # A seekable container writes lengths into its header at the end.
+        # A container that can seek writes the lengths into its header at the end.
         self._out: IO[bytes] | _Pipe = _Pipe() if out is None else out
         options = {"flush_packets": "1", **form.container_options, **({} if whole else form.live_options)}
         self._container = av.container.open(self._out, "w", format=form.container, options=options)
         self._container.metadata.update(tags if form.has_own_tags else mp4_tags(tags))
-        # Without a waiting client, the codec's default frame length gives smaller files.
+        # If no client waits for the stream, the codec's default frame length gives smaller files.
         frame = {} if whole or form.frame_ms is None else {"frame_size": str(rate * form.frame_ms // 1000)}
         stream = self._container.add_stream(codec, rate=rate, options={**form.codec_options, **frame}, layout="mono")
         self._stream = cast(av.audio.stream.AudioStream, stream)
@@ -242,8 +245,8 @@ class _Coded:
         self._made = 0
 
     def __del__(self) -> None:
-        # Container and stream reference each other and keep the codec's threads until the container is closed. This is
-        # not a `close` method, because a worker may still be inside `add` when the response is aborted.
+        # Container and stream reference each other and keep the codec's threads until the container is closed. There is
+        # no `close` method, because a worker thread may still run `add` when the response is aborted.
         container = getattr(self, "_container", None)  # Missing if __init__ has failed.
         if container is not None:
             with contextlib.suppress(av.FFmpegError):
@@ -256,7 +259,7 @@ class _Coded:
         return self._taken()
 
     def finish(self) -> bytes:
-        if not self._made:  # Without any samples the codec would write an unreadable file.
+        if not self._made:  # Without samples the codec would write an unreadable file.
             self.add(bytes(_BYTES_PER_SAMPLE))
         self._container.mux(self._stream.encode(None))
         self._container.close()
@@ -267,7 +270,7 @@ class _Coded:
 
 
 class _Reshaper:
-    """Change of speed without a change of pitch (FFmpeg's atempo), change of volume, and resampling."""
+    """Filter for speed without a change of pitch (FFmpeg's atempo), volume and sample rate."""
 
     def __init__(self, rate: int, speed: float, volume: float) -> None:
         self._graph = av.filter.Graph()
@@ -308,7 +311,7 @@ class _Reshaper:
 
 
 class _Pipe(io.RawIOBase):
-    """Output buffer of a container."""
+    """Output buffer of a container, which cannot seek."""
 
     def __init__(self) -> None:
         self._held = bytearray()
@@ -340,7 +343,7 @@ def wav_header(
 
 
 def read_tags(file: str | BinaryIO) -> dict[str, str]:
-    """Return the metadata of an audio file by lower-case names; empty if it has none or is not audio.
+    """Return the metadata of an audio file with lower-case names; empty if it has no metadata or is not audio.
 
     Raises:
         OSError: The file cannot be read.

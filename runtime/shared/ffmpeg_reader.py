@@ -1,6 +1,6 @@
 """Reader for every audio file that FFmpeg (PyAV) decodes.
 
-Only `decode_child` uses it, because demuxers and decoders of untrusted files need a separate process.
+Only `decode_child` uses it, because untrusted files must be decoded in a separate process.
 """
 
 from __future__ import annotations
@@ -26,13 +26,14 @@ def read_any(file: BinaryIO, *, limit_s: float) -> Sound:
     changes its sample rate, the first one is used.
 
     Raises:
-        BadReferenceAudio: It has no audio that FFmpeg decodes, or a rate or channel count out of range.
-        ReferenceTooLong: It has more samples; the header's length is ignored.
+        BadReferenceAudio: It has no audio that FFmpeg can decode, or its sample rate or number of channels is out of
+            range.
+        ReferenceTooLong: It has more samples than allowed, whatever its header says.
     """
     try:
         return mixed_down(partial(_read, file, limit_s))
     except (av.FFmpegError, ValueError):
-        raise BadReferenceAudio(why=NO_SOUND) from None  # FFmpeg's message may quote the client's bytes.
+        raise BadReferenceAudio(why=NO_SOUND) from None  # FFmpeg's message may contain bytes of the client's file.
 
 
 def _read(file: BinaryIO, limit_s: float, mix: Downmix) -> int:
@@ -74,10 +75,11 @@ def _frames(container: InputContainer, stream: av.AudioStream) -> Iterator[av.Au
 
 
 def _replace_custom_layout(context: av.AudioCodecContext) -> None:
-    """Give the decoder the default layout for its number of channels, if the header has a custom layout.
+    """Replace a custom channel layout in the header by the default layout for this number of channels.
 
-    Each AudioLayout of PyAV 18 frees the custom layout that decoder and frames still use, which crashes the process.
-    Here it is freed once and not read again. The order of channels does not change their average.
+    In PyAV 18, each AudioLayout object frees the custom layout that decoder and frames still use, which crashes the
+    process. This function lets it be freed once and never reads it again. The order of channels does not matter,
+    because they are averaged.
     """
     layout = context.layout
     channels = layout.nb_channels
@@ -89,9 +91,9 @@ def _replace_custom_layout(context: av.AudioCodecContext) -> None:
 def _is_audio(name: str) -> bool:
     try:
         return av.Codec(name, "r").type == "audio"
-    except UnknownCodecError:  # An encoder without a decoder.
+    except UnknownCodecError:  # FFmpeg has an encoder for this codec but no decoder.
         return False
 
 
-# Playlists (HLS, DASH, concat) refer to other files and URLs, which must not be opened. No video is decoded.
+# Playlists (HLS, DASH, concat) refer to other files and URLs, which must not be opened. Video decoders are disabled.
 OPTIONS = {"protocol_whitelist": "none", "codec_whitelist": ",".join(filter(_is_audio, av.codecs_available))}

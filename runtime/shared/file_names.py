@@ -1,4 +1,4 @@
-"""File names that are valid on every system, and their HTTP header."""
+"""File names that are valid on every system, and the Content-Disposition header."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import re
 import unicodedata
 from urllib.parse import quote
 
-LONGEST = 60  # Characters without the suffix.
-# Windows opens a device for these names, whatever follows the first dot.
+LONGEST = 60  # Maximum number of characters without the suffix.
+# Windows opens a device for these names, even with a suffix.
 _RESERVED = re.compile(r"(?:con|prn|aux|nul|conin\$|conout\$|(?:com|lpt)[0-9¹²³])\s*(?:\.|$)", re.IGNORECASE)
 
 
 def file_name(words: str, suffix: str, most: int = LONGEST, *, instead: str = "take") -> str:
-    """Return a file name made from a user's text, cut between words if possible; `instead` if nothing is left."""
+    """Return a file name made from a user's text, cut between words if possible; `instead` if the result is empty."""
     seen = "".join(
         " " if unicodedata.category(letter)[0] in "CZ" or letter in '<>:"/\\|?*' else letter for letter in words
     )
@@ -25,6 +25,6 @@ def file_name(words: str, suffix: str, most: int = LONGEST, *, instead: str = "t
 
 
 def disposition(name: str, *, inline: bool = False) -> str:
-    """Return the Content-Disposition header of a name in any script."""
+    """Return the Content-Disposition header for a name, which may have non-ASCII characters."""
     plain = "".join(letter if letter.isascii() and (letter.isalnum() or letter in " ._-()") else "_" for letter in name)
     return f"{'inline' if inline else 'attachment'}; filename=\"{plain}\"; filename*=UTF-8''{quote(name, safe='')}"

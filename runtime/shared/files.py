@@ -1,4 +1,4 @@
-"""Atomic file writes: a kill leaves the old file or the new one."""
+"""Atomic file writes: if the process is killed, either the old or the new file exists."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _CLOSED = {errno.EROFS, errno.EACCES, errno.EPERM}
 
 @contextlib.contextmanager
 def storing(what: str, whose: str) -> Iterator[None]:
-    """Convert OSErrors of a write to StorageFailed; `what` is stored in the folder of `whose`.
+    """Context manager that converts OSError to StorageFailed; `what` and `whose` describe file and folder.
 
     Raises:
         StorageFailed: The disk is full or broken, or the folder is not writable.
@@ -38,7 +38,7 @@ def storing(what: str, whose: str) -> Iterator[None]:
 
 
 def make_private(folder: Path) -> None:
-    """Create a folder and its missing parents with access for their user only.
+    """Create a folder and its missing parents, accessible only to the current user.
 
     Raises:
         OSError: A folder cannot be created.
@@ -49,7 +49,7 @@ def make_private(folder: Path) -> None:
 
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Lock the folder against other writing processes. The lock ends with the process."""
+    """Context manager that locks a folder against other writing processes until it exits or the process ends."""
     descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | system.flags("O_CLOEXEC", "O_NOFOLLOW"), 0o600)
     try:
         system.lock(descriptor)
@@ -78,12 +78,12 @@ def replace_file(folder: Path, name: str, data: bytes) -> None:
 
 
 def _private(path: str, flags: int) -> int:
-    """Open a file with access for its user only, because others may be able to list the folder."""
+    """Open a file accessible only to the current user, because other users may be able to list the folder."""
     return os.open(path, flags, 0o600)
 
 
 def remove_file(folder: Path, name: str) -> None:
-    """Delete a file permanently. The caller holds the lock.
+    """Delete a file and flush the folder to disk. The caller holds the lock.
 
     Raises:
         OSError: The file cannot be deleted.
@@ -93,6 +93,6 @@ def remove_file(folder: Path, name: str) -> None:
 
 
 def sweep(folder: Path) -> None:
-    """Delete temporary files of killed writers. The caller holds the lock, so no writer is active."""
+    """Delete temporary files of killed writers. The caller holds the lock, so no other writer is active."""
     for path in folder.glob(f".*{TEMPORARY}"):
         path.unlink(missing_ok=True)

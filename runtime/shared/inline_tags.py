@@ -1,10 +1,10 @@
-"""Inline tags of growing text: `[excited]` sets the style of the following text, `[pause:500ms]` is silence.
+"""Inline tags in streamed text: `[excited]` sets the style of the following text, `[pause:500ms]` is silence.
 
 A tag is in square brackets on one line. ``pause`` and ``break`` are silences, with a default of half a second and
 seconds as the default unit. ``neutral`` ends a style. A style consists of words that all describe a way of speaking
-(`runtime.shared.style_words`), or any words after ``style:``. Other brackets are spoken text, such as ``[sic]`` and
-``[to Tom, his brother]``. SSML's ``<break time="1s"/>`` is a silence if the request allows it; other SSML tags are
-dropped. The items do not depend on how the text is divided into pieces.
+(`runtime.shared.style_words`), or of any words after ``style:``. Other text in brackets is spoken, such as ``[sic]``
+and ``[to Tom, his brother]``. SSML's ``<break time="1s"/>`` is a silence if the request allows it; other SSML tags are
+dropped. The result does not depend on how the text is divided into pieces.
 """
 
 from __future__ import annotations
@@ -22,10 +22,11 @@ from runtime.shared import ssml
 from runtime.shared.style_words import names_style
 
 NEUTRAL = "neutral"
-DEFAULT_PAUSE = "0.5"  # Seconds.
+DEFAULT_PAUSE = "0.5"  # In seconds.
 
 _BRACKET = re.compile(r"\[[^\[\]\n]*")
-_OPENERS = {True: re.compile(r"[\[<]"), False: re.compile("<")}  # With square brackets as tags, and without.
+# Characters that may start a tag, with square brackets as tags (True) or as text (False).
+_OPENERS = {True: re.compile(r"[\[<]"), False: re.compile("<")}
 _PAUSE = re.compile(
     r"(?:pause|break)(?:\s*[\s:=]\s*(\d{1,6}(?:[.,]\d{1,6})?)\s*(ms|milliseconds?|s|secs?|seconds?)?)?", re.IGNORECASE
 )
@@ -34,7 +35,7 @@ _ANY_STYLE = re.compile(r"\s*(?:style|风格|語氣|语气)\s*[:：=]\s*", re.IG
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """Style of the following text; empty words restore the request's style."""
+    """Change of style for the following text; empty words restore the request's style."""
 
     words: str
 
@@ -48,36 +49,37 @@ class Pause:
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """SSML tag without effect."""
+    """SSML tag that is not supported and was removed."""
 
 
 @dataclass(frozen=True, slots=True)
 class NoTag:
-    """Marker before bracketed words that are no tag; they follow as text."""
+    """Marker for text in square brackets that is not a tag; the text itself follows."""
 
 
 Item = str | Style | Pause | LeftOut | NoTag
 
 
 class InlineTags:
-    """Parser of one growing text. The items of `add` and `finish` are all of the text in order.
+    """Incremental parser of one text. `add` and `finish` together return all items of the text in order.
 
     Args:
         brackets: True if square brackets may be tags; otherwise they are text.
-        max_break_s: Maximum seconds of a ``<break>``, to which longer ones are cut; None drops breaks.
+        max_break_s: Longer ``<break>`` tags are cut to this many seconds; None ignores breaks.
     """
 
     def __init__(self, limits: Limits, *, brackets: bool = True, max_break_s: float | None = math.inf) -> None:
         self._limits = limits
         self._brackets = brackets
         self._max_break_s = max_break_s
-        self._tail = ""  # Held text that may become a tag.
+        self._tail = ""  # Text that is held back because it may become a tag.
         self._last = " "  # The last returned character.
-        self._joins = False  # True if white space after a tag would double that before it.
+        # True if white space that follows a removed tag must be dropped, because white space precedes the tag.
+        self._joins = False
         self._paused_s = 0.0
 
     def add(self, text: str) -> list[Item]:
-        """Append text and return what later text cannot change.
+        """Append text and return the items that later text cannot change.
 
         Raises:
             TagTooLong, PauseTooLong, PausesTooLong: A tag exceeds the limits.
@@ -86,7 +88,7 @@ class InlineTags:
         return self._items(text, brackets=self._brackets)
 
     def finish(self) -> list[Item]:
-        """Return the held text; an unclosed bracket is text."""
+        """Return the items of the text that was held back; an unclosed bracket is text."""
         tail, self._tail = self._tail, ""
         return self._items(tail, brackets=False, is_whole=True)
 
@@ -101,7 +103,7 @@ class InlineTags:
                 self._tail = text[at:]
                 text = text[:at]
                 break
-            if end == at:  # It is text.
+            if end == at:  # The bracket is text.
                 at += 1
                 continue
             items += self._plain(text[start:at])
@@ -118,7 +120,7 @@ class InlineTags:
         return [*items, *self._plain(text[start:])]
 
     def _bracket_end(self, text: str, at: int) -> int | None:
-        """Return the end of a possible tag; `at` if the bracket starts no tag, None if more text decides.
+        """Return the end index of a possible tag; `at` if it is not a tag, None if more text is needed to decide.
 
         Raises:
             TagTooLong: A style has more characters than the limit.
@@ -159,7 +161,7 @@ class InlineTags:
         return Pause(seconds)
 
     def _plain(self, text: str) -> Iterator[str]:
-        """Yield text without the white space that a removed tag would double."""
+        """Yield text without white space that would be doubled by a removed tag."""
         if self._joins:
             text = text.lstrip(" \t")
         if text:
@@ -180,27 +182,27 @@ def _tag_of(inside: str) -> Style | Pause | None:
 
 
 def is_tag(bracket: str) -> bool:
-    """Return True if brackets with their content are a tag for requests with tags."""
+    """True if a bracketed text, including its brackets, is a tag."""
     return _tag_of(bracket[1:-1]) is not None
 
 
 def has_tag(text: str, limit: int = 100) -> bool:
-    """Return True if the text has a square-bracket tag for requests with tags."""
+    """True if the text contains a tag in square brackets."""
     return any(is_tag(found[0]) for found in re.finditer(may_be_tag(limit), text))
 
 
 def may_be_tag(limit: int) -> str:
-    """Return a pattern of possible tags with at most `limit` characters between the brackets."""
+    """Return a regular expression for possible tags with at most `limit` characters between the brackets."""
     return rf"\[[^\[\]\n]{{0,{limit}}}\]"
 
 
 def tag_pattern(limits: Limits, *, brackets: bool) -> str:
-    """Return a pattern of possible tags, with or without square-bracket tags."""
+    """Return a regular expression for possible tags, with or without those in square brackets."""
     return f"{may_be_tag(limits.max_instruct_chars)}|{ssml.PATTERN}" if brackets else ssml.PATTERN
 
 
 class ReadText:
-    """Growing text without its tags, for display. The engine checks the limits of tags."""
+    """Incremental removal of tags, for display. The engine checks the limits of tags."""
 
     def __init__(self, limits: Limits, *, brackets: bool) -> None:
         self._tags = InlineTags(limits, brackets=brackets)
@@ -211,7 +213,7 @@ class ReadText:
         return self._words(self._tags.add, text)
 
     def finish(self) -> str:
-        """Return the held text."""
+        """Return the text that was held back."""
         return self._words(self._tags.finish)
 
     def _words(self, items_of: Callable[..., Iterable[Item]], *given: str) -> str:
@@ -229,7 +231,7 @@ class ReadText:
 
 
 def read_text(text: str, limits: Limits, *, brackets: bool) -> str:
-    """Return a whole text without its tags, as `ReadText`."""
+    """Return a text without its tags; see `ReadText`."""
     read = ReadText(limits, brackets=brackets)
     return read.add(text) + read.finish()
 

@@ -1,23 +1,23 @@
-"""Thread switch interval of the interpreter."""
+"""Tuning of Python's interpreter: thread switch interval and garbage collection."""
 
 from __future__ import annotations
 
 import gc
 import sys
 
-SWITCH_S = 0.0005  # Switch interval of threads.
+SWITCH_S = 0.0005  # Thread switch interval.
 
 
 def switch_often() -> None:
-    """Make threads release the interpreter lock after ``SWITCH_S``.
+    """Make threads release the GIL after ``SWITCH_S`` seconds.
 
-    The engine's thread waits for the lock when it is woken. The default of 5 ms is longer than a frame, and the event
-    loop would wait that long several times per request while another thread computes.
+    The engine's thread has to wait for the GIL when it wakes up. The default of 5 ms is longer than a frame. The event
+    loop would also wait 5 ms several times per request while another thread computes.
     """
     sys.setswitchinterval(SWITCH_S)
 
 
 def settle() -> None:
-    """Exclude all current objects from garbage collection, which would delay frames."""
+    """Exclude all current objects from garbage collection, because scanning them would delay frames."""
     gc.collect()
     gc.freeze()

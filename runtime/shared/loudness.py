@@ -16,22 +16,22 @@ from numpy.typing import NDArray
 from runtime.request import SAMPLE_RATE
 from runtime.shared.audio import Sound, resample
 
-LOUDNESSES_LUFS = (-40.0, -5.0)  # Targets that requests may ask for.
-SILENCE_LUFS = -70.0  # The measurement's gate ignores audio below this level.
+LOUDNESSES_LUFS = (-40.0, -5.0)  # Minimum and maximum target loudness of a request.
+SILENCE_LUFS = -70.0  # The gate of BS.1770 ignores audio below this level.
 CEILING_DBTP = -1.0
-MAX_GAIN_DB = 30.0  # More gain would raise the noise of nearly silent audio.
+MAX_GAIN_DB = 30.0  # More gain would amplify the noise of nearly silent audio.
 
-_PIECE = 10 * SAMPLE_RATE  # Samples measured at once.
+_PIECE = 10 * SAMPLE_RATE  # Number of samples that are measured at once.
 _OVERSAMPLED = 4  # Oversampling factor of BS.1770 for peaks between samples.
-_BLOCK = SAMPLE_RATE // 1000  # Samples between changes of the limiter's gain.
-_AHEAD = 6  # Blocks before and after a peak over which the gain moves.
+_BLOCK = SAMPLE_RATE // 1000  # Number of samples between changes of the limiter's gain.
+_AHEAD = 6  # Number of blocks before and after a peak over which the gain changes.
 _PASSES = 4
-_STRETCH = 600 * SAMPLE_RATE  # Samples that are limited at once.
-_MARGIN = 200 * _BLOCK  # More than the reach of the limiter and of the resampler.
+_STRETCH = 600 * SAMPLE_RATE  # Number of samples that are limited at once.
+_MARGIN = 200 * _BLOCK  # Overlap in samples, which is more than the reach of limiter and resampler.
 
 
 def integrated(samples: NDArray[np.int16]) -> float | None:
-    """Return the gated integrated loudness in LUFS; None for less than 400 ms or silence.
+    """Return the gated integrated loudness in LUFS; None if the audio is silent or shorter than 400 ms.
 
     Shapes: samples [N].
     """
@@ -39,9 +39,9 @@ def integrated(samples: NDArray[np.int16]) -> float | None:
 
 
 def integrated_of(pieces: Iterable[NDArray[np.int16]]) -> float | None:
-    """Return the loudness, as `integrated`, of consecutive pieces of at least one sample each.
+    """Return the loudness of consecutive pieces of audio; see `integrated`.
 
-    Shapes: each piece [N].
+    Shapes: each piece [N], N >= 1.
     """
     graph = av.filter.Graph()
     graph.link_nodes(
@@ -65,7 +65,7 @@ def integrated_of(pieces: Iterable[NDArray[np.int16]]) -> float | None:
 
 
 def true_peak(samples: NDArray[np.int16]) -> float:
-    """Return the highest magnitude between and at samples, as a factor of full scale.
+    """Return the true peak (samples and interpolated values) as a factor of full scale.
 
     Shapes: samples [N].
     """
@@ -73,14 +73,14 @@ def true_peak(samples: NDArray[np.int16]) -> float:
 
 
 def gain_to(target_lufs: float, loudness: float | None) -> float:
-    """Return the gain in dB that brings audio of a loudness to another; 0 if its loudness could not be measured."""
+    """Return the gain in dB from `loudness` to `target_lufs`; 0 if the loudness could not be measured."""
     return 0.0 if loudness is None else min(target_lufs - loudness, MAX_GAIN_DB)
 
 
 def levelled(
     samples: NDArray[np.int16], target_lufs: float, *, ceiling_dbtp: float = CEILING_DBTP
 ) -> NDArray[np.int16]:
-    """Return audio at a loudness with limited peaks; unchanged if its loudness cannot be measured.
+    """Return audio normalized to a loudness, with limited peaks; unchanged if it cannot be measured.
 
     Shapes: samples [N] -> [N].
     """
@@ -90,9 +90,9 @@ def levelled(
 def levelled_pieces(
     samples: NDArray[np.int16], target_lufs: float, *, ceiling_dbtp: float = CEILING_DBTP
 ) -> Iterator[NDArray[np.int16]]:
-    """Yield the result of `levelled` in pieces, because hours of audio may be in a file only.
+    """Yield the result of `levelled` in pieces, for hours of audio that are only in a file.
 
-    The look-ahead limiter reduces the loudness, so a few passes are needed.
+    The limiter reduces the loudness, so a few passes are needed.
 
     Shapes: samples [N]; each piece [at most 10 s].
     """
@@ -110,9 +110,9 @@ def levelled_pieces(
 
 
 def _limited(samples: NDArray[np.int16], gain_db: float, ceiling_dbtp: float) -> Iterator[NDArray[np.int16]]:
-    """Yield the amplified samples with limited peaks, a stretch at a time, because hours have millions of gains.
+    """Yield the amplified samples with limited peaks, in stretches, because hours of audio have millions of gains.
 
-    A stretch is limited together with a margin of its neighbours, so that the gains of both agree where they meet.
+    Each stretch is limited together with a margin on both sides, so that the gains of adjacent stretches match.
     """
     for start in range(0, len(samples), _STRETCH):
         first = max(0, start - _MARGIN)
@@ -123,10 +123,10 @@ def _limited(samples: NDArray[np.int16], gain_db: float, ceiling_dbtp: float) ->
 
 
 def _limited_gains(samples: NDArray[np.int16], gain: float, ceiling: float) -> NDArray[np.float64]:
-    """Return gains that limit every true peak by changes over some milliseconds. Shapes: [N] -> [blocks]."""
+    """Return gains that limit every true peak and change smoothly. Shapes: [N] -> [blocks]."""
     ceiling -= 2 / 32768  # Headroom for rounding to 16 bits.
     gains = np.full(_blocks(samples), gain)
-    for _ in range(2):  # The moving gain may raise a peak between two samples; the second pass removes it.
+    for _ in range(2):  # A changing gain may raise a peak between two samples; the second pass removes it.
         needed = np.minimum(1.0, ceiling / np.maximum(_block_peaks(samples, gains), 1e-9))
         if needed.min(initial=1.0) >= 1.0:
             break
@@ -139,7 +139,7 @@ def _limited_gains(samples: NDArray[np.int16], gain: float, ceiling: float) -> N
 def _amplified(
     samples: NDArray[np.int16], gains: NDArray[np.float64], start: int, end: int
 ) -> Iterator[NDArray[np.int16]]:
-    """Yield the samples from `start` to `end` after their gains, in pieces."""
+    """Yield the samples from `start` to `end`, multiplied by their gains, in pieces."""
     for at in range(start, end, _PIECE):
         values = _scaled(samples, gains, at, min(end, at + _PIECE))
         yield np.round(values * 32768).clip(-32768, 32767).astype(np.int16)
@@ -154,7 +154,7 @@ def _blocks(samples: NDArray[np.int16]) -> int:
 
 
 def _scaled(samples: NDArray[np.int16], gains: NDArray[np.float64], start: int, end: int) -> NDArray[np.float32]:
-    """Return scaled samples in [-1, 1]; gains are interpolated linearly between the middles of blocks."""
+    """Return scaled samples in [-1, 1]; gains are interpolated linearly between the centers of blocks."""
     first = max(0, start // _BLOCK - 1)
     around = gains[first : end // _BLOCK + 2]
     centres = (np.arange(first, first + len(around)) + 0.5) * _BLOCK - 0.5
@@ -162,18 +162,19 @@ def _scaled(samples: NDArray[np.int16], gains: NDArray[np.float64], start: int, 
 
 
 def _smoothed(needed: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return a gain per block that never exceeds the needed one, also between blocks.
+    """Return smoothed gains per block that never exceed the needed gains, also between blocks.
 
-    It is the minimum over the surrounding blocks, smoothed over one block less on either side.
+    Each gain is a weighted mean of minima over the surrounding blocks. The mean covers one block less on each side than
+    the minima.
     """
     padded = np.pad(needed, _AHEAD, mode="edge")
     least = np.lib.stride_tricks.sliding_window_view(padded, 2 * _AHEAD + 1).min(axis=1)
-    window = np.hanning(2 * _AHEAD + 1)[1:-1]  # Has 2 * _AHEAD - 1 blocks.
+    window = np.hanning(2 * _AHEAD + 1)[1:-1]  # Window of 2 * _AHEAD - 1 blocks.
     return np.convolve(np.pad(least, _AHEAD - 1, mode="edge"), window / window.sum(), mode="valid")
 
 
 def _block_peaks(samples: NDArray[np.int16], gains: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the true peak of every block after its gain. Shapes: [N], [blocks] -> [blocks]."""
+    """Return the true peak of every block after its gain is applied. Shapes: [N], [blocks] -> [blocks]."""
     context = 50 * _BLOCK
     parts = [np.zeros(0)]
     for start in range(0, len(samples), _PIECE):
@@ -187,7 +188,7 @@ def _block_peaks(samples: NDArray[np.int16], gains: NDArray[np.float64]) -> NDAr
 
 
 def _highest(values: NDArray[np.float32], size: int) -> NDArray[np.float64]:
-    """Return the maximum of every `size` values."""
+    """Return the maximum of each group of `size` values."""
     return np.pad(values, (0, -len(values) % size)).reshape(-1, size).max(axis=1).astype(np.float64)
 
 

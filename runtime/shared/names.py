@@ -1,4 +1,4 @@
-"""Checks of names, tags and ids of voices. Names are data and never paths; ids are generated."""
+"""Validation of names, tags and ids of voices. Names are never used as paths; ids are generated."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ import regex
 
 from runtime.errors import InvalidConfig
 
-LONGEST = 64  # Characters.
-STORED = "voice:"  # Prefix of a stored voice's name in a request, which excludes speakers.
+LONGEST = 64  # Maximum number of characters.
+STORED = "voice:"  # Prefix in a request that selects a stored voice and never a speaker.
 LONGEST_TAG, MAX_TAGS = 32, 16
-JOINERS = frozenset("\u200c\u200d")  # Persian and emoji need them.
-UNSEEN = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})  # Controls, bidi overrides, surrogates, line ends.
+JOINERS = frozenset("\u200c\u200d")  # Joiners are invisible, but Persian and emoji need them.
+# Unicode categories of invisible characters: controls, bidi overrides, surrogates, line ends.
+UNSEEN = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})
 
 _IGNORABLE = regex.compile(r"\p{Default_Ignorable_Code_Point}")
 _ID = re.compile(r"[0-9a-f]{32}")
@@ -31,7 +32,7 @@ def is_id(text: str) -> bool:
 
 
 def checked_name(name: str) -> str:
-    """Return a name in its stored form: composed (NFC), without surrounding white space.
+    """Return a name normalized (NFC) and without surrounding white space.
 
     Raises:
         InvalidConfig: It is empty or too long, has invisible characters, looks like an id, or starts with "voice:".
@@ -45,10 +46,10 @@ def checked_name(name: str) -> str:
 
 
 def checked_tags(tags: Iterable[str]) -> tuple[str, ...]:
-    """Return tags in their stored form: composed, trimmed, without case-insensitive duplicates, in order.
+    """Return tags normalized (NFC), trimmed, and without case-insensitive duplicates, in order.
 
     Raises:
-        InvalidConfig: There are too many, or one is empty or too long or has invisible characters.
+        InvalidConfig: There are too many tags, or one is empty, too long or has invisible characters.
     """
     kept: dict[str, str] = {}
     for tag in tags:
@@ -60,7 +61,7 @@ def checked_tags(tags: Iterable[str]) -> tuple[str, ...]:
 
 
 def _seen(text: str, longest: int, where: str, what: str) -> str:
-    """Return the text composed (NFC), without surrounding white space; refuse invisible characters."""
+    """Return the text normalized (NFC) and trimmed, and refuse invisible characters."""
     text = unicodedata.normalize("NFC", text).strip()
     if not 1 <= len(text) <= longest:
         raise InvalidConfig(where=where, why=f"{what} must have 1 to {longest} characters", param=where)
@@ -71,5 +72,5 @@ def _seen(text: str, longest: int, where: str, what: str) -> str:
 
 
 def name_key(name: str) -> str:
-    """Return a key that is equal for names that differ only in case or compatibility forms."""
+    """Return a key for comparison: equal for names that differ only in case or compatibility forms."""
     return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold()).strip()

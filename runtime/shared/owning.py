@@ -1,4 +1,4 @@
-"""Ownership of stored items: permissions and limits."""
+"""Ownership of stored items: permission checks and limits."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from runtime.errors import SpeechError
 
 
 class Finds(Protocol):
-    """Store of items by id."""
+    """Protocol of a store that finds items by id."""
 
     def find(self, _id: str, /) -> object | None: ...
 
 
 def check_owned(thing_id: str, own: Finds, common: Finds | None, not_yours: type[SpeechError]) -> None:
-    """Check that an item may be changed. A missing item passes, because the change itself reports it.
+    """Check that an item may be changed. A missing item is accepted here and reported by the change itself.
 
     Args:
         common: Shared items, which owners may use but not change; None if `own` are the shared ones.
@@ -30,8 +30,8 @@ def check_room(count: int, most: int, too_many: type[SpeechError]) -> None:
     """Check that a client may store one more item.
 
     Args:
-        count: Number of items that the client has.
-        most: Its limit; 0 is unlimited.
+        count: Current number of the client's items.
+        most: Maximum number of items; 0 is unlimited.
 
     Raises:
         too_many: The limit is reached.

@@ -1,4 +1,4 @@
-"""Streaming conversion to raw formats of telephony and voice agents: any rate, four encodings."""
+"""Streaming conversion of PCM to the raw formats of telephony: any sample rate, four encodings."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ Samples = NDArray[np.float32]
 
 
 class PcmWriter:
-    """Converter of one stream. 24 kHz pcm_s16le passes unchanged; others are resampled and encoded.
+    """Converter of one stream. For pcm_s16le at 24 kHz the data stays unchanged.
 
     Raises:
-        KeyError: not one of ``ENCODINGS``.
+        KeyError: The encoding is not in ``ENCODINGS``.
     """
 
     def __init__(self, encoding: str, rate: int) -> None:
@@ -30,7 +30,7 @@ class PcmWriter:
         )
 
     def add(self, pcm: bytes) -> bytes:
-        """Convert s16le samples at 24 kHz and return the complete bytes."""
+        """Convert s16le samples at 24 kHz and return the bytes that are complete."""
         if self._is_native:
             return pcm
         samples: Samples = np.divide(np.frombuffer(pcm, "<i2"), 32768, dtype=np.float32)
@@ -39,7 +39,7 @@ class PcmWriter:
         return self._encode(samples)
 
     def finish(self) -> bytes:
-        """Return the rest of the resampler: some milliseconds, or nothing."""
+        """Return the remaining samples of the resampler: some milliseconds, or no bytes."""
         if self._resampler is None:
             return b""
         rest = self._resampler.resample_chunk(np.empty(0, np.float32), last=True)
@@ -51,19 +51,19 @@ def _s16(samples: Samples) -> NDArray[np.int16]:
 
 
 def _mu_law(samples: Samples) -> bytes:
-    """G.711 mu-law: sign, segment by the highest bit of 13, four bits below it."""
+    """Encode as G.711 mu-law: sign, segment (highest bit of 13), and the four bits below it."""
     wide = _s16(samples).astype(np.int32) >> 2
     magnitude = np.minimum(np.where(wide < 0, -wide, wide), 8158) + 33
-    segment = np.frexp(magnitude)[1] - 6  # The range 33 to 8191 has 6 to 13 bits.
+    segment = np.frexp(magnitude)[1] - 6  # Magnitudes from 33 to 8191 have 6 to 13 bits.
     coded = segment << 4 | (magnitude >> (segment + 1)) & 15
     return (coded ^ np.where(wide < 0, 0x7F, 0xFF)).astype(np.uint8).tobytes()
 
 
 def _a_law(samples: Samples) -> bytes:
-    """G.711 A-law: sign, segment by the highest bit of 12, four bits below it, each second bit flipped."""
+    """Encode as G.711 A-law: sign, segment (highest bit of 12), four bits below it; even bits are inverted."""
     wide = _s16(samples).astype(np.int32) >> 3
     magnitude = np.where(wide < 0, ~wide, wide)
-    segment = np.maximum(np.frexp(magnitude)[1] - 5, 0)  # Values up to 31 are linear.
+    segment = np.maximum(np.frexp(magnitude)[1] - 5, 0)  # The lowest 32 values are linear.
     coded = segment << 4 | (magnitude >> np.maximum(segment, 1)) & 15
     return (coded ^ np.where(wide < 0, 0x55, 0xD5)).astype(np.uint8).tobytes()
 

@@ -1,10 +1,10 @@
-"""Replacement of words by pronunciation dictionaries; the page's version is assets/js/speak/pronunciation.js.
+"""Replacement of words by pronunciation dictionaries (for the page: assets/js/speak/pronunciation.js).
 
-Only whole words match, the longest first, and no text is replaced twice. A match in exact case has precedence over
-other cases. Growing text is held back while its end may be part of a word.
+Only whole words match, the longest first, and no text is replaced twice. An entry in exactly the same case has
+precedence. The end of streamed text is held back while it may be part of a word.
 
-Tags are not replaced, and no replacement makes a tag: it loses its brackets, and in other brackets, whose words are
-text, words stay that would make a tag of them.
+Text inside tags is not replaced, and a replacement never creates a tag: square brackets are removed from it, and it is
+not applied inside brackets if the result would be a tag.
 """
 
 from __future__ import annotations
@@ -18,31 +18,31 @@ import regex
 
 from runtime.shared.inline_tags import is_tag
 
-# A word, its replacement, and optionally True if it matches its exact case only.
+# Word, replacement, and optionally True if only the exact case matches.
 Entry = tuple[str, str] | tuple[str, str, bool]
 
-# Scripts without spaces between words, in which a word may start and end anywhere.
+# Scripts without spaces between words: a word may start and end at any character.
 _SPACELESS = r"\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}"
 _IN_A_WORD = rf"(?![{_SPACELESS}])[\p{{L}}\p{{M}}\p{{N}}]"
 _WORD_LIKE = regex.compile(_IN_A_WORD)
 _STARTS_WORD = regex.compile(rf"(?<!{_IN_A_WORD})")
 _ENDS_WORD = regex.compile(rf"(?!{_IN_A_WORD})")
-_STARTS_NUMBER = regex.compile(r"(?<!\p{N}[.,])")  # Do not match the 5 of 3.5.
+_STARTS_NUMBER = regex.compile(r"(?<!\p{N}[.,])")  # Prevents a match of the 5 in 3.5.
 _ENDS_NUMBER = regex.compile(r"(?![.,]\p{N})")
-_MAX_GAP = 8  # White space between two words of an entry.
+_MAX_GAP = 8  # Maximum white space between two words of an entry, in characters.
 _GAP = regex.compile(r"\s+")
 _FLAGS = regex.V0 | regex.IGNORECASE  # V0 folds one character to one character, as JavaScript does.
 _WITHOUT_BRACKETS = str.maketrans("", "", "[]<>")
-_LOOKS_BACK = 2  # Characters before a word that decide if it is a whole word.
+_LOOKS_BACK = 2  # Number of characters before a word that decide if it is a whole word.
 
 
 class Dictionary:
-    """Replacements of words.
+    """Compiled pronunciation dictionary.
 
     Args:
-        entries: Words with replacements; of duplicates the first is used.
-        apart: A pattern of markup that is never replaced; empty if there is none. Square brackets that it matches are
-            markup only if they are a tag.
+        entries: Words with replacements; the first of duplicates is used.
+        apart: Regular expression for markup that is never replaced; may be empty. A match in square brackets counts
+            only if it is a tag.
     """
 
     def __init__(self, entries: Iterable[Entry], apart: str = "") -> None:
@@ -64,7 +64,7 @@ class Dictionary:
         self.apart = regex.compile(apart, _FLAGS) if apart else None
 
     def find(self, line: Line, start: int = 0) -> Iterator[tuple[int, int, str]]:
-        """Yield the start and end of each word and markup from an index on, with its replacement.
+        """Yield (start, end, replacement) of each word and each markup from an index on.
 
         Markup is its own replacement.
         """
@@ -83,7 +83,7 @@ class Dictionary:
                 start = end
 
     def begun(self, line: Line, start: int) -> int:
-        """Return the start of the first word from an index on that later text may change; the end if there is none."""
+        """Return the start of the first word after an index that later text may change, or the end of the line."""
         longest = max(self._lengths, default=0)
         indices = range(max(0, len(line.folded) - longest - 1), len(line.folded))
         begun = (
@@ -92,7 +92,7 @@ class Dictionary:
         return next(begun, len(line.text))
 
     def replaced(self, text: str) -> tuple[str, int]:
-        """Return a whole text with replaced words, and the number of replacements."""
+        """Return a complete text with replaced words, and the number of replacements."""
         parts: list[str] = []
         at = count = 0
         for start, end, replacement in self.find(Line(text)):
@@ -112,7 +112,7 @@ class Dictionary:
         return is_tag(bracket) or is_tag(f"[{self.replaced(bracket[1:-1])[0]}]")
 
     def _end_of_word(self, line: Line, index: int) -> int:
-        """Return the end in the text of the longest whole word at an index of the line; 0 if there is no word."""
+        """Return the end (in the text) of the longest whole word at an index of the line; 0 if there is no word."""
         if line.folded[index] not in self._firsts or not _may_start(line.text, line.offsets[index]):
             return 0
         for length in self._lengths:
@@ -127,7 +127,7 @@ class Dictionary:
         return folded in self._in_any_case or plain in self._exact
 
     def _is_begun(self, line: Line, index: int) -> bool:
-        """Return True if the rest of the line is the start of a word, or a number that `[.,]` may continue."""
+        """True if the rest of the line is the start of a word, or a number that may continue after `.` or `,`."""
         rest = line.folded[index:]
         if rest[0] not in self._firsts or not _may_start(line.text, line.offsets[index]):
             return False
@@ -142,9 +142,9 @@ class Dictionary:
 
 
 class Line:
-    """A text with one space for each gap between words, in its own case (`plain`) and in one case (`folded`).
+    """Text with one space between words, in its original case (`plain`) and case-folded (`folded`).
 
-    `offsets` are the indices in the text of the line's characters and of its end.
+    `offsets` maps each index of the line, including its end, to an index of the text.
     """
 
     def __init__(self, text: str) -> None:
@@ -153,7 +153,7 @@ class Line:
         self.offsets: list[int] = []
         at = 0
         for gap in _GAP.finditer(text):
-            # No word has two spaces: a longer gap separates words.
+            # A longer gap becomes two spaces, which no entry contains, so that it separates words.
             spaces = " " if len(gap[0]) <= _MAX_GAP else "  "
             parts += text[at : gap.start()], spaces
             self.offsets += range(at, gap.start() + len(spaces))
@@ -165,12 +165,15 @@ class Line:
 
 
 class GrowingPronunciation:
-    """Replacement in one growing text. Without flushes, the joined results do not depend on how the text is divided."""
+    """Incremental replacement in streamed text.
+
+    Without flushes, the result does not depend on how the text is divided.
+    """
 
     def __init__(self, dictionary: Dictionary) -> None:
         self._dictionary = dictionary
-        self._text = ""  # Context characters that were returned, and the held text.
-        self._given = 0  # Number of the returned characters in it.
+        self._text = ""  # Characters that were returned already (as context), followed by the text that is held back.
+        self._given = 0  # Number of returned characters at the start of `_text`.
 
     def add(self, text: str) -> str:
         """Append text and return the text that later text cannot change."""
@@ -179,15 +182,15 @@ class GrowingPronunciation:
         return self._give(line, min(self._dictionary.begun(line, self._given), self._begun_apart()))
 
     def flush(self) -> str:
-        """Return the held text as if the text ended here, except incomplete markup."""
+        """Return the text that is held back as if the text ended here, except incomplete markup."""
         return self._give(Line(self._text), self._begun_apart())
 
     def finish(self) -> str:
-        """Return the held text."""
+        """Return the text that is held back."""
         return self._give(Line(self._text), len(self._text))
 
     def _begun_apart(self) -> int:
-        """Return the start of markup that later text may complete; the end of the text if there is none."""
+        """Return the start of markup that later text may complete; the end of the text if there is no such markup."""
         text, apart = self._text, self._dictionary.apart
         if apart is None:
             return len(text)
@@ -196,7 +199,7 @@ class GrowingPronunciation:
         return next((start for start, found in begun if found is not None and found.partial), len(text))
 
     def _give(self, line: Line, end: int) -> str:
-        """Return the replaced text before an index of the line, including words that start before it."""
+        """Return the replaced text up to an index of the line, including words that start before it."""
         parts: list[str] = []
         at = self._given
         for word_start, word_end, replacement in self._dictionary.find(line, at):
@@ -218,12 +221,12 @@ def pronounced(text: str, entries: Iterable[Entry], apart: str = "") -> tuple[st
 
 @lru_cache(32)
 def dictionary_of(entries: tuple[Entry, ...], apart: str) -> Dictionary:
-    """Return a cached dictionary for many texts."""
+    """Return a cached dictionary, for repeated use."""
     return Dictionary(entries, apart)
 
 
 def _may_start(text: str, start: int) -> bool:
-    """Return True if the character before an index does not belong to the word that starts there."""
+    """True if a word may start here: the character before the index does not belong to the same word."""
     first = text[start]
     if not _WORD_LIKE.match(first):
         return True
@@ -231,7 +234,7 @@ def _may_start(text: str, start: int) -> bool:
 
 
 def _may_end(text: str, end: int) -> bool:
-    """Return True if the character at an index does not belong to the word that ends before it."""
+    """True if a word may end here: the character at the index does not belong to the same word."""
     last = text[end - 1]
     if not _WORD_LIKE.match(last):
         return True
@@ -243,14 +246,15 @@ def _is_number(character: str) -> bool:
 
 
 def _in_one_case(text: str) -> str:
-    """Return a text of the same length that is equal for all cases of its characters."""
+    """Return a case-folded text of the same length."""
     return text.lower() if text.isascii() else "".join(map(_letter_in_one_case, text))
 
 
 @lru_cache(4096)
 def _letter_in_one_case(character: str) -> str:
     folded = character.upper().lower()
-    return character if character == "ı" or len(folded) > 1 else folded  # The dotless i is no case of the i.
+    # The dotless i is a letter of its own and not a case of i.
+    return character if character == "ı" or len(folded) > 1 else folded
 
 
 def _spaced(word: str) -> str:

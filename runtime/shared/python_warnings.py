@@ -1,4 +1,4 @@
-"""Redirection of Python's warnings to the log, so that a dependency's deprecations do not appear on the console."""
+"""Redirection of Python warnings to the log, so that deprecations in dependencies are not printed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 
 
 def log_warnings(*, is_verbose: bool = False) -> None:
-    """Send warnings to the logger `py.warnings`, which only a verbose log shows, unless -W or PYTHONWARNINGS is set."""
+    """Send warnings to the logger `py.warnings`, shown only with a verbose log, -W or PYTHONWARNINGS."""
     if sys.warnoptions:
         return
     logging.captureWarnings(True)

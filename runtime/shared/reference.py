@@ -1,6 +1,6 @@
 """Decoding of reference audio within limits, from untrusted files to samples for the networks.
 
-It uses no sockets or checkpoints. A file can take up to a second of CPU time, so it must not run on the event loop.
+Decoding can take a second of CPU time, so it must not run on the event loop.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from runtime.settings import Limits
 from runtime.shared.audio import resample
 from runtime.shared.decoding import decode
 
-SILENCE = 1e-3  # Peak below -60 dBFS: a muted microphone.
-LARGEST = 512 * 2**20  # Maximum bytes of an operator's file: a minute of the largest format.
-LOUDEST = 4.0  # Float files may exceed full scale; more than 12 dB indicates another unit.
+SILENCE = 1e-3  # Peaks below -60 dBFS count as silence, for example from a muted microphone.
+LARGEST = 512 * 2**20  # Maximum size of an operator's file in bytes: one minute in the largest format.
+LOUDEST = 4.0  # Float files may exceed full scale, but a peak above +12 dB suggests another unit.
 
 
 def read_reference(data: bytes, limits: Limits) -> NDArray[np.float32]:
@@ -27,7 +27,7 @@ def read_reference(data: bytes, limits: Limits) -> NDArray[np.float32]:
     Shapes: [N] float32, mono, 24 kHz. Mono 24 kHz input is unchanged.
 
     Raises:
-        BadReferenceAudio: It is not audio, silent, not finite, or an unsupported format.
+        BadReferenceAudio: It is not audio, is silent, has values that are not finite, or its format is not supported.
         ReferenceTooShort, ReferenceTooLong: Its length is out of range.
     """
     sound = decode(data, limit_s=limits.max_reference_s)
@@ -46,7 +46,7 @@ def read_reference(data: bytes, limits: Limits) -> NDArray[np.float32]:
 
 
 def load_reference(path: Path, limits: Limits) -> NDArray[np.float32]:
-    """Decode reference audio from an operator's file; otherwise as `read_reference`."""
+    """Decode reference audio from an operator's file; see `read_reference`."""
     try:
         with path.open("rb") as file:
             data = file.read(LARGEST + 1)

@@ -1,4 +1,4 @@
-"""Limit of repeated log lines: one per second from each place in the code, with the number of omitted lines."""
+"""Rate limit of repeated log messages: one per second from each place in the code."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ _INTERVAL_S = 1.0
 
 
 class RepeatedLines(logging.Filter):
-    """Filter for a log handler. Lines with arguments are about one request and always pass.
+    """Log filter. Messages with arguments concern one request and always pass.
 
-    The next line from the same place has the number of omitted lines.
+    The next message from the same place contains the number of suppressed ones.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
         self._clock = clock
-        # Time of the last line, and lines suppressed since.
+        # Per place: time of the last message, and number of messages suppressed since.
         self._places: dict[tuple[str, int], tuple[float, int]] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:

@@ -1,4 +1,4 @@
-"""Detection of text in a script that a checkpoint's languages do not use."""
+"""Detection of text in a script that none of a checkpoint's languages uses."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import lru_cache
 
 import regex
 
-# Languages by script, each by the first word of its name in checkpoints.
+# Languages of each script, by the first word of their names in checkpoints.
 WRITTEN_BY = {
     "Han": ("chinese", "japanese", "korean"),
     "Bopomofo": ("chinese",),
@@ -17,13 +17,13 @@ WRITTEN_BY = {
     "Hangul": ("korean",),
     "Cyrillic": ("russian",),
 }
-# Latin letters appear in texts of every language; Greek letters and common ones (ℝ, ʼ) are used as symbols.
+# Latin letters appear in texts of every language, and Greek letters and common characters (ℝ, ʼ) are used as symbols.
 EVERYWHERE = ("Latin", "Greek", "Common", "Inherited")
-DIALECT = "dialect"  # Dialects named by checkpoints are Chinese.
+DIALECT = "dialect"  # The dialects in checkpoints are Chinese ones.
 
 
 def strange_script(text: str, languages: Iterable[str]) -> str:
-    """Return the lower-case name of the first script that no language of the checkpoint uses; "" if there is none."""
+    """Return the lower-case name of the first script that no language of the checkpoint uses; "" if all are used."""
     if text.isascii():
         return ""
     known = frozenset(map(_writing, languages))
@@ -33,7 +33,7 @@ def strange_script(text: str, languages: Iterable[str]) -> str:
 
 @lru_cache(32)
 def _strange(known: frozenset[str]) -> regex.Pattern[str]:
-    """Return a pattern of letters that none of these languages uses."""
+    """Return a regular expression for letters that none of these languages uses."""
     written = (script for script, writers in WRITTEN_BY.items() if known.intersection(writers))
     scripts = "".join(rf"\p{{{script}}}" for script in (*EVERYWHERE, *written))
     return regex.compile(rf"(?V1)[\p{{L}}--[{scripts}]]")
@@ -44,5 +44,5 @@ def _writing(language: str) -> str:
 
 
 def _script(letter: str) -> str:
-    """Return the script of a letter from its Unicode name."""
+    """Return the script of a letter, from its Unicode name."""
     return "cjk" if regex.match(r"\p{Han}", letter) else unicodedata.name(letter, "unknown").partition(" ")[0].lower()

@@ -1,4 +1,4 @@
-"""Detection of sentence ends by punctuation and the words before it."""
+"""Detection of sentence ends from punctuation and the words before it."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import re
 
 import regex
 
-WIDE_ENDS = "。！？｡"  # Marks that need no space after them.
+WIDE_ENDS = "。！？｡"  # Sentence marks that need no space after them.
 
-# The text around a cut has no letter or digit. Ambiguous quotes belong to the text before them unless a letter follows;
-# French has a space before closing quotes.
+# A match contains no letter or digit. Ambiguous quotes belong to the text before them unless a letter follows. French
+# has a space before closing quotes.
 MARK = re.compile(
     r"""
     (?P<end> [.!?…。！？｡]+ (?: [)\]}）］】」』》〉”’»›] | ["'“‘«‹*_`] (?![^\W_]) | [ \u00a0\u202f]»(?![^\W_]) )* )
@@ -19,10 +19,10 @@ MARK = re.compile(
     re.VERBOSE,
 )
 PARAGRAPH_END = re.compile(r"[^\W_][^\n]*\n[^\S\n]*\n\s*\Z")
-TAIL = 64  # Characters before the end of a text that are searched.
-SPOKEN = re.compile(r"[^\W_]")  # A letter or a digit, as str.isalnum.
+TAIL = 64  # Number of characters before the end of a text that are searched.
+SPOKEN = re.compile(r"[^\W_]")  # Matches a letter or a digit, like str.isalnum.
 
-# Abbreviations whose full stop does not end a sentence: before a name, and before a number.
+# Abbreviations whose full stop does not end a sentence: those before a name, and those before a number.
 TITLE = re.compile(
     r"""
     mr | mrs | ms | mx | messrs | dr | prof | st | mt | rev | hon | gen | col | capt | lt | sgt | gov | sen | rep | pres
@@ -39,8 +39,8 @@ NUMBERED = re.compile(
     re.VERBOSE,
 )
 WORD_BEFORE = re.compile(r"\S*\Z")
-LONGEST_WORD = 32  # Characters before a full stop that are searched.
-# Text after a quotation that continues its sentence: particles and verbs of saying.
+LONGEST_WORD = 32  # Number of characters before a full stop that are searched.
+# Particles and verbs of speaking after a quotation, which continue its sentence.
 QUOTATIVE = regex.compile(
     r"""
     と(?!ころ|にかく|ても|きどき|りあえず|うとう|もかく|もあれ|もだち|つぜん)
@@ -51,16 +51,16 @@ QUOTATIVE = regex.compile(
     regex.VERBOSE,
 )
 QUOTATIVE_STARTS = regex.compile(r"[とっをなの이라하\p{Han}]")
-QUOTATIVE_CHARS = 8  # Maximum characters of a match.
+QUOTATIVE_CHARS = 8  # Maximum length of a match in characters.
 CLOSING_QUOTES = "」』》〉”’»›\"'"
 OPENERS = "\"'“„‚‘«‹»›([{¿¡*_`"
 
 
 def may_end(text: str) -> bool:
-    """True if a sentence or paragraph may have ended with this text, after a pause in its arrival.
+    """True if a sentence or paragraph may end here, given that no more text has arrived for a while.
 
-    It has not ended after an abbreviation or an initial. A number is taken as complete, because decimals would follow
-    it without a pause.
+    An abbreviation or an initial does not end a sentence. A number does, because its decimals would have arrived
+    without a pause.
     """
     if PARAGRAPH_END.search(text):
         return True
@@ -74,13 +74,13 @@ def may_end(text: str) -> bool:
 def ends_sentence(
     text: str, mark: re.Match[str], follows: int, *, known: int | None = None, is_whole: bool = True
 ) -> bool | None:
-    """Return True if a sentence ends with this mark, False if not, None if more text decides.
+    """Return True if a sentence ends with this mark, False if not, None if more text is needed to decide.
 
     Args:
         text: The text received so far.
         mark: A match of `MARK`.
         follows: Index of the next letter or digit.
-        known: End of the text that may be used; None for all.
+        known: Number of characters that may be used; None for all.
         is_whole: True if no more text follows.
     """
     ends, gap, following = mark["end"], text[mark.end() : follows], text[follows]
@@ -95,16 +95,16 @@ def ends_sentence(
         return True
     if not gap[:1].isspace():
         return not gap and ends[-1] in "!?" and following.isalpha() and not _has_case(following)
-    if following.islower():  # `"What?" he said` continues, `What? he said` may not.
+    if following.islower():  # `"What?" he said` is one sentence; `What? he said` may be two.
         return ends.strip(".…") != "" and not ends.strip(".…!?")
     return ends[0] != "." or ends[1:2] in tuple(".…!?") or not is_short(text, mark.start(), following)
 
 
 def is_short(text: str, stop: int, following: str) -> bool:
-    """True if the full stop at `stop` belongs to an abbreviation, an initial or an ordinal."""
+    """True if the full stop at index `stop` belongs to an abbreviation, an initial or an ordinal."""
     found = WORD_BEFORE.search(text[max(0, stop - LONGEST_WORD) : stop])
     word = found[0].lstrip(OPENERS) if found else ""
-    last = re.split("[.-]", word)[-1].lower()  # The last part of "z.B" and "J.-P".
+    last = re.split("[.-]", word)[-1].lower()  # For example, the last part of "z.B" or "J.-P".
     return (
         (len(last) == 1 and _has_case(last))
         or (len(word) <= 2 and word.isdecimal())

@@ -1,4 +1,4 @@
-"""Cartesia's ``<spell>`` tag, also for ElevenLabs' texts, whose content is spoken letter by letter."""
+"""``<spell>`` tag of Cartesia's API, whose content is spoken letter by letter; also used for ElevenLabs."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ _SPELL = regex.compile(r"<(/?)\s*spell\b", regex.IGNORECASE)
 
 
 class Spelling:
-    """Converter of one growing text. The joined results of `add` and `finish` are the text without ``<spell>``."""
+    """Incremental converter of one text. `add` and `finish` together return the text without ``<spell>`` tags."""
 
     def __init__(self) -> None:
-        self._tail = ""  # Held text that may be the beginning of a tag.
+        self._tail = ""  # Text that is held back because it may be the start of a tag.
         self._is_spelling = False
-        self._last = ""  # The last character of the result.
+        self._last = ""  # Last character of the result so far.
 
     def add(self, text: str) -> str:
         """Append text and return the text that later text cannot change."""
         return self._spelled(self._tail + text)
 
     def flush(self) -> str:
-        """Return the text that was held back; more may follow."""
+        """Return the text that was held back; more text may follow."""
         return self.finish()
 
     def finish(self) -> str:
@@ -60,6 +60,6 @@ class Spelling:
 
 
 def spelled(text: str) -> str:
-    """Return a whole text with the content of ``<spell>`` spelled."""
+    """Return a complete text with the content of ``<spell>`` tags spelled."""
     spelling = Spelling()
     return spelling.add(text) + spelling.finish()

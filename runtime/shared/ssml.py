@@ -1,24 +1,24 @@
-"""Detection of SSML tags in a text, and the duration of ``<break>``.
+"""Detection of SSML tags in text, and the duration of ``<break>``.
 
-An element that needs attributes is a tag only with one, so that placeholders such as ``<voice>`` stay text.
+An element that requires attributes is a tag only if it has one, so that placeholders such as ``<voice>`` remain text.
 """
 
 from __future__ import annotations
 
 import regex
 
-MAX_TAG_CHARS = 300  # A longer one is text.
+MAX_TAG_CHARS = 300  # A longer match is text.
 
-_ALONE = "speak|break|emphasis|prosody|p|s|spell"  # Without attributes too.
+_ALONE = "speak|break|emphasis|prosody|p|s|spell"  # Elements that may have no attributes.
 _IN_NEED = "say-as|phoneme|sub|voice|lang|audio|mark|speed|volume|emotion|(?:amazon|google|mstts):[a-z-]{1,40}"
 _NAME = f"(?:{_ALONE}|{_IN_NEED})"
 _ATTRIBUTE = r"""\s+[a-z_][\w:.-]*\s*=\s*(?:"[^"<>\n]*"|'[^'<>\n]*'|[^\s"'<>]+?)"""
-# The end of a tag without a closing bracket: the text after its last quotation mark is neither attribute nor end.
+# End of a tag whose closing bracket is missing: after the last quotation mark, the text is not an attribute.
 _UNCLOSED = r"""(?<=["'])(?=\s*[\w:.-]+\s+\w|\s*[\w:.-]*\s*[^\s\w:.=/>-])"""
-# Case-insensitive. Without groups, so that it can be part of another pattern.
+# Case-insensitive, and without groups so that it can be part of another pattern.
 PATTERN = rf"<(?:{_NAME}(?:{_ATTRIBUTE})+(?:\s*/?>|{_UNCLOSED})|(?:{_ALONE})\s*/?>|/\s*{_NAME}\s*>|\?xml\s[^<>]*\?>)"
 TAG = regex.compile(PATTERN, regex.IGNORECASE)
-IN_TAG = rf"</?{_NAME}[^<>\n]{{0,{MAX_TAG_CHARS}}}(?:>|\Z)"  # At the end of a text it may still be open.
+IN_TAG = rf"</?{_NAME}[^<>\n]{{0,{MAX_TAG_CHARS}}}(?:>|\Z)"  # Tag that may be cut off by the end of the text.
 
 _BREAK = regex.compile(r"<break\b", regex.IGNORECASE)
 _SEPARATOR = regex.compile(r"</?\s*(?:break|p|s|speak)\b", regex.IGNORECASE)
@@ -33,9 +33,9 @@ _STRENGTH_S = {"none": 0.0, "x-weak": 0.25, "weak": 0.5, "medium": 0.75, "strong
 
 
 def tag_end(text: str, at: int, *, is_whole: bool) -> int | None:
-    """Return the end of the SSML tag that starts at `at`; `at` if there is no tag, None if more text decides.
+    """Return the end of the SSML tag at index `at`; `at` if it is not a tag, None if more text is needed.
 
-    With `is_whole` no more text follows, and a tag without a closing bracket ends with the text.
+    With `is_whole`, no more text follows, and a tag without a closing bracket ends at the end of the text.
     """
     found = TAG.match(text, at, at + MAX_TAG_CHARS, partial=True)
     if found is None:
@@ -51,12 +51,12 @@ def tag_end(text: str, at: int, *, is_whole: bool) -> int | None:
 
 
 def is_separator(tag: str) -> bool:
-    """Return True if the words on both sides of a tag are separate words."""
+    """True if a tag separates the words before and after it."""
     return _SEPARATOR.match(tag) is not None
 
 
 def break_seconds(tag: str) -> float | None:
-    """Return the seconds of a ``<break>``, or None for any other tag; one without a length is of medium strength."""
+    """Return the duration of a ``<break>`` in seconds, or None for other tags; the default is medium strength."""
     if _BREAK.match(tag) is None:
         return None
     if time := _TIME.search(tag + ">"):
@@ -66,5 +66,5 @@ def break_seconds(tag: str) -> float | None:
 
 
 def seconds_of(number: str, unit: str | None) -> float:
-    """Return the seconds of a number, which may have a decimal comma; without a unit it is in seconds."""
+    """Convert a number with an optional unit to seconds, the default unit. Decimal commas are allowed."""
     return float(number.replace(",", ".")) / (1000 if (unit or "").lower().startswith("m") else 1)

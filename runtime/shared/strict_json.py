@@ -1,4 +1,4 @@
-"""Strict JSON parser: its results can be stored, written and read by every other parser."""
+"""Strict JSON parser, whose results every other JSON parser can read after they are written."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ import math
 from typing import Any, NoReturn
 
 BYTE_ORDER_MARK = "\ufeff"
-MAX_DEPTH = 32  # Nesting depth; the page's own objects have 6.
-MAX_DIGITS = 100  # Digits of an integer: more than any seed or count, and still a float.
+MAX_DEPTH = 32  # Maximum nesting depth; the page's own objects have a depth of 6.
+MAX_DIGITS = 100  # Maximum number of digits of an integer: more than any seed or count, and still valid as a float.
 
 
 def parse(text: str | bytes, max_depth: int = MAX_DEPTH) -> Any:
-    """Read a JSON value.
+    """Parse a JSON value.
 
     Raises:
-        ValueError: It is not JSON, or has a duplicate key, a non-finite or too long number, a lone surrogate, or too
-            many levels; the message gives the reason.
+        ValueError: It is not valid JSON, or it has a duplicate key, a number that is not finite or too long, a lone
+            surrogate, or too many levels. The message gives the reason.
     """
     if isinstance(text, str):
-        text = text.removeprefix(BYTE_ORDER_MARK)  # The json module skips it in bytes only.
+        text = text.removeprefix(BYTE_ORDER_MARK)  # The json module skips the byte order mark in bytes only.
     try:
         value = json.loads(
             text, object_pairs_hook=_unique, parse_constant=_not_finite, parse_float=_finite, parse_int=_whole
@@ -33,10 +33,10 @@ def parse(text: str | bytes, max_depth: int = MAX_DEPTH) -> Any:
 
 
 def parse_object(text: str | bytes, max_depth: int = MAX_DEPTH) -> dict[str, Any]:
-    """Read a JSON object.
+    """Parse a JSON object.
 
     Raises:
-        ValueError: It is another value, or as in `parse`.
+        ValueError: It is not an object, or see `parse`.
     """
     value = parse(text, max_depth)
     if not isinstance(value, dict):
@@ -45,7 +45,7 @@ def parse_object(text: str | bytes, max_depth: int = MAX_DEPTH) -> dict[str, Any
 
 
 def _check(value: object, max_depth: int) -> None:
-    """Check the value level by level, without recursion."""
+    """Check a value level by level, without recursion."""
     level = [value]
     for _ in range(max_depth + 1):
         below: list[object] = []

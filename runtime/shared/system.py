@@ -1,6 +1,6 @@
-"""Differences between Linux, macOS and Windows: locks, process limits, pipes, file flags, GPUs.
+"""Operating system differences (Linux, macOS, Windows): locks, process limits, pipes, file flags, GPUs.
 
-Features that a system lacks are skipped, with a log line if that matters. This has never run on Windows.
+Features that a system does not have are skipped and, if necessary, logged. The code for Windows is untested.
 """
 
 from __future__ import annotations
@@ -31,13 +31,14 @@ with suppress(ImportError):
     _resource = resource
 
 _NVIDIA = "/dev/nvidiactl"
-_HELD = 36  # EDEADLOCK on Windows: another process still has the lock.
+_HELD = 36  # EDEADLOCK on Windows: another process still holds the lock.
 
-NEW_GROUP = 0x200 if sys.platform == "win32" else 0  # Keeps Ctrl-C from the child on systems without sessions.
+# Keeps Ctrl-C away from the child process on systems without sessions.
+NEW_GROUP = 0x200 if sys.platform == "win32" else 0
 
 
 def flags(*names: str) -> int:
-    """Return the combined flags of ``os.open`` by name; flags that the system lacks are 0."""
+    """Return the combined ``os.open`` flags with these names; flags that the system does not have are 0."""
     found = 0
     for name in names:
         found |= getattr(os, name, 0)
@@ -45,7 +46,7 @@ def flags(*names: str) -> int:
 
 
 def lock(descriptor: int) -> None:
-    """Lock an open file, waiting if necessary; closing the file releases the lock.
+    """Lock an open file, and wait if necessary. Closing the file releases the lock.
 
     Raises:
         OSError: The system refuses the lock.
@@ -53,7 +54,7 @@ def lock(descriptor: int) -> None:
     if _fcntl is not None:
         _fcntl.flock(descriptor, _fcntl.LOCK_EX)
     elif _msvcrt is not None:
-        while True:  # Retried for ten seconds.
+        while True:  # Windows tries for ten seconds, then raises an error.
             try:
                 os.lseek(descriptor, 0, os.SEEK_SET)
                 _msvcrt.locking(descriptor, _msvcrt.LK_LOCK, 1)
@@ -67,7 +68,7 @@ def lock(descriptor: int) -> None:
 
 
 def sync_folder(folder: str | os.PathLike[str]) -> None:
-    """Flush a folder's entries to the disk; systems whose folders cannot be opened do not need it."""
+    """Flush a folder's entries to disk. Systems that cannot open folders do not need it."""
     if not hasattr(os, "O_DIRECTORY"):
         return
     descriptor = os.open(folder, os.O_RDONLY | flags("O_CLOEXEC"))
@@ -78,19 +79,19 @@ def sync_folder(folder: str | os.PathLike[str]) -> None:
 
 
 def limit_process(**limits: int) -> None:
-    """Set resource limits of this process by name; unsupported or refused ones are skipped."""
+    """Set resource limits of this process by name; those that are unsupported or refused are skipped."""
     if _resource is None:
         log.warning("this system sets no limits to a process: %s are left as they are", ", ".join(limits))
         return
     for name, value in limits.items():
         try:
             _resource.setrlimit(getattr(_resource, name), (value, value))
-        except (AttributeError, ValueError, OSError):  # On macOS, RLIMIT_AS is refused.
+        except (AttributeError, ValueError, OSError):  # RLIMIT_AS is refused on macOS.
             continue
 
 
 def max_files(*, at_most: bool = False) -> int | None:
-    """Return this process's limit of open files, or with `at_most` its hard limit; None if unlimited."""
+    """Return this process's limit of open files (with `at_most`, the hard limit); None if unlimited."""
     if _resource is None:
         return None
     files: int = _resource.getrlimit(_resource.RLIMIT_NOFILE)[at_most]
@@ -98,7 +99,7 @@ def max_files(*, at_most: bool = False) -> int | None:
 
 
 def be_polite(steps: int) -> None:
-    """Lower this process's priority by `steps` if the system supports it."""
+    """Lower this process's priority by `steps`, if the system supports it."""
     if hasattr(os, "nice"):
         with suppress(OSError):
             os.nice(steps)
@@ -111,21 +112,21 @@ def widen_pipe(descriptor: int, size: int) -> None:
 
 
 def has_nvidia_card() -> bool:
-    """True if NVIDIA's driver is installed, checked by a device file, because importing torch takes seconds."""
+    """True if NVIDIA's driver is installed. It looks for a device file, because importing torch takes seconds."""
     return os.path.exists(_NVIDIA)
 
 
 def lingers_not() -> bytes:
-    """Return the SO_LINGER value that resets a connection at once: two ints, or two shorts on Windows."""
+    """Return an SO_LINGER value that resets the connection on close: two ints, or two shorts on Windows."""
     size = 2 if sys.platform == "win32" else 4
     return (1).to_bytes(size, sys.byteorder) + (0).to_bytes(size, sys.byteorder)
 
 
 def confine(memory_bytes: int, cpu_s: int) -> None:
-    """Limit memory, processor time, files and core dumps, as far as the system supports it.
+    """Limit memory, CPU time, files and core dumps, as far as the system supports it.
 
     Args:
         memory_bytes: Maximum address space.
-        cpu_s: Maximum processor time in seconds.
+        cpu_s: Maximum CPU time in seconds.
     """
     limit_process(RLIMIT_AS=memory_bytes, RLIMIT_CPU=cpu_s, RLIMIT_FSIZE=0, RLIMIT_CORE=0)

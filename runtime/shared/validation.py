@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-# Message templates by pydantic's error type, filled from its context.
+# Message templates by pydantic error type, filled from the error's context.
 _WHY = {
     "missing": "it is required and was not given",
     "extra_forbidden": "there is no such field",
@@ -38,21 +38,21 @@ _WHY = {
 
 
 def first_fault(error: ValidationError, given: object) -> tuple[str | None, str]:
-    """Return the field of the first error (None for the whole value) and a description.
+    """Return the field of the first error (None for the whole value) and a message.
 
-    The description quotes no input.
+    The message never contains the input.
     """
     first = error.errors(include_url=False, include_input=False)[0]
     where = ".".join(map(str, _fields(first["loc"], given, is_missing=first["type"] == "missing"))) or None
-    if first["type"] == "value_error":  # Raised by one of our validators, with its own message.
+    if first["type"] == "value_error":  # Raised by one of our validators, which have their own messages.
         return where, str(first["ctx"]["error"])
     return where, _WHY.get(first["type"], "it is not what this field takes").format(**first.get("ctx", {}))
 
 
 def _fields(path: tuple[str | int, ...], given: Any, *, is_missing: bool) -> list[str | int]:
-    """Return the parts of an error's path that exist in the input, and a missing field at the end.
+    """Return the parts of an error's path that exist in the input; a missing field is kept at the end.
 
-    Pydantic adds names of its own to the path, such as union members and functions, which are dropped.
+    Pydantic adds other names to the path, such as union members and functions, which are dropped.
     """
     found: list[str | int] = []
     for at, part in enumerate(path):

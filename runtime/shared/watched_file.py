@@ -1,4 +1,4 @@
-"""File contents that are reloaded when the file changes."""
+"""File content that is reloaded when the file changes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Value = TypeVar("Value")
 
 
 class WatchedFile(Generic[Value]):
-    """Watched file. Thread: event loop, which is blocked only while the file is checked."""
+    """File whose parsed content stays up to date. Only its check blocks. Thread: event loop."""
 
     def __init__(
         self, path: str, read: Callable[[str], Value], absent: Value, clock: Callable[[], float] = time.monotonic
@@ -22,9 +22,9 @@ class WatchedFile(Generic[Value]):
         """Watch a file.
 
         Args:
-            read: parses the file's text; may raise ValueError.
-            absent: value if the file cannot be read or parsed.
-            path: an empty path is a file that does not exist.
+            read: Parser of the file's text, which may raise ValueError.
+            absent: Value if the file cannot be read or parsed.
+            path: Path of the file; an empty path means that there is no file.
         """
         self._path = Path(path) if path else None
         self._read = read

@@ -1,6 +1,6 @@
 """Reader for uncompressed WAV: PCM of 8 to 32 bits and IEEE floats.
 
-It runs in this process, because starting the decoder's process takes longer than a request's first audio.
+WAV is not decoded in a child process, because starting it takes longer than generating the first audio.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ from runtime.errors import BadReferenceAudio
 from runtime.shared.audio import FORMAT_NOT_TAKEN, Downmix, Sound, check_length, check_shape, mixed_down
 
 PCM, FLOAT, EXTENSIBLE = 1, 3, 0xFFFE
-GUID_TAIL = bytes.fromhex("000000001000800000aa00389b71")  # Subformat GUID of a plain format number.
-MAX_CHUNKS = 256  # Chunks before the samples; recorders write a few.
-TO_THE_END = {0, 0xFFFFFFFF}  # Unknown sizes of streaming writers.
+# End of a subformat GUID that stands for a plain format number.
+GUID_TAIL = bytes.fromhex("000000001000800000aa00389b71")
+MAX_CHUNKS = 256  # Maximum number of chunks before the samples; recorders write a few.
+TO_THE_END = {0, 0xFFFFFFFF}  # Sizes that streaming writers use if the length is unknown.
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +38,7 @@ class WavLayout:
 
 
 def is_plain_wav(data: bytes) -> bool:
-    """True if `read_wav` is the reader for this file; it may still refuse it."""
+    """True if `read_wav` should read this file; it may still refuse it."""
     if data[:4] != b"RIFF" or data[8:12] != b"WAVE":
         return False
     found = _format_chunk(data)
@@ -49,7 +50,7 @@ def read_wav(data: bytes, *, limit_s: float) -> Sound:
 
     Raises:
         BadReferenceAudio: Its header is damaged or has unsupported values.
-        ReferenceTooLong: It is longer.
+        ReferenceTooLong: It is longer than the limit.
     """
     layout: WavLayout | None = None
     for name, start, size in _chunks(data):
@@ -66,7 +67,7 @@ def read_wav(data: bytes, *, limit_s: float) -> Sound:
 
 
 def _chunks(data: bytes) -> Iterator[tuple[bytes, int, int]]:
-    """Yield name, offset and declared size of each chunk."""
+    """Yield (name, offset, declared size) of each chunk."""
     place = 12
     for _ in range(MAX_CHUNKS):
         if place + 8 > len(data):
@@ -82,7 +83,7 @@ def _format_chunk(data: bytes) -> bytes | None:
 
 def _tag(chunk: bytes) -> int | None:
     if len(chunk) < 16:
-        return PCM  # Too short to identify; `read_wav` refuses it.
+        return PCM  # The format chunk is too short; `read_wav` refuses it.
     tag = int.from_bytes(chunk[:2], "little")
     if tag == EXTENSIBLE:
         return int.from_bytes(chunk[24:26], "little") if chunk[26:40] == GUID_TAIL else None
@@ -108,7 +109,7 @@ def _layout(chunk: bytes) -> WavLayout:
 
 
 def _read(data: memoryview, count: int, layout: WavLayout, mix: Downmix) -> int:
-    """Convert `count` samples, one second at a time."""
+    """Convert `count` samples in blocks of one second."""
     for first in range(0, count, layout.rate):
         frames = min(layout.rate, count - first)
         raw = data[first * layout.frame_bytes :][: frames * layout.frame_bytes]
@@ -117,9 +118,9 @@ def _read(data: memoryview, count: int, layout: WavLayout, mix: Downmix) -> int:
 
 
 def _floats(raw: memoryview, layout: WavLayout) -> NDArray[np.float32]:
-    """Convert raw samples to floats with full scale 1. Shapes: raw of n * channels samples -> [n * channels]."""
+    """Convert raw samples to floats with full scale 1. Shapes: n * channels samples in `raw` -> [n * channels]."""
     if layout.is_float:
-        with np.errstate(over="ignore"):  # A double may overflow float32 and is then not finite.
+        with np.errstate(over="ignore"):  # A double may overflow float32; the result is then not finite.
             return np.frombuffer(raw, f"<f{layout.bits // 8}").astype(np.float32)
     if layout.bits == 8:
         return (np.frombuffer(raw, np.uint8).astype(np.float32) - 128) / np.float32(128)

@@ -1,7 +1,8 @@
-"""Estimated times of spoken words, without an aligner, for following the text.
+"""Estimated times of spoken words, without an aligner, for highlighting text during playback.
 
-While audio is generated, words get times at an ordinary pace, and are returned once the audio has passed them. At the
-end, the remaining words share the remaining audio by length. Times only grow, and each word is returned once.
+While audio is generated, the times assume a normal speaking rate, and a word is returned when the audio is longer than
+its end time. At the end, the remaining words are spread over the remaining audio by length. Times never decrease, and
+each word is returned once.
 """
 
 from __future__ import annotations
@@ -13,18 +14,18 @@ from dataclasses import dataclass, field
 
 from runtime.request import SAMPLE_RATE
 
-_PER_LETTER_S = 0.07  # Seconds per letter with its share of white space, at about 14 letters a second.
+_PER_LETTER_S = 0.07  # Seconds per letter, including its share of white space, at about 14 letters per second.
 _PER_SYLLABLE_S = 0.22
-# Scripts without spaces, where a character is a syllable or more, and so a word of its own.
+# Scripts without spaces. Each character is one or more syllables and counts as a word.
 _SYLLABIC = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
 _UNSPACED = _SYLLABIC.replace("\uac00-\ud7af", "")  # Korean has spaces between words.
-_SPAN = re.compile(rf"\s*(?:[{_UNSPACED}][^\s\w]*|[^\s{_UNSPACED}]+)\s*")  # A word with the white space around it.
+_SPAN = re.compile(rf"\s*(?:[{_UNSPACED}][^\s\w]*|[^\s{_UNSPACED}]+)\s*")  # One word with the surrounding white space.
 _IS_SYLLABLE = re.compile(rf"[{_SYLLABIC}]")
 
 
 @dataclass(frozen=True, slots=True)
 class TimedWords:
-    """Words with times in seconds from the start of the audio. The joined spans are the text."""
+    """Words with times in seconds from the start of the audio. The concatenated spans are the text."""
 
     spans: list[str] = field(default_factory=list)
     start: list[float] = field(default_factory=list)
@@ -40,7 +41,7 @@ class TimedWords:
         self.end.append(round(end, 3))
 
     def moved(self, seconds: float) -> TimedWords:
-        """Return the words with later times."""
+        """Return the same words, `seconds` later."""
         if not seconds:
             return self
         later = TimedWords()
@@ -49,20 +50,20 @@ class TimedWords:
         return later
 
     def join(self, later: TimedWords) -> None:
-        """Append words that are spoken after these."""
+        """Append words that are spoken later."""
         self.spans.extend(later.spans)
         self.start.extend(later.start)
         self.end.extend(later.end)
 
 
 class WordTimes:
-    """Estimated word times of a growing text and its growing audio."""
+    """Estimated word times of a streamed text and its streamed audio."""
 
     def __init__(self) -> None:
-        self._tail = ""  # Text that may still grow into a longer word.
+        self._tail = ""  # Text at the end that may become a longer word.
         self._spans: deque[str] = deque()
         self._samples = 0
-        self._told_until = 0.0  # Seconds.
+        self._told_until = 0.0  # End time of the returned words, in seconds.
 
     def add(self, text: str) -> None:
         """Append text."""
@@ -72,7 +73,7 @@ class WordTimes:
         self._tail = self._tail[spans[-1].start() :] if spans else self._tail
 
     def hear(self, samples: int) -> TimedWords:
-        """Advance the audio by `samples`, and return the words that have ended."""
+        """Advance the audio by `samples` and return the words that have ended."""
         self._samples += samples
         now, told = self._samples / SAMPLE_RATE, TimedWords()
         while self._spans and (end := self._told_until + _seconds(self._spans[0])) <= now:
@@ -81,11 +82,11 @@ class WordTimes:
         return told
 
     def hear_until(self, samples: int) -> TimedWords:
-        """Advance the audio to a total of `samples`, and return the words that have ended."""
+        """Advance the audio to `samples` in total and return the words that have ended."""
         return self.hear(samples - self._samples)
 
     def finish(self) -> TimedWords:
-        """Return the remaining words, spread over the remaining audio."""
+        """Return the remaining words, spread over the rest of the audio."""
         self._spans.extend(spans_of(self._tail))
         self._tail = ""
         told = shared_out(self._spans, self._told_until, max(self._told_until, self._samples / SAMPLE_RATE))
@@ -94,12 +95,12 @@ class WordTimes:
 
 
 def spans_of(text: str) -> list[str]:
-    """Return the words of a whole text, each with its surrounding white space."""
+    """Return the words of a complete text, each with its surrounding white space."""
     return [span.group() for span in _SPAN.finditer(text)]
 
 
 def shared_out(spans: Iterable[str], start: float, end: float) -> TimedWords:
-    """Spread words between two times in seconds, in proportion to their lengths."""
+    """Spread words over the time between `start` and `end` (seconds), in proportion to their length."""
     spans, told = tuple(spans), TimedWords()
     needed, whole = sum(map(_seconds, spans)), end - start
     for span in spans:

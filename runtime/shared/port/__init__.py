@@ -1,1 +1,1 @@
-"""Connections to a listening port, the same for runtime and studio."""
+"""HTTP and WebSocket port: connections, access checks, limits and errors, for the runtime and the studio."""

@@ -1,4 +1,4 @@
-"""HTTP responses and WebSocket messages of errors, in the format of each path's dialect."""
+"""HTTP responses and WebSocket messages for errors, in the format of the API that the path belongs to."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from starlette.types import Receive, Scope, Send
 
 from runtime.errors import Busy, Expired, MethodNotAllowed, SpeechError, UnknownRoute, WebSocketOnly
 
-# Path prefixes of the dialects, for existing routes and others.
+# Path prefixes of the APIs, including paths without a route.
 CARTESIA = ("/tts/", "/voices", "/pronunciation-dicts")
 ELEVENLABS = (
     *("/v1/text-to-speech/", "/v1/text-to-dialogue", "/v1/user", "/v1/voices", "/v2/voices"),
     "/v1/pronunciation-dictionaries",
 )
 
-# Routes that clients with a wrong base address request without /v1, or with /v1 twice. The longest come first.
+# Routes that clients with a wrong base URL request without /v1 or with /v1 twice, longest first.
 _V1_ROUTES = (
     *("/v1/audio/speech/batch", "/v1/audio/speech/stream", "/v1/audio/speech", "/v1/audio/voices", "/v1/audio/models"),
     *("/v1/audio/pronunciations", "/v1/models", "/v1/text-to-speech", "/v1/text-to-dialogue"),
 )
 
-DIALECT_PATHS = (*CARTESIA, *ELEVENLABS)  # Paths with another error format than OpenAI's.
+DIALECT_PATHS = (*CARTESIA, *ELEVENLABS)  # Paths whose error format is not OpenAI's.
 
-_ELEVENLABS_FIELDS = {"language": "language_code"}  # Names of the engine's fields in ElevenLabs' API.
+_ELEVENLABS_FIELDS = {"language": "language_code"}  # ElevenLabs' names of the engine's fields.
 
 
 def error_body(error: SpeechError) -> dict[str, object]:
@@ -44,7 +44,7 @@ def error_body(error: SpeechError) -> dict[str, object]:
 
 
 def shaped(error: SpeechError, path: str, request_id: str) -> dict[str, object]:
-    """Return the body of an error for a path; `request_id` is empty if the port has no request ids."""
+    """Return the response body of an error for a path; `request_id` is empty if the port has no request ids."""
     if path.startswith(CARTESIA):
         return {**cartesia_fields(error, request_id), "param": error.param}
     if path.startswith(ELEVENLABS):
@@ -60,7 +60,7 @@ def shaped(error: SpeechError, path: str, request_id: str) -> dict[str, object]:
 
 
 def told_on_socket(error: SpeechError, path: str) -> dict[str, object]:
-    """Return the error message for an accepted WebSocket of that path, sent before it is closed."""
+    """Return the error message to send on an accepted WebSocket of this path before it is closed."""
     if path.startswith(CARTESIA):
         return cartesia_message(error, None, "")
     if path.startswith(ELEVENLABS):
@@ -69,7 +69,7 @@ def told_on_socket(error: SpeechError, path: str) -> dict[str, object]:
 
 
 def cartesia_message(error: SpeechError, context: str | None, request_id: str) -> dict[str, object]:
-    """Return the WebSocket error message of Cartesia's API; with a context, it is the context's last message."""
+    """Return Cartesia's WebSocket message for an error; with a context id, it also ends that context."""
     return {
         "type": "error",
         "context_id": context,
@@ -80,7 +80,7 @@ def cartesia_message(error: SpeechError, context: str | None, request_id: str) -
 
 
 def elevenlabs_message(error: SpeechError, close_code: int) -> dict[str, object]:
-    """Return the WebSocket error message of ElevenLabs' API with the code of the following close."""
+    """Return ElevenLabs' WebSocket message for an error, with the close code that follows it."""
     return {
         "message": str(error),
         "error": error.code,
@@ -91,7 +91,7 @@ def elevenlabs_message(error: SpeechError, close_code: int) -> dict[str, object]
 
 
 def cartesia_fields(error: SpeechError, request_id: str) -> dict[str, object]:
-    """Return the fields of an error in Cartesia's format, for HTTP and WebSocket."""
+    """Return the error fields of Cartesia's API, for HTTP and WebSocket."""
     return {
         "title": error.code.replace("_", " ").capitalize(),
         "message": str(error),
@@ -102,11 +102,11 @@ def cartesia_fields(error: SpeechError, request_id: str) -> dict[str, object]:
 
 
 def elevenlabs_field(error: SpeechError) -> str | None:
-    """Return the name of the invalid field in ElevenLabs' API, or None."""
+    """Return ElevenLabs' name of the invalid field, or None."""
     return _ELEVENLABS_FIELDS.get(error.param, error.param) if error.param else None
 
 
-_RETRY_AFTER_S = 2.0  # Used if the error has no value of its own.
+_RETRY_AFTER_S = 2.0  # Default for errors without a Retry-After value.
 
 
 class _ErrorResponse(JSONResponse):
@@ -122,7 +122,7 @@ class _ErrorResponse(JSONResponse):
         await super().__call__(scope, receive, send)
 
     def shape(self, path: str, request_id: str) -> None:
-        """Write the body in the format of a path."""
+        """Set the body to the error format of a path."""
         self.body = self.render(self._shaped(path, request_id))
         self.headers["content-length"] = str(len(self.body))
 
@@ -131,7 +131,7 @@ class _ErrorResponse(JSONResponse):
 
 
 def raw_error_response(error: SpeechError, path: str) -> bytes:
-    """Return the response as bytes, for a connection without a request that an application could answer."""
+    """Return the HTTP response as bytes, for connections whose request never reached the application."""
     response = error_response(error, {"Connection": "close"})
     response.shape(path, "")
     status = HTTPStatus(error.http_status)
@@ -141,7 +141,7 @@ def raw_error_response(error: SpeechError, path: str) -> bytes:
 
 
 def error_response(error: SpeechError, headers: dict[str, str] | None = None, **beside: object) -> _ErrorResponse:
-    """Return the response, with Retry-After if the error is temporary. `beside` are further fields of the body."""
+    """Return the response, with Retry-After if the error is temporary. `beside` is added to the body."""
     headers = {"Cache-Control": "no-store", **(headers or {})}
     if isinstance(error, Busy):
         wait_s = error.facts.get("retry_after_s", _RETRY_AFTER_S)
@@ -149,7 +149,7 @@ def error_response(error: SpeechError, headers: dict[str, str] | None = None, **
     if error.http_status == 401:
         headers["WWW-Authenticate"] = "Bearer"
     if isinstance(error, Expired):
-        headers["Connection"] = "close"  # Late data of this request must not be read as the next one.
+        headers["Connection"] = "close"  # Prevent remaining data of this request from being parsed as the next request.
     return _ErrorResponse(error, headers, beside)
 
 
@@ -157,7 +157,7 @@ _METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 
 
 def unrouted(routes: Iterable[BaseRoute], scope: Scope) -> Response:
-    """Return the refusal of an HTTP request without a route; ``Allow`` lists the methods of matching routes."""
+    """Return the error response for a request without a matching route; ``Allow`` lists the methods of the path."""
     routes = list(routes)
     if _has_socket(routes, scope):
         return error_response(WebSocketOnly(), {"Upgrade": "websocket", "Connection": "Upgrade"})
@@ -171,12 +171,12 @@ def unrouted(routes: Iterable[BaseRoute], scope: Scope) -> Response:
 
 
 def slash_too_many() -> UnknownRoute:
-    """Return the error for a route that exists without the slash at its end."""
+    """Return the error for a path that would exist without the trailing slash."""
     return UnknownRoute(hint=" It exists without the slash at its end.")
 
 
 def unknown_route(path: str) -> UnknownRoute:
-    """Return the error for a path without a route; if only its /v1 is missing or repeated, it names the right path."""
+    """Return the error for an unknown path. If only /v1 is missing or repeated, it suggests the correct path."""
     rest = path
     while rest.startswith("/v1/"):
         rest = rest.removeprefix("/v1")
@@ -192,7 +192,7 @@ def _has_socket(routes: list[BaseRoute], scope: Scope) -> bool:
 
 
 def _methods(routes: list[BaseRoute], scope: Scope) -> list[str]:
-    """Return the methods that some route has for the path."""
+    """Return the methods of all routes that match the path."""
     asked = {**scope, "type": "http"}
     return [
         method
@@ -202,5 +202,5 @@ def _methods(routes: list[BaseRoute], scope: Scope) -> list[str]:
 
 
 async def no_socket(scope: Scope, receive: Receive, send: Send) -> None:
-    """Refuse a WebSocket without a route with 404 before it is accepted."""
+    """Refuse a WebSocket without a matching route with status 404."""
     await error_response(unknown_route(scope["path"]))(scope, receive, send)

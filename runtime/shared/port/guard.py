@@ -1,12 +1,11 @@
 """Access checks for every route of a port, HTTP and WebSocket, in one middleware.
 
-It checks, in this order, cheap checks first:
+The checks run in this order, cheap ones first:
 
-1. /health and /ready are open to every client.
-2. The path: 404 for paths with dot segments, which later handlers might resolve differently.
-3. The Host header: 403 (origins.py).
-4. Connections, in total and per address (except loopback): 503.
-5. The Origin header of WebSockets and unsafe methods: 403. Requests without one come from programs.
+1. /health and /ready are open to every client. 2. The path: 404 for dot segments (``..``), which later handlers might
+resolve differently. 3. The Host header: 403 (origins.py). 4. Connections, in total and per address (except loopback):
+503. 5. The Origin header of WebSockets and unsafe methods: 403. Requests without an Origin are from programs, not from
+browsers.
 """
 
 from __future__ import annotations
@@ -23,11 +22,14 @@ from runtime.shared.port.errors import error_response
 from runtime.shared.port.limits import ConnectionCaps
 from runtime.shared.port.origins import SAFE_METHODS, Hosts, Origins, may_use, network_of
 
-OPEN = frozenset({"/health", "/ready"})  # Routes without access control.
+OPEN = frozenset({"/health", "/ready"})  # Routes without access checks.
 
 
 class AccessCheck(ABC):
-    """Base of access middlewares. `refused` is called with the code of each refusal. Thread: event loop."""
+    """Base class of access middlewares. `refused` is called with the error code of each refused request.
+
+    Thread: event loop.
+    """
 
     def __init__(self, app: ASGIApp, refused: Callable[[str], None] = lambda _: None) -> None:
         self._app = app
@@ -52,7 +54,7 @@ class AccessCheck(ABC):
 
     @abstractmethod
     async def _admit(self, scope: Scope, receive: Receive, send: Send, address: str) -> None:
-        """Serve an allowed request."""
+        """Forward an allowed request to the application."""
 
 
 _DOTS = frozenset({".", ".."})
@@ -79,7 +81,7 @@ class RequestGuard(AccessCheck):
             await self._app(scope, receive, send)
 
     def _check(self, scope: Scope, address: str) -> None:
-        """Check a request.
+        """Check path, Host, connection limits and Origin of a request.
 
         Raises:
             UnknownRoute, HostRefused, TooManyConnections, OriginRefused: A check failed, in this order.

@@ -1,4 +1,4 @@
-"""Limits of connections, bodies, sends and accounts, shared by runtime and studio."""
+"""Limits of connections, request bodies, sends and accounts, for the runtime and the studio."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class ConnectionCaps:
         self._settings = settings
 
     def check(self, address: str) -> None:
-        """Check the limits before a new connection; loopback has no limit per address.
+        """Check the limits before a new connection. Loopback addresses have no limit per address.
 
         Raises:
             TooManyConnections: A limit is reached.
@@ -51,7 +51,7 @@ class ConnectionCaps:
 
     @contextmanager
     def holding(self, address: str) -> Iterator[None]:
-        """Count a connection of an address within the block."""
+        """Context manager that counts a connection of an address."""
         self.by_address[address] += 1
         try:
             yield
@@ -78,7 +78,7 @@ _MAX_ACCOUNT_CHARS = 200
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """Daily limit of an account: `account` is an opaque id, `seconds` of speech per day, None for unlimited."""
+    """Daily limit of an account. `seconds` is the speech per day (None: unlimited); `account` is an opaque id."""
 
     account: str
     seconds: float | None = None
@@ -88,7 +88,7 @@ class Allowance:
 
 
 def allowance_of(headers: Mapping[str, str]) -> Allowance | None:
-    """Return the account and allowance of a request's headers; None if they name no account."""
+    """Return the account and its limit from a request's headers; None if they name no account."""
     account = headers.get(ACCOUNT_HEADER, "")[:_MAX_ACCOUNT_CHARS]
     try:
         seconds = float(headers.get(SECONDS_HEADER, ""))
@@ -98,7 +98,7 @@ def allowance_of(headers: Mapping[str, str]) -> Allowance | None:
 
 
 MIN_BYTES_PER_S = 1024
-GRACE_S = 30.0  # Total waiting time before the rate is checked.
+GRACE_S = 30.0  # Total waiting time after which the minimum data rate is enforced.
 _MAX_DIGITS = 19  # Maximum digits of a Content-Length.
 
 
@@ -108,7 +108,7 @@ async def body_pieces(
     """Yield the body of a request in pieces.
 
     Raises:
-        UnsupportedEncoding, MessageTooLarge, SessionIdle, BodyTooSlow: As `bounded`.
+        UnsupportedEncoding, MessageTooLarge, SessionIdle, BodyTooSlow: See `bounded`.
         InvalidMessage: The client disconnected before the end.
     """
     pieces = bounded(request.stream(), request.headers, max_bytes=max_bytes, idle_s=idle_s, what=what)
@@ -120,20 +120,20 @@ async def body_pieces(
 
 
 async def whole_body(request: Request, *, max_bytes: int, idle_s: float, what: str = "The body") -> bytes:
-    """Return the body of a request; raises as `body_pieces` does."""
+    """Return the complete body of a request. Errors are those of `body_pieces`."""
     return b"".join([piece async for piece in body_pieces(request, max_bytes=max_bytes, idle_s=idle_s, what=what)])
 
 
 async def bounded(
     received: AsyncIterator[bytes], headers: Headers, *, max_bytes: int, idle_s: float, what: str = "The body"
 ) -> AsyncGenerator[bytes, None]:
-    """Yield the pieces of a received body within limits. Only the time of waiting for the client counts.
+    """Yield the pieces of a request body and check its limits. Only time spent waiting for the client counts.
 
     Raises:
         UnsupportedEncoding: The body is compressed.
-        MessageTooLarge: It is larger than `max_bytes`, or its Content-Length is.
+        MessageTooLarge: The body or its Content-Length is larger than `max_bytes`.
         SessionIdle: No data was received for `idle_s`.
-        BodyTooSlow: It is slower than `MIN_BYTES_PER_S` after `GRACE_S`.
+        BodyTooSlow: After `GRACE_S`, the data rate is below `MIN_BYTES_PER_S`.
     """
     encoding = headers.get("content-encoding", "identity").strip().lower()
     if encoding not in {"identity", ""}:
@@ -162,7 +162,7 @@ async def bounded(
 
 @asynccontextmanager
 async def within(limit_s: float) -> AsyncIterator[None]:
-    """Apply a timeout to the sends inside the block.
+    """Context manager with a timeout for sends to a client.
 
     Raises:
         SlowReader: The client did not accept the data in time.
@@ -183,7 +183,7 @@ async def send_stream(
     *,
     first: bytes = b"",
 ) -> None:
-    """Send a streaming response: `first`, then the pieces as they arrive.
+    """Send a streaming response: first the bytes in `first`, then each piece as it arrives.
 
     Raises:
         SlowReader: The client did not accept a piece within `limit_s`.

@@ -19,7 +19,7 @@ _BOUNDS = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusi
 
 
 def page(document: Document) -> str:
-    """Return the page with every operation by dialect, and every object that they use."""
+    """Return the page: operations grouped by API, and all object types that they use."""
     by_tag: dict[str, list[str]] = defaultdict(list)
     for path, operations in document["paths"].items():
         for method, operation in operations.items():
@@ -60,7 +60,7 @@ def _operation(method: str, path: str, operation: Document) -> str:
 
 
 def _answer(response: Document) -> str:
-    """Return the description of a response, or an error's codes and sentences."""
+    """Return the HTML of a response's description, or of an error's codes and messages."""
     content = response.get("content", {})
     kinds = ", ".join(f"<code>{media}</code> {_type(kind['schema'])}" for media, kind in content.items())
     lines = response["description"].splitlines()
@@ -85,12 +85,12 @@ def _object(name: str, schema: Document) -> str:
 
 
 def _fold(name: str, summary: str, inside: str) -> str:
-    """Return a collapsible section; browsers open it for links to its inside."""
+    """Return a collapsible section; browsers open it if a link points inside."""
     return f'<details><summary>{summary}</summary><div id="{escape(name)}">{inside}</div></details>'
 
 
 def _type(schema: Document) -> str:
-    """Return the description of a schema with links to objects."""
+    """Return the type of a schema as HTML, with links to object types."""
     if reference := schema.get("$ref"):
         name = reference.rpartition("/")[2]
         return f'<a href="#{escape(name)}">{escape(name)}</a>'
@@ -118,5 +118,5 @@ def _prose(words: str) -> str:
 
 
 def _prose_line(words: str) -> str:
-    """Convert one line of prose to HTML; text between backticks is code."""
+    """Convert one line of text to HTML; text between backticks becomes code."""
     return re.sub(r"`+([^`]+)`+", r"<code>\1</code>", escape(words, quote=False))

@@ -1,4 +1,4 @@
-"""Origins of pages, names of a port, and addresses of clients behind proxies."""
+"""Checks of Origin and Host headers, and client addresses from trusted proxies."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ Origin = tuple[str, str, int | None]
 
 
 class Origins:
-    """Parsed setting of allowed origins, for preflights, requests and WebSockets.
+    """Allowed origins, parsed from a setting, for preflights, requests and WebSockets.
 
     An entry is an origin with any scheme, ``SCHEME://*.NAME`` for all subdomains, ``SCHEME://*`` for all origins of a
-    scheme, ``null`` (pages without an origin, such as local files) or ``*``.
+    scheme, ``null`` (pages without an origin, such as local files) or ``*`` for all.
 
     Args:
         setting: Entries separated by commas.
         paths: Prefixes of the paths that the origins may use.
 
     Raises:
-        InvalidSetting: An entry has another form.
+        InvalidSetting: An entry does not have one of these forms.
     """
 
     def __init__(self, setting: str = "", paths: tuple[str, ...] = ("/",)) -> None:
@@ -57,11 +57,11 @@ class Origins:
         return self._any or self._null or bool(self._named or self._wild)
 
     def hold_for(self, path: str) -> bool:
-        """Return True if the origins may use this path."""
+        """True if the allowed origins apply to this path."""
         return path.startswith(self._paths)
 
     def allow(self, origin: str) -> bool:
-        """Return True if the operator allows the origin of this ``Origin`` header."""
+        """True if the setting allows this origin, the value of an ``Origin`` header."""
         if self._any or (self._null and origin == _NULL):
             return True
         found = _origin(origin)
@@ -75,7 +75,7 @@ class Origins:
 
 
 def may_use(headers: Headers, others: Origins | None = None) -> bool:
-    """Return True if a request comes from our own page, an allowed origin, or a program, which sends no ``Origin``."""
+    """True if a request comes from our own page, an allowed origin, or a program (no ``Origin``)."""
     sent = headers.getlist("origin")
     if not sent:
         return headers.get("sec-fetch-site", "none") in {"none", "same-origin"}
@@ -87,7 +87,7 @@ def may_use(headers: Headers, others: Origins | None = None) -> bool:
 
 
 class Cors(CORSMiddleware):
-    """CORS headers and preflights for the origins that requests are allowed from."""
+    """Middleware that answers preflights and adds CORS headers for allowed origins."""
 
     def __init__(self, app: ASGIApp, origins: Origins) -> None:
         super().__init__(app, allow_methods=["*"], allow_headers=["*"])
@@ -102,7 +102,7 @@ class Cors(CORSMiddleware):
 
 
 def _origin(word: str) -> Origin | None:
-    """Parse an origin to scheme, host and port; None if invalid. The port is None for custom schemes without one."""
+    """Parse an origin to (scheme, host, port); None if invalid. The port is None if the scheme has no default port."""
     try:
         parts = urlsplit(word.removesuffix("/"))
         port = parts.port
@@ -115,29 +115,29 @@ def _origin(word: str) -> Origin | None:
 
 
 _LOOPBACK = frozenset({"localhost", "*.localhost"})
-# Private names that cannot be registered on the internet, so untrusted pages cannot have them.
+# Private domains. They cannot be registered on the internet, so an untrusted page cannot use them.
 _PRIVATE = frozenset({"*.local", "*.internal", "*.home.arpa", "*.lan", "*.test"})
 ANY = "*"
 
 
 class Hosts:
-    """Host names of this server. IP addresses are always allowed, because DNS rebinding needs a name."""
+    """Allowed host names of this server. IP addresses are always allowed, because DNS rebinding needs a name."""
 
     def __init__(self, names: str, address: str, env: Mapping[str, str] | None = None) -> None:
-        """Create from the operator's names, separated by commas, and the address that the port is bound to."""
+        """Create from the setting's names, separated by commas, and the address that the port is bound to."""
         env = os.environ if env is None else env
         words = {word.strip().lower() for word in names.split(",") if word.strip()} | {address.lower()} | _LOOPBACK
-        # A port that is reachable from other machines may be called by the bare name of its machine or container.
+        # Other machines may address the port by the short name of its machine or container.
         self._takes_bare = not _is_loopback(address)
         if self._takes_bare:
             words |= _PRIVATE
         self._names = words
         self._endings = tuple(word[1:] for word in words if word.startswith("*."))
-        # A Space is reachable only through its proxy, by names that the platform chooses.
+        # A Hugging Face Space is reachable only through its proxy, under names that the platform chooses.
         self._any = ANY in self._names or bool(env.get("SPACE_ID"))
 
     def know(self, header: str) -> bool:
-        """Return True if the Host header names this server, or is missing, as in HTTP/1.0."""
+        """True if the Host header names this server or is missing, as in HTTP/1.0."""
         if self._any or not header:
             return True
         try:
@@ -169,14 +169,14 @@ def _is_loopback(address: str) -> bool:
         return address.lower() == "localhost"
 
 
-_IPV6_NETWORK_BITS = 64  # One customer of a provider has at least these addresses.
+_IPV6_NETWORK_BITS = 64  # One customer of an internet provider has at least a /64 network.
 
 
 class TrustedProxies:
     """Outermost ASGI middleware, which sets the client address behind trusted proxies. Thread: event loop.
 
-    Each proxy appends the address of its client to ``X-Forwarded-For``. So the last `count` entries are from trusted
-    proxies, and earlier ones may be forged.
+    Each proxy appends the address of its client to ``X-Forwarded-For``. So the last `count` entries are trustworthy,
+    and earlier entries may be forged.
     """
 
     def __init__(self, app: ASGIApp, count: int) -> None:
@@ -188,14 +188,15 @@ class TrustedProxies:
             headers = Headers(scope=scope)
             if address := _address(self._entry(headers, "x-forwarded-for") or ""):
                 scope["client"] = (address, 0)
-            # Proxies forward or replace this header, so there may be fewer entries than proxies.
+            # Some proxies replace this header and others append to it, so it may have fewer entries than there are
+            # proxies.
             scheme = self._entry(headers, "x-forwarded-proto") or headers.get("x-forwarded-proto", "")
             if scheme in {"http", "https"}:
                 scope["scheme"] = scheme.replace("http", "ws") if scope["type"] == "websocket" else scheme
         await self._app(scope, receive, send)
 
     def _entry(self, headers: Headers, name: str) -> str | None:
-        """Return the entry of the outermost trusted proxy; None if there are fewer entries than trusted proxies."""
+        """Return the entry that the outermost trusted proxy added; None if there are too few entries."""
         entries = [entry.strip() for line in headers.getlist(name) for entry in line.split(",")]
         return entries[-self._count] if len(entries) >= self._count else None
 
@@ -213,7 +214,7 @@ def _address(entry: str) -> str | None:
 
 
 def network_of(address: str) -> str:
-    """Return the name under which limits count an address: a public IPv6 client owns a whole /64 network."""
+    """Return the key under which limits count an address: the /64 network of a public IPv6 address."""
     try:
         known = ip_address(address)
     except ValueError:

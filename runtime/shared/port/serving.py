@@ -1,4 +1,4 @@
-"""Listening sockets, the configuration of uvicorn, and the signals that end a server."""
+"""Listening sockets, uvicorn's configuration, and signal handling at shutdown."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from runtime.shared.port.connections.waiting import Waiting, max_open
 from runtime.shared.port.connections.websocket import WebSocketConnection
 from runtime.shared.port.origins import TrustedProxies
 
-WYOMING = "VOICEWRIGHT_WYOMING"  # Also --uri of `voicewright wyoming`.
+WYOMING = "VOICEWRIGHT_WYOMING"  # The same setting as --uri of `voicewright wyoming`.
 
 
 def address_of(uri: str, *, setting: str) -> tuple[str, int]:
-    """Parse ``tcp://HOST:PORT``; `setting` is the setting's name for the error.
+    """Parse ``tcp://HOST:PORT``. The error message names `setting`.
 
     Raises:
         InvalidSetting: The text has another form.
@@ -44,7 +44,7 @@ def address_of(uri: str, *, setting: str) -> tuple[str, int]:
 
 
 def on_signals(numbers: Sequence[signal.Signals], told: Callable[[], None]) -> None:
-    """Make the running loop call `told` for each of these signals. Thread: main."""
+    """Call `told` in the running event loop for each of these signals. Thread: main."""
     loop = asyncio.get_running_loop()
     for number in numbers:
         try:
@@ -54,18 +54,18 @@ def on_signals(numbers: Sequence[signal.Signals], told: Callable[[], None]) -> N
 
 
 def stop_on_signals(numbers: Sequence[signal.Signals], stop: asyncio.Event, hurry: asyncio.Event) -> None:
-    """Make the first signal set `stop`, and the next one `hurry`. Thread: main."""
+    """Set `stop` at the first signal and `hurry` at the next one. Thread: main."""
     on_signals(numbers, lambda: (hurry if stop.is_set() else stop).set())
 
 
 def tell_of_wait(limit_s: float) -> None:
-    """Print that the process waits for open requests, the maximum time, and how to end it immediately."""
-    with suppress(OSError, ValueError):  # The reader of a pipe may have ended by the same Ctrl-C.
+    """Print that the process waits for open requests, the maximum waiting time, and how to end it immediately."""
+    with suppress(OSError, ValueError):  # The process that reads our output may have been ended by the same Ctrl-C.
         print(f"Finishing what is spoken, {limit_s:g} s at most; Ctrl-C again ends at once.", flush=True)
 
 
 def ignore_signals(numbers: Sequence[signal.Signals]) -> None:
-    """Ignore signals, because the process is already ending. Thread: main."""
+    """Ignore signals from now on, because the process is already ending. Thread: main."""
     loop = asyncio.get_running_loop()
     for number in numbers:
         with suppress(NotImplementedError):
@@ -73,21 +73,22 @@ def ignore_signals(numbers: Sequence[signal.Signals]) -> None:
         signal.signal(number, signal.SIG_IGN)
 
 
-WAITING = 1024  # Kernel backlog of connections.
-_KERNEL_GRACE_S = 15.0  # Additional time until the kernel drops a closed connection whose peer reads nothing.
+WAITING = 1024  # Backlog of connections in the kernel.
+_KERNEL_GRACE_S = 15.0  # Additional time after which the kernel drops a closed connection whose client reads no data.
 
 
 def listen(settings: ServerSettings, host: str, port: int, *, option: str) -> socket.socket:
-    """Bind a listening socket. Arguments and errors are those of `bind`."""
+    """Bind a socket and listen. Arguments and errors are those of `bind`."""
     listener = bind(settings, host, port, option=option)
     listener.listen(WAITING)
     return listener
 
 
 def bind(settings: ServerSettings, host: str, port: int, *, option: str, is_shared: bool = False) -> socket.socket:
-    """Bind a socket that does not listen yet. `option` is the option's name for the error.
+    """Bind a socket that does not listen yet. The error message names `option`.
 
-    With `is_shared`, several processes of the same user may bind the port; connections go to those that listen.
+    With `is_shared`, several processes of one user may bind the port. The kernel distributes connections among those
+    that listen.
 
     Raises:
         PortInUse, InvalidSetting: The address cannot be bound.
@@ -98,12 +99,12 @@ def bind(settings: ServerSettings, host: str, port: int, *, option: str, is_shar
         listener = socket.socket(family, kind, protocol)
     except OSError as error:
         raise InvalidSetting(name="host", value=host, why=error.strerror) from None
-    # Without the exclusive option, Windows would let another process bind a port in use.
+    # Without SO_EXCLUSIVEADDRUSE, Windows lets another process bind a port that is in use.
     own = getattr(socket, "SO_EXCLUSIVEADDRUSE", socket.SO_REUSEADDR)
     listener.setsockopt(socket.SOL_SOCKET, own, 1)
     if is_shared and hasattr(socket, "SO_REUSEPORT"):
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-    # A small buffer, so that audio waits in this process, where a cancel can discard it, and not in the kernel.
+    # Keep the kernel's buffer small, so that unsent audio stays in this process, where a cancel can discard it.
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, settings.send_buffer_bytes)
     give_up(listener, settings)
     try:
@@ -117,20 +118,21 @@ def bind(settings: ServerSettings, host: str, port: int, *, option: str, is_shar
 
 
 def give_up(connection: socket.socket, settings: ServerSettings) -> None:
-    """Make the kernel drop a connection whose peer reads nothing; otherwise it would wait for the buffer to drain."""
+    """Make the kernel drop a closed connection whose client reads no data, even if its send buffer is not empty."""
     if hasattr(socket, "TCP_USER_TIMEOUT"):
-        patience_s = settings.send_s + _KERNEL_GRACE_S  # Longer than the server's own timeout, which sends a reason.
+        # Longer than the server's own timeout, after which it sends the reason.
+        patience_s = settings.send_s + _KERNEL_GRACE_S
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(patience_s * 1000))
 
 
-_KEEP_ALIVE_S = 15  # Timeout for the next request on an HTTP connection.
-# Maximum connections that are accepted at once. By default, asyncio accepts the whole backlog, and each connection is
-# a file.
+_KEEP_ALIVE_S = 15  # Timeout between two requests on an HTTP connection.
+# Maximum number of connections that asyncio accepts at once. By default it accepts the whole backlog, and each
+# connection needs a file descriptor.
 _ACCEPTED = 32
 
 
 class Server(uvicorn.Server):
-    """Server of uvicorn without its signal handlers, which close every socket with 1012 and re-raise the signal."""
+    """uvicorn's server without its signal handlers, which close all WebSockets with 1012 and raise the signal again."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -139,11 +141,11 @@ class Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets=sockets)
         for listener in sockets or ():
-            listener.listen(WAITING)  # Set the real backlog; asyncio has passed `_ACCEPTED` to the kernel.
+            listener.listen(WAITING)  # Set the backlog again, because asyncio has set it to `_ACCEPTED`.
 
 
 def config(app: ASGIApp, settings: Settings, *, linger_s: int, **words: Any) -> uvicorn.Config:
-    """Return uvicorn's configuration of a port; `linger_s` is the timeout of open requests at shutdown."""
+    """Return uvicorn's configuration for a port; `linger_s` is the timeout of open requests at shutdown."""
     server = settings.server
     waiting = Waiting(max_open(server.max_connections))
     shares = LoopShares()
@@ -152,7 +154,7 @@ def config(app: ASGIApp, settings: Settings, *, linger_s: int, **words: Any) -> 
         proxy_headers=False,  # Disabled, because uvicorn trusts all entries of the proxy headers.
         http=cast(Any, partial(HttpConnection, header_s=server.header_s, waiting=waiting, shares=shares)),
         ws=cast(Any, partial(WebSocketConnection, shares=shares)),
-        # Twice the limit, so that a slightly too large message gets an error message and not a disconnect.
+        # Twice the limit, so that a message slightly above the limit gets an error message instead of a disconnect.
         ws_max_size=2 * settings.limits.max_config_bytes,
         ws_ping_interval=server.ping_s,
         ws_ping_timeout=server.ping_s,
@@ -160,7 +162,7 @@ def config(app: ASGIApp, settings: Settings, *, linger_s: int, **words: Any) -> 
         backlog=_ACCEPTED,
         timeout_keep_alive=_KEEP_ALIVE_S,
         timeout_graceful_shutdown=linger_s,
-        log_level="warning",  # Lower levels would log URLs with their query strings, which contain tickets.
+        log_level="warning",  # Lower levels log URLs with their query strings, which may contain tickets.
         access_log=False,
         server_header=False,
         **words,

@@ -1,1 +1,1 @@
-"""Connections of uvicorn with our own limits, deadlines and error responses."""
+"""Connection classes for uvicorn with stricter limits, timeouts and error responses."""

@@ -1,4 +1,4 @@
-"""Limit of nearly empty WebSocket frames per connection."""
+"""Rate limit for very small WebSocket frames on one connection."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _FREE_FRAGMENTS = 2  # Some clients send an empty first or last fragment with ev
 
 
 class FrameMeter:
-    """Token bucket. Pings, pongs and tiny fragments each cost a token; whole messages cost none.
+    """Token bucket for frames. A ping, a pong or a tiny fragment costs one token; complete messages are free.
 
     Raises:
         TooManyFrames: `count_control` and `count_fragment`, if no token is left.
@@ -26,11 +26,11 @@ class FrameMeter:
         self._free_fragments = _FREE_FRAGMENTS
 
     def begin_message(self) -> None:
-        """Record the first fragment of a message."""
+        """Start counting the fragments of a message."""
         self._free_fragments = _FREE_FRAGMENTS
 
     def count_fragment(self, size: int) -> None:
-        """Count a later fragment of this many bytes."""
+        """Count a continuation fragment of `size` bytes."""
         if size >= _TINY_BYTES:
             return
         if self._free_fragments:

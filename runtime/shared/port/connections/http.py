@@ -1,4 +1,4 @@
-"""HTTP connection of uvicorn with deadlines, a size limit, backpressure on sends, and HTTP/1.0."""
+"""HTTP connection of uvicorn with timeouts, size limits, backpressure on sends, and HTTP/1.0 support."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from runtime.shared.system import lingers_not
 
 _RETRY_S = 1  # Retry-After of refused clients.
 _MAX_IGNORED_BYTES = 64 * 2**10
-_LINGER_S = 1.0  # Time for a client that still sends to read its refusal.
-_MIN_REQUEST_S = 1e-3  # Minimum loop time of a request, on a slow core.
+_LINGER_S = 1.0  # Time in which a client that is still sending can read an error response.
+_MIN_REQUEST_S = 1e-3  # Minimum event loop time that a request is charged, measured on a slow core.
 
 
 class _PipelineFlow(FlowControl):
-    """Flow control that does not read further requests while earlier ones of the connection wait in `pipeline`."""
+    """Flow control that pauses reading while requests of the connection wait in `pipeline`."""
 
     def __init__(self, transport: asyncio.Transport, pipeline: Sized) -> None:
         super().__init__(transport)
@@ -43,29 +43,32 @@ class _PipelineFlow(FlowControl):
 class HttpConnection(HttpToolsProtocol, SmallReads):
     """HTTP connection with limits on the size and the time of a request's headers.
 
-    It is closed if the headers of a request do not arrive within ``header_s``, also on keep-alive connections.
+    The connection is closed if the headers of a request do not arrive within ``header_s``, also if it is a keep-alive
+    connection.
 
-    Pipelined requests are served one after another. After a burst they share `shares` with other busy clients. Each is
-    charged with all work of the loop until its response ends, because the loop's time per task is unknown.
+    Pipelined requests are served one after another. After a burst, they are throttled together with other busy clients
+    (`shares`). A request is charged for all work of the event loop until its response ends, because the time of a single
+    task is unknown.
     """
 
     def __init__(self, *arguments: Any, header_s: float, waiting: Waiting, shares: LoopShares, **words: Any) -> None:
         self._meter = RequestMeter()
         self._refusal: SpeechError | None = None
-        self._ignored_bytes = 0  # Received after a refusal.
+        self._ignored_bytes = 0  # Number of bytes received after an error response was sent.
         super().__init__(*arguments, **words)
         self.url = b""
         self._header_s = header_s
         self._waiting = waiting
         self._too_late: asyncio.TimerHandle | None = None
-        self._served: RequestResponseCycle | None = None  # `cycle` is the last request that was read.
-        self._began_s = 0.0  # The loop's CPU time when `_served` began.
+        # The request that is being served; `cycle` is the last request that was read.
+        self._served: RequestResponseCycle | None = None
+        self._began_s = 0.0  # CPU time of the event loop when `_served` began.
         self._share = LoopShare(shares, self.loop)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's own
         super().connection_made(transport)
         self.flow = _PipelineFlow(transport, self.pipeline)
-        # A send waits until earlier data is in the kernel's buffer, which is small (serving.py).
+        # Each send waits until earlier data is in the kernel's send buffer, which is small (serving.py).
         transport.set_write_buffer_limits(high=0)
         if len(self.connections) > self._waiting.most:
             longest = self._waiting.longest()
@@ -77,7 +80,7 @@ class HttpConnection(HttpToolsProtocol, SmallReads):
         self._await_headers()
 
     def drop(self) -> None:
-        """Close at once and discard unsent data."""
+        """Close the connection at once and discard unsent data."""
         self._waiting.end(self)
         self._stop_clock()
         self.transport.abort()
@@ -88,7 +91,7 @@ class HttpConnection(HttpToolsProtocol, SmallReads):
             if self._ignored_bytes > _MAX_IGNORED_BYTES:
                 self.transport.pause_reading()
             return
-        # The keep-alive timer of uvicorn stops at the first byte of the next request, so ours starts there.
+        # The keep-alive timer of uvicorn stops at the first byte of the next request, so the header timer starts there.
         if self._too_late is None and (self.cycle is None or self.cycle.response_complete):
             self._await_headers()
         self._meter.begin_read()
@@ -103,7 +106,7 @@ class HttpConnection(HttpToolsProtocol, SmallReads):
         super().on_message_begin()
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        # Trailers are dropped: they are not headers, and no route reads them.
+        # Trailers are dropped, because they are not headers and no route reads them.
         if self._meter.count_field():
             super().on_header(name, value)
 
@@ -150,15 +153,15 @@ class HttpConnection(HttpToolsProtocol, SmallReads):
             self._served.message_event.set()
 
     def send_400_response(self, msg: str) -> None:
-        """Respond to a request that the parser or one of the methods above has refused."""
+        """Send the error response for a request that the parser or one of the methods above has refused."""
         error = sys.exception()
         cause = None if error is None else error.__context__
         self._refuse(cause if isinstance(cause, SpeechError) else MalformedRequest(why="it cannot be read"))
 
     def _should_upgrade(self) -> bool:
-        """Ignore upgrades of other methods than GET; websockets would close the connection without a response.
+        """Accept an upgrade only for GET; for other methods, websockets closes the connection without a response.
 
-        Also ignore an upgrade that is pipelined: the response before it would be written into the WebSocket.
+        A pipelined upgrade is also ignored, because an earlier response would be written into the WebSocket.
         """
         is_first = self.cycle is None or self.cycle.response_complete
         return is_first and self.parser.get_method() == b"GET" and super()._should_upgrade()
@@ -186,7 +189,7 @@ class HttpConnection(HttpToolsProtocol, SmallReads):
             self._too_late = None
 
     def _refuse(self, error: SpeechError) -> None:
-        """Send the error, stop reading, and close when the client closes, or after `_LINGER_S`."""
+        """Send the error and stop reading. Close when the client closes, or after `_LINGER_S`."""
         self._refusal = error
         self._stop_clock()
         self._share.stop_rest()
@@ -194,12 +197,12 @@ class HttpConnection(HttpToolsProtocol, SmallReads):
         self._disconnect_served()
         served = self._served
         if served is not None and served.response_started and not served.response_complete:
-            self.drop()  # An error inside another response would be taken for its content.
+            self.drop()  # A response has started, and the client would read an error as part of it.
             return
         path = self.url.partition(b"?")[0].decode("latin-1")
         self.transport.write(raw_error_response(error, path))
         self.transport.write_eof()
-        # A close with unread bytes resets the connection, and the client may lose the response.
+        # Closing with unread bytes resets the connection, and the client may lose the response.
         self._waiting.begin(self)
         self._too_late = self.loop.call_later(_LINGER_S, self.drop)
 
@@ -211,7 +214,7 @@ class HttpConnection(HttpToolsProtocol, SmallReads):
 
 
 async def _or_broken_off(app: ASGIApp, cycle: RequestResponseCycle, scope: Scope, receive: Receive, send: Send) -> None:
-    """Close the connection of an incomplete response; the reason is already logged."""
+    """Run the application, and close the connection if its response is incomplete; the reason is already logged."""
     await app(scope, receive, send)
     if cycle.response_started and not cycle.response_complete:
         cycle.disconnected = True
@@ -225,7 +228,7 @@ def _is_old(cycle: RequestResponseCycle) -> bool:
 async def _without_chunks(
     app: ASGIApp, cycle: RequestResponseCycle, scope: Scope, receive: Receive, send: Send
 ) -> None:
-    """Serve HTTP/1.0, which has no chunks: a body without a length ends with the connection."""
+    """Serve HTTP/1.0, which has no chunked encoding: the end of the connection ends a body without a length."""
     is_open_ended = False
 
     async def plainly(message: Message) -> None:
@@ -242,7 +245,7 @@ async def _without_chunks(
         await app(scope, receive, plainly)
     finally:
         if is_open_ended and not cycle.response_complete:
-            # Incomplete: an orderly close would mean a complete body.
+            # The body is incomplete. Reset the connection, because a normal close would mark the body as complete.
             raw = cycle.transport.get_extra_info("socket")
             with contextlib.suppress(OSError):
                 raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, lingers_not())

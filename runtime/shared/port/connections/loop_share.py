@@ -1,28 +1,28 @@
-"""Limits of the event loop's time that one client may use: in one read, and with many small messages."""
+"""Limits on the event loop time that one client may use, in one read and with many small messages."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
 
-READ_BYTES = 4096  # At most 5 ms of work, for any content.
-_SHARE = 0.1  # Share of the loop's time for all clients that exceed their burst.
-_BURST_S = 0.01  # 50 short messages at once.
+READ_BYTES = 4096  # Parsing this many bytes takes at most 5 ms, whatever their content is.
+_SHARE = 0.1  # Share of the event loop's time for all throttled clients together.
+_BURST_S = 0.01  # Enough for 50 short messages at once.
 _MAX_REST_S = 1.0
-_MESSAGE_S = 200e-6  # Time of a session for one short message, on a slow core.
+_MESSAGE_S = 200e-6  # Event loop time for one short message of a session, measured on a slow core.
 _BYTE_S = 20e-9
-MESSAGE_PAUSE_S = _MESSAGE_S / _SHARE  # Pause between the messages of one read of a throttled client.
+MESSAGE_PAUSE_S = _MESSAGE_S / _SHARE  # Pause between two messages of a throttled client that arrived in one read.
 
 
 class LoopShares:
-    """Throttled clients of a port, which share `_SHARE`."""
+    """Throttled clients of a port, which together may use `_SHARE` of the event loop's time."""
 
     def __init__(self) -> None:
         self.resting = 0
 
 
 class LoopShare:
-    """Loop time account of one client."""
+    """Account of the event loop time that one client has used."""
 
     def __init__(self, shares: LoopShares, loop: asyncio.AbstractEventLoop) -> None:
         self._shares = shares
@@ -36,7 +36,7 @@ class LoopShare:
         return self._rest is not None
 
     def begin_rest(self, rest_s: float, then: Callable[[], None]) -> None:
-        """Count the client as throttled, and call `then` after a time."""
+        """Throttle the client for `rest_s` seconds, then call `then`."""
 
         def end() -> None:
             self.stop_rest()
@@ -46,14 +46,14 @@ class LoopShare:
         self._rest = self._loop.call_later(rest_s, end)
 
     def stop_rest(self) -> None:
-        """End a rest now, without its callback."""
+        """End the pause now, without calling its callback."""
         if self._rest is not None:
             self._rest.cancel()
             self._rest = None
             self._shares.resting -= 1
 
     def charge(self, cost_s: float) -> float:
-        """Charge used loop time, and return the seconds for which reading should pause."""
+        """Charge event loop time to the client, and return the number of seconds to pause reading."""
         now = self._loop.time()
         rate = _SHARE / max(1, self._shares.resting)
         self._debt_s = max(0.0, self._debt_s - rate * (now - self._charged_at)) + cost_s
@@ -62,12 +62,12 @@ class LoopShare:
 
 
 def message_cost(size: int) -> float:
-    """Return the loop time that a message of this many bytes or characters needs, in seconds."""
+    """Return the event loop time in seconds that a message of `size` bytes or characters needs."""
     return _MESSAGE_S + size * _BYTE_S
 
 
 class SmallReads(asyncio.BufferedProtocol):
-    """Mixin: the loop serves other connections after every `READ_BYTES`.
+    """Protocol mixin that reads at most `READ_BYTES` at a time, so that other connections are served in between.
 
     By default asyncio reads 256 KiB at once, which may be 43,000 empty WebSocket frames.
     """

@@ -1,21 +1,21 @@
-"""Size limits of an arriving HTTP request: its head, and the framing of a chunked body."""
+"""Size limits of an incoming HTTP request: its head, and the overhead of a chunked body."""
 
 from __future__ import annotations
 
 from runtime.errors import HeadersTooLarge
 
-MAX_HEAD_BYTES = 32 * 2**10  # Browsers and proxies stay below 16 KiB.
+MAX_HEAD_BYTES = 32 * 2**10  # Browsers and proxies send at most 16 KiB.
 MAX_FIELDS = 100
-MAX_FRAMING_BYTES = 64 * 2**10  # Chunk sizes, extensions and trailers, in addition to the length of the body.
+MAX_FRAMING_BYTES = 64 * 2**10  # Limit of chunk sizes, extensions and trailers, without the data of the body.
 
 
 class RequestMeter:
-    """Counter of sizes for the requests of one connection.
+    """Size counter for the requests of one connection.
 
-    A request is measured from its second read on, because its start within the first read is unknown.
+    The bytes of the first read are not counted, because the position in it at which the request starts is unknown.
 
     Raises:
-        HeadersTooLarge: By `count_field` and `end_read`, if the request exceeds a limit.
+        HeadersTooLarge: Raised by `count_field` and `end_read` if the request exceeds a limit.
     """
 
     def __init__(self) -> None:
@@ -28,7 +28,7 @@ class RequestMeter:
         self._read_body_bytes = 0
 
     def begin(self) -> None:
-        """Start to measure a request."""
+        """Record the start of a request."""
         self._is_open = self._has_begun_in_read = self._is_head = True
         self._fields = self._extra_bytes = self._body_bytes = 0
 
@@ -45,7 +45,7 @@ class RequestMeter:
         self._fields = self._extra_bytes = 0
 
     def count_body(self, size: int) -> None:
-        """Count data of the body."""
+        """Count `size` bytes of body data."""
         self._body_bytes += size
         self._read_body_bytes += size
 
@@ -54,12 +54,12 @@ class RequestMeter:
         self._is_open = False
 
     def begin_read(self) -> None:
-        """Record the start of a read."""
+        """Record that a block of data was received."""
         self._has_begun_in_read = False
         self._read_body_bytes = 0
 
     def end_read(self, size: int) -> None:
-        """Count the bytes of a parsed read."""
+        """Record that a block of `size` bytes was parsed."""
         if self._has_begun_in_read or not self._is_open:
             return
         self._extra_bytes += size - self._read_body_bytes
@@ -68,5 +68,5 @@ class RequestMeter:
 
 
 def headers_too_large() -> HeadersTooLarge:
-    """Return the error with its limits."""
+    """Return a new error that names the limits."""
     return HeadersTooLarge(max_fields=MAX_FIELDS, max_bytes=MAX_HEAD_BYTES)

@@ -1,4 +1,4 @@
-"""Limit of a port's open connections, and the choice of an idle one to close for a new one."""
+"""Limit of open connections; the connection that has been idle longest is closed for a new one."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ from runtime.shared.system import max_files
 
 
 class Droppable(Protocol):
-    """Connection that can be closed at once."""
+    """Protocol of a connection that can be closed at once."""
 
     def drop(self) -> None: ...
 
 
 def max_open(max_connections: int) -> int:
-    """Return the maximum of open connections: twice those that may be served, for idle keep-alive ones.
+    """Return the maximum of open connections: twice `max_connections`, to allow for idle keep-alive connections.
 
-    It is at most half of the process's file limit, because a relayed connection needs a second file.
+    It is at most half of the process's limit of open files, because a proxied connection needs two files.
     """
     files = max_files()
     return 2 * max_connections if files is None else max(1, min(2 * max_connections, files // 2))
 
 
 class Waiting:
-    """Idle connections of a port. The longest idle one is closed if there is no room for a new one."""
+    """Idle connections of a port. If the port is full, the one that has been idle longest is closed."""
 
     def __init__(self, most: int) -> None:
         self.most = most
-        self._waiting: dict[Droppable, None] = {}  # The longest idle one first.
+        self._waiting: dict[Droppable, None] = {}  # In order of idle time, longest first.
 
     def begin(self, connection: Droppable) -> None:
         self.end(connection)

@@ -1,4 +1,4 @@
-"""WebSocket connection of uvicorn with limits on frames, timeouts of closes, and backpressure on sends."""
+"""WebSocket connection of uvicorn with frame limits, close timeouts, and backpressure on sends."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from runtime.shared.port.errors import shaped, told_on_socket
 
 log = logging.getLogger(__name__)
 
-_CLOSING_S = 10.0  # Timeout for a client to read the remaining data and answer a close.
-_LINGER_S = 1.0  # Time for a client that is closed to read the reason.
-_MAX_IGNORED_BYTES = 16 * 2**10  # Ignored bytes after a close was sent.
-_NO_PONG = "keepalive ping timeout"  # Close reason of uvicorn.
+_CLOSING_S = 10.0  # Time for a client to read the remaining data and answer a close frame.
+_LINGER_S = 1.0  # Time for a client to read the reason after the server has closed.
+_MAX_IGNORED_BYTES = 16 * 2**10  # Maximum number of bytes that are ignored after a close frame was sent.
+_NO_PONG = "keepalive ping timeout"  # Close reason that uvicorn uses.
 
 
 def _is_utf8(frames: list[bytes]) -> bool:
@@ -39,7 +39,7 @@ def _is_utf8(frames: list[bytes]) -> bool:
 
 
 class Handshake(ServerProtocol):
-    """Server protocol of websockets with our own error responses."""
+    """Server protocol of websockets with the port's own error responses."""
 
     _path = ""
 
@@ -70,10 +70,10 @@ class Handshake(ServerProtocol):
 class WebSocketConnection(WebSocketsSansIOProtocol, SmallReads):
     """WebSocket connection with limits on frames.
 
-    A client whose messages use much of the loop's time is read more slowly. One that sends many empty frames is closed
-    with 1008.
+    A client whose messages use much of the event loop's time is throttled. A client that sends many empty frames is
+    disconnected with close code 1008.
 
-    A send waits until earlier data is in the kernel's buffer, which is small (serving.py).
+    Each send waits until earlier data is in the kernel's send buffer, which is small (serving.py).
     """
 
     def __init__(self, *arguments: Any, shares: LoopShares | None = None, **words: Any) -> None:
@@ -81,14 +81,14 @@ class WebSocketConnection(WebSocketsSansIOProtocol, SmallReads):
         self.conn = Handshake(max_size=self.config.ws_max_size, logger=self.logger)
         self._share = LoopShare(LoopShares() if shares is None else shares, self.loop)
         self._meter = FrameMeter(self.loop.time)
-        self._cost_s = 0.0  # Loop time of the messages in the current read.
+        self._cost_s = 0.0  # Event loop time of the messages in the current read.
         self._has_flooded = False
         self._ignored_bytes = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
         self.transport.set_write_buffer_limits(high=0)
-        self._has_end = False  # True if the connection will be cut soon or is closed.
+        self._has_end = False  # True if the connection is closed or will soon be closed.
         self._cut: asyncio.TimerHandle | None = None
 
     # --- Receiving.
@@ -101,7 +101,7 @@ class WebSocketConnection(WebSocketsSansIOProtocol, SmallReads):
         super().data_received(data)
         if self.close_sent and self._is_ignored_too_long(len(data)):
             return
-        if not self.handshake_initiated:  # The library has refused the request, unknown to uvicorn.
+        if not self.handshake_initiated:  # The library has refused the request, which uvicorn does not know.
             self.transport.write(b"".join(self.conn.data_to_send()))
             self.transport.close()
         elif rest_s := self._share.charge(time.thread_time() - began + self._cost_s):
@@ -123,7 +123,7 @@ class WebSocketConnection(WebSocketsSansIOProtocol, SmallReads):
 
     def handle_cont(self, event: Frame) -> None:
         self._meter.count_fragment(len(event.data))
-        # One buffer, because a list of small fragments would need many times their size.
+        # One buffer instead of a list, because a list of small fragments needs many times the memory of their data.
         frames: list[Any] = self.frames
         if not isinstance(frames[0], bytearray):
             frames[0] = bytearray(frames[0])
@@ -149,13 +149,13 @@ class WebSocketConnection(WebSocketsSansIOProtocol, SmallReads):
         return message
 
     def handle_parser_exception(self) -> None:
-        if self.conn.close_sent is None:  # Invalid frames before the end of the handshake.
+        if self.conn.close_sent is None:  # Invalid frames arrived before the end of the handshake.
             self.transport.abort()
         else:
             super().handle_parser_exception()
 
     def _is_ignored_too_long(self, size: int) -> bool:
-        """Count the bytes after a close; return True after too many, which end the connection soon."""
+        """Count bytes received after a close frame. If there are too many, return True and end the connection soon."""
         self._ignored_bytes += size
         if self._ignored_bytes > _MAX_IGNORED_BYTES and not self._has_flooded:
             self._has_flooded = True
@@ -174,7 +174,7 @@ class WebSocketConnection(WebSocketsSansIOProtocol, SmallReads):
             self.transport.resume_reading()
 
     def _close_flood(self, error: TooManyFrames) -> None:
-        """Send the error and a close, and stop reading."""
+        """Send the error and a close frame, and stop reading."""
         log.warning("a client sent too many WebSocket frames without content; its connection was closed")
         self._has_flooded = self._has_end = True
         self.stop_keepalive()
@@ -194,14 +194,15 @@ class WebSocketConnection(WebSocketsSansIOProtocol, SmallReads):
 
     def keepalive_timeout(self) -> None:
         if self._has_end:
-            return  # A close is already sent, and the client may still read it.
+            return  # A close frame is already sent, and the client may still read it.
         was_closing = self.close_sent or self.transport.is_closing()
         super().keepalive_timeout()
-        # Otherwise uvicorn waits until all data is sent, which never happens after a network failure.
+        # Without this, uvicorn waits until all data is sent, which never happens after a network failure.
         if was_closing:
             self.transport.abort()
             return
-        # Notify the application at once. The close frame may be queued behind audio that the client has not read.
+        # Notify the application at once, because the close frame may be queued after audio that the client has not
+        # read.
         self.disconnected = True
         self.writable.set()
         self.queue.put_nowait({"type": "websocket.disconnect", "code": 1011, "reason": _NO_PONG})
@@ -222,7 +223,7 @@ class WebSocketConnection(WebSocketsSansIOProtocol, SmallReads):
     def send_receive_event_to_app(self) -> None:
         self._cost_s += message_cost(sum(map(len, self.frames)))
         if self.curr_msg_data_type == "text" and not self.close_sent and not _is_utf8(self.frames):
-            # Unlike uvicorn, log no traceback, because it is the client's fault.
+            # Unlike uvicorn, log no traceback, because the client made the error.
             log.warning("a text message was not UTF-8; its connection was closed")
             self.frames = []
             self.conn.send_close(1007, "not UTF-8")
@@ -232,9 +233,9 @@ class WebSocketConnection(WebSocketsSansIOProtocol, SmallReads):
 
     async def send(self, message: Any) -> None:
         if message["type"] == "websocket.close" and self.handshake_complete:
-            # A close frame and the end of the connection do not wait for a client that does not read.
+            # Let a close frame be sent at once, even if the client does not read.
             self.writable.set()
             self._end_soon()
         await super().send(message)
         if message["type"] == "websocket.http.response.body" and not message.get("more_body"):
-            self.handshake_complete = True  # The handshake was refused; without this, uvicorn would log an error.
+            self.handshake_complete = True  # The handshake was refused. Without this flag, uvicorn would log an error.
