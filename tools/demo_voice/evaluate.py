@@ -10,7 +10,6 @@ import argparse
 import atexit
 import json
 import os
-import random
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -31,7 +30,7 @@ from runtime.model.config import SpeakerEncoderConfig
 from runtime.model.speaker_encoder import MelFilter, log_mel
 from runtime.request import Finished, Layout, Mode, Reference, SpeechRequest, StopReason
 from runtime.settings import Settings
-from speak import SPEAKERS, Mixture, Teacher, draw_mixture, finish, median_f0
+from speak import SPEAKERS, Mixture, Teacher, finish, median_f0
 from spectral import SpectralLoss
 from train_codec import load
 
@@ -43,9 +42,9 @@ def device() -> torch.device:
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
-def spoken(args: argparse.Namespace, lines: list[int], voices: list[Mixture]) -> list[np.ndarray]:
+def spoken(args: argparse.Namespace, styles: Path, lines: list[int], voices: list[Mixture]) -> list[np.ndarray]:
     """Return the teacher's audio of held-out lines, each in its voice."""
-    teacher, (_, ids), out = Teacher(args.model, args.voices, device()), read_lines(args.held_out), []
+    teacher, (_, ids), out = Teacher(args.model, styles, device()), read_lines(args.held_out), []
     for at in range(0, len(lines), 64):
         part = voices[at : at + 64]
         said = teacher.say([ids[i] for i in lines[at : at + 64]], part)
@@ -65,7 +64,7 @@ def teacher_set(args: argparse.Namespace) -> list[dict]:
     """Return the teacher's audio and recognised words of the held-out sentences by every speaker."""
     texts, _ = read_lines(args.held_out)
     asks = [(i, voice) for i in range(args.sentences) for voice in SPEAKERS.values()]
-    said = spoken(args, [i for i, _ in asks], [voice for _, voice in asks])
+    said = spoken(args, args.voices, [i for i, _ in asks], [voice for _, voice in asks])
     heard = hear(said, args.workers)
     return [{"text": texts[i], "speaker": voice.speaker, "audio": audio, "heard": words,
              "f0": median_f0(track_f0(audio))}
@@ -187,7 +186,7 @@ def judge_designs(args: argparse.Namespace, lines: list[str], candidate: Candida
     for cell, audio in zip(cells, made[:: len(lines)], strict=True):
         keep_sample(args, "_".join(cell), audio)
     yield "voice_design", {"ended": float(np.mean(ended)), "mos": opinion(made),
-                           "ours": rate([a.text for a in asks[::9]], hear(made[::9], args.workers))}  # fmt: skip
+                           "ours": rate([a.text for a in asks[::3]], hear(made[::3], args.workers))}  # fmt: skip
     f0 = np.array([median_f0(track_f0(m)) for m in made]).reshape(2, 3, 3, len(lines))
     span = np.array([len(a.text) / (len(m) / 24000) for a, m in zip(asks, made, strict=True)]).reshape(f0.shape)
     yield "design_f0", {f"{g}_{p}": float(np.median(f0[i, j]))
@@ -202,9 +201,9 @@ def judge_designs(args: argparse.Namespace, lines: list[str], candidate: Candida
 def clone_set(args: argparse.Namespace) -> list[dict]:
     """Return audio of 20 unseen voices (a reference and four lines each) with transcripts."""
     texts, _ = read_lines(args.held_out)
-    lines, rng = range(len(texts) - 5, len(texts)), random.Random(4242)
-    voices = [draw_mixture(rng) for _ in range(20)]
-    said = spoken(args, [*lines] * 20, [voice for voice in voices for _ in lines])
+    lines = range(len(texts) - 5, len(texts))
+    voices = [Mixture("", {name: 1.0}) for name in config.CONFIG["clones"]["styles"] for _ in lines]
+    said = spoken(args, args.unseen, [*lines] * 20, voices)
     heard = hear(said, args.workers)
     return [{"reference": said[5 * i], "others": said[5 * i + 1 : 5 * i + 5], "heard": heard[5 * i + 1 : 5 * i + 5],
              "texts": [texts[k] for k in lines]} for i in range(20)]  # fmt: skip
@@ -247,6 +246,7 @@ def main() -> None:
     parser.add_argument("--codec", type=Path, default=WORK / "codec.pt")
     parser.add_argument("--model", type=Path, default=WORK / "kokoro.onnx", help="the teacher, for what is not cached")
     parser.add_argument("--voices", type=Path, default=WORK / "voices.npz")
+    parser.add_argument("--unseen", type=Path, default=WORK / "unseen.npz", help="styles of the cloned voices")
     parser.add_argument("--held-out", type=Path, default=WORK / "held_out.npz")
     parser.add_argument("--sentences", type=int, default=100)
     parser.add_argument("--lm", type=Path, default=WORK / "lm.pt", help="a checkpoint, or the folder of an export")

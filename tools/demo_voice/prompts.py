@@ -16,6 +16,7 @@ from text_vocabulary import TextVocabulary
 
 SPEAKERS = {name: v.FIRST_SPEAKER + i for i, name in enumerate(CONFIG["speakers"])}
 BOOKS = CONFIG["codec"]["codebooks"]
+STYLES = [name for names in CONFIG["styles"].values() for name in names]
 MAX_FRAMES = 190
 AHEAD = 0.85  # Maximum text ids per frame: with one id per frame, more ids would arrive after they are spoken.
 MODES = {  # The shares of custom_voice, voice_design and base.
@@ -147,7 +148,7 @@ class Corpus:
             if sum(self.rows[i]["length"] for i in more) // 1920 <= lm["joined_frames"]:
                 members = more
         body, frames, phones = self.said(members)
-        if mode == "base" and rng.random() < 0.35:
+        if mode == "base" and rng.random() < 0.45:
             words, theirs, labels = self.said([reference])
             if len(theirs) + len(frames) <= MAX_FRAMES:
                 body, frames, phones = words + body, np.concatenate((theirs, frames)), np.concatenate((labels, phones))
@@ -165,6 +166,7 @@ def collate(parts: list[dict], width: int, corpus: Corpus, rng: np.random.Genera
     phones = np.full((*shape, 4), -100, np.int64)
     slots, spans = np.full(len(parts), -1, np.int64), np.zeros((len(parts), 2), np.int64)
     pitch = np.zeros(len(parts), np.float32)
+    styles = np.zeros((len(parts), len(STYLES)), np.float32)
     for b, part in enumerate(parts):
         prompt, clean = part["prompt"], part["frames"]
         start, count = len(prompt.text), len(clean)
@@ -185,5 +187,6 @@ def collate(parts: list[dict], width: int, corpus: Corpus, rng: np.random.Genera
             other = corpus.rows[part["reference"]]
             spans[b] = other["start"], other["length"]
             pitch[b] = corpus.group_pitch[other["group"]]
+            styles[b] = [other["styles"].get(name, 0.0) for name in STYLES]
     return {"text": text, "codec": codec, "codes": codes, "first": first, "target": target, "phones": phones,
-            "slots": slots, "spans": spans, "pitch": pitch}  # fmt: skip
+            "slots": slots, "spans": spans, "pitch": pitch, "styles": styles}  # fmt: skip

@@ -49,18 +49,18 @@ def draw_mixture(rng: random.Random) -> Mixture:
     first, second = rng.sample(STYLES[gender], 2)
     share = rng.choice((1.0, rng.uniform(0.3, 0.7), rng.uniform(0.3, 0.7)))
     styles = {first: share, second: 1 - share} if share < 1 else {first: 1.0}
-    span = (0.8, 1.35) if gender == "female" else (0.85, 1.5)
+    span = (0.82, 1.28) if gender == "female" else (0.85, 1.4)
     pitch = rng.choice((1.0, rng.uniform(*span), rng.uniform(*span)))
     formant = rng.choice((1.0, rng.uniform(0.9, 1.1)))
-    return Mixture(gender, styles, pitch, formant, rng.choice((1.0, rng.uniform(0.75, 1.4))))
+    return Mixture(gender, styles, pitch, formant, rng.choice((1.0, rng.uniform(0.76, 1.3))))
 
 
 def styled(voice: Mixture, rng: random.Random) -> Mixture:
     """Return a named voice with another pace or pitch."""
-    speed = rng.choice((rng.uniform(0.7, 0.8), 1.0, rng.uniform(1.22, 1.4)))
-    pitch = rng.choice((rng.uniform(0.74, 0.86), 1.0, rng.uniform(1.16, 1.35)))
+    speed = rng.choice((rng.uniform(0.74, 0.82), 1.0, rng.uniform(1.18, 1.3)))
+    pitch = rng.choice((rng.uniform(0.78, 0.87), 1.0, rng.uniform(1.14, 1.28)))
     if speed == pitch == 1.0:
-        speed = rng.choice((0.74, 1.32))
+        speed = rng.choice((0.77, 1.25))
     return replace(voice, pitch=voice.pitch * pitch, speed=voice.speed * speed, kind="styled")
 
 
@@ -157,7 +157,7 @@ def write_shard(stem: Path, texts: list[str], said: list[Utterance], voices: lis
         text, voice = texts[i], voices[i]
         rows.append({"text": text, "start": at, "length": len(part[0]), "kind": voice.kind, "speaker": voice.speaker,
                      "group": f"{number}.{i // CONFIG['synthesis']['group']}", "gender": voice.gender,
-                     "stretch": round(1 / voice.speed, 3), "formant": round(voice.formant, 3),
+                     "styles": voice.styles, "stretch": round(1 / voice.speed, 3), "formant": round(voice.formant, 3),
                      "f0": round(median_f0(part[2]), 1)})  # fmt: skip
         at += len(part[0])
     for name, arrays in zip(("audio", "phones", "f0"), zip(*parts, strict=True), strict=True):

@@ -4,7 +4,7 @@ Run: python train_lm.py --seconds 600
 Training starts with the first shards of speech and adds the others as they are generated. Text is tokenized with random
 dropout each time; a share of the sequences (`streaming` in config.toml) is in the streaming layout.
 The speaker encoder learns from the talker's own loss: its x-vector of another utterance of the same voice is what
-the speaker slot holds. A small head that reads pitch and formants from it keeps it from being ignored.
+the speaker slot holds. Small heads that read pitch and Kokoro's styles from it keep it from being ignored.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from checkpoints import new_voice, read_voice, save_voice
 from config import CONFIG, HERE
 from encode import Spoken
 from muon import Muon
-from prompts import Corpus, collate
+from prompts import STYLES, Corpus, collate
 from store import LABELS, Store
 from text_vocabulary import TextVocabulary
 from train_codec import capture, load
@@ -89,7 +89,8 @@ class Trainer:
         hidden = self.c["hidden"]
         self.phone_head = nn.Linear(hidden, 4 * LABELS).to(device)
         self.traits = nn.Linear(hidden, 1).to(device)
-        self.modules = nn.ModuleList([self.voice, self.phone_head, self.traits])
+        self.styles = nn.Linear(hidden, len(STYLES)).to(device)
+        self.modules = nn.ModuleList([self.voice, self.phone_head, self.traits, self.styles])
         layers = [*self.voice.talker.model.layers, *self.voice.talker.code_predictor.model.layers]
         for layer in () if self.eager else layers:
             layer.compile(dynamic=True)
@@ -100,7 +101,7 @@ class Trainer:
         self.muon = Muon(matrices, self.rate, DECAY)
         self.adam = torch.optim.AdamW(others, lr=self.rate if cuda else 1e-3, betas=(0.9, 0.97),
                                       weight_decay=DECAY, capturable=cuda, fused=cuda)  # fmt: skip
-        self.logged = torch.zeros(4 + self.books - 1, device=device)
+        self.logged = torch.zeros(5 + self.books - 1, device=device)
         self.shapes: dict[tuple[int, ...], tuple[dict[str, Tensor], Callable[[], None]]] = {}
 
     def references(self, spans: Tensor) -> Tensor:
@@ -127,6 +128,9 @@ class Trainer:
         trait = ((guess - 3 * torch.log(batch["pitch"].clamp(min=50) / 150)).abs() * known).sum() / known.sum().clamp(
             min=1
         )
+        identity = F.cross_entropy(self.styles(vectors.float()), batch["styles"], reduction="sum") / known.sum().clamp(
+            min=1
+        )
         states = voice.talker.model.run(x).flatten(0, 1)
         first, target = first.flatten(), target.flatten(0, 1)
         code0 = F.cross_entropy(voice.talker.codec_head(states).float(), first, ignore_index=-1)
@@ -143,8 +147,8 @@ class Trainer:
             for k, logits in enumerate(voice.predictor_logits(states.index_select(0, frames), fed))
         ]
         rest_mean = torch.stack(rest).mean()
-        total = code0 + rest_mean + 0.2 * phone + 0.1 * trait
-        return total, torch.stack((code0, rest_mean, phone, trait, *rest)).detach()
+        total = code0 + rest_mean + 0.2 * phone + 0.1 * trait + 0.1 * identity
+        return total, torch.stack((code0, rest_mean, phone, trait, identity, *rest)).detach()
 
     def _step(self, batch: dict[str, Tensor]) -> None:
         self.modules.zero_grad(set_to_none=False)
@@ -227,7 +231,7 @@ def main() -> None:
         if step % 200 == 0:
             spoken.take(MAX_SHARDS)
         if step % args.every == 0:
-            names = ["code0", "rest", "phone", "trait", *(f"c{k}" for k in range(1, trainer.books))]
+            names = ["code0", "rest", "phone", "trait", "identity", *(f"c{k}" for k in range(1, trainer.books))]
             gone, values = time.monotonic() - start, trainer.logged.tolist()
             figures = " ".join(f"{n} {x:.3f}" for n, x in zip(names, values, strict=True))
             print(f"{gone:6.1f}s step {step} {step / gone:.1f}/s {len(trainer.shapes)} shapes "

@@ -35,13 +35,16 @@ echo $((start + end)) > work/end
 say "speech begins"
 on "$last" python3 speak.py --model work/kokoro.onnx --voices work/voices.npz --hours "$hours" ${BATCH:+--batch $BATCH} > "$out/speech.log" 2>&1 &
 speech=$!
-train_lm() { lm --codec work/codec_done.pt --until work/end --out work/lm.pt --resume work/lm_early.pt "$@" > "$out/lm.log" 2>&1; }
+train_lm() { lm --codec work/codec_done.pt --until work/end --out work/lm.pt --resume work/lm_early.pt ${LM_RATE:+--rate $LM_RATE} "$@" > "$out/lm.log" 2>&1; }
+train_decoder() { codec --frozen --resume work/codec_done.pt --rate "${DECODER_RATE:-3e-4}" --until work/end --out work/decoder.pt > "$out/decoder.log" 2>&1; }
 if [ -n "${FROM:-}" ]; then # The codes are known: the language model learns while the rest is spoken.
     python3 restore.py --source "$FROM"
     cp work/lm.pt work/lm_early.pt
     cp work/codec.pt work/codec_done.pt
     train_lm --least-hours "${LEAST_HOURS:-12}" &
     training=$!
+    train_decoder &
+    decoder=$!
 else
     python3 text_vocabulary.py > "$out/pieces.log" 2>&1
     codec ${WARM:+--warm "$WARM"} --until work/codec_end --out work/codec.pt > "$out/codec.log" 2>&1 &
@@ -66,9 +69,9 @@ if [ -z "${FROM:-}" ]; then # The language model begins on the codes of a codec 
     keep work/codec_done.pt work/lm_early.pt
     train_lm $eager &
     training=$!
+    train_decoder &
+    decoder=$!
 fi
-codec --frozen --resume work/codec_done.pt --rate "${DECODER_RATE:-3e-4}" --until work/end --out work/decoder.pt > "$out/decoder.log" 2>&1 &
-decoder=$!
 wait $training || fails "the language model" "$out/lm.log"
 wait $decoder || fails "the decoder" "$out/decoder.log"
 say "language model: $(tail -n 1 "$out/lm.log"); decoder: $(tail -n 1 "$out/decoder.log")"
