@@ -50,7 +50,7 @@ else
     codec ${WARM:+--warm "$WARM"} --until work/codec_end --out work/codec.pt > "$out/codec.log" 2>&1 &
     training=$!
 fi
-wait $speech || fails speech "$out/speech.log"
+wait $speech || { fails speech "$out/speech.log"; exit 1; } # All others would wait for speech until the end.
 say "speech: $(tail -n 1 "$out/speech.log")"
 
 eager=
