@@ -11,7 +11,7 @@ from playwright.sync_api import Page, expect
 from tests.browser.conftest import SCREENSHOTS
 from tests.browser.script_steps import line, text_of, texts, voice_of
 from tests.browser.steps import PLAYED_MS, SHORT, choose, enter, expect_speaker, prepare
-from tests.browser.test_page import complaints, expect_complaint
+from tests.browser.test_page import complaints
 
 pytestmark = pytest.mark.browser
 

@@ -47,7 +47,7 @@ class HttpConnection(HttpToolsProtocol, SmallReads):
     connection.
 
     Pipelined requests are served one after another. After a burst, they are throttled together with other busy clients
-    (`shares`). A request is charged for all work of the event loop until its response ends, because the time of a single
+    (`shares`). A request is charged for all work of the event loop until its response ends, because the time of one
     task is unknown.
     """
 
