@@ -36,10 +36,10 @@ def test_programme_plays_in_order_from_any_position(node: Node) -> None:
         };
         const whole = read();
         two.append(ramp(1000, 30));
-        two.tell('progress');
+        two.notify('progress');
         await new Promise((resolve) => setTimeout(resolve));
         two.append(ramp(1030, 30));
-        two.tell('progress');
+        two.notify('progress');
         two.enter('done', 'done');
         const louder = new Programme([one], { gainDb: 20 * Math.log10(2) });
         const loud = [];
@@ -188,9 +188,9 @@ def test_single_take_does_not_wait_like_three_concurrent_ones(node: Node) -> Non
         const pace = new Pace();
         const came = (times) => times.map((at) => ({ at, samples: 1920 }));
         pace.learn(came(given.slow), 3);
-        const unknown = pace.plan({ company: 1 });
+        const unknown = pace.plan({ parallel: 1 });
         pace.learn(came(given.fast), 1);
-        return [unknown, ...[1, 2, 3].map((company) => pace.plan({ company }))].map(({ hold }) => hold / 24);
+        return [unknown, ...[1, 2, 3].map((parallel) => pace.plan({ parallel }))].map(({ hold }) => hold / 24);
         """,
         slow=SLOW,
         fast=FAST,

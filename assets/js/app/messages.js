@@ -1,7 +1,7 @@
 /** Messages of the page: toasts, errors at their fields, and notes on a take. */
 
 import { all, make, need, write } from '../common/elements.js';
-import { scriptName, strangeScript } from '../common/language_detection.js';
+import { scriptName, unsupportedScript } from '../common/language_detection.js';
 import { inPageWords, nameOf } from '../common/server_messages.js';
 
 // --- Toasts at the edge of the page, with up to two actions. A toast that waits for an answer stays.
@@ -10,7 +10,7 @@ const STAY_MS = 8000;
 const MAX_TOASTS = 2; // Toasts shown at once; a third would not fit.
 
 /**
- * @typedef {{action?: string, onAction?: () => void, also?: {action: string, onAction: () => void}, stayMs?: number, isOfPage?: boolean, dismiss?: string, keys?: {sentence: string, action: string, dismiss: string}}} Told
+ * @typedef {{action?: string, onAction?: () => void, also?: {action: string, onAction: () => void}, stayMs?: number, isOfPage?: boolean, dismiss?: string, keys?: {sentence: string, action: string, dismiss: string}}} ToastOptions
  *   also: a second action; isOfPage: stays when another room is shown; dismiss: stays until it is closed, and adds a close button of this name;
  *   keys: message keys, so that a lasting toast follows the page's language
  */
@@ -32,7 +32,7 @@ export class Toasts {
 
   /**
    * @param {string} sentence
-   * @param {Told} [options]
+   * @param {ToastOptions} [options]
    * @returns {() => void} closes the toast
    */
   show(sentence, { action, onAction, also, stayMs = STAY_MS, isOfPage = false, dismiss, keys } = {}) {
@@ -52,8 +52,8 @@ export class Toasts {
       toast.append(button);
     }
     if (also) toast.append(make('button', { type: 'button', textContent: also.action, onclick: () => [leave(), also.onAction()] }));
-    if (dismiss) toast.append(dismissing(dismiss, keys?.dismiss, leave));
-    else passing(toast, leave, stayMs);
+    if (dismiss) toast.append(closeButton(dismiss, keys?.dismiss, leave));
+    else closeLater(toast, leave, stayMs);
     if (isOfPage) this.ofPage.add(toast);
     this.holder.append(toast);
     const notices = [...this.holder.children].filter((one) => !one.matches('.vw-stays'));
@@ -67,7 +67,7 @@ export class Toasts {
  * Return the close button of a toast. @param {string} name @param {string|undefined} key of the name @param {() =>
  * void} leave
  */
-function dismissing(name, key, leave) {
+function closeButton(name, key, leave) {
   const button = make('button', { type: 'button', className: 'vw-quiet', ariaLabel: name, title: name });
   button.dataset.icon = 'close';
   if (key) button.dataset.i18nAriaLabel = button.dataset.i18nTitle = key;
@@ -79,7 +79,7 @@ function dismissing(name, key, leave) {
  * Close a toast after a delay, but not while the pointer or the focus is on it. @param {HTMLElement} toast @param {()
  * => void} leave @param {number} stayMs
  */
-function passing(toast, leave, stayMs) {
+function closeLater(toast, leave, stayMs) {
   let timer = setTimeout(leave, stayMs);
   const stay = () => clearTimeout(timer);
   const go = () => {
@@ -263,9 +263,9 @@ export class Notes {
   }
 
   /** Show the notes of a take. @param {import('../player/stage.js').Shown} take */
-  tell(take) {
+  showNotes(take) {
     const { studio } = this;
-    const said = (take.start?.notes ?? []).map((note) => this.worded(note, take));
+    const said = (take.start?.notes ?? []).map((note) => this.translated(note, take));
     const sentence = said.map(({ words }) => words).join(' ');
     write(this.line, sentence);
     this.more.hidden = sentence === '';
@@ -279,11 +279,11 @@ export class Notes {
    * @param {string} note of the server @param {import('../player/stage.js').Shown} take
    * @returns {{words: string, isRead?: boolean}}  isRead: the real voices can read it
    */
-  worded(note, take) {
+  translated(note, take) {
     const { studio } = this;
     const { t, words } = studio;
     const [, name = ''] = /^note\.(.+)$/.exec(nameOf(note) ?? '') ?? [];
-    if (name === 'strange_script') return this.strange(take) ?? { words: inPageWords(note) };
+    if (name === 'strange_script') return this.unsupportedLetters(take) ?? { words: inPageWords(note) };
     if (!(OWN + name in words.english)) return { words: inPageWords(note) };
     const isStyled = name === 'dropped_styles' && 'mode' in take && take.mode === 'base' && studio.catalogue.takesStyle('base');
     return { words: t(OWN + name) + (isStyled ? ` ${t('shell.note.style_field')}` : '') };
@@ -293,15 +293,15 @@ export class Notes {
    * Return the first script in the text that the voice's languages do not use. @param
    * {import('../player/stage.js').Shown} take
    */
-  strange(take) {
+  unsupportedLetters(take) {
     const { studio } = this;
     const { t, words } = studio;
     const card = [...studio.cards.values()].find(({ id }) => id === take.start?.model);
-    const strange = card && 'sent' in take ? strangeScript(take.sent, card.languages) : null;
-    if (!card || !strange) return null;
-    const letters = scriptName(strange.script, words.language);
+    const unsupported = card && 'sent' in take ? unsupportedScript(take.sent, card.languages) : null;
+    if (!card || !unsupported) return null;
+    const letters = scriptName(unsupported.script, words.language);
     const said = t('shell.note.strange_script', { languages: studio.facts.languagesOf(card), letters });
-    const isRead = strange.isRead && studio.realVoices.may && card.id === studio.realVoices.small;
+    const isRead = unsupported.isRead && studio.realVoices.may && card.id === studio.realVoices.small;
     return { words: isRead ? `${said} ${t('shell.note.real_voices_read')}` : said, isRead };
   }
 }

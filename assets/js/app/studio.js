@@ -66,7 +66,7 @@ const ROOMS = [SpeakersRoom, DesignRoom, CloneRoom, ScriptRoom, LibraryRoom, Hos
 export const MODES = { custom_voice: 'CustomVoice', voice_design: 'VoiceDesign', base: 'Base' };
 
 const FULL_MS = 60_000; // Long, because takes wait unsaved until somebody frees space.
-const PATIENCE_MS = 1000; // Time without a response before the page reports it.
+const UNANSWERED_MS = 1000; // Time without a response before the page reports it.
 
 export class Studio {
   /** The shown room; null before the page is built. @type {Room|null} */
@@ -92,8 +92,8 @@ export class Studio {
     this.speakWord = need(this.speakButton, '[data-i18n]');
     this.stopButton = need(page, '#vw-stop', HTMLButtonElement);
     this.variation = new Variation(need(page, '#vw-shared-variation', HTMLDetailsElement), this.t);
-    this.doors = all(page, '[data-room]');
-    this.tabs = this.doors.filter(({ role }) => role === 'tab');
+    this.roomLinks = all(page, '[data-room]');
+    this.tabs = this.roomLinks.filter(({ role }) => role === 'tab');
     /** @type {Map<string, ModelCard>} */
     this.cards = new Map();
     /** The server's limits, from session.created. @type {Object<string, number>} */
@@ -111,7 +111,7 @@ export class Studio {
     this.socket = new SpeechSocket(socketUrl());
     this.speech = new Speech(this.socket, {
       modelOf: (id) => this.modelOf(id),
-      onWhole: (take) => this.judge(take),
+      onWhole: (take) => this.checkLength(take),
       onFailed: (take) => this.fail(take),
       onKept: ({ record }) => record && this.history.add(record),
       onUnkept: (_, error) => this.onUnkept(error),
@@ -159,7 +159,7 @@ export class Studio {
     });
     // A choice may change the action that the buttons would start.
     for (const event of ['change', 'click']) this.page.addEventListener(event, () => requestAnimationFrame(() => this.dock.sayLine()));
-    for (const door of this.doors) door.onclick = () => this.go(door.dataset.room ?? '');
+    for (const link of this.roomLinks) link.onclick = () => this.go(link.dataset.room ?? '');
     this.stage.addEventListener('change', () => this.refresh());
     this.stage.addEventListener('code', () => this.stage.take instanceof Take && this.showCode(this.stage.take));
     this.stage.addEventListener('star', () => this.stage.take instanceof Take && this.star(this.stage.take));
@@ -242,14 +242,14 @@ export class Studio {
       this.undo.forget(); // The undo step would not be visible here.
       if (this.current) this.toasts.leaveRoom();
       this.current = room;
-      for (const tab of this.doors) {
+      for (const tab of this.roomLinks) {
         const chosen = tab.dataset.room === id;
         if (tab.role === 'tab') tab.setAttribute('aria-selected', String(chosen));
         else tab.toggleAttribute('aria-current', chosen);
       }
       for (const tab of this.tabs) tab.tabIndex = tab.dataset.room === id || (id === 'host' && tab === this.tabs[0]) ? 0 : -1;
       for (const { id: other, root } of this.rooms) root.hidden = other !== id;
-      this.furnish(room.root);
+      this.moveSharedControls(room.root);
       this.variation.offer(this.cardOf(room));
       this.scroller.scrollTop = this.scrolled.get(id) ?? 0;
     }
@@ -264,7 +264,7 @@ export class Studio {
    * Move the shared text field, the variation and the primary button to their places in the room. @param {HTMLElement}
    * root
    */
-  furnish(root) {
+  moveSharedControls(root) {
     const homes = { text: '#vw-shared', variation: '#vw-shared', actions: '#vw-dock-actions' };
     for (const [name, home] of Object.entries(homes)) {
       const slot = root.querySelector(`[data-vw-slot=${name}]`) ?? need(this.page, home);
@@ -410,7 +410,7 @@ export class Studio {
     if (!take.isSample) this.cutOff.withdraw();
     take.planned = this.paces.samplesOf(take);
     for (const event of ['state', 'done', 'error']) take.addEventListener(event, () => this.refresh());
-    setTimeout(() => take.isUnanswered && this.refresh(), PATIENCE_MS);
+    setTimeout(() => take.isUnanswered && this.refresh(), UNANSWERED_MS);
     this.refresh();
     return take;
   }
@@ -421,7 +421,7 @@ export class Studio {
     if (error?.code === 'runtime_unavailable') this.errorMessages.sayUntilBack('request', error, this.t('shell.runtime_back'), room);
     else if (error?.code === 'unknown_voice') this.missVoice(take, error);
     else if (error) this.showError(error.param ?? 'request', error, room);
-    if (this.current?.mode) this.stage.giveBack(take);
+    if (this.current?.mode) this.stage.showPrevious(take);
   }
 
   /**
@@ -437,7 +437,7 @@ export class Studio {
   }
 
   /** Learn the voice's pace from a take, and show a hint if the take is too short for its text. @param {Take} take */
-  judge(take) {
+  checkLength(take) {
     if (take.stopReason === 'eos' && !take.isShort) this.paces.learn(take);
     if (take.isQuiet || take.room === 'design' || !take.isShort) return;
     this.showError('request', this.shortness(take), take.room);
@@ -531,8 +531,8 @@ export class Studio {
   note(take) {
     const { notes } = this;
     if (!take || (take instanceof Take && take.state === 'stopped')) return notes.say('');
-    if (take instanceof Take && take.isUnanswered) return notes.say(performance.now() - take.askedAt < PATIENCE_MS ? '' : this.t('shell.no_answer_yet'));
-    if (!take.queue) return notes.tell(take);
+    if (take instanceof Take && take.isUnanswered) return notes.say(performance.now() - take.askedAt < UNANSWERED_MS ? '' : this.t('shell.no_answer_yet'));
+    if (!take.queue) return notes.showNotes(take);
     const { position: n, etaMs } = take.queue;
     const key = `shell.queue_${n ? 'at' : 'next'}${etaMs === null ? '' : '_eta'}`;
     notes.say(this.t(key, { n, time: span((etaMs ?? 0) / 1000, this.t) }));
@@ -557,7 +557,7 @@ export class Studio {
     this.errorMessages.clear();
   }
 
-  /** @param {string} sentence @param {import('./messages.js').Told} [options] @returns {() => void} closes the toast */
+  /** @param {string} sentence @param {import('./messages.js').ToastOptions} [options] @returns {() => void} closes the toast */
   toast(sentence, options) {
     return this.toasts.show(sentence, options);
   }

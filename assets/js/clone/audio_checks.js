@@ -12,7 +12,7 @@ const WORTH_S = 0.3; // Minimum silence at an edge that is reported.
  * @typedef {import('./selection.js').Fault} Fault
  * @typedef {'leaveOut'|'shorten'|'pauses'|'best'|'trim'|'another'} Remedy
  *
- * @typedef {Object} Judgement     result of the runtime's checks, in seconds and dBFS
+ * @typedef {Object} CheckResult     result of the runtime's checks, in seconds and dBFS
  * @property {boolean} usable
  * @property {number} seconds
  * @property {number} speech_s
@@ -47,7 +47,7 @@ export class AudioChecks {
     this.asked = 0;
     /** @type {ReturnType<typeof setTimeout>|undefined} */
     this.timer = undefined;
-    /** The last result. @type {Judgement|null} */
+    /** The last result. @type {CheckResult|null} */
     this.said = null;
   }
 
@@ -75,7 +75,7 @@ export class AudioChecks {
 
   /**
    * Request the runtime's checks of a recording. @param {{sound: Blob, transcript: string|null}} given @returns
-   * {Promise<Judgement>} @throws {Error} the runtime refuses the recording
+   * {Promise<CheckResult>} @throws {Error} the runtime refuses the recording
    */
   check({ sound, transcript }) {
     const form = new FormData();
@@ -96,7 +96,7 @@ export class AudioChecks {
     }
   }
 
-  /** @param {Judgement} said */
+  /** @param {CheckResult} said */
   show(said) {
     this.said = said;
     this.paint();
@@ -164,7 +164,7 @@ export class AudioChecks {
     return code === 'long' && this.isLong() ? 'best' : 'another';
   }
 
-  /** Return the passed checks with their figures. @param {Judgement} said @param {string[]} codes of the faults */
+  /** Return the passed checks with their figures. @param {CheckResult} said @param {string[]} codes of the faults */
   passed({ levels: { peak_db, speech_db, pauses_db } }, codes) {
     const figures = [
       { name: 'loud', faults: ['quiet', 'no_speech'], db: speech_db },

@@ -112,7 +112,7 @@ export class Intake {
    */
   async upload(file, { name = file instanceof File ? file.name : this.studio.t('clone.reference'), isNew = true } = {}) {
     const { studio, status } = this;
-    this.room.complain('ref_audio', '');
+    this.room.showError('ref_audio', '');
     status.textContent = studio.t('clone.reading_file');
     try {
       const pcm = await decoded(file);
@@ -126,7 +126,7 @@ export class Intake {
       this.take(new Reference({ pcm, file, name, source: 'upload', maxSeconds: this.room.microphone.maxSeconds }), isNew);
     } catch (error) {
       const why = error instanceof TooMuch ? this.tooMuch(error) : errorOf(error).message;
-      this.room.complain('ref_audio', studio.t('clone.not_taken', { name, why }));
+      this.room.showError('ref_audio', studio.t('clone.not_taken', { name, why }));
     } finally {
       status.textContent = '';
     }
@@ -174,8 +174,8 @@ export class Intake {
   /** @param {Reference|null} reference */
   work(reference) {
     const { room } = this;
-    room.complain('ref_audio', '');
-    room.complain('ref_text', '');
+    room.showError('ref_audio', '');
+    room.showError('ref_text', '');
     room.reference = reference;
     room.kept = room.made = null;
     this.isRefused = false;
@@ -237,7 +237,7 @@ export class Intake {
   /** @param {Error & {param?: string}} error */
   refused(error) {
     this.isRefused = error.param !== 'ref_text';
-    this.room.complain(this.isRefused ? 'ref_audio' : 'ref_text', error.message);
+    this.room.showError(this.isRefused ? 'ref_audio' : 'ref_text', error.message);
     this.room.showing.paintUse();
   }
 

@@ -84,7 +84,7 @@ export class Comparison {
     const { studio } = this.room;
     studio.clearErrors();
     try {
-      this.hear();
+      this.playClone();
     } catch (thrown) {
       const error = errorOf(thrown);
       studio.showError(error.field ?? 'keep', error, 'clone');
@@ -92,7 +92,7 @@ export class Comparison {
   }
 
   /** Speak the recording's transcript with the clone. @throws {FieldError} there is no transcript, or no connection */
-  hear() {
+  playClone() {
     const { room, stage } = this;
     const { studio, request, mode } = room;
     if (this.isHeard && this.last?.state === 'done') return stage.play(this.last);
@@ -162,7 +162,7 @@ export class KeepForm extends Emitter {
     if (!consent.checked) throw new FieldError('consent', studio.t('clone.consent_first'));
     if (unnamed) throw unnamed;
     if (!this.comparison.isHeard) {
-      this.comparison.hear();
+      this.comparison.playClone();
       throw new FieldError('keep', studio.t('clone.hear_first'));
     }
     const form = new FormData();

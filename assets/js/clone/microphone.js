@@ -60,13 +60,13 @@ export class Recorder {
       channelCount: 1,
       channelCountMode: 'explicit',
     });
-    tap.port.onmessage = ({ data }) => this.hear(data, context.sampleRate);
+    tap.port.onmessage = ({ data }) => this.append(data, context.sampleRate);
     context.createMediaStreamSource(stream).connect(tap);
     await context.resume();
   }
 
   /** @param {Float32Array} block @param {number} rate of its samples */
-  hear(block, rate) {
+  append(block, rate) {
     if (this.seconds >= this.maxSeconds) return;
     this.blocks.push(block);
     this.seconds += block.length / rate;

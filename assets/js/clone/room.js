@@ -79,15 +79,15 @@ export class CloneRoom {
     };
     acceptDrops(this.find('card'), ([file]) => file && this.intake.upload(file));
     microphone.addEventListener('begun', () => {
-      this.complain('ref_audio', '');
+      this.showError('ref_audio', '');
       studio.stage.pause();
     });
     microphone.addEventListener('change', () => this.showing.paint());
-    microphone.on('refused', (key) => this.complain('ref_audio', studio.t(key)));
+    microphone.on('refused', (key) => this.showError('ref_audio', studio.t(key)));
     microphone.on('recorded', (pcm) => this.intake.recorded(pcm));
     this.trimmer.addEventListener('move', () => this.intake.changed());
     this.xvector.onchange = () => {
-      this.complain('ref_text', '');
+      this.showError('ref_text', '');
       this.intake.changed();
     };
     this.find('best').onclick = () => this.choosing.chooseBest();
@@ -123,7 +123,7 @@ export class CloneRoom {
   }
 
   /** @param {string} field @param {string} sentence */
-  complain(field, sentence) {
+  showError(field, sentence) {
     this.studio.showError(field, sentence, this.id);
   }
 
@@ -164,12 +164,12 @@ export class CloneRoom {
     this.language.value = config.language ?? 'auto';
     const stored = config.voice && this.studio.voices.find(config.voice);
     if (stored) this.stored.choose(stored);
-    else if (reference) this.takeUp(reference, config);
+    else if (reference) this.useReference(reference, config);
     return back;
   }
 
   /** Use the reference audio of a take. @param {Blob} reference @param {import('../player/take.js').Config} config */
-  async takeUp(reference, { ref_text = '', x_vector_only_mode = false }) {
+  async useReference(reference, { ref_text = '', x_vector_only_mode = false }) {
     await this.intake.upload(reference, { name: this.studio.t('clone.of_take'), isNew: false });
     this.transcript.value = ref_text;
     this.xvector.checked = x_vector_only_mode;
@@ -242,7 +242,7 @@ export class CloneRoom {
 
   acceptWords() {
     if (this.furthest() === 3) return this.steps.go(3);
-    this.complain('ref_text', this.studio.t('clone.words_first'));
+    this.showError('ref_text', this.studio.t('clone.words_first'));
     this.transcript.focus();
   }
 

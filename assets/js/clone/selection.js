@@ -26,10 +26,10 @@ export function bestPart(heard, longest = LONG_S) {
   const { seconds } = heard;
   const whole = { start: Math.max(0, said.start - MARGIN_S), end: Math.min(seconds, said.end + MARGIN_S) };
   if (whole.end - whole.start <= longest) return whole;
-  const judge = judging(heard);
+  const rate = rating(heard);
   let best = { ...whole, score: -Infinity };
   for (const [start, end] of candidates(heard, whole)) {
-    const score = judge(start, end);
+    const score = rate(start, end);
     if (score > best.score) best = { start, end, score };
   }
   return { start: best.start, end: best.end };
@@ -51,7 +51,7 @@ function* candidates(heard, whole) {
 }
 
 /** Return a function that rates a part. @param {Heard} heard @returns {(start: number, end: number) => number} */
-function judging(heard) {
+function rating(heard) {
   const { speech, levels, clipped, bursts, hums, loud } = heard;
   const said = sums(speech);
   const cut = sums(clipped);

@@ -122,7 +122,7 @@ export class Showing {
     room.stored.paint();
     const { chosen } = room;
     room.find('new').hidden = Boolean(chosen);
-    this.furnish(Boolean(chosen));
+    this.moveTextField(Boolean(chosen));
     const isLive = room.microphone.state !== 'idle';
     room.find('ways').hidden = room.find('care').hidden = Boolean(reference) || isLive;
     this.recording.hidden = !reference || isLive;
@@ -156,7 +156,7 @@ export class Showing {
   }
 
   /** Move the text field to the stored voice or to the steps. @param {boolean} isStored */
-  furnish(isStored) {
+  moveTextField(isStored) {
     const { room } = this;
     const home = isStored ? room.stored.root : room.trying;
     if (room.say.parentElement !== home) home.append(room.say);

@@ -87,7 +87,7 @@ export class Hearing {
     this.room = room;
     this.studio = room.studio;
     this.plays = all(root, '#vw-clone-play, #vw-clone-play-words, #vw-clone-play-original');
-    for (const play of this.plays) play.onclick = () => this.hear();
+    for (const play of this.plays) play.onclick = () => this.play();
     need(root, '#vw-clone-stored-play').onclick = () => this.hearStored();
   }
 
@@ -97,7 +97,7 @@ export class Hearing {
   }
 
   /** Play the selection of the reference. */
-  hear() {
+  play() {
     const { studio } = this;
     const { reference, trimmer } = this.room;
     if (!reference) return;
@@ -109,7 +109,7 @@ export class Hearing {
     const follow = () => {
       const on = studio.stage.sounding && studio.stage.take === this.sounding && this.room.reference === reference;
       for (const play of this.plays) play.dataset.icon = on ? 'pause' : 'play';
-      trimmer.follow(on ? placed(kept, studio.stage.at / SAMPLE_RATE) : null);
+      trimmer.follow(on ? wholeTime(kept, studio.stage.at / SAMPLE_RATE) : null);
       if (on) requestAnimationFrame(follow);
     };
     follow();
@@ -128,7 +128,7 @@ export class Hearing {
 }
 
 /** Convert a time in the remaining audio to a time in the whole recording. @param {{start: number, end: number}[]} kept @param {number} at */
-function placed(kept, at) {
+function wholeTime(kept, at) {
   for (const { start, end } of kept) {
     if (at <= end - start) return start + at;
     at -= end - start;

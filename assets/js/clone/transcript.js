@@ -164,7 +164,7 @@ export class Transcript {
     const room = /** @type {import('./room.js').CloneRoom} */ (studio.room('clone'));
     const { reference } = room;
     if (!reference) return;
-    room.complain('ref_text', '');
+    room.showError('ref_text', '');
     button.disabled = true;
     this.say(studio.t('clone.transcribing'));
     try {
@@ -175,7 +175,7 @@ export class Transcript {
       this.take(text, by);
     } catch (error) {
       this.say('');
-      room.complain('ref_text', errorOf(error).message);
+      room.showError('ref_text', errorOf(error).message);
     } finally {
       button.disabled = false;
     }

@@ -86,11 +86,11 @@ export class Emitter extends EventTarget {
    * Listen to an event.
    *
    * @template {keyof Details & string} Name
-   * @param {Name} name @param {(detail: Details[Name]) => void} hear
+   * @param {Name} name @param {(detail: Details[Name]) => void} listen
    * @returns {() => void} removes the listener
    */
-  on(name, hear) {
-    const listener = (/** @type {Event} */ event) => event instanceof CustomEvent && hear(event.detail);
+  on(name, listen) {
+    const listener = (/** @type {Event} */ event) => event instanceof CustomEvent && listen(event.detail);
     this.addEventListener(name, listener);
     return () => this.removeEventListener(name, listener);
   }

@@ -69,10 +69,10 @@ export function unknownLanguage(text, languages) {
  * @returns {{script: string, isRead: boolean}|null} script: an ISO 15924 code; isRead: a published checkpoint supports
  * it
  */
-export function strangeScript(text, languages) {
+export function unsupportedScript(text, languages) {
   const known = languages.map(plainName);
-  const strange = LETTERS.filter(([script]) => script !== 'Latn' && script !== 'Grek' && !WRITTEN[script].some((name) => known.includes(name)));
-  const places = strange.map(([script, letters]) => /** @type {const} */ ([script, text.search(letters)])).filter(([, at]) => at >= 0);
+  const unsupported = LETTERS.filter(([script]) => script !== 'Latn' && script !== 'Grek' && !WRITTEN[script].some((name) => known.includes(name)));
+  const places = unsupported.map(([script, letters]) => /** @type {const} */ ([script, text.search(letters)])).filter(([, at]) => at >= 0);
   if (places.length === 0) return null;
   const [script] = places.reduce((one, other) => (other[1] < one[1] ? other : one));
   return { script, isRead: WRITTEN[script].length > 0 };

@@ -25,10 +25,10 @@ export function sayWith(chosen) {
   words = chosen;
   const { english } = chosen;
   const keys = Object.keys(english).filter((key) => key.startsWith(PHRASE));
-  const [plain, placed] = [false, true].map((is) => keys.filter((key) => english[key].includes('{') === is));
+  const [plain, templates] = [false, true].map((is) => keys.filter((key) => english[key].includes('{') === is));
   phrases = {
     whole: new Map(plain.map((key) => [english[key], key])),
-    patterns: placed.map((key) => ({ key, pattern: patternOf(english[key]) })),
+    patterns: templates.map((key) => ({ key, pattern: patternOf(english[key]) })),
   };
 }
 
@@ -66,12 +66,12 @@ function find(said) {
 function placesOf(groups) {
   const places = Object.fromEntries(Object.entries(groups).map(([name, value]) => [name, phrase(value) ?? value]));
   const { said, code } = groups;
-  if (said && code && words?.language !== 'en' && phrase(said) === null) places.said = plainly(code) ?? said;
+  if (said && code && words?.language !== 'en' && phrase(said) === null) places.said = messageOfCode(code) ?? said;
   return places;
 }
 
 /** Return the message of a code without facts; null if there is none. @param {string} code @returns {string|null} */
-function plainly(code) {
+function messageOfCode(code) {
   const sentences = [`${ERROR}${code}.plain`, ERROR + code].map((key) => words?.chosen[key]);
   return sentences.find((sentence) => sentence && !sentence.includes('{')) ?? null;
 }

@@ -82,15 +82,15 @@ export class CardActions {
     card.keptAs = voice;
     card.refresh();
     if (isAsked) this.focus(card); // Keep the focus if the user is typing elsewhere.
-    this.room.tell(card, 'design.kept', { name: voice.name });
+    this.room.announce(card, 'design.kept', { name: voice.name });
     this.studio.toast(this.room.t('design.kept', { name: voice.name }), {
       action: this.room.t('shell.undo'),
-      onAction: () => this.room.attempt(() => this.unkeep(voice)),
+      onAction: () => this.room.attempt(() => this.undoKeep(voice)),
     });
   }
 
   /** @param {{id: string}} voice */
-  async unkeep(voice) {
+  async undoKeep(voice) {
     await this.studio.api.delete(`studio/voices/${voice.id}`);
     await this.studio.voices.refresh();
   }
@@ -120,17 +120,17 @@ export class CardActions {
     if (set.cards.length === 0) sets.splice(sets.indexOf(set), 1)[0].element.remove();
     room.listening.match();
     room.refresh();
-    room.tell(card, 'design.dropped');
+    room.announce(card, 'design.dropped');
     this.studio.toast(this.room.t('design.dropped', { letter: card.name }), {
       action: this.room.t('shell.undo'),
-      onAction: () => this.room.attempt(() => this.undrop(card, set)),
+      onAction: () => this.room.attempt(() => this.undoDrop(card, set)),
     });
     if (take.state !== 'failed') await take.stored();
     if (take.id) await this.studio.history.remove(take.id);
   }
 
   /** @param {TakeCard} card @param {TakeSet} set the card's set */
-  async undrop(card, set) {
+  async undoDrop(card, set) {
     const { room } = this;
     if (!room.shown.sets.includes(set)) room.shown.lay(set);
     set.put(card);

@@ -59,7 +59,7 @@ export class KeepForm extends Emitter {
       this.close();
       if (card) this.emit('longer', { card });
     };
-    this.name.oninput = () => this.complain('', '');
+    this.name.oninput = () => this.showErrors('', '');
   }
 
   /**
@@ -68,11 +68,11 @@ export class KeepForm extends Emitter {
    */
   open(card, preset) {
     this.close();
-    this.letGo();
+    this.releaseHeight();
     this.card = card;
-    const taken = this.studio.voices.list.map(({ name }) => name);
-    this.name.value = proposed(preset, card.description, taken);
-    this.complain('', '');
+    const existing = this.studio.voices.list.map(({ name }) => name);
+    this.name.value = proposed(preset, card.description, existing);
+    this.showErrors('', '');
     card.naming.append(this.form);
     card.article.classList.add('vw-design-take-asks');
     this.form.hidden = false;
@@ -93,7 +93,7 @@ export class KeepForm extends Emitter {
   }
 
   /** Release the fixed height of the last card. Call it when the user changes the room. */
-  letGo() {
+  releaseHeight() {
     this.answered?.hold(false);
     this.answered = null;
   }
@@ -114,7 +114,7 @@ export class KeepForm extends Emitter {
   }
 
   /** @param {string} name error of the name @param {string} rest other error */
-  complain(name, rest) {
+  showErrors(name, rest) {
     this.nameError.textContent = name;
     this.keepError.textContent = rest;
     this.name.setAttribute('aria-invalid', String(Boolean(name)));
@@ -127,7 +127,7 @@ export class KeepForm extends Emitter {
     const name = this.name.value.trim();
     if (!name) return this.refuse('name', studio.t('design.name_first'));
     if (studio.voices.find(name)) return this.refuse('name', studio.t('design.name_taken'));
-    this.complain('', '');
+    this.showErrors('', '');
     this.isKeeping = true;
     try {
       const { take } = card;
@@ -137,7 +137,7 @@ export class KeepForm extends Emitter {
       await studio.voices.refresh();
       const isAsked = this.card === card;
       if (isAsked) {
-        this.letGo();
+        this.releaseHeight();
         this.answered = card;
         card.hold(true);
         this.close();
@@ -157,7 +157,7 @@ export class KeepForm extends Emitter {
 
   /** @param {'name'|'rest'} place @param {string} sentence */
   refuse(place, sentence) {
-    this.complain(place === 'name' ? sentence : '', place === 'name' ? '' : sentence);
+    this.showErrors(place === 'name' ? sentence : '', place === 'name' ? '' : sentence);
     if (place === 'name') this.name.focus({ preventScroll: true });
     this.form.scrollIntoView({ block: 'nearest' }); // The form has grown by the error message.
   }

@@ -47,12 +47,12 @@ function beginning(description) {
 
 /** Return the name, or the name with the first unused number. @param {string} name @param {Iterable<string>} others */
 export function free(name, others) {
-  const taken = new Set([...others].map(key));
+  const existing = new Set([...others].map(key));
   const stem = name || 'Voice';
   for (let number = 1; ; number++) {
     const tail = number === 1 ? '' : ` ${number}`;
     const candidate = stem.slice(0, MAX_NAME_CHARS - tail.length) + tail;
-    if (!taken.has(key(candidate))) return candidate;
+    if (!existing.has(key(candidate))) return candidate;
   }
 }
 

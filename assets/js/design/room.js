@@ -163,7 +163,7 @@ export class DesignRoom {
   }
 
   /** Show that sets are being restored, so that the elements below do not move later. @param {boolean} coming */
-  awaits(coming) {
+  showRestoring(coming) {
     this.root.toggleAttribute('data-coming', coming);
   }
 
@@ -173,7 +173,7 @@ export class DesignRoom {
   }
 
   leave() {
-    this.keepForm.letGo();
+    this.keepForm.releaseHeight();
   }
 
   /** Return the room's fields of session.config. @throws {FieldError} */
@@ -191,12 +191,12 @@ export class DesignRoom {
   /** Restore the form from a take, with its seed unless the take is a clone. @param {TakeCard} card */
   fromTake({ take, description }) {
     const { text, config, seed, mode } = take;
-    if (mode === this.mode) this.takeUp({ text, config, seed });
-    else this.takeUp({ text, config: { instructions: description, language: config.language }, seed: null });
+    if (mode === this.mode) this.fillFrom({ text, config, seed });
+    else this.fillFrom({ text, config: { instructions: description, language: config.language }, seed: null });
   }
 
   /** @param {{text: string, config: Config, seed: number|null}} request to repeat */
-  takeUp({ text, config, seed }) {
+  fillFrom({ text, config, seed }) {
     const { studio } = this;
     studio.replacing(this, this.isOwn || this.isOwnText, () => {
       studio.text = text;
@@ -212,7 +212,7 @@ export class DesignRoom {
   again({ provenance, transcript }) {
     const { description = '', language = 'auto', seed } = provenance;
     const known = seed === undefined ? null : Number(seed);
-    this.takeUp({ text: transcript || this.studio.text, config: { instructions: description, language }, seed: known });
+    this.fillFrom({ text: transcript || this.studio.text, config: { instructions: description, language }, seed: known });
   }
 
   /** @param {string} description @param {string} language */
@@ -248,7 +248,7 @@ export class DesignRoom {
    * Announce an event to screen readers. @param {TakeCard} card @param {string} key @param {Object<string, unknown>}
    * [values]
    */
-  tell(card, key, values = {}) {
+  announce(card, key, values = {}) {
     this.said.textContent = this.t(key, { letter: card.name, ...values });
   }
 

@@ -102,20 +102,20 @@ export class SavedSets {
 
   /** Restore the sets one after the other, below those created in the meantime. @param {KeptSet[]} [sets] */
   reopen(sets = []) {
-    return (this.reopened = this.bringBack(sets));
+    return (this.reopened = this.restoreSets(sets));
   }
 
   /** @param {KeptSet[]} sets */
-  async bringBack(sets) {
+  async restoreSets(sets) {
     this.coming = sets;
-    this.room.awaits(sets.length > 0);
+    this.room.showRestoring(sets.length > 0);
     for (const { takes, ...set } of sets) {
       const found = await Promise.all(takes.map((kept) => this.fetch(kept)));
       this.coming = this.coming.slice(1);
       const cards = found.flatMap((take, index) => (take ? [{ ...takes[index], take }] : []));
-      if (cards.length > 0) this.room.shown.bring(set, cards);
+      if (cards.length > 0) this.room.shown.insert(set, cards);
     }
-    this.room.awaits(false);
+    this.room.showRestoring(false);
   }
 
   /** @param {KeptTake} kept @returns {Promise<Take|null>} null if it was deleted in the meantime */
@@ -146,7 +146,7 @@ export class SavedSets {
     const set = this.room.shown.sets.find(({ number }) => number === given.number);
     const card = { take, letter, note, voice: null };
     if (set) this.room.shown.join(set, card, given.description);
-    else this.room.shown.bring(given, [card]);
+    else this.room.shown.insert(given, [card]);
   }
 }
 
@@ -179,20 +179,20 @@ export class ShownSets {
    * @param {{number: number, at: number, origin: Origin, description: string}} given
    * @param {{take: import('../player/take.js').Take, letter: string, note: string|null, voice: import('./card.js').KeptAs|null}[]} cards
    */
-  bring({ number, at, origin, description }, cards) {
+  insert({ number, at, origin, description }, cards) {
     const { room } = this;
     const set = new TakeSet(this.templates.set, { number, at, origin }, room.t);
     room.studio.words.apply(set.element);
     set.more.onclick = () => room.attempt(() => room.requests.more(set, { clicked: performance.now() }));
     for (const given of cards) set.put(this.card({ ...given, set: number, description }));
     this.lay(set);
-    for (const gone of this.sets.splice(SHOWN)) this.clear(gone);
+    for (const old of this.sets.splice(SHOWN)) this.clear(old);
     this.room.listening.match();
     this.refresh();
     return set;
   }
 
-  /** Put one more take into a set. @param {TakeSet} set @param {Parameters<ShownSets['bring']>[1][0]} given @param {string} description */
+  /** Put one more take into a set. @param {TakeSet} set @param {Parameters<ShownSets['insert']>[1][0]} given @param {string} description */
   join(set, given, description) {
     set.put(this.card({ ...given, set: set.number, description }));
     this.room.listening.match();
@@ -211,9 +211,9 @@ export class ShownSets {
     card.on('play', (how) => room.toggle(card, how));
     card.addEventListener('menu', () => room.menu.of(card));
     card.on('act', (asks) => room.attempt(() => room.actions.act(card, asks)));
-    take.addEventListener('done', () => take.state === 'done' && room.tell(card, 'design.said_done', { s: take.seconds.toFixed(1) }));
+    take.addEventListener('done', () => take.state === 'done' && room.announce(card, 'design.said_done', { s: take.seconds.toFixed(1) }));
     take.addEventListener('done', () => take.isShort && studio.showError(card.error, studio.shortness(take)));
-    take.addEventListener('error', () => room.tell(card, 'design.said_failed', { why: take.error?.message ?? '' }));
+    take.addEventListener('error', () => room.announce(card, 'design.said_failed', { why: take.error?.message ?? '' }));
     room.listening.watch(card);
     return card;
   }

@@ -124,8 +124,8 @@ export class TakeRequests {
       return { take, letter: own, note, voice: null };
     });
     room.shown.count = number;
-    room.keepForm.letGo();
-    const set = room.shown.bring({ number, at: Date.now(), origin, description: followed }, cards);
+    room.keepForm.releaseHeight();
+    const set = room.shown.insert({ number, at: Date.now(), origin, description: followed }, cards);
     room.listening.play(set.cards[0], { clicked });
     set.element.scrollIntoView({ block: 'nearest' });
   }
@@ -193,7 +193,7 @@ export class TakeRequests {
     });
     const asked = { ...this.asked({ ...config, instructions: card.description }), seed };
     const origin = { kind: /** @type {const} */ ('longer'), from: card.name };
-    room.attempt(() => this.make([{ asked }], origin, { clicked: performance.now() })).then(() => room.tell(card, 'design.longer_done'));
+    room.attempt(() => this.make([{ asked }], origin, { clicked: performance.now() })).then(() => room.announce(card, 'design.longer_done'));
   }
 
   /** Request a stopped or temporarily failed take again; the new one replaces it. @param {TakeCard} card */

@@ -86,10 +86,10 @@ export class RealVoices {
     clearTimeout(this.timer);
     let moves = UNDER_WAY.has(this.download.state) || this.offers.isOpen;
     try {
-      const told = await this.send(this.offers.isOpen ? '?plan=1' : '');
-      this.take(told.download);
-      if (told.plan) this.offers.show(told.plan);
-      moves = ['fetching', 'changing'].includes(told.download.state) || Boolean(told.plan?.asking);
+      const status = await this.send(this.offers.isOpen ? '?plan=1' : '');
+      this.take(status.download);
+      if (status.plan) this.offers.show(status.plan);
+      moves = ['fetching', 'changing'].includes(status.download.state) || Boolean(status.plan?.asking);
     } catch (error) {
       if (!(error instanceof StudioError)) throw error;
       if (error.code === 'host_only') {
@@ -103,26 +103,26 @@ export class RealVoices {
 
   /** @param {'pause'|'resume'|'stop'|'back'} what */
   async act(what) {
-    this.offers.complain('');
-    await this.tell(() => this.send(what === 'stop' ? '' : `/${what}`, what === 'stop' ? 'DELETE' : 'POST'));
+    this.offers.showError('');
+    await this.request(() => this.send(what === 'stop' ? '' : `/${what}`, what === 'stop' ? 'DELETE' : 'POST'));
     if (what === 'stop') this.say(this.t('real_voices.stopped'));
   }
 
   /** @param {string[]} models @param {string|null} quantize  bits of their weights; null: the studio's setting */
   async begin(models, quantize) {
-    await this.tell(() => this.send('', 'POST', quantize ? { models, quantize } : { models }));
+    await this.request(() => this.send('', 'POST', quantize ? { models, quantize } : { models }));
     if (this.download.state !== 'fetching') return;
     this.offers.close();
     this.say(this.t('real_voices.goes_on'));
   }
 
   /** @param {() => Promise<{download: Download}>} action */
-  async tell(action) {
+  async request(action) {
     try {
       this.take((await action()).download);
     } catch (error) {
       if (!(error instanceof StudioError)) throw error;
-      this.offers.complain(error.message);
+      this.offers.showError(error.message);
       if (!this.offers.isOpen) this.say(error.message);
     }
     this.ask();
@@ -143,7 +143,7 @@ export class RealVoices {
   }
 
   /**
-   * Show a toast that stays when the room changes. @param {string} sentence @param {import('../app/messages.js').Told}
+   * Show a toast that stays when the room changes. @param {string} sentence @param {import('../app/messages.js').ToastOptions}
    * [options]
    */
   say(sentence, options = {}) {
@@ -159,7 +159,7 @@ export class RealVoices {
   }
 
   dismiss() {
-    if (this.download.state === 'failed') this.tell(() => this.send('', 'DELETE')); // Downloaded parts are kept for the next time.
+    if (this.download.state === 'failed') this.request(() => this.send('', 'DELETE')); // Downloaded parts are kept for the next time.
     remember('localStorage', AWAY, 1);
     this.paint();
     const back = () => {

@@ -63,7 +63,7 @@ export class Offers {
   }
 
   open() {
-    this.complain('');
+    this.showError('');
     if (!this.isOpen) this.dialog.showModal();
     this.paint();
   }
@@ -73,7 +73,7 @@ export class Offers {
   }
 
   /** @param {string} sentence */
-  complain(sentence) {
+  showError(sentence) {
     this.error.textContent = sentence;
   }
 
@@ -91,14 +91,14 @@ export class Offers {
     for (const offer of offers) if (offer.mode === mode) chosen.delete(offer.id);
     if (box.checked) chosen.add(box.value);
     this.picked = chosen;
-    this.complain('');
+    this.showError('');
     this.paint();
   }
 
   /** @returns {Offer[]} */
   get chosen() {
     const { picked } = this;
-    return (this.plan?.offers ?? []).filter((offer) => this.taken(offer)?.fits !== false && (picked ? picked.has(offer.id) : offer.suggested));
+    return (this.plan?.offers ?? []).filter((offer) => this.weightsOf(offer)?.fits !== false && (picked ? picked.has(offer.id) : offer.suggested));
   }
 
   /** Show the choice or the progress of the download, rebuilding only changed parts. */
@@ -106,8 +106,8 @@ export class Offers {
     if (!this.isOpen) return;
     const { state, parts, problem } = this.voices.download;
     const runs = UNDER_WAY.has(state);
-    const told = runs ? parts.map(({ id }) => id) : [this.plan?.offers, this.plan?.sizes, this.plan?.asking, this.weights];
-    const key = JSON.stringify([told, document.documentElement.lang]);
+    const texts = runs ? parts.map(({ id }) => id) : [this.plan?.offers, this.plan?.sizes, this.plan?.asking, this.weights];
+    const key = JSON.stringify([texts, document.documentElement.lang]);
     if (key !== this.built) {
       this.built = key;
       const { value = null } = /** @type {HTMLInputElement} */ (document.activeElement) ?? {};
@@ -131,8 +131,8 @@ export class Offers {
     this.sum.textContent = runs ? (problem ? '' : this.t('real_voices.close_this')) : this.total();
     // A download's message disappears with it, also if a late response repeats it.
     const saysWhy = runs && Boolean(problem);
-    if (saysWhy) this.complain(this.voices.sentence);
-    else if (this.saysWhy) this.complain('');
+    if (saysWhy) this.showError(this.voices.sentence);
+    else if (this.saysWhy) this.showError('');
     this.saysWhy = saysWhy;
     const need = this.memory(this.chosen);
     this.begin.disabled = this.chosen.length === 0 || (this.plan?.total != null && need > this.plan.total) || this.lacks;
@@ -145,7 +145,7 @@ export class Offers {
    * Return the weight format that a checkpoint would use; null until it is known. @param {Offer} offer @returns
    * {Bits|null}
    */
-  taken({ bits, chosen }) {
+  weightsOf({ bits, chosen }) {
     const wanted = this.weights && this.weights !== 'auto' ? this.weights : chosen;
     return bits.find(({ weights }) => weights === wanted) ?? null;
   }
@@ -167,7 +167,7 @@ export class Offers {
   /** @param {Offer} offer */
   card(offer) {
     const { id, size, kind, mode, download } = offer;
-    const { memory = null, fits = null } = this.taken(offer) ?? {};
+    const { memory = null, fits = null } = this.weightsOf(offer) ?? {};
     const card = element('label', 'vw-offer');
     const box = make('input', { type: 'checkbox', value: id, disabled: fits === false });
     const values = { get: gigabytes(download), memory: memory === null ? '' : gigabytes(memory) };
@@ -181,24 +181,24 @@ export class Offers {
 
   /** Return the estimated speed on this machine, and the weight format. @param {Offer} offer */
   pace(offer) {
-    const taken = this.taken(offer);
-    if (!taken) return element('span', '', this.t(this.plan?.asking ? 'real_voices.measuring' : 'real_voices.not_measured'));
-    const { rtf, fits, memory, weights } = taken;
+    const used = this.weightsOf(offer);
+    if (!used) return element('span', '', this.t(this.plan?.asking ? 'real_voices.measuring' : 'real_voices.not_measured'));
+    const { rtf, fits, memory, weights } = used;
     if (!fits) {
       const have = gigabytes(this.plan?.total ?? 0);
       return element('span', 'vw-slow', this.t('real_voices.too_large', { need: gigabytes(memory), have }));
     }
-    let told = this.t('real_voices.pace', { pace: times(rtf) });
+    let texts = this.t('real_voices.pace', { pace: times(rtf) });
     const full = offer.bits.find((kind) => kind.weights === 'off');
     if (weights !== 'off' && full) {
-      told = this.t('real_voices.rounded', { pace: told, bits: weights.replace('int', ''), full: times(full.rtf) });
+      texts = this.t('real_voices.rounded', { pace: texts, bits: weights.replace('int', ''), full: times(full.rtf) });
     }
-    return element('span', rtf > 1 ? 'vw-slow' : '', rtf > 1 ? this.t('real_voices.slow', { pace: told }) : told);
+    return element('span', rtf > 1 ? 'vw-slow' : '', rtf > 1 ? this.t('real_voices.slow', { pace: texts }) : texts);
   }
 
   /** Return the memory of several checkpoints in bytes; shared parts count once. @param {Offer[]} offers */
   memory(offers) {
-    return offers.reduce((sum, offer, at) => sum + (this.taken(offer)?.memory ?? 0) - (at ? (offer.shared ?? 0) : 0), 0);
+    return offers.reduce((sum, offer, at) => sum + (this.weightsOf(offer)?.memory ?? 0) - (at ? (offer.shared ?? 0) : 0), 0);
   }
 
   /** @param {Offer[]} offers */
@@ -216,14 +216,14 @@ export class Offers {
     const { chosen, plan } = this;
     if (!plan) return '';
     if (chosen.length === 0) return this.t('real_voices.choose');
-    const told = [this.t('real_voices.to_download', { get: gigabytes(this.size(chosen)) })];
+    const texts = [this.t('real_voices.to_download', { get: gigabytes(this.size(chosen)) })];
     const once = chosen.reduce((sum, { download }) => sum + download, 0) - this.size(chosen);
-    if (Number(gigabytes(once))) told.push(this.t('real_voices.once', { once: gigabytes(once) }));
+    if (Number(gigabytes(once))) texts.push(this.t('real_voices.once', { once: gigabytes(once) }));
     if (plan.total !== null) {
-      told.push(this.t('real_voices.memory_of', { need: gigabytes(this.memory(chosen)), have: gigabytes(plan.total) }));
+      texts.push(this.t('real_voices.memory_of', { need: gigabytes(this.memory(chosen)), have: gigabytes(plan.total) }));
     }
-    if (this.lacks) told.push(this.t('real_voices.no_room', { room: gigabytes(plan.room ?? 0) }));
-    return told.join(' · ');
+    if (this.lacks) texts.push(this.t('real_voices.no_room', { room: gigabytes(plan.room ?? 0) }));
+    return texts.join(' · ');
   }
 
   // --- download
@@ -255,8 +255,8 @@ export class Offers {
     }
     if (!this.now) return;
     const speed = rate ? this.t('real_voices.speed', { rate: Math.max(1, Math.round((rate * 8) / 1e6)) }) : '';
-    const told = { fetching: [speed, this.voices.far], paused: [this.t('real_voices.is_paused')], changing: [this.voices.sentence] };
-    this.now.textContent = (told[/** @type {keyof typeof told} */ (state)] ?? []).filter(Boolean).join(' · ');
+    const texts = { fetching: [speed, this.voices.far], paused: [this.t('real_voices.is_paused')], changing: [this.voices.sentence] };
+    this.now.textContent = (texts[/** @type {keyof typeof texts} */ (state)] ?? []).filter(Boolean).join(' · ');
   }
 }
 

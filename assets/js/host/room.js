@@ -17,10 +17,10 @@ import { Figures } from './figures.js';
  * @property {import('./figures.js').Now|null} figures
  * @property {import('./figures.js').Now['host']} memory
  * @property {{file: string, why: string}[]} voice_problems
- * @property {Knob[]} settings
+ * @property {Setting[]} settings
  * @property {Object<string, string>} ports  addresses of other open ports
  *
- * @typedef {{group: string, env: string, value: string|number|boolean|null, changed: boolean, about: string}} Knob  a setting
+ * @typedef {{group: string, env: string, value: string|number|boolean|null, changed: boolean, about: string}} Setting  a setting
  */
 
 const ASK_MS = 2000;
@@ -44,13 +44,13 @@ export class HostRoom {
     this.shown = null;
     /** @type {ReturnType<typeof setTimeout>|undefined} */
     this.timer = undefined;
-    this.door = need(root, '#vw-host-door');
+    this.keyForm = need(root, '#vw-host-door');
     this.inside = need(root, '#vw-host-inside');
     this.state = need(root, '#vw-host-state');
     this.models = need(root, '#vw-host-models');
     this.wanted = need(root, '#vw-host-wanted', HTMLTextAreaElement);
     this.loadError = need(root, '#vw-host-load-error');
-    this.doorError = need(root, '#vw-host-door-error');
+    this.keyError = need(root, '#vw-host-door-error');
     this.submit = need(root, '#vw-host-submit', HTMLButtonElement);
     this.giveUp = need(root, '#vw-host-give-up');
     this.progress = need(root, '#vw-host-progress', HTMLProgressElement);
@@ -60,7 +60,7 @@ export class HostRoom {
     this.voiceProblems = need(root, '#vw-host-voice-problems');
     this.wyoming = need(root, '#vw-host-wyoming');
     const key = need(root, '#vw-host-key', HTMLInputElement);
-    this.door.onsubmit = (event) => this.knock(event, key.value);
+    this.keyForm.onsubmit = (event) => this.sendKey(event, key.value);
     need(root, '#vw-host-load').onsubmit = (event) => this.load(event);
     this.giveUp.onclick = () => this.send('studio/host/models', 'DELETE');
     this.figures = new Figures(need(root, '#vw-host-figures'), studio.t);
@@ -101,21 +101,21 @@ export class HostRoom {
       else this.state.textContent = error.message;
     } finally {
       clearTimeout(this.timer); // Poll again, whatever the result.
-      if (this.open && this.door.hidden) this.timer = setTimeout(() => this.refresh(), ASK_MS);
+      if (this.open && this.keyForm.hidden) this.timer = setTimeout(() => this.refresh(), ASK_MS);
     }
   }
 
   shut() {
     this.inside.hidden = true;
-    this.door.hidden = false;
-    this.doorError.textContent = this.key ? this.studio.t('host.wrong_key') : '';
+    this.keyForm.hidden = false;
+    this.keyError.textContent = this.key ? this.studio.t('host.wrong_key') : '';
   }
 
   /** @param {SubmitEvent} event @param {string} key */
-  knock(event, key) {
+  sendKey(event, key) {
     event.preventDefault();
     this.key = key;
-    this.door.hidden = true;
+    this.keyForm.hidden = true;
     this.refresh();
   }
 
@@ -142,7 +142,7 @@ export class HostRoom {
 
   /** @param {Now} now */
   show(now) {
-    this.door.hidden = true;
+    this.keyForm.hidden = true;
     this.inside.hidden = false;
     this.studio.realVoices.allow(this.key, now.own);
     const { sentence, problem, change, loaded, of } = now.runtime;
@@ -199,26 +199,26 @@ export class HostRoom {
       ),
     );
     const groups = Map.groupBy(settings, ({ group }) => group);
-    this.settings.replaceChildren(...[...groups].map(([name, knobs]) => this.group(name, knobs)));
+    this.settings.replaceChildren(...[...groups].map(([name, members]) => this.group(name, members)));
   }
 
-  /** @param {string} name @param {Knob[]} knobs */
-  group(name, knobs) {
-    const changed = knobs.filter((knob) => knob.changed).length;
+  /** @param {string} name @param {Setting[]} members */
+  group(name, members) {
+    const changed = members.filter((setting) => setting.changed).length;
     const title = this.studio.t(`host.group.${name}`) + (changed ? ` (${this.studio.t('host.changed', { n: changed })})` : '');
     const summary = make('summary', { textContent: title });
     summary.dataset.icon = 'right';
-    return make('details', { className: 'vw-unfolds' }, [summary, make('dl', {}, knobs.map((knob) => this.row(knob)))]);
+    return make('details', { className: 'vw-unfolds' }, [summary, make('dl', {}, members.map((setting) => this.row(setting)))]);
   }
 
-  /** @param {Knob} knob */
-  row(knob) {
-    const value = make('span', { textContent: knob.value === '' ? '–' : String(knob.value) });
-    const told = [make('dt', { textContent: knob.env }), make('dd', {}, [value, this.about(knob)])];
-    return make('div', { className: knob.changed ? 'vw-host-changed' : '' }, told);
+  /** @param {Setting} setting */
+  row(setting) {
+    const value = make('span', { textContent: setting.value === '' ? '–' : String(setting.value) });
+    const entry = [make('dt', { textContent: setting.env }), make('dd', {}, [value, this.about(setting)])];
+    return make('div', { className: setting.changed ? 'vw-host-changed' : '' }, entry);
   }
 
-  /** Return the description of a setting. The English text is in runtime/settings.py and studio/settings.py. @param {Knob} knob */
+  /** Return the description of a setting. The English text is in runtime/settings.py and studio/settings.py. @param {Setting} setting */
   about({ env, about }) {
     const key = `settings.${env}`;
     const said = this.studio.t(key);

@@ -60,7 +60,7 @@ function escaped(character) {
 }
 
 /** Return a comment with the source of the reference. @param {Request} request @param {string} mark */
-function whence({ referenceUrl }, mark) {
+function referenceComment({ referenceUrl }, mark) {
   return referenceUrl ? '' : `${mark} ${REFERENCE}: the recording that is cloned\n`;
 }
 
@@ -73,7 +73,7 @@ export function curl(request, base) {
   const open = JSON.stringify(body).slice(0, -1);
   const fetched = request.referenceUrl ? `curl -sSf ${request.referenceUrl} -o ${REFERENCE}\n` : '';
   return (
-    `${hint}${whence(request, '#')}${fetched}` +
+    `${hint}${referenceComment(request, '#')}${fetched}` +
     `{ printf %s ${shellQuoted(`${open},"ref_audio":"`)}; base64 < ${REFERENCE} | tr -d '\\n'; printf '"}'; } |\n` +
     `${head} --data-binary @-\n`
   );
@@ -83,7 +83,7 @@ export function curl(request, base) {
 function referenceInPython(request) {
   if (!request.hasReference) return '';
   const opened = request.referenceUrl ? `urlopen(${JSON.stringify(request.referenceUrl)})` : `open("${REFERENCE}", "rb")`;
-  return `${whence(request, '#')}with ${opened} as recording:\n    reference = base64.b64encode(recording.read()).decode()\n\n`;
+  return `${referenceComment(request, '#')}with ${opened} as recording:\n    reference = base64.b64encode(recording.read()).decode()\n\n`;
 }
 
 /** The imports of a Python snippet. @param {Request} request @param {string[]} modules */
@@ -175,7 +175,7 @@ function referenceInJavaScript(request) {
   const base64 = (bytes) => `Buffer.from(${bytes}).toString('base64')`;
   return request.referenceUrl
     ? `const recording = await fetch('${request.referenceUrl}');\nconst reference = ${base64('await recording.arrayBuffer()')};\n`
-    : `${whence(request, '//')}const reference = ${base64(`await readFile('${REFERENCE}')`)};\n`;
+    : `${referenceComment(request, '//')}const reference = ${base64(`await readFile('${REFERENCE}')`)};\n`;
 }
 
 /** For browsers and Node 22 or later. @param {Request} request @param {URL} base */

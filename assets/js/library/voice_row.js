@@ -78,14 +78,14 @@ export class VoiceRow {
       place.id = `vw-voice-${this.voice.id}-${field.dataset.field}-error`;
       field.setAttribute('aria-describedby', place.id);
       field.onchange = () => this.change(field);
-      field.oninput = () => complain(field, '');
+      field.oninput = () => showFieldError(field, '');
     }
   }
 
   /** Run an action and show its error below the row's buttons. @param {() => unknown} action */
   guard(action) {
     const place = this.find('.vw-voice-error');
-    return telling(action, (sentence) => (place.textContent = sentence));
+    return withErrors(action, (sentence) => (place.textContent = sentence));
   }
 
   /** Store the field's value after the earlier changes. @param {Field} field */
@@ -93,7 +93,7 @@ export class VoiceRow {
     const { dataset, value } = field;
     const tags = () => value.split(/[,，、]/).map((tag) => tag.trim()).filter(Boolean);
     const change = { [dataset.field ?? '']: dataset.field === 'tags' ? tags() : value.trim() };
-    this.changed = this.changed.then(() => telling(() => this.store(change), (sentence) => complain(field, sentence)));
+    this.changed = this.changed.then(() => withErrors(() => this.store(change), (sentence) => showFieldError(field, sentence)));
   }
 
   /** @param {Object<string, string|string[]>} change */
@@ -124,8 +124,8 @@ export class VoiceRow {
     studio.toast(said.filter(Boolean).join(' '), {
       action: t('shell.undo'),
       stayMs: UNDO_MS,
-      onAction: () => this.tell(async () => api.post(`studio/voices/${voice.id}/restore`)),
-      also: { action: now, onAction: () => this.tell(() => this.deleteForGood()) },
+      onAction: () => this.attempt(async () => api.post(`studio/voices/${voice.id}/restore`)),
+      also: { action: now, onAction: () => this.attempt(() => this.deleteForGood()) },
     });
   }
 
@@ -138,7 +138,7 @@ export class VoiceRow {
   }
 
   /** Run an action on a voice without a row, and show its error as a toast. @param {() => Promise<unknown>} action */
-  async tell(action) {
+  async attempt(action) {
     const { studio } = this;
     try {
       await action();
@@ -217,19 +217,19 @@ export class VoiceRow {
 
 /**
  * Run an action, and report its error, or an empty text without an error. @param {() => unknown} action @param
- * {(sentence: string) => void} tell
+ * {(sentence: string) => void} showError
  */
-async function telling(action, tell) {
-  tell('');
+async function withErrors(action, showError) {
+  showError('');
   try {
     await action();
   } catch (error) {
-    tell(errorOf(error).message);
+    showError(errorOf(error).message);
   }
 }
 
 /** Show an error below a field; an empty text clears it. @param {Field} field @param {string} sentence */
-function complain(field, sentence) {
+function showFieldError(field, sentence) {
   errorPlace(field).textContent = sentence;
   field.ariaInvalid = String(sentence !== '');
 }

@@ -27,9 +27,9 @@ export class VoicesPanel {
     this.file.onchange = () => {
       const files = [...(this.file.files ?? [])];
       this.file.value = ''; // Choosing the same file again fires a change event.
-      this.bring(files);
+      this.importFiles(files);
     };
-    acceptDrops(root, (files) => this.bring(files));
+    acceptDrops(root, (files) => this.importFiles(files));
     /** True if the message above the list is its loading error. */
     this.isUnlisted = false;
     studio.voices.addEventListener('change', () => this.onListed());
@@ -63,7 +63,7 @@ export class VoicesPanel {
   // --- files
 
   /** Import voice files one by one, and show the reason for each refused file. @param {File[]} files */
-  async bring(files) {
+  async importFiles(files) {
     const { studio } = this;
     const refused = [];
     /** @type {import('../speak/voices.js').StoredVoice[]} */
@@ -121,10 +121,10 @@ export class VoicesPanel {
 
   /** Return the name with an unused number. @param {string} name */
   freeName(name) {
-    const taken = new Set(this.studio.voices.list.map((voice) => voice.name.toLowerCase()));
+    const existing = new Set(this.studio.voices.list.map((voice) => voice.name.toLowerCase()));
     const stem = name.replace(/[ _(-]*\d*\)?$/u, '') || name; // A browser names a second download "Peter (1)".
     let n = 2;
-    while (taken.has(`${stem} ${n}`.toLowerCase())) n += 1;
+    while (existing.has(`${stem} ${n}`.toLowerCase())) n += 1;
     return `${[...stem].slice(0, MAX_STEM_CHARS).join('')} ${n}`;
   }
 

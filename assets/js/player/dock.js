@@ -61,11 +61,11 @@ export class Dock {
 
   /** Switch between the primary button and the stop button in the same place. @param {boolean} isBusy */
   turn(isBusy) {
-    const [shown, gone] = isBusy ? [this.stop, this.speak] : [this.speak, this.stop];
-    if (gone.hidden && !shown.hidden) return;
-    const hadFocus = document.activeElement === gone;
+    const [shown, hidden] = isBusy ? [this.stop, this.speak] : [this.speak, this.stop];
+    if (hidden.hidden && !shown.hidden) return;
+    const hadFocus = document.activeElement === hidden;
     shown.hidden = false;
-    gone.hidden = true;
+    hidden.hidden = true;
     if (hadFocus) shown.focus({ preventScroll: true }); // Do not scroll away from what the user reads.
   }
 
@@ -74,13 +74,13 @@ export class Dock {
     const { player } = this.studio.stage;
     const volume = recall('localStorage', VOLUME) ?? 1;
     if (volume >= 0 && volume <= 1) this.volume.value = String(volume);
-    const hear = () => {
+    const update = () => {
       player.volume = this.volume.valueAsNumber;
       this.volumeButton.dataset.icon = player.volume > 0 ? 'volume' : 'muted';
     };
-    hear();
+    update();
     this.volume.oninput = () => {
-      hear();
+      update();
       remember('localStorage', VOLUME, this.volume.valueAsNumber);
     };
     const rate = recall('localStorage', RATE) ?? 1;

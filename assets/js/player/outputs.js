@@ -133,13 +133,13 @@ export class ScheduledOutput {
 
   schedule() {
     const soonest = this.context.currentTime + START_AHEAD;
-    const dry = this.nextTime < soonest;
-    if (dry && this.firstTime !== null && this.waiting.length > 0 && !this.isDry) {
+    const isEmpty = this.nextTime < soonest;
+    if (isEmpty && this.firstTime !== null && this.waiting.length > 0 && !this.isDry) {
       this.isDry = true;
       this.underruns += 1;
       this.target = Math.min(this.target * 2, MAX_TARGET);
     }
-    if (dry && this.count(this.waiting) < this.target && !this.ended) return;
+    if (isEmpty && this.count(this.waiting) < this.target && !this.ended) return;
     for (const pcm of this.waiting) this.play(pcm, soonest);
     this.waiting = [];
   }

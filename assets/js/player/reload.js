@@ -8,7 +8,7 @@ import { Take } from './take.js';
 // --- Restores the dock's take after a reload without playing it; its audio is loaded afterwards.
 
 /**
- * @typedef {import('./take.js').TakeRecord} TakeRecord @typedef {{take?: TakeRecord, script?: string}} Heard a stored
+ * @typedef {import('./take.js').TakeRecord} TakeRecord @typedef {{take?: TakeRecord, script?: string}} DockState a stored
  * take, or a script that was read
  */
 
@@ -18,7 +18,7 @@ const LONG_S = 300; // Longer audio is loaded when it is played.
 export class LastHeard {
   /** Id of the script whose full audio is shown once the script is open. @type {string|null} */
   script = null;
-  /** The state that was stored last. @type {Heard} */
+  /** The state that was stored last. @type {DockState} */
   kept = {};
 
   /** @param {import('../app/studio.js').Studio} studio */
@@ -29,7 +29,7 @@ export class LastHeard {
 
   /** Show the last take before the page is visible, so that the layout does not move later. */
   recall() {
-    const { take: record, script = null } = /** @type {Heard} */ (recall('sessionStorage', HEARD_KEY) ?? {});
+    const { take: record, script = null } = /** @type {DockState} */ (recall('sessionStorage', HEARD_KEY) ?? {});
     this.script = script;
     if (record) this.show(record);
   }
@@ -38,11 +38,11 @@ export class LastHeard {
   show(record) {
     const take = Take.recalled(record, () => this.pcm(record.id));
     this.studio.stage.show(take);
-    this.bring(take);
+    this.load(take);
   }
 
   /** Load the stored take's current data and audio. @param {Take} take */
-  async bring(take) {
+  async load(take) {
     const { stage } = this.studio;
     try {
       take.record = await api.get(`studio/takes/${take.id}`);
@@ -75,7 +75,7 @@ export class LastHeard {
   note() {
     const { take } = this.studio.stage;
     if (take) this.script = null;
-    /** @type {Heard|null} */
+    /** @type {DockState|null} */
     const heard = take instanceof Take ? take.record && { take: take.record } : take && { script: take.maker.script?.id };
     if (!heard) return;
     if (heard.take !== this.kept.take || heard.script !== this.kept.script) remember('sessionStorage', HEARD_KEY, heard);
@@ -92,7 +92,7 @@ export class LastHeard {
  * @typedef {import('./take.js').Asked} Asked
  * @typedef {{placeOf?(take: Take): Object|null, regain?(take: Take, place: any): Promise<void>, hear?(take: Take, how: {clicked: number}): void,
  *   referenceOf?(asked: Asked): Promise<Blob|null>}} Place  room methods that return a take's place and reference
- * @typedef {{asked: Asked, digest: string|null, place: any}} Left digest: SHA-256 of the reference audio; place:
+ * @typedef {{asked: Asked, digest: string|null, place: any}} Interrupted digest: SHA-256 of the reference audio; place:
  * defined by the room
  */
 
@@ -101,7 +101,7 @@ const ROOMS = ['speakers', 'design', 'clone']; // A script shows its lines itsel
 const NEWEST = 12; // Newest takes that are searched, because another tab may have spoken in the meantime.
 
 export class CutOff {
-  /** Requests interrupted by the reload of this tab, all of one room. @type {Left[]} */
+  /** Requests interrupted by the reload of this tab, all of one room. @type {Interrupted[]} */
   left = [];
   /** Removes the offer. */
   withdraw = () => {};
@@ -110,20 +110,20 @@ export class CutOff {
   /** @param {import('../app/studio.js').Studio} studio */
   constructor(studio) {
     this.studio = studio;
-    this.left = taken();
+    this.left = takeStored();
     addEventListener('pagehide', () => this.keep());
-    addEventListener('pageshow', () => taken()); // The page was restored from the cache with its state.
+    addEventListener('pageshow', () => takeStored()); // The page was restored from the cache with its state.
   }
 
   /** Store the unfinished requests of the room with the newest request. */
   keep() {
     const { keeping, live } = this.studio.speech;
-    const cut = [...keeping, ...live].filter(isToBeOffered);
+    const cut = [...keeping, ...live].filter(isRepeatable);
     const last = cut.at(-1);
     if (!last) return;
     const room = this.studio.room(last.room);
     const ofRoom = room.placeOf ? cut.filter((take) => take.room === room.id) : [last];
-    const left = ofRoom.map((take) => leftOf(take, room.placeOf?.(take) ?? null)).filter(({ place }) => place || !room.placeOf);
+    const left = ofRoom.map((take) => interruptedOf(take, room.placeOf?.(take) ?? null)).filter(({ place }) => place || !room.placeOf);
     remember('sessionStorage', CUT_OFF_KEY, left);
   }
 
@@ -142,7 +142,7 @@ export class CutOff {
     this.withdraw = studio.toast(studio.t(keys.sentence), { action: studio.t(keys.action), onAction, dismiss: studio.t(keys.dismiss), keys });
   }
 
-  /** Return the studio's recent complete takes. @param {Left[]} left @returns {Promise<TakeRecord[]>} */
+  /** Return the studio's recent complete takes. @param {Interrupted[]} left @returns {Promise<TakeRecord[]>} */
   async kept([{ asked }]) {
     const { takes } = await this.studio.api.get(`studio/takes?room=${asked.room}&limit=${NEWEST}`).catch(() => ({ takes: [] }));
     return takes.filter((/** @type {TakeRecord} */ record) => record.stop_reason !== 'cancelled');
@@ -158,7 +158,7 @@ export class CutOff {
     await room.regain(take, place);
   }
 
-  /** Repeat all requests and play the first one. Requests that fail are still offered. @param {Left[]} left */
+  /** Repeat all requests and play the first one. Requests that fail are still offered. @param {Interrupted[]} left */
   async again(left) {
     const { studio } = this;
     if (this.isAsking) return;
@@ -182,7 +182,7 @@ export class CutOff {
     }
   }
 
-  /** Return the reference of a request; null if the room has another one now. @param {Left} left */
+  /** Return the reference of a request; null if the room has another one now. @param {Interrupted} left */
   async reference({ asked, digest }) {
     if (!digest) return null;
     const blob = await this.studio.room(asked.room).referenceOf?.(asked);
@@ -192,18 +192,18 @@ export class CutOff {
 }
 
 /** True if the request can be repeated exactly: its recording has a digest, and it was sent before. @param {Take} take */
-function isToBeOffered({ room, isSample, isQuiet, state, reference, digest }) {
+function isRepeatable({ room, isSample, isQuiet, state, reference, digest }) {
   return ROOMS.includes(room) && !isSample && !isQuiet && state !== 'stopped' && (!reference || digest !== null);
 }
 
-/** @param {Take} take @param {any} place @returns {Left} */
-function leftOf({ room, mode, config, text, spoken, seed, label, parent, digest }, place) {
+/** @param {Take} take @param {any} place @returns {Interrupted} */
+function interruptedOf({ room, mode, config, text, spoken, seed, label, parent, digest }, place) {
   return { asked: { room, mode, config, text, spoken, seed, label, parent }, digest, place };
 }
 
 /**
  * True if a stored take has the text, seed and reference of a request, and therefore the same audio. @param
- * {TakeRecord} record @param {Left} left
+ * {TakeRecord} record @param {Interrupted} left
  */
 function sameRequest(record, { asked, digest }) {
   const { mode, text, spoken = null, seed, config, parent = null } = asked;
@@ -212,8 +212,8 @@ function sameRequest(record, { asked, digest }) {
   return isSame && record.mode === mode && record.text === text && (record.spoken ?? null) === spoken && record.seed === seed && (record.parent ?? null) === parent && (record.reference ?? null) === digest;
 }
 
-/** Remove and returns the stored requests. @returns {Left[]} */
-function taken() {
+/** Remove and returns the stored requests. @returns {Interrupted[]} */
+function takeStored() {
   const left = recall('sessionStorage', CUT_OFF_KEY);
   if (left) remember('sessionStorage', CUT_OFF_KEY, null);
   return Array.isArray(left) ? left : [];

@@ -46,7 +46,7 @@ export class Speech {
   say(asked) {
     const take = new Take(asked);
     this.live.add(take);
-    for (const one of this.live) one.company = Math.max(one.company, this.live.size);
+    for (const one of this.live) one.parallel = Math.max(one.parallel, this.live.size);
     const refusal = this.refusal(take.sent);
     if (refusal) queueMicrotask(() => this.fail(take, refusal)); // After the caller has attached its listeners to the take.
     else if (!asked.reference) this.ask(take, null);
@@ -89,22 +89,22 @@ export class Speech {
     take.utterance = this.socket.speak(config, take.sent, {
       onQueue: (position, etaMs) => {
         take.queue = { position, etaMs };
-        take.tell('state');
+        take.notify('state');
       },
       onStart: ({ model, voice, notes }) => {
         take.start = { model, voice, notes };
         take.model = this.modelOf(model);
         take.queue = null;
-        take.tellSoon();
+        take.notifySoon();
       },
       onAudio: (pcm) => {
         take.arrivals.push({ at: performance.now(), samples: pcm.length });
         take.append(pcm);
         if (take.state === 'queued') {
           take.state = 'streaming';
-          take.tellSoon();
+          take.notifySoon();
         }
-        take.tell('progress');
+        take.notify('progress');
       },
       onDone: (done) => {
         Object.assign(take, { metrics: done.metrics, stopReason: done.stop_reason, queue: null });
@@ -133,7 +133,7 @@ export class Speech {
       if (isFull) this.waiting.add(take);
       else if (!error?.unreachable) this.keeping.delete(take);
       take.unkept = true;
-      take.tell('stored');
+      take.notify('stored');
       if (error && isNew && (!isFull || this.waiting.size === 1)) this.onUnkept(take, error);
     };
     if (!this.keeps || take.isSample) return unkept(null);
@@ -146,7 +146,7 @@ export class Speech {
       this.keeping.delete(take);
       take.record = record;
       take.id = record.id;
-      take.tell('stored');
+      take.notify('stored');
       this.onKept(take);
     } catch (thrown) {
       const error = errorOf(thrown);

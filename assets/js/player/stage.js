@@ -51,7 +51,7 @@ export class Stage extends EventTarget {
     this.index = 0; // Index of the shown item of the programme.
     this.at = 0; // Position in the shown take, in samples.
     this.playing = 0;
-    this.told = -1; // Last item whose start was reported.
+    this.reportedIndex = -1; // Last item whose start was reported.
     this.onChange = () => this.refresh();
     /** Show position and length after a delay, repeatedly during playback. */
     this.followSoon = throttle(() => {
@@ -94,7 +94,7 @@ export class Stage extends EventTarget {
    */
   watch(take, clicked) {
     take.timing = { clicked, ttfa: null, audible: null, underruns: null };
-    take.addEventListener('done', () => this.player.pace.learn(take.arrivals, take.company));
+    take.addEventListener('done', () => this.player.pace.learn(take.arrivals, take.parallel));
   }
 
   /**
@@ -128,7 +128,7 @@ export class Stage extends EventTarget {
     this.within = within;
     this.index = index;
     this.at = shown;
-    this.told = -1;
+    this.reportedIndex = -1;
     const playing = this.player.begin(within || isFullAudio(this.take) ? {} : (this.take ?? {}));
     this.playing = playing;
     const pumped = this.pump(programme, playing, { index, at });
@@ -159,11 +159,11 @@ export class Stage extends EventTarget {
       this.at = 0;
     }
     this.player.arm().catch(() => {});
-    this.goOn();
+    this.playFromHere();
   }
 
   /** Play from the current position. */
-  goOn() {
+  playFromHere() {
     if (isFullAudio(this.take)) this.perform(this.take, this.at);
     else if (this.programme) this.begin(this.programme, { index: this.index, at: this.at });
   }
@@ -191,7 +191,7 @@ export class Stage extends EventTarget {
   seek(at) {
     if (!this.take) return;
     this.at = Math.max(0, Math.min(this.take.samples, Math.round(at)));
-    if (this.sounding) this.goOn();
+    if (this.sounding) this.playFromHere();
     this.paint();
   }
 
@@ -243,8 +243,8 @@ export class Stage extends EventTarget {
 
   /** @param {import('./programme.js').Span} span @param {number} at */
   enter({ item, index, start }, at) {
-    if (this.told !== index) {
-      this.told = index;
+    if (this.reportedIndex !== index) {
+      this.reportedIndex = index;
       this.index = index;
       this.within?.onItem(index);
     }
@@ -265,7 +265,7 @@ export class Stage extends EventTarget {
   }
 
   /** Show the previous take again after a failed one. @param {Take} take */
-  giveBack(take) {
+  showPrevious(take) {
     if (take === this.take && !take.samples && this.before) this.show(this.before);
   }
 

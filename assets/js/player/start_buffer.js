@@ -103,24 +103,24 @@ export class Pace {
   /** Arrivals of the last takes, newest first, by the number of parallel takes. @type {Map<number, {whole: Arrivals, steady: Arrivals}[]>} */
   known = new Map();
 
-  /** @param {Arrivals} arrivals @param {number} [company]  number of parallel takes, including this one */
-  learn(arrivals, company = 1) {
-    const takes = [{ whole: arrivals, steady: withoutWorst(arrivals) }, ...(this.known.get(company) ?? [])];
-    this.known.set(company, takes.slice(0, MAX_TAKES));
+  /** @param {Arrivals} arrivals @param {number} [parallel]  number of parallel takes, including this one */
+  learn(arrivals, parallel = 1) {
+    const takes = [{ whole: arrivals, steady: withoutWorst(arrivals) }, ...(this.known.get(parallel) ?? [])];
+    this.known.set(parallel, takes.slice(0, MAX_TAKES));
   }
 
-  /** Return the largest known number of parallel takes up to `company`. @param {number} company */
-  nearest(company) {
-    return Math.max(...[...this.known.keys()].filter((count) => count <= company));
+  /** Return the largest known number of parallel takes up to `parallel`. @param {number} parallel */
+  nearest(parallel) {
+    return Math.max(...[...this.known.keys()].filter((count) => count <= parallel));
   }
 
   /**
    * Return the start condition of the next take: `target` buffered samples, or `hold` samples of time since its first chunk.
    *
-   * @param {{planned?: number, company?: number}} [take]  planned: expected samples; 0: unknown
+   * @param {{planned?: number, parallel?: number}} [take]  planned: expected samples; 0: unknown
    */
-  plan({ planned = 0, company = 1 } = {}) {
-    const takes = this.known.get(this.nearest(company)) ?? [];
+  plan({ planned = 0, parallel = 1 } = {}) {
+    const takes = this.known.get(this.nearest(parallel)) ?? [];
     const expected = planned * LONGER;
     const whole = takes.map((take) => needOf(take.whole, expected));
     const steady = takes.map((take) => needOf(take.steady, expected));

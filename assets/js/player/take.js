@@ -89,7 +89,7 @@ export class Take extends EventTarget {
     /** Expected samples by its text; 0 if not estimated. */
     this.planned = 0;
     /** Maximum number of parallel takes, including this one. */
-    this.company = 1;
+    this.parallel = 1;
     /** Arrival times of its audio. @type {{at: number, samples: number}[]} */
     this.arrivals = [];
     /** The model that speaks. @type {Model|null} */
@@ -120,7 +120,7 @@ export class Take extends EventTarget {
     this.loading = null;
     this.askedAt = performance.now();
     /** Emit 'state' with a delay, because listeners draw the page and the first audio must not wait for that. */
-    this.tellSoon = throttle(() => this.tell('state'), SOON_MS);
+    this.notifySoon = throttle(() => this.notify('state'), SOON_MS);
     /** Measurements of this page, in ms after `clicked` (performance.now()). @type {Timing} */
     this.timing = { clicked: null, ttfa: null, audible: null, underruns: null };
   }
@@ -156,7 +156,7 @@ export class Take extends EventTarget {
     this.ask = null;
     this.chunks = [pcm];
     this.samples = pcm.length;
-    this.tell('progress');
+    this.notify('progress');
   }
 
   /** The text that is sent: with pronunciations, and with tags. */
@@ -215,11 +215,11 @@ export class Take extends EventTarget {
   /** @param {Take['state']} state @param {string} event */
   enter(state, event) {
     this.state = state;
-    this.tell(event);
+    this.notify(event);
   }
 
   /** @param {string} event */
-  tell(event) {
+  notify(event) {
     this.wake?.(undefined);
     this.changing = null;
     this.dispatchEvent(new Event(event));

@@ -43,7 +43,7 @@ class PcmPlayer extends AudioWorkletProcessor {
   /** @type {Int16Array[]} */
   chunks = [];
   offset = 0; // Position in chunks[0].
-  came = 0; // Samples received of this take.
+  received = 0; // Samples of this take.
   take = 0;
   target = 0;
   hold = 0;
@@ -56,7 +56,7 @@ class PcmPlayer extends AudioWorkletProcessor {
   rate = 1;
   last = 0;
   fadeIn = 0;
-  dry = 0; // Silence since the queue was empty; an underrun if more audio arrives.
+  starved = 0; // Silence since the queue was empty; an underrun if more audio arrives.
   isDry = false;
   underruns = 0;
   underrunSamples = 0;
@@ -82,7 +82,7 @@ class PcmPlayer extends AudioWorkletProcessor {
   clear(take, target, hold = Infinity) {
     this.chunks = [];
     this.offset = 0;
-    this.came = 0;
+    this.received = 0;
     this.stretch.clear();
     this.take = take;
     this.target = target;
@@ -94,7 +94,7 @@ class PcmPlayer extends AudioWorkletProcessor {
     this.played = 0;
     this.last = 0;
     this.fadeIn = 0;
-    this.dry = 0;
+    this.starved = 0;
     this.isDry = false;
     this.underruns = 0;
     this.underrunSamples = 0;
@@ -130,7 +130,7 @@ class PcmPlayer extends AudioWorkletProcessor {
 
   /** Received samples that were not played yet. */
   get buffered() {
-    return this.came - Math.round(this.played);
+    return this.received - Math.round(this.played);
   }
 
   /** True if there is anything to play. */
@@ -149,7 +149,7 @@ class PcmPlayer extends AudioWorkletProcessor {
   push(pcm) {
     if (pcm.length === 0) return;
     this.chunks.push(pcm);
-    this.came += pcm.length;
+    this.received += pcm.length;
     if (this.isDry) {
       this.isDry = false;
       this.underruns += 1;
@@ -169,7 +169,7 @@ class PcmPlayer extends AudioWorkletProcessor {
     this.cut();
     this.chunks = [];
     this.stretch.clear();
-    this.came = Math.round(this.played);
+    this.received = Math.round(this.played);
     this.finish();
   }
 
@@ -209,9 +209,9 @@ class PcmPlayer extends AudioWorkletProcessor {
     const waited = this.firstTime === null && this.held >= this.hold;
     this.held += QUANTUM;
     if (this.buffered < this.target && !waited && !this.ended) return;
-    if (this.dry > 0) {
-      this.underrunSamples += this.dry;
-      this.dry = 0;
+    if (this.starved > 0) {
+      this.underrunSamples += this.starved;
+      this.starved = 0;
     }
     if (this.firstTime === null) this.firstTime = currentTime;
     this.enter(this.ended ? 'draining' : 'playing');
@@ -221,7 +221,7 @@ class PcmPlayer extends AudioWorkletProcessor {
   render(out) {
     const { pace } = this;
     const done = pace === 1 && this.stretch.ahead === 0 ? this.asItCame(out) : this.stretched(out, pace);
-    this.played = this.hasSound ? Math.min(this.played + done * pace, this.came) : this.came;
+    this.played = this.hasSound ? Math.min(this.played + done * pace, this.received) : this.received;
     for (let i = 0; i < done && this.fadeIn > 0; i++, this.fadeIn--) {
       out[i] *= 1 - this.fadeIn / this.ramp;
     }
@@ -249,9 +249,9 @@ class PcmPlayer extends AudioWorkletProcessor {
     let count;
     do {
       while (stretch.wanted > 0 && this.chunks.length > 0) {
-        const taken = Math.min(stretch.wanted, this.chunks[0].length - this.offset);
-        stretch.put(this.chunks[0], this.offset, taken);
-        this.drop(taken);
+        const count = Math.min(stretch.wanted, this.chunks[0].length - this.offset);
+        stretch.put(this.chunks[0], this.offset, count);
+        this.drop(count);
       }
       count = stretch.take(out, done, pace);
       done += count;
@@ -277,7 +277,7 @@ class PcmPlayer extends AudioWorkletProcessor {
       this.isDry = true;
       this.enter('buffering');
     }
-    if (this.state === 'buffering' && this.played > 0) this.dry += out.length - from;
+    if (this.state === 'buffering' && this.played > 0) this.starved += out.length - from;
     for (let i = from; i < out.length; i++) {
       out[i] = this.tailLeft > 0 ? (this.tail * --this.tailLeft) / this.ramp : 0;
     }

@@ -14,8 +14,8 @@ export class Stretch {
   end = 0; // End of the buffer's contents.
   at = 0; // Position in the buffer at which the audio continues unchanged.
   lag = 0; // Distance from `at` to the ideal position.
-  made = 0; // Samples in `out`.
-  gone = 0; // Samples of `out` that were read.
+  outCount = 0; // Samples in `out`.
+  readCount = 0; // Samples of `out` that were read.
 
   /** @param {number} rate samples a second */
   constructor(rate) {
@@ -29,12 +29,12 @@ export class Stretch {
   }
 
   clear() {
-    this.end = this.at = this.lag = this.made = this.gone = 0;
+    this.end = this.at = this.lag = this.outCount = this.readCount = 0;
   }
 
   /** Samples that were put in and not taken yet. */
   get ahead() {
-    return this.end - this.at + this.made - this.gone;
+    return this.end - this.at + this.outCount - this.readCount;
   }
 
   /** Number of samples that it needs now. */
@@ -65,25 +65,25 @@ export class Stretch {
    * {number} number of samples written
    */
   take(target, from, rate) {
-    if (this.gone === this.made) this.make(rate);
-    const count = Math.min(target.length - from, this.made - this.gone);
-    for (let i = 0; i < count; i++) target[from + i] = this.out[this.gone + i];
-    this.gone += count;
+    if (this.readCount === this.outCount) this.make(rate);
+    const count = Math.min(target.length - from, this.outCount - this.readCount);
+    for (let i = 0; i < count; i++) target[from + i] = this.out[this.readCount + i];
+    this.readCount += count;
     return count;
   }
 
   /** @param {number} rate */
   make(rate) {
     const { buffer, out, fade, at, hop } = this;
-    this.gone = 0;
-    this.made = Math.min(hop, this.end - at);
+    this.readCount = 0;
+    this.outCount = Math.min(hop, this.end - at);
     if (rate === 1) this.lag = 0;
     const due = this.lag + (hop * (rate - 1)) / 2; // At the middle of the current hop.
-    const step = 2 * Math.abs(due) >= hop && this.made === hop ? this.best(Math.round(due)) : 0;
-    if (step === 0) out.set(buffer.subarray(at, at + this.made));
+    const step = 2 * Math.abs(due) >= hop && this.outCount === hop ? this.best(Math.round(due)) : 0;
+    if (step === 0) out.set(buffer.subarray(at, at + this.outCount));
     else for (let i = 0; i < hop; i++) out[i] = buffer[at + i] * (1 - fade[i]) + buffer[at + step + i] * fade[i];
-    this.at += step + this.made;
-    this.lag += this.made * (rate - 1) - step;
+    this.at += step + this.outCount;
+    this.lag += this.outCount * (rate - 1) - step;
   }
 
   /**

@@ -111,7 +111,7 @@ export class Script extends Emitter {
   /** Set values of the script, such as name and gap. @param {Object<string, any>} values */
   set(values) {
     Object.assign(this, values);
-    this.tell(false);
+    this.notify(false);
   }
 
   /** @param {string} id @returns {Line|undefined} */
@@ -134,7 +134,7 @@ export class Script extends Emitter {
     const line = this.line(id);
     if (!line) return;
     Object.assign(line, values);
-    this.tell(false);
+    this.notify(false);
   }
 
   /** Set the silence after a line; none for the default. @param {string} id @param {number|null} seconds */
@@ -148,13 +148,13 @@ export class Script extends Emitter {
     for (const line of this.lines) {
       if (line === chosen || (chosen?.name && line.name === chosen.name)) line.voice = { ...voice };
     }
-    this.tell(false);
+    this.notify(false);
   }
 
   /** @param {Line[]} lines @param {number} [at] @returns {() => void} undoes it */
   insert(lines, at = this.lines.length) {
     this.lines.splice(at, 0, ...lines);
-    this.tell(true);
+    this.notify(true);
     const added = new Set(lines);
     return () => this.keep((line) => !added.has(line));
   }
@@ -170,7 +170,7 @@ export class Script extends Emitter {
   remove(id) {
     const at = this.at(id);
     const [line] = this.lines.splice(at, 1);
-    this.tell(true);
+    this.notify(true);
     return () => void this.insert([line], Math.min(at, this.lines.length));
   }
 
@@ -180,7 +180,7 @@ export class Script extends Emitter {
     const place = Math.max(0, Math.min(to, this.lines.length - 1));
     if (from < 0 || from === place) return null;
     this.lines.splice(place, 0, ...this.lines.splice(from, 1));
-    this.tell(true);
+    this.notify(true);
     return () => void this.move(id, from);
   }
 
@@ -197,11 +197,11 @@ export class Script extends Emitter {
   /** @param {(line: Line) => boolean} rule */
   keep(rule) {
     this.lines = this.lines.filter(rule);
-    this.tell(true);
+    this.notify(true);
   }
 
   /** @param {boolean} lines true if lines were added, removed or moved */
-  tell(lines) {
+  notify(lines) {
     this.emit('change', { lines });
   }
 }

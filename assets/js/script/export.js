@@ -74,7 +74,7 @@ export class ExportForm {
     this.timed = need(root, '#vw-script-timed', HTMLInputElement);
     this.go = need(root, '#vw-script-go', HTMLButtonElement);
     this.progress = need(root, '#vw-script-progress', HTMLProgressElement);
-    this.told = need(root, '#vw-script-told');
+    this.message = need(root, '#vw-script-told');
     this.error = need(root, '#vw-script-export-error');
     this.sheet.onsubmit = (event) => {
       event.preventDefault();
@@ -100,15 +100,15 @@ export class ExportForm {
   }
 
   /** Clear messages about an earlier state of the script. */
-  forgetTold() {
+  clearMessages() {
     this.error.textContent = '';
-    if (!this.go.disabled) this.told.textContent = '';
+    if (!this.go.disabled) this.message.textContent = '';
   }
 
   /** @param {number} value @param {string} sentence */
-  tell(value, sentence) {
+  showProgress(value, sentence) {
     this.progress.value = value;
-    this.told.textContent = sentence;
+    this.message.textContent = sentence;
   }
 
   async make() {
@@ -122,15 +122,15 @@ export class ExportForm {
       room.check(script.lines.map(({ id }) => id));
       const { wanted } = this;
       const onProgress = (/** @type {number} */ made, /** @type {number} */ of) =>
-        this.tell(made / (of + 1), made < of ? t('script.making', { n: made + 1, of }) : t('script.joining'));
+        this.showProgress(made / (of + 1), made < of ? t('script.making', { n: made + 1, of }) : t('script.joining'));
       const collected = await collectClips(maker, onProgress, wanted.isTimed);
       const { file, name, notes } = await exportClips(studio.api, script, collected, wanted);
       saveFile(file, name);
-      this.tell(0, '');
+      this.showProgress(0, '');
       this.sheet.hidePopover();
       studio.toast([t('script.exported', { name }), notes].filter(Boolean).join(' '));
     } catch (error) {
-      this.tell(0, '');
+      this.showProgress(0, '');
       studio.showError(this.error, errorOf(error));
     } finally {
       this.go.disabled = false;

@@ -186,7 +186,7 @@ export class FullAudio extends EventTarget {
   renew() {
     this.clips = this.maker.script ? layOut(this.maker.script, this.maker) : [];
     this.drawn = null;
-    this.tell();
+    this.notify();
   }
 
   /** @param {string} id @returns {Clip|null} of a line, or of the next line with a clip */
@@ -241,7 +241,7 @@ export class FullAudio extends EventTarget {
     if (id === null) this.item = null;
     if (id === this.sounding) return;
     this.sounding = id;
-    this.tell();
+    this.notify();
   }
 
   /**
@@ -276,7 +276,7 @@ export class FullAudio extends EventTarget {
     return { low: high.map((value) => -value), high };
   }
 
-  tell() {
+  notify() {
     this.dispatchEvent(new Event('state'));
   }
 }

@@ -134,7 +134,7 @@ export class ImportSheet {
     this.keepSounds = need(page, '#vw-import-sounds input', HTMLInputElement);
     this.notes = need(page, '#vw-import-notes');
     this.preview = need(page, '#vw-import-preview');
-    this.told = need(page, '#vw-import-told');
+    this.message = need(page, '#vw-import-told');
     this.go = need(page, '#vw-import-go', HTMLButtonElement);
     /** @type {Found|null} */
     this.found = null;
@@ -186,7 +186,7 @@ export class ImportSheet {
     } catch (error) {
       if (turn !== this.turn) return;
       this.preview.replaceChildren();
-      this.told.textContent = errorOf(error).message;
+      this.message.textContent = errorOf(error).message;
     }
   }
 
@@ -199,7 +199,7 @@ export class ImportSheet {
     const first = paragraphs.slice(0, MAX_PREVIEW_LINES).map((text, at) => [cues[at]?.name, text].filter(Boolean).join(': '));
     this.preview.replaceChildren(...first.map((text) => row(text.length > MAX_PREVIEW_CHARS ? `${text.slice(0, MAX_PREVIEW_CHARS)} …` : text)));
     this.notes.replaceChildren(...noteSentences(found.notes, t).map(row));
-    this.told.textContent = t('importing.paragraphs', { n: paragraphs.length });
+    this.message.textContent = t('importing.paragraphs', { n: paragraphs.length });
     this.go.disabled = paragraphs.length === 0;
   }
 }

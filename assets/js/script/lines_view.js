@@ -215,7 +215,7 @@ export class LinesView {
     const undo = this.script.move(id, this.script.at(id) + by);
     if (undo) this.studio.undoable(undo);
     if (focus instanceof HTMLElement) focus.focus();
-    this.room.tell(this.studio.t('script.moved', { n: this.script.at(id) + 1 }));
+    this.room.announce(this.studio.t('script.moved', { n: this.script.at(id) + 1 }));
   }
 
   /** Add a line at the end, or after another. @param {string} [after] @param {string} [text] */
@@ -294,7 +294,7 @@ export class LinesView {
       script.keep((line) => !lines.includes(line));
       script.insert(replaced, Math.max(0, at));
     };
-    this.studio.undoable(undo, this.room.told('script.added', lines.length, leftOut));
+    this.studio.undoable(undo, this.room.summary('script.added', lines.length, leftOut));
     const last = lines.at(-1);
     if (last) this.focus(last.id, last.text.length);
   }

@@ -270,12 +270,12 @@ export class Remaking {
     const { studio, script, maker, voiceAssignment } = this.room;
     const line = script.line(id);
     if (!line || !studio.reached()) return;
-    if (voiceAssignment.isGone(line.voice)) return studio.showError('request', this.room.goneError(line));
+    if (voiceAssignment.isGone(line.voice)) return studio.showError('request', this.room.deletedVoiceError(line));
     studio.stop();
     const { seed, locked } = line;
     const isMade = maker.state(line).state === 'made';
     const back = maker.forget(line);
-    script.tell(false);
+    script.notify(false);
     this.room.playFrom(id, { only: true });
     const undo = () => {
       studio.stop();

@@ -73,11 +73,11 @@ function toParagraphs(text) {
   /** @type {Set<string> & {isScreenplay?: boolean}} */
   const names = new Set();
   const blocks = blank.test(text.trim()) ? text.split(/\n(?:[ \t\u3000]*\n)+/) : text.split('\n');
-  return { paragraphs: toldByCues(blocks, names).flatMap(unwrap).filter(Boolean), names };
+  return { paragraphs: screenplayParagraphs(blocks, names).flatMap(unwrap).filter(Boolean), names };
 }
 
 /** The blocks of a screenplay with each name before a colon. @param {string[]} blocks @param {Set<string> & {isScreenplay?: boolean}} names */
-function toldByCues(blocks, names) {
+function screenplayParagraphs(blocks, names) {
   const cues = blocks.map((block) => (/\S.*\n/.test(block) ? CUE.exec(block.trim().split('\n', 1)[0].trim()) : null));
   const found = cues.filter((cue) => cue !== null);
   if (found.length < 2 && !found.some((cue) => cue[2] || cue[3])) return blocks;

@@ -72,7 +72,7 @@ export class ScriptRoom {
       download: (button) => this.offerFiles(button),
     });
     this.timeline = new Timeline(need(root, '#vw-script-timeline'), {
-      nameOf: (line) => line.name || this.voiceAssignment.toldAs(line.voice),
+      nameOf: (line) => line.name || this.voiceAssignment.uniqueNameOf(line.voice),
       levels: (stretch) => this.maker.levels(stretch),
       onKey: (event) => this.onTimelineKey(event),
     });
@@ -112,7 +112,7 @@ export class ScriptRoom {
       this.importFile(file);
     };
     acceptDrops(this.root, ([file]) => this.importFile(file));
-    this.root.addEventListener('input', () => this.forgetTold());
+    this.root.addEventListener('input', () => this.clearMessages());
   }
 
   /** Update the room after a change of the available voices. */
@@ -124,7 +124,7 @@ export class ScriptRoom {
   }
 
   async begin() {
-    /** @type {Partial<ReturnType<ScriptRoom['left']>>} */
+    /** @type {Partial<ReturnType<ScriptRoom['savedState']>>} */
     const { id, unsaved } = this.studio.drafts.read(this.id) ?? {};
     const wanted = addressedScript();
     const own = wanted && unsaved?.id !== wanted ? null : unsaved;
@@ -141,11 +141,11 @@ export class ScriptRoom {
   }
 
   draft() {
-    return this.opened ? this.left() : this.studio.drafts.read(this.id);
+    return this.opened ? this.savedState() : this.studio.drafts.read(this.id);
   }
 
   /** Return the open script's id, or its content if the studio may lack it. */
-  left() {
+  savedState() {
     const { script, scriptList } = this;
     return { id: script.id, unsaved: scriptList.state === 'saved' ? null : script.toJSON() };
   }
@@ -184,7 +184,7 @@ export class ScriptRoom {
     const isShown = stage.take === this.fullAudio || this.studio.lastHeard.claims(script.id);
     if (stage.take === this.fullAudio) this.studio.stop();
     if (this.studio.current === this) this.studio.undo.forget(); // The undo step belonged to another script.
-    this.forgetTold();
+    this.clearMessages();
     this.parts.gap.value = String(script.gap);
     this.maker.open(script);
     this.lines.open(script);
@@ -233,7 +233,7 @@ export class ScriptRoom {
     voiceAssignment.note(script.lines);
     const went = script.lines.some(({ voice }) => voice?.voice && voiceAssignment.isGone(voice) && this.present.has(voice.voice));
     this.present = new Set(studio.voices.list.map(({ id }) => id));
-    if (went) script.tell(false); // Stores the voices' names with the script.
+    if (went) script.notify(false); // Stores the voices' names with the script.
     this.lines.offer();
     this.showSoon();
   }
@@ -277,8 +277,8 @@ export class ScriptRoom {
     await this.scriptList.flush().catch(() => {}); // A failed save shows its own error.
     const script = new Script({ name: title, lines, ...book });
     this.scriptList.open(script, 'unsaved');
-    script.tell(true);
-    this.studio.toast(this.told('script.written', lines.length, leftOut));
+    script.notify(true);
+    this.studio.toast(this.summary('script.written', lines.length, leftOut));
     return true;
   }
 
@@ -286,7 +286,7 @@ export class ScriptRoom {
    * Report the result of an import. @param {string} key @param {number} n lines @param {number} leftOut skipped chat
    * messages
    */
-  told(key, n, leftOut) {
+  summary(key, n, leftOut) {
     const { t } = this.studio;
     return [t(key, { n }), leftOut > 0 && t('script.left_out_of_chat', { n: leftOut })].filter(Boolean).join(' ');
   }
@@ -342,7 +342,7 @@ export class ScriptRoom {
     const { script, studio, voiceAssignment } = this;
     const line = sounding && script.line(sounding);
     if (!line) return this.scriptListView.nameOf(script);
-    const name = line.name || voiceAssignment.toldAs(line.voice);
+    const name = line.name || voiceAssignment.uniqueNameOf(line.voice);
     const text = readParts(line.text).parts.map((part) => part.text ?? '').join(' ').trim();
     return studio.t('script.sounding', { n: script.at(line.id) + 1, of: script.lines.length, name, text });
   }
@@ -375,15 +375,15 @@ export class ScriptRoom {
     }
     const mute = lines.find((line) => !line.voice && this.maker.plan(line).length);
     if (mute) throw new FieldError('request', this.studio.t('script.no_voice', { n: this.script.at(mute.id) + 1 }));
-    const gone = lines.find((line) => this.voiceAssignment.isGone(line.voice) && this.maker.plan(line).some((part) => !part.silence && !this.maker.sound(part)));
-    if (gone) throw this.goneError(gone);
+    const deleted = lines.find((line) => this.voiceAssignment.isGone(line.voice) && this.maker.plan(line).some((part) => !part.silence && !this.maker.sound(part)));
+    if (deleted) throw this.deletedVoiceError(deleted);
     if (!lines.some((line) => this.maker.plan(line).length)) {
       throw new FieldError('request', this.studio.t('shell.text_first'));
     }
   }
 
   /** Return the error of a line whose voice was deleted. @param {import('./document.js').Line} line */
-  goneError({ id, voice }) {
+  deletedVoiceError({ id, voice }) {
     const { t } = this.studio;
     return new FieldError('request', t('script.voice_deleted', { n: this.script.at(id) + 1, name: voice?.name ?? t('script.deleted_unnamed') }));
   }
@@ -454,24 +454,24 @@ export class ScriptRoom {
   /** Record a stored take in the script. */
   file() {
     for (const line of this.script.lines) line.takes = this.maker.partsOf(line);
-    this.script.tell(false);
+    this.script.notify(false);
   }
 
   /** A line was dragged to another place. @param {string} id @param {(() => void)|null} undo null: it did not move */
   dragged(id, undo) {
     const sentence = this.studio.t('script.moved', { n: this.script.at(id) + 1 });
     if (undo) this.studio.undoable(undo, sentence);
-    this.tell(sentence);
+    this.announce(sentence);
   }
 
   /** Announce a message to screen readers. @param {string} sentence */
-  tell(sentence) {
+  announce(sentence) {
     this.parts.live.textContent = sentence;
   }
 
   /** Clear messages about an earlier state of the script. */
-  forgetTold() {
-    this.exporting.forgetTold();
+  clearMessages() {
+    this.exporting.clearMessages();
     if (this.studio.current === this) this.studio.clearErrors();
   }
 

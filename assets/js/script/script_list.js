@@ -287,7 +287,7 @@ export class ScriptListView {
     parts.saved.textContent = said && studio.t(said);
     parts.list.replaceChildren(...list.map((one) => this.entry(one, one.id === script.id)));
     parts.list.hidden = list.length === 0;
-    this.complain(state);
+    this.showProblem(state);
   }
 
   /** @param {{id: string, name: string, begins?: string}} one @param {boolean} isOpen */
@@ -296,7 +296,7 @@ export class ScriptListView {
   }
 
   /** Show why saving fails, and what to do. @param {ScriptList['state']} state */
-  complain(state) {
+  showProblem(state) {
     const { parts, scriptList, studio } = this;
     const { t } = studio;
     if (state === 'conflict') {

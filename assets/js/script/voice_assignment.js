@@ -79,7 +79,7 @@ export class VoiceAssignment {
   }
 
   /** Return a name that is unique within a script without the description. @param {Voice|null} voice */
-  toldAs(voice) {
+  uniqueNameOf(voice) {
     return (voice?.mode === 'voice_design' && called('', voice.description ?? '')) || this.nameOf(voice);
   }
 
@@ -88,9 +88,9 @@ export class VoiceAssignment {
    * {Voice|null}
    */
   unused(lines) {
-    const taken = new Set(lines.map(({ voice }) => voice && valueOf(voice)));
+    const used = new Set(lines.map(({ voice }) => voice && valueOf(voice)));
     const choices = [...this.speakers(), ...this.kept()];
-    const free = choices.find(({ value }) => !taken.has(value)) ?? choices[0];
+    const free = choices.find(({ value }) => !used.has(value)) ?? choices[0];
     return free ? { ...free.voice } : this.canDesign() ? { mode: 'voice_design', description: '' } : null;
   }
 

@@ -4,8 +4,8 @@
  *     pronounced('Ask Nguyen. [pause 1s]', [{ word: 'Nguyen', said: 'Win' }])
  *     // { text: 'Ask Win. [pause 1s]', count: 1 }
  *
- * A word is found where it stands whole, the longest first, and nothing is replaced twice. As it is written comes before
- * any other case. runtime/shared/pronouncing.py is the same for programs; one table tests both.
+ * Entries match whole words, the longest first, and replaced text is not replaced again. An entry in the same case
+ * precedes others. runtime/shared/pronouncing.py has the same rules; one table tests both.
  *
  * @typedef {{word: string, said: string}} Entry
  */
@@ -29,7 +29,7 @@ const MARKUP = new RegExp(`\\[[^\\[\\]\\n]{0,500}\\]|${SSML}`, 'giu');
 /**
  * @param {string} text
  * @param {Entry[]} entries
- * @returns {{text: string, count: number}}  count: places that are said otherwise
+ * @returns {{text: string, count: number}}  count: number of replacements
  */
 export function pronounced(text, entries) {
   if (entries.length === 0) return { text, count: 0 };
@@ -57,7 +57,8 @@ export function pronounced(text, entries) {
 }
 
 /**
- * The next markup, whose words are not replaced. Brackets that are no tag are text, unless their replaced words would be a tag.
+ * Return the next markup, in which nothing is replaced. Other brackets are text, unless the replacement would make a
+ * tag.
  *
  * @param {string} text @param {number} from @param {Entry[]} entries @returns {{start: number, end: number}|null}
  */
@@ -69,17 +70,17 @@ function nextMarkup(text, from, entries) {
     const next = index + 1;
     const isApart = !bracket.startsWith('[') || isTag(bracket) || isTag(`[${pronounced(bracket.slice(1, -1), entries).text}]`);
     if (isApart) return { start: index, end: index + bracket.length };
-    MARKUP.lastIndex = next; // The recursion moved it.
+    MARKUP.lastIndex = next; // The recursion changed it.
   }
   return null;
 }
 
 /** @typedef {{finder: RegExp, written: Map<string, string>, folded: Map<string, string>}} Read */
 
-/** Lists that were read before: a text is looked through at every key. @type {WeakMap<Entry[], Read>} */
+/** Cache of compiled lists, because a text is searched at every key press. @type {WeakMap<Entry[], Read>} */
 const read = new WeakMap();
 
-/** Read a list. @param {Entry[]} entries @returns {Read} */
+/** Compile a list. @param {Entry[]} entries @returns {Read} */
 function prepare(entries) {
   const forms = new Set(entries.flatMap(({ word }) => [word.normalize('NFC'), word.normalize('NFD')]));
   const longest = [...forms].sort((one, other) => other.length - one.length);
@@ -93,12 +94,12 @@ function prepare(entries) {
   return prepared;
 }
 
-/** A replacement makes no tag. @param {string} said */
+/** Remove brackets from a replacement, so that it is not a tag. @param {string} said */
 function unbracketed(said) {
   return said.replace(/[[\]<>]/g, '');
 }
 
-/** A word as it may stand in a text, and not as a part of another. @param {string} word */
+/** Return the pattern of a whole word. @param {string} word */
 function whole(word) {
   const characters = [...word];
   const middle = word.replace(/[\\^$.*+?()[\]{}|/]/g, '\\$&').replace(/\s+/gu, '\\s+');
@@ -108,7 +109,7 @@ function whole(word) {
 /** Return the lookaround before or after a word. @param {string} character of the word @param {'<'|''} before */
 function edge(character, before) {
   if (!WORD_LIKE.test(character)) return '';
-  const number = /\p{N}/u.test(character) ? `(?${before}!${before ? '\\p{N}[.,]' : '[.,]\\p{N}'})` : ''; // 3 is not in 3.5
+  const number = /\p{N}/u.test(character) ? `(?${before}!${before ? '\\p{N}[.,]' : '[.,]\\p{N}'})` : ''; // The word 3 does not match in 3.5.
   return `(?${before}!${IN_A_WORD})${number}`;
 }
 
@@ -117,20 +118,19 @@ function spaced(word) {
   return word.normalize('NFC').replace(/\s+/gu, ' ');
 }
 
-/** A word in no case. @param {string} word */
+/** Return a word without case. @param {string} word */
 function fold(word) {
   return spaced(word).toUpperCase().toLowerCase();
 }
 
-// --- Lists of words: as text files (two columns with a comma, semicolon or tab between, as spreadsheets write
-// them), and what two windows have made of one.
+// --- Word lists as text files (two columns separated by comma, semicolon or tab), and merging of concurrent changes.
 
 const HEADING = ['word', 'said as'];
 const IS_HEADING = /^(?:words?|terms?),(?:said|said as|say as|say_as|alias|pronunciation|pronounced)$/i;
 const FIELD = /(?:"((?:[^"]|"")*)"|([^,;\t\r\n]*))[ ]*(,|;|\t|\r?\n|\r|$)/gy;
 
 /**
- * Read a file. A heading is no row; rows with anything but two fields are left out, and counted.
+ * Parse a file. A heading is skipped; rows without exactly two fields are skipped and counted.
  *
  * @param {string} text @returns {{entries: Entry[], leftOut: number}}
  */
@@ -142,9 +142,9 @@ export function readWordList(text) {
 }
 
 /**
- * Merge a list that was changed here and elsewhere: theirs, with our additions, changes and removals.
+ * Merge a list that was changed here and elsewhere: their list with our additions, changes and removals.
  *
- * @param {Entry[]} before as both found it @param {Entry[]} mine @param {Entry[]} theirs @returns {Entry[]}
+ * @param {Entry[]} before the common base @param {Entry[]} mine @param {Entry[]} theirs @returns {Entry[]}
  */
 export function mergedWords(before, mine, theirs) {
   const [first, own] = [before, mine].map((words) => new Map(words.map(({ word, said }) => [word, said])));
@@ -182,8 +182,7 @@ function quoted(field) {
   return /[",;\t\r\n]/.test(field) ? `"${field.replaceAll('"', '""')}"` : field;
 }
 
-// --- The visitor's pronunciation dictionary: kept by the studio, applied to every text before it is spoken.
-// Event: 'change'.
+// --- The visitor's pronunciation dictionary, stored by the studio and applied to every text. Event: 'change'.
 
 /** @typedef {{words: Entry[], updated_at: number|null}} Kept */
 
@@ -192,12 +191,12 @@ const ROUTE = 'studio/pronunciation';
 export class Pronunciation extends EventTarget {
   /** @type {Entry[]} */
   words = [];
-  /** The version that this page knows; 0: there was none. */
+  /** Version known to this page; 0: none. */
   version = 0;
   /** Chain of the pending saves. @type {Promise<unknown>} */
   keeping = Promise.resolve();
 
-  /** @param {Kept|null} kept null: the studio has none to give */
+  /** @param {Kept|null} kept null: not available */
   constructor(kept) {
     super();
     if (kept) this.take(kept);
@@ -214,7 +213,7 @@ export class Pronunciation extends EventTarget {
     return pronounced(text, this.words).count;
   }
 
-  /** Take what the studio keeps by now; another window may have changed it. */
+  /** Load the stored list, which another window may have changed. */
   async refresh() {
     this.take(await api.get(ROUTE));
   }
@@ -222,8 +221,8 @@ export class Pronunciation extends EventTarget {
   /**
    * Replace the stored list. If another window has changed it in the meantime, the changes are merged.
    *
-   * @param {Entry[]} words @returns {Promise<boolean>} whether another window had
-   * @throws {import('../common/api.js').StudioError} it cannot be kept
+   * @param {Entry[]} words @returns {Promise<boolean>} true if lists were merged @throws
+   * {import('../common/api.js').StudioError} the list cannot be saved
    */
   keep(words) {
     const kept = this.keeping.then(() => this.put(words));

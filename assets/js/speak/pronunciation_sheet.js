@@ -1,4 +1,4 @@
-/** The sheet in which the pronunciation dictionary is written: a row for each word. What is whole in it is kept at once. */
+/** The sheet for editing the pronunciation dictionary. Complete rows are saved at once. */
 
 import { errorOf } from '../common/api.js';
 import { all, copyOf, need } from '../common/elements.js';
@@ -14,14 +14,14 @@ export class PronunciationSheet {
   /** @param {HTMLElement} page @param {import('../app/studio.js').Studio} studio */
   constructor(page, studio) {
     this.studio = studio;
-    /** The text that was written in last. @type {HTMLTextAreaElement} */
+    /** The last edited text field. @type {HTMLTextAreaElement} */
     this.field = studio.textField;
     this.dictionary = studio.pronunciation;
     this.dialog = need(page, '#vw-pronunciation', HTMLDialogElement);
     this.list = need(page, '#vw-pronunciation-list');
     this.pattern = need(page, '#vw-pronunciation-row', HTMLTemplateElement);
     this.error = need(page, '#vw-pronunciation-error');
-    this.told = need(page, '#vw-pronunciation-told');
+    this.message = need(page, '#vw-pronunciation-told');
     this.undo = need(page, '#vw-pronunciation-undo');
     this.file = need(page, '#vw-pronunciation-file', HTMLInputElement);
     this.adding = need(page, '#vw-pronunciation-add');
@@ -32,22 +32,22 @@ export class PronunciationSheet {
     });
     need(page, '#vw-pronunciation-save').onclick = () => saveFile(new Blob([writeWordList(this.entries())], { type: 'text/csv' }), 'pronunciation.csv');
     need(page, '#vw-pronunciation-close').onclick = () => this.dialog.close();
-    this.file.onchange = () => this.bring();
+    this.file.onchange = () => this.importFiles();
     this.list.onchange = () => this.keep();
     this.list.onkeydown = (event) => this.onKey(event);
     this.dialog.onclick = ({ target }) => target === this.dialog && this.dialog.close(); // A click on the backdrop.
     this.dialog.onclose = () => this.leave();
   }
 
-  /** Open with what the studio keeps; a word that is marked in the text begins a row. */
+  /** Open with the stored list; a word selected in the text starts a new row. */
   async open() {
     const { field } = this;
     const marked = field.checkVisibility() ? field.value.slice(field.selectionStart, field.selectionEnd).trim() : '';
-    this.complain('');
-    this.tell('');
+    this.showError('');
+    this.showMessage('');
     this.show(this.dictionary.words);
     this.dialog.showModal();
-    await this.dictionary.refresh().then(() => this.show(this.dictionary.words), (error) => this.complain(error.message));
+    await this.dictionary.refresh().then(() => this.show(this.dictionary.words), (error) => this.showError(error.message));
     const isNew = marked.length <= MAX_WORD_CHARS && !/\s\s|\n/.test(marked) && !this.dictionary.words.some(({ word }) => word === marked);
     if (marked && isNew) this.add({ word: marked, said: '' });
     else if (this.list.children.length === 0) this.add();
@@ -72,7 +72,7 @@ export class PronunciationSheet {
     const [first, second] = row.querySelectorAll('input');
     first.value = word;
     second.value = said;
-    need(row, '.vw-word-hear').onclick = () => this.hear(second.value || first.value);
+    need(row, '.vw-word-hear').onclick = () => this.speak(second.value || first.value);
     need(row, '.vw-word-remove').onclick = () => this.remove(row);
     return row;
   }
@@ -98,7 +98,7 @@ export class PronunciationSheet {
     if (event.key !== 'Enter' || event.isComposing) return;
     const fields = [...this.list.querySelectorAll('input')];
     const at = fields.findIndex((field) => field === event.target);
-    if (at < 0) return; // A button.
+    if (at < 0) return; // The focus is on a button.
     event.preventDefault();
     const next = fields[at + 1];
     if (next) next.focus();
@@ -114,7 +114,7 @@ export class PronunciationSheet {
     (next?.querySelector('input') ?? this.adding).focus();
     if (this.entries().length === before.length) return; // The row was not an entry yet.
     this.keep();
-    this.tell(this.studio.t('pronunciation.removed', { word: word.value }), () => {
+    this.showMessage(this.studio.t('pronunciation.removed', { word: word.value }), () => {
       this.show(before);
       this.keep();
     });
@@ -134,26 +134,26 @@ export class PronunciationSheet {
     return [...entries].map(([word, said]) => ({ word, said }));
   }
 
-  /** @param {string} [sentence] when all is kept */
+  /** @param {string} [sentence] shown after saving */
   async keep(sentence = this.studio.t('pronunciation.kept')) {
     const entries = this.entries();
     const [twice] = all(this.list, '[aria-invalid=true]', HTMLInputElement);
-    this.complain(twice ? this.studio.t('pronunciation.twice', { word: twice.value.trim() }) : '');
-    this.tell('');
+    this.showError(twice ? this.studio.t('pronunciation.twice', { word: twice.value.trim() }) : '');
+    this.showMessage('');
     if (JSON.stringify(entries) === JSON.stringify(this.dictionary.words.map(({ word, said }) => ({ word, said })))) return;
     try {
       const isMerged = await this.dictionary.keep(entries);
       if (isMerged) this.show(this.dictionary.words);
-      if (!this.told.textContent) this.tell(isMerged ? this.studio.t('pronunciation.merged') : sentence);
+      if (!this.message.textContent) this.showMessage(isMerged ? this.studio.t('pronunciation.merged') : sentence);
     } catch (error) {
-      this.complain(errorOf(error).message);
+      this.showError(errorOf(error).message);
     }
   }
 
-  // --- beside them
+  // --- playback and files
 
-  /** Say a word as the Speak room would. @param {string} words */
-  hear(words) {
+  /** Speak a word with the settings of the Speak room. @param {string} words */
+  speak(words) {
     const { studio } = this;
     const speakers = /** @type {import('./room.js').SpeakersRoom} */ (studio.room('speakers'));
     if (!words.trim() || !speakers.chosen || !studio.reached()) return;
@@ -163,28 +163,28 @@ export class PronunciationSheet {
     studio.stage.play(studio.say({ ...asked, label: words, isSample: true }));
   }
 
-  /** Take the words of a file; where a word is there already the file's holds. */
-  async bring() {
+  /** Import a file; its entries replace existing ones. */
+  async importFiles() {
     const [file] = this.file.files ?? [];
     this.file.value = ''; // Choosing the same file again fires a change event.
     if (!file) return;
     const text = await this.studio.importing.table(file);
     if (text === null) return;
     const { entries: brought, leftOut } = readWordList(text);
-    if (brought.length === 0) return this.complain(this.studio.t('pronunciation.nothing_in', { name: file.name }));
+    if (brought.length === 0) return this.showError(this.studio.t('pronunciation.nothing_in', { name: file.name }));
     const merged = new Map([...this.entries(), ...brought].map(({ word, said }) => [word, said]));
     this.show([...merged].map(([word, said]) => ({ word, said })));
     await this.keep(this.studio.t(leftOut ? 'pronunciation.brought_but' : 'pronunciation.brought', { n: brought.length, left: leftOut }));
   }
 
   /** @param {string} sentence */
-  complain(sentence) {
+  showError(sentence) {
     this.error.textContent = sentence;
   }
 
   /** @param {string} sentence @param {(() => void)|null} [undo] */
-  tell(sentence, undo = null) {
-    this.told.textContent = sentence;
+  showMessage(sentence, undo = null) {
+    this.message.textContent = sentence;
     this.undo.hidden = !undo;
     this.undo.onclick = undo;
   }

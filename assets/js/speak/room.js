@@ -1,6 +1,6 @@
 /**
- * The Speak room: one of the checkpoint's speakers (CustomVoice) or a kept voice, and how to say it. A kept voice is
- * spoken by Base, or, with a style, by a CustomVoice checkpoint that can.
+ * The Speak room: speaks with a speaker (CustomVoice) or a stored voice, and a style. A stored voice uses Base, or with
+ * a style a CustomVoice checkpoint that supports it.
  */
 
 import { need } from '../common/elements.js';
@@ -51,7 +51,7 @@ export class SpeakersRoom {
     this.suggestManners();
   }
 
-  // --- who speaks
+  // --- voice
 
   /** The mode of the chosen voice. @returns {'custom_voice'|'base'} */
   get mode() {
@@ -89,7 +89,7 @@ export class SpeakersRoom {
     this.settle();
   }
 
-  /** Have the form as it is for who speaks. */
+  /** Update the form for the chosen voice. */
   settle() {
     const { chosen, card, studio } = this;
     const is = `${chosen?.key} ${chosen?.name} ${card?.id} ${studio.words.language}`;
@@ -120,7 +120,7 @@ export class SpeakersRoom {
     return this.chosen?.mode === 'custom_voice' && this.unstyled() === '';
   }
 
-  // --- words
+  // --- text
 
   /** Speak the sample sentence of a newly chosen language, unless the text is the user's own. */
   suggestText() {
@@ -156,7 +156,7 @@ export class SpeakersRoom {
 
   // --- speaking
 
-  /** The fields of session.config that are this room's. @param {Choice} chosen */
+  /** Return the room's fields of session.config. @param {Choice} chosen */
   config({ voice }) {
     const instructions = this.instruct.disabled ? '' : this.instruct.value.trim();
     const isGrafted = instructions !== '' && !this.graftBox.hidden && this.graft.checked;
@@ -190,7 +190,7 @@ export class SpeakersRoom {
     studio.catalogue.remember(chosen);
   }
 
-  /** Enter the room with a chosen voice. @param {{voice?: string}} given a kept voice's id, or anybody's name */
+  /** Enter the room with a chosen voice. @param {{voice?: string}} given the id of a stored voice, or any name */
   async enter({ voice }) {
     if (!voice) return;
     const { catalogue, voices } = this.studio;
@@ -226,7 +226,7 @@ export class SpeakersRoom {
   }
 }
 
-/** A kept voice of which only the choice is known. @param {Wanted} wanted @returns {Choice} */
+/** Return a choice for a stored voice that is not listed yet. @param {Wanted} wanted @returns {Choice} */
 function awaited({ voice, name = '', kind }) {
   const known = { tags: [], about: '', why: '', language: null, sample: null, isCommon: false };
   return { ...known, key: keyOf('base', voice), mode: 'base', voice, name, kind: kind === 'designed' ? 'designed' : 'recorded' };

@@ -1,8 +1,8 @@
 /**
- * Estimated times of a text's sentences, from their lengths, corrected by the pauses in the audio.
- * No dialect says it: the models have no clock of words. Pure.
+ * Estimated times of a text's sentences from their lengths, corrected by the pauses in the audio, because the models
+ * report no word times. Pure.
  *
- * @typedef {{from: number, to: number}} Stretch  of a text in characters, or of sound in seconds
+ * @typedef {{from: number, to: number}} Stretch  in characters of a text, or in seconds of audio
  */
 
 import { SAMPLE_RATE } from '../common/audio.js';
@@ -18,12 +18,15 @@ const MIN_PAUSE_S = 0.1;
 const LONG_PAUSE_S = 0.5; // Longer pauses carry no more information.
 const KNOWN_S = 2; // Weight of the usual pace against the measured one.
 // Cost of a sentence end without a pause, and the discount for a pause of LONG_PAUSE_S.
-const UNHEARD = 0.3;
+const NO_PAUSE_COST = 0.3;
 const WORTH = 0.4;
 const NEAR_S = 1; // Minimum search distance around an expected end, added to a share of the time until then.
 const FAR = 0.25;
 
-/** The sentences of a text; what holds no letter belongs to the one before. @param {string} text @returns {Stretch[]} */
+/**
+ * Return the sentences of a text; parts without letters belong to the previous one. @param {string} text @returns
+ * {Stretch[]}
+ */
 export function sentencesOf(text) {
   /** @type {Stretch[]} */
   const sentences = [];
@@ -36,7 +39,7 @@ export function sentencesOf(text) {
   return sentences;
 }
 
-/** A sentence cut where a voice may rest: what is between two pauses is found sooner than the whole of it. @param {string} sentence */
+/** Split a sentence into clauses, because shorter units align better with pauses. @param {string} sentence */
 export function clausesOf(sentence) {
   return sentence.split(CLAUSE).filter((clause) => SPOKEN.test(clause));
 }
@@ -59,19 +62,18 @@ export function pausesOf({ low, high }) {
 }
 
 /**
- * Return the start of each clause: of all assignments of ends to pauses, the one in which each clause takes most nearly
- * the time that it should.
+ * Return the start of each clause, from the assignment of clause ends to pauses that fits the expected durations best.
  *
- * @param {number[]} lengths  seconds that each clause takes at an ordinary pace
+ * @param {number[]} lengths  expected seconds of each clause
  * @param {Stretch[]} pauses
- * @param {number|null} whole  seconds of the take; null: it is still being made
- * @param {number} [usual]  the voice's own pace, where it was heard before: its seconds for each of an ordinary one
+ * @param {number|null} whole  seconds of the take; null during generation
+ * @param {number} [usual]  the voice's known pace: actual seconds per expected second
  * @returns {number[]} in seconds
  */
 export function beginningsOf(lengths, pauses, whole, usual = 1) {
   const sum = lengths.reduce((all, length) => all + length, 0);
   if (whole !== null) return path(lengths, pauses, whole / sum);
-  // For growing audio, the first assignment gives the pace, and the pace gives the second assignment.
+  // During generation, the first assignment gives the pace for the second one.
   const first = path(lengths, pauses, usual);
   const heard = first.findLastIndex((at) => at > 0 && pauses.some(({ to }) => to === at));
   if (heard < 0) return first;
@@ -91,8 +93,8 @@ function path(lengths, pauses, pace) {
     const reach = NEAR_S + FAR * guess;
     const places = pauses.filter(({ to }) => Math.abs(to - guess) <= reach).map(({ from, to }) => ({ at: to, cost: -WORTH * Math.min(1, (to - from) / LONG_PAUSE_S) }));
     /** @type {End[]} */
-    const next = [...places, { at: NaN, cost: UNHEARD }].flatMap((place) => cheapest(ends, place, length * pace));
-    ends = next.length > 0 ? next : cheapest(ends, { at: NaN, cost: UNHEARD }, length * pace);
+    const next = [...places, { at: NaN, cost: NO_PAUSE_COST }].flatMap((place) => cheapest(ends, place, length * pace));
+    ends = next.length > 0 ? next : cheapest(ends, { at: NaN, cost: NO_PAUSE_COST }, length * pace);
   }
   /** @type {End|null} */
   let end = ends.reduce((one, other) => (other.cost < one.cost ? other : one));
@@ -104,8 +106,8 @@ function path(lengths, pauses, pace) {
 /**
  * The best assignment up to an end. An end without a pause is at the expected end of its clause.
  *
- * @param {End[]} ends  of the clause before @param {{at: number, cost: number}} place @param {number} expected seconds
- * @returns {End[]} one, or none
+ * @param {End[]} ends of the previous clause @param {{at: number, cost: number}} place @param {number} expected seconds
+ * @returns {End[]} at most one
  */
 function cheapest(ends, { at, cost }, expected) {
   /** @type {End|null} */
@@ -120,27 +122,26 @@ function cheapest(ends, { at, cost }, expected) {
   return best ? [best] : [];
 }
 
-// --- How fast each voice speaks against an ordinary pace, learnt from the takes that came whole; and so how
-// long one will be.
+// --- Pace of each voice relative to the expected one, learned from complete takes, to estimate lengths.
 
-const TELLING_S = 3; // Seconds of ordinary speech; the pace of a shorter text is random.
-const FASTEST = 0.5; // Share of the ordinary time; a take outside this range did not speak its text.
-const SLOWEST = 2;
+const TELLING_S = 3; // Expected seconds; the pace of a shorter text is random.
+const MIN_PACE = 0.5; // Share of the expected time; a take outside this range did not speak its text.
+const MAX_PACE = 2;
 
 export class VoicePaces {
   /** By mode, voice and kind of script. @type {Map<string, number>} */
   known = new Map();
 
-  /** @param {Spoken & {seconds: number}} take that is whole */
+  /** @param {Spoken & {seconds: number}} take a complete take */
   learn(take) {
     const said = take.sent.trim();
     const expected = expectedSeconds(said);
     if (expected < TELLING_S || wordsOf(take) !== said) return; // A requested pause does not count as pace.
     const pace = take.seconds / expected;
-    if (pace >= FASTEST && pace <= SLOWEST) this.known.set(keyOf(take), pace);
+    if (pace >= MIN_PACE && pace <= MAX_PACE) this.known.set(keyOf(take), pace);
   }
 
-  /** Of the voice of a take, in the script of its text; undefined: it was not heard yet. @param {Spoken} take */
+  /** Return the pace of a take's voice in the script of its text; undefined if unknown. @param {Spoken} take */
   of(take) {
     return this.known.get(keyOf(take));
   }
@@ -163,15 +164,14 @@ function keyOf({ mode, config, sent }) {
   return `${mode} ${config.voice ?? ''} ${isSyllabic(sent) ? 'syllables' : 'letters'}`;
 }
 
-// --- Marks the sentence that sounds in the shared text: under the field lies the same text, unseen but for its
-// mark.
+// --- Highlight of the spoken sentence: an invisible copy of the text is behind the field and shows only the mark.
 
 const SAME = /** @type {const} */ (['font', 'letterSpacing', 'wordSpacing', 'textAlign', 'direction', 'tabSize', 'paddingBlock', 'paddingInline']);
 const FAR_S = 1; // A larger step is a jump.
 const ABOVE = 40; // Pixels between the field's edge and a mark after scrolling.
 
 export class SoundingText {
-  /** The sentence that is marked; -1: none. */
+  /** Index of the marked sentence; -1: none. */
   index = -1;
   /**
    * Parsed text of a take: its sentences, and the sentence and duration of each clause.
@@ -243,7 +243,7 @@ export class SoundingText {
     this.reveal();
   }
 
-  /** Have the same words at the same places as the field. */
+  /** Give the copy the same text and layout as the field. */
   place() {
     if (this.index < 0) return;
     const { field, mirror } = this;

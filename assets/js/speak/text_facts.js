@@ -1,4 +1,4 @@
-/** Next to the shared text: chips of tags, its length and time, and what is unknown of its language. */
+/** Facts below the shared text: tag chips, length, duration, and hints about its language. */
 
 import { span } from '../common/dates.js';
 import { make, need } from '../common/elements.js';
@@ -6,12 +6,12 @@ import { languageName } from '../common/fields.js';
 import { scriptName, unknownLanguage } from '../common/language_detection.js';
 import { expectedSeconds, sentLength, untagged } from '../common/text.js';
 
-// --- Chips below the shared text that put tags in.
+// --- Chips below the shared text that insert tags.
 
 const CHIPS = ['pause', 'whispering', 'excited', 'sad', 'laughing', 'neutral'];
 const KNOWN = new Set(['pause', 'neutral']); // Literal names that the runtime knows.
 
-/** Chips below the shared text that put tags in, where the room's voice follows them. */
+/** Chips below the shared text that insert tags, if the room's voice supports them. */
 export class TagChips {
   /** @param {HTMLElement} page @param {import('../app/studio.js').Studio} studio */
   constructor(page, studio) {
@@ -33,11 +33,11 @@ export class TagChips {
 
   refresh() {
     const { studio, holder } = this;
-    // Before it is known who speaks they have their place: nothing moves when they come.
+    // Their space is reserved before the voice is known, so that nothing moves later.
     const takes = Boolean(studio.current?.takesTags);
     holder.toggleAttribute('data-awaited', takes && studio.cards.size === 0);
     holder.hidden = !takes;
-    // A pause is made for every voice; the others are for those that follow a style.
+    // Every voice supports pauses; the other tags need a voice with styles.
     holder.toggleAttribute('data-pause-only', !studio.current?.followsTags && studio.cards.size > 0);
     if (this.language === studio.words.language) return;
     this.language = studio.words.language;
@@ -56,7 +56,7 @@ export class TagChips {
     return chip;
   }
 
-  /** Put a tag where the caret is. @param {string} tag */
+  /** Insert a tag at the caret. @param {string} tag */
   insert(tag) {
     const field = this.studio.textField;
     const { value, selectionStart } = field;
@@ -68,11 +68,10 @@ export class TagChips {
   }
 }
 
-// --- What stands below the text: how much it is, how long it takes, a way into a script, and a word on its
-// language.
+// --- Length, expected duration, the button that makes a script, and a hint about the language.
 
-const LONG = 400; // Characters; a longer text is better spoken as a script, line by line.
-const NEAR = 0.8; // Share of the limit from which it is shown.
+const SCRIPT_CHARS = 400; // A longer text is better spoken as a script, line by line.
+const NEAR_LIMIT = 0.8; // Share of the limit above which the limit is shown.
 const MAX_NAMED = 3; // Languages named.
 
 export class TextFacts {
@@ -99,7 +98,7 @@ export class TextFacts {
     });
   }
 
-  /** At once, and not in the next frame: a room that comes into sight is seen first with its facts. */
+  /** Update at once instead of in the next frame, so that a new room appears with its facts. */
   refreshNow() {
     if (this.frame !== undefined) cancelAnimationFrame(this.frame);
     this.frame = undefined;
@@ -114,7 +113,7 @@ export class TextFacts {
     const becomesScript = Boolean(studio.current?.takesAnyLength) && this.isTooLong;
     this.count.textContent = text && studio.t(becomesScript ? 'shell.text_facts_script' : 'shell.text_facts', this.facts(text));
     this.count.classList.toggle('vw-over', this.isTooLong && !becomesScript);
-    this.script.hidden = text.length <= LONG;
+    this.script.hidden = text.length <= SCRIPT_CHARS;
     this.said.textContent = this.otherwise(studio.pronunciation.count(text));
     const hint = text && this.hint(text);
     this.languageHint.hidden = !hint;
@@ -126,7 +125,7 @@ export class TextFacts {
     return this.studio.t(n === 0 ? 'pronunciation.title' : 'pronunciation.places', { n });
   }
 
-  /** Characters that one take may have. */
+  /** Maximum characters of one take. */
   get most() {
     return this.studio.limits.max_text_chars ?? Infinity;
   }
@@ -136,7 +135,7 @@ export class TextFacts {
     return this.sentLength(this.studio.text.trim()) > this.most;
   }
 
-  /** Characters that are sent for a text: its tags too, and words as they are said. @param {string} text */
+  /** Return the length of a text as sent, with tags and pronunciations. @param {string} text */
   sentLength(text) {
     return sentLength(this.studio.pronunciation.spoken(text) ?? text);
   }
@@ -157,7 +156,7 @@ export class TextFacts {
     for (const { isWordLike } of segments) words += isWordLike ? 1 : 0;
     const number = new Intl.NumberFormat(language);
     const sent = this.sentLength(whole);
-    const isNear = sent > NEAR * this.most && !this.studio.current?.takesAnyLength;
+    const isNear = sent > NEAR_LIMIT * this.most && !this.studio.current?.takesAnyLength;
     const characters = isNear
       ? this.studio.t('shell.of_at_most', { n: number.format(sent), limit: number.format(this.most) })
       : number.format(sentLength(text));

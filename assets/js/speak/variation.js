@@ -1,5 +1,5 @@
 /**
- * Seed and sampling settings, by which takes of a text differ.
+ * Seed and sampling settings.
  *
  * Sliders at the checkpoint's default are not sent.
  */
@@ -22,7 +22,7 @@ export class Variation {
     this.sliders = /** @type {HTMLInputElement[]} */ ([...root.querySelectorAll('[data-sampling]')]);
     /** Values of the sliders that the user has moved. @type {Object<string, number>} */
     this.sampling = {};
-    /** The checkpoint's own. @type {Object<string, number|null>} */
+    /** Defaults of the checkpoint. @type {Object<string, number|null>} */
     this.own = {};
     this.seed.oninput = () => (this.lock.checked = this.seed.value !== '');
     root.oninput = () => this.paint();
@@ -38,13 +38,13 @@ export class Variation {
     else this.sampling[name] = valueAsNumber;
   }
 
-  /** Begin from what this checkpoint has. @param {{sampling?: Object<string, number|null>}|undefined} card */
+  /** Use the defaults of a checkpoint. @param {{sampling?: Object<string, number|null>}|undefined} card */
   offer(card) {
     this.own = card?.sampling ?? {};
     this.paint();
   }
 
-  /** Take these settings of the drawing, and the checkpoint's for all others. @param {Object<string, any>} config */
+  /** Use these sampling settings, and the checkpoint's defaults for all others. @param {Object<string, any>} config */
   take(config) {
     this.sampling = {};
     for (const { dataset } of this.sliders) {
@@ -54,7 +54,7 @@ export class Variation {
     this.paint();
   }
 
-  /** Take up a take's seed and settings. @param {{seed?: number|null, config?: Object<string, any>}} record */
+  /** Restore a take's seed and settings. @param {{seed?: number|null, config?: Object<string, any>}} record */
   restore({ seed, config = {} }) {
     this.seed.value = seed == null ? '' : String(seed);
     this.lock.checked = this.seed.value !== '';

@@ -1,15 +1,15 @@
 /**
- * The voice picker, the same in every room: search, kinds, who spoke last, a row for each voice, ways to a new one.
+ * The voice picker of all rooms: search, filters, recent voices, a row for each voice, and links for new voices.
  *
- * The arrows go from row to row; of all rows one can be reached by Tab, the chosen one at first.
+ * Arrow keys move between rows; Tab reaches one row, at first the chosen one.
  *
  * @typedef {import('./voices.js').Choice} Choice
  *
  * @typedef {Object} Acts
  * @property {() => string} chosen  the chosen voice's key
  * @property {(choice: Choice) => void} choose
- * @property {() => void} [leave]   a way to another room was taken
- * @property {(() => void)|null} [describe]  a voice may be described there instead, where a checkpoint makes one of words
+ * @property {() => void} [leave]   called when the user goes to another room
+ * @property {(() => void)|null} [describe]  describe a voice instead; null if no checkpoint supports it
  */
 
 import { make } from '../common/elements.js';
@@ -67,7 +67,7 @@ export class VoicePicker {
     samples.addEventListener('change', () => this.follow());
   }
 
-  /** The buttons that choose. @returns {HTMLButtonElement[]} */
+  /** Buttons of the rows. @returns {HTMLButtonElement[]} */
   get rows() {
     return [...this.list.querySelectorAll(/** @type {'button'} */ ('.vw-pick-choose'))];
   }
@@ -181,9 +181,9 @@ export class VoicePicker {
     return make('div', { className: 'vw-picker-none', role: 'status' }, lines.map((textContent) => make('p', { textContent })));
   }
 
-  // --- what is chosen, and what sounds
+  // --- selection and playback
 
-  /** Show who is chosen. */
+  /** Mark the chosen voice. */
   mark() {
     const chosen = this.acts.chosen();
     for (const chip of this.list.querySelectorAll('.vw-recents button')) chip.setAttribute('aria-pressed', String(keyAt(chip) === chosen));
@@ -195,7 +195,7 @@ export class VoicePicker {
     if (!this.list.contains(document.activeElement)) this.rove((this.list.querySelector('.vw-picked') ?? this.list.querySelector('.vw-pick')));
   }
 
-  /** Let Tab reach this row of all. @param {Element|null} row */
+  /** Make this the only row that Tab reaches. @param {Element|null} row */
   rove(row) {
     if (!row) return;
     for (const one of this.list.querySelectorAll('.vw-pick')) {
@@ -203,7 +203,7 @@ export class VoicePicker {
     }
   }
 
-  /** Bring who is chosen into sight, and have the keys there. */
+  /** Scroll to the chosen voice and focus it. */
   focus() {
     const row = /** @type {HTMLElement|null} */ (this.list.querySelector('.vw-picked > .vw-pick-choose'));
     (row ?? this.search).focus({ preventScroll: true });
@@ -218,12 +218,12 @@ export class VoicePicker {
     return row.bottom > bottom ? row.bottom - bottom : Math.min(0, row.top - top);
   }
 
-  /** Bring who is chosen into sight. */
+  /** Scroll to the chosen voice. */
   reveal() {
     this.list.querySelector('.vw-picked')?.scrollIntoView({ block: 'nearest' });
   }
 
-  /** Show whose sample sounds. */
+  /** Show which sample is playing. */
   follow() {
     const { sounding } = this.studio.samples;
     for (const hear of /** @type {Iterable<HTMLElement>} */ (this.list.querySelectorAll('.vw-pick-hear'))) {
@@ -232,7 +232,10 @@ export class VoicePicker {
   }
 }
 
-/** A voice's mark and name in a button. @param {HTMLElement} chip @param {Pick<Choice, 'voice'|'kind'|'name'>|null} choice */
+/**
+ * Show a voice's mark and name in a button. @param {HTMLElement} chip @param {Pick<Choice, 'voice'|'kind'|'name'>|null}
+ * choice
+ */
 export function dress(chip, choice) {
   const name = make('span', { textContent: choice?.name ?? '' });
   name.dir = 'auto';
@@ -244,7 +247,7 @@ function rowOf(target) {
   return target instanceof Element ? target.closest('.vw-pick') : null;
 }
 
-/** The key of the voice that an element is of. @param {Element|null} element */
+/** Return the voice key of an element. @param {Element|null} element */
 function keyAt(element) {
   const holder = /** @type {HTMLElement|null|undefined} */ (element?.closest('[data-voice]'));
   return holder?.dataset.voice ?? '';
@@ -255,7 +258,7 @@ function heading(title) {
   return make('h3', { textContent: title });
 }
 
-// --- The voice picker in a sheet: beside the button that opens it, and at the bottom of a phone's window.
+// --- The voice picker in a popover next to its button, or at the bottom of a phone's window.
 
 export class VoicePopover {
   /** @param {HTMLElement} page @param {import('../app/studio.js').Studio} studio */
@@ -270,15 +273,15 @@ export class VoicePopover {
     this.picker = null;
     this.element.addEventListener('toggle', (event) => {
       if (/** @type {ToggleEvent} */ (event).newState === 'open') this.picker?.focus();
-      // A button that was clicked by hand has let go of the focus: the browser has nothing to give it back to.
+      // A clicked button has no focus, so the browser cannot restore it.
       else if (document.activeElement === document.body || this.element.contains(document.activeElement)) this.opener?.focus();
     });
   }
 
   /**
-   * Make a button choose a voice by the sheet.
+   * Make a button open the picker.
    *
-   * @param {HTMLButtonElement} button @param {Acts} acts  of them, what is done with the choice
+   * @param {HTMLButtonElement} button @param {Acts} acts  actions of the picker
    */
   serve(button, acts) {
     button.popoverTargetElement = this.element;
@@ -289,7 +292,7 @@ export class VoicePopover {
     });
   }
 
-  /** The picker for what opens the sheet. @param {Acts} acts */
+  /** Show the picker with the opener's actions. @param {Acts} acts */
   show(acts) {
     this.acts = acts;
     const describe = acts.describe ?? null;

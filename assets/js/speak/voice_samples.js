@@ -4,7 +4,7 @@ import { decoded } from '../clone/reference.js';
 import { api, errorOf } from '../common/api.js';
 import { Take } from '../player/take.js';
 
-// --- Sound that was not asked of the runtime, such as a reference, as a take that the stage can play.
+// --- Takes for audio that the runtime did not generate, such as a reference.
 
 /** @param {Int16Array} pcm mono, 24 kHz @param {string} label */
 export function heard(pcm, label) {
@@ -19,7 +19,7 @@ export function heard(pcm, label) {
  *
  * @param {{id: string, name: string}} voice @param {import('../common/words.js').Words['t']} t
  * @returns {Promise<Take>}
- * @throws {Error} it cannot be had, or this browser cannot play it
+ * @throws {Error} it cannot be loaded or played
  */
 export async function recordingOf({ id, name }, t) {
   const pcm = await decoded(await api.blob(`v1/audio/voices/${id}/audio`));
@@ -27,8 +27,7 @@ export async function recordingOf({ id, name }, t) {
   throw new Error(t('voices.unplayable', { name }));
 }
 
-// --- How voices sound: a line of a speaker's, spoken once and then from memory; the recording of a kept voice.
-// Event: 'change'.
+// --- Voice samples: a cached line of a speaker, or the recording of a stored voice. Event: 'change'.
 
 /** @typedef {import('./voices.js').Choice} Choice */
 
@@ -37,7 +36,7 @@ const SEED = 7; // Fixed, so that the line sounds the same each time.
 export class VoiceSamples extends EventTarget {
   /** Samples played here, by checkpoint and voice. @type {Map<string, Take>} */
   takes = new Map();
-  /** Key of the voice whose sample sounds; empty: none does. */
+  /** Key of the voice whose sample is playing; empty if none. */
   sounding = '';
 
   /** @param {import('../app/studio.js').Studio} studio */
@@ -79,7 +78,7 @@ export class VoiceSamples extends EventTarget {
     this.play(choice, take, { clicked: performance.now() });
   }
 
-  /** @param {Choice} choice @returns {Promise<Take|null>} null: it could not be had, which is said */
+  /** @param {Choice} choice @returns {Promise<Take|null>} null: unavailable, and the error was shown */
   async recording({ key, voice, name }) {
     const known = this.takes.get(key);
     if (known) return known;

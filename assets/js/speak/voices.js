@@ -3,8 +3,7 @@
 import { api } from '../common/api.js';
 import { languageName, title } from '../common/fields.js';
 
-// --- A voice's mark: five bars and one of eight hues, drawn from its id, so that a voice looks the same
-// everywhere.
+// --- A voice's mark: five bars and one of eight hues, derived from its id.
 
 const HUES = 8; // --vw-h0 to --vw-h7
 const START = 42061; // Start value of the hash, chosen so that the embedded speakers get different hues.
@@ -12,9 +11,9 @@ const SIDE = 36; // Size of the drawing.
 const BAR = { width: 2.4, pitch: 4, first: 8.6, least: 5 };
 const SPANS = [6, 15, 15, 15, 6]; // Range added to the minimum height: the outer bars stay low.
 
-/** @typedef {'preset'|'designed'|'recorded'} VoiceKind a speaker of a checkpoint, a described voice, a recorded one */
+/** @typedef {'preset'|'designed'|'recorded'} VoiceKind a speaker of a checkpoint, a designed voice, or a cloned one */
 
-/** 32 bits of an id; letters' case makes no difference. @param {string} id */
+/** Return a 32-bit hash of an id, independent of case. @param {string} id */
 export function hashed(id) {
   let hash = START;
   for (const letter of id.toLowerCase()) hash = Math.imul(hash ^ Number(letter.codePointAt(0)), 16777619) >>> 0;
@@ -27,7 +26,7 @@ export function hueOf(id) {
   return hashed(id) % HUES;
 }
 
-/** Heights of the bars. @param {string} id @returns {number[]} */
+/** Return the heights of the bars. @param {string} id @returns {number[]} */
 export function barsOf(id) {
   let state = hashed(id);
   return SPANS.map((span) => {
@@ -51,12 +50,12 @@ export function markOf(id, kind) {
 }
 
 /**
- * The stored voices, as the runtime lists them. Event: 'change'.
+ * The stored voices of the runtime. Event: 'change'.
  *
  * @typedef {Object} StoredVoice
  * @property {string} id
  * @property {string} name
- * @property {string} language         'auto' where nobody said
+ * @property {string} language         'auto' if unknown
  * @property {string|null} description
  * @property {string[]} tags
  * @property {string|null} transcript  null: it clones by x-vector only
@@ -65,13 +64,13 @@ export function markOf(id, kind) {
  * @property {string|null} consent
  * @property {Object<string, string>} provenance  model, seed, description, ...
  * @property {string[]} advice
- * @property {boolean} yours           false: the server's
+ * @property {boolean} yours           false: belongs to the server
  */
 
 export class Voices extends EventTarget {
   /** @type {StoredVoice[]} */
   list = [];
-  /** True if the runtime has said what there is. */
+  /** True once the list was loaded. */
   isListed = false;
   /** Number of requests, and the one whose response is shown; responses to earlier requests are ignored. */
   asked = 0;
@@ -95,20 +94,20 @@ export class Voices extends EventTarget {
 }
 
 /**
- * Everybody who can speak, for every room: speakers of the checkpoint and kept voices, and who spoke last. Event: 'change'.
+ * Catalogue of all voices for every room: speakers, stored voices and recent voices. Event: 'change'.
  *
  * @typedef {Object} Choice
- * @property {string} key       of mode and voice
- * @property {'custom_voice'|'base'} mode  what speaks with it
- * @property {string} voice     a speaker's name, or the id of a kept voice
- * @property {string} name      for people
+ * @property {string} key       from mode and voice
+ * @property {'custom_voice'|'base'} mode  mode that speaks with it
+ * @property {string} voice     a speaker's name, or the id of a stored voice
+ * @property {string} name      display name
  * @property {VoiceKind} kind
- * @property {boolean} isCommon  a kept voice of the server's, not of this visitor's
+ * @property {boolean} isCommon  a stored voice of the server, not of this visitor
  * @property {string[]} tags
  * @property {string} about
- * @property {string} why       it cannot be spoken with now; empty: it can
- * @property {string|null} language  that its sample is in
- * @property {string|null} sample    a line to be spoken; null: a kept voice has its recording
+ * @property {string} why       reason why it is unavailable; empty if it is available
+ * @property {string|null} language  of its sample
+ * @property {string|null} sample    a line to speak; null for stored voices, which have a recording
  */
 
 const MAX_RECENT = 6;
@@ -120,7 +119,7 @@ export class VoiceCatalogue extends EventTarget {
   id = 'voices';
   /** Filter of the pickers: one of KINDS. @type {string} */
   kind = 'all';
-  /** Keys of who spoke last, the last first. @type {string[]} */
+  /** Keys of the recent voices, newest first. @type {string[]} */
   recent = [];
   /** @type {Choice[]} */
   speakers = [];
@@ -141,7 +140,7 @@ export class VoiceCatalogue extends EventTarget {
     this.dispatchEvent(new Event('change'));
   }
 
-  /** The checkpoint's speakers with what is known of them: those of the presets first, in their order. */
+  /** List the checkpoint's speakers, those of the presets first and in their order. */
   listSpeakers() {
     const card = this.studio.cards.get('custom_voice');
     if (!card) return [];
@@ -198,7 +197,10 @@ export class VoiceCatalogue extends EventTarget {
     return this.find(keyOf('base', said)) ?? this.all.find(own) ?? null;
   }
 
-  /** Return the mark of a speaker; unnamed voices share one per mode. @param {{mode: string, voice?: string|null, called?: string}} spoken  called: what it was called, where it may be gone @returns {HTMLElement} */
+  /**
+   * Return the mark of a speaker; unnamed voices share one per mode. @param {{mode: string, voice?: string|null,
+   * called?: string}} spoken called: its name, in case it was deleted @returns {HTMLElement}
+   */
   mark({ mode, voice, called }) {
     const id = voice || mode;
     const choice = this.find(keyOf(mode, id)) ?? this.find(keyOf('base', id)); // A stored voice with a style speaks in another mode.
@@ -222,7 +224,7 @@ export class VoiceCatalogue extends EventTarget {
     return this.recent.flatMap((key) => all.find((choice) => choice.key === key) ?? []);
   }
 
-  /** Somebody speaks: they are first among the recent. @param {Choice} choice */
+  /** Move a voice to the top of the recent ones. @param {Choice} choice */
   remember({ key }) {
     if (this.recent[0] === key) return;
     this.recent = [key, ...this.recent.filter((one) => one !== key)].slice(0, MAX_RECENT);
@@ -256,7 +258,7 @@ export function kindOf({ provenance }) {
   return provenance.source === 'design' ? 'designed' : 'recorded';
 }
 
-/** True if a voice holds every word that is searched for, in its name, tags or description. @param {Choice} choice @param {string} query */
+/** True if name, tags or description contain every search word. @param {Choice} choice @param {string} query */
 export function fits({ name, tags, about }, query) {
   const said = [name, about, ...tags].join(' ').toLowerCase();
   return query.toLowerCase().split(/\s+/).every((word) => said.includes(word));
