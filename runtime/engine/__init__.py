@@ -1,1 +1,1 @@
-"""Engine: prompts, slots, frames and audio. No other package uses the device."""
+"""Engine: builds prompts, generates codec frames and decodes audio. No other package uses the device."""

@@ -1,4 +1,4 @@
-"""Voice prompt of a reference, as the talker's prompt and Code2Wav use it."""
+"""Encoded reference of a cloned voice, for the talker's prompt and for Code2Wav."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from runtime.model.code2wav import StreamState
 
 @dataclass(frozen=True, slots=True, eq=False)
 class VoiceStreamState:
-    """Code2Wav state after a voice's reference, from which a stream continues (runtime/model/code2wav_network.py)."""
+    """Code2Wav state after a reference, from which a stream continues (runtime/model/code2wav_network.py)."""
 
     state: StreamState
     turn: int
@@ -20,9 +20,9 @@ class VoiceStreamState:
 
 @dataclass(slots=True, eq=False)
 class ClonedVoice:
-    """Voice prompt of a reference in Base mode.
+    """Encoded reference of a cloned voice.
 
-    Shapes: x_vector [H] float32; codes [m, Q] int64 or None for x-vector only; text goes with codes.
+    Shapes: x_vector [H] float32; codes [m, Q] int64, or None for x-vector only. `text` is set if `codes` is.
     """
 
     x_vector: Tensor

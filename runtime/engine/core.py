@@ -1,4 +1,4 @@
-"""Engine core of one checkpoint: prefill, decode and Code2Wav. Thread: engine, unless a method says otherwise."""
+"""Engine core of one checkpoint: prefill, decode and Code2Wav. Thread: engine, unless a method names another."""
 
 from __future__ import annotations
 
@@ -39,10 +39,11 @@ log = logging.getLogger(__name__)
 PAUSE_NOTE = "There is no letter or digit in the text; it is a pause."
 Clock = Callable[[], float]
 
-CPU_PREFILLS = 2  # Prefills in parallel take as long as in sequence, and frames wait for them.
-CPU_SOUND_WORK = 4  # Row-frames per call: 35 ms on the demo voice. Larger calls are not cheaper per frame.
+CPU_PREFILLS = 2  # Parallel prefills are not faster than sequential ones, and frames have to wait for them.
+CPU_SOUND_WORK = 4  # Frames of all rows per call: 35 ms on the demo voice. Larger calls are not cheaper per frame.
 DEVICE_SOUND_WORK = 512
-DEVICE_BATCH_FILL_RATIO = 0.125  # Share of the speaking rows decoded by one call if chunks can wait.
+# Minimum share of the speaking rows that one Code2Wav call decodes, if their chunks can wait.
+DEVICE_BATCH_FILL_RATIO = 0.125
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +52,7 @@ class CoreConfig:
 
     settings: Settings
     slots: int
-    length: int  # Positions per slot.
+    length: int  # Positions (tokens and frames) per slot.
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +71,8 @@ class CoreHost:
 class EngineCore:
     """Engine core of one checkpoint.
 
-    A turn of the engine calls collect, process_outputs, retire, admit, prefill and decode. Audio that is due is offered
-    to the Code2Wav worker.
+    Each turn of the engine calls collect, process_outputs, retire, admit, prefill and decode. Chunks that are due for
+    decoding are offered to the Code2Wav worker.
     """
 
     def __init__(
@@ -112,9 +113,9 @@ class EngineCore:
         )
         self.voice_cache = VoiceCache(checkpoint, device, engine.prompt_cache, self.code2wav_streams.after)
         self.prefix_cache = PrefixCache(engine.prompt_cache)
-        self.may_cross_embed = False  # True if another checkpoint can embed inputs of this one's requests.
-        self.holders: dict[int, Sequence] = {}  # By slot.
-        self.frames_made = 0  # Frames with audio of all counted requests since the start.
+        self.may_cross_embed = False  # True if another checkpoint can embed the inputs of requests of this one.
+        self.holders: dict[int, Sequence] = {}  # Sequences by slot.
+        self.frames_made = 0  # Number of frames with audio since the start. Canary requests do not count.
         self.table = SequenceTable(slots)
         self.in_flight = InFlight(self.table, slots, device.max_in_flight, host.expect, host.clock)
         self.segment_runner = SegmentRunner(
@@ -143,11 +144,11 @@ class EngineCore:
 
     @property
     def _short(self) -> NDArray[np.bool_]:
-        """Return the rows that have generated the frames of all their text. Shapes: [S]."""
+        """Return the rows that have generated all frames their text allows. Shapes: [S]."""
         return (self.table.made > 0) & (self.table.text <= self.table.made)
 
     def share_voices_of(self, reader: EngineCore, *, may_cross_embed: bool) -> None:
-        """Use another checkpoint's voice cache. No request may be waiting for this core's own cache.
+        """Use another checkpoint's voice cache. No request may wait for a voice at this time.
 
         With `may_cross_embed`, the other checkpoint embeds the inputs of requests that ask for it.
         """
@@ -190,11 +191,11 @@ class EngineCore:
         """Record the samples sent to listeners, by ticket; tickets of other cores are ignored."""
         for slot, sequence in self.holders.items():
             if (left := samples.get(sequence.ticket)) is not None:
-                spoken = max(0, left - sequence.paused)  # Pauses do not count as acknowledged frames.
+                spoken = max(0, left - sequence.paused)  # Acknowledged samples of pauses do not belong to a frame.
                 self.table.acknowledged_frames[slot] = spoken // self.samples_per_frame
 
     def ack_played(self, ticket: int, ms: float) -> None:
-        """Correct the estimate of a listener's buffer by the milliseconds that it has played."""
+        """Correct the estimate of a listener's buffer by the number of milliseconds played."""
         sequence = self._holder(ticket)
         if sequence is not None and sequence.first_audio_at is not None:
             sent_s = float(self.table.sent[sequence.slot]) * self.frame_s + sequence.paused / SAMPLE_RATE
@@ -202,7 +203,7 @@ class EngineCore:
             self.table.buffer_empty_at[sequence.slot] = self.clock() + max(0.0, left_s)
 
     def cancel(self, ticket: int) -> None:
-        """End a request in any state; after this its sink receives only the final event."""
+        """End a request in any state. After this, its sink receives only the final event."""
         sequence = self.waiting.remove_request(ticket) or self._holder(ticket)
         if sequence is not None:
             self.end(sequence, StopReason.CANCELLED)
@@ -217,7 +218,7 @@ class EngineCore:
     # --- The turn.
 
     def collect(self) -> None:
-        """Record the audio that the Code2Wav worker has emitted, and offer it more chunks."""
+        """Record the audio that the Code2Wav worker has emitted, and offer it the next chunks."""
         for sequence, sound in self.code2wav_scheduler.collect():
             self.frames_made += 0 if sequence.request.yields else sound.frames
             if sound.error is not None:
@@ -227,7 +228,7 @@ class EngineCore:
                     self.segment_runner.cut_segment(sequence, sound.guard, sound.left_out)
 
     def process_outputs(self) -> bool:
-        """Store the frames that the device has finished, except those that their rows have discarded."""
+        """Store the frames that the device has finished, except those of rows that have discarded them."""
         worked = False
         for output in self.in_flight.outputs():
             worked = True
@@ -249,7 +250,7 @@ class EngineCore:
         return worked
 
     def retire(self) -> None:
-        """End the requests whose audio has been emitted completely."""
+        """End the requests whose audio is completely emitted."""
         table = self.table
         for slot in np.flatnonzero(table.ended & (table.made == table.sent) & ~table.in_code2wav):
             sequence = self.holders[int(slot)]
@@ -269,7 +270,7 @@ class EngineCore:
                 sequence.sink(WaitingForText(chars))
 
     def admit(self) -> None:
-        """Give free slots to the next requests, and report changed places to those that wait."""
+        """Give free slots to the next requests, and report new queue positions to waiting requests."""
         now = self.clock()
         for sequence, error in self.waiting.collect_voices(now):
             self.end(sequence, error)
@@ -280,8 +281,9 @@ class EngineCore:
         self.waiting.report_places(now)
 
     def prefill(self) -> bool:
-        """Prefill the next chunk of some prompts at once; the last chunk of a prompt ends in its first frame."""
-        if self.in_flight.prefill_chunks:  # One prefill at a time: requests that arrive during it share the next one.
+        """Prefill the next chunk of several prompts at once. The last chunk of a prompt also gives its first frame."""
+        # One prefill at a time, so that requests that arrive during it share the next one.
+        if self.in_flight.prefill_chunks:
             return False
         most = max(
             (self.modes[sequence.request.mode].prefills or self._prefills for sequence in self.prefilling), default=0
@@ -293,7 +295,7 @@ class EngineCore:
         return bool(sequences)
 
     def decode(self) -> bool:
-        """Launch one decode step for every row that may run, unless enough of them are in flight."""
+        """Launch one decode step for all runnable rows, unless enough steps are in flight."""
         self.code2wav_scheduler.offer_again()
         if not self.in_flight.may_begin:
             return False
@@ -326,7 +328,7 @@ class EngineCore:
         sequence.end(
             outcome, stats, tuple(note for note in sequence.text_stream.notes if note not in sequence.reported_notes)
         )
-        # Only the canary yields; it is not counted either.
+        # Only the canary's requests yield; they are not counted either.
         level = logging.DEBUG if sequence.request.yields else logging.INFO
         log.log(level, "request %d ended: %s", sequence.ticket, sequence.describe(outcome, stats))
 
@@ -338,7 +340,7 @@ class EngineCore:
             self.end(sequence, error)
 
     def end_all(self, error: SpeechError) -> None:
-        """End all requests with the engine's error."""
+        """End all requests with this error."""
         for sequence in [*self.waiting.remove_all(), *self.holders.values()]:
             self.end(sequence, error)
 
@@ -361,7 +363,7 @@ class EngineCore:
             self.segment_runner.start_segment(sequence)
 
     def _emit_silence(self, sequence: Sequence) -> None:
-        """Emit the pause of a text that has no words, without a slot."""
+        """Emit a text that consists of pauses only, without a slot."""
         text_stream = sequence.text_stream
         has_rhythm = bool(text_stream.text.strip()) or not text_stream.pause
         in_marks = pause_frames(text_stream.text) * self.samples_per_frame if has_rhythm else 0
@@ -379,7 +381,7 @@ class EngineCore:
         sequence.sink(Started(seed=sequence.seed, checkpoint=self.checkpoint.name, notes=sequence.reported_notes))
 
     def _prefill_chunks(self, sequences: list[Sequence]) -> None:
-        """Prefill the next chunk of some prompts at once; launch the first frames of prompts that are complete."""
+        """Prefill the next chunk of several prompts at once, and launch the first frames of complete prompts."""
         wanted = [
             (sequence.slot, sequence.prompt, sequence.prefill_position)
             for sequence in sequences
@@ -401,7 +403,7 @@ class EngineCore:
             log.exception("the prefill of %d requests failed", len(sequences))
             if len(sequences) == 1 or isinstance(error, FrameLost):
                 self._fail(slots)
-            else:  # Retry each row alone: only the faulty one fails again.
+            else:  # Retry each row alone, so that only the faulty one fails.
                 for sequence in sequences:
                     self._prefill_chunks([sequence])
             return
@@ -412,9 +414,10 @@ class EngineCore:
                 sequence.prompt = None
 
     def _decode_step(self, slots: Slots, began: float) -> None:
-        """Launch a frame of some rows. If it fails, retry each half, until only the faulty row fails.
+        """Launch a frame of some rows. If it fails, retry both halves, until only the faulty row fails.
 
-        A failed frame changes no state (execution/frame.py), so the other rows get the same frame as without it.
+        A failed frame changes no state (execution/frame.py), so the other rows get the same frame as without the
+        failure.
         """
         try:
             step = self.runner.step(slots)
@@ -427,13 +430,13 @@ class EngineCore:
             self._fail(slots)
             return
         for half in np.array_split(slots, 2):
-            while self.in_flight.wait():  # A result may have ended a row in the meantime.
+            while self.in_flight.wait():  # A result may end a row.
                 self.process_outputs()
             if len(left := half[self.table.speaking[half]]):
                 self._decode_step(left, began)
 
     def _store_frames(self, slots: Slots, result: FrameResult) -> None:
-        """Store every row's new frame until it is decoded to audio; a row without a frame has ended."""
+        """Store the new frame of every row for Code2Wav. A row without a frame has ended."""
         table, ended, finite = self.table, result.ended, result.finite
         good = finite & ~ended
         kept = slots[good]
@@ -450,7 +453,7 @@ class EngineCore:
                 self.segment_runner.stop_at_limit(sequence)
 
     def _fail(self, slots: Slots) -> None:
-        """End the requests of some slots."""
+        """End the requests in these slots with an error."""
         for slot in slots:
             self.end(self.holders[int(slot)], GenerationFailed())
 

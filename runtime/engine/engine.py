@@ -1,4 +1,4 @@
-"""Engine of all loaded checkpoints: an engine thread generates frames, Code2Wav workers decode them to audio."""
+"""Engine of all loaded checkpoints: the engine thread generates frames, Code2Wav workers decode them to audio."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ from runtime.settings import Settings
 
 log = logging.getLogger(__name__)
 
-SEED_BITS = 53  # Drawn seeds are exact in JavaScript numbers.
-IDLE_S = 0.5  # Sleep of the engine thread if nothing wakes it.
-PAUSE_S = 0.02  # Sleep while requests wait for a listener's clock.
+SEED_BITS = 53  # Random seeds are exact in JavaScript numbers.
+IDLE_S = 0.5  # Maximum sleep of the engine thread.
+PAUSE_S = 0.02  # Sleep while requests wait for acknowledgements or a time.
 
 Progress = Callable[[int, int, str], None]  # Checkpoints loaded, total, current step.
 
@@ -72,7 +72,7 @@ class Engine:
         self.code2wav_worker = Code2WavWorker(self.loader.prepare_code2wav_thread, self._wake.set)
         self._lock = threading.Lock()
         self.commands: deque[Command] = deque()
-        self._sent_samples: dict[int, int] = {}  # By ticket: acknowledgements since the last turn.
+        self._sent_samples: dict[int, int] = {}  # By ticket: samples acknowledged since the last turn.
         self._open = OpenRequests(settings)
         self._heartbeat = Heartbeat(clock)
         self.completion_waiter = CompletionWaiter(self._wake.set, device.enter_thread)
@@ -81,13 +81,13 @@ class Engine:
 
     @classmethod
     def open(cls, settings: Settings, progress: Progress = lambda loaded, of, step: None) -> Self:
-        """Open the checkpoints of the settings; load and warm them up unless they load at first use.
+        """Open the checkpoints in the settings; load and warm them up, unless that is delayed until first use.
 
         Args:
             progress: Called with the number of loaded checkpoints, their total and the current step.
 
         Raises:
-            SetUpError: a checkpoint, the device or a setting cannot be used.
+            SetUpError: A checkpoint, the device or a setting cannot be used.
         """
         device = open_device(settings.engine.device, eager=settings.engine.eager)
         progress(0, len(settings.models), "reading configurations")
@@ -103,7 +103,7 @@ class Engine:
 
     @property
     def cards(self) -> tuple[ModelCard, ...]:
-        """Return the cards of all configured checkpoints, loaded or not."""
+        """Return the model cards of all configured checkpoints, loaded or not."""
         return self.registry.cards(self.device.name, self.settings.limits)
 
     def start(self) -> None:
@@ -117,10 +117,10 @@ class Engine:
         self._thread.start()
 
     def close(self, timeout_s: float | None = None) -> None:
-        """End the threads; open requests end with EngineDead.
+        """Stop the threads. Open requests end with EngineDead.
 
         Args:
-            timeout_s: Maximum wait for threads that a hanging device keeps; None waits without a limit.
+            timeout_s: Maximum wait for threads, for example if the device hangs; None waits without a limit.
         """
         self._closing = True
         self._wake.set()
@@ -132,14 +132,14 @@ class Engine:
     # --- Requests; any thread.
 
     def submit(self, request: SpeechRequest, sink: Sink) -> int:
-        """Accept a request and return its ticket; its sink receives the events on the engine's threads.
+        """Accept a request and return its ticket. Its sink is called with the events on the engine's threads.
 
         Raises:
             BadRequest: The request is invalid; nothing was started.
-            Overloaded: All slots and waiting places are taken, and no other caller has more of them than this one
-                would have; or the request yields, and another one is open.
+            Overloaded: All slots and waiting places are taken, and no other caller has more of them than this one. A
+                request that yields is refused if any other request is open.
             EngineDead: The engine has stopped.
-            CheckpointUnusable: Its checkpoint loads at first use, and loading failed.
+            CheckpointUnusable: The checkpoint was loaded at first use, and loading failed.
         """
         entries = self.registry.needed(request)
         entry = entries[0]
@@ -167,7 +167,7 @@ class Engine:
         self._change_text(ticket, lambda text_stream: text_stream.add(text))
 
     def flush(self, ticket: int) -> None:
-        """Speak all text received so far, even if the last word or sentence may be incomplete."""
+        """Speak all text received so far, even if the last word or sentence is incomplete."""
         self._change_text(ticket, TextStream.flush)
 
     def finish_text(self, ticket: int) -> None:
@@ -177,8 +177,8 @@ class Engine:
     def ack_sent(self, ticket: int, samples: int) -> None:
         """Acknowledge the total number of samples that were sent to the listener.
 
-        Called several times a second per request, so it does not wake the engine thread: the next turn reads it, after
-        at most ``PAUSE_S`` if a row waits for it.
+        It is called several times a second per request, so it does not wake the engine thread. The next turn reads the
+        value; if a row waits for it, this takes at most ``PAUSE_S``.
         """
         self._sent_samples[ticket] = samples
 
@@ -191,7 +191,7 @@ class Engine:
         with self._lock:
             opened = self._open.get(ticket)
             held = None if opened is None else opened.entry.waiting.withdraw(ticket)
-        if held is not None:  # Its checkpoint is still being loaded.
+        if held is not None:  # The checkpoint is still being loaded.
             held.end(StopReason.CANCELLED, RequestStats())
         else:
             self._command(ticket, lambda core: core.cancel(ticket))
@@ -232,7 +232,7 @@ class Engine:
         )
 
     def at_work_since(self) -> float | None:
-        """Return the start time of the oldest step that the device has not finished, or None."""
+        """Return the start time of the oldest unfinished step on the device, or None."""
         heartbeats = (self._heartbeat, *self.code2wav_worker.heartbeats)
         begun = [
             *(heartbeat.since for heartbeat in heartbeats),
@@ -241,7 +241,7 @@ class Engine:
         return min((since for since in begun if since is not None), default=None)
 
     def stacks(self) -> str:
-        """Return the stack traces of all threads of this process, which contain no text of clients."""
+        """Return the stack traces of all threads, which do not contain any text of clients."""
         names = {thread.ident: thread.name for thread in threading.enumerate()}
         return "\n".join(
             f"{names.get(ident, ident)}:\n{''.join(traceback.format_stack(frame))}"
@@ -251,7 +251,7 @@ class Engine:
     # --- The caller's own thread.
 
     def speak(self, request: SpeechRequest) -> Iterator[SpeechEvent]:
-        """Serve one request on the caller's thread, without ``start``: for the command line and tests.
+        """Serve one request on the caller's thread, without ``start`` (for the command line and tests).
 
         Raises:
             BadRequest: The request is invalid.
@@ -263,14 +263,14 @@ class Engine:
                 while events:
                     yield events.popleft()
                 self.tick()
-        finally:  # Free the slot if the caller stops reading.
+        finally:  # Free the slot if the caller stops iterating.
             self.cancel(ticket)
             self.run_commands()
 
     # --- The engine thread.
 
     def tick(self) -> bool:
-        """Run one turn of every checkpoint; return True if the next turn should follow at once."""
+        """Run one turn of every checkpoint; return True if the next turn should follow without waiting."""
         cores = self.registry.cores
         self._heartbeat.step()
         with self.device.stream(Stream.FRAMES):
@@ -339,17 +339,20 @@ class Engine:
         return EngineCore(CoreConfig(self.settings, slots, length), checkpoint, self.device, waiting, host)
 
     def _hold(self, entries: tuple[RegistryEntry, ...], sequence: Sequence) -> None:
-        """Hold a request until its checkpoints are loaded; start to load them if necessary. Under the lock."""
+        """Hold a request until its checkpoints are loaded, and start to load them if necessary.
+
+        The caller holds the lock.
+        """
         entries[0].waiting.hold(sequence)
         for needed in entries:
             if needed.core is None and not needed.is_loading:
                 needed.is_loading = True
                 threading.Thread(target=self._load_late, args=(needed,), name="loader", daemon=True).start()
-        if self._is_settled(sequence):  # The checkpoint may have been loaded since submit checked.
+        if self._is_settled(sequence):  # The checkpoint may have been loaded after submit has checked it.
             self.commands.append(partial(self.admit_waiting, entries[0]))
 
     def _load_late(self, entry: RegistryEntry) -> None:
-        """Load at first use, then let in the requests that waited for it. Thread: loader."""
+        """Load a checkpoint at first use, then admit the requests that waited for it. Thread: loader."""
         try:
             self.loader.load(entry)
         except Exception:
@@ -380,10 +383,10 @@ class Engine:
     # --- Helpers of requests.
 
     def _is_settled(self, sequence: Sequence) -> bool:
-        """True if a request needs no further checkpoint to be loaded."""
+        """True if all checkpoints that a request needs are loaded."""
         try:
             return all(entry.core is not None for entry in self.registry.needed(sequence.request))
-        except SpeechError:  # The request gets this error on admission.
+        except SpeechError:  # The request gets this error when it is admitted.
             return True
 
     def _admit(self, core: EngineCore, request: SpeechRequest) -> tuple[Admission, TextStream]:
@@ -394,7 +397,7 @@ class Engine:
         return secrets.randbits(SEED_BITS) if request.seed is None else request.seed
 
     def _preempt(self, ticket: int, error: SpeechError) -> None:
-        """Queue a command that removes a request from the waiting queue, unless it has a slot by then."""
+        """Queue a command that ends a request, unless it has a slot by then."""
         opened = self._open[ticket]
 
         def preempt(core: EngineCore) -> None:
@@ -406,14 +409,15 @@ class Engine:
         self._command(ticket, lambda core: core.change_text(ticket, change))
 
     def _command(self, ticket: int, tell: Callable[[EngineCore], None]) -> None:
-        """Queue a command for the engine core of a request; commands run in the order of the calls."""
+        """Queue a command for the engine core of a request. Commands run in the order of the calls."""
 
         def command() -> None:
             opened = self._open.get(ticket)
             if opened is None:
                 return
             entry = opened.entry
-            # Loaded or not, a request that waits for its checkpoint is not let in yet.
+            # If the request still waits for its checkpoint, the command waits with it, even if the checkpoint is loaded
+            # by now.
             if not entry.waiting.defer(ticket, command) and entry.core is not None:
                 tell(entry.core)
 
@@ -421,7 +425,7 @@ class Engine:
         self._wake.set()
 
     def _closing_sink(self, ticket: int, sink: Sink) -> Sink:
-        """Wrap the client's sink: forget the ticket at its last event, and end the request if the sink fails."""
+        """Wrap the client's sink: forget the ticket at the final event, and end the request if the sink raises."""
 
         def tell(event: SpeechEvent) -> None:
             if isinstance(event, Started):

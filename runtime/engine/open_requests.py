@@ -1,4 +1,4 @@
-"""Requests that have not ended, and admission to the waiting queue."""
+"""Requests that have not ended, and their admission to the waiting queue."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from runtime.errors import Overloaded
 from runtime.request import SpeechRequest
 from runtime.settings import Settings
 
-SOONEST_S = 0.1  # Minimum estimate for a retry.
-RETRY_AFTER_S = 2.0  # Retry time if all places are taken and no slot duration is known.
+SOONEST_S = 0.1  # Minimum retry time.
+RETRY_AFTER_S = 2.0  # Retry time if all places are taken and no duration has been measured yet.
 
 
 @dataclass(slots=True)
@@ -22,12 +22,12 @@ class OpenRequest:
     entry: RegistryEntry
     caller: str
     yields: bool
-    has_begun: bool = False  # True if it has or had a slot.
-    is_preempted: bool = False  # True if its place in the queue was given to another request.
+    has_begun: bool = False  # True if the request has or had a slot.
+    is_preempted: bool = False  # True if another request got its place in the queue.
 
 
 class OpenRequests:
-    """Open requests by ticket, in order of arrival. Callers of methods that change them hold the engine's lock."""
+    """Open requests by ticket, in order of arrival. The caller holds the engine's lock when it changes them."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -45,12 +45,12 @@ class OpenRequests:
 
     @property
     def yielding(self) -> list[int]:
-        """Return the tickets of requests that yield to all other requests."""
+        """Return the tickets of background requests."""
         return [ticket for ticket, opened in self._by_ticket.items() if opened.yields]
 
     @property
     def lasting(self) -> int:
-        """Return the number of requests that do not yield."""
+        """Return the number of requests that are not background requests."""
         return len(self._by_ticket) - len(self.yielding)
 
     def add(self, entry: RegistryEntry, request: SpeechRequest) -> int:
@@ -65,14 +65,14 @@ class OpenRequests:
         self._by_ticket.pop(ticket, None)
 
     def make_room(self, entry: RegistryEntry, request: SpeechRequest) -> tuple[int, Overloaded] | None:
-        """Reserve a waiting place for a request, if necessary by preempting another. One without text needs no place.
+        """Reserve a waiting place, if necessary by preempting another request. A request without text needs no place.
 
-        The queue is full if all places are taken, or if the expected wait of the newest request exceeds the limit. Then
-        the caller with the most requests loses its newest one, if it still has more requests than this caller
-        afterwards.
+        The queue is full if all places are taken or the expected wait of the newest request exceeds the limit. Then the
+        newest request of the caller with the most requests is preempted, provided that this caller still has more
+        requests afterwards than the new request's caller.
 
         Returns:
-            The ticket and the error of the preempted request, or None if there was a free place.
+            Ticket and error of the preempted request, or None if there was a free place.
 
         Raises:
             Overloaded: There is no place for the request.
@@ -92,7 +92,7 @@ class OpenRequests:
         count = Counter(lasting.values())
         ready = [
             ticket
-            for ticket in reversed(lasting)  # The newest first among callers with equally many requests.
+            for ticket in reversed(lasting)  # Newest first among callers with the same number of requests.
             if not (self._by_ticket[ticket].has_begun or entry.waiting.is_unready(ticket))
         ]
         ticket = max(ready, key=lambda ticket: count[lasting[ticket]], default=None)

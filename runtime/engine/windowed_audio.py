@@ -1,4 +1,4 @@
-"""Second decoding of a spoken request's frames, in the windows of the official package (docs/model.md 6.1)."""
+"""Decoding of a request's frames in windows, as in the official package (docs/model.md 6.1)."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from runtime.model.code2wav import Code2Wav
 from runtime.model.code2wav_network import to_s16
 from runtime.request import SpeechRequest
 
-WINDOW = 300  # Frames of a window (docs/model.md 6.1).
-CONTEXT = 25  # Frames before a window that are decoded again.
+WINDOW = 300  # Number of frames in a window (docs/model.md 6.1).
+CONTEXT = 25  # Number of frames before a window that are decoded again as context.
 
 
 @torch.inference_mode()
@@ -37,7 +37,7 @@ def windowed_audio(engine: Engine, request: SpeechRequest, codes: NDArray[np.int
 
 
 def decode_in_windows(code2wav: Code2Wav, codes: Tensor) -> Tensor:
-    """Decode windows of ``WINDOW`` frames, each after the ``CONTEXT`` frames before it.
+    """Decode windows of ``WINDOW`` frames, each with the ``CONTEXT`` frames before it.
 
     Shapes: codes [B, n, Q] int64; result [B, n * samples_per_frame] in [-1, 1].
     """

@@ -1,4 +1,4 @@
-"""Captured graphs of Code2Wav: one per shape, captured at the start, chosen by frames and batch."""
+"""Captured CUDA graphs of Code2Wav, one per shape (frames, batch size)."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from runtime.engine.execution.slots import on_device
 from runtime.errors import InvalidSetting
 from runtime.model.code2wav_network import ROW, Code2WavNetwork
 
-Shape = tuple[int, int]  # Frames, batch.
+Shape = tuple[int, int]  # Frames, batch size.
 
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """The shapes that are captured for one device stream."""
+    """Shapes that are captured for one device stream."""
 
     frames: tuple[int, ...]
     batches: tuple[int, ...]
 
     def up_to(self, rows: int) -> Family:
-        """Return the family without batches larger than the first that holds `rows`."""
+        """Return the family without batch sizes above the smallest one that holds `rows`."""
         enough = next((batch for batch in self.batches if batch >= rows), self.batches[-1])
         return Family(self.frames, tuple(batch for batch in self.batches if batch <= enough))
 
@@ -40,7 +40,7 @@ class Family:
 
 FAMILIES = {
     Stream.FIRST_AUDIO: Family((1, 2, 4), (1, 2, 4, 8)),
-    Stream.STARTS: Family((1,), (1, 2, 4, 8)),  # After the first frames of as many prompts.
+    Stream.STARTS: Family((1,), (1, 2, 4, 8)),  # First frames of newly prefilled prompts.
     Stream.AUDIO: Family((1, 2, 4, 8, 12, 16), (1, 2, 4, 8, 16, 32)),
 }
 
@@ -52,7 +52,7 @@ WORKS = {
 
 
 def pieces(frames: int, sizes: Sequence[int]) -> list[int]:
-    """Split a chunk into the given sizes, largest first; a remainder that no size fits comes last."""
+    """Split a chunk into pieces of the given sizes, largest first. A remainder that fits no size comes last."""
     cut = []
     for size in sorted(sizes, reverse=True):
         while frames >= size:
@@ -62,7 +62,7 @@ def pieces(frames: int, sizes: Sequence[int]) -> list[int]:
 
 
 class Bucket:
-    """Graph of one shape. Padding rows use the spare slot."""
+    """Captured graph of one shape. Padding rows use a spare slot."""
 
     def __init__(
         self, network: Code2WavNetwork, device: Device, stream: Stream, frames: int, batch: int, groups: int, spare: int
@@ -101,10 +101,10 @@ class Bucket:
         return self._outputs[:count]
 
     def begin(self, rows: NDArray[np.int64], codes: Tensor) -> tuple[Tensor, Event]:
-        """Decode codes on the device without waiting, within the bucket's device stream.
+        """Start to decode codes and return without waiting. The caller is on the bucket's device stream.
 
         Shapes: rows [b, 3]; codes [b, frames, Q]; result [batch, samples and flags] int16 on the host, valid after the
-        event.
+        returned event.
         """
         spare = np.tile([self._spare, 0, 0], (len(self._rows) - len(rows), 1))
         self._rows.copy_(on_device(self._inputs.device, np.concatenate((rows, spare))))
@@ -116,7 +116,7 @@ class Bucket:
 
 
 class Code2WavGraphs:
-    """The captured buckets of every device stream, in the pool of all graphs."""
+    """Captured graphs for all device streams. They share one memory pool."""
 
     def __init__(
         self,
@@ -128,10 +128,10 @@ class Code2WavGraphs:
         graphs: GraphPool,
         shapes: Sequence[Shape] = (),
     ) -> None:
-        """Create the graphs; `shapes` replace the default shapes of ``Stream.AUDIO``.
+        """Create the graphs; `shapes` replaces the default shapes of ``Stream.AUDIO``.
 
         Raises:
-            InvalidSetting: a shape has more frames than the network takes in one call.
+            InvalidSetting: A shape has more frames than the network supports in one call.
         """
         if too_long := [frames for frames, _ in shapes if frames > network.longest]:
             why = f"Code2Wav takes at most {network.longest} frames in one call"
@@ -146,13 +146,13 @@ class Code2WavGraphs:
             self._shapes[Stream.AUDIO] = tuple(shapes)
 
     def captures(self) -> Iterator[Capture]:
-        """Yield the capture of every bucket, the largest first."""
+        """Yield the capture function of every graph, the largest shape first."""
         for stream, frames, batch in self._wanted():
             make = partial(Bucket, self._network, self._device, stream, frames, batch, self._groups, self._spare)
             yield Capture(WORKS[stream], (frames, batch), make)
 
     def works(self) -> Iterator[Callable[[], object]]:
-        """Yield the work to capture, over rows and codes that belong to no request."""
+        """Yield the functions to capture. Their inputs do not belong to any request."""
         where = self._device.torch_device
         for frames, batch in sorted({(frames, batch) for _, frames, batch in self._wanted()}):
             rows = torch.zeros((batch, ROW), device=where, dtype=torch.int32)
@@ -160,19 +160,19 @@ class Code2WavGraphs:
             yield partial(self._network.decode, rows, codes)
 
     def _wanted(self) -> list[tuple[Stream, int, int]]:
-        """Return stream, frames and batch of every bucket, the largest first."""
+        """Return (stream, frames, batch size) of every graph, the largest shape first."""
         wanted = [(stream, *shape) for stream, shapes in self._shapes.items() for shape in shapes]
         return sorted(wanted, key=lambda shape: -shape[1] * shape[2])
 
     def sizes(self, stream: Stream) -> list[int]:
-        """Return the possible frames of a piece; empty if no graph was captured."""
+        """Return the numbers of frames for which graphs exist; empty if no graph was captured."""
         return sorted({frames for frames, _ in self._graphs.of(WORKS[stream])})
 
     def widest(self, stream: Stream) -> int:
         return max(batch for _, batch in self._graphs.of(WORKS[stream]))
 
     def bucket(self, stream: Stream, frames: int, rows: int) -> Bucket | None:
-        """Return the smallest bucket for this number of rows, or None."""
+        """Return the smallest graph for these frames and at least `rows` rows, or None."""
         buckets = self._graphs.of(WORKS[stream])
         fitting = [shape for shape in buckets if shape[0] == frames and shape[1] >= rows]
         return buckets[min(fitting)] if fitting else None

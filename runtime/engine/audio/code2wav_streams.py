@@ -1,4 +1,4 @@
-"""Code2Wav streams of the slots, decoded in batches. Thread: Code2Wav worker."""
+"""Code2Wav decoder streams, one per slot, decoded in batches. Thread: Code2Wav worker."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ def code2wav_network(code2wav: Code2Wav, slots: int, device: Device, dtype: torc
         from runtime.model.packed_code2wav import PackedCode2Wav
 
         return PackedCode2Wav(code2wav, slots, dtype)
-    if dtype is not torch.float32 and device.name != "cpu":  # On a CPU the products are already laid out in this dtype.
+    if dtype is not torch.float32 and device.name != "cpu":  # CPU weights are already packed in this dtype.
         log.warning("Code2Wav runs in float32: its bfloat16 needs a card and Triton")
     return TorchCode2Wav(code2wav, slots)
 
 
 @dataclass(frozen=True, slots=True)
 class FirstAudio:
-    """Audio of a row's first frame, launched right after the frame.
+    """Audio of a sequence's first frame, whose decoding was launched directly after the frame.
 
-    Shapes: made [samples and flags] int16, on the host, valid after `event`.
+    Shapes: made [samples + flags] int16, on the host, valid after `event`.
     """
 
     made: Tensor
@@ -73,19 +73,20 @@ class Code2WavStreams:
     ) -> None:
         """Create the streams.
 
-        `shapes` are the (frames, batch) of the graphs for later chunks; empty for the defaults.
+        `shapes` are the (frames, batch size) of the graphs for later chunks; empty for the defaults.
         """
         self.samples_per_frame = code2wav.config.samples_per_frame
         self.groups = code2wav.config.num_quantizers
         self.device = device or CpuDevice()
-        # One spare slot for padding rows (Bucket).
+        # One more slot than requests, for the padding rows of graphs.
         self.network = network or code2wav_network(code2wav, slots + 1, self.device, dtype)
         self._pool = GraphPool(self.device) if graphs is None else graphs
         self.graphs = Code2WavGraphs(self.network, self.device, self.groups, slots, slots, self._pool, shapes)
         self.after = ReferencePrefill(self.network, self.device, self.groups, self._pool)
-        self.uncaptured = 0  # Calls without a matching graph, although graphs are captured.
-        self._last: dict[int, tuple[Stream, Event]] = {}  # By slot: the last work on its stream, not awaited yet.
-        self._rows: NDArray[np.int64] = np.zeros((slots, ROW), np.int64)  # Columns: slot, turn, frames decoded.
+        self.uncaptured = 0  # Number of calls without a matching graph, while graphs exist.
+        self._last: dict[int, tuple[Stream, Event]] = {}  # By slot: the last launch on its stream, not awaited yet.
+        # Columns: slot, number of earlier streams in the slot, decoded frames.
+        self._rows: NDArray[np.int64] = np.zeros((slots, ROW), np.int64)
         self._rows[:, 0] = np.arange(slots)
 
     @torch.inference_mode()
@@ -96,7 +97,7 @@ class Code2WavStreams:
 
     @torch.inference_mode()
     def open(self, slot: int, voice: ClonedVoice | None = None, stream: Stream = Stream.FIRST_AUDIO) -> None:
-        """Open a stream; a voice with reference frames starts from the state after them."""
+        """Open a stream. For a voice with reference frames, it starts from the state after them."""
         with self.device.stream(stream):
             self._after_last((slot,), stream)
             self.network.reset(slot)
@@ -115,7 +116,7 @@ class Code2WavStreams:
 
     @torch.inference_mode()
     def follow(self, slots: Sequence[int], codes: Tensor) -> list[FirstAudio]:
-        """Decode the first frame of newly opened streams right after it, within ``Stream.STARTS``.
+        """Decode the first frame of newly opened streams directly after it, on ``Stream.STARTS``.
 
         Shapes: codes [B, Q], on the device.
         """
@@ -135,15 +136,15 @@ class Code2WavStreams:
     def decode(
         self, slots: Sequence[int], codes: Tensor, stream: Stream = Stream.AUDIO, *, at_end: bool = False
     ) -> list[bytes | SpeechError]:
-        """Decode the next frames of some streams; return s16le or an error for each.
+        """Decode the next frames of some streams; return s16le audio or an error for each.
 
-        A piece that fails changes no stream, because a row's state is written last, or to another buffer. Each half of
-        the streams is retried, until only the faulty stream fails.
+        A failed call changes no stream, because new states are written last or to another buffer. The batch is then
+        halved and retried, until only the faulty stream fails.
 
         Shapes: codes [B, n, Q] int64, one row per slot. Each result has n * samples_per_frame samples, or more with
-        `at_end`: a stream's last call may be padded with frames.
+        `at_end`: the last chunk of a stream may be padded with frames.
 
-        Thread: within ``stream``. First chunks and other chunks may be decoded in parallel, but never of the same slot.
+        Thread: on ``stream``. First and later chunks may be decoded in parallel, but not for the same slot.
         """
         frames, sizes = codes.shape[1], self.graphs.sizes(stream)
         if at_end and (fitting := [size for size in sizes if size >= frames]):
@@ -154,7 +155,7 @@ class Code2WavStreams:
         for first in range(0, len(slots), widest):
             group = np.array(slots[first : first + widest], np.int64)
             parts: list[list[bytes]] = [[] for _ in group]
-            whole = np.arange(len(group))  # Rows that have not failed.
+            whole = np.arange(len(group))  # Indices of rows that have not failed.
             sane = np.ones(len(group), bool)  # Rows with finite audio.
             begin = 0
             for size in cut:
@@ -178,9 +179,9 @@ class Code2WavStreams:
     def _pieces(
         self, group: NDArray[np.int64], places: NDArray[np.int64], codes: Tensor, stream: Stream
     ) -> tuple[NDArray[np.int64], NDArray[np.int16]]:
-        """Decode one piece of some streams of a group; return the places of the successful ones, and their audio.
+        """Decode one piece of some streams of a group; return the indices of those that succeeded, and their audio.
 
-        Shapes: group [g]; places [b], indices into it; codes [b, n, Q]; results [c], [c, samples and flags].
+        Shapes: group [g]; places [b], indices into the group; codes [b, n, Q]; results [c], [c, samples and flags].
         """
         try:
             return places, self._piece(group[places], codes, stream)
@@ -192,12 +193,12 @@ class Code2WavStreams:
         halves = []
         for half in (slice(None, middle), slice(middle, None)):
             left, made = self._pieces(group, places[half], codes[half], stream)
-            halves.append((left, made.copy()))  # The next run of the graph overwrites this result.
+            halves.append((left, made.copy()))  # Copied, because the next run of the graph overwrites the result.
         whole = [made for left, made in halves if len(left)]
         return np.concatenate([left for left, _ in halves]), np.concatenate(whole) if whole else halves[0][1]
 
     def _piece(self, slots: NDArray[np.int64], codes: Tensor, stream: Stream) -> NDArray[np.int16]:
-        """Call the network once. Shapes: codes [b, n, Q]; result [b, samples and flags]."""
+        """Call the network once. Shapes: codes [b, n, Q]; result [b, samples + flags]."""
         rows, size = self._rows[slots], codes.shape[1]
         if begun := [slot for slot in slots.tolist() if slot in self._last]:
             with self.device.stream(stream):
@@ -215,7 +216,7 @@ class Code2WavStreams:
         self._rows[slots, 2] += frames
 
     def _after_last(self, slots: Sequence[int], stream: Stream) -> None:
-        """Let the current device stream wait for the work of other device streams on these slots."""
+        """Make the current device stream wait for work of other device streams on these slots."""
         for slot in slots:
             other, event = self._last.pop(slot, (stream, None))
             if event is not None and other is not stream:
@@ -229,5 +230,5 @@ class Code2WavStreams:
 
 
 def _evenly(frames: int, longest: int) -> list[int]:
-    """Split a chunk into pieces of the network's maximum length, and a rest."""
+    """Split a chunk into pieces of the network's maximum length and a remainder."""
     return [min(longest, frames - begin) for begin in range(0, frames, longest)]

@@ -1,8 +1,8 @@
-"""Worker threads that run Code2Wav in parallel with the frames, the most urgent task first.
+"""Worker threads that run Code2Wav in parallel with frame generation, the most urgent task first.
 
-Only these threads change the state of Code2Wav streams, and only one thread at a time changes that of one stream. The
-engine may withdraw and replace waiting tasks at every turn, so that an urgent chunk never queues behind tasks that can
-wait. On devices with parallel streams, urgent chunks have their own thread and do not wait for a running task either.
+Only these threads change the state of Code2Wav streams, and only one of them at a time changes a given stream. The
+engine may withdraw and replace waiting tasks in every turn, so an urgent chunk never waits for less urgent tasks. On
+devices with parallel streams, urgent chunks have their own thread and do not wait for a running task either.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Code2WavTask:
-    """One call of Code2Wav. The worker calls `begin` under its lock; after that the task cannot be withdrawn."""
+    """One Code2Wav call. The worker calls `begin` under its lock; after that the task cannot be withdrawn."""
 
     urgency: tuple[bool, float]  # Sort key: (not urgent, deadline).
-    begin: Callable[[], Callable[[], None]]  # Returns the task's run function.
+    begin: Callable[[], Callable[[], None]]  # Returns the function that runs the task.
 
     @property
     def is_urgent(self) -> bool:
@@ -34,18 +34,18 @@ TaskFilter = Callable[[Code2WavTask], bool]
 
 
 def accept_every_task(task: Code2WavTask) -> bool:
-    """Accept every task: the filter of a worker's only thread."""
+    """Return True: the filter of a worker with a single thread."""
     return True
 
 
 class Code2WavWorker:
-    """One or two worker threads. Before `start`, tasks run on the caller's thread (as in `speak` and tests)."""
+    """One or two worker threads. Before `start`, tasks run on the caller's thread (in `speak` and in tests)."""
 
     def __init__(self, prepare: Callable[[], None] = lambda: None, wake: Callable[[], None] = lambda: None) -> None:
         self.lock = threading.RLock()
-        self._prepare = prepare  # First call of each thread, because torch's thread count is per thread.
+        self._prepare = prepare  # Called first on each thread, because torch's number of threads is set per thread.
         self._wake_engine = wake  # Called after every task.
-        self._waiting: dict[object, list[Code2WavTask]] = {}  # By owner, most urgent first.
+        self._waiting: dict[object, list[Code2WavTask]] = {}  # By owner, the most urgent task first.
         self._offered = threading.Condition(self.lock)
         self._closing = False
         self.threads: list[threading.Thread] = []
@@ -73,12 +73,12 @@ class Code2WavWorker:
             thread.join()
 
     def withdraw(self, owner: object) -> None:
-        """Drop an owner's waiting tasks."""
+        """Remove the waiting tasks of an owner."""
         with self.lock:
             self._waiting.pop(owner, None)
 
     def offer(self, owner: object, tasks: Callable[[], list[Code2WavTask]]) -> None:
-        """Replace an owner's waiting tasks by those that `tasks` returns under the worker's lock."""
+        """Replace the waiting tasks of an owner by the result of `tasks`, which is called under the worker's lock."""
         with self.lock:
             self._waiting.pop(owner, None)
             if wanted := tasks():
@@ -88,7 +88,7 @@ class Code2WavWorker:
             while (run := self.next_task()) is not None:
                 run()
         elif wanted and wanted[0].is_urgent:
-            time.sleep(0)  # Yield the GIL now: a listener is waiting for this audio.
+            time.sleep(0)  # Release the GIL now, because a listener waits for this audio.
 
     def next_task(self, takes: TaskFilter = accept_every_task) -> Callable[[], None] | None:
         with self.lock:
@@ -104,7 +104,7 @@ class Code2WavWorker:
             return task.begin()
 
     def _await(self, takes: TaskFilter) -> Callable[[], None] | None:
-        """Return the next task of a thread; None when the worker is closed."""
+        """Return the next task that this thread accepts; None after the worker was closed."""
         with self.lock:
             while not self._closing:
                 if (run := self.next_task(takes)) is not None:
@@ -118,7 +118,7 @@ class Code2WavWorker:
             heartbeat.step()
             try:
                 run()
-            except Exception:  # The task reports its own failure, which must not end the worker.
+            except Exception:  # The task itself reports its failure, which must not end the worker.
                 log.exception("a Code2Wav task failed")
             heartbeat.rest()
             self._wake_engine()

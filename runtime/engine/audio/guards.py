@@ -1,4 +1,4 @@
-"""Detection of speech that continues after its text: loops, and inaudible frames."""
+"""Detection of speech that continues after the end of its text: loops and inaudible frames."""
 
 from __future__ import annotations
 
@@ -10,50 +10,50 @@ from numpy.typing import NDArray
 from runtime.engine.text.rules import expected_frames
 from runtime.request import Guard
 
-# A runaway is near-silence or a short loop for minutes (docs/model.md 7.1). Speech does not repeat like this, and after
-# the end of its text only the end of a word and a breath remain.
-# Loop lengths in frames of 80 ms. A longer loop is a repeated phrase, which a text may contain.
+# Loop lengths in frames of 80 ms. Runaway speech is near-silence or a short loop for minutes (docs/model.md 7.1). A
+# loop that is longer than these may be a repeated phrase of the text. Normal speech does not repeat like this, and
+# after the end of its text only the end of a word and a breath remain.
 PERIODS = np.arange(1, 9)
-# 3.2 s, five rounds of the longest loop. A held vowel or a pause may repeat one code too, but a vowel after the last
-# word is shorter than three seconds, and a dramatic pause has two (25 frames).
+# Minimum length of a loop: 3.2 s, or five rounds of the longest loop. A held vowel or a pause may also repeat one code,
+# but a vowel after the last word is shorter than three seconds, and a dramatic pause lasts about two (25 frames).
 REPEATED_FRAMES = 40
-SILENT_FRAMES = 38  # 3 s, longer than a pause between paragraphs.
-AUDIBLE = 32768.0 * 10 ** (-55 / 20)  # RMS of s16 samples; pauses of the embedded voice are below -60 dBFS.
+SILENT_FRAMES = 38  # 3 s, which is longer than a pause between paragraphs.
+AUDIBLE = 32768.0 * 10 ** (-55 / 20)  # RMS of s16 samples. Pauses of the embedded voice are below -60 dBFS.
 
-# A text that precedes the codes counts as spoken after this multiple of its expected frames. The embedded voice needs
-# 0.8 to 1.4. In a slower voice that still speaks by then, only a pause of three seconds would be cut.
+# If the text is known before generation, it counts as spoken after this multiple of its expected frames. The embedded
+# voice needs 0.8 to 1.4. For a voice that is slower and still speaking, only a pause of three seconds would be cut.
 SPENT = 1.5
-SPENT_GRACE = 12  # Frames: 1 s of silence before the first word.
+SPENT_GRACE = 12  # In frames: 1 s of silence before the first word.
 
 
-# Consecutive frames per guard. The first round of a loop is no repetition.
+# Maximum number of consecutive frames for each condition. The first round of a loop is not a repetition.
 LIMITS = np.append(REPEATED_FRAMES - PERIODS, SILENT_FRAMES)
 
 
 @dataclass(slots=True)
 class RunawayDetector:
-    """Runaway detector of one request; its state is a few small arrays.
+    """Runaway detector of one request.
 
-    `last_audible_frame` counts from the request's first frame; -1 if there is no audible frame. After a guard has
-    struck, it is the end of speech before the silence or the loop, so that the audio after it can be left out.
+    `last_audible_frame` counts from the request's first frame; -1 if there is no audible frame. After a runaway was
+    detected, it is the end of the speech before the silence or loop, so that the audio after it can be cut.
     """
 
     last_audible_frame: int = -1
-    struck: int = -1  # Index of the frame, among the last ones, at which a guard struck.
+    struck: int = -1  # Index (in the last call's frames) of the frame at which a runaway was detected; -1 if none was.
     _frames: int = 0
-    # Consecutive frames per limit, as LIMITS.
+    # Number of consecutive frames for which each condition holds, in the order of LIMITS.
     runs: NDArray[np.int64] = field(default_factory=lambda: np.zeros(len(LIMITS), np.int64))
     # Recent codes; -1 matches no code.
     _recent: NDArray[np.int64] = field(default_factory=lambda: np.full(len(PERIODS), -1))
-    # Last audible frame at each recent frame.
+    # Last audible frame as of each recent frame.
     _ends: NDArray[np.int64] = field(default_factory=lambda: np.full(REPEATED_FRAMES, -1))
 
     def heard(self, codes: NDArray[np.int64], pcm: bytes, spent: bool) -> Guard | None:
-        """Check the next frames; return the guard that stops the request, or None.
+        """Check the next frames; return the kind of runaway if one was detected, else None.
 
         Args:
             spent: True if the whole text was spoken before the first of these frames.
-        Shapes: codes [n, Q] with n at least 1; pcm is mono s16le of the same n frames.
+        Shapes: codes [n, Q] with n at least 1; pcm is the audio of the same frames, mono s16le.
         """
         ends = self._listen(len(codes), pcm)
         if not spent:
@@ -72,7 +72,7 @@ class RunawayDetector:
         return Guard.SILENCE if silent else Guard.REPETITION
 
     def _listen(self, frames: int, pcm: bytes) -> NDArray[np.int64]:
-        """Return the last audible frame at each of the last REPEATED_FRAMES and each new frame. Shapes: [40 + n]."""
+        """Return the last audible frame as of each of the last REPEATED_FRAMES and new frames. Shapes: [40 + n]."""
         samples = np.frombuffer(pcm, np.int16).astype(np.float32).reshape(frames, -1)
         audible = np.sqrt(np.mean(np.square(samples), axis=1)) > AUDIBLE
         self._frames += frames
@@ -83,19 +83,19 @@ class RunawayDetector:
         return ends
 
     def _repeats(self, codes: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Return whether each code equals the code one period earlier. Shapes: codes [n]; returns [periods, n]."""
+        """Compare each code with the code one period earlier. Shapes: codes [n]; returns [periods, n]."""
         known = np.concatenate([self._recent, codes])
         self._recent = known[-len(PERIODS) :]
         places = np.arange(len(self._recent), len(known))
         return known[places - PERIODS[:, None]] == codes
 
     def _numbers(self, frames: int) -> NDArray[np.int64]:
-        """Return the numbers of the newest frames."""
+        """Return the frame numbers of the newest frames."""
         return np.arange(self._frames - frames, self._frames)
 
 
 def _runs(holds: NDArray[np.bool_], before: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Count the consecutive frames for which each condition has held.
+    """Count the consecutive frames for which each condition holds.
 
     Shapes: holds [m, n], before [m]; returns [m, n].
     """

@@ -1,4 +1,4 @@
-"""Code2Wav state after a voice's reference, computed when the voice is read."""
+"""Computation of the Code2Wav state after a voice's reference frames, when the voice is encoded."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from runtime.engine.execution.graphs import Capture, GraphPool, Work
 from runtime.engine.execution.slots import on_device
 from runtime.model.code2wav_network import ROW, Code2WavNetwork
 
-STEPS = (48, 16, 4, 1)  # Frames per step, up to the network's limit.
+STEPS = (48, 16, 4, 1)  # Numbers of frames per step, up to the network's limit.
 Run = Callable[[Tensor, Tensor], Tensor]
 
 
 class _Step:
-    """A captured step of one stream."""
+    """Captured graph of one step."""
 
     def __init__(self, device: Device, work: Run, frames: int, groups: int) -> None:
         where = device.torch_device
@@ -46,22 +46,22 @@ class ReferencePrefill:
         self._device = device
         self._groups = groups
         self._graphs = graphs
-        self._turn = threading.Lock()  # There is one slot for references.
+        self._turn = threading.Lock()  # There is only one slot for references.
 
     def captures(self) -> Iterator[Capture]:
-        """Yield the captures for the steps over a reference; a step without a graph runs eagerly."""
+        """Yield the capture functions of the steps. A step without a graph runs eagerly."""
         for work, size, run in self._works():
             yield Capture(work, (size,), partial(_Step, self._device, run, size, self._groups))
 
     def works(self) -> Iterator[Callable[[], object]]:
-        """Yield the work to capture, over rows and codes that belong to no request."""
+        """Yield the functions to capture. Their inputs do not belong to any request."""
         where = self._device.torch_device
         rows = torch.zeros((1, ROW), device=where, dtype=torch.int32)
         for _, size, run in self._works():
             yield partial(run, rows, torch.zeros((1, size, self._groups), device=where, dtype=torch.int32))
 
     def _works(self) -> list[tuple[Work, int, Run]]:
-        """Return the work to capture: its kind, number of frames and function."""
+        """Return (kind, number of frames, function) of all work to capture."""
         if (network := self._network.stepped) is None:
             return []
         steps = [(Work.REFERENCE, size, network.move_on) for size in STEPS if size <= network.longest]

@@ -1,6 +1,6 @@
-"""Cache of voice prompts in Base mode: x-vector, codes, and the Code2Wav state after them.
+"""Cache of encoded voices in Base mode: x-vector, codes, and the Code2Wav state after them.
 
-Reading a reference takes as long as many frames, so it has its own thread and device stream. The cache is bounded and
+Encoding a reference takes as long as generating many frames, so it has its own thread and device stream. The cache
 evicts the least recently used voice.
 """
 
@@ -27,14 +27,14 @@ from runtime.request import SAMPLE_RATE, Reference, VoicePrompt
 
 log = logging.getLogger(__name__)
 
-WARM_S = 1.0  # Seconds of noise.
+WARM_S = 1.0  # Duration of the noise for the warm-up.
 
 
 def reference_key(reference: Reference) -> str:
-    """Return the cache key of a reference. Hashing a minute of audio takes a few milliseconds."""
+    """Return the cache key of a reference. For a minute of audio this takes a few milliseconds."""
     digest = hashlib.blake2b(np.ascontiguousarray(reference.samples).data, digest_size=16)
     digest.update(repr((reference.text, reference.x_vector_only)).encode(errors="surrogatepass"))
-    if (prompt := reference.prompt) is not None:  # A prompt of other samples belongs to another voice.
+    if (prompt := reference.prompt) is not None:  # A prompt that was computed from other samples is another voice.
         digest.update(prompt.fingerprint.encode() + prompt.x_vector.tobytes())
         digest.update(b"" if prompt.codes is None else prompt.codes.tobytes())
     return digest.hexdigest()
@@ -43,7 +43,7 @@ def reference_key(reference: Reference) -> str:
 class VoiceCache:
     """Cached voices of one checkpoint.
 
-    Thread: engine for `get` and `make`; the reading thread, after `start`, for `read`.
+    Thread: engine for `get` and `make`; the encoding thread, after `start`, for `read`.
 
     Args:
         sound_after: Returns the Code2Wav state after a voice's codes; called within ``Stream.VOICES``.
@@ -73,7 +73,7 @@ class VoiceCache:
         noise = np.random.default_rng(0).uniform(-0.1, 0.1, round(WARM_S * SAMPLE_RATE)).astype(np.float32)
         try:
             self._read_to_speak(Reference(samples=noise, text="A"), key="")
-        except Exception:  # Requests without a clone must still be served.
+        except Exception:  # Requests without a cloned voice must still be served.
             log.exception("a voice could not be made at the start; clones may fail")
 
     def start(self, prepare: Callable[[], None]) -> None:
@@ -94,7 +94,7 @@ class VoiceCache:
         return voice
 
     def make(self, reference: Reference, key: str, done: Callable[[], None]) -> Future[ClonedVoice]:
-        """Encode a reference and call `done` at the end; concurrent requests for one key share the work."""
+        """Encode a reference, then call `done`. Concurrent requests with the same key share the work."""
         future = self.reading.get(key)
         if future is None:
             if self.reader is not None:
@@ -110,10 +110,10 @@ class VoiceCache:
         return future
 
     def store(self, key: str, future: Future[ClonedVoice]) -> ClonedVoice:
-        """Store the encoded voice in the cache, and return it.
+        """Store an encoded voice in the cache and return it.
 
         Raises:
-            Exception: The exception of the encoding.
+            Exception: The encoding failed.
         """
         self.reading.pop(key, None)
         voice = self.kept.get(key) or future.result()
@@ -124,7 +124,7 @@ class VoiceCache:
         return voice
 
     def _store_finished(self) -> None:
-        """Store finished readings whose requests have left; their failures affect no other request."""
+        """Store finished encodings whose requests have ended. A failed one affects no other request."""
         for key, future in [(key, future) for key, future in self.reading.items() if future.done()]:
             with contextlib.suppress(Exception):
                 self.store(key, future)
@@ -145,11 +145,11 @@ class VoiceCache:
             return
         try:
             self.reader.submit(read)
-        except RuntimeError:  # The reader was closed.
+        except RuntimeError:  # The executor is closed.
             raise EngineDead from None
 
     def _read_to_speak(self, reference: Reference, key: str) -> ClonedVoice:
-        """Return a voice with the Code2Wav state that its first audio needs."""
+        """Return an encoded voice including the Code2Wav state that its first audio needs."""
         voice = self.read(reference, key)
         if voice.codes is not None:
             with self.device.stream(Stream.VOICES):
@@ -161,7 +161,8 @@ class VoiceCache:
         """Return the encoded reference: x-vector, and codes if its text is known (docs/model.md 3.5, 3.6)."""
         with self.device.stream(Stream.VOICES):
             voice = self._read(reference, key)
-            self.device.mark().synchronize()  # The device streams that use it are not ordered after this thread's work.
+            # Device streams that use the voice are not ordered after this thread's stream.
+            self.device.mark().synchronize()
         return voice
 
     @torch.inference_mode()
@@ -183,7 +184,7 @@ class VoiceCache:
         )
 
     def _fits(self, prompt: VoicePrompt, reference: Reference) -> bool:
-        """True if a prompt sent with a reference is complete and belongs to this checkpoint."""
+        """True if a prompt that was sent with a reference is complete and was computed by this checkpoint."""
         config = self.checkpoint.config
         if prompt.fingerprint != self.checkpoint.fingerprint or prompt.x_vector.shape != (config.talker.hidden_size,):
             return False

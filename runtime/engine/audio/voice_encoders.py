@@ -1,8 +1,8 @@
-"""Encoders of reference audio, with captured graphs over buffers of a few lengths.
+"""Encoders of reference audio, with captured graphs for a few buffer lengths.
 
-Without graphs, each of a thousand launches would wait for the interpreter lock, which frames, Code2Wav and sockets also
-need. The buffers are the same without graphs, because libraries choose algorithms by length and these change the last
-bits of an x-vector. Recordings are never batched, so the result does not depend on other requests.
+Without graphs, each of a thousand launches would wait for the GIL, which frame generation, Code2Wav and sockets also
+need. The same buffers are used without graphs, because libraries choose algorithms by length, and these differ in the
+last bits of an x-vector. Recordings are never batched, so the result does not depend on other requests.
 """
 
 from __future__ import annotations
@@ -24,19 +24,20 @@ from runtime.request import SAMPLE_RATE
 
 log = logging.getLogger(__name__)
 
-# Buffer lengths: a recording takes the next larger one. Longer recordings are encoded without a buffer.
+# Buffer lengths. A recording uses the next larger one; longer recordings are encoded without a buffer.
 LENGTHS_S = (4.0, 8.0, 12.0, 20.0)
-NEVER_IN_GRAPHS = ("cpu", "mps")  # Device types on which a buffer would only add work.
+NEVER_IN_GRAPHS = ("cpu", "mps")  # Device types for which a buffer would only add work.
 
 Encode = Callable[[Tensor, Tensor], Tensor]
 
 
 class _Bucket:
-    """A buffer for recordings up to one length, and the encoders of its content: graphs or networks."""
+    """Buffer for recordings up to one length, and the encoders of its content: graphs or networks."""
 
     def __init__(self, device: Device, samples: int, encoders: dict[str, Encode]) -> None:
         self._device = device
-        self._host = device.host_memory(1 + samples, dtype=torch.float32)  # The number of samples, then the samples.
+        # First the number of samples, then the samples.
+        self._host = device.host_memory(1 + samples, dtype=torch.float32)
         self._host.zero_()
         self._host[0] = samples
         self._inputs = self._host.to(device.torch_device)
@@ -58,7 +59,7 @@ class _Bucket:
 
     def fill(self, samples: NDArray[np.float32]) -> None:
         """Copy a recording into the buffer, within ``Stream.VOICES``; the previous result must be complete."""
-        self._host[0] = len(samples)  # Exact, because float32 counts to 2**24.
+        self._host[0] = len(samples)  # Integers up to 2**24 are exact in float32.
         self._host[1 : 1 + len(samples)] = torch.from_numpy(samples)
         self._host[1 + len(samples) :] = 0
         self._inputs.copy_(self._host, non_blocking=True)
@@ -75,7 +76,7 @@ class VoiceEncoders:
         self._speaker = checkpoint.speaker_encoder
         self._speech = checkpoint.speech_tokenizer.encoder
         self._device = device
-        self._buckets: dict[int, _Bucket] = {}  # By samples.
+        self._buckets: dict[int, _Bucket] = {}  # By buffer length in samples.
 
     @property
     def lengths(self) -> list[int]:

@@ -1,1 +1,1 @@
-"""Estimates before a load: memory, slots, speed, and what a checkpoint lacks."""
+"""Estimates before a checkpoint is loaded: memory, slots, speed, and problems."""

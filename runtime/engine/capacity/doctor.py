@@ -1,4 +1,4 @@
-"""Diagnosis of checkpoints before they are loaded: what they would serve here, their memory, what they lack."""
+"""Diagnosis of checkpoints before they are loaded: capabilities, memory, speed and problems."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class FilesSeen:
-    """Files by their names from the root."""
+    """Files of a checkpoint, by their path in its folder."""
 
-    read: dict[str, int]  # Bytes by name.
+    read: dict[str, int]  # Sizes in bytes by name.
     missing: tuple[str, ...]
     ignored: tuple[str, ...]
 
@@ -48,7 +48,7 @@ class FilesSeen:
 class Served:
     """Capabilities of a checkpoint for clients."""
 
-    size: str | None  # The configuration's value: 0b6, 1b7.
+    size: str | None  # Value in the configuration, such as 0b6 or 1b7.
     modes: tuple[str, ...]
     layouts: tuple[str, ...]
     speakers: tuple[str, ...]
@@ -65,20 +65,20 @@ class Served:
 
 @dataclass(frozen=True, slots=True)
 class MemoryRow:
-    """Memory and speed of a checkpoint in one dtype, or with rounded weights. Bytes."""
+    """Memory in bytes and speed of a checkpoint with one dtype or quantization."""
 
-    dtype: str  # Or int8, int4.
-    is_chosen: bool  # By the settings.
-    once: int  # Weights, and the process or its graphs.
+    dtype: str  # Name of the dtype, or int8 or int4.
+    is_chosen: bool  # True if the settings select this row.
+    once: int  # Memory that is needed once: weights, and the process or its graphs.
     slot: int
-    slots: int  # With all the memory that the process may have; 0: it does not fit.
-    rtf: float | None  # Estimated seconds of computing per second of speech; None: a card, or a small checkpoint.
-    rtf_now: float | None  # The same with what else runs at present.
+    slots: int  # Number of slots if the process may use all of its memory; 0: it does not fit.
+    rtf: float | None  # Estimated seconds of computing per second of speech; None on a GPU and for small checkpoints.
+    rtf_now: float | None  # The same under the machine's present load.
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceMemorySeen:
-    """The device's memory that this process may have, and what the checkpoint would take. Bytes."""
+    """Device memory that this process may use, and that the checkpoint would use, in bytes."""
 
     device: str
     may_have: int
@@ -95,10 +95,10 @@ class Diagnosis:
     problems: tuple[Problem, ...]
     served: Served | None
     files: FilesSeen
-    download: Download | None  # Of a Hub id.
+    download: Download | None  # Download size of a Hub id; None for a folder.
     weights: WeightsSeen | None
     speech_tokenizer: WeightsSeen | None
-    text_ids: int | None  # Of the text tokenizer.
+    text_ids: int | None  # Number of ids of the text tokenizer.
     defaulted: tuple[str, ...]
     unknown: tuple[str, ...]
     memory: DeviceMemorySeen
@@ -106,24 +106,24 @@ class Diagnosis:
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """Checkpoints that can be loaded together. Bytes are the device's."""
+    """Checkpoints that can be loaded together. Sizes are bytes of device memory."""
 
     names: tuple[str, ...]
     modes: tuple[str, ...]
-    need: int  # Of weights and all slots that would be taken.
-    free: int  # Of what this process may have, now.
+    need: int  # Memory for the weights and all slots.
+    free: int  # Free memory that this process may use.
 
     @property
     def fits_beside(self) -> bool:
-        """True if they fit next to what the device holds already, with all their slots."""
+        """True if they fit with all their slots in addition to the memory that is already in use."""
         return self.need <= self.free
 
 
 def check(settings: Settings) -> Checked:
-    """Check the checkpoints in the settings. Takes seconds, and a download if a Hub id is not here yet.
+    """Check the checkpoints in the settings. This takes seconds, and downloads missing Hub checkpoints.
 
     Raises:
-        SetUpError: they could not be loaded; the sentence says why.
+        SetUpError: The checkpoints cannot be loaded; the message gives the reason.
     """
     engine = settings.engine
     device = open_device(engine.device, eager=True)
@@ -141,12 +141,12 @@ def check(settings: Settings) -> Checked:
 
 
 def diagnose(reference: str, settings: EngineSettings) -> Diagnosis:
-    """Inspect a folder or a Hub id; no weights are downloaded or loaded. Takes seconds, some for the speed here.
+    """Inspect a folder or a Hub id without downloading or loading weights. This takes seconds.
 
     Raises:
-        CheckpointMissing: there is neither.
-        HubRefused, HubUnreachable, DiskFull: the Hub does not say, and nothing of it is here.
-        DeviceUnavailable, InvalidSetting: the settings cannot be used.
+        CheckpointMissing: The folder or Hub id does not exist.
+        HubRefused, HubUnreachable, DiskFull: The Hub cannot be used, and there is no local copy.
+        DeviceUnavailable, InvalidSetting: The settings cannot be used on this machine.
     """
     device = open_device(settings.device, eager=True)
     dtype, room, bits = (

@@ -1,4 +1,4 @@
-"""Memory of checkpoints, and the number of slots that fit. Bytes are the device's."""
+"""Memory of checkpoints, and the number of slots that fit. Sizes are bytes of device memory."""
 
 from __future__ import annotations
 
@@ -23,24 +23,25 @@ from runtime.model.products import Linear, Table, narrowed_names
 from runtime.model.weights import is_mapped
 from runtime.settings import EngineSettings
 
-FLOATS = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}  # Safetensors'.
+# Dtype names of safetensors.
+FLOATS = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
 GIB = 2**30
 CPU_SLOTS = 8
-MAX_SLOTS = 64  # Without a setting; more rows at once bring no request its first audio sooner.
-PROCESS_BYTES = 2**30  # A runtime process on a CPU without weights: torch, and the results of a frame.
-CONTEXT_BYTES = 900 * 2**20  # A process on a card without tensors: CUDA's context, kernels, modules.
-RESERVE_BYTES = 2 * 2**30  # On a card: graphs, prompts, voices, and the largest call of Code2Wav.
-GRAPH_BYTES = RESERVE_BYTES // 2  # The part of it that stays allocated once a checkpoint serves.
+MAX_SLOTS = 64  # Default maximum. More concurrent rows do not give any request its first audio sooner.
+PROCESS_BYTES = 2**30  # Memory of a runtime process on a CPU without weights: torch, and the results of a frame.
+CONTEXT_BYTES = 900 * 2**20  # Memory of a process on a GPU without tensors: CUDA context, kernels and modules.
+RESERVE_BYTES = 2 * 2**30  # Reserved on a GPU for graphs, prompts, voices, and the largest Code2Wav call.
+GRAPH_BYTES = RESERVE_BYTES // 2  # Part of the reserve that stays allocated while a checkpoint is served.
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryRoom:
-    """The part of a device's memory that this process may have: on a card the share in the settings."""
+    """Device memory that this process may use; on a GPU, the share in the settings."""
 
     device: str
     on_cpu: bool
     may_have: int
-    free: int  # Of that, now.
+    free: int  # Part of it that is free now.
 
     @classmethod
     def of(cls, device: Device, settings: EngineSettings) -> MemoryRoom:
@@ -51,11 +52,11 @@ class MemoryRoom:
 
     @property
     def max_slots(self) -> int:
-        """Return the slots that a checkpoint takes without a setting, if they fit."""
+        """Return the default maximum number of slots."""
         return CPU_SLOTS if self.on_cpu else MAX_SLOTS
 
     def slots_in(self, size: float, slot: int, settings: EngineSettings) -> int:
-        """Return the number of slots to take of ``size`` bytes; 0 if ``max_slots`` or a single one does not fit."""
+        """Return the number of slots that fit into ``size`` bytes; 0 if ``max_slots`` or a single slot does not fit."""
         fitting = int(size // slot)
         wanted = settings.max_slots or min(max(fitting, 1), self.max_slots)
         return wanted if wanted <= fitting else 0
@@ -64,17 +65,17 @@ class MemoryRoom:
 def slots_for(device: Device, settings: EngineSettings, slot: int, unready: int = 1, kept_bytes: int = 0) -> int:
     """Return the number of slots for a checkpoint whose weights are on the device.
 
-    If several checkpoints share a card, each takes its share of the rest when it is loaded: of two the first takes half
-    of the rest without the second's weights, the second what is left then. On a CPU, whose memory others may give back,
-    at least what was asked for is taken.
+    If several checkpoints share a GPU, each gets an equal share of the free memory when it is loaded. For example, the
+    first of two gets half of what remains after reserving the second's weights, and the second gets the rest. On a CPU,
+    at least the number in the settings is used, because other processes may release memory.
 
     Args:
-        slot: bytes of one.
-        unready: checkpoints without slots, with this one.
-        kept_bytes: expected memory of the others before they have slots; one slot is taken in any case.
+        slot: Size of one slot in bytes.
+        unready: Number of checkpoints that have no slots yet, including this one.
+        kept_bytes: Expected memory of the others without slots. At least one slot is returned in any case.
 
     Raises:
-        DeviceMemory: there is no room for the number in the settings, or not even for one.
+        DeviceMemory: The number in the settings does not fit, or not even one slot does.
     """
     room = MemoryRoom.of(device, settings)
     left, least = room.free - (0 if room.on_cpu else RESERVE_BYTES), settings.max_slots or 1
@@ -91,10 +92,10 @@ def slots_for(device: Device, settings: EngineSettings, slot: int, unready: int 
 
 
 def slot_bytes(config: ModelConfig, code2wav: Code2Wav, settings: EngineSettings, element: int) -> int:
-    """Return the bytes of one slot: keys and values, the rest of the slot cache, its Code2Wav stream.
+    """Return the size of one slot in bytes: KV cache, other slot state, and its Code2Wav stream.
 
     Args:
-        element: bytes of a number in talker and code predictor.
+        element: Bytes per number in the talker and code predictor.
     """
     talker, predictor = config.talker, config.predictor
     length = min(settings.max_model_len, talker.max_position_embeddings)
@@ -109,7 +110,7 @@ def slot_bytes(config: ModelConfig, code2wav: Code2Wav, settings: EngineSettings
 
 @dataclass(frozen=True, slots=True)
 class MemoryNeed:
-    """Memory of some checkpoints together: once, and for each slot of each of them."""
+    """Memory of several checkpoints: once, and per slot of each of them."""
 
     once: int  # Weights, and the process or its graphs.
     slot: int
@@ -118,7 +119,7 @@ class MemoryNeed:
     def of(
         cls, found: Sequence[Inspection], room: MemoryRoom, settings: EngineSettings, weights: Sequence[Weights]
     ) -> MemoryNeed:
-        """Estimate inspected checkpoints without problems; those with the same speech tokenizer share it."""
+        """Estimate the memory of inspected checkpoints without problems. The same speech tokenizer is counted once."""
         networks = _networks(found, weights)
         taken = sum(_network_bytes(*network, settings, on_cpu=room.on_cpu) for network in networks)
         slot = 0
@@ -133,14 +134,14 @@ class MemoryNeed:
         return self.once + slots * self.slot
 
     def slots_in(self, room: MemoryRoom, settings: EngineSettings) -> int:
-        """Return the slots of each that would be taken if nothing else were on the device; 0 if they do not fit."""
+        """Return the number of slots per checkpoint if no other process used the device; 0 if they do not fit."""
         return room.slots_in(room.may_have - self.once, self.slot, settings)
 
     def require(self, name: str, room: MemoryRoom, settings: EngineSettings) -> None:
-        """Refuse checkpoints that do not fit, whatever else the device holds now.
+        """Raise an error for checkpoints that do not fit even if no other process uses the device.
 
         Raises:
-            CheckpointTooLarge: the slots in the settings do not fit, or not one.
+            CheckpointTooLarge: The slots in the settings do not fit, or not even one slot does.
         """
         if not self.slots_in(room, settings):
             need = round(self.with_slots(settings.max_slots or 1) / GIB, 2)
@@ -150,7 +151,7 @@ class MemoryNeed:
 def _networks(
     found: Sequence[Inspection], weights: Sequence[Weights]
 ) -> Iterator[tuple[Inspection, str, nn.Module, Weights]]:
-    """Yield every network that would be loaded, with its checkpoint, the prefix of its keys and its weights."""
+    """Yield every network to load as (checkpoint, key prefix, network, weights)."""
     tokenizers: list[Sequence[Path]] = []
     for inspection, kind in zip(found, weights, strict=True):
         files = inspection.speech_files
@@ -162,7 +163,7 @@ def _networks(
 
 
 def tensor_bytes(network: nn.Module, element: int, quantization: Quantization | None = None) -> int:
-    """Return the bytes of a network's tensors, ``element`` per float, with rounded products if there are any."""
+    """Return the size of a network's tensors with ``element`` bytes per float, and quantized weights if requested."""
     tensors: dict[str, torch.Tensor] = network.state_dict(keep_vars=True)
     rounded = 0
     if quantization is not None:
@@ -184,7 +185,7 @@ def _network_bytes(
     *,
     on_cpu: bool,
 ) -> int:
-    """Return the memory of a network; on a CPU without tables that stay in their file."""
+    """Return the memory of a network. On a CPU, tables that are memory-mapped from their file do not count."""
     dtype, quantization = weights
     if prefix == TALKER:
         return tensor_bytes(network, dtype.itemsize, quantization) - on_cpu * _lying(inspection, network, dtype)
@@ -197,7 +198,7 @@ def _network_bytes(
 
 
 def _lying(inspection: Inspection, talker: nn.Module, dtype: torch.dtype) -> int:
-    """Return the bytes of tables that stay in their file; one without known headers is bfloat16."""
+    """Return the size of memory-mapped tables. A table without a known header is assumed to be bfloat16."""
     return sum(
         dtype.itemsize * module.weight.numel()
         for name, module in talker.named_modules()
@@ -207,16 +208,16 @@ def _lying(inspection: Inspection, talker: nn.Module, dtype: torch.dtype) -> int
 
 
 def memory_of(device: Device) -> tuple[int, int]:
-    """Return the total and the free memory of a device."""
+    """Return total and free memory of a device in bytes."""
     total, free = device.total_bytes(), device.free_bytes()
     if device.torch_device.type != "cpu":
         return total, free
-    # The system gives back cached files on demand, so they count as free.
+    # File caches count as free, because the system releases them on demand.
     for line in _lines("/proc/meminfo"):
         name, _, rest = line.partition(":")
         if name == "MemAvailable":
             free = 1024 * int(rest.split()[0])
-    # A container may be allowed less than the machine has.
+    # A container's limit may be lower than the machine's memory.
     most, used = (" ".join(_lines(f"/sys/fs/cgroup/memory.{name}")) for name in ("max", "current"))
     if most.isdecimal() and used.isdecimal() and int(most) < total:
         return int(most), min(free, int(most) - int(used) + reclaimable_bytes(_lines("/sys/fs/cgroup/memory.stat")))
@@ -224,9 +225,9 @@ def memory_of(device: Device) -> tuple[int, int]:
 
 
 def reclaimable_bytes(stat: Sequence[str]) -> int:
-    """Return a container's bytes of cached files by its ``memory.stat``, which are given back on demand.
+    """Return the bytes of a container's file cache in ``memory.stat``, which is released on demand.
 
-    Memory shared between processes or in a file system in memory (Ray's objects) counts as files there, and is not.
+    Shared memory and files in tmpfs (such as Ray's objects) are included there but cannot be released.
     """
     counts = dict(line.split(maxsplit=1) for line in stat)
     return max(0, int(counts.get("file", 0)) - int(counts.get("shmem", 0)))

@@ -1,4 +1,4 @@
-"""The published checkpoints on this machine: memory and estimated speed, before anything is downloaded."""
+"""Published checkpoints on this machine: memory and estimated speed, before they are downloaded."""
 
 from __future__ import annotations
 
@@ -33,49 +33,49 @@ from runtime.request import SAMPLE_RATE, Layout, Mode
 from runtime.settings import EngineSettings
 from runtime.shared.speech_rate import FRAME_S
 
-READ_BYTES = 192 * 2**20  # Weights of a measurement: more than a card's cache.
+READ_BYTES = 192 * 2**20  # Size of the weights in a measurement, which is more than a GPU's cache.
 MATRIX = 3072, 1024
-LAUNCH_S = 1.0e-5  # Per layer on a card, which reads a small layer faster than it starts one.
-SOUND_ROWS, SOUND_WIDTH = 640, 768  # Code2Wav's largest product.
-SOUND_OPERATIONS = 5.2e9  # Of Code2Wav per frame.
+LAUNCH_S = 1.0e-5  # Time per layer on a GPU, which reads a small layer faster than it launches one.
+SOUND_ROWS, SOUND_WIDTH = 640, 768  # Dimensions of Code2Wav's largest matrix product.
+SOUND_OPERATIONS = 5.2e9  # Operations of Code2Wav per frame.
 
 
 @dataclass(frozen=True, slots=True)
 class OfferedBits:
-    """A published checkpoint on this machine with one choice of weights."""
+    """Published checkpoint with one choice of weights on this machine."""
 
-    weights: str  # In the setting's words: off, int8 or int4.
-    memory: int  # Bytes of the process with one slot, if it is the only checkpoint.
+    weights: str  # Value of the setting: off, int8 or int4.
+    memory: int  # Memory in bytes of a process with this checkpoint only and one slot.
     rtf: float  # Estimated seconds of computing per second of speech.
 
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """A published checkpoint on this machine."""
+    """Published checkpoint on this machine, with all its choices of weights."""
 
     id: str
-    shared: int  # Bytes that a second checkpoint does not take again.
-    bits: tuple[OfferedBits, ...]  # What the device can do, the most exact first.
-    chosen: str  # One of them, by the settings or by the speed here.
+    shared: int  # Bytes that checkpoints share, so that a second one needs less memory.
+    bits: tuple[OfferedBits, ...]  # Choices that the device supports, the most exact first.
+    chosen: str  # The choice of the settings, or else the one that is fast enough on this machine.
 
 
 @dataclass(frozen=True, slots=True)
 class MachineOffers:
-    """The machine and all published checkpoints. Bytes are the device's."""
+    """The machine and all published checkpoints. Sizes are bytes of device memory."""
 
     device: str
     dtype: str
-    quantize: str  # The setting for the bits of weights.
-    total: int  # That may be used.
+    quantize: str  # Value of the quantization setting.
+    total: int  # Memory that may be used.
     free: int
     offers: tuple[Offer, ...]
 
 
 def machine_offers(settings: EngineSettings) -> MachineOffers:
-    """Measure this machine. Takes some seconds without the imports.
+    """Measure this machine. This takes some seconds in addition to the imports.
 
     Raises:
-        SetUpError: there is no such device, or it cannot do what the settings say.
+        SetUpError: The device does not exist or does not support the settings.
     """
     device = open_device(settings.device, eager=True)
     bits, room = WeightBits(settings, device), MemoryRoom.of(device, settings)
@@ -107,7 +107,7 @@ def machine_offers(settings: EngineSettings) -> MachineOffers:
 
 @cache
 def inspect_published(checkpoint: Published) -> Inspection:
-    """Return a published checkpoint as an inspection without files (docs/model.md 1.2, 1.3)."""
+    """Return an inspection of a published checkpoint without its files (docs/model.md 1.2, 1.3)."""
     wide = 1 if checkpoint.size == "0.6B" else 2
     config = ModelConfig(
         talker=TalkerConfig(
@@ -156,7 +156,7 @@ def _setting_of(weights: Weights) -> str:
 
 @dataclass(frozen=True, slots=True)
 class CardSpeed:
-    """Speed of a card: bytes of weights read, and operations of Code2Wav, per second."""
+    """Speed of a GPU: bytes of weights and operations of Code2Wav per second."""
 
     reads: float
     computes: float
@@ -164,7 +164,7 @@ class CardSpeed:
     @classmethod
     @torch.inference_mode()
     def of(cls, device: Device, dtype: torch.dtype) -> CardSpeed:
-        """Measure a card: the best of a few runs, because others may use it."""
+        """Measure a GPU by the best of a few runs, because other processes may use it."""
         where, (rows, width) = device.torch_device, MATRIX
         weights = torch.zeros(READ_BYTES // (rows * width * dtype.itemsize), rows, width, dtype=dtype, device=where)
         row = torch.zeros(1, width, dtype=dtype, device=where)
@@ -180,7 +180,7 @@ class CardSpeed:
         return cls(weights.nbytes / reading, 2 * SOUND_ROWS * SOUND_WIDTH * SOUND_WIDTH / computing)
 
     def rtf(self, config: ModelConfig, weights: Weights) -> float:
-        """Return seconds of computing per second of speech; frames and audio use different units of a card."""
+        """Return seconds of computing per second of speech. Frames and audio use different units of a GPU."""
         frame = frame_reads(config) * bytes_per_weight(*weights) / self.reads
         layers = config.talker.num_hidden_layers
         layers += (config.talker.num_code_groups - 1) * config.predictor.num_hidden_layers

@@ -1,7 +1,8 @@
-"""Speed of a checkpoint on this processor, measured from its configuration before its weights are here.
+"""Speed of a checkpoint on this processor, measured from its configuration without its weights.
 
-The engine's own frame runs with constant weights. To save memory the talker has only a few different layers, which take
-turns; together they are larger than a processor's cache. Code2Wav's time follows from two of its residual units.
+The engine's own frame code runs with constant weights. To save memory, the talker has only a few distinct layers, which
+are used in turn; together they are larger than the processor's cache. Code2Wav's time is estimated from two of its
+residual units.
 """
 
 from __future__ import annotations
@@ -30,15 +31,16 @@ from runtime.model.talker import Talker
 from runtime.model.weights import on_meta
 from runtime.shared.speech_rate import FRAME_S
 
-Weights = tuple[torch.dtype, Quantization | None]  # Of talker and code predictor.
+Weights = tuple[torch.dtype, Quantization | None]  # Dtype and quantization of the talker and code predictor.
 
-COLD_BYTES = 64 * 2**20  # Minimum size of the talker's different layers.
-POSITIONS = 256  # Positions that the talker attends over: 20 s of speech.
-TEXT_IDS = 8  # Rows of the text table, which a frame reads one of.
-WEIGHT = 0.01  # Every weight; no result overflows or is denormal.
-# Moments of a frame and channels in the first of Code2Wav's four blocks, which reads, and the third, which computes.
+COLD_BYTES = 64 * 2**20  # Minimum size of the talker's distinct layers.
+POSITIONS = 256  # Positions that the talker attends to: 20 s of speech.
+TEXT_IDS = 8  # Rows of the text embedding table; a frame reads one.
+WEIGHT = 0.01  # Value of every weight, so that no result overflows or is denormal.
+# Time steps per frame and channels of two of Code2Wav's four blocks: the first is limited by memory bandwidth, the
+# third by computing.
 SOUND_UNITS = ((32, 768), (640, 192))
-SOUND_FACTOR = 11.0  # Code2Wav's time divided by that of two such units: 10.6 to 11.3 in bfloat16, 11.0 in float32.
+SOUND_FACTOR = 11.0  # Ratio of Code2Wav's time to that of two such units: 10.6 to 11.3 in bfloat16, 11.0 in float32.
 
 
 @dataclass(slots=True)
@@ -46,8 +48,8 @@ class Probe:
     """Speed estimates of one processor. Each shape is measured once.
 
     Args:
-        threads: of frames and of audio, as in the settings; 0: as cores are shared out.
-        sound_dtype: the setting for Code2Wav's products.
+        threads: Numbers of threads for frames and for audio, as in the settings; 0: the default division of the cores.
+        sound_dtype: Setting of the dtype of Code2Wav's matrix products.
     """
 
     device: Device
@@ -57,20 +59,20 @@ class Probe:
     _sound: dict[torch.dtype, Timing] = field(default_factory=dict)
 
     def rtf(self, config: ModelConfig, weights: Weights) -> float:
-        """Return seconds of computing per second of speech if nothing else runs."""
+        """Return seconds of computing per second of speech on an otherwise idle machine."""
         frame, slowdown = self.frame_time(config, weights)
         return _rtf(frame.best, self.sound_time(weights).best, slowdown)
 
     def rtf_now(self, config: ModelConfig, weights: Weights) -> float:
-        """Return the same with what else runs at present."""
+        """Return seconds of computing per second of speech under the machine's present load."""
         frame, slowdown = self.frame_time(config, weights)
         return _rtf(frame.median, self.sound_time(weights).median, slowdown)
 
     @torch.inference_mode()
     def frame_time(self, config: ModelConfig, weights: Weights) -> tuple[Timing, float]:
-        """Measure one request's frame without audio, and how many times longer it takes while audio is computed.
+        """Measure the time of one request's frame without audio, and its slowdown while audio is computed.
 
-        The factor is infinite if frames and audio share cores.
+        The slowdown is infinite if frames and audio share cores.
         """
         key = frame_reads(config), weights
         if key not in self._frames:
@@ -87,17 +89,17 @@ class Probe:
         sound = _sound_units(self._sound_dtype(weights))
         alone, beside = [], []
         frame().item()
-        for _ in range(ROUNDS):  # In turns, so that other processes slow both.
+        for _ in range(ROUNDS):  # Alternate, so that other processes slow both down.
             alone += measure_round(frame)
             with repeating(sound, self._thread_counts.sound):
                 beside += measure_round(frame)
-        # This thread's own share of the work also shows how long all of them wait for memory.
+        # The CPU time of this thread alone already shows how long all threads wait for memory.
         slowdown = min(run.processor for run in beside) / min(run.processor for run in alone)
         return Timing.of(alone), max(1.0, slowdown)
 
     @torch.inference_mode()
     def sound_time(self, weights: Weights) -> Timing:
-        """Measure Code2Wav's time per frame, next to talker and code predictor with such weights."""
+        """Measure Code2Wav's time per frame, given these weights of the talker and code predictor."""
         dtype = self._sound_dtype(weights)
         if dtype not in self._sound:
             with cpu_threads(self._thread_counts.sound):
@@ -118,24 +120,27 @@ def _rtf(frame: float, sound: float, slowdown: float) -> float:
 
 
 def together(frame: float, sound: float, slowdown: float) -> float:
-    """Return seconds per frame and its audio, each on its own core; ``slowdown`` of frames while audio is computed."""
+    """Return seconds per frame and its audio, each on its own cores.
+
+    ``slowdown`` is the factor by which frames are slower while audio is computed.
+    """
     return max(frame + sound * (1 - 1 / slowdown), sound)
 
 
 def layer_size(config: DecoderConfig) -> int:
-    """Return the number of weights in the products of one decoder layer."""
+    """Return the number of weights in the matrix products of one decoder layer."""
     heads = 2 * config.num_attention_heads + 2 * config.num_key_value_heads
     return config.hidden_size * (heads * config.head_dim + 3 * config.intermediate_size)
 
 
 def bytes_per_weight(dtype: torch.dtype, quantization: Quantization | None) -> float:
-    """Return the bytes of a weight of the products, with its share of the scales."""
-    rows, width = 3072, 1024  # A matrix of the code predictor.
+    """Return the bytes per weight of matrix products, including the scales of quantization."""
+    rows, width = 3072, 1024  # Size of a matrix of the code predictor.
     return dtype.itemsize if quantization is None else quantized_bytes(rows, width, quantization) / (rows * width)
 
 
 def frame_reads(config: ModelConfig) -> int:
-    """Return the number of weights that a frame reads: the talker once, the code predictor for each further code."""
+    """Return the number of weights read per frame: talker once, code predictor once for each further code."""
     talker, predictor = config.talker, config.predictor
     one_pass = predictor.num_hidden_layers * layer_size(predictor) + predictor.vocab_size * predictor.hidden_size
     own = talker.num_hidden_layers * layer_size(talker) + talker.vocab_size * talker.hidden_size
@@ -145,7 +150,7 @@ def frame_reads(config: ModelConfig) -> int:
 def _frame(
     config: ModelConfig, device: Device, dtype: torch.dtype, quantization: Quantization | None
 ) -> Callable[[], Tensor]:
-    """Return the work of a frame of one request."""
+    """Return a function that generates one frame of one request."""
     config = replace(config, talker=replace(config.talker, text_vocab_size=TEXT_IDS), tts_pad_token_id=0)
     different = 1 + int(COLD_BYTES / (layer_size(config.talker) * bytes_per_weight(dtype, quantization)))
     with on_meta():
@@ -177,7 +182,7 @@ def _take_turns(modules: nn.ModuleList, count: int) -> None:
 
 
 def _sound_units(dtype: torch.dtype) -> Callable[[], Tensor]:
-    """Return the work of two of Code2Wav's residual units for one frame."""
+    """Return a function that runs two of Code2Wav's residual units for one frame."""
     works = [_residual_unit(rows, width, dtype) for rows, width in SOUND_UNITS]
     return lambda: torch.stack([work() for work in works]).sum()
 
@@ -194,7 +199,7 @@ def _residual_unit(rows: int, width: int, dtype: torch.dtype) -> Callable[[], Te
 
 
 def _fill(network: nn.Module, dtype: torch.dtype, quantization: Quantization | None) -> None:
-    """Give the products, norms and tables of a network on the meta device weights, rounded and packed as by a load."""
+    """Materialize a network from the meta device with constant weights, quantized and packed as in a real load."""
     for module in network.modules():
         if isinstance(module, Linear | Table | RMSNorm | Conv | SnakeBeta):
             for name, parameter in module.named_parameters(recurse=False):

@@ -1,7 +1,7 @@
-"""Timing of work on this processor: fastest and median run, with a given number of threads.
+"""Timing of functions on this processor: fastest and median run, with a given number of threads.
 
-The fastest run says what the processor can do, and the median run by the clock what it does at present. On one thread
-the fastest run is measured in processor time, which excludes other processes.
+The fastest run shows what the processor can do, and the median run shows the present speed. With one thread, the
+fastest run is measured in CPU time, which excludes other processes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ROUND_S = 0.05  # Minimum duration of a round.
 
 
 class Run(NamedTuple):
-    """Seconds of one run, by the clock and of this thread's processor."""
+    """Wall-clock time and CPU time of one run in seconds."""
 
     clock: float
     processor: float
@@ -31,21 +31,21 @@ class Run(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Seconds of the fastest run, and of the median run by the clock."""
+    """Seconds of the fastest run, and of the median run by wall-clock time."""
 
     best: float
     median: float
 
     @classmethod
     def of(cls, runs: Sequence[Run]) -> Timing:
-        # Windows reports processor time in steps of 16 ms.
+        # On Windows, CPU time has a resolution of only 16 ms.
         by_processor = torch.get_num_threads() == 1 and sys.platform != "win32"
         best = min(run.processor if by_processor else run.clock for run in runs)
         return cls(best, max(best, statistics.median(run.clock for run in runs)))
 
 
 def measure_round(work: Callable[[], Tensor]) -> list[Run]:
-    """Run ``work`` for at least `ROUND_S`; ``item`` waits until a card has finished."""
+    """Run ``work`` for at least `ROUND_S`. Its result's ``item`` waits until a GPU has finished."""
     runs: list[Run] = []
     end = time.perf_counter() + ROUND_S
     while not runs or time.perf_counter() < end:
@@ -63,7 +63,7 @@ def measure_runs(work: Callable[[], Tensor]) -> list[Run]:
 
 @contextmanager
 def cpu_threads(count: int) -> Iterator[None]:
-    """Set the number of CPU threads of this thread for the duration of the block."""
+    """Context manager that sets torch's number of CPU threads for the current thread."""
     before = torch.get_num_threads()
     torch.set_num_threads(count)
     try:
@@ -74,12 +74,12 @@ def cpu_threads(count: int) -> Iterator[None]:
 
 @contextmanager
 def repeating(work: Callable[[], Tensor], threads: int) -> Iterator[None]:
-    """Repeat ``work`` on another thread for the duration of the block, with ``threads`` CPU threads."""
+    """Context manager that repeats ``work`` on another thread with ``threads`` CPU threads."""
     done, begun = threading.Event(), threading.Event()
 
     @torch.inference_mode()
     def run() -> None:
-        torch.set_num_threads(threads)  # Each thread has its own.
+        torch.set_num_threads(threads)  # This setting is per thread.
         try:
             while not done.is_set():
                 work()

@@ -1,7 +1,7 @@
-"""Choice of dtype and bits for the weights of talker and code predictor, if the settings leave it to the machine.
+"""Automatic choice of dtype and quantization for the talker and code predictor.
 
-The most exact weights that speak in real time here are taken. If none do, 8 bits are taken if they are faster: 4 bits
-cost audio quality (docs/checkpoints.md), which only real time is worth.
+The most exact weights that reach real time on this machine are used. If no weights do, 8 bits are used if they are
+faster. 4 bits reduce audio quality (docs/checkpoints.md), so they are used only if they reach real time.
 """
 
 from __future__ import annotations
@@ -22,16 +22,17 @@ from runtime.settings import EngineSettings
 log = logging.getLogger(__name__)
 
 AUTO = "auto"
-LADDER = (None, Quantization.INT8, Quantization.INT4)  # The most exact first.
-FLOAT16 = "F16"  # As safetensors calls it.
+LADDER = (None, Quantization.INT8, Quantization.INT4)  # In order of exactness, the most exact first.
+FLOAT16 = "F16"  # Name of the dtype in safetensors.
 REAL_TIME = 1.0
-LARGE = 100_000_000  # Weights per frame; with fewer any processor is fast enough, and nothing is rounded.
+# Weights per frame. With fewer weights every processor is fast enough, and no quantization is used.
+LARGE = 100_000_000
 
 Pace = tuple[Weights, float]  # Weights, and seconds of computing per second of speech.
 
 
 def choose_pace(ladder: Iterable[Pace]) -> Weights:
-    """Return the weights to take; less exact ones are not even measured."""
+    """Return the weights to use. If weights are fast enough, less exact ones are not measured."""
     slower: list[Pace] = []
     for weights, rtf in ladder:
         if rtf <= REAL_TIME:
@@ -41,10 +42,10 @@ def choose_pace(ladder: Iterable[Pace]) -> Weights:
 
 
 class WeightBits:
-    """The settings for weights, applied to one checkpoint after the other. Each shape is measured once.
+    """Choice of weights for each checkpoint by the settings. Each model shape is measured once.
 
     Raises:
-        InvalidSetting: the device has no products with so few bits, or there is no such dtype.
+        InvalidSetting: The device does not support this quantization, or the dtype does not exist.
     """
 
     def __init__(self, settings: EngineSettings, device: Device) -> None:
@@ -52,19 +53,19 @@ class WeightBits:
         self._dtype = settings.dtype
         choose_dtype(settings.dtype, device)
         self._is_open = settings.quantize == AUTO
-        # Bits of every checkpoint; None also if each has its own.
+        # Quantization of all checkpoints; None also if it is chosen per checkpoint.
         self.known = None if self._is_open else choose_quantization(settings.quantize, device)
         self.probe = Probe(device, settings.threads, settings.sound_dtype)
 
     def with_bits(self, config: ModelConfig, bits: Quantization | None, types: Collection[str] = ()) -> Weights:
-        """Return the weights that serve a checkpoint with a choice of bits.
+        """Return dtype and quantization of a checkpoint for a given number of bits.
 
-        A CPU without bfloat16 products serves unrounded weights as float16 next to float32 rows: published weights are
-        bfloat16 or float16, so this loses nothing and halves what a frame reads.
+        A CPU without bfloat16 products stores weights without quantization as float16 and computes in float32:
+        published weights are bfloat16 or float16, so this loses nothing and halves the memory traffic of a frame.
 
         Args:
-            types: of the tensors in its files, in safetensors' words. A small checkpoint's weights are stored as
-                float16 only if they were published so.
+            types: Dtypes of the tensors in its files, by safetensors' names. Small checkpoints use float16 only if they
+                were published in it.
         """
         is_large = frame_reads(config) >= LARGE
         dtype = choose_dtype(self._dtype, self._device, is_large=bits is None and is_large)
@@ -74,19 +75,19 @@ class WeightBits:
         return dtype, bits
 
     def paces(self, config: ModelConfig) -> Iterator[Pace]:
-        """Yield the paces of a shape, the most exact first; each is measured when it is needed."""
+        """Yield the speeds of a model shape, the most exact weights first; each is measured when it is requested."""
         for bits in LADDER:
             weights = self.with_bits(config, bits)
             yield weights, self.probe.rtf(config, weights)
 
     def choose(self, config: ModelConfig, name: str, types: Collection[str]) -> Weights:
-        """Return a checkpoint's weights; takes a second or two if a large one's bits are to be chosen.
+        """Return a checkpoint's weights. For a large one, the measurement takes one or two seconds.
 
         Args:
-            types: as for `with_bits`.
+            types: See `with_bits`.
 
         Raises:
-            CheckpointUnsupported: they have been rounded already, otherwise or for another device.
+            CheckpointUnsupported: The checkpoint is already quantized in another way or for another device.
         """
         if config.quantization is not None:
             stored = Quantization(config.quantization)
@@ -101,16 +102,16 @@ class WeightBits:
         return weights
 
     def is_measured(self, config: ModelConfig) -> bool:
-        """True if the speed of such a checkpoint is measured here: of large ones, on a CPU."""
+        """True if the speed of this checkpoint is measured: large checkpoints on a CPU."""
         return can_round(self._device) and frame_reads(config) >= LARGE
 
 
 def word_of(weights: Weights) -> str:
-    """Return the public name of weights: their bits if they are rounded, else their dtype."""
+    """Return the public name of weights: the quantization if there is one, else the dtype."""
     dtype, quantization = weights
     return quantization or str(dtype).removeprefix("torch.")
 
 
 def can_round(device: Device) -> bool:
-    """True if weights are rounded there without a setting, if real time needs it."""
+    """True if weights on this device may be quantized automatically to reach real time."""
     return device.name == "cpu"

@@ -1,4 +1,4 @@
-"""Loading of checkpoints: weights, division of the device's memory, engine cores."""
+"""Loader of checkpoints: reads weights, divides the device's memory, and creates engine cores."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ from runtime.settings import Settings
 
 log = logging.getLogger(__name__)
 
-LOW = 10  # Nice value (0 to 19) of the thread: frames and audio go first if all cores are busy.
+LOW = 10  # Nice value (0 to 19) of the loader thread, so that frames and audio have priority if all cores are busy.
 GATHERING = "huge pages"  # Name of the thread that moves loaded weights to huge pages.
 
-Tell = Callable[[str], None]  # Receives the current step.
-# Arguments: checkpoint, slots, positions per slot, waiting queue.
+Tell = Callable[[str], None]  # Receives the name of the current step.
+# Factory of engine cores. Arguments: checkpoint, slots, positions per slot, waiting queue.
 NewCore = Callable[[Checkpoint, int, int, WaitingQueue], EngineCore]
 
 
 class CheckpointLoader:
-    """Loads the checkpoints of a registry. Thread: the caller's."""
+    """Loader of the checkpoints in a registry. Thread: the caller's."""
 
     def __init__(self, registry: Registry, device: Device, settings: Settings, new_core: NewCore) -> None:
         self._bits = WeightBits(settings.engine, device)
@@ -55,10 +55,10 @@ class CheckpointLoader:
             entry.dtype = self._bits.with_bits(entry.config, None)[0]
 
     def load(self, entry: RegistryEntry, tell: Tell = lambda step: None) -> None:
-        """Load a checkpoint's weights and start serving it. Takes seconds to minutes.
+        """Load a checkpoint's weights and start serving it. This takes seconds to minutes.
 
         Args:
-            tell: Called with each step.
+            tell: Called with the name of each step.
 
         Raises:
             SetUpError: The checkpoint cannot be used.
@@ -74,9 +74,10 @@ class CheckpointLoader:
         checkpoint = load_checkpoint(
             entry.reference, device.torch_device, dtype, others, entry.quantization, sound_dtype
         )
-        release_unused_memory()  # Release the temporary memory of rounding and packing.
+        release_unused_memory()  # Quantization and packing have used temporary memory.
         self.add(entry, checkpoint, tell, before)
-        if device.name == "cpu" and not are_small([checkpoint.talker]):  # After the warm-up, which this would delay.
+        # This runs after the warm-up, because it would slow the warm-up down.
+        if device.name == "cpu" and not are_small([checkpoint.talker]):
             Thread(target=_gather, args=(entry.name,), name=GATHERING, daemon=True).start()
 
     def add(
@@ -89,15 +90,15 @@ class CheckpointLoader:
         """Start serving a loaded checkpoint.
 
         Args:
-            tell: Called with each step.
-            before: Free bytes before its weights were loaded; None reserves no memory for later checkpoints.
+            tell: Called with the name of each step.
+            before: Free bytes before its weights were loaded. None: no memory is reserved for later checkpoints.
 
         Raises:
-            DeviceMemory: The device has no memory for its slots.
+            DeviceMemory: There is not enough device memory for its slots.
         """
         device, dtype = self._device, checkpoint.talker.codec_head.weight.dtype
         if device.fused(dtype) is not None and checkpoint.talker.tables is None:
-            checkpoint.talker.tabulate()  # Before the remaining memory is divided.
+            checkpoint.talker.tabulate()  # The tables must be allocated before the remaining memory is divided.
         length = min(self._settings.max_model_len, checkpoint.config.talker.max_position_embeddings)
         later = [other for other in self._registry.entries if other.core is None and other is not entry]
         free, total = device.free_bytes(), device.total_bytes()
@@ -107,7 +108,7 @@ class CheckpointLoader:
         slots = slots_for(device, self._settings, slot, 1 + len(later), kept)
         tell(f"{entry.name}: {slots} slots of {length} positions")
         core = self._new_core(checkpoint, slots, length, entry.waiting)
-        device.mark().synchronize()  # The device streams that use it are not ordered after this thread's work.
+        device.mark().synchronize()  # Device streams that use the weights are not ordered after this thread's stream.
         self.prepare_thread(checkpoint)
         warm_up(core, tell)
         left = device.free_bytes()
@@ -116,10 +117,10 @@ class CheckpointLoader:
             *(entry.name, slots, *(count / GIB for count in (total, free, free - left, left))),
         )
         self._share_voices(entry, core)
-        entry.core = core  # Requests are served from here on.
+        entry.core = core  # From here on, requests are served.
 
     def _share_voices(self, entry: RegistryEntry, core: EngineCore) -> None:
-        """Share a Base checkpoint's voices with CustomVoice ones, for pairs that are complete with this checkpoint."""
+        """Let CustomVoice checkpoints use the voice encoder of a Base checkpoint, once both are loaded."""
         registry = self._registry
         for other in registry.entries:
             reader = registry.reader(other)
@@ -148,13 +149,13 @@ class CheckpointLoader:
 
 
 def _expected_bytes(later: Sequence[RegistryEntry], loaded: RegistryEntry, taken: int) -> int:
-    """Estimate the bytes that later checkpoints take before slots, from the bytes and file size of a loaded one."""
+    """Estimate the memory of later checkpoints without slots, from the memory and file size of a loaded one."""
     size = _file_bytes(loaded)
     return sum(round(taken * _file_bytes(other) / size) + GRAPH_BYTES for other in later) if size else 0
 
 
 def _file_bytes(entry: RegistryEntry) -> int:
-    """Return the bytes of a checkpoint's weight files, 0 if they are missing; loading reports that error."""
+    """Return the size of a checkpoint's weight files in bytes; 0 if they are missing, which loading reports later."""
     try:
         return sum(path.stat().st_size for path in weight_files(resolve(entry.reference)))
     except (SetUpError, OSError):
@@ -162,14 +163,14 @@ def _file_bytes(entry: RegistryEntry) -> int:
 
 
 def _gather(name: str) -> None:
-    """Move the loaded weights to huge pages. It takes seconds; requests can be served during it. Thread: its own."""
-    if sys.platform == "linux":  # Only Linux has a nice value per thread.
+    """Move the loaded weights to huge pages. Requests can be served during these seconds. Thread: its own."""
+    if sys.platform == "linux":  # Only Linux supports a nice value per thread.
         os.setpriority(os.PRIO_PROCESS, get_native_id(), LOW)
     log.info("%s: %d MiB of this process lie in huge pages", name, gather() // 2**20)
 
 
 def warm_up(core: EngineCore, tell: Callable[[str], None]) -> None:
-    """Capture the graphs and run all work once; `tell` is called with the progress."""
+    """Capture the graphs and run all kinds of work once. `tell` is called with the progress."""
     name, runner, streams = core.checkpoint.name, core.runner, core.code2wav_streams
     try:
         if core.device.holds_graphs:
@@ -183,7 +184,7 @@ def warm_up(core: EngineCore, tell: Callable[[str], None]) -> None:
 
 
 def _run_once(core: EngineCore) -> None:
-    """Run all work of a request once, so that one-time costs do not delay the first request."""
+    """Run all kinds of work of a request once, so that one-time costs do not delay the first request."""
     slot_cache, config = core.runner.slot_cache, core.checkpoint.config
     speaker = next(iter(config.talker.spk_id), None)
     prompt_inputs = PromptInputs("A", Mode.CUSTOM_VOICE, config.layouts[0], "auto", speaker)
@@ -196,7 +197,7 @@ def _run_once(core: EngineCore) -> None:
     first.result()
     core.runner.step(np.array([slot])).result()
     longest = min(core.scheduler.sound_work, max(mode.max_chunk_frames for mode in core.modes.values()))
-    has_streams = core.device.max_in_flight > 0  # Otherwise both streams are the same.
+    has_streams = core.device.max_in_flight > 0  # On other devices, both streams are the same.
     streams = (Stream.FIRST_AUDIO, Stream.AUDIO) if has_streams else (Stream.AUDIO,)
     for stream in streams:
         with core.device.stream(stream):

@@ -1,4 +1,4 @@
-"""Registry of modes and checkpoints, which are loaded at the start or on first use."""
+"""Registry of checkpoints by mode. They are loaded at the start or at first use."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from runtime.settings import Limits
 
 @dataclass(slots=True, eq=False)
 class RegistryEntry:
-    """One checkpoint of the settings. `core` is None until it is loaded."""
+    """One checkpoint in the settings. `core` is None until it is loaded."""
 
     reference: str  # Folder or Hub id.
     name: str
@@ -29,20 +29,21 @@ class RegistryEntry:
     config: ModelConfig
     tokenizer: SpeechTokenizerConfig
     fingerprint: str
-    created: int  # Seconds since the epoch.
+    created: int  # Unix time at which its configuration file was written.
     waiting: WaitingQueue = field(default_factory=WaitingQueue)
     core: EngineCore | None = None
-    quantization: Quantization | None = None  # Bits of the weights; None: as the dtype, or not chosen yet.
-    dtype: torch.dtype = torch.float32  # Dtype of talker and code predictor; an estimate until loaded.
+    # Quantization of the weights; None if there is none or it is not chosen yet.
+    quantization: Quantization | None = None
+    dtype: torch.dtype = torch.float32  # Dtype of the talker and code predictor; an estimate until loaded.
     is_loading: bool = False
     has_failed: bool = False
 
     @classmethod
     def read(cls, text: str) -> RegistryEntry:
-        """Read the configurations of ``[mode=]PATH_OR_ID`` and return its entry; no weights are read.
+        """Read the configuration of ``[mode=]PATH_OR_ID`` and return its entry, without reading weights.
 
         Raises:
-            SetUpError: the checkpoint is missing or not valid, or does not serve the mode.
+            SetUpError: The checkpoint is missing or invalid, or does not serve the mode.
         """
         wanted, reference = _split_entry(text)
         folder, name = resolve(reference), public_name(reference)
@@ -52,7 +53,7 @@ class RegistryEntry:
         return cls(reference, name, _modes_of(config, wanted, name), config, tokenizer, fingerprint(folder), created)
 
     def card(self, device: str, limits: Limits) -> ModelCard:
-        """Return the model card of this checkpoint, without features that depend on other checkpoints."""
+        """Return the model card of this checkpoint, without features that other checkpoints add."""
         config, generation = self.config, self.config.generation
         return ModelCard(
             name=self.name,
@@ -65,7 +66,7 @@ class RegistryEntry:
             part_chars=config.part_chars or limits.part_chars,
             samples_per_frame=self.tokenizer.code2wav.samples_per_frame,
             device=device,
-            # A plain string, as the server uses it.
+            # The server expects a plain string.
             dtype=str(config.quantization or word_of((self.dtype, self.quantization))),
             fingerprint=self.fingerprint,
             loaded=self.core is not None,
@@ -88,10 +89,10 @@ class Registry:
 
     @classmethod
     def read(cls, models: Sequence[str]) -> Registry:
-        """Read the configurations of the settings' checkpoints.
+        """Read the configurations of all checkpoints in the settings.
 
         Raises:
-            SetUpError: a checkpoint is missing or not valid, or two serve the same mode.
+            SetUpError: A checkpoint is missing or invalid, or two serve the same mode.
         """
         registry = cls()
         for text in models:
@@ -107,11 +108,11 @@ class Registry:
         return next((entry for entry in self.entries if mode in entry.modes), None)
 
     def usable(self, mode: Mode) -> RegistryEntry:
-        """Return the entry that serves a mode, if its checkpoint can be used.
+        """Return the entry that serves a mode, or raise an error if there is none that can be used.
 
         Raises:
             ModeNotServed: No checkpoint serves the mode.
-            CheckpointUnusable: its checkpoint could not be loaded.
+            CheckpointUnusable: The checkpoint could not be loaded.
         """
         entry = self.entry(mode)
         if entry is None:
@@ -124,8 +125,8 @@ class Registry:
         """Return the checkpoints that a request needs: the one that speaks and the one that encodes its voice.
 
         Raises:
-            ModeNotServed: no checkpoint serves the mode, or none reads voices for the one that does.
-            CheckpointUnusable: one of them could not be loaded.
+            ModeNotServed: No checkpoint serves the mode, or no checkpoint encodes voices for it.
+            CheckpointUnusable: One of the checkpoints could not be loaded.
         """
         entry = self.usable(request.mode)
         if request.reference is None or not request.takes_reference:
@@ -142,8 +143,8 @@ class Registry:
     def reader(self, entry: RegistryEntry) -> RegistryEntry | None:
         """Return the entry that encodes voices for this one: itself, or a Base checkpoint of the same size.
 
-        CustomVoice checkpoints have no encoder. An x-vector has the talker's width and takes the position of the
-        speaker's row of the codec embedding (docs/model.md 3.2), so a Base checkpoint's x-vectors fit.
+        CustomVoice checkpoints have no encoder. Their prompts have a speaker embedding of the talker's width, and an
+        x-vector of a Base checkpoint of the same size can replace it (docs/model.md 3.2).
         """
         if entry.config.speaker_encoder is not None:
             return entry
@@ -153,12 +154,12 @@ class Registry:
         return base
 
     def may_cross_embed(self, entry: RegistryEntry) -> bool:
-        """True if the checkpoint that reads this one's voices can also embed its inputs: both use the same ids."""
+        """True if the checkpoint that encodes voices for this one can also embed its inputs: both use the same ids."""
         reader = self.reader(entry)
         return reader is not None and reader is not entry and _ids(reader.config) == _ids(entry.config)
 
     def styles_voices(self, entry: RegistryEntry) -> bool:
-        """True if the checkpoint can speak with an instruct in voices other than its own speakers."""
+        """True if the checkpoint can apply an instruction to voices other than its speakers."""
         is_styled = Mode.CUSTOM_VOICE in entry.modes and entry.config.takes_instruct
         return is_styled and self.reader(entry) is not None
 
@@ -185,7 +186,7 @@ class Registry:
 
     @property
     def checkpoints(self) -> list[Checkpoint]:
-        """Return the loaded checkpoints; others may share their speech tokenizers."""
+        """Return the loaded checkpoints, whose speech tokenizers others may share."""
         return [core.checkpoint for core in self.cores]
 
 

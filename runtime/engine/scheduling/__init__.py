@@ -1,1 +1,1 @@
-"""Requests and their scheduling: waiting queue, slots, frames and due audio."""
+"""Requests and their scheduling: waiting queue, slots, frames, and audio that is due."""

@@ -1,6 +1,6 @@
-"""Scheduling of Code2Wav: offers due chunks to the worker, which emits their audio.
+"""Scheduler of Code2Wav: offers chunks to the worker when they are due. The worker emits their audio.
 
-Methods run on the engine thread unless they say `Thread: worker`.
+Methods run on the engine thread, except those marked `Thread: worker`.
 """
 
 from __future__ import annotations
@@ -40,32 +40,32 @@ Codes = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class SequenceAudio:
-    """Decoded audio of one row's frames: empty after an error, shortened if a guard struck."""
+    """Decoded audio of one row's frames. It is empty after an error and shortened after a detected runaway."""
 
     pcm: bytes
-    frames: int  # Emitted frames.
-    left_out: int = 0  # Frames after these that a guard cut.
+    frames: int  # Number of emitted frames.
+    left_out: int = 0  # Number of frames after these that were cut.
     guard: Guard | None = None
     error: SpeechError | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class _Output:
-    """Result of a chunk that the worker has finished, by row."""
+    """Results of a chunk that the worker has finished, per row."""
 
     chunk: Code2WavChunk
     sequences: list[Sequence]
     sounds: list[SequenceAudio]
-    paused: list[int]  # Samples of the pauses emitted with the chunk.
+    paused: list[int]  # Number of samples of pauses that were emitted with the chunk, per row.
     at: float
 
 
 class Code2WavScheduler:
-    """Code2Wav scheduler of one engine core, which stores frames until they are decoded.
+    """Code2Wav scheduler of one engine core. It also stores frames until they are decoded.
 
     Args:
         sequences: Running sequences by slot.
-        guarded: True if runaway speech after the text's end is cut off.
+        guarded: True if runaway speech after the end of the text is cut.
     """
 
     def __init__(
@@ -87,10 +87,10 @@ class Code2WavScheduler:
         self._worker = worker
         self._clock = clock
         self._guarded = guarded
-        self._frame_bytes = round(2 * SAMPLE_RATE * scheduler.frame_s)  # 16-bit mono PCM.
-        # Codes of the frames that are not decoded yet, in one ring buffer per slot.
+        self._frame_bytes = round(2 * SAMPLE_RATE * scheduler.frame_s)  # 16-bit mono samples.
+        # Codes of frames that are not decoded yet: a ring buffer per slot.
         self._codes: Codes = np.zeros((len(table.made), MAX_BACKLOG_FRAMES, streams.groups), np.int64)
-        # Withdrawing an ended request's work also withdrew others' work, which must be offered again.
+        # True if work of other requests was withdrawn together with an ended request and must be offered again.
         self._withdrawn = False
         self._outputs: deque[_Output] = deque()  # Filled by the worker.
 
@@ -102,9 +102,9 @@ class Code2WavScheduler:
     # --- First audio, launched right after the first frame.
 
     def launch_first_audio(self, sequences: list[Sequence], codes: Tensor) -> None:
-        """Launch Code2Wav for the first frame of sequences on the device, before the host has read the frame.
+        """Launch Code2Wav for the first frame of sequences before the host has read the frame.
 
-        Shapes: codes [B, Q], on the device; within ``Stream.STARTS``.
+        Shapes: codes [B, Q], on the device. The caller is on ``Stream.STARTS``.
         """
         places = [place for place, sequence in enumerate(sequences) if self._can_launch_first_audio(sequence)]
         followed = [sequences[place] for place in places]
@@ -125,12 +125,12 @@ class Code2WavScheduler:
     def _can_launch_first_audio(self, sequence: Sequence) -> bool:
         table, slot = self._table, sequence.slot
         is_first = not sequence.opened and table.made[slot] == 0 and table.first_chunk[slot] == 1
-        # What the worker still makes in this slot belongs to the sequence that had it before.
+        # A Code2Wav call that still runs for this slot belongs to the slot's previous sequence.
         return bool(is_first and not table.in_code2wav[slot]) and self._streams.can_follow(sequence.voice)
 
     @staticmethod
     def discard_first_audio(sequence: Sequence) -> None:
-        """Discard the first audio of a sequence whose first frame turned out to be EOS."""
+        """Discard the first audio of a sequence whose first frame was EOS."""
         if sequence.first_audio is not None:
             sequence.first_audio = None
             sequence.opened = False
@@ -143,13 +143,13 @@ class Code2WavScheduler:
         self._worker.offer(self, self._tasks)
 
     def offer_again(self) -> None:
-        """Offer again if the end of a request has withdrawn the tasks of other requests."""
+        """Offer again if the end of one request has withdrawn tasks of other requests."""
         if self._withdrawn:
             self.offer()
 
     @contextmanager
     def silencing(self, sequence: Sequence) -> Iterator[None]:
-        """Silence a request; within the block, in which its row is released, no task of it can start."""
+        """Context manager that silences a request: in its body, where the slot is released, no task of it can start."""
         with self._worker.lock:
             sequence.silenced = True
             self._worker.withdraw(self)
@@ -157,7 +157,7 @@ class Code2WavScheduler:
             yield
 
     def collect(self) -> Iterator[tuple[Sequence, SequenceAudio]]:
-        """Record the results of the worker by row, and offer it more chunks.
+        """Yield the worker's results per sequence, and offer it more chunks.
 
         Results of requests that have lost their slots are dropped.
         """
@@ -167,7 +167,7 @@ class Code2WavScheduler:
             chunk, at = output.chunk, output.at
             self._table.in_code2wav[chunk.slots] = False
             rows = zip(output.sequences, output.sounds, output.paused, strict=True)
-            # Another sequence may have the slot by now.
+            # The slot may belong to another sequence by now.
             current = [row for row in rows if self._sequences.get(row[0].slot) is row[0]]
             slots = np.array([sequence.slot for sequence, _, _ in current], np.int64)
             frames = np.array([sound.frames for _, sound, _ in current], np.int64)
@@ -183,13 +183,13 @@ class Code2WavScheduler:
     # --- A task: started under the worker's lock, run on a worker thread.
 
     def _tasks(self) -> list[Code2WavTask]:
-        """Return the chunks that are due, most urgent first. The caller holds the worker's lock."""
+        """Return the chunks that are due, the most urgent first. The caller holds the worker's lock."""
         chunks = self.scheduler.sound(self._table, self._clock(), self.pace)
         return [Code2WavTask((not chunk.is_urgent, chunk.deadline), partial(self._freeze, chunk)) for chunk in chunks]
 
     def _freeze(self, chunk: Code2WavChunk) -> Callable[[], None]:
-        """Copy the inputs of a chunk and return the function that decodes it. The caller holds the worker's lock."""
-        # A padded row repeats its last frame.
+        """Copy the inputs of a chunk and return a function that decodes it. The caller holds the worker's lock."""
+        # A row with fewer frames is padded with its last frame.
         own = np.minimum(np.arange(chunk.size), chunk.frames[:, None] - 1)
         at = self._table.sent[chunk.slots][:, None] + own
         codes = self._codes[chunk.slots[:, None], at % MAX_BACKLOG_FRAMES]
@@ -205,8 +205,8 @@ class Code2WavScheduler:
         """Decode a chunk and emit its audio at once.
 
         Args:
-            firsts: Number of each row's frames before these.
-            spent: Index of each row's first frame after the end of its text.
+            firsts: Index of each row's first frame in this chunk.
+            spent: Index of each row's first frame that follows the end of its text.
         Thread: worker.
         """
         began = self._clock()
@@ -219,7 +219,7 @@ class Code2WavScheduler:
             sounds = [SequenceAudio(b"", len(row), error=GenerationFailed()) for row in own]
         paused = [0] * len(sequences)
         for place, (sequence, row, sound, first) in enumerate(zip(sequences, own, sounds, firsts, strict=True)):
-            with self._worker.lock:  # The request must not end between these lines.
+            with self._worker.lock:  # The lock keeps the request from ending between the check and the emit.
                 if sound.error is None and not sequence.silenced:
                     codes_out = row[: sound.frames]
                     paused[place] = sequence.emit_audio(sound.pcm, codes_out, first, self._streams.samples_per_frame)
@@ -228,7 +228,7 @@ class Code2WavScheduler:
         self._outputs.append(_Output(chunk, sequences, sounds, paused, now))
 
     def _decode(self, chunk: Code2WavChunk, sequences: list[Sequence], codes: Codes) -> list[bytes | SpeechError]:
-        """Return the audio of every row: the launched first audio, or decoded now. Thread: worker."""
+        """Return the audio of every row: either launched with its first frame, or decoded now. Thread: worker."""
         stream = Stream.FIRST_AUDIO if chunk.is_urgent else Stream.AUDIO
         sounds: dict[int, bytes | SpeechError] = {}
         with self._streams.device.stream(stream):
@@ -247,7 +247,7 @@ class Code2WavScheduler:
         return [sounds[place] for place in range(len(sequences))]
 
     def _open(self, sequence: Sequence) -> bool:
-        """Open a request's Code2Wav stream if it has none; return False if that fails. Thread: worker."""
+        """Open a sequence's Code2Wav stream if necessary; return False if that fails. Thread: worker."""
         if not sequence.opened:
             try:
                 self._streams.open(sequence.slot, sequence.voice)
@@ -258,7 +258,7 @@ class Code2WavScheduler:
         return True
 
     def _guard(self, sequence: Sequence, codes: Codes, pcm: bytes | SpeechError, spent: int) -> SequenceAudio:
-        """Cut audio that has looped or has been silent for too long after its text. Thread: worker."""
+        """Cut audio that is a loop or a long silence after the end of the text. Thread: worker."""
         size, start = len(codes), max(0, spent)
         if isinstance(pcm, SpeechError):
             return SequenceAudio(b"", size, error=pcm)
@@ -273,7 +273,7 @@ class Code2WavScheduler:
 
 
 def spent_from(sequence: Sequence) -> int:
-    """Return the frame from which a segment's text counts as spoken, by the number of frames."""
+    """Return the frame from which a segment's text counts as spoken, estimated from its expected number of frames."""
     if not sequence.text_stream.by_token or sequence.segment is None:
         return sequence.before + sequence.spent_after
     return (

@@ -1,7 +1,7 @@
 """Launches whose results are not read yet: frames of many rows, and prefill chunks.
 
-A row that ends, or starts a new segment, may have unwanted frames in flight. A counter of discards per row identifies
-them: results of launches from before the last discard are dropped.
+If a row ends or starts a new segment, some of its frames in flight may be unwanted. Each row counts its discards, and a
+result is dropped for a row if its launch is older than the row's last discard.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ Expect = Callable[[Stream, Event], None]
 
 @dataclass(frozen=True, slots=True)
 class StepOutput:
-    """Result of a launch for the rows that have not discarded it; `result` is None if the launch failed.
+    """Result of a launch for the rows that have not discarded it. `result` is None if the launch failed.
 
-    Shapes: slots [B], and every array of `result` [B, ...]. `prompts` belong to first frames; `took_s` is the time in
-    seconds since the device could start.
+    Shapes: slots [B], and every array of `result` [B, ...]. `prompts` are those whose first frame this is. `took_s` is
+    the time in seconds since the device could start.
     """
 
     slots: Slots
@@ -40,7 +40,10 @@ class StepOutput:
 
 @dataclass(frozen=True, slots=True)
 class _Launch:
-    """One launch; without `launched`, of prefill chunks that end no prompt. Shapes: slots, discarded [B]."""
+    """Unread launch. Shapes: slots, discarded [B].
+
+    `launched` is None for prefill chunks that do not complete a prompt.
+    """
 
     slots: Slots
     discarded: NDArray[np.int64]
@@ -51,11 +54,11 @@ class _Launch:
 
 
 class InFlight:
-    """Queue of launches per stream. Thread: engine.
+    """Queue of launches per device stream. Thread: engine.
 
     Args:
         max_in_flight: Maximum number of unread frames when the next one is launched.
-        expect: Called with every event that should wake the engine.
+        expect: Called with every device event that should wake the engine.
     """
 
     def __init__(
@@ -65,7 +68,7 @@ class InFlight:
         self._max_in_flight = max_in_flight
         self._expect = expect
         self._clock = clock
-        self._discarded = np.zeros(slots, np.int64)  # By slot: number of abandoned launches.
+        self._discarded = np.zeros(slots, np.int64)  # Number of discards by slot.
         self._frames: deque[_Launch] = deque()
         self._starts: deque[_Launch] = deque()
         self._last_output = -np.inf
@@ -77,7 +80,7 @@ class InFlight:
 
     @property
     def since(self) -> float | None:
-        """Return the start time of the oldest launch that has not been read, or None. Thread: any."""
+        """Return the start time of the oldest unread launch, or None. Thread: any."""
         begun = []
         for launches in (self._frames, self._starts):
             with suppress(IndexError):
@@ -86,7 +89,7 @@ class InFlight:
 
     @property
     def prefill_chunks(self) -> int:
-        """Return the number of launches of prefill chunks in flight, discarded ones included."""
+        """Return the number of prefill launches in flight, including discarded ones."""
         return sum(len(launch.slots) for launch in self._starts)
 
     def add(
@@ -98,10 +101,10 @@ class InFlight:
         prompts: Sequence[Prompt] = (),
         began: float | None = None,
     ) -> None:
-        """Add a launch for some rows: a frame, or, on ``Stream.STARTS``, prefill chunks.
+        """Add a launch for some rows: a frame, or prefill chunks on ``Stream.STARTS``.
 
         Args:
-            launched: The frame; None for prefill chunks that end no prompt.
+            launched: The frame; None for prefill chunks that do not complete a prompt.
             prompts: Prompts whose first frame this is.
             began: Time at which the device could start, if not now.
         """
@@ -118,7 +121,7 @@ class InFlight:
         self._table.begun[slot] = self._table.made[slot]
 
     def outputs(self) -> Iterator[StepOutput]:
-        """Yield the outputs that the device has finished, in the order of each stream."""
+        """Yield the outputs that the device has finished, in order per stream."""
         for launches in (self._frames, self._starts):
             while launches:
                 launch = launches[0]
@@ -135,10 +138,10 @@ class InFlight:
                     yield self._wanted(launch, result)
 
     def wait(self) -> bool:
-        """Wait until the device has finished something; False if nothing is in flight."""
+        """Wait until the device has finished a launch; return False if there is none in flight."""
         launches = self._frames or self._starts
         if launches:
-            with suppress(Exception):  # `outputs` gets the same error and knows the requests.
+            with suppress(Exception):  # `outputs` gets the same error and reports it to the requests.
                 launches[0].event.synchronize()
         return bool(launches)
 

@@ -1,4 +1,4 @@
-"""Validation of a request against a checkpoint, before it takes a slot. Thread: any."""
+"""Validation of requests against a checkpoint before they get a slot. Thread: any."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ from runtime.request import SAMPLE_RATE, Layout, Mode, Reference, Sampling, Spee
 from runtime.settings import Limits
 from runtime.shared.speech_rate import is_another_text
 
-# Range of the device's integers. A seed outside would fail the whole batch.
+# Range of the device's integers. A seed out of this range would fail the whole batch.
 SEEDS = (0, 2**63 - 1)
-POSITIONS_PER_CHARACTER = 8  # A digit takes 4 frames and one token; an emoji takes several tokens.
+POSITIONS_PER_CHARACTER = 8  # A digit takes four frames and one token; an emoji takes several tokens.
 
 CROSS_EMBEDDING_USED = "Text and codes are embedded as the Base checkpoint does it (graft); this is experimental."
 CROSS_EMBEDDING_IGNORED = (
@@ -56,35 +56,36 @@ BOUNDS: dict[str, tuple[float, float]] = {
 
 @dataclass(frozen=True, slots=True)
 class SegmentPlan:
-    """Inputs and frame limit of one segment; `at_limit` is the stop reason if the segment reaches it."""
+    """Inputs and frame limit of one segment. `at_limit` is the stop reason if the segment reaches the limit."""
 
     prompt_inputs: PromptInputs
-    limit: int  # Frames.
+    limit: int  # Maximum number of frames.
     at_limit: StopReason
 
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """Validated request with names and defaults resolved for its checkpoint.
+    """Validated request, with names and defaults resolved for its checkpoint.
 
-    `prompt_inputs` lack the text, which a `TextStream` adds by segment, and the voice, which the engine core adds.
+    `prompt_inputs` has no text and no voice yet: a `TextStream` adds the text of each segment, and the engine core adds
+    the voice.
     """
 
     prompt_inputs: PromptInputs
     reference: Reference | None
     voice_key: str | None
     settings: RowSettings
-    asked: int | None  # Requested frames.
-    most: int  # Upper limit of frames for any request.
+    asked: int | None  # Requested number of frames.
+    most: int  # Maximum number of frames of any request.
     slot_length: int
     reference_frames: int
     part_chars: int  # Maximum characters of one segment.
-    is_cross_embedded: bool  # True if the checkpoint that read the voice embeds the inputs.
+    is_cross_embedded: bool  # True if the checkpoint that encoded the voice embeds the inputs.
     may_repeat: bool  # True if a segment that ends too early may be generated again.
     notes: tuple[str, ...]
 
     def plan(self, text: str, tokenizer: TextTokenizer, made: int = 0, *, must_fit: bool = True) -> SegmentPlan:
-        """Plan a segment after `made` frames of earlier ones. Without `must_fit`, it may use the whole slot.
+        """Plan a segment after `made` frames of earlier segments. Without `must_fit`, it may use the whole slot.
 
         Raises:
             DoesNotFit: The segment and its voice are longer than a slot.
@@ -92,7 +93,7 @@ class Admission:
         prompt_inputs = replace(self.prompt_inputs, text=text, body=tuple(tokenizer.body(text)))
         room, prompt = self._room(prompt_inputs, tokenizer)
         asked = None if self.asked is None else self.asked - made
-        # If the caller sets no number of frames, a slot must at least hold the text at an ordinary pace.
+        # If the request sets no number of frames, the slot must hold the text at least at normal speed.
         needed = asked or min(GRACE_FRAMES + expected_frames(text), self.most)
         needed = needed if must_fit else 1
         if needed > room:
@@ -103,14 +104,14 @@ class Admission:
         return SegmentPlan(prompt_inputs, allowed, StopReason.RUNAWAY if runs_away else StopReason.MAX_TOKENS)
 
     def plan_open(self, body: list[int], tokenizer: TextTokenizer, made: int = 0) -> SegmentPlan:
-        """Plan a segment whose text still grows: up to the slot's end, after `made` frames of earlier segments."""
+        """Plan a segment whose text is still growing. It may use the slot up to its end."""
         prompt_inputs = replace(self.prompt_inputs, body=tuple(body), is_open=True)
         room, _ = self._room(replace(prompt_inputs, body=tuple(body[:1])), tokenizer)
         asked = None if self.asked is None else self.asked - made
         return SegmentPlan(prompt_inputs, frame_limit(room, self.most, asked), StopReason.MAX_TOKENS)
 
     def styled(self, style: str) -> Admission:
-        """Return the admission of a segment with its own style, appended to the description of the voice."""
+        """Return the admission of a segment with a style, which is appended to the voice description."""
         if not style:
             return self
         description = self.prompt_inputs.instruct if self.prompt_inputs.mode is Mode.VOICE_DESIGN else None
@@ -118,19 +119,19 @@ class Admission:
         return replace(self, prompt_inputs=replace(self.prompt_inputs, instruct=instruct))
 
     def longest(self, tokenizer: TextTokenizer) -> int:
-        """Return the number of characters that a slot can hold in the slowest script."""
+        """Return the number of characters that fit into a slot in the script with the most frames per character."""
         room, _ = self._room(replace(self.prompt_inputs, body=()), tokenizer)
         return max(1, (room - GRACE_FRAMES) // POSITIONS_PER_CHARACTER)
 
     def _room(self, prompt_inputs: PromptInputs, tokenizer: TextTokenizer) -> tuple[int, int]:
-        """Return the positions of a slot that remain after the prompt, and the prompt's positions."""
+        """Return the number of positions that remain after the prompt, and the length of the prompt."""
         reference = self.reference
         prompt = prompt_length(prompt_inputs, self.reference_frames, (reference and reference.text) or "", tokenizer)
         return self.slot_length - prompt, prompt
 
 
 def seed_of_repeat(seed: int) -> int:
-    """Return the seed of a repeated segment, far from the consecutive seeds that clients use."""
+    """Return another seed for a repeated segment. It is far from consecutive seeds, which clients often use."""
     return (seed + 2**32) % (SEEDS[1] + 1)
 
 
@@ -140,10 +141,10 @@ def admit(
     """Validate a request; return its admission, and a text stream with the text received so far.
 
     Args:
-        may_cross_embed: True if the checkpoint that reads its voices can embed this checkpoint's inputs.
+        may_cross_embed: True if the checkpoint that encodes its voices can embed this checkpoint's inputs.
 
     Raises:
-        BadRequest: The subclass for the first problem.
+        BadRequest: The request is invalid; the subclass names the first problem.
     """
     config, tokenizer = checkpoint.config, checkpoint.text_tokenizer
     text = request.text if request.open_text else checked_text(request.text, tokenizer, limits)
@@ -186,12 +187,12 @@ def admit(
         may_repeat=config.speaks and not request.sampling.greedy and request.max_frames is None,
         notes=tuple(notes),
     )
-    # Tokens can follow the frames only if the layout has positions for them and no reference frame takes these.
-    # A text of one segment can be fed by token too if it is complete.
+    # Text can be fed token by token only if the layout has positions for it and no reference frames occupy them. A text
+    # of one segment can also be fed token by token if it is complete.
     feeds_by_token = request.split is Split.AUTO or (request.split is Split.NONE and not request.open_text)
     by_token = layout is Layout.STREAMING and not frames and feeds_by_token
     whole, most = request.split is Split.NONE, admission.longest(tokenizer)
-    longest = most if whole else min(most, admission.part_chars)  # Independent of the text.
+    longest = most if whole else min(most, admission.part_chars)  # The limit must not depend on the text.
     stream_of = partial(
         TextStream,
         request.split,
@@ -250,7 +251,7 @@ def _check_frames(name: str, asked: int | None, limits: Limits) -> None:
 
 
 def _judge_transcript(reference: Reference | None, notes: list[str]) -> None:
-    """Add a note if the transcript does not fit the recording's length; the speech in it may be shorter."""
+    """Add a note if the transcript does not fit the recording, which may contain less speech than its length."""
     if reference is None or reference.x_vector_only or not reference.text:
         return
     if is_another_text(reference.text, len(reference.samples) / SAMPLE_RATE):
@@ -316,11 +317,12 @@ def _reference(request: SpeechRequest, checkpoint: Checkpoint, limits: Limits) -
         raise ReferenceTooShort(param="ref_audio", seconds=seconds, limit=limits.min_reference_s)
     if seconds > limits.max_reference_s:
         raise ReferenceTooLong(param="ref_audio", seconds=seconds, limit=limits.max_reference_s)
-    if request.mode is Mode.CUSTOM_VOICE:  # CustomVoice checkpoints are not trained on reference frames.
+    if request.mode is Mode.CUSTOM_VOICE:  # CustomVoice checkpoints were not trained with reference frames.
         reference = replace(reference, text=None, x_vector_only=True)
     if reference.x_vector_only:
         return reference
-    text = (reference.text or "").strip()  # Stripped like the text: a newline would merge with the template's.
+    # Stripped like the text, because a leading newline would merge with that of the template.
+    text = (reference.text or "").strip()
     if not text:
         raise MissingReferenceText(param="ref_text")
     if len(text) > limits.max_text_chars:

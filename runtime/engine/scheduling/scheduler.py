@@ -1,7 +1,7 @@
-"""Scheduler: choice of the sequences of the next frame and the chunks of the next Code2Wav call.
+"""Scheduler: chooses the sequences of the next frame and the chunks of the next Code2Wav call.
 
-It uses neither torch nor a clock. Its data are arrays over all slots, so a decision for 64 rows costs the same as for
-one.
+It uses neither torch nor a clock. Its state consists of arrays over all slots, so a decision for 64 rows takes as long
+as for one.
 """
 
 from __future__ import annotations
@@ -14,42 +14,44 @@ from numpy.typing import NDArray
 
 Slots = NDArray[np.int64]
 
-ENDLESS = 2**62  # Frame limit of a text that is complete.
-MAX_BACKLOG_FRAMES = 64  # Frames that a row may be ahead of Code2Wav. More frames would not be heard sooner.
+ENDLESS = 2**62  # Frame limit of a complete text.
+MAX_BACKLOG_FRAMES = 64  # Maximum frames that a row may be ahead of Code2Wav. More would not give earlier audio.
 MAX_CHUNK_GROWTH = 4  # Maximum ratio between the lengths of two successive chunks.
-FRAME_TIME_MARGIN = 3.0  # A frame may take up to 3x the recent time.
-YIELD_BUSY_SHARE = 0.5  # Share of busy slots from which a row that is far ahead yields.
-FAST_TURN_SHARE = 0.25  # If a turn takes less than this share of a frame's audio, yielding helps no other row.
-MAX_TURN_SHARE = 0.75  # Maximum share of a frame's audio in which the next frame and its chunk must be ready.
-LOW_BUFFER_S = 0.16  # Rows with more unplayed audio than this may wait.
+FRAME_TIME_MARGIN = 3.0  # A frame may take up to three times the recent duration.
+YIELD_BUSY_SHARE = 0.5  # A row that is far ahead pauses if at least this share of the slots is busy.
+# If a turn takes less than this share of a frame's audio duration, pausing a row does not help others.
+FAST_TURN_SHARE = 0.25
+MAX_TURN_SHARE = 0.75  # Maximum share of a frame's audio duration for the next frame and its chunk together.
+LOW_BUFFER_S = 0.16  # Rows with more unplayed audio than this can wait.
 URGENT_FRAMES = (
-    MAX_CHUNK_GROWTH  # Maximum frames of an urgent chunk: the one after a first chunk of one frame is no larger.
+    # Maximum frames of an urgent chunk: the chunk after a first chunk of one frame has at most this size.
+    MAX_CHUNK_GROWTH
 )
 
 
 class SequenceTable:
-    """Scheduler's view of every slot. Shapes: every array [S]; times in seconds of the engine's clock."""
+    """State of every slot for the scheduler. Shapes: every array [S]; times in seconds of the engine's clock."""
 
     def __init__(self, slots: int) -> None:
-        self.speaking = np.zeros(slots, bool)  # Frames may be made.
-        self.in_code2wav = np.zeros(slots, bool)  # Its Code2Wav call is running, or the result is on its way back.
-        self.ended = np.zeros(slots, bool)  # No frame follows; only audio is left.
-        self.begun = np.zeros(slots, np.int64)  # Frames launched.
-        self.made = np.zeros(slots, np.int64)  # Frames whose codes are known.
-        self.sent = np.zeros(slots, np.int64)  # Frames whose audio was sent.
-        self.limit = np.zeros(slots, np.int64)  # Maximum frames in total.
-        self.text = np.zeros(slots, np.int64)  # Frames that the text received so far allows.
-        self.acknowledged_frames = np.zeros(slots, np.int64)  # Frames whose audio the listener has acknowledged.
+        self.speaking = np.zeros(slots, bool)  # True if frames may be generated.
+        self.in_code2wav = np.zeros(slots, bool)  # True while a Code2Wav call runs or its result has not been read.
+        self.ended = np.zeros(slots, bool)  # True if no more frames follow and only audio remains to be emitted.
+        self.begun = np.zeros(slots, np.int64)  # Number of launched frames.
+        self.made = np.zeros(slots, np.int64)  # Number of frames whose codes are known.
+        self.sent = np.zeros(slots, np.int64)  # Number of frames whose audio was sent.
+        self.limit = np.zeros(slots, np.int64)  # Maximum number of frames.
+        self.text = np.zeros(slots, np.int64)  # Number of frames that the received text allows.
+        self.acknowledged_frames = np.zeros(slots, np.int64)  # Number of frames whose audio was acknowledged.
         self.has_acks = np.zeros(slots, bool)  # True if the listener acknowledges audio.
-        # Time at which the buffer of a listener that plays from the first audio on is empty.
+        # Time at which the buffer of a listener that plays without pauses will be empty.
         self.buffer_empty_at = np.zeros(slots)
-        self.last_chunk = np.zeros(slots, np.int64)  # Frames of the last chunk; 0 before the first.
+        self.last_chunk = np.zeros(slots, np.int64)  # Number of frames in the last chunk; 0 before the first chunk.
         self.first_chunk = np.ones(slots, np.int64)
         self.largest_chunk = np.ones(slots, np.int64)
-        self.batch = np.ones(slots, np.int64)  # Maximum chunks of its mode in one Code2Wav call.
+        self.batch = np.ones(slots, np.int64)  # Maximum rows in one Code2Wav call, a setting of the mode.
 
     def clear(self, slot: int) -> None:
-        """Reset the row of a slot, except `in_code2wav`: a running Code2Wav call resets it at its end."""
+        """Reset the row of a slot except `in_code2wav`, which a running Code2Wav call resets at its end."""
         in_code2wav = self.in_code2wav[slot]
         for array in vars(self).values():
             array[slot] = 0
@@ -57,7 +59,7 @@ class SequenceTable:
 
     @property
     def pending(self) -> NDArray[np.int64]:
-        """Return the number of each row's frames that are not decoded yet. Shapes: [S]."""
+        """Return the number of frames that are not decoded yet, for each row. Shapes: [S]."""
         return self.made - self.sent
 
 
@@ -65,7 +67,7 @@ class SequenceTable:
 class Pace:
     """Recent durations in seconds; infinite until measured."""
 
-    turn_s: float = np.inf  # Duration of one frame of all rows.
+    turn_s: float = np.inf  # Duration of one frame of the whole batch.
     sound_s: float = np.inf  # Duration of Code2Wav for one frame of one row.
 
 
@@ -73,10 +75,9 @@ class Pace:
 class Code2WavChunk:
     """Rows whose next frames one Code2Wav call decodes.
 
-    `deadline` is the earliest one of the rows. `is_urgent` is True for first chunks, and for short chunks that a
-    listener needs soon. `at_end` is True if all rows end with this chunk. A row with fewer frames than the others has
-    ended and is padded.
-    Shapes: slots, frames [B].
+    `deadline` is the earliest deadline of the rows. `is_urgent` is True for first chunks and for short chunks that a
+    listener needs soon. `at_end` is True if this is the last chunk of all rows. A row with fewer frames than the others
+    has ended, and is padded. Shapes: slots, frames [B].
     """
 
     slots: Slots
@@ -87,24 +88,24 @@ class Code2WavChunk:
 
     @property
     def size(self) -> int:
-        """Return the frames of every row including padding."""
+        """Return the number of frames of every row, including padding."""
         return int(self.frames.max())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scheduler:
-    """Scheduling decisions of one turn.
+    """Scheduling decisions for one turn of the engine.
 
-    `batch_fill_ratio` is for devices on which a large batch costs little more than one row. A chunk after the first
-    waits until this share of all speaking rows can be decoded in one call. With 0, no chunk waits and none is padded.
+    `batch_fill_ratio` is for devices on which a large batch costs little more than one row. A later chunk waits until
+    this share of all speaking rows can be decoded in one call. With 0, chunks neither wait nor are padded.
 
-    `first_alone` is for devices on which frames and Code2Wav compete for the processor: if there is time, frames that
-    can wait are delayed while a listener waits for its first audio.
+    `first_alone` is for devices on which frames and Code2Wav compete for the processor: frames that are not urgent are
+    delayed while a listener waits for its first audio.
     """
 
     frame_s: float
     lead_cap_s: float
-    reader_frames: int  # Frames that may wait for a slow reader.
+    reader_frames: int  # Maximum frames that may wait for a slow reader.
     sound_work: int  # Maximum frames of all rows in one Code2Wav call.
     batch_fill_ratio: float = 0.0
     first_alone: bool = False
@@ -112,10 +113,10 @@ class Scheduler:
     def runnable(
         self, table: SequenceTable, now: float, *, is_scarce: bool, yields_to_first_audio: bool = False
     ) -> Slots:
-        """Return the slots for the next frame: those with text, room and a listener that keeps up.
+        """Return the slots for the next frame: those with text, free positions and a listener that reads fast enough.
 
-        If slots are scarce, a row with more than `lead_cap_s` of unplayed audio yields. While first audio is decoded,
-        rows that can wait yield: those with more unplayed audio than `LOW_BUFFER_S`, and those whose first audio it is.
+        If slots are scarce, rows with more than `lead_cap_s` of unplayed audio pause. While first audio is decoded,
+        rows with more unplayed audio than `LOW_BUFFER_S` pause, and so do the rows whose first audio it is.
         """
         begun = table.begun
         may = table.speaking & (begun < table.limit) & (begun < table.text) & (begun - table.sent < MAX_BACKLOG_FRAMES)
@@ -133,19 +134,19 @@ class Scheduler:
         return pace.turn_s <= FAST_TURN_SHARE * self.frame_s
 
     def yields_to_first_audio(self, pace: Pace) -> bool:
-        """True if rows may wait for another row's first chunk: a frame and its chunk in sequence are still in time."""
+        """True if a frame and then its chunk are fast enough, so that rows may pause for another row's first chunk."""
         return self.first_alone and pace.turn_s + pace.sound_s <= MAX_TURN_SHARE * self.frame_s
 
     def waits_for_reader(self, table: SequenceTable, frames: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Return the rows that wait for acknowledgements after this number of frames. Shapes: frames [S]."""
+        """Return the rows that must wait for acknowledgements after `frames` frames. Shapes: frames [S]."""
         return table.has_acks & (frames - table.acknowledged_frames >= self.reader_frames)
 
     def chunk_sizes(self, table: SequenceTable, now: float, pace: Pace) -> NDArray[np.int64]:
         """Return the frames of every row's next chunk, 0 if no chunk is due.
 
-        Chunks start small for early first audio, and grow with the listener's buffer: a chunk is no longer than the
-        unplayed audio, or is decoded long before that ends. A row with an empty buffer gets all its frames at once,
-        because many small calls would make a slow machine slower.
+        Chunks start small for early first audio and grow with the listener's buffer: a chunk is not longer than the
+        unplayed audio, unless its decoding will end long before the buffer is empty. A row with an empty buffer gets
+        all its frames at once, because many small calls would slow a slow machine down further.
         """
         first = table.last_chunk == 0
         wanted = np.minimum(
@@ -170,17 +171,17 @@ class Scheduler:
     def _at_rest(self, table: SequenceTable) -> NDArray[np.bool_]:
         """Return the rows whose frames must all be decoded now.
 
-        These are rows that wait for text, possibly for long, and rows that wait for acknowledgements of audio that the
-        listener does not have yet.
+        These are rows that wait for text, possibly for a long time, and rows that wait for acknowledgements of audio
+        that was not sent yet.
         """
         at_rest = table.ended | (table.made >= table.text) | (table.made >= table.limit)
         return at_rest | self.waits_for_reader(table, table.made)
 
     def sound(self, table: SequenceTable, now: float, pace: Pace) -> list[Code2WavChunk]:
-        """Choose the next Code2Wav chunks, most urgent first: first chunks, then the earliest end of a buffer.
+        """Choose the next Code2Wav chunks, most urgent first: first chunks, then the buffers that empty soonest.
 
-        With large batches, calls take long. The chunk after a first one is urgent too: it is needed before the first
-        one has been played, and would otherwise wait for the running call.
+        With large batches, a call takes long. The chunk after a first chunk is also urgent, because it is needed before
+        the first one has been played and would otherwise wait for the running call.
         """
         sizes, is_urgent = self.chunk_sizes(table, now, pace), table.last_chunk == 0
         if self.batch_fill_ratio:
@@ -196,8 +197,9 @@ class Scheduler:
     def _gather(self, table: SequenceTable, sizes: NDArray[np.int64], further: NDArray[np.bool_], now: float) -> None:
         """Delay later chunks until one call has enough of them, and pad final chunks that join another call.
 
-        A row does not wait if its buffer is low, its text has run out or ended, it has twice the chunk's frames or a
-        full backlog. A waiting row generates frames, so the next turn checks again. Changes `sizes` in place.
+        A row does not wait if its buffer is low, if it has spoken all text received so far, if it has twice the chunk's
+        frames, or if its backlog is full. A waiting row continues to generate frames, and the next turn checks again.
+        `sizes` is changed in place.
         """
         enough = self.batch_fill_ratio * np.count_nonzero(table.speaking)
         waits = (
@@ -216,7 +218,7 @@ class Scheduler:
     def _cut(
         self, table: SequenceTable, sizes: NDArray[np.int64], due: NDArray[np.bool_], *, is_urgent: bool
     ) -> Iterator[Code2WavChunk]:
-        """Yield the due rows in calls of one chunk size, within the limits of device and mode."""
+        """Yield the due rows as calls with one chunk size each, within the limits of device and mode."""
         ordered = np.flatnonzero(due)[np.argsort(table.buffer_empty_at[due], kind="stable")]
         for size in np.unique(sizes[due]):
             members = ordered[sizes[ordered] == size]
@@ -230,7 +232,7 @@ class Scheduler:
                 yield Code2WavChunk(part, frames, is_urgent, at_end, float(table.buffer_empty_at[part[0]]))
 
     def record_sent(self, table: SequenceTable, slots: Slots, size: int | Slots, now: float) -> NDArray[np.bool_]:
-        """Record that the audio of `size` frames (of each) was emitted; return the rows whose buffer had run empty."""
+        """Record that the audio of `size` frames was emitted; return the rows whose buffer had run empty."""
         starved = (table.last_chunk[slots] > 0) & (now > table.buffer_empty_at[slots])
         table.buffer_empty_at[slots] = np.maximum(table.buffer_empty_at[slots], now) + size * self.frame_s
         table.sent[slots] += size
@@ -239,5 +241,5 @@ class Scheduler:
 
 
 def frame_limit(room: int, budget: int, asked: int | None) -> int:
-    """Return a request's maximum frames: the requested number, or else its text's budget, within its slot's room."""
+    """Return the frame limit: the requested number or the budget of the text, but at most the free positions."""
     return min(room, budget if asked is None else asked)

@@ -1,17 +1,15 @@
 """State machine of the segments of a sequence's text.
 
         start_segment            start_decoding             finish_segment
-    ────────────────► PREFILL ────────────────► DECODE ────────────────────► next_step
-                         ▲       first frame      │ ▲    EOS, limit, guard      │
-                         │                        └─┘                           │
-                         │                   append_tokens                      │
-                         ├───────────────── START, REPEAT ◄─────────────────────┤
-                         │ resume: more text                                    │
-                         └────────────────────── REST ◄─────────────────────────┤
-                                                  │ resume: end of the text     │
+    ────────────────► PREFILL ────────────────► DECODE ────────────────────► next_step ▲       first frame      │ ▲
+                                                  EOS, limit, guard      │ │                        └─┘
+                                                  │ │                   append_tokens                      │
+                                                  ├───────────────── START, REPEAT ◄─────────────────────┤ │ resume:
+                                                  more text                                    │ └──────────────────────
+                                                  REST ◄─────────────────────────┤ │ resume: end of the text     │
                                                   └────────► DRAIN ◄────────────┘
 
-`next_step` is the table of what follows the end of a segment; the other methods carry it out.
+`next_step` decides what follows the end of a segment; the other methods execute the decision.
 """
 
 from __future__ import annotations
@@ -55,9 +53,9 @@ def next_step(
     """Return the step after a segment whose frames have ended.
 
     Args:
-        is_too_short: It ended with much less audio than its text needs, and has not been repeated yet.
-        has_all_frames: The request asked for a number of frames, and they are generated.
-        is_segment_open: The frames ended before the segment's text did; the rest of the text is not spoken.
+        is_too_short: The segment ended with much less audio than its text needs, and has not been repeated yet.
+        has_all_frames: The request set a number of frames, and they are generated.
+        is_segment_open: Generation ended before the end of the segment's text, whose rest is not spoken.
         has_next: Another segment can start.
         is_text_closed: No more text arrives.
     """
@@ -71,10 +69,10 @@ def next_step(
 
 
 class SegmentRunner:
-    """Runs the segments of all sequences of one checkpoint. Engine thread only.
+    """Execution of the segments of all sequences of one checkpoint. Thread: engine.
 
     Args:
-        guarded: True if a segment that ends long before its text can is generated again.
+        guarded: True if a segment that ends much too early for its text is generated again.
     """
 
     def __init__(
@@ -92,13 +90,13 @@ class SegmentRunner:
         self._prefix_cache = prefix_cache
         self._guarded = guarded
         self.embedding_source: Talker | None = None  # Embeds the text of sequences with cross-checkpoint embeddings.
-        self.prefilling: deque[Sequence] = deque()  # Sequences whose prompts are not fully read.
+        self.prefilling: deque[Sequence] = deque()  # Sequences whose prompts are not completely prefilled.
 
     def start_segment(self, sequence: Sequence) -> None:
         """Start the next segment of the text: embed its prompt and queue it for prefill.
 
         Raises:
-            SpeechError: The request has to end; others are not affected.
+            SpeechError: The request must end; other requests are not affected.
         """
         sequence.before = sequence.made
         segment = sequence.segment = sequence.text_stream.segments.popleft()
@@ -156,7 +154,7 @@ class SegmentRunner:
             return replace(prompt, embeds=prompt.embeds.to(talker.codec_head.weight.dtype))
 
     def start_decoding(self, sequence: Sequence, prompt: Prompt, now: float, *, keeps: bool) -> None:
-        """Allow frames after the prompt's first one; with ``keeps`` cache the prompt's prefix."""
+        """Allow frames after the first one of a prompt. With ``keeps``, cache the prompt's prefix."""
         if prompt.key and keeps:
             slot_cache, slot = self._runner.slot_cache, sequence.slot
             with self._runner.starting(slot):
@@ -166,7 +164,7 @@ class SegmentRunner:
         self.append_tokens(sequence)
 
     def append_tokens(self, sequence: Sequence) -> None:
-        """Feed new tokens of an open segment; until its first frame is known they wait in the text stream."""
+        """Feed new tokens of a growing segment. Until its first frame is known, they wait in the text stream."""
         segment = sequence.segment
         if segment is None or sequence.state is not SequenceState.DECODE or not sequence.inputs.is_open:
             return
@@ -183,10 +181,10 @@ class SegmentRunner:
         sequence.update_table()
 
     def stop_at_limit(self, sequence: Sequence) -> None:
-        """Finish a segment that has as many frames as it may have.
+        """Finish a segment if it has reached its frame limit.
 
         Raises:
-            SpeechError: as `start_segment`.
+            SpeechError: See `start_segment`.
         """
         assert sequence.plan is not None
         reason = sequence.plan.at_limit
@@ -196,7 +194,7 @@ class SegmentRunner:
         """Take the next step after a segment's last frame.
 
         Raises:
-            SpeechError: as `start_segment`.
+            SpeechError: See `start_segment`.
         """
         self._in_flight.discard_launches(sequence.slot)
         is_short = reason is StopReason.EOS and self._is_short(sequence)
@@ -213,10 +211,10 @@ class SegmentRunner:
         self._take_step(sequence, has_all_frames=asked is not None and sequence.made >= asked)
 
     def resume(self, sequence: Sequence) -> None:
-        """Take the next step of a resting sequence after a change of its text.
+        """Take the next step of a sequence that waits for text, after a change of its text.
 
         Raises:
-            SpeechError: as `start_segment`.
+            SpeechError: See `start_segment`.
         """
         self._take_step(sequence)
 
@@ -240,19 +238,19 @@ class SegmentRunner:
                 sequence.set_state(SequenceState.DRAIN)
 
     def cut_segment(self, sequence: Sequence, guard: Guard, left_out: int) -> None:
-        """End a segment whose audio the Code2Wav worker has cut, because it looped or fell silent after its text.
+        """End a segment whose audio was cut, because it was a loop or silence after the end of the text.
 
         Raises:
-            SpeechError: as `start_segment`.
+            SpeechError: See `start_segment`.
         """
         table, slot = sequence.table, sequence.slot
-        # The next segment has already started after the frames that are left out.
+        # The next segment has already started after the frames that were cut.
         if sequence.before >= table.sent[slot] + left_out:
             table.sent[slot] += left_out
             sequence.guard = sequence.guard or guard
             return
         table.made[slot] = table.sent[slot]
-        if sequence.state is SequenceState.DRAIN:  # It ended in the same turn.
+        if sequence.state is SequenceState.DRAIN:  # The segment has ended in the same turn.
             sequence.guard = sequence.guard or guard
             sequence.cut_short = StopReason.RUNAWAY
         else:
@@ -266,7 +264,7 @@ class SegmentRunner:
         return sequence.made - sequence.before < least_frames(segment.spoken)
 
     def _repeat(self, sequence: Sequence) -> None:
-        """Generate a segment again with another seed, after its first frames: they may have been heard already."""
+        """Generate a segment again with another seed, after the frames so far, which may have been heard already."""
         segment = sequence.segment
         assert segment is not None
         if sequence.text_stream.by_token:

@@ -33,24 +33,24 @@ from runtime.settings import ModeSettings
 
 
 class SequenceState(Enum):
-    """State of a sequence. A waiting sequence names what it waits for; from PREFILL to DRAIN it holds a slot."""
+    """State of a sequence. Waiting states name what the sequence waits for. From PREFILL to DRAIN it holds a slot."""
 
     NO_CHECKPOINT = auto()
     NO_TEXT = auto()
     NO_VOICE = auto()
     NO_SLOT = auto()
-    PREFILL = auto()  # The prompt of a segment is being prefilled, up to its first frame.
+    PREFILL = auto()  # The prompt of a segment is being prefilled, including its first frame.
     DECODE = auto()  # Frames may be generated.
     AT_REST = auto()  # All text received so far is spoken.
-    DRAIN = auto()  # No frame follows; only audio is left.
+    DRAIN = auto()  # No more frames follow; only audio remains to be emitted.
     ENDED = auto()
 
 
 @dataclass(slots=True, eq=False)
 class Sequence:
-    """State of one request, from admission to its last sample.
+    """One request from admission to its last sample.
 
-    From the first frame on its audio fields belong to the Code2Wav worker; the others belong to the engine thread.
+    From the first frame on, the Code2Wav worker owns the fields for audio, and the engine thread owns all others.
     """
 
     ticket: int
@@ -61,36 +61,37 @@ class Sequence:
     text_stream: TextStream = field(init=False)
     seed: int = field(init=False)
     voice: ClonedVoice | None = None
-    place: int = -1  # Last reported position among the requests that wait for a slot.
+    place: int = -1  # Last reported position in the waiting queue.
 
-    # The slot, and this sequence's row of the scheduler's table.
+    # The slot, which is also the row of the scheduler's table.
     slot: int = -1
     inputs: SlotInputs = field(init=False)
     table: SequenceTable = field(init=False)
-    limit: int = 0  # Maximum frames in total.
+    limit: int = 0  # Maximum number of frames.
 
-    # The current segment of the text.
+    # Fields of the current segment.
     segment: Segment | None = None
     plan: SegmentPlan | None = None
-    prompt: Prompt | None = None  # The prompt while it is being prefilled.
-    prefill_position: int = 0  # Prefilled positions of the prompt.
-    before: int = 0  # Frames of earlier segments.
-    tokens: int = 0  # Text tokens of the segment.
-    spent_after: int = 0  # Frames of the segment after which its text is assumed to be spoken.
-    reported_chars: int = 0  # Text length at the last report of missing text.
-    is_repeat: bool = False  # The segment is being generated again.
+    prompt: Prompt | None = None  # Prompt while it is being prefilled.
+    prefill_position: int = 0  # Number of prefilled positions of the prompt.
+    before: int = 0  # Number of frames of earlier segments.
+    tokens: int = 0  # Number of text tokens in the segment.
+    spent_after: int = 0  # Number of frames after which the text counts as spoken.
+    reported_chars: int = 0  # Text length at the last WaitingForText event.
+    is_repeat: bool = False  # True if the segment is being generated again.
     detector: RunawayDetector = field(default_factory=RunawayDetector)
 
-    # Its audio.
-    opened: bool = False  # Its Code2Wav stream is open.
-    first_audio: FirstAudio | None = None  # Code2Wav work launched after its first frame.
-    pauses: deque[tuple[int, int]] = field(default_factory=deque)  # Coming pauses: frames before each, and its samples.
-    samples: int = 0  # Emitted samples.
-    paused: int = 0  # Of these, samples of pauses.
-    silenced: bool = False  # No more audio of it may be sent.
+    # Fields for audio.
+    opened: bool = False  # True if its Code2Wav stream is open.
+    first_audio: FirstAudio | None = None  # Code2Wav work that was launched with the first frame.
+    # Coming pauses as (frames before the pause, samples).
+    pauses: deque[tuple[int, int]] = field(default_factory=deque)
+    samples: int = 0  # Number of emitted samples.
+    paused: int = 0  # Number of emitted samples that belong to pauses.
+    silenced: bool = False  # True if no more audio may be emitted.
 
-    # Times of the engine's clock, and statistics.
-    asked: float = field(init=False)  # Arrival time at its checkpoint.
+    # Times on the engine's clock, and statistics.
+    asked: float = field(init=False)  # Time of arrival at its checkpoint.
     queued: float = 0.0
     admitted: float = 0.0
     prefilled: float | None = None
@@ -100,35 +101,35 @@ class Sequence:
     prompt_tokens: int = 0
     underruns: int = 0
     guard: Guard | None = None
-    reported_notes: tuple[str, ...] = ()  # Notes reported at the start.
+    reported_notes: tuple[str, ...] = ()  # Notes that were reported with `Started`.
     cut_short: StopReason | None = None  # Stop reason of an earlier segment that did not end with EOS.
 
     def admit(self, admission: Admission, text_stream: TextStream, seed: int, now: float) -> None:
-        """Record that the checkpoint can serve the request."""
+        """Set the validated request when the checkpoint accepts it."""
         self.admission = admission
         self.text_stream = text_stream
         self.seed = seed
         self.asked = now
 
     def take_slot(self, slot: int, inputs: SlotInputs, table: SequenceTable, mode: ModeSettings, now: float) -> None:
-        """Assign a slot, whose row of the table was reset."""
+        """Assign a slot, whose row in the scheduler's table was reset."""
         self.slot = slot
         self.inputs = inputs
         self.table = table
         self.admitted = now
         table.has_acks[slot] = self.request.acknowledged
-        table.buffer_empty_at[slot] = self.asked  # Until the first audio, the earliest request is served first.
+        table.buffer_empty_at[slot] = self.asked  # Before the first audio, the earliest request has priority.
         table.first_chunk[slot] = self.request.first_chunk_frames or mode.first_chunk_frames
         table.largest_chunk[slot] = mode.max_chunk_frames
         table.batch[slot] = mode.sound_batch
 
     def emit_audio(self, pcm: bytes, codes: NDArray[np.int64], first: int, samples_per_frame: int) -> int:
-        """Emit the audio of the frames from `first` on, with the pauses before and between them.
+        """Emit the audio of frames starting at `first`, including the pauses before and between them.
 
         The caller holds the Code2Wav worker's lock.
 
         Returns:
-            The number of emitted samples of pauses.
+            The number of emitted samples that belong to pauses.
         Shapes: codes [n, Q].
         """
         paused, begin = self.paused, 0
@@ -165,18 +166,18 @@ class Sequence:
         table.ended[slot] = self.state is SequenceState.DRAIN
         table.limit[slot] = self.limit
         if self.state is SequenceState.AT_REST:
-            table.text[slot] = table.made[slot]  # Frames that are already generated are not held back.
+            table.text[slot] = table.made[slot]  # Frames that are already generated are always released.
         elif self.state is not SequenceState.DRAIN:
             table.text[slot] = min(self.before + self.inputs.text_frames, ENDLESS)
 
     @property
     def made(self) -> int:
-        """Return the generated frames of all segments."""
+        """Return the number of generated frames of all segments."""
         return int(self.table.made[self.slot])
 
     @property
     def stop_reason(self) -> StopReason:
-        """Return the reason why the sequence's frames ended."""
+        """Return the reason why generation ended."""
         return self.cut_short or StopReason.EOS
 
     def stats(self, now: float, samples_per_frame: int, frame_s: float) -> RequestStats:

@@ -1,4 +1,4 @@
-"""Waiting queue: requests of one checkpoint without a slot, a voice, a text or the loaded checkpoint."""
+"""Waiting queue: requests without a slot, a voice, text, or a loaded checkpoint."""
 
 from __future__ import annotations
 
@@ -17,41 +17,40 @@ from runtime.request import Queued
 log = logging.getLogger(__name__)
 
 WEIGHT = 0.2  # Weight of the newest duration in the running mean.
-FEW = 8  # Requests at the front that are notified of every change of place.
-PLACES_S = 0.25  # Interval between notifications of the others.
+FEW = 8  # Number of requests at the front that are notified of every change of their position.
+PLACES_S = 0.25  # Interval between notifications of all other requests.
 Command = Callable[[], None]
 
 
 class WaitingQueue:
-    """Fair queue of requests that wait. Waiting costs no slot and no device time.
+    """Fair queue of requests. A waiting request uses neither a slot nor device time.
 
-    The next slot goes to the caller with the fewest slots, and among equal callers to the request that has waited
-    longest. So a caller's requests are served in order of arrival, and no request waits for all requests of another
-    caller.
+    The next slot goes to the caller with the fewest slots, and among these to the request that has waited longest. So
+    the requests of one caller are served in order of arrival, and no caller has to wait for all requests of another.
 
     Thread: engine. `hold`, `withdraw` and `release` are called under the engine's lock.
     """
 
     def __init__(self) -> None:
-        self._no_checkpoint: dict[int, Sequence] = {}  # By ticket, as all of these dicts.
+        self._no_checkpoint: dict[int, Sequence] = {}  # All dicts are by ticket.
         self._no_text: dict[int, Sequence] = {}
         self._no_voice: dict[int, Sequence] = {}
-        self._no_slot: dict[int, Sequence] = {}  # In the order of arrival.
+        self._no_slot: dict[int, Sequence] = {}  # In order of arrival.
         self._by_state = {
             SequenceState.NO_CHECKPOINT: self._no_checkpoint,
             SequenceState.NO_TEXT: self._no_text,
             SequenceState.NO_VOICE: self._no_voice,
             SequenceState.NO_SLOT: self._no_slot,
         }
-        self._commands: dict[int, list[Command]] = {}  # By ticket, of requests without a checkpoint.
-        self._reading: dict[int, Future[ClonedVoice]] = {}  # By ticket.
-        self._hold_s: float | None = None  # Running mean of how long a slot is held.
-        self._holding: Counter[str] = Counter()  # Slots by caller.
-        self._has_moved = False  # Places may have changed since the last notification.
+        self._commands: dict[int, list[Command]] = {}  # Deferred commands of requests without a checkpoint.
+        self._reading: dict[int, Future[ClonedVoice]] = {}  # Voices that are being encoded.
+        self._hold_s: float | None = None  # Running mean of the time for which a slot is held.
+        self._holding: Counter[str] = Counter()  # Number of slots by caller.
+        self._has_moved = False  # True if positions may have changed since the last notification.
         self._reported_at = -inf
 
     def open(self, voices: VoiceCache, slots: int, queue_timeout_s: float, wake: Callable[[], None]) -> None:
-        """Start to admit requests after the checkpoint is loaded. `wake` is called after each voice that was read."""
+        """Start admission after the checkpoint is loaded. `wake` is called after each encoded voice."""
         self.voices = voices
         self._slots = slots
         self._queue_timeout_s = queue_timeout_s
@@ -67,7 +66,7 @@ class WaitingQueue:
 
     @property
     def unready(self) -> int:
-        """Return the number of requests that wait for text or a voice, with their checkpoint loaded. Thread: any."""
+        """Return the number of requests that wait for text or a voice; their checkpoint is loaded. Thread: any."""
         return len(self._no_text) + len(self._no_voice)
 
     @property
@@ -119,7 +118,7 @@ class WaitingQueue:
         self.update_request(sequence, now)
 
     def update_request(self, sequence: Sequence, now: float) -> None:
-        """Update what a request waits for."""
+        """Update the list of what a request waits for."""
         if sequence.state is SequenceState.NO_SLOT:
             return
         if not sequence.text_stream.is_ready:
@@ -143,7 +142,7 @@ class WaitingQueue:
         return sequence
 
     def next(self) -> Sequence:
-        """Remove and return the request that gets the next slot. At least one must be ready."""
+        """Remove and return the request that gets the next slot. At least one request must be ready."""
         turns = self._turns()
         sequence = self._no_slot.pop(min(turns, key=turns.__getitem__))
         self._holding[sequence.request.caller] += 1
@@ -156,7 +155,7 @@ class WaitingQueue:
         return [sequence for ticket in tickets if (sequence := self.remove_request(ticket)) is not None]
 
     def collect_voices(self, now: float) -> Iterator[tuple[Sequence, SpeechError]]:
-        """Collect the voices that were read; yield requests that have to end, with the error."""
+        """Collect encoded voices; yield the requests that must end, with their error."""
         for ticket in [ticket for ticket, reading in self._reading.items() if reading.done()]:
             sequence, reading = self.find(ticket), self._reading.pop(ticket)
             assert sequence is not None
@@ -180,10 +179,10 @@ class WaitingQueue:
             yield sequence, QueueTimeout(limit=self._queue_timeout_s, retry_after_s=round(wait_s, 1))
 
     def report_places(self, now: float) -> None:
-        """Report changed places to the requests that wait for a slot.
+        """Report changed positions to the requests that wait for a slot.
 
-        Every assigned slot changes all places. To report each change to hundreds of requests would delay audio on the
-        event loop, so requests further back get reports at intervals.
+        Each assigned slot changes all positions. Reporting every change to hundreds of requests would delay audio on
+        the event loop, so most requests are notified at intervals only.
         """
         is_due = len(self._no_slot) <= FEW or now - self._reported_at >= PLACES_S
         if not (self._has_moved and is_due):
@@ -205,16 +204,14 @@ class WaitingQueue:
         self._has_moved = True
 
     def wait_s(self, place: int) -> float | None:
-        """Estimate the seconds until a place gets a slot from recent durations; None if there are no durations yet."""
+        """Estimate the seconds until the request at a position gets a slot; None if no duration is known yet."""
         return None if self._hold_s is None else (place + 1) * self._hold_s / self._slots
 
     def _turns(self) -> dict[int, int]:
         """Return the fair-share rank of each ready request by ticket, in order of arrival.
 
-        The rank is the number of slots that its caller has when the request gets one. A lower rank is served earlier,
-        and
-
-        among equal ranks the request that arrived first.
+        The rank is the number of slots that its caller will have when the request gets one. A lower rank is served
+        first; among equal ranks, the earlier request is.
         """
         holding = self._holding.copy()
         turns = {}

@@ -1,4 +1,4 @@
-"""Tokenizer for a text that is still growing."""
+"""Tokenizer for text that is still growing."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import unicodedata
 from runtime.model.text_tokenizer import TextTokenizer
 from runtime.shared.sentence_ends import SPOKEN
 
-JAMO = range(0x1160, 0x1200)  # Vowels and finals of Korean syllables, which join the letter before them.
+JAMO = range(0x1160, 0x1200)  # Korean vowels and final consonants, which combine with the letter before them.
 
 
 class IncrementalTokenizer:
@@ -15,10 +15,10 @@ class IncrementalTokenizer:
 
     The ids equal those of the whole text without surrounding white space, independent of how it was divided into `add`
     calls. Byte-level BPE never merges across the pieces of the pre-tokenizer, and later text can change only the last
-    piece or the white space at the end. So in scripts with spaces one word is held back: "Hello wor" gives "Hello".
-    Letters without a space or mark between them are one piece, so Chinese, Japanese and Thai are held back to the next
-    punctuation mark, space or digit: in ordinary Chinese prose at most ten characters, five on average. `flush` returns
-    them at once. After a flush within a piece the ids spell the same text, but may differ from those of the whole text.
+    piece or the white space at the end. So one word is held back in scripts with spaces: "Hello wor" gives "Hello".
+    Consecutive letters are one piece, so Chinese, Japanese and Thai text is held back until the next punctuation mark,
+    space or digit: in ordinary Chinese prose five characters on average. `flush` returns all text at once. After a
+    flush within a piece, the ids decode to the same text but may differ from those of the whole text.
 
     Only the tail that may still change is stored and encoded. The caller must refuse control tokens.
     """
@@ -34,7 +34,7 @@ class IncrementalTokenizer:
         if not self._begun:
             text = text.lstrip()
             self._begun = bool(text)
-        runs_on = text.isalpha() and self.tail[-1:].isalpha()  # Letters after a letter end no piece.
+        runs_on = text.isalpha() and self.tail[-1:].isalpha()  # A letter after a letter does not end a piece.
         self.tail += text
         return [] if runs_on else self._settled()
 
@@ -46,13 +46,13 @@ class IncrementalTokenizer:
 
     @property
     def holds_words(self) -> bool:
-        """True if there are words whose ids may still change."""
+        """True if there is text with words whose ids may still change."""
         return SPOKEN.search(self.tail) is not None
 
     def _settled(self) -> list[int]:
-        """Cut the tail before the last piece that later text can change, and return the ids before the cut.
+        """Return the ids of the text that later text cannot change, and remove this text from the tail.
 
-        Trailing white space stays in the tail: " " joins a following word, or a following newline.
+        Trailing white space stays in the tail, because a space is merged with a following word or newline.
         """
         pieces = self._tokenizer.pieces(self.tail)
         solid = len(self.tail.rstrip())

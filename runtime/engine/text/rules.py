@@ -1,4 +1,4 @@
-"""Text rules that need no network: validation, and the frame budget of a text."""
+"""Rules for text that need no model: validation, and the frame limit of a text."""
 
 from __future__ import annotations
 
@@ -10,20 +10,22 @@ from runtime.settings import Limits
 from runtime.shared.speech_rate import expected_frames as expected_frames
 from runtime.shared.speech_rate import least_frames as least_frames
 
-SLOWEST = 3.0  # Maximum slowdown against that rate. A tighter limit cuts slow, emotional voices (docs/model.md 7.1).
+# Maximum ratio of the actual to the expected duration. A lower limit would cut slow, emotional voices (docs/model.md
+# 7.1).
+SLOWEST = 3.0
 PLAIN_DIGITS, GROUP_DIGITS = 16, 4
 _DIGITS = re.compile(r"\d+")
-GRACE_FRAMES = 50  # 4 s for leading and trailing silence, independent of the text.
+GRACE_FRAMES = 50  # 4 s for silence at the start and the end, for texts of any length.
 
 
 class LongNumbers:
-    """Inserts spaces into long numbers of a growing text, because the model often never ends long digit sequences."""
+    """Incremental filter that inserts spaces into long numbers, because the model often does not stop after them."""
 
     def __init__(self) -> None:
-        self._digits = 0  # Digits in a row at the end of the text so far.
+        self._digits = 0  # Number of digits at the end of the text so far.
 
     def add(self, text: str) -> str:
-        """Return more text with a space before each group of digits after the first `PLAIN_DIGITS`."""
+        """Append text and return it with a space before each group of digits after the first `PLAIN_DIGITS`."""
         grouped = _DIGITS.sub(self._grouped, text)
         if not text[-1:].isdecimal():
             self._digits = 0
@@ -46,7 +48,7 @@ def checked_text(text: str, tokenizer: TextTokenizer, limits: Limits) -> str:
         TextTooLong: The text has more characters than the limit.
         InvalidConfig: The text has a control token of the model.
     """
-    text = text.strip()  # A leading newline would merge with the template's own (docs/model.md 3.1).
+    text = text.strip()  # A leading newline would merge with that of the template (docs/model.md 3.1).
     if not text:
         raise EmptyText(param="text")
     if len(text) > limits.max_text_chars:
@@ -63,16 +65,17 @@ def checked_instruct(instruct: str | None, tokenizer: TextTokenizer, limits: Lim
     """
     instruct = (instruct or "").strip()
     if len(instruct) > (limit := limits.max_instruct_chars):
-        words = instruct[: limit + 1].rsplit(maxsplit=1)  # Half a word could be another word.
+        # Cut between words, because part of a word may be another word.
+        words = instruct[: limit + 1].rsplit(maxsplit=1)
         instruct = words[0] if len(words) == 2 else instruct[:limit]
     refuse_control(instruct, tokenizer, "instructions")
     return instruct or None
 
 
 def frame_budget(text: str) -> int:
-    """Return the maximum frames of a text; longer speech is a runaway (docs/model.md 7.1).
+    """Return the maximum number of frames for a text. Longer speech is a runaway (docs/model.md 7.1).
 
-    The reference stops at 8191 frames (eleven minutes), which about one request in three hundred reaches.
+    The reference stops at 8191 frames (eleven minutes), which about one in three hundred requests reaches.
     """
     return GRACE_FRAMES + round(SLOWEST * expected_frames(text))
 

@@ -1,4 +1,4 @@
-"""Splitting of a text into parts that are spoken one after the other."""
+"""Splitting of text into segments that are spoken one after another."""
 
 from __future__ import annotations
 
@@ -11,35 +11,35 @@ from runtime.request import Split
 from runtime.shared.sentence_ends import MARK, SPOKEN, ends_sentence
 from runtime.shared.speech_rate import is_readable
 
-# The model speaks a clause like a whole utterance, with falling pitch and a pause at its end. Clauses shorter than this
-# (20 letters or 6 Chinese characters, about 1.3 s) would sound like a list without earlier audio.
+# The model speaks each clause like a whole utterance, with falling pitch and a pause at its end. If the first clauses
+# are shorter than this (20 letters or 6 Chinese characters, about 1.3 s), they sound like a list.
 CLAUSE_FRAMES = expected_frames("x" * 20)
 SPACE_BEFORE_WORD = re.compile(r"\s+(?=[^\W_])")
 
 
 class Splitter:
-    """Incremental splitter, which returns parts once later text cannot change them.
+    """Incremental splitter, which returns segments as soon as later text cannot change them.
 
-    Parts have no surrounding white space and at least one letter or digit; punctuation alone stays with its neighbour.
-    Together they have every character of the text except white space at the cuts. So a cut is certain only after the
-    next letter or digit, which also distinguishes "e.g. this" from the end of a sentence.
+    Segments have no surrounding white space and at least one letter or digit. Punctuation stays with the text next to
+    it. Together, the segments contain every character of the text except white space at the cuts. So a cut is certain
+    only when the next letter or digit has arrived, which also distinguishes "e.g. this" from the end of a sentence.
 
-    No part has more than `longest` characters. A longer one is cut at its last sentence, clause or white space, or else
-    anywhere. Only punctuation that fits into no part is dropped.
+    A segment has at most `longest` characters. A longer one is cut at its last sentence, clause or white space, or else
+    between any two characters. Only punctuation that does not fit into a segment is dropped.
     """
 
     def __init__(self, split: Split, longest: int | None = None) -> None:
         self._split = split
         self._longest = longest
         self._text = ""  # Text that has not been returned yet, without leading white space.
-        self._decided = 0  # Index before which there is no certain cut.
+        self._decided = 0  # Index up to which there is no certain cut.
         self._later = 0  # Start of the last added text.
 
     def add(self, text: str) -> list[str]:
-        """Append text and return the parts that are complete now."""
+        """Append text and return the segments that are complete now."""
         before, self._text = len(self._text), self._text + text if self._text else text.lstrip()
         parts: list[str] = []
-        if not SPOKEN.search(text):  # No cut becomes certain.
+        if not SPOKEN.search(text):  # Without a letter or digit, no cut becomes certain.
             return parts
         self._later = before
         while end := self._certain_end():
@@ -47,9 +47,9 @@ class Splitter:
         return parts
 
     def flush(self) -> list[str]:
-        """Return all parts of the text so far. Punctuation after a flush has no neighbour and is dropped.
+        """Return all segments of the text so far. Punctuation directly after a flush is dropped.
 
-        Without words, symbols that have a spoken name are a part.
+        If there are no words, symbols with a spoken name are a segment.
         """
         whole = self._split in (Split.AUTO, Split.NONE)
         parts: list[str] = []
@@ -65,22 +65,23 @@ class Splitter:
 
     @property
     def holds_words(self) -> bool:
-        """True if there are words that may still become part of a longer part."""
+        """True if the text that is held back contains words."""
         return is_readable(self._text)
 
     def _certain_end(self, *, is_whole: bool = False) -> int:
-        """Return the end of the first part; 0 if uncertain, the end of the text if it is too long for one part."""
+        """Return the end of the first segment; 0 if uncertain, the end of the text if it is too long for a segment."""
         if self._split is Split.NONE:
             return 0
         last = last_spoken(self._text)
         too_much = None if self._longest is None else SPOKEN.search(self._text, self._longest)
-        most = None if too_much is None else too_much.start()  # A part that ends after it is shortened anyway.
+        # A segment that ends after this index is shortened in any case.
+        most = None if too_much is None else too_much.start()
         clauses = self._split is Split.CLAUSE
         for cut, is_sentence in _cuts(self._text, clauses, self._decided, most=most, is_whole=is_whole):
             if is_sentence is None:
                 self._decided = cut
                 break
-            if self._split is Split.AUTO and cut > self._later:  # Text of one `add` call stays one part.
+            if self._split is Split.AUTO and cut > self._later:  # The text of one `add` call stays in one segment.
                 break
             return cut
         else:
@@ -88,7 +89,7 @@ class Splitter:
         return len(self._text) if self._longest is not None and last >= self._longest else 0
 
     def _take(self, end: int) -> list[str]:
-        """Remove and return the text up to `end`, or as much of it as fits into one part."""
+        """Remove and return the text up to `end`, or the beginning of it that fits into one segment."""
         part = self._text[:end].rstrip()
         if self._longest is not None and len(part) > self._longest:
             part, end = _shortened(part, self._longest)
@@ -100,9 +101,9 @@ class Splitter:
 
 
 def certain_end_past(text: str, longest: int, passed: int) -> int:
-    """Return the first sentence end after `longest` characters, or word end after 1.5 times as many; 0 if none yet.
+    """Return the first sentence end after `longest` characters, or word end after 1.5 * `longest`; 0 if none.
 
-    Ends before `passed` are not considered any more.
+    Ends before `passed` are ignored.
     """
     first, most = max(longest, passed), longest + longest // 2
     if last_spoken(text) < first:
@@ -115,9 +116,10 @@ def certain_end_past(text: str, longest: int, passed: int) -> int:
 
 
 def settled_end(text: str, longest: int | None) -> int:
-    """Return the number of characters that stay in this part, independent of later text.
+    """Return the number of characters that belong to this segment, independent of later text.
 
-    After `longest` characters a mark may end the part. After a quotation, some more letters decide that.
+    After `longest` characters, a punctuation mark may end the segment. After a quotation, some more letters are needed
+    to decide.
     """
     settled = max(len(text) if longest is None else min(len(text), longest), last_spoken(text) + 1)
     if longest is None or settled <= longest:
@@ -135,11 +137,11 @@ def _cuts(
     known: int | None = None,
     is_whole: bool = False,
 ) -> Iterator[tuple[int, bool | None]]:
-    """Yield the certain cuts, each with True for the end of a sentence and False for that of a clause.
+    """Yield the certain cuts, each with True for the end of a sentence or False for the end of a clause.
 
-    Both sides of a cut have words. Later text moves no cut: it depends only on the text up to the next letter or digit,
-    or after a quotation on the next `QUOTATIVE_CHARS`. If these are still missing, the cut is the last one, with None.
-    Marks after `most` are ignored.
+    Both sides of a cut contain words. Later text does not move a cut, which depends only on the text up to the next
+    letter or digit, or, after a quotation, on the next `QUOTATIVE_CHARS` characters. If these have not arrived, the cut
+    is yielded last, with None. Punctuation after index `most` is ignored.
     """
     first = follows = SPOKEN.search(text)
     for mark in MARK.finditer(text, start):
@@ -170,9 +172,9 @@ def _ends_clause(text: str, mark: re.Match[str], follows: int) -> bool:
 
 
 def _shortened(text: str, longest: int) -> tuple[str, int]:
-    """Return the first part of a text that is too long for one, and the number of characters that it consumes.
+    """Return the first segment of a text that is too long for one, and the number of characters it consumes.
 
-    The part is empty if the text starts with more punctuation than a part may have.
+    The segment is empty if the text starts with more punctuation than a segment may have.
     """
     first, last = _first_spoken(text), last_spoken(text)
     if first >= longest:
@@ -191,7 +193,7 @@ def _shortened(text: str, longest: int) -> tuple[str, int]:
 
 
 def _between_characters(text: str, least: int, most: int) -> int:
-    """Return the last index from `most` down to `least` that separates no letter from its marks and no joined emoji."""
+    """Return the last index from `most` down to `least` that does not split a combined character or an emoji."""
     joined = (
         place
         for place in range(most, least, -1)

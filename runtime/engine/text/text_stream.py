@@ -1,6 +1,6 @@
-"""Text of a running request, as segments that are spoken one after the other, and tokens of a growing segment.
+"""Text of a running request: segments that are spoken one after another, and tokens of a growing segment.
 
-In the streaming layout without reference codes, tokens of a segment are fed with its frames; otherwise a segment is
+In the streaming layout without reference codes, a segment's tokens are fed while it is spoken. Otherwise a segment is
 spoken after it is complete (docs/api.md).
 """
 
@@ -35,14 +35,14 @@ from runtime.shared.scripts import strange_script
 from runtime.shared.sentence_ends import SPOKEN, TAIL, may_end
 from runtime.shared.speech_rate import is_readable, is_speakable
 
-_SHORT_TAG_CHARS = 100  # In a request without tags, longer brackets are not compared with tags.
+_SHORT_TAG_CHARS = 100  # In a request without tags, brackets with more characters are not searched for tags.
 
 
 @dataclass(slots=True, eq=False)
 class Segment:
-    """A text that is generated in one run of the model.
+    """Text that is generated in one run of the model.
 
-    `tokens` are the tokens of a growing segment that have not been taken yet. `style` is that of the last tag, or
+    `tokens` are the tokens of a growing segment that were not fed yet. `style` is the style of the last tag; it may be
     empty. `pause` is the silence before the segment in samples.
     """
 
@@ -69,8 +69,8 @@ class TextStream:
         longest: Maximum characters of a segment; a growing segment ends after that many.
         by_token: True if a segment grows while it is spoken; otherwise segments are complete.
         tags: True if pauses and changes of style in inline tags end a segment.
-        max_break_s: As in `SpeechRequest`.
-        follows: True if the checkpoint supports styles; otherwise they are dropped.
+        max_break_s: See `SpeechRequest`.
+        follows: True if the checkpoint supports style instructions; otherwise they are dropped.
         languages: Languages of the checkpoint. A text in another script is spoken with a note.
     """
 
@@ -87,19 +87,19 @@ class TextStream:
         follows: bool = False,
         languages: Sequence[str] = (),
     ) -> None:
-        self.segments: deque[Segment] = deque()  # Segments that have not been started.
+        self.segments: deque[Segment] = deque()  # Segments that are not started yet.
         self.closed = False
         self.by_token = by_token
         self.chars = 0  # Characters received so far.
-        self.pause = 0  # Samples of silence after the last segment.
-        self.notes: tuple[str, ...] = ()  # Notes about tags that are ignored and text that cannot be spoken.
+        self.pause = 0  # Silence after the last segment, in samples.
+        self.notes: tuple[str, ...] = ()  # Notes about ignored tags and text that cannot be spoken.
         self._languages = languages
         if tags and max_break_s is None:
             max_break_s = math.inf
         self._reads_brackets = tags
         self._tags = InlineTags(limits, brackets=tags, max_break_s=max_break_s)
         self._follows = follows
-        self._style = ""  # Style of the next text.
+        self._style = ""  # Style of the following text.
         self._tokenizer = tokenizer
         self._reading = tokenizer.reading()
         self._numbers = LongNumbers()
@@ -108,15 +108,15 @@ class TextStream:
         self._splitter = Splitter(split, None if by_token else longest)
         self._begin_segment()
         self.text = ""  # The text without tags.
-        self._seam = ""  # The end of the normalized text.
+        self._seam = ""  # End of the normalized text so far.
         self._speakable = False
 
     def _begin_segment(self) -> None:
         """Start a segment that grows by tokens."""
         self._last = Segment("", closed=False)
         self._incremental = IncrementalTokenizer(self._tokenizer)
-        self._tokenized = 0  # Characters of it that are tokenized.
-        self._offered = False  # True once it was added to `segments`.
+        self._tokenized = 0  # Number of its characters that are tokenized.
+        self._offered = False  # True if it is already in `segments`.
 
     def add(self, text: str) -> None:
         """Append text.
@@ -135,7 +135,7 @@ class TextStream:
         self._take(self._tags.add(text))
 
     def flush(self) -> None:
-        """Release all text so far to be spoken, even if the last word or sentence may be incomplete."""
+        """Release all text so far for speaking, even if the last word or sentence is incomplete."""
         if self.closed:
             return
         self._flush_reading()
@@ -150,8 +150,8 @@ class TextStream:
 
         Raises:
             EmptyText: The text is empty.
-            UnreadableText: The checkpoint can speak nothing of it.
-            InvalidConfig: As `add`.
+            UnreadableText: The checkpoint cannot speak any of the text.
+            InvalidConfig: See `add`.
         """
         if self.closed:
             return
@@ -167,7 +167,7 @@ class TextStream:
 
     @property
     def is_silent(self) -> bool:
-        """True if the text is complete and only a pause."""
+        """True if the text is complete and consists of pauses only."""
         return self.closed and not self._speakable
 
     @property
@@ -177,7 +177,7 @@ class TextStream:
 
     @property
     def is_spent(self) -> bool:
-        """True if all text received of an open text is taken, and no incomplete sentence is held back."""
+        """True if an open text has no words left to speak and no incomplete sentence is held back."""
         if self.closed or self.segments or not self._speakable:
             return False
         if self._reading is not None and self._reading.holds_words:
@@ -188,7 +188,7 @@ class TextStream:
         return not waits and may_end(self.text[-2 * TAIL :])
 
     def _take(self, items: list[Item]) -> None:
-        """Append text and tags; text around a tag without effect is joined as one `add`."""
+        """Append text and tags. Text before and after an ignored tag is joined."""
         text = ""
         for item in items:
             if isinstance(item, str):
@@ -219,7 +219,7 @@ class TextStream:
             return
         spelled = self._tokenizer.spelled(text)
         with_seam = self._seam + spelled
-        refuse_control(with_seam, self._tokenizer, "text")  # A control token may be divided between two calls.
+        refuse_control(with_seam, self._tokenizer, "text")  # A control token may be split between two calls.
         self._seam = with_seam[-self._tokenizer.longest_reserved :]
         self.text += text
         if "]" in text and not self._reads_brackets and has_tag(self.text[-len(text) - _SHORT_TAG_CHARS :]):
@@ -239,12 +239,12 @@ class TextStream:
         self._speak(spoken)
 
     def _flush_reading(self) -> None:
-        """Release the text that the reading rules hold back."""
+        """Release the text that the text rules hold back."""
         if self._reading is not None:
             self._speak(self._reading.flush())
 
     def _speak(self, text: str) -> None:
-        """Append text after the reading rules were applied."""
+        """Append text that the text rules have processed."""
         if not text:
             return
         self._speakable = self._speakable or is_readable(text)
@@ -254,12 +254,12 @@ class TextStream:
             self._offer(self._splitter.add(text))
 
     def _note(self, words: str) -> None:
-        """Add a note once."""
+        """Add a note unless it exists."""
         if words not in self.notes:
             self.notes = (*self.notes, words)
 
     def _end_segment(self) -> None:
-        """End the current segment: the text so far is spoken, and later text begins another."""
+        """End the current segment. The text so far is spoken, and later text starts a new segment."""
         self._flush_reading()
         if self.by_token:
             self._close_last()
@@ -267,7 +267,7 @@ class TextStream:
             self._offer(self._splitter.flush())
 
     def _offer(self, texts: list[str]) -> None:
-        """Add complete segments."""
+        """Append complete segments."""
         for text in texts:
             self.segments.append(Segment(text, style=self._style, pause=self.pause))
             self.pause = 0
@@ -290,9 +290,10 @@ class TextStream:
             self._tokenized = end
 
     def _give(self, tokens: list[int], *, ends: bool = False) -> None:
-        """Add tokens to the growing segment, which may be started with its first word.
+        """Append tokens to the growing segment, and release it when it can start.
 
-        With `ends` no word will follow, so a symbol with a spoken name is enough.
+        Normally a segment starts with its first word. With `ends`, no word will follow, and a symbol with a spoken name
+        is enough.
         """
         segment = self._last
         segment.tokens += tokens
