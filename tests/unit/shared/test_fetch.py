@@ -17,7 +17,7 @@ import pytest
 from runtime.errors import AddressRefused, MessageTooLarge, SpeechError
 from runtime.server.voices.uploads import read_upload
 from runtime.settings import Limits
-from runtime.voices.fetch import Fetcher, is_public, web_address_of
+from runtime.shared.fetch import Fetcher, is_public, web_address_of
 
 CERTIFICATE = Path(__file__).parent / "data" / "certificate.pem"  # of voices.example, for a hundred years
 SOUND = bytes(range(256)) * 100
