@@ -1,4 +1,4 @@
-"""Download of a recording from a client's https address: public machines only, with limits.
+"""Download from a client's https address: public machines only, with limits.
 
 The checked address is the one that is opened: the URL is parsed and its host resolved once, and the connection goes to
 the IP address that was found to be public.
@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NoReturn
+from urllib.parse import urljoin
 
 import httpx
 
@@ -47,15 +48,15 @@ class WebAddress:
     target: bytes  # Path and query.
 
 
-def web_address_of(address: str) -> WebAddress:
-    """Parse a URL.
+def web_address_of(address: str, where: str = "ref_audio") -> WebAddress:
+    """Parse a URL; `where` names it in errors.
 
     Raises:
         AddressRefused: It is not https, or has parts other than host, path and query.
     """
     found = _ADDRESS.fullmatch(address) if len(address) <= LONGEST else None
     if found is None or "#" in address:
-        _refuse("only https://host/path is taken, without user, port or bare number")
+        _refuse("only https://host/path is taken, without user, port or bare number", where)
     target = found["target"] or "/"
     return WebAddress(found["host"].lower(), ("/" + target if target.startswith("?") else target).encode())
 
@@ -85,17 +86,26 @@ def resolve(host: str) -> list[str]:
 
 
 class Fetcher:
-    """Downloader of URLs. Tests pass another resolver, port and certificate."""
+    """Downloader of URLs. Tests pass another resolver, port and certificate.
+
+    Args:
+        where: Name of the URL in errors.
+        redirects: Number of redirects that are followed. The target of each is checked like the URL.
+    """
 
     def __init__(
         self,
         *,
+        where: str = "ref_audio",
+        redirects: int = 0,
         resolve: Resolve = resolve,
         is_public: Callable[[str], bool] = is_public,
         port: int = PORT,
         context: ssl.SSLContext | None = None,
         seconds: float = SECONDS,
     ) -> None:
+        self._where = where
+        self._redirects = redirects
         self._resolve = resolve
         self._is_public = is_public
         self._port = port
@@ -110,28 +120,39 @@ class Fetcher:
             MessageTooLarge: The response has more than `most` bytes.
         Thread: a worker; takes up to `SECONDS`.
         """
-        target = web_address_of(address)
+        target = web_address_of(address, self._where)
         result: list[bytes | SpeechError] = []
         # A separate thread, because resolvers have no timeout. It is abandoned at the deadline.
         reading = threading.Thread(target=lambda: result.append(self._outcome(target, most)), daemon=True)
         reading.start()
         reading.join(self._seconds)
         if not result:
-            _refuse(f"it did not answer within {self._seconds:g} s")
+            self._refuse(self._late)
         if isinstance(result[0], SpeechError):
             raise result[0]
         return result[0]
 
+    @property
+    def _late(self) -> str:
+        return f"it did not answer within {self._seconds:g} s"
+
     def _outcome(self, address: WebAddress, most: int) -> bytes | SpeechError:
         try:
-            return self._read(address, most)
+            end = time.monotonic() + self._seconds
+            for _ in range(self._redirects):
+                found = self._read(address, most, end)
+                if isinstance(found, bytes):
+                    return found
+                address = found
+            found = self._read(address, most, end)
+            return found if isinstance(found, bytes) else self._refuse("it redirects too often")
         except SpeechError as error:
             return error
         except (httpx.HTTPError, httpx.InvalidURL, OSError, ValueError):
-            return AddressRefused(where="ref_audio", why="it could not be reached", param="ref_audio")
+            return AddressRefused(where=self._where, why="it could not be reached", param=self._where)
 
-    def _read(self, address: WebAddress, most: int) -> bytes:
-        end = time.monotonic() + self._seconds
+    def _read(self, address: WebAddress, most: int, end: float) -> bytes | WebAddress:
+        """Return the body, or the address that the response redirects to."""
         pinned = self._pinned(address.host)
         url = httpx.URL(scheme="https", host=pinned, port=self._port, raw_path=address.target)
         headers = {"Host": address.host, "Accept-Encoding": "identity", "User-Agent": "voicewright"}
@@ -140,26 +161,32 @@ class Fetcher:
             httpx.Client(verify=context, trust_env=False, follow_redirects=False, timeout=self._seconds) as client,
             client.stream("GET", url, headers=headers, extensions={"sni_hostname": address.host}) as response,
         ):
+            if self._redirects and response.is_redirect:
+                to = urljoin(f"https://{address.host}{address.target.decode()}", response.headers["location"])
+                return web_address_of(to.partition("#")[0], self._where)
             if response.status_code != 200:
-                _refuse("it answered with another status than 200; redirects are not followed")
+                also = "" if self._redirects else "; redirects are not followed"
+                self._refuse(f"it answered with another status than 200{also}")
             data = bytearray()
             for piece in response.iter_raw():
                 data += piece
                 if len(data) > most:
-                    raise MessageTooLarge(
-                        what="What lies at ref_audio", size=MoreThan(most), limit=most, param="ref_audio"
-                    )
+                    what = f"What lies at {self._where}"
+                    raise MessageTooLarge(what=what, size=MoreThan(most), limit=most, param=self._where)
                 if time.monotonic() > end:
-                    _refuse(f"it did not answer within {self._seconds:g} s")
+                    self._refuse(self._late)
             return bytes(data)
 
     def _pinned(self, host: str) -> str:
         """Return the one address to connect to."""
         addresses = self._resolve(host)
         if not addresses or not all(self._is_public(address) for address in addresses):
-            _refuse("its host is not a public one")
+            self._refuse("its host is not a public one")
         return addresses[0]
 
+    def _refuse(self, why: str) -> NoReturn:
+        _refuse(why, self._where)
 
-def _refuse(why: str) -> NoReturn:
-    raise AddressRefused(where="ref_audio", why=why, param="ref_audio")
+
+def _refuse(why: str, where: str) -> NoReturn:
+    raise AddressRefused(where=where, why=why, param=where)

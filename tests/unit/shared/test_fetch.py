@@ -30,6 +30,7 @@ class Trap:
     port: int
     knocks: list[tuple[str, int]] = field(default_factory=list)
     asked: list[tuple[str, str]] = field(default_factory=list)  # path and Host
+    target: str = "https://voices.example/sound"  # of the redirect at /away
 
 
 @pytest.fixture
@@ -45,7 +46,7 @@ def trap() -> Iterator[Trap]:
                     self.wfile.write(b"x")
                 return
             self.send_response({"/away": 302, "/none": 404}.get(self.path, 200))
-            self.send_header("Location", "https://voices.example/sound")
+            self.send_header("Location", found.target)
             self.end_headers()
             self.wfile.write(SOUND)
 
@@ -242,6 +243,35 @@ def test_redirects_are_not_followed_and_error_bodies_not_read(trap: Trap, path: 
     with pytest.raises(AddressRefused, match="status"):
         fetcher(trap, public=True).fetch(f"https://voices.example{path}", most=10**6)
     assert [asked for asked, _ in trap.asked] == [path]
+
+
+def test_redirects_are_followed_if_allowed_and_checked_like_the_address(trap: Trap) -> None:
+    def page(redirects: int, target: str) -> bytes:
+        trap.asked.clear()
+        trap.target = target
+        answers = {"voices.example": "127.0.0.1", "inside.example": "10.0.0.1"}
+        follower = Fetcher(
+            where="url",
+            redirects=redirects,
+            resolve=lambda host: [answers[host]],
+            is_public=lambda address: address == "127.0.0.1",
+            port=trap.port,
+            context=ssl.create_default_context(cafile=str(CERTIFICATE)),
+        )
+        return follower.fetch("https://voices.example/away", most=10**6)
+
+    assert page(1, "/sound?b=1#part") == SOUND
+    assert [asked for asked, _ in trap.asked] == ["/away", "/sound?b=1"]
+    for target, why in {
+        "https://inside.example/x": "not a public one",
+        "http://voices.example/x": "only https",
+        "https://127.0.0.1/x": "only https",
+        "/away": "redirects too often",
+    }.items():
+        with pytest.raises(AddressRefused, match=why) as refused:
+            page(3, target)
+        assert refused.value.param == "url"
+        assert {asked for asked, _ in trap.asked} == {"/away"}
 
 
 def test_tls_certificate_must_match_the_host_name(trap: Trap) -> None:
