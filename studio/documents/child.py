@@ -1,6 +1,6 @@
 """Process that reads one document within limits and ends.
 
-stdin: the file. First argument: the options of `read_text` as JSON. stdout: one JSON object with ``title``,
+stdin: the file. First argument: the options of `read` as JSON. stdout: one JSON object with ``title``,
 ``chapters`` and ``notes``. If the file cannot be read, the exit status is `UNREADABLE_STATUS`, and stdout has the
 reason.
 """
@@ -22,11 +22,13 @@ def main() -> int:
     """Read stdin, write the result and return the exit status."""
     confine(MEMORY_BYTES, CPU_S)
     from studio.documents.reading import read  # After the limits, which hold for the libraries' own start too.
-    from studio.documents.values import TOO_LONG, UnreadableError
+    from studio.documents.values import TOO_LONG, Spoken, UnreadableError
 
     status = 0
     try:
-        output = json.dumps(asdict(read(sys.stdin.buffer.read(), **json.loads(sys.argv[1]))), ensure_ascii=False)
+        options = json.loads(sys.argv[1])
+        spoken = Spoken(**options.pop("spoken", {}))
+        output = json.dumps(asdict(read(sys.stdin.buffer.read(), spoken=spoken, **options)), ensure_ascii=False)
     except UnreadableError as error:
         status, output = UNREADABLE_STATUS, str(error)
     except (MemoryError, RecursionError):

@@ -17,7 +17,7 @@ from lxml import etree
 
 from studio.documents.archive import Archive, beside
 from studio.documents.docx_numbering import Numbering
-from studio.documents.docx_styles import Styles, attribute, child, has, heading_level, is_on, tag_of, value
+from studio.documents.docx_styles import Style, Styles, attribute, child, has, heading_level, is_on, tag_of, value
 from studio.documents.prose import prose_document
 from studio.documents.values import (
     LINE_BREAK,
@@ -74,7 +74,7 @@ def main_document(archive: Archive) -> tuple[str, etree._Element] | None:
     return (name, root) if tag_of(root) == "w:document" else None
 
 
-def read_docx(archive: Archive, name: str, root: etree._Element) -> Document:
+def read_docx(archive: Archive, name: str, root: etree._Element, left_out: LeftOut) -> Document:
     """Read a document by its main part.
 
     Raises:
@@ -85,7 +85,6 @@ def read_docx(archive: Archive, name: str, root: etree._Element) -> Document:
     def part(kind: str) -> etree._Element | None:
         return archive.xml(parts[kind][0]) if kind in parts else None
 
-    left_out = LeftOut()
     styles = Styles(part("styles"))
     comments = {attribute(one, "id"): _text_of(one) for one in _elements(part("comments"), "w:comment")}
     body = _Story(styles, Numbering(part("numbering"), styles), left_out, comments)
@@ -228,17 +227,27 @@ class _Story:
             self._carried = ""
             if spaced(text):
                 self._left_out.add("contents", text)
-        elif style.is_code:
+        elif not self._omits(style, text):
             self._carried = ""
-            if spaced(text):
-                self._left_out.add("code", text, count=not self._is_in_code)
-                self._is_in_code = True
-        else:
-            self._carried = ""
-            self._is_in_code = False
-            label = self._numbering.label(properties, style_id)
-            self._finish(text, label, heading_level(properties, style), style.is_title)
+            label, level = self._numbering.label(properties, style_id), heading_level(properties, style)
+            if label and level is None and self._left_out.omits("list_numbers", label):
+                label = ""
+            self._finish(text, label, level, style.is_title)
         self._blocks += read.after
+
+    def _omits(self, style: Style, text: str) -> bool:
+        """Return True if a paragraph is an omitted caption or code, of which consecutive paragraphs count once."""
+        was_in_code = self._is_in_code
+        self._is_in_code = style.is_code and (was_in_code or bool(spaced(text)))
+        if not spaced(text) or not (style.is_code or style.is_caption):
+            return False
+        if style.is_code:
+            is_omitted = self._left_out.omits("code", text, count=not was_in_code)
+        else:
+            is_omitted = self._left_out.omits("captions", text)
+        if is_omitted:
+            self._carried = ""
+        return is_omitted
 
     def _finish(self, text: str, label: str, level: int | None, is_title: bool) -> None:
         for part in paragraphs_of(text):
@@ -284,8 +293,10 @@ class _Story:
             self._open.omitted.setdefault("deleted", _text_of(element))
 
     def _note_mark(self, element: etree._Element) -> None:
-        self.marks.append((tag_of(element)[2:].removesuffix("Reference"), attribute(element, "id")))
-        self._left_out.add("note_marks")
+        kind = tag_of(element)[2:].removesuffix("Reference")
+        self.marks.append((kind, attribute(element, "id")))
+        if not self._left_out.omits("note_marks"):
+            self._add(f" {sum(one == kind for one, _ in self.marks)} ")
 
     def _superscript(self, element: etree._Element) -> None:
         if any(one.text for one in element.iter()):
@@ -325,8 +336,10 @@ class _Story:
         cells, self._cells = self._cells, []
         self._walk(element)
         read, self._cells = self._cells, cells
-        if all(len(cell) <= 1 for cell in read) and sum(map(len, read)) > 1:
-            self._blocks.append(_Block(row_text([block.text for cell in read for block in cell])))
+        if all(len(cell) <= 1 for cell in read) and len(read) > 1:
+            text = row_text([block.text for cell in read for block in cell])
+            if text and not self._left_out.omits("tables", text):
+                self._blocks.append(_Block(text))
         else:  # A layout table, whose cells have paragraphs.
             self._blocks += [block for cell in read for block in cell]
 

@@ -28,6 +28,7 @@ _HEADING = re.compile(r"heading ?([1-9])", re.IGNORECASE)
 _CONTENTS = re.compile(r"toc ?[1-9]|toc ?heading|index ?[1-9]|table of (figures|authorities)", re.IGNORECASE)
 # Paragraphs of code: Word's own style, pandoc's, and usual names.
 _CODE = re.compile(r"html preformatted|((source|program) ?)?(code|listing)( ?(block|listing))?", re.IGNORECASE)
+_CAPTION = re.compile(r"((image|table|figure) ?)?caption", re.IGNORECASE)
 _MAX_CHAIN = 50  # Maximum length of a chain of based-on styles.
 _BODY_LEVEL = 9  # The outline level of body text.
 
@@ -96,6 +97,7 @@ class Style:
     is_title: bool = False
     is_contents: bool = False
     is_code: bool = False
+    is_caption: bool = False
     is_hidden: bool = False
     list_id: str = ""
     list_level: int | None = None
@@ -145,6 +147,7 @@ class Styles:
             is_title=any(name.casefold() == "title" for name in names),
             is_contents=any(_CONTENTS.fullmatch(name) for name in names),
             is_code=any(_CODE.fullmatch(name) for name in names),
+            is_caption=any(_CAPTION.fullmatch(name) for name in names),
             is_hidden=next((state for state in hidden if state is not None), False),
             list_id=next((found for one in lists if (found := value(one, "w:numId"))), ""),
             script=next(filter(None, scripts), ""),

@@ -33,7 +33,7 @@ _NO_MARKUP = ("audio/", "font/", "video/", "application/pdf", "text/css", "text/
 Titles = dict[str, dict[str, str]]  # Titles by document and anchor; the anchor "" is the start.
 
 
-def read_epub(archive: Archive) -> Document:
+def read_epub(archive: Archive, left_out: LeftOut) -> Document:
     """Read a book.
 
     Raises:
@@ -48,7 +48,7 @@ def read_epub(archive: Archive) -> Document:
     opf = archive.xml(package, recover=True)
     items = {item.get("id"): item for item in opf.iter("{*}item")}
     title = next((spaced("".join(one.itertext())) for one in opf.iter("{*}title")), "")
-    book = _Book(archive, package, items)
+    book = _Book(archive, package, items, left_out)
     document = book.read(title, list(opf.iter("{*}itemref")))
     authors = [name for one in opf.iter("{*}creator") if (name := spaced("".join(one.itertext())))]
     document.author = ", ".join(authors)[:MAX_TITLE_CHARS]
@@ -57,11 +57,13 @@ def read_epub(archive: Archive) -> Document:
 
 
 class _Book:
-    def __init__(self, archive: Archive, package: str, items: dict[str | None, etree._Element]) -> None:
+    def __init__(
+        self, archive: Archive, package: str, items: dict[str | None, etree._Element], left_out: LeftOut
+    ) -> None:
         self._archive = archive
         self._package = package
         self._items = items
-        self._left_out = LeftOut()
+        self._left_out = left_out
         self._notes: list[str] = []
         self._seen: set[str] = set()
 

@@ -30,7 +30,7 @@ def is_html(data: bytes) -> bool:
     return _HTML.match(data[:_HEAD_BYTES].replace(b"\0", b"").lstrip(_MARKS)) is not None
 
 
-def read_html(data: bytes) -> Document:
+def read_html(data: bytes, left_out: LeftOut) -> Document:
     """Read a file.
 
     Raises:
@@ -48,7 +48,6 @@ def read_html(data: bytes) -> Document:
         if int(heading.tag[-1]) <= deepest:
             heading.set("id", place := f"chapter {number}")
             titles[place] = spaced("".join(heading.itertext()))
-    left_out = LeftOut()
     notes: list[str] = []
     chapters, _ = XhtmlReader(titles, left_out, notes).read(body)
     return prose_document(title, [*chapters, Chapter("", notes, is_notes=True)], left_out)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from runtime.markdown.growing import GrowingMarkdown
-from runtime.markdown.reading import Kind, read_blocks, read_inline
+from runtime.markdown.reading import Kind, Leaf, read_blocks, read_inline
 from studio.documents.values import Chapter, LeftOut, cut_level
 
 _BLANK = re.compile(r"\n{2,}")
@@ -17,7 +18,10 @@ _FRONT_MATTER = re.compile(
 )
 _SETTING = re.compile(r"^[\w-]+[ \t]*[:=].*", re.MULTILINE)
 _TITLE = re.compile(r"^title[ \t]*[:=][ \t]*(?P<quote>[\"']?)(?P<title>[^\n]*?)(?P=quote)[ \t]*$", re.MULTILINE)
-_LEFT_OUT = {Kind.FENCE: "code", Kind.FOOTNOTE: "footnotes"}
+_MARKUP = re.compile(r"[!-/:-@\[-`{-~]")
+_LIST_NUMBER = re.compile(r"\d+[.)]")
+_FENCE_ROW = re.compile(r"\s*(?:```|~~~)")
+_RULE = re.compile(r"[\s|:-]*")  # Row between the head and the body of a table.
 
 
 def without_front_matter(text: str, left_out: LeftOut) -> tuple[str, str]:
@@ -35,9 +39,7 @@ def markdown_chapters(text: str, left_out: LeftOut) -> list[Chapter]:
     """Return the chapters of a text, and count the omitted content."""
     lines = text.split("\n")
     leaves = read_blocks(text).leaves
-    for leaf in leaves:
-        if leaf.kind in _LEFT_OUT:
-            left_out.add(_LEFT_OUT[leaf.kind], " ".join(lines[leaf.start : leaf.end]).strip("`~ "))
+    _apply_choice(lines, leaves, left_out)
     headings: list[tuple[int, int, str]] = []  # Level, line and text of each heading.
     for leaf in leaves:
         if leaf.kind is Kind.UNDERLINED:
@@ -55,6 +57,28 @@ def markdown_chapters(text: str, left_out: LeftOut) -> list[Chapter]:
         for (begin, title), end in zip(begins, ends, strict=True)
         if (paragraphs := _spoken("\n".join(lines[begin:end])))
     ]
+
+
+def _apply_choice(lines: list[str], leaves: Sequence[Leaf], left_out: LeftOut) -> None:
+    """Rewrite the lines of code, tables and lists as they are to be read, and count the omitted content."""
+    omitted_tables = False
+    for leaf in leaves:
+        rows = lines[leaf.start : leaf.end]
+        example = " ".join(rows).strip("`~ ")
+        if leaf.kind is Kind.FOOTNOTE:
+            left_out.add("footnotes", example)
+        elif leaf.kind is Kind.FENCE and not left_out.omits("code", example):
+            literal = [_MARKUP.sub(r"\\\g<0>", row.strip()) for row in rows]
+            lines[leaf.start : leaf.end] = [
+                "" if _FENCE_ROW.match(row) else own for row, own in zip(rows, literal, strict=True)
+            ]
+        elif leaf.kind is Kind.ROW and not _RULE.fullmatch(example):
+            omitted_tables |= left_out.omits("tables", example)
+        if leaf.number and left_out.omits("list_numbers", leaf.number.strip()):
+            lines[leaf.start] = _LIST_NUMBER.sub("-", lines[leaf.start], count=1)
+    for leaf in leaves:
+        if omitted_tables and leaf.kind is Kind.ROW:
+            lines[leaf.start : leaf.end] = [""] * (leaf.end - leaf.start)
 
 
 def _spoken(text: str) -> list[str]:

@@ -17,7 +17,7 @@ from pypdf.generic import Destination
 
 from studio.documents.dialogue import joined
 from studio.documents.pdf_rows import PageRows, Row
-from studio.documents.prose import prose_document
+from studio.documents.prose import clean_plain, prose_document
 from studio.documents.values import (
     DAMAGED,
     LOCKED,
@@ -54,7 +54,7 @@ def is_pdf(data: bytes) -> bool:
     return _HEAD in data[:_HEAD_BYTES]
 
 
-def read_pdf(data: bytes) -> Document:
+def read_pdf(data: bytes, left_out: LeftOut) -> Document:
     """Read a PDF with a text layer.
 
     Raises:
@@ -72,13 +72,13 @@ def read_pdf(data: bytes) -> Document:
         title, author = (_metadata(reader, name) for name in ("title", "author"))
     except _DAMAGES:
         raise UnreadableError(DAMAGED) from None
-    left_out = LeftOut()
     if not any(pages):
         raise UnreadableError(NO_TEXT)
     for number, rows in enumerate(pages, 1):
         if not rows:
             left_out.add("pictures", f"page {number}")
     chapters = list(_Text(pages, left_out).chapters(marks))
+    clean_plain(chapters, left_out)
     document = prose_document("" if _WRITTEN_BY_A_PROGRAM.match(title) else title, chapters, left_out)
     document.author = author[:MAX_TITLE_CHARS]
     return document
@@ -190,9 +190,10 @@ class _Text:
         kept = []
         for row in rows:
             is_small = row.size < _HEADING * self._size  # The number of a chapter is larger.
-            if id(row) in edges and is_small and _PAGE_NUMBER.fullmatch(row.text):
-                self._left_out.add("page_numbers", row.text)
-            elif id(row) in edges and row.key in running:
+            is_number = id(row) in edges and is_small and _PAGE_NUMBER.fullmatch(row.text)
+            if is_number and self._left_out.omits("page_numbers", row.text):
+                continue
+            if id(row) in edges and row.key in running:
                 self._left_out.add("headers", row.text)
             else:
                 kept.append(row)

@@ -24,6 +24,10 @@ _DIGITS = "[⁰¹²³⁴-⁹]+"
 _RAISED = re.compile(rf"{_DIGITS}(?:[,˒⁻–-]{_DIGITS})*")  # Also several: word³˒⁵, word²⁻⁴.
 _SENTENCE_MARKS = ".,:;!?…。，！？”’\"'»"
 _POWERS = ("²", "³")
+_CAPTION = re.compile(
+    r"(?:Fig(?:ure|\.)|Table|Tab\.|Chart|Abb(?:ildung|\.)|Tabelle|[图表]) ?\d{1,3}(?:\.\d{1,3})?\s*[.:：—–-]"
+)
+_LIST_ITEM = re.compile(r"\(?(\d{1,3})[.)]\s+(?=\S)")
 _MAX_WORD_CHARS = 40
 _MIN_WORD_CHARS = 2
 _MIN_NOTED_CHARS = 4  # Shorter words with ² or ³ are units and functions: km², sin².
@@ -42,7 +46,8 @@ def prose_document(title: str, chapters: Iterable[Chapter], left_out: LeftOut) -
         raise UnreadableError(TOO_LARGE)
     clean_prose(chapters, left_out)
     left_out.add("damaged", count=sum(text.count(_UNDECODED) for chapter in chapters for text in chapter.paragraphs))
-    return Document((title or first_title(chapters))[:MAX_TITLE_CHARS], chapters, left_out.notes())
+    title = (title or first_title(chapters))[:MAX_TITLE_CHARS]
+    return Document(title, chapters, left_out.notes(), found=dict(left_out.found))
 
 
 def first_title(chapters: Iterable[Chapter]) -> str:
@@ -59,14 +64,34 @@ def clean_prose(chapters: list[Chapter], left_out: LeftOut) -> None:
         if not _is_mark(found, has_notes=has_notes):
             return found[0]
         before = found.string[max(found.start() - _MAX_WORD_CHARS, 0) : found.start()]
-        left_out.add("note_marks", f"{before.rpartition(' ')[2]}{found[0]}")
-        return ""
+        return "" if left_out.omits("note_marks", f"{before.rpartition(' ')[2]}{found[0]}") else found[0]
 
     for chapter in chapters:
         chapter.paragraphs = [_RAISED.sub(without_mark, text) for text in chapter.paragraphs]
         for text in chapter.paragraphs:
             for style in style_tags(text, MAX_STYLE_CHARS):
                 left_out.add("styles", style)
+
+
+def clean_plain(chapters: Iterable[Chapter], left_out: LeftOut) -> None:
+    """Omit captions and list numbers that nothing but their text marks, if they are not wanted."""
+    for chapter in chapters:
+        kept: list[str] = []
+        before = 0  # Number of the list item before.
+        for text, following in zip(chapter.paragraphs, [*chapter.paragraphs[1:], ""], strict=False):
+            if _CAPTION.match(text) and left_out.omits("captions", text):
+                continue
+            item, next_item = _LIST_ITEM.match(text), _LIST_ITEM.match(following)
+            number = int(item[1]) if item else 0
+            is_in_list = number == before + 1 and (before > 0 or (next_item is not None and int(next_item[1]) == 2))
+            if item and is_in_list:
+                before = number
+                if left_out.omits("list_numbers", item[0].strip()):
+                    text = text[item.end() :]
+            else:
+                before = 0
+            kept.append(text)
+        chapter.paragraphs = kept
 
 
 def _is_mark(raised: re.Match[str], *, has_notes: bool) -> bool:

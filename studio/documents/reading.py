@@ -10,28 +10,30 @@ from studio.documents.epub import CONTAINER, read_epub
 from studio.documents.html_file import is_html, read_html
 from studio.documents.pdf import is_pdf, read_pdf
 from studio.documents.text import read_text
-from studio.documents.values import NO_DOCUMENT, Document, UnreadableError
+from studio.documents.values import NO_DOCUMENT, Document, LeftOut, Spoken, UnreadableError
 
 OF_ARCHIVES = (b"PK", COMPOUND)
 
 
-def read(data: bytes, **options: Any) -> Document:
+def read(data: bytes, *, spoken: Spoken | None = None, **options: Any) -> Document:
     """Read an EPUB, a DOCX, a PDF, an HTML file, subtitles or a text.
 
     Args:
         data: the whole file.
+        spoken: the choice of what is read.
         options: of `read_text`, without effect on EPUB, DOCX, PDF and HTML.
 
     Raises:
         UnreadableError: for one of the reasons in values.py.
     """
+    left_out = LeftOut(spoken)
     if is_pdf(data):
-        return read_pdf(data)
+        return read_pdf(data, left_out)
     if not data.startswith(OF_ARCHIVES):
-        return read_html(data) if is_html(data) else read_text(data, **options)
+        return read_html(data, left_out) if is_html(data) else read_text(data, left_out, **options)
     archive = Archive(data)
     if archive.find(CONTAINER) is not None:
-        return read_epub(archive)
+        return read_epub(archive, left_out)
     if (main := main_document(archive)) is not None:
-        return read_docx(archive, *main)
+        return read_docx(archive, *main, left_out)
     raise UnreadableError(NO_DOCUMENT)

@@ -118,7 +118,7 @@ class DocumentService:
         Args:
             receive: Returns the file in pieces. It is called after a place in the queue is reserved.
             client: Name of the client, for the order of the queue.
-            options: Options of `read_text`.
+            options: Options of `read`, with `spoken` as a dictionary.
 
         Returns:
             The pieces of a JSON object: title, chapters and notes; of a text its encoding, of subtitles their times as

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from studio.documents.charset import decode
 from studio.documents.dialogue import dialogue_of, joined
 from studio.documents.markdown import markdown_chapters, without_front_matter
-from studio.documents.prose import clean_prose, first_title
+from studio.documents.prose import clean_plain, clean_prose, first_title
 from studio.documents.subtitles import read_cues
 from studio.documents.values import (
     EMPTY,
@@ -54,12 +54,19 @@ class TextDocument(Document):
 
 
 def read_text(
-    data: bytes, *, encoding: str | None = None, keep_sounds: bool = False, as_is: bool = False, markdown: bool = False
+    data: bytes,
+    left_out: LeftOut | None = None,
+    *,
+    encoding: str | None = None,
+    keep_sounds: bool = False,
+    as_is: bool = False,
+    markdown: bool = False,
 ) -> TextDocument:
     """Read a text file or subtitles.
 
     Args:
         data: the whole file.
+        left_out: the omitted content, with the choice of what is read.
         encoding: the character encoding; None detects it.
         keep_sounds: Read subtitle text in brackets and between music notes.
         as_is: Keep every row, for tables and lists, and do not detect subtitles.
@@ -79,7 +86,7 @@ def read_text(
     found = None if as_is or markdown else read_cues(text)
     if found is None and not markdown and _OTHER_MARKUP.match(text):
         raise UnreadableError(NO_DOCUMENT)
-    left_out = LeftOut()
+    left_out = left_out or LeftOut()
     cues: list[Times] = []
     chapters: list[Chapter] = []
     paragraphs: list[str] = []
@@ -98,19 +105,26 @@ def read_text(
         for row in dialogue.repeated:
             left_out.add("repeated", row)
     else:
-        text, numbers = _without_page_numbers(text)
+        without, numbers = _without_page_numbers(text)
+        if all([left_out.omits("page_numbers", number) for number in numbers]):
+            text = without
         paragraphs = [part for part in _BLANK.split(text) if part.strip()]
-        for number in numbers:
-            left_out.add("page_numbers", number)
     chapters = chapters or [Chapter("", paragraphs)]
     if found is None and not as_is:
         clean_prose(chapters, left_out)
+        clean_plain(chapters, left_out)
     notes += left_out.notes()
     title = title or first_title(chapters)
     if not chapters[0].paragraphs and not notes:
         raise UnreadableError(EMPTY)
     return TextDocument(
-        title[:MAX_TITLE_CHARS], chapters, notes, encoding=decoded.encoding, encodings=decoded.candidates, cues=cues
+        title[:MAX_TITLE_CHARS],
+        chapters,
+        notes,
+        found=dict(left_out.found),
+        encoding=decoded.encoding,
+        encodings=decoded.candidates,
+        cues=cues,
     )
 
 

@@ -56,6 +56,9 @@ LEFT_OUT = {
     "sounds": "Sounds in brackets and music were left out",
     "repeated": "Rows that rolling captions show again were left out",
     "page_numbers": "Page numbers were left out",
+    "tables": "Rows of tables were left out",
+    "captions": "Captions were left out",
+    "list_numbers": "Numbers of lists were left out",
     "footnotes": "Footnotes were left out",
     "front_matter": "Settings at the beginning of the file were left out",
     "damaged": "Damaged characters in the file",
@@ -110,12 +113,31 @@ class Document:
     notes: list[Note] = field(default_factory=list)
     author: str = field(default="", kw_only=True)
     cover: str = field(default="", kw_only=True)  # Data URL of a JPEG or PNG file.
+    found: dict[str, int] = field(default_factory=dict, kw_only=True)  # As in `LeftOut`.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spoken:
+    """Choice of what is read, which is the same for all formats."""
+
+    note_marks: bool = False
+    page_numbers: bool = False
+    code: bool = False
+    tables: bool = True
+    captions: bool = True
+    list_numbers: bool = True
 
 
 class LeftOut:
-    """Omitted content of a document, counted by the code of its note, with the first examples."""
+    """Omitted content of a document, counted by the code of its note, with the first examples.
 
-    def __init__(self) -> None:
+    Attributes:
+        found: Amount of content by its kind in `Spoken`, both read and omitted.
+    """
+
+    def __init__(self, spoken: Spoken | None = None) -> None:
+        self.found: Counter[str] = Counter()
+        self._spoken = spoken or Spoken()
         self._counts: Counter[str] = Counter()
         self._examples: defaultdict[str, list[str]] = defaultdict(list)
 
@@ -127,6 +149,14 @@ class LeftOut:
         text = spaced((example or "")[: 2 * MAX_EXAMPLE_CHARS])[:MAX_EXAMPLE_CHARS]
         if text and text not in examples and len(examples) < MAX_EXAMPLES:
             examples.append(text)
+
+    def omits(self, kind: str, example: str | None = None, *, count: int = 1, code: str = "") -> bool:
+        """Return True if content of a kind of `Spoken` is omitted, and count it by the code of its note or its kind."""
+        self.found[kind] += count
+        if getattr(self._spoken, kind):
+            return False
+        self.add(code or kind, example, count=count)
+        return True
 
     def notes(self) -> list[Note]:
         """Return a note for each code that was counted."""

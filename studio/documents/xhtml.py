@@ -49,6 +49,9 @@ _BLOCKS = _HEADINGS | {
     *("level", "level1", "level2", "level3", "level4", "level5", "level6", "line", "linegroup"),  # DTBook
 }
 _CELLS = {"td", "th"}
+_CAPTIONS = {"caption", "figcaption"}
+# Kinds of `Spoken` by the codes of their notes.
+_SWITCHES = {"printed_numbers": "page_numbers", **{kind: kind for kind in ("note_marks", "code", "captions")}}
 _UNSAID = {
     "annotation",
     "annotation-xml",
@@ -276,8 +279,13 @@ class XhtmlReader:
             return True
         kind = self._kind_left_out(element, name)
         if kind:
-            texts = islice(element.itertext(with_tail=False), MAX_EXAMPLE_CHARS)
-            self._left_out.add(kind, element.get("alt") or " ".join(texts))
+            example = element.get("alt") or " ".join(islice(element.itertext(with_tail=False), MAX_EXAMPLE_CHARS))
+            if kind in _SWITCHES:
+                if not self._left_out.omits(_SWITCHES[kind], example, code=kind):
+                    self._append(" " if kind == "note_marks" else "")
+                    return False
+            else:
+                self._left_out.add(kind, example)
         elif name == "math" and (said := element.get("alttext")) and not _NO_WORDS.search(said):
             self._append(f" {said} ")
         else:
@@ -293,6 +301,8 @@ class XhtmlReader:
             return "contents"
         if name == "pre" and _is_code(element):
             return "code"
+        if name in _CAPTIONS:
+            return "captions"
         kinds, classes = kinds_of(element), set((element.get("class") or "").lower().split())
         is_page = kinds & _PAGE or classes & _PAGE_CLASSES or name == "pagenum"
         if is_page and 0 < len(_text_of(element)) <= _MAX_PAGE_CHARS:
@@ -355,8 +365,10 @@ class XhtmlReader:
         elif name == "tr":
             cells = [*frame.cells, frame.items]
             items = [item for cell in cells for item in cell]
-            if all(len(cell) <= 1 for cell in cells) and not any(item.is_place for item in items) and len(items) > 1:
-                items = [_Item(row_text([item.text for item in items]))]
+            has_places = any(item.is_place for item in items)
+            if items and all(len(cell) <= 1 for cell in cells) and not has_places and len(frame.cells) > 1:
+                text = row_text([item.text for item in items])
+                items = [] if self._left_out.omits("tables", text) else [_Item(text)]
             outer.items += items  # The cells of a layout table have paragraphs.
         elif name in _CELLS:
             outer.items += frame.items
@@ -388,7 +400,9 @@ class XhtmlReader:
         first = sum(1 for _ in parent.iterchildren("{*}li")) if step < 0 and parent not in self._numbers else 1
         count = self._numbers.get(parent, _whole(parent.get("start"), first) - step) + step
         count = self._numbers[parent] = _whole(item.get("value"), count)
-        return f"{in_numerals(count, _LIST_KINDS.get(parent.get('type') or '', 'decimal'))}."
+        label = f"{in_numerals(count, _LIST_KINDS.get(parent.get('type') or '', 'decimal'))}."
+        is_note = any(kinds_of(frame.element) & _NOTE for frame in self._frames)
+        return "" if not is_note and self._left_out.omits("list_numbers", label) else label
 
 
 def _whole(text: str | None, default: int) -> int:

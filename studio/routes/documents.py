@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import fields
+from typing import Any
 
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from studio.documents.service import DocumentService
+from studio.documents.values import Spoken
 from studio.routes.responses import handle_errors, query_flag, read_pieces, streamed_json
 
 MAX_BYTES = 32 * 2**20
+KINDS = fields(Spoken)
 
 
 def document_routes(client_of: Callable[[HTTPConnection], str] = lambda _: "") -> list[Route]:
@@ -19,8 +23,13 @@ def document_routes(client_of: Callable[[HTTPConnection], str] = lambda _: "") -
     documents = DocumentService()
 
     async def read(request: Request) -> Response:
-        """Read the file in the body. The query, for texts: `encoding`, `sounds`, `as_is`, `markdown`."""
-        options = {
+        """Read the file in the body.
+
+        The query, for texts: `encoding`, `sounds`, `as_is`, `markdown`; for all: the names of `Spoken`, as 1 or 0.
+        """
+        spoken = {kind.name: query_flag(request, kind.name) for kind in KINDS if kind.name in request.query_params}
+        options: dict[str, Any] = {
+            "spoken": spoken,
             "encoding": request.query_params.get("encoding") or None,
             "keep_sounds": query_flag(request, "sounds"),
             "as_is": query_flag(request, "as_is"),

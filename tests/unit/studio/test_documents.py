@@ -6,10 +6,13 @@ import asyncio
 import base64
 import io
 import re
+import shutil
+import subprocess
 import time
 import unicodedata
 from collections.abc import Awaitable, Callable
 from dataclasses import asdict
+from pathlib import Path
 
 import av
 import httpx
@@ -447,3 +450,93 @@ async def test_document_queue_is_keyed_by_the_requesting_client(monkeypatch: pyt
     assert sorted(statuses[:2]) == [200, 429]
     assert statuses[2] == 200
     assert waits[statuses.index(429)] == "5"
+
+
+CHOICES = """# One
+
+Words.[^1] More words.
+
+1. first item
+2. second item
+
+| left | right |
+|------|-------|
+| three| four  |
+
+: A caption.
+
+```
+code = 5
+```
+
+The end.
+
+[^1]: A note.
+"""
+FORMATS = ["epub", "docx", "html", "markdown"]
+
+
+def chosen(data: bytes, kind: str, **spoken: bool) -> str:
+    """Return all that is read with a choice."""
+    options = {"markdown": True} if kind == "markdown" else {}
+    document = read(data, spoken=values.Spoken(**spoken), **options)
+    texts = [text for chapter in document.chapters if not chapter.is_notes for text in chapter.paragraphs]
+    return " | ".join(texts).replace("\n", " | ")
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_the_same_choice_of_what_is_read_holds_for_every_format(kind: str, tmp_path: Path) -> None:
+    data = CHOICES.encode()
+    if kind != "markdown":
+        if shutil.which("pandoc") is None:
+            pytest.skip("no pandoc")
+        path = tmp_path / f"choices.{kind}"
+        subprocess.run(["pandoc", "-s", "-f", "markdown", "-o", path, "-M", "title=T"], input=data, check=True)
+        data = path.read_bytes()
+    usual = chosen(data, kind)
+    for part in ("1. first", "2. second", "left, right", "three, four", "The end."):
+        assert part in usual
+    assert "code" not in usual
+    assert re.search(r"Words\.\s+More", usual)
+    assert "code = 5" in chosen(data, kind, code=True)
+    assert "three" not in chosen(data, kind, tables=False)
+    assert "first" in chosen(data, kind, list_numbers=False)
+    assert "1. first" not in chosen(data, kind, list_numbers=False)
+    if kind != "markdown":  # Its filter has neither captions nor marks of notes.
+        assert "caption" in usual
+        assert "caption" not in chosen(data, kind, captions=False)
+        assert re.search(r"Words\.\s*[1¹]", chosen(data, kind, note_marks=True))
+        assert read(data).found == {"list_numbers": 2, "tables": 2, "captions": 1, "code": 1, "note_marks": 1}
+
+
+def test_plain_paragraphs_lose_page_numbers_captions_and_list_numbers_as_chosen() -> None:
+    rows = [
+        "He went to",
+        "",
+        "12",
+        "",
+        "the shore.",
+        "",
+        "Figure 3. The shore.",
+        "",
+        "1. first",
+        "",
+        "2) second",
+        "",
+        "7. alone",
+    ]
+    data = "\n".join(rows).encode()
+    assert chosen(data, "text") == "He went to the shore. | Figure 3. The shore. | 1. first | 2) second | 7. alone"
+    assert (
+        chosen(data, "text", captions=False, list_numbers=False) == "He went to the shore. | first | second | 7. alone"
+    )
+    assert " | 12 | " in chosen(data, "text", page_numbers=True)
+
+
+async def test_the_route_takes_the_choice_of_what_is_read() -> None:
+    async with served(document_routes()) as host, httpx.AsyncClient(trust_env=False, timeout=60) as client:
+        page = b"<html><body><table><tr><td>a</td><td>b</td></tr></table><p>Words.</p></body></html>"
+        answer = (await client.post(f"http://{host}/studio/documents?tables=0", content=page)).json()
+        assert answer["chapters"][0]["paragraphs"] == ["Words."]
+        assert answer["found"] == {"tables": 1}
+        assert [note["code"] for note in answer["notes"]] == ["tables"]
