@@ -84,6 +84,39 @@ def test_export_error_names_the_number_of_the_failing_line(node: Node) -> None:
     assert node.evaluate(body) == 'script.line_failed {"n":3,"why":"Nothing can be said of it."}'
 
 
+def test_export_waits_while_the_studio_is_restored_and_tells_the_time_left(node: Node) -> None:
+    body = """async () => {
+      const { collectClips } = await import('/js/script/export.js');
+      const { Maker } = await import('/js/script/making.js');
+      let now = 0;
+      performance.now = () => now;
+      const wait = globalThis.setTimeout;
+      globalThis.setTimeout = (then, ms) => wait(then, 0, (now += ms));
+      const maker = new Maker({ t: (key) => key, api: {}, speech: {} }, {});
+      const lines = ['One.', 'Two.', 'Six.'].map((text, at) => ({ id: String(at), text }));
+      maker.script = { lines, at: (id) => Number(id), gapAfter: () => 0 };
+      maker.plan = ({ text }) => [{ text, key: text }];
+      const failures = [{ retryable: true }, { unreachable: true }, 'lost'];
+      maker.make = async ({ text }) => {
+        now += 2000;
+        const failure = text === 'Two.' && failures.shift();
+        if (failure === 'lost') throw new TypeError('network error');
+        if (failure) throw Object.assign(new Error('away'), failure);
+        maker.kept.set(text, { take: text, samples: 1 });
+        maker.takes.set(text, { isShort: text === 'Six.' });
+        return [{ take: text }];
+      };
+      const told = [];
+      const away = () => told.push('away');
+      const { clips } = await collectClips(maker, (made, of, left) => told.push(left === null ? null : Math.round(left)), false, away);
+      return [clips.map(({ take }) => take), told, [...maker.takes.keys()]];
+    }"""
+    clips, told, held = node.evaluate(body)
+    assert clips == ["One.", "Two.", "Six."]
+    assert told == [None, None, "away", "away", "away", 8, None], "the first two took 16 s"
+    assert held == ["Six."], "takes that the studio has are released, except one that lacks words"
+
+
 def test_export_has_the_chapters_that_an_import_marked(node: Node) -> None:
     body = """async () => {
       const { collectClips } = await import('/js/script/export.js');

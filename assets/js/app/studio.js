@@ -403,7 +403,7 @@ export class Studio {
    * @throws {FieldError} no text, or no connection
    */
   say(asked) {
-    if (this.status.interrupted) throw new FieldError('request', this.t('shell.not_sent'));
+    if (this.status.interrupted) throw Object.assign(new FieldError('request', this.t('shell.not_sent')), { unreachable: true });
     if (!asked.text.trim()) throw new FieldError('text', this.t('shell.text_first'));
     const config = configFor(asked.config, asked.text);
     const take = this.speech.say({ spoken: this.pronunciation.spoken(asked.text), ...asked, config });

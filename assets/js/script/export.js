@@ -11,27 +11,82 @@
 import { errorOf } from '../common/api.js';
 import { need } from '../common/elements.js';
 import { fileName, saveFile } from '../common/files.js';
+import { expectedSeconds } from '../common/text.js';
 import { calledBy } from './line_text.js';
+
+const RETRY_MS = 2000;
+const MAX_AWAY_MS = 600_000; // Time limit for a restart of the studio or the runtime.
+const SOON_MS = 5000; // Time left is shown once lines were made for this long.
+
+/**
+ * Repeats an action while the studio or the runtime is away.
+ *
+ * @template T
+ * @param {() => Promise<T>} action @param {() => void} onAway
+ * @returns {Promise<T>}
+ * @throws {Error} another error, or the last one after `MAX_AWAY_MS`
+ */
+async function persist(action, onAway) {
+  const begun = performance.now();
+  for (;;) {
+    try {
+      return await action();
+    } catch (thrown) {
+      const { retryable, unreachable } = errorOf(thrown);
+      const isAway = retryable || unreachable || thrown instanceof TypeError; // As fetch reports a lost connection.
+      if (!isAway || performance.now() - begun > MAX_AWAY_MS) throw thrown;
+      onAway();
+      await new Promise((resolve) => setTimeout(resolve, RETRY_MS));
+    }
+  }
+}
+
+/** Estimates the time until all lines are made, from the lines that were made so far. */
+export class TimeLeft {
+  /** @param {import('./document.js').Line[]} lines that are not made yet */
+  constructor(lines) {
+    this.begun = performance.now();
+    this.all = lines.reduce((sum, line) => sum + expectedSeconds(line.text), 0);
+    this.made = 0;
+  }
+
+  /** @param {import('./document.js').Line} line */
+  add({ text }) {
+    this.made += expectedSeconds(text);
+  }
+
+  /** Seconds; null while it is unknown. */
+  get seconds() {
+    const ms = performance.now() - this.begun;
+    if (ms < SOON_MS || this.made === 0) return null;
+    return (ms / 1000) * (this.all / this.made - 1);
+  }
+}
 
 /**
  * Return the clips of POST studio/exports: takes and silences in order with their line numbers; and the starts of
  * chapters.
  *
  * @param {import('./making.js').Maker} maker
- * @param {(made: number, of: number) => void} onProgress
+ * @param {(made: number, of: number, left: number|null) => void} onProgress  left: seconds, null if unknown
  * @param {boolean} [isTimed] lines begin at the times of their subtitles
+ * @param {() => void} [onAway] the studio or the runtime is being restored
  * @returns {Promise<{clips: Object<string, any>[], chapters: {title: string, first_clip: number}[]}>}
  * @throws {Error} a line could not be generated; the message has its number
  */
-export async function collectClips(maker, onProgress, isTimed = false) {
+export async function collectClips(maker, onProgress, isTimed = false, onAway = () => {}) {
   const { script } = maker;
   if (!script) return { clips: [], chapters: [] };
   const lines = script.lines.filter((line) => maker.plan(line).length > 0);
+  const unmade = new Set(lines.filter((line) => maker.state(line).state !== 'made'));
+  const timeLeft = new TimeLeft([...unmade]);
   const clips = [];
   const chapters = [];
   for (const [made, line] of lines.entries()) {
-    onProgress(made, lines.length);
-    const parts = await maker.make(line).catch((error) => Promise.reject(maker.lineError(line, error)));
+    onProgress(made, lines.length, timeLeft.seconds);
+    const parts = await persist(() => maker.make(line), onAway).catch((error) => Promise.reject(maker.lineError(line, error)));
+    if (unmade.has(line)) timeLeft.add(line);
+    maker.release(line);
     const gap = made > 0 ? script.gapAfter(lines[made - 1]) : 0;
     if (gap > 0) clips.push({ silence_s: gap });
     if (line.chapter) chapters.push({ title: line.chapter.slice(0, 120), first_clip: clips.length });
@@ -39,7 +94,7 @@ export async function collectClips(maker, onProgress, isTimed = false) {
     const time = isTimed && { starts_s: line.starts };
     clips.push(...parts.map((part, number) => ({ ...part, line: at, ...(number === 0 && time) })));
   }
-  onProgress(lines.length, lines.length);
+  onProgress(lines.length, lines.length, null);
   return { clips, chapters };
 }
 
@@ -121,10 +176,13 @@ export class ExportForm {
     try {
       room.check(script.lines.map(({ id }) => id));
       const { wanted } = this;
-      const onProgress = (/** @type {number} */ made, /** @type {number} */ of) =>
-        this.showProgress(made / (of + 1), made < of ? t('script.making', { n: made + 1, of }) : t('script.joining'));
-      const collected = await collectClips(maker, onProgress, wanted.isTimed);
-      const { file, name, notes } = await exportClips(studio.api, script, collected, wanted);
+      const onProgress = (/** @type {number} */ made, /** @type {number} */ of, /** @type {number|null} */ left) => {
+        const line = left === null ? t('script.making', { n: made + 1, of }) : t('script.making_left', { n: made + 1, of, time: studio.facts.time(left) });
+        this.showProgress(made / (of + 1), made < of ? line : t('script.joining'));
+      };
+      const onAway = () => this.showProgress(this.progress.value, t('script.away'));
+      const collected = await collectClips(maker, onProgress, wanted.isTimed, onAway);
+      const { file, name, notes } = await persist(() => exportClips(studio.api, script, collected, wanted), onAway);
       saveFile(file, name);
       this.showProgress(0, '');
       this.sheet.hidePopover();

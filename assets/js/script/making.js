@@ -34,7 +34,7 @@ import { levelsOf } from './schedule.js';
 const GROWING_MS = 250; // Interval between updates of a growing line.
 
 export class Maker extends EventTarget {
-  /** @param {Pick<import('../app/studio.js').Studio, 'api'|'say'|'voices'|'pronunciation'|'t'>} studio @param {import('./voice_assignment.js').VoiceAssignment} voiceAssignment */
+  /** @param {Pick<import('../app/studio.js').Studio, 'api'|'say'|'speech'|'voices'|'pronunciation'|'t'>} studio @param {import('./voice_assignment.js').VoiceAssignment} voiceAssignment */
   constructor(studio, voiceAssignment) {
     super();
     this.studio = studio;
@@ -208,7 +208,17 @@ export class Maker extends EventTarget {
     const take = (key && this.takes.get(key)) || this.ask(stretch, line);
     await take.stored();
     if (take.id) return take.id;
-    throw new Error(this.studio.t('script.not_stored'));
+    const { keeping, waiting } = this.studio.speech;
+    const retryable = keeping.has(take) && !waiting.has(take); // It is sent again once the studio answers.
+    throw Object.assign(new Error(this.studio.t('script.not_stored')), { retryable });
+  }
+
+  /** Release the samples of a line that the studio stores; they are loaded again when it is played. @param {Line} line */
+  release(line) {
+    for (const { key } of this.plan(line)) {
+      const take = key && this.kept.has(key) && this.takes.get(key);
+      if (take && !take.isShort) this.takes.delete(/** @type {string} */ (key));
+    }
   }
 
   /** Return the error of a line with its number. @param {Line} line @param {unknown} thrown */

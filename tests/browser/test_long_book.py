@@ -1,0 +1,25 @@
+"""A book on the page survives kill -9 of studio and runtime: each sentence is in the audiobook once, at its place."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser
+
+from tests.proof.book import book
+
+pytestmark = pytest.mark.browser
+
+
+@pytest.mark.skipif(not all(map(shutil.which, ("pandoc", "ffprobe", "ffmpeg"))), reason="no pandoc, ffprobe or ffmpeg")
+@pytest.mark.timeout(1200)
+def test_a_book_is_exported_whole_although_both_processes_are_killed_twice(tmp_path: Path, browser: Browser) -> None:
+    report, export = book(browser, tmp_path, pages=8, kills=2)
+    assert (report.chapters, report.presses) == (2, 1), "it continues by itself"
+    assert report.spare_takes <= 2 * len(report.kills), "what a kill interrupted was stored at most once more"
+    told = "\n".join(export.messages)
+    assert "Waiting for the studio to come back; the export continues then" in told
+    assert re.search(r"Making line \d+ of \d+, about .* left", told)
