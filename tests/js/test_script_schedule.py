@@ -108,7 +108,8 @@ def test_export_waits_while_the_studio_is_restored_and_tells_the_time_left(node:
       };
       const told = [];
       const away = () => told.push('away');
-      const { clips } = await collectClips(maker, (made, of, left) => told.push(left === null ? null : Math.round(left)), false, away);
+      const onProgress = (made, of, left) => told.push(left === null ? null : Math.round(left));
+      const { clips } = await collectClips(maker, onProgress, false, away);
       return [clips.map(({ take }) => take), told, [...maker.takes.keys()]];
     }"""
     clips, told, held = node.evaluate(body)
