@@ -35,6 +35,7 @@ ROOMS = ("speakers", "design", "clone", "script", "library", "host")
 MODULES = {"page": "app/studio.js", "startup": "app/startup.js"}
 SHELL_SHEETS = ("faces", "tokens", "studio", "controls", "dock")
 PART_SHEETS = ("real_voices", "voice_picker", "pronunciation", "importing")
+OVERRIDING_SHEETS = ("forced_colors",)
 
 _IMPORT = re.compile(r"^import (?P<names>\{[^}'\"]*\}) from '(?P<path>\.[^']+)';$", re.MULTILINE)
 _EXPORT = re.compile(r"^export (?=(?:async function|function\*?|class|const) (\w+))", re.MULTILINE)
@@ -113,7 +114,7 @@ class Bundles:
 
 def join_sheets() -> Joined:
     """Join the style sheets of the shell, its parts, and the rooms."""
-    names = [*SHELL_SHEETS, *PART_SHEETS, *(f"rooms/{room}" for room in ROOMS)]
+    names = [*SHELL_SHEETS, *PART_SHEETS, *(f"rooms/{room}" for room in ROOMS), *OVERRIDING_SHEETS]
     paths = [path for name in names if (path := ASSETS / "css" / f"{name}.css").exists()]
     return Joined("\n".join(path.read_text("utf-8") for path in paths), paths)
 

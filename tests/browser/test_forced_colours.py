@@ -1,0 +1,57 @@
+"""High contrast: the page under forced colours, as Windows' contrast themes set them."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import Page
+
+from tests.browser.conftest import OpenStudio
+from tests.browser.design_steps import make_three
+from tests.browser.steps import enter, kept_take
+
+pytestmark = pytest.mark.browser
+
+ROOMS = ("speakers", "design", "clone", "script", "library", "host")
+
+# The icons in view that have the colour of what is behind them.
+UNSEEN = """
+() => [...document.querySelectorAll('#vw *')].filter((each) => each.checkVisibility()).flatMap((each) =>
+  ['::before', '::after'].filter((part) => {
+    const style = getComputedStyle(each, part);
+    if (style.content === 'none' || style.maskImage === 'none' || style.display === 'none') return false;
+    let under = each;
+    while (under && getComputedStyle(under).backgroundColor === 'rgba(0, 0, 0, 0)') under = under.parentElement;
+    const ground = under ? getComputedStyle(under).backgroundColor : 'rgb(255, 255, 255)';
+    return style.backgroundColor === ground || style.backgroundColor === 'rgba(0, 0, 0, 0)';
+  }).map((part) => `${each.id || each.className}${part}`))
+"""
+
+
+def looks(page: Page, selector: str) -> set[str]:
+    """How the elements are painted: each distinct ground, ink and lower line."""
+    return set(
+        page.locator(selector).evaluate_all(
+            "(all) => all.filter((each) => each.checkVisibility()).map((each) => { const s = getComputedStyle(each);"
+            " return [s.backgroundColor, s.color, s.borderBottomColor].join(); })"
+        )
+    )
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_icons_and_chosen_controls_are_distinguishable_in_every_room(open_studio: OpenStudio, scheme: str) -> None:
+    page = open_studio(forced_colors="active", color_scheme=scheme)
+    kept_take(page, "Hi.")
+    found: list[tuple[str, list[str]]] = []
+    for room in ROOMS:
+        enter(page, room)
+        if room == "design":
+            make_three(page)
+        found.append((room, page.evaluate(UNSEEN)))
+        if room != "host":
+            chosen = looks(page, ".vw-masthead .vw-tabs [aria-selected=true]")
+            assert chosen.isdisjoint(looks(page, ".vw-masthead .vw-tabs [aria-selected=false]"))
+    assert [each for each in found if each[1]] == []
+    enter(page, "speakers")
+    pressed = looks(page, "#vw-speakers-picker .vw-chips [aria-pressed=true]")
+    assert pressed
+    assert pressed.isdisjoint(looks(page, "#vw-speakers-picker .vw-chips [aria-pressed=false]"))
