@@ -52,6 +52,8 @@ def _lines(told: Diagnosis) -> Iterator[tuple[str, str]]:
     yield "  files", f"{len(told.files.read)}, {_size(sum(told.files.read.values()))} in all"
     yield "  missing", _some(told.files.missing)
     yield "  ignored", _some(told.files.ignored)
+    if (adapter := told.adapter) is not None:
+        yield "  adapter", f"{adapter.folder}, merged into {adapter.base} in float32: {', '.join(adapter.changes)}"
     if (download := told.download) is not None:
         left = _size(download.size - download.here)
         yield "  to be fetched", f"{left} of {_size(download.size)}; the disk has room for {_size(download.room)}"

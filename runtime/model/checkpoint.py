@@ -14,11 +14,21 @@ import torch
 from torch import nn
 
 from runtime.device.quantized import Quantization, kinds_on, not_on
-from runtime.errors import CheckpointInvalid, CheckpointUnsupported, no_folder
+from runtime.errors import CheckpointInvalid, CheckpointMissing, CheckpointUnsupported, no_folder
 from runtime.model.code2wav import Code2Wav
 from runtime.model.config import ModelConfig, SpeechTokenizerConfig
 from runtime.model.config_files import read_model_config, read_speech_tokenizer_config
-from runtime.model.files import SPEECH_TOKENIZER, adapters_in, weight_files
+from runtime.model.config_reader import read_json
+from runtime.model.files import (
+    ADAPTER_CONFIG,
+    ADAPTER_WEIGHTS,
+    CONFIG,
+    SPEECH_TOKENIZER,
+    CheckpointSource,
+    has_weights,
+    unapplied_adapters,
+    weight_files,
+)
 from runtime.model.headers import list_some
 from runtime.model.products import layer_out, pack
 from runtime.model.speaker_encoder import SpeakerEncoder
@@ -81,7 +91,8 @@ def load_checkpoint(
         CheckpointMissing: The folder, the repository or a file is missing.
         CheckpointInvalid: A file has invalid content.
     """
-    folder = resolve(reference)
+    source = source_of(reference)
+    folder = source.folder
     config, speech_config = read_model_config(folder), read_speech_tokenizer_config(folder / SPEECH_TOKENIZER)
     text_tokenizer = TextTokenizer(folder, config)
     check_fit(folder, config, text_tokenizer, speech_config)
@@ -93,7 +104,7 @@ def load_checkpoint(
     rounds = {} if stored is not None or quantization is None else {TALKER: quantization}
     # Unpacked bfloat16 takes twice the time; a small network's float32 gains nothing from packing.
     finish: dict[str, Finish] = {TALKER: pack} if device.type == "cpu" and dtype is torch.bfloat16 else {}
-    unread = load_weights(weight_files(folder), networks, device, dtypes, finish, rounded, rounds)
+    unread = load_weights(source.weights, networks, device, dtypes, finish, rounded, rounds)
     speech_tokenizer = _shared(folder / SPEECH_TOKENIZER, loaded)
     if speech_tokenizer is None:
         sound = speech_tokenizer_networks(speech_config)
@@ -107,16 +118,16 @@ def load_checkpoint(
     said = (config.notes.describe(), speech_config.notes.describe(), list_some("tensors that nothing reads:", unread))
     if notes := "; ".join(filter(None, said)):
         log.info("configuration of %s: %s", folder.name, notes)
-    if adapters := adapters_in(folder):
-        log.warning("%s is not applied to %s; merge it into the weights", ", ".join(adapters), folder.name)
-    kind = quantization or dtype
-    log.info("loaded %s: modes %s, %s on %s", folder.name, ", ".join(config.modes), kind, device)
+    if adapters := unapplied_adapters(source):
+        log.warning("%s is not applied to %s: it has no adapter_config.json", ", ".join(adapters), folder.name)
+    kind, name = quantization or dtype, public_name(reference)
+    log.info("loaded %s: modes %s, %s on %s", name, ", ".join(config.modes), kind, device)
     talker, speaker_encoder = networks[TALKER], networks.get(SPEAKER_ENCODER)
     assert isinstance(talker, Talker)
     assert isinstance(speaker_encoder, SpeakerEncoder | None)
     return Checkpoint(
-        name=public_name(reference),
-        fingerprint=fingerprint(folder),
+        name=name,
+        fingerprint=fingerprint(source),
         config=config,
         text_tokenizer=text_tokenizer,
         talker=talker,
@@ -162,6 +173,35 @@ def speech_tokenizer_networks(config: SpeechTokenizerConfig) -> dict[str, nn.Mod
         return {DECODER: Code2Wav(config.code2wav), ENCODER: encoder}
 
 
+def source_of(reference: str) -> CheckpointSource:
+    """Return the folders of a checkpoint, after a download from the Hub if necessary; raises as `source_at`."""
+    return source_at(resolve(reference))
+
+
+def source_at(folder: Path) -> CheckpointSource:
+    """Return the folders of a checkpoint in a folder of the published layout, or of an adapter that names one.
+
+    Raises:
+        CheckpointMissing: The adapter's weights or its base checkpoint are missing.
+        CheckpointUnsupported: The base checkpoint is an adapter, too.
+        SetUpError: The download of the base checkpoint failed.
+    """
+    if not (folder / ADAPTER_CONFIG).is_file():
+        return CheckpointSource(folder)
+    if not (folder / ADAPTER_WEIGHTS).is_file():
+        raise CheckpointMissing(path=folder, what=ADAPTER_WEIGHTS, hint="Adapters are read in one format only.")
+    if has_weights(folder):
+        return CheckpointSource(folder, folder)
+    base = read_json(folder / ADAPTER_CONFIG).get("base_model_name_or_path")
+    if not isinstance(base, str) or not base:
+        hint = "Put the adapter's two files into the folder of its base checkpoint."
+        raise CheckpointMissing(path=folder / ADAPTER_CONFIG, what="base_model_name_or_path", hint=hint)
+    found = folder / base if (folder / base).is_dir() else resolve(base)
+    if (found / ADAPTER_CONFIG).is_file():
+        raise CheckpointUnsupported(path=folder, why=f"its base checkpoint {base} is an adapter, too")
+    return CheckpointSource(found, folder)
+
+
 def resolve(reference: str) -> Path:
     """Return the local folder of a checkpoint, after a download from the Hub if necessary.
 
@@ -190,15 +230,17 @@ def local_folder(reference: str) -> Path | None:
     return None
 
 
-def fingerprint(folder: Path) -> str:
+def fingerprint(source: CheckpointSource) -> str:
     """Return a hash that identifies a checkpoint: of its configurations, and of the size and both ends of its weights.
 
     Raises:
         CheckpointMissing, CheckpointInvalid: The weights are missing or unreadable.
     """
-    digest, speech = hashlib.sha256(), folder / SPEECH_TOKENIZER
-    for path in (folder / "config.json", *weight_files(folder), speech / "config.json", *weight_files(speech)):
-        name = path.relative_to(folder).as_posix()
+    folder, digest = source.folder, hashlib.sha256()
+    speech = folder / SPEECH_TOKENIZER
+    own = (folder / CONFIG, *weight_files(folder), speech / CONFIG, *weight_files(speech))
+    for path in (*own, *source.adapter_files):
+        name = path.relative_to(source.adapter or folder if path in source.adapter_files else folder).as_posix()
         with path.open("rb") as file:
             size = file.seek(0, os.SEEK_END)
             digest.update(f"{name} {size}\n".encode())

@@ -18,11 +18,12 @@ WHOLE, INDEX = "model.safetensors", "model.safetensors.index.json"
 SPEECH_TOKENIZER = "speech_tokenizer"
 
 ADAPTER = "adapter_*.safetensors"
+ADAPTER_CONFIG, ADAPTER_WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 
 # Weight formats of other programs by file pattern, with advice.
 OTHERS = {
     "*.bin *.bin.index.json *.pt *.pth *.ckpt": "a pickle, which could run code and is never opened",
-    ADAPTER: "an adapter, which means nothing alone; merge it into its checkpoint",
+    ADAPTER: "an adapter, which needs adapter_config.json in the same folder",
     "*.gguf": "a file of llama.cpp's, which is not read; take what it was made from",
     "*.onnx": "a file of ONNX, which is not read; take what it was made from",
 }
@@ -116,9 +117,31 @@ def _weights_hint(names: Collection[str]) -> str:
     return f"The {len(others)} safetensors files there are read if {INDEX} names them; fetch it too."
 
 
-def adapters_in(folder: Path) -> list[str]:
-    """Return the names of adapters (LoRA) next to a checkpoint's weights; they are not applied."""
-    return sorted(path.name for path in folder.glob(ADAPTER))
+@dataclass(frozen=True, slots=True)
+class CheckpointSource:
+    """Folders that a checkpoint is read from: the published layout, and an adapter (LoRA) of its weights."""
+
+    folder: Path
+    adapter: Path | None = None  # The same folder, or one whose adapter_config.json names the other.
+
+    @property
+    def adapter_files(self) -> list[Path]:
+        return [] if self.adapter is None else [self.adapter / name for name in (ADAPTER_CONFIG, ADAPTER_WEIGHTS)]
+
+    @property
+    def weights(self) -> list[Path]:
+        """Return the weight files, with the adapter's at last; raises as `weight_names`."""
+        return weight_files(self.folder) + self.adapter_files[1:]
+
+
+def has_weights(folder: Path) -> bool:
+    """True if a folder has weights in the published layout."""
+    return any((folder / name).is_file() for name in (WHOLE, INDEX))
+
+
+def unapplied_adapters(source: CheckpointSource) -> list[str]:
+    """Return the names of adapters next to a checkpoint's weights that are not merged."""
+    return sorted(path.name for path in source.folder.glob(ADAPTER) if path not in source.adapter_files)
 
 
 def weight_files(folder: Path) -> list[Path]:

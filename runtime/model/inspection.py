@@ -15,11 +15,18 @@ from torch import nn
 
 from runtime.device.quantized import Quantization
 from runtime.errors import CheckpointMissing, HubUnreachable, SetUpError
-from runtime.model.checkpoint import TALKER, check_fit, local_folder, speaking_networks, speech_tokenizer_networks
+from runtime.model.checkpoint import (
+    TALKER,
+    check_fit,
+    local_folder,
+    source_at,
+    speaking_networks,
+    speech_tokenizer_networks,
+)
 from runtime.model.config import ModelConfig, SpeechTokenizerConfig
 from runtime.model.config_files import read_model_config, read_speech_tokenizer_config
 from runtime.model.config_reader import read_json
-from runtime.model.files import SPEECH_TOKENIZER, FileChoice, choose_files, names_in
+from runtime.model.files import SPEECH_TOKENIZER, CheckpointSource, FileChoice, choose_files, names_in
 from runtime.model.headers import Headers, check_headers
 from runtime.model.text_tokenizer import TextTokenizer
 from runtime.model.weights import read_headers, wanted_tensors
@@ -54,7 +61,7 @@ class Inspection:
 
     files: FileChoice
     sizes: dict[str, int]  # Bytes of the files to read.
-    folder: Path
+    source: CheckpointSource
     config: ModelConfig | None = None
     speech: SpeechTokenizerConfig | None = None
     text_tokenizer: TextTokenizer | None = None
@@ -70,6 +77,11 @@ class Inspection:
         """Return the quantization of the stored weights."""
         word = None if self.config is None else self.config.quantization
         return None if word is None else Quantization(word)
+
+    @property
+    def folder(self) -> Path:
+        """Return the folder in the published layout."""
+        return self.source.folder
 
     @property
     def speech_files(self) -> list[Path]:
@@ -103,11 +115,24 @@ def inspect(reference: str) -> Inspection:
 
 
 def inspect_folder(folder: Path) -> Inspection:
-    """Inspect a folder."""
-    choice = choose_files(folder, names_in(folder), lambda name: read_json(folder / name))
+    """Inspect a folder.
+
+    Raises:
+        CheckpointMissing, CheckpointUnsupported, SetUpError: It is an adapter, and there is no base checkpoint for it.
+    """
+    source = source_at(folder)
+    folder, added = source.folder, source.adapter_files
+    names = [name for name in names_in(folder) if folder / name not in added]
+    choice = choose_files(folder, names, lambda name: read_json(folder / name))
     sizes = {name: (folder / name).stat().st_size for name in choice.read}
-    found = Inspection(choice, sizes, folder, problems=list(choice.problems))
-    return _read(found, lambda names: read_headers([folder / name for name in names]))
+    found = Inspection(choice, sizes | {path.name: path.stat().st_size for path in added}, source)
+    found.problems += choice.problems
+
+    def headers_of(names: Sequence[str]) -> Headers:
+        own = [] if any("/" in name for name in names) else added[1:]
+        return read_headers([*(folder / name for name in names), *own])
+
+    return _read(found, headers_of)
 
 
 def _on_hub(reference: str) -> Inspection:
@@ -120,7 +145,7 @@ def _on_hub(reference: str) -> Inspection:
         return inspect_folder(hub_download.folder_of(reference))
     folder = hub_download.fetch_without_weights(listed)
     sizes = {file.path: file.size for file in listed.files}
-    found = Inspection(listed.choice, sizes, folder, problems=list(listed.choice.problems))
+    found = Inspection(listed.choice, sizes, CheckpointSource(folder), problems=list(listed.choice.problems))
     found.download = Download(listed.size, listed.here, room())
     with found.noting():
         hub.require_room([listed])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +17,10 @@ from runtime.device.quantized import Quantization, rounded
 from runtime.errors import CheckpointUnsupported, InvalidSetting, StorageFailed
 from runtime.model.checkpoint import TALKER, resolve, speaking_networks
 from runtime.model.config_reader import read_json
-from runtime.model.files import CONFIG, INDEX, WHOLE, weight_files
+from runtime.model.files import CONFIG, INDEX, WHOLE
 from runtime.model.inspection import Inspection, inspect_folder
 from runtime.model.rounded_files import linears, tensors_of
-from runtime.model.weights import open_weights, published_places
+from runtime.model.weights import opened_weights, published_places
 
 FIELD = "voicewright_quantization"  # Field of config.json.
 
@@ -63,7 +62,7 @@ def quantize(reference: str, kind: Quantization, out: Path) -> int:
 
 
 def _write(found: Inspection, kind: Quantization, out: Path) -> None:
-    paths = weight_files(found.folder)
+    paths = found.source.weights
     own = {path.name for path in paths} | {INDEX, CONFIG}
     for name in found.files.read:
         if name not in own:
@@ -71,9 +70,7 @@ def _write(found: Inspection, kind: Quantization, out: Path) -> None:
             shutil.copyfile(found.folder / name, out / name)
     config: dict[str, Any] = read_json(found.folder / CONFIG) | {FIELD: kind}
     (out / CONFIG).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
-    with ExitStack() as stack:
-        files = [stack.enter_context(open_weights(path)) for path in paths]
-        by_key = {key: file for file in files for key in file.keys()}  # noqa: SIM118
+    with opened_weights(paths) as by_key:
         save_file(dict(_tensors(found, kind, by_key)), out / WHOLE, {"format": "pt"})
 
 

@@ -19,7 +19,9 @@ from torch.overrides import TorchFunctionMode
 from runtime.device.cpu import CORES
 from runtime.device.quantized import Quantization, product_of, quantized
 from runtime.errors import CheckpointInvalid, CheckpointMissing
+from runtime.model.adapters import Adapter, merged_files, read_adapter
 from runtime.model.config_reader import refuse_lfs_pointer
+from runtime.model.files import ADAPTER_WEIGHTS, CheckpointSource, weight_files
 from runtime.model.headers import Headers, TensorHeader, check_headers, list_some
 from runtime.model.layers import FusedLinear
 from runtime.model.products import Linear, Table
@@ -85,7 +87,7 @@ def load_weights(
         CheckpointUnsupported: The weights are quantized in an unknown way.
     """
     kinds = rounded or {}
-    with _opened(paths) as files:
+    with opened_weights(paths) as files:
         wanted, fewer = wanted_tensors(networks, kinds)
         extra = check_headers(_place_of(paths), wanted, _headers(files), fewer)
 
@@ -216,7 +218,7 @@ def read_headers(paths: Sequence[Path]) -> Headers:
         CheckpointMissing: A file does not exist.
         CheckpointInvalid: A file is not in safetensors format, or two files have the same tensor.
     """
-    with _opened(paths) as files:
+    with opened_weights(paths) as files:
         return _headers(files)
 
 
@@ -226,21 +228,38 @@ def require_finite(paths: Sequence[Path]) -> None:
     Raises:
         CheckpointInvalid: Some weights are NaN or infinite.
     """
-    with _opened(paths) as files:
+    with opened_weights(paths) as files:
         broken = sorted(key for key, file in files.items() if not torch.isfinite(file.get_tensor(key)).all())
     if broken:
         raise CheckpointInvalid(path=_place_of(paths), why=list_some("numbers that are not finite are in", broken))
 
 
 @contextmanager
-def _opened(paths: Sequence[Path]) -> Iterator[dict[str, Any]]:
-    """Open files and return the file of each key."""
+def opened_weights(paths: Sequence[Path]) -> Iterator[dict[str, Any]]:
+    """Open files and return the file of each key; tensors that an adapter among the files changes are merged.
+
+    Raises:
+        CheckpointMissing, CheckpointInvalid, CheckpointUnsupported: A file or the adapter cannot be read.
+    """
     with ExitStack() as stack:
-        files = [stack.enter_context(open_weights(path)) for path in paths]
+        opened = {path: stack.enter_context(open_weights(path)) for path in paths}
+        adapters = {path: file for path, file in opened.items() if path.name == ADAPTER_WEIGHTS}
+        files = [file for path, file in opened.items() if path not in adapters]
         holders = [(key, file) for file in files for key in file.keys()]  # noqa: SIM118
         if len(by_key := dict(holders)) < len(holders):
             raise CheckpointInvalid(path=_place_of(paths), why="two of its files hold the same tensor")
+        for path, adapter in adapters.items():
+            by_key |= merged_files(by_key, path, adapter)
         yield by_key
+
+
+def adapter_of(source: CheckpointSource) -> Adapter | None:
+    """Return the content of a checkpoint's adapter; raises as `opened_weights`."""
+    if source.adapter is None:
+        return None
+    path = source.adapter_files[1]
+    with opened_weights(weight_files(source.folder)) as files, open_weights(path) as adapter:
+        return read_adapter(files, path, adapter)
 
 
 def _headers(files: dict[str, Any]) -> Headers:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 
 import torch
@@ -14,10 +15,12 @@ from runtime.engine.capacity.probe import Weights
 from runtime.engine.capacity.weights import WeightBits, word_of
 from runtime.engine.loading.registry import Registry
 from runtime.errors import SetUpError
+from runtime.model.adapters import describe
 from runtime.model.checkpoint import DECODER, TALKER, public_name, resolve
 from runtime.model.config import ModelConfig
+from runtime.model.files import CheckpointSource
 from runtime.model.inspection import Download, Inspection, WeightsSeen, inspect, inspect_folder
-from runtime.model.weights import require_finite
+from runtime.model.weights import adapter_of, require_finite
 from runtime.settings import EngineSettings, Settings
 
 DTYPES = (torch.bfloat16, torch.float32)
@@ -42,6 +45,23 @@ class FilesSeen:
     read: dict[str, int]  # Sizes in bytes by name.
     missing: tuple[str, ...]
     ignored: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AdapterSeen:
+    """Adapter that is merged into the weights of its base checkpoint."""
+
+    folder: str
+    base: str  # Folder of the base checkpoint.
+    changes: tuple[str, ...]
+
+    @classmethod
+    def of(cls, source: CheckpointSource) -> AdapterSeen | None:
+        """Return the adapter of a checkpoint; None if it has no adapter, or one that cannot be read."""
+        with suppress(SetUpError):  # The inspection has reported it.
+            if (adapter := adapter_of(source)) is not None:
+                return cls(str(source.adapter), str(source.folder), tuple(describe(adapter)))
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +115,7 @@ class Diagnosis:
     problems: tuple[Problem, ...]
     served: Served | None
     files: FilesSeen
+    adapter: AdapterSeen | None
     download: Download | None  # Download size of a Hub id; None for a folder.
     weights: WeightsSeen | None
     speech_tokenizer: WeightsSeen | None
@@ -162,6 +183,7 @@ def diagnose(reference: str, settings: EngineSettings) -> Diagnosis:
             chosen = bits.choose(found.config, name, found.types.values())
     for seen in (found.weights, found.speech_weights):
         paths = [found.folder / name for name in seen.files] if seen else []
+        paths += found.source.adapter_files[1:] if seen and seen is found.weights else []
         if paths and all(path.is_file() for path in paths):
             with found.noting():
                 require_finite(paths)
@@ -179,6 +201,7 @@ def diagnose(reference: str, settings: EngineSettings) -> Diagnosis:
         problems=tuple(map(Problem.of, found.problems)),
         served=None if found.config is None else Served.of(found.config),
         files=FilesSeen(found.sizes, found.files.missing, found.files.ignored),
+        adapter=AdapterSeen.of(found.source),
         download=found.download,
         weights=found.weights,
         speech_tokenizer=found.speech_weights,

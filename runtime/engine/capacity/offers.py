@@ -26,7 +26,7 @@ from runtime.model.config import (
     SpeechTokenizerConfig,
     TalkerConfig,
 )
-from runtime.model.files import FileChoice
+from runtime.model.files import CheckpointSource, FileChoice
 from runtime.model.inspection import Inspection
 from runtime.published import PUBLISHED, Published
 from runtime.request import SAMPLE_RATE, Layout, Mode
@@ -146,7 +146,7 @@ def inspect_published(checkpoint: Published) -> Inspection:
         decode_upsample_rate=1920,
     )
     networks = speaking_networks(config) | speech_tokenizer_networks(speech)
-    return Inspection(FileChoice(), {}, Path(), config, speech, networks=networks)
+    return Inspection(FileChoice(), {}, CheckpointSource(Path()), config, speech, networks=networks)
 
 
 def _setting_of(weights: Weights) -> str:

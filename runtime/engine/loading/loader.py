@@ -25,8 +25,7 @@ from runtime.engine.execution.slots import SlotInputs, fill_in
 from runtime.engine.loading.registry import Registry, RegistryEntry
 from runtime.engine.scheduling.waiting_queue import WaitingQueue
 from runtime.errors import SetUpError
-from runtime.model.checkpoint import Checkpoint, load_checkpoint, resolve
-from runtime.model.files import weight_files
+from runtime.model.checkpoint import Checkpoint, load_checkpoint, source_of
 from runtime.model.weights import read_headers
 from runtime.request import Mode, Sampling
 from runtime.settings import Settings
@@ -66,7 +65,7 @@ class CheckpointLoader:
         device = self._device
         device.enter_thread()
         others = self._registry.checkpoints
-        types = {header.dtype for header in read_headers(weight_files(resolve(entry.reference))).values()}
+        types = {header.dtype for header in read_headers(source_of(entry.reference).weights).values()}
         dtype, entry.quantization = weights = self._bits.choose(entry.config, entry.name, types)
         entry.dtype = dtype
         sound_dtype = choose_sound_dtype(self._settings.sound_dtype, device, *weights)
@@ -157,7 +156,7 @@ def _expected_bytes(later: Sequence[RegistryEntry], loaded: RegistryEntry, taken
 def _file_bytes(entry: RegistryEntry) -> int:
     """Return the size of a checkpoint's weight files in bytes; 0 if they are missing, which loading reports later."""
     try:
-        return sum(path.stat().st_size for path in weight_files(resolve(entry.reference)))
+        return sum(path.stat().st_size for path in source_of(entry.reference).weights)
     except (SetUpError, OSError):
         return 0
 

@@ -12,7 +12,7 @@ from runtime.engine.capacity.weights import word_of
 from runtime.engine.core import EngineCore
 from runtime.engine.scheduling.waiting_queue import WaitingQueue
 from runtime.errors import CheckpointUnusable, InvalidSetting, ModeNotServed
-from runtime.model.checkpoint import Checkpoint, fingerprint, public_name, resolve
+from runtime.model.checkpoint import Checkpoint, fingerprint, public_name, source_of
 from runtime.model.config import ModelConfig, SpeechTokenizerConfig
 from runtime.model.config_files import read_model_config, read_speech_tokenizer_config
 from runtime.request import Mode, ModelCard, Sampling, SpeechRequest
@@ -46,11 +46,12 @@ class RegistryEntry:
             SetUpError: The checkpoint is missing or invalid, or does not serve the mode.
         """
         wanted, reference = _split_entry(text)
-        folder, name = resolve(reference), public_name(reference)
+        source, name = source_of(reference), public_name(reference)
+        folder = source.folder
         config = read_model_config(folder)
         tokenizer = read_speech_tokenizer_config(folder / "speech_tokenizer")
         created = int((folder / "config.json").stat().st_mtime)
-        return cls(reference, name, _modes_of(config, wanted, name), config, tokenizer, fingerprint(folder), created)
+        return cls(reference, name, _modes_of(config, wanted, name), config, tokenizer, fingerprint(source), created)
 
     def card(self, device: str, limits: Limits) -> ModelCard:
         """Return the model card of this checkpoint, without features that other checkpoints add."""

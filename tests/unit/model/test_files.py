@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from runtime.errors import CheckpointMissing, CheckpointUnsupported
-from runtime.model.files import FileChoice, adapters_in, choose_files
+from runtime.model.files import CheckpointSource, FileChoice, choose_files, unapplied_adapters
 
 ROOT = ("config.json", "generation_config.json", "vocab.json", "merges.txt", "tokenizer_config.json")
 SPEECH = ("speech_tokenizer/config.json", "speech_tokenizer/model.safetensors")
@@ -90,10 +90,11 @@ def test_parent_folder_of_checkpoints_suggests_one_of_them(names: tuple[str, ...
     assert "Give one of the checkpoints in it, such as checkpoint-epoch-1." in str(chosen(*names).problems[0])
 
 
-def test_adapters_next_to_weights_are_found(tmp_path: Path) -> None:
-    for name in (WHOLE, "adapter_model.safetensors", "adapter_config.json"):
+def test_adapter_without_a_configuration_is_named_and_not_applied(tmp_path: Path) -> None:
+    for name in (WHOLE, "adapter_model.safetensors", "adapter_old.safetensors"):
         (tmp_path / name).touch()
-    assert adapters_in(tmp_path) == ["adapter_model.safetensors"]
+    assert unapplied_adapters(CheckpointSource(tmp_path)) == ["adapter_model.safetensors", "adapter_old.safetensors"]
+    assert unapplied_adapters(CheckpointSource(tmp_path, tmp_path)) == ["adapter_old.safetensors"]
 
 
 @pytest.mark.parametrize(

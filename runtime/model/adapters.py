@@ -1,0 +1,222 @@
+"""LoRA adapters in PEFT's format, merged into the published weights when these are read.
+
+A merged tensor has the values of PEFT's ``merge_and_unload`` in float32: ``W + (B @ A) * scale``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from runtime.errors import CheckpointInvalid, CheckpointUnsupported
+from runtime.model.config_reader import read_json, require
+from runtime.model.files import ADAPTER_CONFIG
+from runtime.model.headers import list_some
+
+F32 = "F32"  # Dtype of merged tensors in the words of the safetensors format.
+ROOT = "base_model.model."  # PEFT's prefix of all names.
+PARENTS = ("", "talker.", "talker.model.")  # Modules that training scripts give to PEFT.
+
+# Ends of tensor names, with the parts of a change that they are.
+LOW, HIGH, EMBEDDED_LOW, EMBEDDED_HIGH, ROWS = "A", "B", "embedding_A", "embedding_B", "rows"
+ENDS = {
+    ".lora_A.weight": LOW,
+    ".lora_B.weight": HIGH,
+    ".lora_embedding_A": EMBEDDED_LOW,
+    ".lora_embedding_B": EMBEDDED_HIGH,
+    ".token_adapter.trainable_tokens_delta": ROWS,
+}
+PAIRS = ((LOW, HIGH), (EMBEDDED_LOW, EMBEDDED_HIGH))
+# Fields whose adapters are no sum of a published weight and a product, or were trained on other weights.
+REFUSED = (
+    *("use_dora", "use_qalora", "use_bdlora", "lora_bias", "alora_invocation_tokens", "layer_replication"),
+    *("target_parameters", "arrow_config", "kasa_config", "velora_config", "monteclora_config", "megatron_config"),
+)
+PLAIN_INITS = (True, False, "gaussian", "eva", "orthogonal")  # The others change the base weights before training.
+
+
+@dataclass(slots=True)
+class Change:
+    """Change of one published tensor: a new value, then a product, then new rows."""
+
+    names: dict[str, str] = field(default_factory=dict)  # Tensor names in the adapter's file by their parts.
+    new: str | None = None  # Name of the tensor that replaces the published one.
+    shape: tuple[int, ...] = ()  # Of the published tensor.
+    scale: float = 1.0
+    rows: tuple[int, ...] = ()
+
+
+class MergedTensors:
+    """One changed tensor of a checkpoint, with the interface of a safetensors file and of its slices."""
+
+    def __init__(self, base: Any, adapter: Any, change: Change) -> None:
+        self._base, self._adapter, self._change = base, adapter, change
+
+    def get_slice(self, key: str) -> MergedTensors:
+        return self
+
+    def get_shape(self) -> list[int]:
+        return list(self._change.shape)
+
+    def get_dtype(self) -> str:
+        return F32
+
+    def get_tensor(self, key: str) -> Tensor:
+        """Return the merged tensor, float32."""
+        change = self._change
+        merged = (self._adapter.get_tensor(change.new) if change.new else self._base.get_tensor(key)).float()
+        for low, high in PAIRS:
+            if low in change.names:
+                product = (self._part(high) @ self._part(low)) * change.scale
+                merged = merged + (product if low == LOW else product.T)
+        if change.rows:
+            merged = merged.index_copy(0, torch.tensor(change.rows), self._part(ROWS))
+        return merged
+
+    def _part(self, part: str) -> Tensor:
+        tensor: Tensor = self._adapter.get_tensor(self._change.names[part])
+        return tensor.float()
+
+
+@dataclass(frozen=True, slots=True)
+class Adapter:
+    """Content of an adapter: its changes by the keys of the published tensors."""
+
+    changes: dict[str, Change]
+    ranks: tuple[int, ...]  # In ascending order, without repetition.
+
+
+def merged_files(files: dict[str, Any], path: Path, adapter: Any) -> dict[str, Any]:
+    """Return the changed tensors of a checkpoint by key.
+
+    Args:
+        files: Open safetensors files of the published weights by key.
+        path: The adapter's file.
+        adapter: The same, open.
+
+    Raises:
+        CheckpointInvalid: The adapter does not fit the published weights.
+        CheckpointUnsupported: The adapter is of a kind that is not merged.
+    """
+    changes = read_adapter(files, path, adapter).changes
+    return {key: MergedTensors(files[key], adapter, change) for key, change in changes.items()}
+
+
+def read_adapter(files: Mapping[str, Any], path: Path, adapter: Any) -> Adapter:
+    """Read an adapter's configuration and tensor names; arguments and errors are those of `merged_files`."""
+    where = path.parent / ADAPTER_CONFIG
+    config = read_json(where)
+    _require_kind(config, where)
+    named: dict[str, Change] = {}
+    for name in adapter.keys():  # noqa: SIM118
+        target, part = _parse(name)
+        change = named.setdefault(target, Change())
+        if part is None:
+            change.new = name
+        else:
+            change.names[part] = name
+    parent = next((parent for parent in PARENTS if all(parent + target in files for target in named)), None)
+    if parent is None:
+        unknown = min(([name for name in named if parent + name not in files] for parent in PARENTS), key=len)
+        raise CheckpointInvalid(path=path, why=list_some("its base checkpoint has no tensors", sorted(unknown)))
+    require(bool(named), path, "it has no tensors")
+    ranks: set[int] = set()
+    for target, change in named.items():
+        module = target.rpartition(".")[0]
+        change.shape = shape = tuple(files[parent + target].get_slice(parent + target).get_shape())
+        if rank := _check_shapes(change, adapter, path, target):
+            ranks.add(rank)
+            alpha = _of_module(config.get("alpha_pattern") or {}, module, where, config.get("lora_alpha"))
+            require(type(alpha) in (int, float), where, "lora_alpha or alpha_pattern is not a number")
+            change.scale = alpha / (math.sqrt(rank) if config.get("use_rslora") else rank)
+        if ROWS in change.names:
+            change.rows = _rows_of(config, module, where, shape)
+            count = adapter.get_slice(change.names[ROWS]).get_shape()
+            require(count == [len(change.rows), *shape[1:]], path, f"{change.names[ROWS]} has another shape")
+    return Adapter({parent + target: change for target, change in named.items()}, tuple(sorted(ranks)))
+
+
+def _require_kind(config: dict[str, Any], where: Path) -> None:
+    kind = config.get("peft_type")
+    refused = [name for name in REFUSED if config.get(name)]
+    start = config.get("init_lora_weights", True)
+    if kind != "LORA":
+        raise CheckpointUnsupported(path=where, why=f"only LoRA adapters are merged, and peft_type is {kind!r:.60}")
+    if refused:
+        why = f"an adapter with {', '.join(refused)} is no LoRA that can be added to weights; merge it with PEFT"
+        raise CheckpointUnsupported(path=where, why=why)
+    if start not in PLAIN_INITS:
+        why = f"init_lora_weights {start!r:.60} changed the base weights before training; merge it with PEFT"
+        raise CheckpointUnsupported(path=where, why=why)
+
+
+def _parse(name: str) -> tuple[str, str | None]:
+    """Return the published tensor that a tensor of an adapter changes, and the part of the change."""
+    target = name.removeprefix(ROOT)
+    for end, part in ENDS.items():
+        if target.endswith(end):
+            return f"{target.removesuffix(end)}.weight", part
+    return target.replace(".base_layer.", "."), None
+
+
+def _check_shapes(change: Change, adapter: Any, path: Path, target: str) -> int | None:
+    """Check the shapes of a change, and return the rank of its product."""
+    shape = change.shape
+    if change.new is not None:
+        new = adapter.get_slice(change.new).get_shape()
+        require(tuple(new) == shape, path, f"{change.new} has the shape {new}, and its base checkpoint {list(shape)}")
+    for low, high in PAIRS:
+        names = [change.names[part] for part in (low, high) if part in change.names]
+        if not names:
+            continue
+        require(len(names) == 2, path, f"{names[0]} is there without its other half")
+        A, B = (adapter.get_slice(name).get_shape() for name in names)
+        fits = len(A) == len(B) == 2 and A[0] == B[1] > 0
+        product = (B[0], A[1]) if low == LOW else (A[1], B[0])
+        require(fits and product == shape, path, f"the shapes of {names[0]} and its other half do not fit {target}")
+        return int(A[0])
+    return None
+
+
+def _rows_of(config: dict[str, Any], module: str, where: Path, shape: tuple[int, ...]) -> tuple[int, ...]:
+    rows = config.get("trainable_token_indices")
+    if isinstance(rows, dict):
+        rows = _of_module(rows, module, where, None)
+    is_valid = isinstance(rows, list) and all(type(row) is int and 0 <= row < shape[0] for row in rows)
+    require(is_valid, where, f"trainable_token_indices names no rows of {module}")
+    assert isinstance(rows, list)
+    return tuple(rows)
+
+
+def _of_module(pattern: Any, module: str, where: Path, default: Any) -> Any:
+    """Return a pattern's value for a module, of the first name that is the module's or the end of it.
+
+    PEFT matches regular expressions; a name with other characters than those of module names is refused.
+    """
+    require(isinstance(pattern, dict), where, "a pattern is not an object")
+    for name, value in pattern.items():
+        plain = name.removeprefix("^")
+        if not plain.replace(".", "").replace("_", "").isalnum():
+            why = f"a pattern is the name of a module here, no regular expression like {name!r:.60}"
+            raise CheckpointUnsupported(path=where, why=why)
+        if module == plain or (plain == name and module.endswith(f".{plain}")):
+            return value
+    return default
+
+
+def describe(adapter: Adapter) -> Iterator[str]:
+    """Yield the kinds of changes with their numbers."""
+    changes = adapter.changes.values()
+    products = sum(change.names.keys() - {ROWS} != set() for change in changes)
+    if products:
+        yield f"rank {', '.join(map(str, adapter.ranks))} on {products} layers"
+    if rows := sum(len(change.rows) for change in changes):
+        yield f"{rows} rows"
+    if new := sum(change.new is not None for change in changes):
+        yield f"{new} new tensors"
