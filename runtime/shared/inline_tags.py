@@ -183,6 +183,8 @@ def _tag_of(inside: str) -> Style | Pause | None:
 
 def is_tag(bracket: str) -> bool:
     """True if a bracketed text, including its brackets, is a tag."""
+    if bracket.startswith("<"):
+        return not bracket.endswith(">") or ssml.TAG.match(bracket) is not None
     return _tag_of(bracket[1:-1]) is not None
 
 
@@ -198,7 +200,8 @@ def may_be_tag(limit: int) -> str:
 
 def tag_pattern(limits: Limits, *, brackets: bool) -> str:
     """Return a regular expression for possible tags, with or without those in square brackets."""
-    return f"{may_be_tag(limits.max_instruct_chars)}|{ssml.PATTERN}" if brackets else ssml.PATTERN
+    pattern = f"{ssml.PATTERN}|{ssml.MAY_BECOME_TAG}"
+    return f"{may_be_tag(limits.max_instruct_chars)}|{pattern}" if brackets else pattern
 
 
 class ReadText:

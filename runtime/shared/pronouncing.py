@@ -41,8 +41,8 @@ class Dictionary:
 
     Args:
         entries: Words with replacements; the first of duplicates is used.
-        apart: Regular expression for markup that is never replaced; may be empty. A match in square brackets counts
-            only if it is a tag.
+        apart: Regular expression for markup that is never replaced; may be empty. A match in brackets counts only
+            if it is a tag or would become one.
     """
 
     def __init__(self, entries: Iterable[Entry], apart: str = "") -> None:
@@ -103,13 +103,13 @@ class Dictionary:
 
     def _next_apart(self, text: str, start: int) -> regex.Match[str] | None:
         while self.apart is not None and (found := self.apart.search(text, start)) is not None:
-            if found[0][0] != "[" or self._is_or_becomes_tag(found[0]):
+            if self._is_or_becomes_tag(found[0]):
                 return found
             start = found.start() + 1
         return None
 
     def _is_or_becomes_tag(self, bracket: str) -> bool:
-        return is_tag(bracket) or is_tag(f"[{self.replaced(bracket[1:-1])[0]}]")
+        return is_tag(bracket) or is_tag(bracket[0] + self.replaced(bracket[1:-1])[0] + bracket[-1])
 
     def _end_of_word(self, line: Line, index: int) -> int:
         """Return the end (in the text) of the longest whole word at an index of the line; 0 if there is no word."""

@@ -18,6 +18,8 @@ _UNCLOSED = r"""(?<=["'])(?=\s*[\w:.-]+\s+\w|\s*[\w:.-]*\s*[^\s\w:.=/>-])"""
 # Case-insensitive, and without groups so that it can be part of another pattern.
 PATTERN = rf"<(?:{_NAME}(?:{_ATTRIBUTE})+(?:\s*/?>|{_UNCLOSED})|(?:{_ALONE})\s*/?>|/\s*{_NAME}\s*>|\?xml\s[^<>]*\?>)"
 TAG = regex.compile(PATTERN, regex.IGNORECASE)
+# Text in angle brackets that may become a tag if its words are replaced.
+MAY_BECOME_TAG = r"</?\s*(?:\p{L}[^<>\n]{0,300}|\p{N}[^<>\s]{0,300})>"
 IN_TAG = rf"</?{_NAME}[^<>\n]{{0,{MAX_TAG_CHARS}}}(?:>|\Z)"  # Tag that may be cut off by the end of the text.
 
 _BREAK = regex.compile(r"<break\b", regex.IGNORECASE)

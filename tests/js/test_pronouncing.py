@@ -7,6 +7,7 @@ import regex
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from runtime.shared import ssml
 from runtime.shared.inline_tags import is_tag
 from runtime.shared.pronouncing import pronounced
 from studio.store.pronunciations import TAG
@@ -36,6 +37,13 @@ CASES = {
         '<break time="1s"/> <s> ess hour',
         2,
     ),
+    "no SSML is made of text": (
+        "<Ann> </ Ann> <3> <Ann Bo='1s'/> <say-Ann b='c'> Ann",
+        {"Ann": "break", "Bo": "time", "3": "p"},
+        "<Ann> </ Ann> <3> <Ann Bo='1s'/> <say-break b='c'> break",
+        2,
+    ),
+    "in angle brackets that are no tag": ("<Ann> if Ann <3 b", {"Ann": "Anna", "3": "p"}, "<Anna> if Anna <p b", 3),
     "never twice over one place": ("one two", {"one": "two", "two": "one"}, "two one", 2),
     "signs in a word": (
         "C++ and a.b, not aXb; a_b",
@@ -75,7 +83,7 @@ PIECES = (
     ),
     *("<break time='1s'/>", "<s>", "</", "<", ">", "s", "重", "and"),
 )
-SAID = ("softly", "[laughs]", "Win", "pause", "1s", "重", "<s>", "]", "[")
+SAID = ("softly", "[laughs]", "Win", "pause", "1s", "重", "<s>", "]", "[", "break", "s")
 
 
 @given(
@@ -96,7 +104,8 @@ def test_page_and_studio_replace_any_text_identically_and_make_no_tag(
 
 
 def tags_of(text: str) -> list[str]:
-    return [found for found in regex.findall(r"\[[^\[\]\n]*\]", text) if is_tag(found)]
+    brackets = [found for found in regex.findall(r"\[[^\[\]\n]*\]", text) if is_tag(found)]
+    return brackets + ssml.TAG.findall(text)
 
 
 @pytest.mark.parametrize(("text", "words", "spoken", "places"), CASES.values(), ids=CASES)

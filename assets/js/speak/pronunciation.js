@@ -24,7 +24,9 @@ const ELEMENT = `(?:${ELEMENTS}|say-as|phoneme|sub|voice|lang|audio|mark|speed|v
 const ATTRIBUTE = '\\s+[a-z_][\\w:.-]*\\s*=\\s*(?:"[^"<>\\n]*"|\'[^\'<>\\n]*\'|[^\\s"\'<>]+?)';
 const UNCLOSED = '(?<=["\'])(?=\\s*[\\w:.-]+\\s+\\w|\\s*[\\w:.-]*\\s*[^\\s\\w:.=/>\\-])';
 const SSML = `<(?:${ELEMENT}(?:${ATTRIBUTE})+(?:\\s*/?>|${UNCLOSED})|(?:${ELEMENTS})\\s*/?>|/\\s*${ELEMENT}\\s*>|\\?xml\\s[^<>]*\\?>)`;
-const MARKUP = new RegExp(`\\[[^\\[\\]\\n]{0,500}\\]|${SSML}`, 'giu');
+const SSML_TAG = new RegExp(`^${SSML}`, 'iu');
+const MAY_BECOME_TAG = '</?\\s*(?:\\p{L}[^<>\\n]{0,300}|\\p{N}[^<>\\s]{0,300})>';
+const MARKUP = new RegExp(`\\[[^\\[\\]\\n]{0,500}\\]|${SSML}|${MAY_BECOME_TAG}`, 'giu');
 
 /**
  * @param {string} text
@@ -68,11 +70,18 @@ function nextMarkup(text, from, entries) {
     const [bracket] = found;
     const { index } = found;
     const next = index + 1;
-    const isApart = !bracket.startsWith('[') || isTag(bracket) || isTag(`[${pronounced(bracket.slice(1, -1), entries).text}]`);
+    const replaced = `${bracket[0]}${pronounced(bracket.slice(1, -1), entries).text}${bracket.at(-1)}`;
+    const isApart = isMarkup(bracket) || isMarkup(replaced);
     if (isApart) return { start: index, end: index + bracket.length };
     MARKUP.lastIndex = next; // The recursion changed it.
   }
   return null;
+}
+
+/** @param {string} bracket */
+function isMarkup(bracket) {
+  if (bracket.startsWith('[')) return isTag(bracket);
+  return !bracket.endsWith('>') || SSML_TAG.test(bracket);
 }
 
 /** @typedef {{finder: RegExp, written: Map<string, string>, folded: Map<string, string>}} Read */
