@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Sequence
+
+import yaml
 
 from runtime.markdown.growing import GrowingMarkdown
 from runtime.markdown.reading import Kind, Leaf, read_blocks, read_inline
@@ -17,7 +20,8 @@ _FRONT_MATTER = re.compile(
     r"\ufeff?(?P<fence>---|\+\+\+)[ \t]*\n(?P<rows>.*?\n)(?:(?P=fence)|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL
 )
 _SETTING = re.compile(r"^[\w-]+[ \t]*[:=].*", re.MULTILINE)
-_TITLE = re.compile(r"^title[ \t]*[:=][ \t]*(?P<quote>[\"']?)(?P<title>[^\n]*?)(?P=quote)[ \t]*$", re.MULTILINE)
+_YAML_TITLE = re.compile(r"^title[ \t]*:(?:[ \t].*)?\n(?:(?:[ \t].*)?\n)*", re.MULTILINE)
+_MAX_YAML_CHARS = 500  # The parser needs more than quadratic time for nested brackets.
 _MARKUP = re.compile(r"[!-/:-@\[-`{-~]")
 _LIST_NUMBER = re.compile(r"\d+[.)]")
 _FENCE_ROW = re.compile(r"\s*(?:```|~~~)")
@@ -31,8 +35,22 @@ def without_front_matter(text: str, left_out: LeftOut) -> tuple[str, str]:
         return text, ""
     for setting in _SETTING.findall(found["rows"]):
         left_out.add("front_matter", setting)
-    title = _TITLE.search(found["rows"])
-    return text[found.end() :], title["title"] if title else ""
+    return text[found.end() :], _title(found["rows"], is_toml=found["fence"] == "+++")
+
+
+def _title(rows: str, *, is_toml: bool) -> str:
+    """Return the title of front matter; "" if it has none, is invalid, or is too long."""
+    setting = _YAML_TITLE.search(rows)
+    try:
+        if is_toml:
+            title = tomllib.loads(rows).get("title")
+        elif setting and len(setting[0]) <= _MAX_YAML_CHARS:
+            title = yaml.load(setting[0], yaml.BaseLoader)["title"]  # noqa: S506  It makes only text, lists and dicts.
+        else:
+            return ""
+    except (tomllib.TOMLDecodeError, yaml.YAMLError, RecursionError):
+        return ""
+    return " ".join(title.split()) if isinstance(title, str) else ""
 
 
 def markdown_chapters(text: str, left_out: LeftOut) -> list[Chapter]:
