@@ -127,7 +127,9 @@ def product_of(weights: Rounded) -> Product:
 
 def quantized(weight: Tensor, kind: Quantization) -> Product:
     """Quantize a matrix and return its product. Shapes: weight [N, K]."""
-    return WeightOnlyFloat16(weight) if kind is Quantization.FLOAT16 else product_of(rounded(weight, kind))
+    if kind is not Quantization.FLOAT16:
+        return product_of(rounded(weight, kind))
+    return NativeFloat16(weight) if weight.is_cpu and native.is_loaded() else WeightOnlyFloat16(weight)
 
 
 def quantized_bytes(N: int, K: int, kind: Quantization) -> int:
@@ -199,6 +201,18 @@ class WeightOnlyFloat16:
         padded = F.pad(rows.float(), (0, 0, 0, -count % THREE))
         made: Tensor = torch.ops.quantized.linear_dynamic_fp16(padded, self.packed)
         return made[:count].to(rows.dtype)
+
+
+class NativeFloat16:
+    """Product of float32 rows with float16 weights by our own kernels. Weights are clamped to 65,504."""
+
+    def __init__(self, weight: Tensor) -> None:
+        most = torch.finfo(torch.float16).max
+        self.weight = weight.clamp(-most, most).half().contiguous()
+
+    def __call__(self, rows: Tensor) -> Tensor:
+        made: Tensor = torch.ops.voicewright.float16_product(rows.float().contiguous(), self.weight)
+        return made.to(rows.dtype)
 
 
 class NativeInt8:

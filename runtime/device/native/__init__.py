@@ -1,7 +1,7 @@
-"""Products with int8 and int4 weights in C++, built once by this machine's compiler.
+"""Products and decoder layers in C++, built once by this machine's compiler.
 
 `python -m runtime.device.native` builds the library next to this file; `make run` does so after an installation.
-Without it, torch's own kernels are used (`runtime.device.quantized`).
+Without it, torch's own kernels are used (`runtime.device.quantized`), operation by operation.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from torch import Tensor
 
 log = logging.getLogger(__name__)
 
-SOURCE = Path(__file__).with_name("products.cpp")
+SOURCES = tuple(Path(__file__).with_name(name) for name in ("products.h", "products.cpp", "decoder.cpp"))
 TILE = 16  # Outputs that a kernel computes together; `TILE` of products.cpp.
 QUAD = 4  # Adjacent values of K in one 32-bit word; `QUAD` of products.cpp.
 GROUP = 32  # Weights that share a step and a middle in four bits; rows are padded to it.
@@ -26,8 +26,9 @@ GROUP = 32  # Weights that share a step and a middle in four bits; rows are padd
 
 def library_path() -> Path:
     """Return the path of the library for this source, torch version and processor kind."""
-    key = hashlib.sha256(SOURCE.read_bytes() + torch.__version__.encode() + platform.machine().encode()).hexdigest()
-    return SOURCE.parent / "build" / f"products-{key[:16]}.so"
+    content = b"".join(source.read_bytes() for source in SOURCES)
+    key = hashlib.sha256(content + torch.__version__.encode() + platform.machine().encode()).hexdigest()
+    return SOURCES[0].parent / "build" / f"products-{key[:16]}.so"
 
 
 @cache
@@ -41,7 +42,7 @@ def is_loaded() -> bool:
         torch.ops.load_library(path)  # type: ignore[no-untyped-call]
     except OSError as error:
         reason = (error.__cause__ or error) if path.exists() else "python -m runtime.device.native builds them"
-        log.info("torch's kernels serve weights of 8 and 4 bits, which are slower than our own (%s)", reason)
+        log.info("torch's kernels serve frames on the CPU, which are slower than our own (%s)", reason)
         return False
     return True
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 
-from runtime.device.native import SOURCE, library_path
+from runtime.device.native import SOURCES, library_path
 
 BUILD_TIMEOUT_S = 300.0
 
@@ -19,16 +19,16 @@ def build() -> str:
     """Build the library if it is missing, and return what was found or done as one sentence."""
     path = library_path()
     if path.exists():
-        return "Kernels for weights of 8 and 4 bits are built."
+        return "Kernels for frames on the CPU are built."
     compiler = next(filter(None, map(shutil.which, (os.environ.get("CXX", ""), "c++", "g++", "clang++"))), None)
     if compiler is None or sys.platform == "win32":
-        return "No C++ compiler was found; torch's kernels serve weights of 8 and 4 bits, which are slower."
+        return "No C++ compiler was found; torch's kernels serve frames on the CPU, which are slower."
     path.parent.mkdir(exist_ok=True)
     unfinished = path.with_suffix(f".{os.getpid()}")
     root = Path(torch.__file__).parent
     flags = ("-O3", "-std=c++20", "-shared", "-fPIC", "-ffp-contract=off", "-fno-math-errno", "-w")
     command = [
-        *(compiler, *flags, "-I", str(root / "include"), str(SOURCE), "-o", str(unfinished)),
+        *(compiler, *flags, "-I", str(root / "include"), *map(str, SOURCES[1:]), "-o", str(unfinished)),
         *("-L", str(root / "lib"), "-ltorch_cpu"),
     ]
     try:
@@ -36,8 +36,8 @@ def build() -> str:
         unfinished.replace(path)
     except (OSError, subprocess.SubprocessError):
         unfinished.unlink(missing_ok=True)
-        return f"{compiler} could not build the kernels for weights of 8 and 4 bits; torch's serve, which are slower."
-    return "Kernels for weights of 8 and 4 bits were built."
+        return f"{compiler} could not build the kernels for frames on the CPU; torch's serve, which are slower."
+    return "Kernels for frames on the CPU were built."
 
 
 if __name__ == "__main__":

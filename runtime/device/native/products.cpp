@@ -1,24 +1,19 @@
-// Products of rows with weights of eight and four bits on a CPU, as operators of torch.
+// Products of rows with weights of 32, 16, eight and four bits on a CPU, as operators of torch.
 //
-// Each row is rounded to int8 by its largest number. Sums within a group are exact integers, and float32 additions have
-// one order, so that a row has the same bits in every batch, with every number of threads and on every instruction set.
-// The readable twin is reference.py. Build without fused multiply-add (-ffp-contract=off).
+// For eight and four bits, each row is rounded to int8 by its largest number, and sums within a group are exact
+// integers. Float32 additions have one order, so that a row has the same bits in every batch, with every number of
+// threads and on every instruction set. The readable twin is reference.py. Build without fused multiply-add
+// (-ffp-contract=off).
 
-#include <algorithm>
+#include "products.h"
+
 #include <cmath>
-#include <cstdint>
 #include <cstring>
-#include <vector>
-
-#include <torch/csrc/stable/library.h>
-#include <torch/csrc/stable/ops.h>
-#include <torch/csrc/stable/tensor.h>
 
 #if defined(__x86_64__)
 #include <immintrin.h>
-#define AVX2 __attribute__((target("avx2")))
+#define AVX2 __attribute__((target("avx2,f16c")))
 #define VNNI __attribute__((target("avx512f,avx512bw,avx512vl,avx512vnni")))
-#define ROUNDING __attribute__((target_clones("default", "avx2")))
 #elif defined(__aarch64__)
 #include <arm_neon.h>
 #if defined(__ARM_FEATURE_DOTPROD)
@@ -30,18 +25,15 @@
 #include <sys/auxv.h>
 #endif
 #endif
-#ifndef ROUNDING
-#define ROUNDING
-#endif
 
 namespace {
-
-using torch::stable::Tensor;
 
 constexpr int TILE = 16;                       // Outputs of one tile.
 constexpr int QUAD = 4;                        // Adjacent values of K of one output, in one 32-bit word.
 constexpr int GROUP = 32;                      // Weights of an output that share a step and a middle (four bits).
 constexpr int MAX_ROWS = 8;                    // Rows that share one pass over a tile.
+constexpr int LANES = 16;                      // Partial sums of a product with floating-point weights.
+constexpr int CHAINS = 4;                      // Rows times outputs whose partial sums are in registers.
 constexpr int64_t MIN_WEIGHTS_OF_A_TASK = 1 << 18;
 constexpr float MIN_LARGEST = 1e-30f;          // A row of zeros divides by this.
 constexpr float LEVELS = 127.0f;
@@ -74,14 +66,7 @@ inline int32_t word(const int8_t* x) {
   return bits;
 }
 
-inline float from_bfloat16(uint16_t bits) {
-  const uint32_t wide = static_cast<uint32_t>(bits) << 16;
-  float value;
-  std::memcpy(&value, &wide, 4);
-  return value;
-}
-
-ROUNDING void round_row(const float* x, int64_t count, int8_t* values, float* step) {
+CLONES void round_row(const float* x, int64_t count, int8_t* values, float* step) {
   // As whole numbers, magnitudes have the same order, and one that is not a number is the largest.
   const auto* bits = reinterpret_cast<const uint32_t*>(x);
   uint32_t most = 0;
@@ -94,7 +79,7 @@ ROUNDING void round_row(const float* x, int64_t count, int8_t* values, float* st
   *step = largest / LEVELS;
 }
 
-ROUNDING void sum_groups(const int8_t* values, int64_t groups, int32_t* sums) {
+CLONES void sum_groups(const int8_t* values, int64_t groups, int32_t* sums) {
   for (int64_t group = 0; group < groups; ++group) {
     int32_t sum = 0;
     for (int k = 0; k < GROUP; ++k) sum += values[group * GROUP + k];
@@ -159,7 +144,65 @@ void int8_portable(const Int8Tile& tile, const Rows& rows, int64_t row, float* o
   }
 }
 
+inline float wide(float weight) { return weight; }
+inline float wide(uint16_t weight) { return from_float16(weight); }
+
+// Add lanes with the same remainder of 8, 4, 2 and 1.
+inline float sum_lanes(float* lanes) {
+  for (int half = LANES / 2; half; half /= 2)
+    for (int lane = 0; lane < half; ++lane) lanes[lane] += lanes[lane + half];
+  return lanes[0];
+}
+
+// Multiply R rows of x with N rows of weights in floating point. Lane k % LANES sums products in the order of k.
+template <int R, int N, typename Weight>
+void dense_portable(const Weight* weight, int64_t K, const float* x, float* out, int64_t stride) {
+  for (int r = 0; r < R; ++r)
+    for (int n = 0; n < N; ++n) {
+      float lanes[LANES] = {};
+      for (int64_t k = 0; k < K; ++k) lanes[k % LANES] += x[r * K + k] * wide(weight[n * K + k]);
+      out[r * stride + n] = sum_lanes(lanes);
+    }
+}
+
 #if defined(__x86_64__)
+
+AVX2 inline __m256 load_eight(const float* weight) { return _mm256_loadu_ps(weight); }
+AVX2 inline __m256 load_eight(const uint16_t* weight) {
+  return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(weight)));
+}
+
+AVX2 inline float sum_eight(__m256 lanes) {
+  __m128 four = _mm_add_ps(_mm256_castps256_ps128(lanes), _mm256_extractf128_ps(lanes, 1));
+  four = _mm_add_ps(four, _mm_movehl_ps(four, four));
+  return _mm_cvtss_f32(_mm_add_ss(four, _mm_movehdup_ps(four)));
+}
+
+template <int R, int N, typename Weight>
+AVX2 void dense_avx2(const Weight* weight, int64_t K, const float* x, float* out, int64_t stride) {
+  __m256 total[R][N][2];
+  for (int r = 0; r < R; ++r)
+    for (int n = 0; n < N; ++n) total[r][n][0] = total[r][n][1] = _mm256_setzero_ps();
+  int64_t k = 0;
+  for (; k + LANES <= K; k += LANES)
+    for (int n = 0; n < N; ++n)
+      for (int half = 0; half < 2; ++half) {
+        const __m256 loaded = load_eight(weight + n * K + k + half * 8);
+        for (int r = 0; r < R; ++r)
+          total[r][n][half] = _mm256_add_ps(
+              total[r][n][half], _mm256_mul_ps(loaded, _mm256_loadu_ps(x + r * K + k + half * 8)));
+      }
+  for (int r = 0; r < R; ++r)
+    for (int n = 0; n < N; ++n) {
+      if (k < K) {
+        float lanes[LANES];
+        for (int half = 0; half < 2; ++half) _mm256_storeu_ps(lanes + half * 8, total[r][n][half]);
+        for (int64_t rest = k; rest < K; ++rest) lanes[rest - k] += x[r * K + rest] * wide(weight[n * K + rest]);
+        for (int half = 0; half < 2; ++half) total[r][n][half] = _mm256_loadu_ps(lanes + half * 8);
+      }
+      out[r * stride + n] = sum_eight(_mm256_add_ps(total[r][n][0], total[r][n][1]));
+    }
+}
 
 AVX2 inline __m256 eight_from_bfloat16(const uint16_t* bits) {
   const __m128i narrow = _mm_loadu_si128(reinterpret_cast<const __m128i*>(bits));
@@ -342,7 +385,7 @@ int64_t best_level() {
   __builtin_cpu_init();
   if (__builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl"))
     return WIDE_VECTORS;
-  return __builtin_cpu_supports("avx2") ? VECTORS : PORTABLE;
+  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c") ? VECTORS : PORTABLE;
 #elif defined(__aarch64__) && defined(__linux__)
   return getauxval(AT_HWCAP) & (1 << 20) ? VECTORS : PORTABLE;  // HWCAP_ASIMDDP
 #elif defined(__aarch64__) && defined(__APPLE__)
@@ -384,11 +427,9 @@ void multiply_rows(int64_t count, const Tile& tile, const Rows& rows, int64_t ro
 }
 
 template <typename TileAt>
-Tensor product(const Tensor& x, int64_t N, TileAt tile_at) {
-  const int64_t M = x.size(0), K = x.size(1), tiles = (N + TILE - 1) / TILE;
-  Tensor result = torch::stable::new_empty(x, {M, N});
-  const Rows rows = round_rows(static_cast<const float*>(x.data_ptr()), M, K);
-  float* out = static_cast<float*>(result.data_ptr());
+void multiply_tiles(const float* x, int64_t M, int64_t N, int64_t K, float* out, TileAt tile_at) {
+  const int64_t tiles = (N + TILE - 1) / TILE;
+  const Rows rows = round_rows(x, M, K);
   const int64_t grain = std::max<int64_t>(1, MIN_WEIGHTS_OF_A_TASK / (rows.width * TILE));
   torch::stable::parallel_for(0, tiles, grain, [&](int64_t begin, int64_t end) {
     float made[MAX_ROWS * TILE];
@@ -403,20 +444,47 @@ Tensor product(const Tensor& x, int64_t N, TileAt tile_at) {
       }
     }
   });
+}
+
+template <int R, int N, typename Weight>
+void multiply_dense(const Weight* weight, int64_t K, const float* x, float* out, int64_t stride) {
+#if defined(__x86_64__)
+  if (level >= VECTORS) return dense_avx2<R, N>(weight, K, x, out, stride);
+#endif
+  dense_portable<R, N>(weight, K, x, out, stride);
+}
+
+template <typename Weight>
+void multiply_dense(const Weight* weight, const float* x, int64_t M, int64_t N, int64_t K, float* out) {
+  const int64_t grain = std::max<int64_t>(1, MIN_WEIGHTS_OF_A_TASK / K);
+  torch::stable::parallel_for(0, N, grain, [&](int64_t begin, int64_t end) {
+    int64_t n = begin;
+    for (; n + CHAINS <= end; n += CHAINS) {
+      int64_t row = 0;
+      for (; row + CHAINS <= M; row += CHAINS)
+        for (int one = 0; one < CHAINS; ++one)
+          multiply_dense<CHAINS, 1>(weight + (n + one) * K, K, x + row * K, out + row * N + n + one, N);
+      for (; row < M; ++row) multiply_dense<1, CHAINS>(weight + n * K, K, x + row * K, out + row * N + n, N);
+    }
+    for (; n < end; ++n)
+      for (int64_t row = 0; row < M; ++row) multiply_dense<1, 1>(weight + n * K, K, x + row * K, out + row * N + n, N);
+  });
+}
+
+Tensor product(const Tensor& x, Matrix matrix) {
+  Tensor result = torch::stable::new_empty(x, {x.size(0), matrix.N});
+  multiply(matrix, static_cast<const float*>(x.data_ptr()), x.size(0), static_cast<float*>(result.data_ptr()));
   return result;
 }
 
-Tensor int4_product(Tensor x, Tensor blocks, int64_t N) {
-  const auto* first = static_cast<const Int4Block*>(blocks.data_ptr());
-  return product(x, N, [=](int64_t t, const Rows& rows) { return first + t * rows.groups; });
-}
+Tensor int4_product(Tensor x, Tensor blocks, int64_t N) { return product(x, {INT4, N, x.size(1), blocks.data_ptr()}); }
 
 Tensor int8_product(Tensor x, Tensor values, Tensor steps, int64_t N) {
-  const auto* first = static_cast<const uint8_t*>(values.data_ptr());
-  const auto* step = static_cast<const float*>(steps.data_ptr());
-  return product(x, N, [=](int64_t t, const Rows& rows) {
-    return Int8Tile{first + t * TILE * rows.width, step + t * TILE};
-  });
+  return product(x, {INT8, N, x.size(1), values.data_ptr(), static_cast<const float*>(steps.data_ptr())});
+}
+
+Tensor float16_product(Tensor x, Tensor weight) {
+  return product(x, {FLOAT16, weight.size(0), x.size(1), weight.data_ptr()});
 }
 
 // Use at most this instruction set, the best one for a negative number. Returns the one in use.
@@ -427,15 +495,37 @@ int64_t use_level(int64_t wanted) {
 
 }  // namespace
 
+void multiply(const Matrix& matrix, const float* x, int64_t M, float* out) {
+  const int64_t N = matrix.N, K = matrix.K;
+  if (matrix.kind == FLOAT32) {
+    multiply_dense(static_cast<const float*>(matrix.values), x, M, N, K, out);
+  } else if (matrix.kind == FLOAT16) {
+    multiply_dense(static_cast<const uint16_t*>(matrix.values), x, M, N, K, out);
+  } else if (matrix.kind == INT4) {
+    const auto* first = static_cast<const Int4Block*>(matrix.values);
+    multiply_tiles(x, M, N, K, out, [=](int64_t t, const Rows& rows) { return first + t * rows.groups; });
+  } else {
+    const auto* first = static_cast<const uint8_t*>(matrix.values);
+    multiply_tiles(x, M, N, K, out, [=](int64_t t, const Rows& rows) {
+      return Int8Tile{first + t * TILE * rows.width, matrix.steps + t * TILE};
+    });
+  }
+  if (matrix.bias)
+    for (int64_t row = 0; row < M; ++row)
+      for (int64_t n = 0; n < N; ++n) out[row * N + n] += matrix.bias[n];
+}
+
 STABLE_TORCH_LIBRARY(voicewright, library) {
   library.def("int4_product(Tensor x, Tensor blocks, int N) -> Tensor");
   library.def("int8_product(Tensor x, Tensor values, Tensor steps, int N) -> Tensor");
+  library.def("float16_product(Tensor x, Tensor weight) -> Tensor");
   library.def("use_level(int wanted) -> int");
 }
 
 STABLE_TORCH_LIBRARY_IMPL(voicewright, CPU, library) {
   library.impl("int4_product", TORCH_BOX(&int4_product));
   library.impl("int8_product", TORCH_BOX(&int8_product));
+  library.impl("float16_product", TORCH_BOX(&float16_product));
 }
 
 STABLE_TORCH_LIBRARY_IMPL(voicewright, CompositeExplicitAutograd, library) {

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 GROUP = 32
+LANES = 16
 LEVELS = np.float32(127)
 MIN_LARGEST = np.float32(1e-30)
 
@@ -17,6 +18,18 @@ def round_rows(x: Float32) -> tuple[Integers, Float32]:
     """Round each row to multiples of 1/127 of its largest magnitude. Shapes: x [M, K]; results [M, K], [M]."""
     largest = np.maximum(np.abs(x).max(axis=1), MIN_LARGEST)
     return np.rint(x * (LEVELS / largest)[:, None]).astype(np.int64), largest / LEVELS
+
+
+def dense_product(x: Float32, weight: Float32) -> Float32:
+    """Multiply rows by a floating-point matrix with 16 partial sums. Shapes: x [M, K]; weight [N, K]; result [M, N]."""
+    M, K, N = len(x), x.shape[1], len(weight)
+    lanes = np.zeros((M, N, LANES), np.float32)
+    for k in range(K):
+        lanes[..., k % LANES] += x[:, k, None] * weight[:, k]
+    while lanes.shape[-1] > 1:
+        half = lanes.shape[-1] // 2
+        lanes = lanes[..., :half] + lanes[..., half:]
+    return lanes[..., 0]
 
 
 def int8_product(x: Float32, values: Integers, steps: Float32) -> Float32:

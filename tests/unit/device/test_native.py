@@ -19,7 +19,16 @@ from torch import Tensor
 from runtime.device import native
 from runtime.device.native import __main__ as build
 from runtime.device.native import reference
-from runtime.device.quantized import GROUP, Int4, Int8, NativeInt4, NativeInt8, WeightOnlyInt4, product_of
+from runtime.device.quantized import (
+    GROUP,
+    Int4,
+    Int8,
+    NativeFloat16,
+    NativeInt4,
+    NativeInt8,
+    WeightOnlyInt4,
+    product_of,
+)
 from tests.support.examples import examples
 
 ARM_COMPILER = "aarch64-linux-gnu-g++"
@@ -72,6 +81,19 @@ def test_int4_product_of_any_shape_equals_its_twin(M: int, N: int, groups: int, 
 
 
 @BUILT
+@settings(max_examples=examples(40), deadline=None)
+@given(M=st.integers(1, 19), N=st.integers(1, 70), K=st.integers(1, 200), seed=st.integers(0, 2**30))
+def test_float16_product_of_any_shape_equals_its_twin(M: int, N: int, K: int, seed: int) -> None:
+    x, weight = numbers(M, K, seed=seed), numbers(N, K, seed=seed + 1)
+    weight[0, 0] = 2.0**-24  # The smallest one.
+    product = NativeFloat16(weight)
+    expected = torch.from_numpy(reference.dense_product(x.numpy(), product.weight.float().numpy()))
+    for level in LEVELS:
+        torch.ops.voicewright.use_level(level)
+        assert torch.equal(product(x), expected), level
+
+
+@BUILT
 @pytest.mark.parametrize("extreme", [0.0, 1e-38, 1e30])
 def test_largest_int8_values_do_not_overflow(level: int, extreme: float) -> None:
     """Weights and rows of -127 and 127 alone: the largest sums of sixteen bits on AVX2."""
@@ -90,7 +112,7 @@ def test_native_product_is_batch_invariant(level: int, threads: int) -> None:
     torch.set_num_threads(threads)
     try:
         weight, rows = numbers(1040, 1056), numbers(21, 1056, seed=2)
-        for product in (NativeInt8(Int8.of(weight)), NativeInt4(Int4.of(weight))):
+        for product in (NativeFloat16(weight), NativeInt8(Int8.of(weight)), NativeInt4(Int4.of(weight))):
             whole = product(rows)
             assert all(torch.equal(product(rows[row : row + 1]), whole[row : row + 1]) for row in range(len(rows)))
             assert torch.equal(product(rows[3:14]), whole[3:14])
@@ -145,17 +167,18 @@ def test_log_says_why_torch_is_used(
     caplog.set_level(logging.INFO, native.__name__)
     assert not native.is_loaded.__wrapped__()
     (line,) = caplog.messages
-    assert re.search(f"torch's kernels serve weights of 8 and 4 bits.*{reason}", line)
+    assert re.search(f"torch's kernels serve frames on the CPU.*{reason}", line)
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which(ARM_COMPILER) is None, reason=f"no {ARM_COMPILER}")
 def test_arm_compiler_emits_dot_product_instructions(tmp_path: Path) -> None:
-    assembly = tmp_path / "products.s"
     include = Path(torch.__file__).parent / "include"
     flags = ("-O1", "-std=c++20", "-w", "-S", "-I", include)
-    subprocess.run([ARM_COMPILER, *flags, native.SOURCE, "-o", assembly], check=True, timeout=build.BUILD_TIMEOUT_S)
-    assert "sdot" in assembly.read_text()
+    for source in native.SOURCES[1:]:
+        command = [ARM_COMPILER, *flags, source, "-o", tmp_path / source.name]
+        subprocess.run(command, check=True, timeout=build.BUILD_TIMEOUT_S)
+    assert "sdot" in (tmp_path / "products.cpp").read_text()
 
 
 def test_missing_or_broken_compiler_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

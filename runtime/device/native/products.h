@@ -1,0 +1,49 @@
+// Products of rows with a matrix of any kind, shared by the operators.
+
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+#include <torch/csrc/stable/library.h>
+#include <torch/csrc/stable/ops.h>
+#include <torch/csrc/stable/tensor.h>
+
+#if defined(__x86_64__)
+#define CLONES __attribute__((target_clones("default", "avx2")))
+#else
+#define CLONES
+#endif
+
+using torch::stable::Tensor;
+
+enum Kind : int64_t { FLOAT32, FLOAT16, BFLOAT16, INT8, INT4 };  // BFLOAT16 is for tables only.
+
+// Matrix of a linear layer, read from six words of a tensor (MATRIX of __init__.py).
+struct Matrix {
+  int64_t kind, N, K;
+  const void* values;    // Rows [N, K] of FLOAT32 and FLOAT16; tiles or blocks of INT8 and INT4.
+  const float* steps;    // INT8 only.
+  const float* bias;     // [N], or null.
+};
+
+inline float from_bfloat16(uint16_t bits) {
+  const uint32_t wide = static_cast<uint32_t>(bits) << 16;
+  float value;
+  std::memcpy(&value, &wide, 4);
+  return value;
+}
+
+// Exact for finite numbers: the exponent is moved as an integer, and its bias corrected by a multiplication.
+inline float from_float16(uint16_t bits) {
+  const uint32_t size = static_cast<uint32_t>(bits & 0x7FFF) << 13;
+  float value;
+  std::memcpy(&value, &size, 4);
+  value *= 0x1p112f;
+  return bits & 0x8000 ? -value : value;
+}
+
+// Multiply contiguous rows [M, K] to out [M, N], with the bias.
+void multiply(const Matrix& matrix, const float* x, int64_t M, float* out);
