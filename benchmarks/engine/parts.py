@@ -114,10 +114,8 @@ class Parts:
         def predict() -> None:
             x = predictor.begin(hidden, frame.ops)
             x[:, 1] = 0
-            if frame.scripted is not None:
-                level, cache = slot_cache.levels[1].of(rows, None), frame.cache
-                settings = level.temperature, level.top_k, level.top_p, level.greedy, level.widest_k, level.any_top_p
-                frame.scripted(x, cache.keys, cache.values, cache.cos, cache.sin, *settings, None)
+            if frame.native_predictor is not None:
+                frame.native_predictor.predict(x, frame.cache, frame.row_sampling(rows))
                 return
             predictor.predict(x, frame.cache, frame.ops, draw)
 

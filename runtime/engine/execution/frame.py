@@ -24,14 +24,13 @@ from runtime.engine.execution.attention import (
 from runtime.engine.execution.cross_checkpoint_embeddings import CrossCheckpointEmbeddings, InputTables
 from runtime.engine.execution.noise import CpuNoise, HostNoise
 from runtime.engine.execution.sampling import MIN_TOKENS, gumbel_noise, pick, talker_rules
-from runtime.engine.execution.scripted_frame import scripted_frame
 from runtime.engine.execution.slots import SlotCache, on_device
 from runtime.model.code_predictor import FrameCache
 from runtime.model.config import ModelConfig
 from runtime.model.fused_operations import FusedOperations
 from runtime.model.layers import Attend, Operations
+from runtime.model.native_layers import RowSampling, native_layers, native_predictor
 from runtime.model.normed_operations import NormedOperations
-from runtime.model.scripted import scripted_step
 from runtime.model.talker import Talker
 
 Slots = NDArray[np.int64]
@@ -68,9 +67,9 @@ class Frame:
         self.ops = operations_of(device, fused)
         # Starts run beside frames on devices that can: each has a cache of its own.
         predictor = self.talker.code_predictor
-        scripts = can_script_on(device, fused)
-        self.scripted = scripted_frame(predictor, dtype) if scripts else None
-        self._step = scripted_step(self.talker.model, dtype) if scripts else None
+        is_native = dtype is torch.float32 and runs_native(device)
+        self.native_predictor = native_predictor(predictor) if is_native else None
+        self._native_layers = native_layers(self.talker.model) if is_native else None
         self.cache = FrameCache(predictor, max_rows, device, dtype, self.ops)
         self.start_cache = FrameCache(predictor, max_starts, device, dtype, self.ops)
         self.noise: HostNoise | None = None  # Noise of frames and first frames, if the host provides it.
@@ -131,14 +130,13 @@ class Frame:
         x = self.talker.embed_frames(slot_cache.codes[rows]) + text
         if (embeddings := self._cross_embeddings(slots)) is not None:
             embeddings.embed_inputs(x, rows, slot_cache)
-        if self._step is not None:
-            places, angles = (rows.tolist(), positions.tolist()), self.talker.angles(positions[:, None])
-            hidden = self._step(x[:, None], slot_cache.keys, slot_cache.values, *places, *angles)
+        if self._native_layers is not None:
+            hidden = self._native_layers(x, slot_cache.cache, self.angles, rows, positions)
         else:
             span = slot_cache.length if span is None else span
             attend = SlotAttention(slot_cache, self.device, self.talker, rows, positions, span, self.ops)
-            hidden = self.talker.decode(x[:, None], attend, self.ops)
-        output = self._sample(hidden[:, 0], rows, slots, self.cache, self.noise, plain)
+            hidden = self.talker.decode(x[:, None], attend, self.ops)[:, 0]
+        output = self._sample(hidden, rows, slots, self.cache, self.noise, plain)
         slot_cache.position[rows] = (positions + 1) * (rows < slot_cache.slots)
         return output
 
@@ -262,19 +260,21 @@ class Frame:
 
         x = self.talker.code_predictor.begin(hidden, ops)
         sample(0, self.talker.logits(hidden, ops), x[:, 1])
-        if self.scripted is not None:
-            level, own = levels[1], None if noise is None else noise[1]
-            settings = level.temperature, level.top_k, level.top_p, level.greedy, level.widest_k, level.any_top_p
-            rest, rest_sums = self.scripted(x, cache.keys, cache.values, cache.cos, cache.sin, *settings, own)
-            is_finite = torch.cat((torch.stack(sums), rest_sums)).isfinite().all(dim=0)
-            return torch.cat((codes[0][:, None], rest), dim=1), is_finite
+        if self.native_predictor is not None:
+            rest = self.native_predictor.predict(x, cache, self.row_sampling(rows))
+            return torch.cat((codes[0][:, None], rest[:, :-1]), dim=1), sums[0].isfinite() & (rest[:, -1] != 0)
         self.talker.code_predictor.predict(x, cache, ops, sample)
         return torch.stack(codes, dim=-1), torch.stack(sums).isfinite().all(dim=0)
+
+    def row_sampling(self, rows: Tensor) -> RowSampling:
+        """Return the code predictor's sampling of some rows, for its operator. Shapes: rows [B] int64."""
+        slot_cache, level = self.slot_cache, self.slot_cache.predictor_level
+        return RowSampling(level.reals, level.ints, slot_cache.seed, slot_cache.frame, rows)
 
     def _noise_of(self, seeds: Tensor, frames: Tensor) -> tuple[Tensor, Tensor]:
         """Shapes: as ``CpuNoise.of``."""
         if self._cpu_noise is not None:
-            return self._cpu_noise.of(seeds, frames)
+            return self._cpu_noise.of(seeds, frames, others=self.native_predictor is None)
         first, other = self.config.talker.vocab_size, self.config.predictor.vocab_size
         noise = gumbel_noise(seeds, frames, self.config.talker.num_code_groups, max(first, other))
         return noise[:, 0, :first], noise[:, 1:, :other]
@@ -330,9 +330,9 @@ class Frame:
         return fused.finish(rows, slot_cache.state, sampled, config.codec_eos_token_id, positions, counts)
 
 
-def can_script_on(device: Device, fused: Fused | None = None) -> bool:
-    """True if layers run as TorchScript: on a CPU, which captures no graphs."""
-    return device.name == "cpu" and fused is None and not device.holds_graphs
+def runs_native(device: Device) -> bool:
+    """True if frames may be calls of C++: on a CPU, which captures no graphs."""
+    return device.name == "cpu" and not device.holds_graphs
 
 
 def operations_of(device: Device, fused: Fused | None = None) -> Operations:

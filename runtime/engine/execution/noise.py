@@ -75,11 +75,14 @@ class CpuNoise:
         self._groups = groups
         self._hashes = [hashes_of(width) for width in widths]
 
-    def of(self, seeds: Tensor, frames: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the noise of codebook 0 and of the others. Shapes: seeds, frames [B] int64; [B, V], [B, Q - 1, V']."""
-        keys = keys_of(seeds.numpy(), frames.numpy(), self._groups)
-        others = noise_of(keys[:, 1:].reshape(-1), self._hashes[1])
-        return noise_of(keys[:, 0], self._hashes[0]), others.view(len(keys), self._groups - 1, -1)
+    def of(self, seeds: Tensor, frames: Tensor, *, others: bool = True) -> tuple[Tensor, Tensor]:
+        """Return the noise of codebook 0 and of the others, or of codebook 0 alone if not `others`.
+
+        Shapes: seeds, frames [B] int64; results [B, V], [B, Q - 1 or 0, V'].
+        """
+        keys = keys_of(seeds.numpy(), frames.numpy(), self._groups if others else 1)
+        rest = noise_of(keys[:, 1:].reshape(-1), self._hashes[1])
+        return noise_of(keys[:, 0], self._hashes[0]), rest.view(len(keys), keys.shape[1] - 1, len(self._hashes[1]))
 
 
 def hashes_of(width: int) -> Words:

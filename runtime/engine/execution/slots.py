@@ -106,6 +106,7 @@ class LevelCache:
     def __init__(self, reals: Tensor, ints: Tensor, vocabulary: int) -> None:
         slots = reals.shape[1]
         self.vocabulary = vocabulary
+        self.reals, self.ints = reals, ints
         self.temperature = reals[0]
         self.top_p = reals[1]
         self.top_k = ints[0]
@@ -242,6 +243,11 @@ class SlotCache:
         self.inputs: dict[int, SlotInputs] = {}  # By slot: inputs of the last sequence.
         # The slot that was freed first is reused first: a frame in flight may still write to a recently freed one.
         self.free_slots = deque(range(slots))
+
+    @property
+    def cache(self) -> tuple[Tensor, Tensor]:
+        """Return the keys and values of all layers. Shapes: [layers, S + 1, kv_heads, T + 1 or more, d] each."""
+        return self._cache[0], self._cache[1]
 
     @property
     def state(self) -> SlotState:

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from runtime.device import open_device
+from runtime.device import native, open_device
 from runtime.engine.execution.model_runner import FrameResult, ModelRunner
 from runtime.engine.execution.prompt import Prompt
 from runtime.engine.execution.slots import UNLIMITED, LevelChoice, RowSettings, SlotInputs
@@ -114,16 +114,20 @@ def test_embedded_voice_frames_are_batch_invariant(demo: Checkpoint) -> None:
     assert_as_alone(demo, (3, 8), order=2)
 
 
-def test_scripted_layers_give_the_frames_of_the_reference_layers(
-    speaker: Checkpoint, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.skipif(not native.is_loaded(), reason="no C++ compiler built the operators")
+@pytest.mark.parametrize("serial", range(4))
+@pytest.mark.parametrize("name", ["speaker", "demo"])
+def test_native_frames_have_the_codes_of_the_readable_layers(
+    name: str, serial: int, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert runner_of(speaker, slots=1).frame.scripted is not None
-    codes, left = alone(speaker, 1)
-    monkeypatch.setattr("runtime.engine.execution.frame.can_script_on", lambda device, fused: False)
-    assert runner_of(speaker, slots=1).frame.scripted is None
-    readable_codes, readable_left = alone(speaker, 1)
+    checkpoint: Checkpoint = request.getfixturevalue(name)
+    assert runner_of(checkpoint, slots=1).frame.native_predictor is not None
+    codes, left = alone(checkpoint, serial)
+    monkeypatch.setattr("runtime.engine.execution.frame.runs_native", lambda device: False)
+    assert runner_of(checkpoint, slots=1).frame.native_predictor is None
+    readable_codes, readable_left = alone(checkpoint, serial)
     assert np.array_equal(codes, readable_codes)
-    assert all(map(torch.equal, left, readable_left))
+    torch.testing.assert_close(left, readable_left, rtol=1e-3, atol=1e-3)
 
 
 def test_result_is_arrays_on_the_host(speaker: Checkpoint) -> None:

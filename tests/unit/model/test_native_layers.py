@@ -1,24 +1,25 @@
-"""Layers as TorchScript have the bits of their readable twins, with every kind of product, alone and in company."""
+"""Layers in C++ equal their readable twins except rounding, for every kind of product and on every instruction set."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
 import torch
 from torch import Tensor, nn
 
-from runtime.device import open_device
-from runtime.device.packed import min_rows
-from runtime.device.quantized import Int8, Quantization, WeightOnlyInt8, multiplies_float16, rounds_rows
+from runtime.device import native, open_device
+from runtime.device.quantized import Quantization
 from runtime.engine.execution.frame import operations_of
-from runtime.engine.execution.sampling import LevelSettings, pick
-from runtime.engine.execution.scripted_frame import scripted_frame
+from runtime.engine.execution.sampling import LevelSettings, gumbel_noise, pick
 from runtime.model.code_predictor import CodePredictor, FrameCache
 from runtime.model.config import DecoderConfig
 from runtime.model.layers import Attention, DecoderStack, join_heads
-from runtime.model.products import Linear, pack
-from runtime.model.scripted import Int8Weights, PredictorPass, can_script, scripted, scripted_step
+from runtime.model.native_layers import RowSampling, native_layers, native_predictor
+from runtime.model.products import Linear
+
+pytestmark = pytest.mark.skipif(not native.is_loaded(), reason="no C++ compiler built the operators")
 
 FLOAT16, INT8, INT4 = Quantization
 CONFIG = DecoderConfig(
@@ -42,33 +43,14 @@ ODD = DecoderConfig(
     vocab_size=17,
 )
 KINDS = [
-    pytest.param(CONFIG, torch.float32, None, id="float32"),
-    pytest.param(ODD, torch.float32, None, id="float32, no fours"),
-    pytest.param(
-        CONFIG,
-        torch.float32,
-        INT8,
-        id="int8",
-        marks=pytest.mark.skipif(not rounds_rows(), reason="no fbgemm here"),
-    ),
-    pytest.param(CONFIG, torch.float32, INT4, id="int4"),
-    pytest.param(
-        CONFIG,
-        torch.float32,
-        FLOAT16,
-        id="float16",
-        marks=pytest.mark.skipif(not multiplies_float16(), reason="no fbgemm here"),
-    ),
-    pytest.param(
-        CONFIG,
-        torch.bfloat16,
-        None,
-        id="bfloat16",
-        marks=pytest.mark.skipif(min_rows(64, 64, torch.bfloat16) is None, reason="no products of bfloat16 here"),
-    ),
+    pytest.param(CONFIG, None, id="float32"),
+    pytest.param(ODD, None, id="float32, odd sizes"),
+    pytest.param(ODD, FLOAT16, id="float16, odd sizes"),
+    *(pytest.param(CONFIG, kind, id=kind) for kind in Quantization),
 ]
-NARROW = [case for case in KINDS if case.values[0] is CONFIG]
 Kind = Quantization | None
+ROUNDING = {"rtol": 1e-4, "atol": 2e-4}
+LEVELS = range(torch.ops.voicewright.use_level(-1) + 1 if native.is_loaded() else 0)
 CPU = open_device("cpu")
 
 
@@ -79,48 +61,60 @@ def fill_at_random(network: nn.Module) -> None:
         parameter.data = mean + spread * torch.randn(parameter.shape, generator=random)
 
 
-def made_ready(network: CodePredictor | DecoderStack, dtype: torch.dtype, kind: Kind) -> None:
+@pytest.fixture(params=LEVELS, ids=lambda level: f"level {level}", autouse=True)
+def level(request: pytest.FixtureRequest) -> Iterator[None]:
+    torch.ops.voicewright.use_level(request.param)
+    yield
+    torch.ops.voicewright.use_level(-1)
+
+
+def made_ready(network: CodePredictor | DecoderStack, kind: Kind) -> None:
     fill_at_random(network)
-    network.to(dtype).requires_grad_(False)
+    network.requires_grad_(False)
     for module in network.modules():
         if isinstance(module, Linear) and kind is not None:
             module.quantize(kind)
-        elif dtype is torch.bfloat16:
-            pack(module)
 
 
-def rows_of(config: DecoderConfig, B: int, T: int, dtype: torch.dtype) -> Tensor:
-    return torch.randn((B, T, config.hidden_size), generator=torch.Generator().manual_seed(B + T)).to(dtype)
+def rows_of(config: DecoderConfig, B: int, T: int) -> Tensor:
+    return torch.randn((B, T, config.hidden_size), generator=torch.Generator().manual_seed(B + T))
 
 
 @pytest.mark.parametrize("B", [1, 3])
-@pytest.mark.parametrize(("config", "dtype", "kind"), KINDS)
+@pytest.mark.parametrize(("config", "kind"), KINDS)
 @torch.inference_mode()
-def test_scripted_code_predictor_passes_equal_the_layers(
-    config: DecoderConfig, dtype: torch.dtype, kind: Kind, B: int
-) -> None:
-    predictor = CodePredictor(config, config.hidden_size)
-    made_ready(predictor, dtype, kind)
-    ops, scripted_pass = operations_of(CPU), scripted(PredictorPass, predictor, dtype)
-    assert scripted_pass is not None
-    inputs = [rows_of(config, B, 2, dtype), *(rows_of(config, B, n, dtype)[:, :1] for n in range(1, 9))]
-    expected: list[Tensor] = []
+def test_layers_support_rows_at_different_positions(config: DecoderConfig, kind: Kind, B: int) -> None:
+    stack = DecoderStack(config)
+    made_ready(stack, kind)
+    ops, layers = operations_of(CPU), native_layers(stack)
+    assert layers is not None
+    slots, starts = torch.tensor([2, 0, 4][:B]), torch.tensor([5, 11, 0][:B])
+    shape = (2, config.num_hidden_layers, 5, config.num_key_value_heads, 12, config.head_dim)
+    before = torch.randn(shape, generator=torch.Generator().manual_seed(1))
+    angles = stack.angles(starts[:, None], torch.float32)
+    x = rows_of(config, B, 1)
+    readable = before.clone()
 
-    def draw(group: int, logits: Tensor, into: Tensor | None) -> None:
-        expected.append(logits.clone())
-        if into is not None:
-            into.copy_(inputs[group][:, 0])
+    def attend(layer: int, attention: Attention, qkv: Tensor) -> Tensor:
+        at = CPU.attend_slots(slots, starts, 12, readable[0, 0])
+        return join_heads(at(*ops.heads(attention, qkv, *angles), readable[0, layer], readable[1, layer]))
 
-    predictor.predict(inputs[0], FrameCache(predictor, 4, CPU, dtype, ops), ops, draw)
-    assert len(expected) == config.num_code_groups - 1
-    cache = FrameCache(predictor, 4, CPU, dtype, ops)
-    for _ in range(3):
-        used = 0
-        for group, scores in enumerate(expected, 1):
-            x = inputs[group - 1]
-            made = scripted_pass(x, group, used, cache.keys, cache.values, cache.cos, cache.sin)
-            used += x.shape[1]
-            assert torch.equal(made, scores)
+    expected = stack.decode(x, attend, ops)[:, 0]
+    cos, sin = stack.angles(torch.arange(12)[None], torch.float32)
+    own, rows = before.clone(), x[:, 0].clone()
+    made = layers(rows, (own[0], own[1]), (cos[0, 0], sin[0, 0]), slots, starts)
+    torch.testing.assert_close(made, expected, **ROUNDING)
+    torch.testing.assert_close(own, readable, **ROUNDING)
+    assert torch.equal(rows, x[:, 0]), "the input is not changed"
+    for row in range(B):
+        at, alone = slice(row, row + 1), before.clone()
+        again = layers(rows[at], (alone[0], alone[1]), (cos[0, 0], sin[0, 0]), slots[at], starts[at])
+        assert torch.equal(again, made[at])
+        assert torch.equal(alone[:, :, slots[row]], own[:, :, slots[row]])
+    rows[0, 3] = torch.nan
+    broken = layers(rows, (own[0], own[1]), (cos[0, 0], sin[0, 0]), slots, starts)
+    assert not broken[0].isfinite().any()
+    assert torch.equal(broken[1:], made[1:])
 
 
 WIDER = replace(CONFIG, hidden_size=48)
@@ -136,111 +130,55 @@ DRAWS = [
 @pytest.mark.parametrize("B", [1, 3])
 @pytest.mark.parametrize(("top_k", "any_top_p"), DRAWS)
 @pytest.mark.parametrize(
-    ("config", "dtype", "kind", "width"),
+    ("config", "kind", "width"),
     [
-        *(pytest.param(*case.values, CONFIG.hidden_size, id=case.id, marks=case.marks) for case in NARROW),
-        pytest.param(WIDER, torch.float32, None, 64, id="a projection"),
-        pytest.param(WIDER, torch.float32, INT8, 64, id="a rounded projection", marks=KINDS[2].marks),
+        *(pytest.param(*case.values, case.values[0].hidden_size, id=case.id) for case in KINDS),  # type: ignore[union-attr]
+        pytest.param(WIDER, None, 64, id="a projection"),
+        pytest.param(WIDER, INT8, 64, id="a rounded projection"),
     ],
 )
 @torch.inference_mode()
-def test_scripted_frame_draws_equal_the_layers(
-    config: DecoderConfig, dtype: torch.dtype, kind: Kind, width: int, B: int, top_k: int | None, any_top_p: bool
+def test_predictor_draws_the_codes_of_the_readable_layers(
+    config: DecoderConfig, kind: Kind, width: int, B: int, top_k: int | None, any_top_p: bool
 ) -> None:
     predictor = CodePredictor(config, width)
-    made_ready(predictor, dtype, kind)
-    ops, frame, random = operations_of(CPU), scripted_frame(predictor, dtype), torch.Generator().manual_seed(3)
-    assert frame is not None
-    x, V = rows_of(config, B, 2, dtype), config.vocab_size
-    noise = None if top_k is None else torch.randn((B, config.num_code_groups - 1, V), generator=random)
+    made_ready(predictor, kind)
+    for table, dtype in zip(predictor.model.codec_embedding, (torch.bfloat16, torch.float16), strict=False):
+        table.weight, table.dtype = nn.Parameter(table.weight.to(dtype), requires_grad=False), torch.float32
+    ops, operator = operations_of(CPU), native_predictor(predictor)
+    assert operator is not None
+    x, V, Q = rows_of(config, B, 2), config.vocab_size, config.num_code_groups
     widest = min(top_k or V, V)
-    level = LevelSettings(
-        temperature=torch.tensor([0.9, 1.3, 0.2][:B]),
-        top_k=torch.tensor([widest, max(1, widest - 3), widest][:B]),
-        top_p=torch.tensor([0.8, 0.3, 1.0][:B]) if any_top_p else torch.ones(B),
-        greedy=torch.tensor([False, False, True][:B]),
-        widest_k=widest,
-        any_top_p=any_top_p,
-    )
+    seeds, frames, rows = torch.tensor([7, 2**40 + 1, 3, 0]), torch.tensor([1, 5, 900, 0]), torch.tensor([1, 3, 0][:B])
+    reals = torch.tensor([[0.9, 1.3, 0.2, 1.0], [0.8, 0.3, 1.0, 0.6] if any_top_p else [1.0] * 4])
+    ints = torch.tensor([[widest, max(1, widest - 3), widest, widest], [top_k is None] * 3 + [True]], dtype=torch.int64)
+    noise = gumbel_noise(seeds[rows], frames[rows], Q, V)
+    settings = LevelSettings(reals[0, rows], ints[0, rows], reals[1, rows], ints[1, rows] != 0, widest, any_top_p)
     codes: list[Tensor] = []
-    sums: list[Tensor] = []
 
     def draw(group: int, logits: Tensor, into: Tensor | None) -> None:
-        sums.append(logits.float().sum(dim=-1))
-        codes.append(pick(logits.float(), level, None if noise is None else noise[:, group - 1]))
+        codes.append(pick(logits, settings, noise[:, group]))
         if into is not None:
             into.copy_(predictor.project(predictor.model.codec_embedding[group - 1](codes[-1])))
 
-    predictor.predict(x, FrameCache(predictor, 4, CPU, dtype, ops), ops, draw)
-    cache = FrameCache(predictor, 4, CPU, dtype, ops)
-    settings = level.temperature, level.top_k, level.top_p, level.greedy, level.widest_k, level.any_top_p
-    for _ in range(3):
-        made = frame(x, cache.keys, cache.values, cache.cos, cache.sin, *settings, noise)
-        assert torch.equal(made[0], torch.stack(codes, dim=-1))
-        assert torch.equal(made[1], torch.stack(sums))
+    predictor.predict(x, FrameCache(predictor, 4, CPU, torch.float32, ops), ops, draw)
+    cache = FrameCache(predictor, 4, CPU, torch.float32, ops)
+    made = operator.predict(x, cache, RowSampling(reals, ints, seeds, frames, rows))
+    assert torch.equal(made[:, :-1], torch.stack(codes, dim=-1))
+    assert made[:, -1].tolist() == [1] * B
+    for row in range(B):
+        alone = operator.predict(x[row : row + 1], cache, RowSampling(reals, ints, seeds, frames, rows[row : row + 1]))
+        assert torch.equal(alone, made[row : row + 1])
+    x[0, 1, 2] = torch.nan
+    broken = operator.predict(x, cache, RowSampling(reals, ints, seeds, frames, rows))
+    assert broken[:, -1].tolist() == [0] + [1] * (B - 1)
+    assert torch.equal(broken[1:], made[1:])
 
 
-@pytest.mark.parametrize("B", [1, 3])
-@pytest.mark.parametrize(("config", "dtype", "kind"), KINDS)
-@torch.inference_mode()
-def test_scripted_step_supports_rows_at_different_positions(
-    config: DecoderConfig, dtype: torch.dtype, kind: Kind, B: int
-) -> None:
-    stack = DecoderStack(config)
-    made_ready(stack, dtype, kind)
-    ops, step = operations_of(CPU), scripted_step(stack, dtype)
-    assert step is not None
-    slots, starts = torch.tensor([2, 0, 4][:B]), torch.tensor([5, 11, 0][:B])
-    shape = (5, config.num_key_value_heads, 12, config.head_dim)
-    before = [torch.randn(shape, generator=torch.Generator().manual_seed(n)).to(dtype) for n in range(4)]
-    cos, sin = stack.angles(starts[:, None], dtype)
-    x = rows_of(config, B, 1, dtype)
-    readable = [part.clone() for part in before]
-
-    def attend(layer: int, attention: Attention, qkv: Tensor) -> Tensor:
-        at = CPU.attend_slots(slots, starts, 12, readable[0])
-        return join_heads(at(*ops.heads(attention, qkv, cos, sin), readable[layer], readable[2 + layer]))
-
-    expected = stack.decode(x, attend, ops)
-    for _ in range(3):
-        own = [part.clone() for part in before]
-        made = step(x, own[:2], own[2:], slots.tolist(), starts.tolist(), cos, sin)
-        assert torch.equal(made, expected)
-        assert all(map(torch.equal, own, readable))
-
-
-def test_unsupported_products_use_the_plain_layers() -> None:
+def test_unsupported_products_use_the_readable_layers() -> None:
     stack = DecoderStack(CONFIG)
     fill_at_random(stack)
-    assert can_script(stack, torch.float32)
-    assert not can_script(stack.to(torch.float64), torch.float64)
-    stack.to(torch.float32)
+    assert native_layers(stack) is not None
     stack.layers[0].get_submodule("mlp.down_proj").take(lambda rows: rows)  # type: ignore[operator]
-    assert scripted_step(stack, torch.float32) is None
-
-
-@pytest.mark.parametrize("count", [1, 4, 5])
-@torch.inference_mode()
-def test_int8_weights_work_with_narrow_activations(count: int) -> None:
-    """What processors without fbgemm's rounded rows have."""
-    random = torch.Generator().manual_seed(4)
-    products = [WeightOnlyInt8(Int8.of(torch.randn((48, 64), generator=random))) for _ in range(2)]
-    both = scripted(Int8Weights, products, torch.float32)  # type: ignore[arg-type]
-    rows = torch.randn((count, 64), generator=random)
-    for index, product in enumerate(products):
-        assert torch.equal(both(rows, index), product(rows))
-
-
-@torch.inference_mode()
-def test_scripted_program_is_not_reoptimized_at_run_time() -> None:
-    stack = DecoderStack(CONFIG)
-    made_ready(stack, torch.float32, None)
-    step = scripted_step(stack, torch.float32)
-    assert step is not None
-    cos, sin = stack.angles(torch.zeros((1, 1), dtype=torch.int64), torch.float32)
-    keys, values = [[torch.zeros((1, 2, 4, 16)) for _ in stack.layers] for _ in range(2)]
-    before = torch._C._get_graph_executor_optimize()
-    for _ in range(3):
-        step(rows_of(CONFIG, 1, 1, torch.float32), keys, values, [0], [0], cos, sin)
-        assert "prim::profile" not in str(torch.jit.last_executed_optimized_graph())  # type: ignore[attr-defined]
-    assert torch._C._get_graph_executor_optimize() is before
+    assert native_layers(stack) is None
+    assert native_layers(DecoderStack(CONFIG).bfloat16()) is None

@@ -1,0 +1,165 @@
+"""Decoder layers and code predictor as one call of C++ each, on a CPU (runtime/device/native/decoder.cpp).
+
+A frame of a published size has some thousands of small operations between its products. Calling one from Python takes
+about as long as computing it, and needs the interpreter lock that the Code2Wav worker also needs. The readable versions
+are `layers.py` and `code_predictor.py`. They also serve networks with other products, such as bfloat16, and machines
+without a compiler.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from runtime.device import native
+from runtime.device.quantized import NativeFloat16, NativeInt4, NativeInt8
+from runtime.model.code_predictor import CodePredictor, FrameCache
+from runtime.model.layers import DecoderLayer, DecoderStack
+from runtime.model.products import Linear, Table
+
+# Values of `Kind` of products.h.
+KINDS = {torch.float32: 0, torch.float16: 1, torch.bfloat16: 2}
+INT8, INT4 = 3, 4
+
+Angles = tuple[Tensor, Tensor]  # Cosine and sine of every position, [T, d] each.
+
+
+@dataclass(frozen=True, slots=True)
+class RowSampling:
+    """Sampling of the code predictor for every slot, and the rows to sample.
+
+    Shapes: reals [2, S] float32: temperature, top_p; ints [2, S] int64: top_k, greedy; seeds, frames [S] int64; rows
+    [B] int64.
+    """
+
+    reals: Tensor
+    ints: Tensor
+    seeds: Tensor
+    frames: Tensor
+    rows: Tensor
+
+
+class NativeLayers:
+    """Layers of a stack over a cache of keys and values.
+
+    Raises:
+        NotSupported: The operators do not support a product of the layers.
+    """
+
+    def __init__(self, stack: DecoderStack) -> None:
+        self._words = Words()
+        layers = [layer for layer in stack.layers if isinstance(layer, DecoderLayer)]
+        self.layers = self._words.table([self._layer(layer) for layer in layers])
+        self.eps = stack.norm.eps  # The same for all norms of a stack.
+
+    def __call__(
+        self, x: Tensor, cache: tuple[Tensor, Tensor], angles: Angles, slots: Tensor, starts: Tensor
+    ) -> Tensor:
+        """Run one new position of some rows; return hidden states before the final norm.
+
+        Shapes: x, result [B, H]; keys and values of the cache [layers, S, kv_heads, T, d], contiguous; slots, starts
+        [B] int64.
+        """
+        made: Tensor = torch.ops.voicewright.decode_layers(
+            x.contiguous(), self.layers, *cache, *angles, slots, starts, self.eps
+        )
+        return made
+
+    def _layer(self, layer: DecoderLayer) -> list[int]:
+        """Return the words of `Layer` in decoder.cpp."""
+        attention, mlp = layer.self_attn, layer.mlp
+        norms = layer.input_layernorm, layer.post_attention_layernorm, attention.q_norm, attention.k_norm
+        linears = attention.qkv_proj, attention.o_proj, mlp.gate_up_proj, mlp.down_proj
+        words = [self._words.address(norm.weight) for norm in norms]
+        return words + [word for linear in linears for word in self._words.matrix(linear)]
+
+
+class NativePredictor(NativeLayers):
+    """All passes of the code predictor, each with the sampling of its code.
+
+    Raises:
+        NotSupported: As for `NativeLayers`.
+    """
+
+    def __init__(self, predictor: CodePredictor) -> None:
+        super().__init__(predictor.model)
+        words, small = self._words, predictor.small_to_mtp_projection
+        self._norm = predictor.model.norm.weight.detach()
+        self._codebooks = words.table(
+            [*words.matrix(head), *words.embeddings(table)]
+            for head, table in zip(predictor.lm_head, predictor.model.codec_embedding, strict=True)
+        )
+        self._project = words.table([words.matrix(small)] if isinstance(small, Linear) else [])
+
+    def predict(self, x: Tensor, cache: FrameCache, sampling: RowSampling) -> Tensor:
+        """Return codes 1 to Q-1 of every row, and 1 if all its scores were finite. Shapes: x [B, 2, H']; [B, Q]."""
+        made: Tensor = torch.ops.voicewright.predict_codes(
+            *(x, self.layers, self._norm, self._codebooks, self._project),
+            *(cache.keys, cache.values, cache.cos[0, 0], cache.sin[0, 0]),
+            *(sampling.reals, sampling.ints, sampling.seeds, sampling.frames, sampling.rows, self.eps),
+        )
+        return made
+
+
+class NotSupported(Exception):
+    """The operators do not support a product or a dtype."""
+
+
+class Words:
+    """Tables of sizes and addresses that the operators read as structures. The tensors are kept."""
+
+    def __init__(self) -> None:
+        self._kept: list[Tensor] = []
+
+    def address(self, tensor: Tensor, dtype: torch.dtype = torch.float32) -> int:
+        if not tensor.is_cpu or tensor.dtype is not dtype or not tensor.is_contiguous():
+            raise NotSupported(tensor.dtype)
+        self._kept.append(tensor.detach())
+        return tensor.data_ptr()
+
+    def matrix(self, linear: nn.Module) -> list[int]:
+        """Return the words of `Matrix` in products.h."""
+        assert isinstance(linear, Linear)
+        product, steps = linear.product, 0
+        if product is None:
+            kind, values = KINDS[torch.float32], self.address(linear.weight)
+        elif isinstance(product, NativeFloat16):
+            kind, values = KINDS[torch.float16], self.address(product.weight, torch.float16)
+        elif isinstance(product, NativeInt8):
+            kind, values, steps = INT8, self.address(product.tiles, torch.uint8), self.address(product.steps)
+        elif isinstance(product, NativeInt4):
+            kind, values = INT4, self.address(product.blocks, torch.uint8)
+        else:
+            raise NotSupported(type(product))
+        bias = 0 if linear.bias is None else self.address(linear.bias)
+        return [kind, linear.out_features, linear.in_features, values, steps, bias]
+
+    def embeddings(self, table: nn.Module) -> list[int]:
+        """Return the dtype and address of an embedding table."""
+        assert isinstance(table, Table)
+        if table.weight.dtype not in KINDS:
+            raise NotSupported(table.weight.dtype)
+        return [KINDS[table.weight.dtype], self.address(table.weight, table.weight.dtype)]
+
+    @staticmethod
+    def table(rows: Iterable[list[int]]) -> Tensor:
+        return torch.tensor([*rows], dtype=torch.int64)
+
+
+def native_layers(stack: DecoderStack) -> NativeLayers | None:
+    """Return a stack's layers in C++, or None if the library is missing or does not support its products."""
+    try:
+        return NativeLayers(stack) if native.is_loaded() else None
+    except NotSupported:
+        return None
+
+
+def native_predictor(predictor: CodePredictor) -> NativePredictor | None:
+    """Return a code predictor in C++; None as for `native_layers`."""
+    try:
+        return NativePredictor(predictor) if native.is_loaded() else None
+    except NotSupported:
+        return None
