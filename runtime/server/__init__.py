@@ -1,1 +1,1 @@
-"""Speech over HTTP and WebSocket in several dialects; the only package with asyncio."""
+"""HTTP and WebSocket server for several speech APIs. The engine does not use asyncio; the server does."""

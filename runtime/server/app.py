@@ -1,4 +1,4 @@
-"""ASGI application: routes and their middleware. docs/api.md describes the routes."""
+"""ASGI application: routes and middleware. docs/api.md describes the routes."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from runtime.version import package_version
 
 GET = ["GET", "HEAD"]
 
-DIALECTS = [  # Dialects and their routes.
+DIALECTS = [  # Supported APIs with their routes.
     *(websocket_routes, openai_routes),
     *(cartesia_speech, cartesia_voices, cartesia_pronunciations),
     *(elevenlabs_sockets, elevenlabs_speech, elevenlabs_dialogue, elevenlabs_catalogue),
@@ -58,7 +58,7 @@ class Health(TypedDict):
 
 
 class Ready(TypedDict):
-    """Load of the engine, with the open ports besides HTTP by dialect in ``ports``."""
+    """Readiness with the engine's load. ``ports`` lists the other open ports by API."""
 
     status: Literal["ready"]
     slots: int
@@ -77,14 +77,15 @@ class Ticket(TypedDict):
 
 
 def create_app(host: Host) -> FastAPI:
-    """Return the ASGI application around a host."""
-    # FastAPI's own document lacks bodies that are read manually, and its page loads resources from other servers.
-    # No redirects for trailing slashes: they would contain this port's address also for clients behind a proxy.
+    """Return the ASGI application of a host."""
+    # FastAPI's own document does not describe bodies that routes read themselves, and its page loads resources from
+    # other servers. Redirects for trailing slashes are off, because behind a proxy they would contain this port's
+    # address.
     app = FastAPI(title="Voicewright runtime", version=package_version(), openapi_url=None, redirect_slashes=False)
     server = host.settings.server
     keys = KeyRing(server)
     tickets = SharedTickets(server.ticket_s, keys) if server.shared_tickets else Tickets(server.ticket_s)
-    # The key is checked before the name.
+    # Keys are checked before host names.
     origins = Origins(server.origins)
     hosts = Hosts(ANY if keys.is_needed else server.hosts, server.host)
     app.add_middleware(AccessControl, host=host, keys=keys, tickets=tickets)
@@ -158,7 +159,7 @@ def create_app(host: Host) -> FastAPI:
 
     @app.exception_handler(Exception)
     async def failed(request: Request, _: Exception) -> JSONResponse:
-        # The server logs the exception itself; this response bypasses the middleware.
+        # The server logs the exception. This response bypasses the middleware, so it needs its own request id.
         return error_response(GenerationFailed(), {HEADER: id_of(request)})
 
     routed = app.router.default

@@ -1,4 +1,4 @@
-"""Current request's client: its share of the engine, requests per minute, and generated audio per day."""
+"""Client of the current request: fair share of the engine, requests per minute, and speech per day."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from runtime.server.speech_engine import SpeechEngine
 from runtime.shared.port.limits import Allowance
 
 _DAY_S = 86_400
-_BYTES_PER_S = 48_000  # PCM s16le at 24 kHz.
+_BYTES_PER_S = 48_000  # Audio is s16le at 24 kHz.
 _MAX_ACCOUNTS = 65_536
 
 
@@ -25,24 +25,24 @@ def _any_number() -> float:
 
 @dataclass(slots=True)
 class Caller:
-    """Client of one request or socket; `identity` is the digest of its valid key, or else its address.
+    """Client of one request or socket. `identity` is the digest of its valid key, or else its address.
 
     It is never logged.
     """
 
     identity: str = ""
     allowance: Allowance | None = None  # Account and limits set by a trusted proxy, if any.
-    # Counts a request of the account and returns the seconds until it may start.
+    # Counts a request of the account, and returns the number of seconds until it may start.
     wait_s: Callable[[], float] = _any_number
     utterances: int = 0
 
     @property
     def name(self) -> str:
-        """Return the key for fair queueing."""
+        """Return the client's key for fair queueing."""
         return self.identity if self.allowance is None else f"{self.identity}/{self.allowance.account}"
 
     def count(self) -> None:
-        """Count one more utterance. The first one was counted with the request or socket.
+        """Count one more utterance. The first one of a request or socket is already counted.
 
         Raises:
             RateLimited: The limit is exceeded.
@@ -53,17 +53,17 @@ class Caller:
 
 
 NOBODY = Caller()
-# The caller of the current request, set by AccessControl, or by ports without it.
+# Client of the current request, set by AccessControl or by ports without it.
 CALLER: ContextVar[Caller] = ContextVar("caller", default=NOBODY)
 
 
 class Spending:
-    """Bytes of generated speech of the current day (UTC) by account, in any dialect. Thread: any."""
+    """Bytes of speech generated on the current day (UTC) per account, for all APIs. Thread: any."""
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
         self._lock = threading.Lock()
-        self._spent: OrderedDict[str, int] = OrderedDict()  # In the order of their last request.
+        self._spent: OrderedDict[str, int] = OrderedDict()  # In order of the accounts' last requests.
         self._day = 0
 
     def __len__(self) -> int:
@@ -71,10 +71,10 @@ class Spending:
         return len(self._spent)
 
     def check(self, allowance: Allowance) -> None:
-        """Check that the client has audio left today.
+        """Check that the account has not used its daily limit.
 
         Raises:
-            SpeechSpent: the daily limit is reached.
+            SpeechSpent: The daily limit is reached.
         """
         now = int(self._clock())
         with self._lock:
@@ -94,7 +94,7 @@ class Spending:
 
 
 def submit(engine: SpeechEngine, caller: Caller, spending: Spending, request: SpeechRequest, sink: Sink) -> int:
-    """Submit a request of this caller to the engine.
+    """Submit a client's request to the engine.
 
     Raises:
         RateLimited: The caller exceeds its requests per minute.

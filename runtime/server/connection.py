@@ -1,7 +1,8 @@
-"""Connection: one dialect on one socket, with a reader, a writer and a timer task.
+"""WebSocket connection that runs one API's session with a reader task, a writer task and a timer.
 
-Events come from the engine's thread by `call_soon_threadsafe` only. Sent audio is acknowledged to the engine, which
-pauses a request whose client does not read. `run` releases every slot however the socket ends.
+The engine's thread delivers events only by `call_soon_threadsafe`. Sent audio is acknowledged to the engine, which
+pauses a request if its client does not read. `run` releases all slots, whatever the reason for the end of the socket
+is.
 """
 
 from __future__ import annotations
@@ -46,12 +47,13 @@ from runtime.shared.port.limits import within
 
 log = logging.getLogger(__name__)
 
-_MAX_INLINE_CHARS = 256  # Longer messages are processed in a worker, because that may take tens of milliseconds.
-_MAX_READING = 4  # Maximum references of one client that are being decoded or wait; their messages are large.
+_MAX_INLINE_CHARS = 256  # Longer messages are processed by a worker, because this may take tens of milliseconds.
+# Maximum number of references per client that wait or are being decoded, because their messages are large.
+_MAX_READING = 4
 
 
 class Socket(Protocol):
-    """WebSocket interface that a connection needs, also implemented by dialects without a WebSocket.
+    """Socket interface of a connection. Protocols without WebSocket implement it too.
 
     After a disconnect, sending raises WebSocketDisconnect, as in Starlette.
     """
@@ -65,7 +67,7 @@ class Socket(Protocol):
         """Return the next message in ASGI's format.
 
         Raises:
-            BadRequest: The input is invalid, and no more can be read.
+            BadRequest: The input is invalid, and no further messages can be read.
         """
         ...
 
@@ -82,7 +84,7 @@ class _Running:
 
     ticket: int
     log: RequestLog
-    sent: int = 0  # Samples sent to the client.
+    sent: int = 0  # Number of samples sent to the client.
 
     @property
     def is_wanted(self) -> bool:
@@ -90,7 +92,7 @@ class _Running:
 
 
 class Connection:
-    """One accepted WebSocket. ``name`` is the dialect's, for log and metrics. Thread: event loop."""
+    """Accepted WebSocket of a client. ``name`` is the API's name for logs and metrics. Thread: event loop."""
 
     def __init__(self, socket: Socket, dialect: Dialect[Any], host: Host, *, name: str, session_id: str) -> None:
         self._socket = socket
@@ -104,10 +106,11 @@ class Connection:
         self._loop = asyncio.get_running_loop()
         self._running: dict[int, _Running] = {}  # Utterances that have not ended.
         self._reading: set[asyncio.Future[Reference]] = set()
-        self._wake = asyncio.Event()  # Set if there may be something to write.
-        self._eased = asyncio.Event()  # Set after a write or a decoded reference.
+        self._wake = asyncio.Event()  # Set if there may be messages to write.
+        self._eased = asyncio.Event()  # Set after a write or after a reference was decoded.
         self._timer: asyncio.TimerHandle | None = None
-        self._waiting: deque[tuple[Callable[[], None], bool]] | None = None  # Events while a worker has the dialect.
+        # Events that wait while a worker thread uses the session.
+        self._waiting: deque[tuple[Callable[[], None], bool]] | None = None
         self._draining = False
         self._may_submit = True
 
@@ -125,11 +128,11 @@ class Connection:
             self._release()
 
     def close_with(self, error: SpeechError, code: int) -> None:
-        """Close the session with an error of the server."""
+        """Close the session with a server error."""
         self._dispatch(partial(self._dialect.close_with, error, code))
 
     def drain(self) -> None:
-        """Start no new speech, and close once running speech has ended."""
+        """Start no new speech, and close after running speech has ended."""
         self._draining = True
         self._dispatch(lambda: None)
 
@@ -142,10 +145,10 @@ class Connection:
                 message = await self._socket.receive()
             except BadRequest as error:
                 self.close_with(error, error.close_code)
-                continue  # Another task writes it; until then only a disconnect can arrive.
+                continue  # Another task writes the close; until then, only a disconnect can arrive.
             if message["type"] == "websocket.disconnect":
                 if message.get("reason") == SlowReader.code and not self._dialect.closed:
-                    self._host.metrics.refused(SlowReader.code)  # A relay reports that its client did not read.
+                    self._host.metrics.refused(SlowReader.code)  # A proxy reports that its client did not read.
                 return
             text = message.get("text")
             if text is None:
@@ -157,17 +160,17 @@ class Connection:
             while self._dialect.is_congested or len(self._reading) > _MAX_READING:
                 self._eased.clear()
                 await self._eased.wait()
-            # One read may have thousands of small messages; let other connections send audio between them.
+            # One read may contain thousands of small messages. Let other connections send audio in between.
             await asyncio.sleep(0)
 
     async def _receive_long(self, text: str) -> None:
-        """Process a long message in a worker. Other events of this session wait for it."""
+        """Process a long message in a worker. Other events of this session wait until it is done."""
         self._waiting = deque()
         work = self._loop.run_in_executor(self._host.texts, copy_context().run, self._dialect.receive_text, text)
         try:
             await asyncio.wait({work})
         finally:
-            if not work.done():  # The client has disconnected, but the worker still uses the dialect.
+            if not work.done():  # The client has disconnected, but the worker still uses the session.
                 await asyncio.wait({work})
             waiting, self._waiting = self._waiting, None
             self._dispatch(work.result)
@@ -175,9 +178,9 @@ class Connection:
                 self._dispatch(event, goes_on=goes_on)
 
     def _dispatch(self, event: Callable[[], None], *, goes_on: bool = False) -> None:
-        """Pass an event to the dialect and run its commands.
+        """Pass an event to the session and run the resulting commands.
 
-        While draining, only events with `goes_on`, which continue a running reply, may start something.
+        While draining, an event may start new work only if it continues a running response (`goes_on`).
         """
         if self._waiting is not None:
             self._waiting.append((event, goes_on))
@@ -198,7 +201,7 @@ class Connection:
 
     @property
     def is_speaking(self) -> bool:
-        """True if an utterance is still running and not cancelled."""
+        """True if an utterance is running and was not cancelled."""
         return any(running.is_wanted for running in self._running.values())
 
     def _run_commands(self) -> None:
@@ -262,7 +265,7 @@ class Connection:
 
     def _emit_event(self, utterance: int, event: SpeechEvent) -> None:
         """Pass an event of the engine to the event loop. Thread: engine."""
-        # The loop may be closed if the process ends before its engine.
+        # The loop may be closed if the process ends before the engine does.
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._on_speech, utterance, event)
 
@@ -297,7 +300,7 @@ class Connection:
         self._dispatch(partial(self._dialect.on_reference, upload, result))
 
     def _set_timer(self) -> None:
-        """Schedule the dialect's next timer; every event may move it."""
+        """Schedule the session's next timer, which each event may change."""
         due = self._dialect.deadline
         if self._timer is not None and (due is None or due < self._timer.when()):
             self._timer.cancel()
@@ -308,7 +311,7 @@ class Connection:
     def _ring(self) -> None:
         self._timer = None
         if self._waiting is not None:
-            self._dispatch(lambda: None)  # This schedules the timer again.
+            self._dispatch(lambda: None)  # Dispatching an empty event schedules the timer again.
             return
         due = self._dialect.deadline
         if due is None or due > self._loop.time():
@@ -319,7 +322,7 @@ class Connection:
     # --- Output.
 
     async def _write(self) -> None:
-        """Write messages until the closing handshake starts or the client stops reading."""
+        """Write messages until the close handshake starts or the client stops reading."""
         while True:
             item = self._dialect.take() if self._waiting is None else None
             if item is None:
@@ -355,7 +358,7 @@ class Connection:
                 await self._socket.close(code, reason)
 
     async def _encoded(self, make: Callable[[], str]) -> str:
-        """Create a message in a worker; a failure ends the session."""
+        """Encode a message in a worker. A failure ends the session."""
         try:
             return await self._loop.run_in_executor(self._host.encoders, make)
         except Exception:
@@ -364,7 +367,7 @@ class Connection:
             return ""
 
     async def _drop_slow_reader(self, error: SlowReader) -> None:
-        """Disconnect a client that does not read: drop its queue, then send the reason."""
+        """Disconnect a client that does not read: drop its queue, then send the reason of the close."""
         log.warning(
             "the client of the session %s took nothing for %g s and was dropped", self._session_id, self._send_s
         )
@@ -384,7 +387,7 @@ class Connection:
 
 
 def _decoded(ref_audio: str, host: Host) -> Reference:
-    """Decode a reference. Thread: a worker."""
+    """Decode reference audio. Thread: a worker."""
     read = read_upload(ref_audio, host.settings.limits, host.fetcher)
     if isinstance(read, SpeechError):
         raise read
@@ -392,7 +395,7 @@ def _decoded(ref_audio: str, host: Host) -> Reference:
 
 
 def _recalled(library: VoiceLibrary, voice_id: str, param: str) -> Reference:
-    """Read a stored voice. Thread: a worker."""
+    """Read a stored voice from disk. Thread: a worker."""
     try:
         return library.reference(voice_id)
     except SpeechError as error:

@@ -1,4 +1,4 @@
-"""Descriptions of checkpoints and of finished requests, shared by all dialects."""
+"""Descriptions of checkpoints and finished requests, for all APIs."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Metrics(TypedDict):
 
 
 def model_entry(model: ModelCard) -> Model:
-    """Describe a loaded checkpoint, for /v1/models and session.created."""
+    """Describe a checkpoint, for /v1/models and session.created."""
     return {
         "id": model.name,
         "object": "model",
@@ -96,7 +96,7 @@ def model_entry(model: ModelCard) -> Model:
 
 
 def end_notes(event: Finished) -> list[str]:
-    """Return sentences about faults of finished speech, and about omitted text."""
+    """Return notes about faulty speech and omitted text of a finished request."""
     notes = []
     if event.stats.repeated:
         notes.append("A part of the text ended much too early and was spoken again.")

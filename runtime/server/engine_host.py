@@ -1,4 +1,4 @@
-"""Host of the process's engine and sockets: loading, readiness, watchdog, shutdown. Thread: event loop."""
+"""Host of the process's engine and connections: loading, readiness, watchdog, shutdown. Thread: event loop."""
 
 from __future__ import annotations
 
@@ -34,15 +34,16 @@ Value = TypeVar("Value")
 
 OpenEngine = Callable[[Settings, Progress], SpeechEngine]
 
-OWNER = "x-voice-owner"  # Header with the owner of private voices; shared voices are visible to all.
-_DECODERS = max(2, min(8, (os.cpu_count() or 1) // 2))  # Threads of the process that decode reference audio.
-_ENCODERS = 2  # Threads that encode audio, separate because decoding a long recording takes a second.
-_CLOSE_S = 5.0  # Timeout for the engine's current frame.
+OWNER = "x-voice-owner"  # Header that names the owner of private voices; shared voices are visible to everyone.
+_DECODERS = max(2, min(8, (os.cpu_count() or 1) // 2))  # Number of threads that decode reference audio.
+# Number of threads that encode audio. They are separate, because decoding a long recording takes a second.
+_ENCODERS = 2
+_CLOSE_S = 5.0  # Timeout for the engine to finish its current frame.
 
 
 @dataclass(frozen=True, slots=True)
 class LoadingStep:
-    """Loading progress of the checkpoints."""
+    """Progress of loading the checkpoints."""
 
     loaded: int = 0
     of: int = 0
@@ -50,7 +51,7 @@ class LoadingStep:
 
 
 class OpenSocket(Protocol):
-    """Connection of a client, which may end with the host."""
+    """Protocol of a client's connection that the host can close."""
 
     @property
     def is_speaking(self) -> bool: ...
@@ -70,8 +71,8 @@ class Host:
         )
         server = settings.server
         self.owner_libraries = OwnerLibraries(self.library, server.owned_voices, server.owned_pronunciations)
-        self.sockets: dict[OpenSocket, asyncio.Task[None] | None] = {}  # With the task that serves each.
-        self.ports: dict[str, str] = {}  # Addresses open besides HTTP, by dialect.
+        self.sockets: dict[OpenSocket, asyncio.Task[None] | None] = {}  # Values: the task that serves the connection.
+        self.ports: dict[str, str] = {}  # Addresses of ports other than HTTP, by protocol.
         self.replies: set[asyncio.Task[Any]] = set()  # HTTP responses in progress.
         self.decoders = ThreadPoolExecutor(_DECODERS, thread_name_prefix="reference")
         self.texts = TextThread()
@@ -84,7 +85,7 @@ class Host:
         self._prompts: PromptKeeper | None = None
         self._keeping: asyncio.Task[None] | None = None
         self._requests = 0  # HTTP requests in progress.
-        self._ends: WeakSet[SpeechError] = WeakSet()  # Final errors of requests.
+        self._ends: WeakSet[SpeechError] = WeakSet()  # Errors that have ended a request and are already counted.
         self._open_engine = open_engine
         self._engine: SpeechEngine | None = None
         self._watchdog: Watchdog | None = None
@@ -92,7 +93,7 @@ class Host:
 
     @property
     def problem(self) -> SpeechError | None:
-        """Return the error that prevents new requests, or None."""
+        """Return the error that new requests get, or None if they are accepted."""
         return EngineDead() if self._problem is None and self.is_dead else self._problem
 
     @property
@@ -110,7 +111,7 @@ class Host:
 
     @property
     def is_dead(self) -> bool:
-        """True if the engine's thread has ended or the watchdog has declared it dead."""
+        """True if the engine's thread has ended or the watchdog has given up on it."""
         given_up = self._watchdog is not None and self._watchdog.verdict is not None
         return given_up or (self._engine is not None and not self._engine.alive)
 
@@ -120,12 +121,12 @@ class Host:
 
     @property
     def is_serving(self) -> bool:
-        """True if a client has a socket open or waits for a response."""
+        """True if a client has an open socket or waits for a response."""
         return bool(self.sockets) or self._requests > 0
 
     @property
     def is_speaking(self) -> bool:
-        """True if speech is being generated, over HTTP or for a socket."""
+        """True if speech is being generated over HTTP or a socket."""
         return bool(self.replies) or any(socket.is_speaking for socket in self.sockets)
 
     @property
@@ -133,7 +134,7 @@ class Host:
         """Return the loaded engine.
 
         Raises:
-            SpeechError: `problem`.
+            SpeechError: The engine cannot accept requests; see `problem`.
         """
         if self.problem is not None:
             raise self.problem
@@ -146,12 +147,12 @@ class Host:
         return self._speakers.beside(self.engine.cards if self.problem is None else ())
 
     def owner_library(self, headers: Mapping[str, str]) -> OwnerLibrary:
-        """Return the voices and pronunciations of the owner in these headers."""
+        """Return the voice library of the owner in these headers, which includes the shared voices."""
         return self.owner_libraries.of(headers.get(OWNER, ""))
 
     @contextmanager
     def answering(self) -> Iterator[None]:
-        """Count a running HTTP request, for which a drain waits."""
+        """Context manager that counts a running HTTP request. A drain waits for these."""
         self._requests += 1
         try:
             yield
@@ -159,32 +160,32 @@ class Host:
             self._requests -= 1
 
     def ended(self, request_log: RequestLog, event: Finished | Broken) -> None:
-        """Count and log a request's end."""
+        """Count and log the end of a request."""
         if isinstance(event, Broken):
             self._ends.add(event.error)
         self.metrics.ended(request_log, event)
         log_end(request_log, event)
 
     def refused(self, error: SpeechError) -> None:
-        """Count a refusal; an error that ended a request is already counted as its end."""
+        """Count a refusal. An error that has ended a request was already counted with the request."""
         if error not in self._ends:
             self.metrics.refused(error.code)
 
     async def load(self) -> None:
-        """Load the checkpoints off the loop and start the engine.
+        """Load the checkpoints on another thread and start the engine.
 
         Raises:
             SetUpError: The checkpoints or the device cannot be used.
         """
         loop = asyncio.get_running_loop()
         loaded: asyncio.Future[SpeechEngine] = loop.create_future()
-        # A separate thread instead of a pool's, because the end of the process must not wait for it.
+        # A daemon thread is used instead of a thread pool, because the end of the process must not wait for it.
         threading.Thread(target=self._load, args=(loop, loaded), name="loader", daemon=True).start()
         self._engine = await loaded
         self._engine.start()
         self._watchdog = Watchdog(self._engine, self.settings.server, self.metrics)
         await self._watchdog.start()
-        if isinstance(self._problem, Loading):  # It may already be draining.
+        if isinstance(self._problem, Loading):  # The host may be draining already.
             self._problem = None
         self._prompts = PromptKeeper(self.owner_libraries.libraries, self._engine, self.decoders)
         self._keeping = asyncio.create_task(self._prompts.run(), name="prompts")
@@ -215,20 +216,20 @@ class Host:
             loop.call_soon_threadsafe(settle, engine, None)
 
     async def watch(self) -> Exit:
-        """Wait until the engine cannot serve requests any more, and return the reason. Must be called after `load`."""
+        """Wait until the engine cannot serve requests any more, and return the reason. Call `load` first."""
         assert self._watchdog is not None, "the engine is there"
         return await self._watchdog.watch()
 
     async def run_in_worker(self, work: Callable[..., Value], *given: Any) -> Value:
-        """Run disk access or decoding in one of the host's workers, and return the result."""
+        """Run disk access or decoding on a worker thread and return the result."""
         return await asyncio.get_running_loop().run_in_executor(self.decoders, work, *given)
 
     def refuse(self, error: SpeechError) -> None:
-        """Refuse new requests from now on."""
+        """Refuse all new requests with this error."""
         self._problem = error
 
     async def close_sessions(self, error: SpeechError, code: int, *, timeout_s: float) -> None:
-        """Refuse new requests, and close the session of every connected client."""
+        """Refuse new requests and close the sessions of all connected clients."""
         self.refuse(error)
         for socket in tuple(self.sockets):
             socket.close_with(error, code)
@@ -239,7 +240,7 @@ class Host:
             reply.cancel()
 
     def close(self) -> None:
-        """End the engine, the workers and background writes."""
+        """Stop the engine, the workers and background writes."""
         if self._keeping is not None:
             self._keeping.cancel()
         if self._watchdog is not None:

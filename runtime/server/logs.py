@@ -1,4 +1,4 @@
-"""Log format: text or JSON lines, one per finished request, without its text."""
+"""Log format: text or JSON lines. Each finished request is one line, without its text."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ _TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 @dataclass(slots=True, kw_only=True)
 class RequestLog:
-    """Data of one request for log and metrics."""
+    """Data of one request for logs and metrics."""
 
-    id: str  # Id of the session, with the utterance.
+    id: str  # Session id and utterance number.
     dialect: str
     mode: Mode
     chars: int = 0
     text: str | None = None  # None if texts are not logged.
-    is_cancelled: bool = False  # True if its client has left, so that its end is not a fault.
+    is_cancelled: bool = False  # True if the client has disconnected, so that the end is not an error.
 
     def append(self, text: str) -> None:
-        """Add text of the request."""
+        """Append text of the request, if texts are logged."""
         self.chars += len(text)
         if self.text is not None:
             self.text += text
 
 
 def set_up(settings: ServerSettings) -> None:
-    """Set the format of the process's log handlers, and limit repeated lines."""
+    """Set the format of the process's log handlers, and suppress repeated lines."""
     formatter = JsonLines() if settings.log_format == "json" else TextLines(_TEXT)
     for handler in logging.getLogger().handlers:
         handler.setFormatter(formatter)
@@ -46,7 +46,7 @@ def set_up(settings: ServerSettings) -> None:
 
 
 def log_end(request_log: RequestLog, event: Finished | Broken) -> None:
-    """Log the line of a finished request."""
+    """Log the end of a request."""
     error = event.error if isinstance(event, Broken) else None
     figures: dict[str, Any] = {
         "request": request_log.id,
@@ -81,7 +81,7 @@ class JsonLines(logging.Formatter):
 
 
 class TextLines(logging.Formatter):
-    """Formatter with the message and its figures as name=value."""
+    """Formatter for the message followed by name=value pairs."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:
         figures: dict[str, Any] = getattr(record, "figures", {})

@@ -29,7 +29,7 @@ _LABELS = ("mode", "dialect")
 
 
 class ServerMetrics:
-    """Metrics of one host in a separate registry, because a process may have several hosts."""
+    """Metrics of one host. They have their own registry, because a process may have several hosts."""
 
     def __init__(self) -> None:
         registry = self._registry = CollectorRegistry()
@@ -62,11 +62,11 @@ class ServerMetrics:
         self._uncaptured = counter("uncaptured", "Calls of Code2Wav that found no graph, though graphs are held")
         self._memory = gauge("memory_bytes", "The device's memory", ("kind",))
         self._canaries = counter("canaries", "Checks of the idle engine that came to an end", ("outcome",))
-        self._totals = {self._frames: 0, self._uncaptured: 0}  # Last values reported by the engine.
+        self._totals = {self._frames: 0, self._uncaptured: 0}  # Values of the engine's last report.
         self._lag_s = histogram("loop_lag_seconds", "How late the event loop runs what is due", (), _LAGS)
 
     def ended(self, request_log: RequestLog, event: Finished | Broken) -> None:
-        """Count a request's end."""
+        """Count the end of a request."""
         stats, labels = event.stats, (request_log.mode.value, request_log.dialect)
         outcome = event.error.code if isinstance(event, Broken) else event.stop_reason.value
         self._requests.labels(*labels, outcome).inc()
@@ -81,16 +81,16 @@ class ServerMetrics:
             self._guard_hits.labels(stats.guard.value).inc()
 
     def refused(self, code: str) -> None:
-        """Count a refusal, by the code of its error."""
+        """Count a refused request by the code of its error."""
         self._refusals.labels(code).inc()
 
     def canary(self, outcome: str) -> None:
-        """Count a check of the engine."""
+        """Count a canary result."""
         self._canaries.labels(outcome).inc()
 
     @contextmanager
     def session(self, dialect: str) -> Iterator[None]:
-        """Count a session while it is open."""
+        """Context manager that counts an open session."""
         gauge = self._sessions.labels(dialect)
         gauge.inc()
         try:
@@ -108,7 +108,7 @@ class ServerMetrics:
             self._lag_s.observe(max(0.0, loop.time() - due))
 
     def page(self, load: EngineLoad | None) -> bytes:
-        """Return the metrics in Prometheus' format; `load` is the engine's current load, if there is an engine."""
+        """Return all metrics in Prometheus' format; `load` is the engine's current load, or None without an engine."""
         if load is not None:
             self._slots.set(load.slots)
             self._active.set(load.active)
@@ -122,6 +122,6 @@ class ServerMetrics:
         return generate_latest(self._registry)
 
     def _catch_up(self, counter: Counter, total: int) -> None:
-        """Advance a counter to the engine's own count."""
+        """Advance a counter to the engine's total."""
         counter.inc(max(0, total - self._totals[counter]))
         self._totals[counter] = total

@@ -1,4 +1,4 @@
-"""Runtime process: listening socket, uvicorn, engine host, and orderly shutdown."""
+"""Runtime process: socket, uvicorn, engine host, and orderly shutdown."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ from runtime.shared.interpreter import settle, switch_often
 from runtime.shared.port import serving as port
 from runtime.shared.port.serving import Server, config, ignore_signals, stop_on_signals, tell_of_wait
 
-GOODBYE_S = 2.0  # Timeout for the final messages to all clients.
-HURRIED_GOODBYE_S = 0.3  # Timeout for final messages after a second signal.
-_POLL_INTERVAL_S = 0.02  # Poll interval of running requests.
+GOODBYE_S = 2.0  # Timeout for sending final messages to all clients.
+HURRIED_GOODBYE_S = 0.3  # Timeout for sending final messages after a second signal.
+_POLL_INTERVAL_S = 0.02  # Poll interval for running requests.
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
-_LINGER_S = 3  # Timeout of closing handshakes after the final messages.
+_LINGER_S = 3  # Timeout of close handshakes after the final messages.
 
 
 def serve(settings: Settings) -> int:
-    """Run until a signal; return the exit status (`runtime.exits.Exit`).
+    """Serve until a signal and return the exit status (`runtime.exits.Exit`).
 
     Raises:
         SetUpError: The port, a checkpoint or the device cannot be used.
@@ -45,7 +45,7 @@ def serve(settings: Settings) -> int:
     switch_often()
     status = asyncio.run(_run_alone(settings))
     if threading.active_count() > 1:
-        # A thread that is loading or computing would abort the process during the interpreter's shutdown.
+        # Exit now, because a thread that is loading or computing would abort the process during a normal shutdown.
         logging.shutdown()
         sys.stdout.flush()
         os._exit(status)
@@ -53,7 +53,7 @@ def serve(settings: Settings) -> int:
 
 
 async def _run_alone(settings: Settings) -> int:
-    """Run in a process of its own; afterwards, ignore signals until its end."""
+    """Serve in this process. At the end, ignore signals until the process exits."""
     try:
         return await run(settings, listen(settings.server), _open_engine)
     finally:
@@ -63,13 +63,13 @@ async def _run_alone(settings: Settings) -> int:
 def _open_engine(settings: Settings, progress: Progress) -> SpeechEngine:
     if has_own_process(settings):
         return EngineClient.open(settings, progress)
-    from runtime.engine.engine import Engine  # Importing torch takes seconds; the port is already open.
+    from runtime.engine.engine import Engine  # This imports torch, which takes seconds; the port is already open.
 
     return Engine.open(settings, progress)
 
 
 def has_own_process(settings: Settings) -> bool:
-    """True if the engine gets its own process: with a GPU, but not on a CPU, whose cores are all busy."""
+    """True if the engine gets its own process. This is so on a GPU; on a CPU, all cores are busy anyway."""
     if settings.server.engine_process == "auto":
         return settings.engine.device in ("auto", "cuda") and system.has_nvidia_card()
     return settings.server.engine_process == "own"
@@ -87,10 +87,10 @@ def listen(settings: ServerSettings) -> socket.socket:
 async def run(
     settings: Settings, listener: socket.socket, open_engine: OpenEngine, stop: asyncio.Event | None = None
 ) -> int:
-    """Serve on a bound socket until SIGTERM, SIGINT, ``stop`` or cancellation. A second signal waits for no request.
+    """Serve on a bound socket until SIGTERM, SIGINT, ``stop`` or cancellation. A second signal ends open requests.
 
     Raises:
-        SetUpError: Loading failed, or the port of Wyoming cannot be used.
+        SetUpError: Loading failed, or the Wyoming port cannot be used.
     """
     host = Host(settings, open_engine)
     wyoming = WyomingPort(host, settings.server.wyoming) if settings.server.wyoming else None
@@ -113,7 +113,7 @@ async def run(
         elif living.done():
             living.result()
         elif serving.done():
-            serving.result()  # Raises the error with which uvicorn failed to start.
+            serving.result()  # If uvicorn failed to start, this raises its error.
         else:
             await drain(host, hurry, tell_of_wait if has_signals else lambda _: None)
         return living.result() if died else Exit.ASKED
@@ -126,12 +126,12 @@ async def run(
             await asyncio.gather(serving, living, stopping, lag, return_exceptions=True)
             if wyoming is not None:
                 await wyoming.leave()
-        finally:  # Close the engine also after a second cancellation.
+        finally:  # The engine must be closed even after a second cancellation.
             host.close()
 
 
 async def _live(host: Host, url: str, wyoming: WyomingPort | None) -> Exit:
-    """Load, announce readiness, wait until the engine cannot be used any more, and return the reason."""
+    """Load, print that the server is ready, wait until the engine fails, and return the reason."""
     await host.load()
     settle()
     if wyoming is not None:
@@ -156,9 +156,9 @@ def _url(listener: socket.socket) -> str:
 
 
 async def drain(host: Host, hurry: asyncio.Event, tell: Callable[[float], None]) -> None:
-    """Wait until no client is served, `drain_s` have passed, or `hurry` is set.
+    """Wait until no request is open, `drain_s` seconds have passed, or `hurry` is set.
 
-    `tell` is called with `drain_s` if there is speech to wait for.
+    `tell` is called with `drain_s` if speech is still being generated.
     """
     drain_s = host.settings.server.drain_s
     if host.is_speaking and drain_s:

@@ -1,4 +1,4 @@
-"""Engine interface that the server needs."""
+"""Interface of the engine for the server."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Progress = Callable[[int, int, str], None]  # Checkpoints loaded, total, current
 
 
 class SpeechEngine(Protocol):
-    """Interface of the engine for the server. Every method may be called on any thread and returns at once.
+    """Interface of the engine for the server. All methods may be called on any thread and do not block.
 
     Tickets that are unknown or have ended are ignored by every method.
     """
@@ -22,30 +22,30 @@ class SpeechEngine(Protocol):
 
     @property
     def alive(self) -> bool:
-        """False once the engine thread has died."""
+        """True until the engine thread has ended."""
         ...
 
     def start(self) -> None: ...
 
     def close(self, timeout_s: float | None = None) -> None:
-        """End the engine's threads, waiting up to `timeout_s` or without a limit."""
+        """Stop the engine's threads; wait up to `timeout_s`, or without a limit."""
         ...
 
     def submit(self, request: SpeechRequest, sink: Sink) -> int:
-        """Return a ticket; the sink is called on the engine thread up to one Finished, Broken or Refused.
+        """Submit a request and return its ticket. The last event of the sink is Finished, Broken or Refused.
 
         Raises:
-            BadRequest, Busy: Nothing was started. A request that yields is refused while another is open. An engine in
-                another process reports refusals to the sink, as Refused, and raises only EngineDead.
+            BadRequest, Busy: No work was started. A background request is refused while another request is open. An
+                engine in another process raises only EngineDead; it reports other refusals to the sink as Refused.
         """
         ...
 
     def append(self, ticket: int, text: str) -> None:
-        """Append text to a request with `open_text`. Text that cannot be spoken ends the request with Broken."""
+        """Append text to a request with `open_text`. If the text cannot be spoken, the request ends with Broken."""
         ...
 
     def flush(self, ticket: int) -> None:
-        """Speak all text received so far, even if the last word or sentence may be incomplete."""
+        """Speak all text received so far, even if the last word or sentence is incomplete."""
         ...
 
     def finish_text(self, ticket: int) -> None:
@@ -53,17 +53,17 @@ class SpeechEngine(Protocol):
         ...
 
     def ack_sent(self, ticket: int, samples: int) -> None:
-        """Acknowledge the total samples sent to the listener. An `acknowledged` request pauses without it."""
+        """Acknowledge the total number of samples sent. An `acknowledged` request pauses without acknowledgements."""
         ...
 
     def ack_played(self, ticket: int, ms: float) -> None:
-        """Acknowledge the total played milliseconds, which is more exact than the clock for a request far ahead."""
+        """Acknowledge the total number of milliseconds played, which is more exact than an estimate by the clock."""
         ...
 
     def cancel(self, ticket: int) -> None: ...
 
     def prepare(self, reference: Reference, mode: Mode, done: Callable[[VoicePrompt | SpeechError], None]) -> None:
-        """Compute the prompt of a reference. `done` is called once, on another thread, and must not block.
+        """Compute the prompt of a reference. `done` is called once on another thread and must not block.
 
         Raises:
             BadRequest: The reference cannot be used, or no checkpoint serves the mode.
@@ -73,9 +73,9 @@ class SpeechEngine(Protocol):
     def load(self) -> EngineLoad: ...
 
     def at_work_since(self) -> float | None:
-        """Return the start time of the oldest unfinished step on the engine's clock; None if idle."""
+        """Return the start time of the oldest unfinished step on the engine's clock, or None if it is idle."""
         ...
 
     def stacks(self) -> str:
-        """Return the stack traces of the engine's threads, for the log of a hung device; they hold no text."""
+        """Return the stack traces of the engine's threads for the log. They contain no text of clients."""
         ...

@@ -1,4 +1,4 @@
-"""Registration of WebSocket routes and their dialects."""
+"""WebSocket routes of the native, vLLM-Omni and Cartesia APIs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from runtime.version import package_version
 
 
 def add_routes(app: FastAPI, host: Host) -> None:
-    """Register the dialects."""
+    """Register the routes."""
 
     @app.websocket("/v1/audio/speech/stream")
     async def speech_stream(websocket: WebSocket) -> None:
@@ -77,7 +77,7 @@ def _cartesia(host: Host, websocket: WebSocket, session_id: str) -> CartesiaSess
 
 
 def shared(host: Host, socket: Socket) -> dict[str, Any]:
-    """Return the common arguments of all dialects' sessions."""
+    """Return the arguments that the sessions of all APIs have in common."""
     return {
         "limits": host.settings.limits,
         "cards": host.engine.cards,
@@ -92,7 +92,7 @@ def new_id() -> str:
 
 
 async def speak(socket: Socket, host: Host, dialect: Dialect[Any], *, name: str, session_id: str) -> None:
-    """Run a dialect on an accepted socket; `name` is the dialect's name for log and metrics."""
+    """Run a session on an accepted socket; `name` is the API's name for logs and metrics."""
     connection = Connection(socket, dialect, host, name=name, session_id=session_id)
     host.sockets[connection] = asyncio.current_task()
     try:
@@ -103,7 +103,7 @@ async def speak(socket: Socket, host: Host, dialect: Dialect[Any], *, name: str,
 
 
 async def turn_away(websocket: WebSocket, host: Host, error: SpeechError, words: Reply) -> None:
-    """Send an error and close an accepted socket."""
+    """Send an error on an accepted socket and close it."""
     host.metrics.refused(error.code)
     await websocket.send_json(words)
     await websocket.close(error.close_code, error.code)

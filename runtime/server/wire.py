@@ -1,4 +1,4 @@
-"""Limits and parsing of client messages, shared by all dialects."""
+"""Limits and parsing of client messages, for all APIs."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ from runtime.shared.validation import first_fault
 Reply = Mapping[str, Any]
 
 BYTES_PER_SAMPLE = 2  # Mono s16le.
-# A quarter of a second, so that control messages and other contexts are sent between the pieces of a long chunk.
+# A quarter of a second, so that control messages and other contexts can be sent between the pieces of a long chunk.
 PIECE_BYTES = SAMPLE_RATE // 4 * BYTES_PER_SAMPLE
-# Language codes of clients, and the names that checkpoints use.
+# Language codes of clients, and the names of the languages in checkpoints.
 LANGUAGES = {
     "zh": "chinese",
     "en": "english",
@@ -45,7 +45,7 @@ LANGUAGES = {
 }
 _CODES = {name: code for code, name in LANGUAGES.items()}
 _FIELD_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,39}")
-_MAX_SHOWN_NAMES = 5  # Unknown fields that a note names.
+_MAX_SHOWN_NAMES = 5  # Maximum number of unknown fields in a note.
 
 Checked = TypeVar("Checked", bound=BaseModel)
 
@@ -65,7 +65,7 @@ Name = Annotated[Text, StringConstraints(max_length=256)]
 
 
 class StrictFields(BaseModel):
-    """Base of message fields: strict types, finite numbers; unknown fields are ignored."""
+    """Base class of client messages: strict types and finite numbers; unknown fields are ignored."""
 
     model_config = ConfigDict(strict=True, extra="ignore", frozen=True, allow_inf_nan=False)
 
@@ -73,12 +73,12 @@ class StrictFields(BaseModel):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Return a sentence about unknown fields of `checked`, if there are any."""
+        """Return a note about unknown fields, if there are any."""
         return self._notes
 
 
 class VoiceFields(StrictFields):
-    """Base of fields with a voice. `voice_field` is the path at which the client wrote its name."""
+    """Base class of messages with a voice. `voice_field` is the name under which the client has sent it."""
 
     _voice_field: str = "voice"
 
@@ -97,11 +97,11 @@ class VoiceFields(StrictFields):
 
 
 def decode(text: str, max_values: int | None = None) -> dict[str, Any]:
-    """Parse a text message as a JSON object, stricter than ``json.loads``. A byte order mark is skipped.
+    """Parse a text message as a JSON object, more strictly than ``json.loads``. A byte order mark is skipped.
 
     Raises:
-        InvalidMessage: It is not a JSON object, or has a duplicate key, a non-finite number, too deep nesting, or more
-            than about `max_values` values, counted before parsing.
+        InvalidMessage: The message is not a JSON object, or has a duplicate key, a number that is not finite, too many
+            levels, or more than about `max_values` values (which are counted before parsing).
     """
     if max_values is not None and len(text) > max_values and sum(map(text.count, "{[,")) > max_values:
         raise InvalidMessage(why=f"it holds more than {max_values} values")
@@ -113,7 +113,7 @@ def decode(text: str, max_values: int | None = None) -> dict[str, Any]:
         raise InvalidMessage(why=f"the syntax breaks at character {error.pos}") from None
     except RecursionError:
         raise InvalidMessage(why="it is nested too deep") from None
-    except ValueError:  # An integer with thousands of digits.
+    except ValueError:  # An integer has thousands of digits.
         raise InvalidMessage(why="a number in it is too long") from None
     if not isinstance(value, dict):
         raise InvalidMessage(why="it is another JSON value")
@@ -124,9 +124,9 @@ def check_size(text: str, limit: int) -> None:
     """Check that a message has at most `limit` bytes.
 
     Raises:
-        MessageTooLarge: It is larger.
+        MessageTooLarge: The message is larger.
     """
-    # A character has one to four bytes, so most messages need no encoding for this check.
+    # A character has at most four bytes, so most messages need not be encoded for this check.
     if len(text) * 4 > limit and (size := len(text.encode(errors="replace"))) > limit:
         raise MessageTooLarge(what="The message", size=size, limit=limit)
 
@@ -135,7 +135,7 @@ def check_text(count: int, limits: Limits, *, param: str = "text") -> None:
     """Check the length of a text.
 
     Raises:
-        TextTooLong: It is too long.
+        TextTooLong: The text is too long.
     """
     if count > limits.max_text_chars:
         raise TextTooLong(count=count, unit="characters", limit=limits.max_text_chars, param=param)
@@ -145,17 +145,17 @@ def check_frames(asked: int | None, most: int, *, param: str = "max_frames") -> 
     """Check the requested number of frames.
 
     Raises:
-        InvalidConfig: It exceeds the limit.
+        InvalidConfig: The number exceeds the limit.
     """
     if asked is not None and asked > most:
         raise InvalidConfig(where=param, why=f"it must be at most {most}", param=param)
 
 
 def number_in(text: str, where: str, low: int, high: int) -> int:
-    """Parse an integer of a URL's parameter `where`.
+    """Parse the integer in the URL parameter `where`.
 
     Raises:
-        InvalidConfig: It is not an integer from `low` to `high`.
+        InvalidConfig: The value is not an integer from `low` to `high`.
     """
     if not (text.isascii() and text.isdecimal() and len(text) < 10 and low <= int(text) <= high):
         raise InvalidConfig(where=where, why=f"it must be a number from {low} to {high}", param=where)
@@ -163,10 +163,10 @@ def number_in(text: str, where: str, low: int, high: int) -> int:
 
 
 def checked(kind: type[Checked], fields: dict[str, Any]) -> Checked:
-    """Check fields against a model.
+    """Validate fields with a pydantic model.
 
     Raises:
-        InvalidConfig: A field has the wrong type or is out of range. The error names the first one.
+        InvalidConfig: A field has the wrong type or is out of range. The message names the first such field.
     """
     try:
         message = kind.model_validate(fields)
@@ -182,7 +182,7 @@ def checked(kind: type[Checked], fields: dict[str, Any]) -> Checked:
 
 @cache
 def _known_names(kind: type[BaseModel]) -> frozenset[str]:
-    """Return the names by which clients may send the fields of a message."""
+    """Return the field names (and aliases) that clients may send."""
     names: set[str] = set()
     for name, field in kind.model_fields.items():
         alias = field.validation_alias
@@ -191,28 +191,29 @@ def _known_names(kind: type[BaseModel]) -> frozenset[str]:
 
 
 def given(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields without null values, which mean the same as absent ones."""
+    """Return the fields that are not null. A null field is treated as absent."""
     return {name: value for name, value in fields.items() if value is not None}
 
 
 def language_of(code: str | None) -> str:
-    """Return the language of a code with or without a region; other text is returned unchanged."""
+    """Return the language of a code with or without a region. Other text is returned unchanged."""
     word = code or "auto"
     return LANGUAGES.get(word.lower().replace("_", "-").split("-")[0], word)
 
 
 def code_of(language: str) -> str | None:
-    """Return the ISO 639-1 (BCP 47) code of a language; None for ``auto`` and for languages without a code here."""
+    """Return the ISO 639-1 (BCP 47) code of a language; None for ``auto`` and languages without a code."""
     return _CODES.get(language.lower())
 
 
 def pieces(pcm: bytes) -> Iterator[bytes]:
-    """Split audio into pieces, between which other messages can be sent."""
+    """Split audio into pieces, so that other messages can be sent in between."""
     return (pcm[start : start + PIECE_BYTES] for start in range(0, len(pcm), PIECE_BYTES))
 
 
 def _sentence(error: ValidationError, fields: dict[str, Any]) -> InvalidConfig:
-    path, why = first_fault(error, fields)  # Only field names and indices: models have no keys of the client's choice.
+    # The path contains only field names and indices, because models have no keys that clients choose.
+    path, why = first_fault(error, fields)
     return InvalidConfig(where=path or "The message", why=why, param=path)
 
 

@@ -1,1 +1,1 @@
-"""Cartesia's dialect over WebSocket and HTTP."""
+"""Cartesia's API over WebSocket and HTTP."""

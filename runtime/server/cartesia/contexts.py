@@ -1,4 +1,4 @@
-"""Context of Cartesia's dialect."""
+"""Context of Cartesia's API."""
 
 from __future__ import annotations
 
@@ -15,29 +15,31 @@ from runtime.shared.word_times import WordTimes
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Segment(Utterance[Generation]):
-    """Text between two flushes, which is a separate request so that the end of its audio is known."""
+    """Text between two flushes. It is a separate request, so that the end of its audio is known."""
 
     context: Context
     flush_id: int = 1
-    is_flushed: bool = False  # Flushed by the client, which gets a message after its audio.
+    is_flushed: bool = False  # True if the client has flushed it and gets a message after its audio.
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Context:
-    """Context with one growing text and one audio stream."""
+    """Context with one streamed text and one audio stream."""
 
     name: str
-    voice: ChosenVoice[Generation]  # From the first message: voice, language and format cannot change.
+    voice: ChosenVoice[Generation]  # Settings of the first message; voice, language and format cannot change later.
     writer: PcmWriter
-    words: WordTimes | None  # None if the client wants no word times.
+    words: WordTimes | None  # None if the client has not requested word times.
     read: ReadText  # Text without tags, for ``words``.
     text: GrowingText
-    said_at: float  # Time in seconds at which the context opened or its last chunk was queued.
-    segments: deque[Segment] = field(default_factory=deque)  # The first is being spoken, the last receives text.
+    said_at: float  # Time in seconds at which the context was opened or its last chunk was queued.
+    # The first segment is being spoken, the last one receives text.
+    segments: deque[Segment] = field(default_factory=deque)
     is_complete: bool = False  # True if its text is complete.
-    short_since: float | None = None  # Time in seconds at which the audio of all text so far was sent.
-    notes: list[str] = field(default_factory=list)  # Unique notes about ignored fields and faults of the speech.
-    owed_samples: int = 0  # Samples still in the resampler; they count with the next message.
+    # Time in seconds at which the audio of all text so far was sent; None if text is waiting.
+    short_since: float | None = None
+    notes: list[str] = field(default_factory=list)  # Notes about ignored fields and faulty speech, without duplicates.
+    owed_samples: int = 0  # Samples that are still in the resampler and belong to the next message.
 
     @property
     def head(self) -> Segment:
@@ -45,21 +47,21 @@ class Context:
 
     @property
     def pause_due(self) -> float | None:
-        """Return when text received so far is spoken after a pause, if growing text is or can be spoken."""
+        """Return the time at which the text received so far is spoken because of a pause; None if it is not."""
         return self.text.due if self.voice.is_ready and len(self.segments) == 1 else None
 
     def note(self, notes: Iterable[str]) -> None:
-        """Add notes for the last message, without duplicates of several segments."""
+        """Add notes for the last message. Duplicates are dropped."""
         self.notes += [note for note in dict.fromkeys(notes) if note not in self.notes]
 
     def expires_at(self, expiry_s: float) -> float | None:
-        """Return when the context expires without new text, or None if it cannot expire now."""
+        """Return the time at which the context expires without new text, or None if it cannot expire now."""
         if self.short_since is None or self.is_complete or len(self.segments) > 1:
             return None
         return self.short_since + expiry_s
 
     def end_segment(self, *, is_flushed: bool = False) -> None:
-        """End the growing segment and start the next one; this increments the flush id."""
+        """End the growing segment, start the next one, and increment the flush id."""
         last = self.segments[-1]
         last.is_complete = True
         last.is_flushed = is_flushed

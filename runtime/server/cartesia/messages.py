@@ -1,4 +1,4 @@
-"""Messages of Cartesia's dialect."""
+"""WebSocket messages of Cartesia's API."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from runtime.server.wire import Reply
 from runtime.shared.port.errors import cartesia_message
 from runtime.shared.word_times import TimedWords
 
-_PARTIAL = 206  # The status_code of all messages without an error, including the last.
+_PARTIAL = 206  # Status code of all messages except errors, including the last message.
 
 
 def sound(data: bytes, step_ms: float) -> dict[str, Any]:
-    """Return an audio message, with the format of every route."""
+    """Return an audio message. All routes use this format."""
     return {
         "type": "chunk",
         "data": base64.b64encode(data).decode("ascii"),
@@ -27,7 +27,7 @@ def sound(data: bytes, step_ms: float) -> dict[str, Any]:
 
 
 def timed(times: TimedWords) -> dict[str, Any]:
-    """Return the word times, with the additional flag that they are estimates."""
+    """Return word times, with an additional flag that they are estimates."""
     return {
         "type": "timestamps",
         "word_timestamps": {"words": times.words, "start": times.start, "end": times.end},
@@ -38,7 +38,7 @@ def timed(times: TimedWords) -> dict[str, Any]:
 
 
 def end(notes: Sequence[str] = ()) -> dict[str, Any]:
-    """Return the last message. `notes` are an extension, present only if there are any."""
+    """Return the last message of a context. `notes` is our extension and is omitted if empty."""
     return {"type": "done", "done": True, "status_code": _PARTIAL, **({"notes": list(notes)} if notes else {})}
 
 
@@ -66,5 +66,5 @@ def done(name: str, notes: Sequence[str] = ()) -> Reply:
 
 
 def error(problem: SpeechError, name: str | None, session_id: str) -> Reply:
-    """Return an error message; with a context id it is the last message of that context."""
+    """Return an error message; with a context id, it is the context's last message."""
     return cartesia_message(problem, name, session_id)

@@ -1,4 +1,4 @@
-"""Pagination in Cartesia's format."""
+"""Pagination of lists in Cartesia's format."""
 
 from __future__ import annotations
 
@@ -24,6 +24,6 @@ def page_size(limit: str) -> int:
 
 
 def page(listed: list[dict[str, Any]], size: int, starting_after: str, ending_before: str) -> Reply:
-    """Return the page after one id or before another one."""
+    """Return the page after or before the item with a given id."""
     found = paging.page(listed, lambda entry: str(entry["id"]), size, starting_after, ending_before)
     return {"data": found.items, "has_more": found.has_more}

@@ -24,7 +24,7 @@ GET = ["GET", "HEAD"]
 PATH = "/pronunciation-dicts"
 ONE = PATH + "/{dictionary_id}"
 _OWNER = "voicewright"  # Owner of all dictionaries in Cartesia's responses.
-_PHONEMES = "<<"  # Start of an alias that spells phonemes.
+_PHONEMES = "<<"  # Prefix of an alias that consists of phonemes.
 
 
 def _no_phonemes(alias: str) -> str:

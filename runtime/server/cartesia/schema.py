@@ -17,11 +17,11 @@ from runtime.server.wire import Name, StrictFields, Text, VoiceFields, check_fra
 from runtime.settings import Limits
 from runtime.shared.pcm_formats import MAX_RATE, MIN_RATE, PcmWriter
 
-MAX_BUFFER_DELAY_MS = 3000  # Cartesia's default.
+MAX_BUFFER_DELAY_MS = 3000  # Default of Cartesia's API.
 
 Encoding = Literal["pcm_s16le", "pcm_f32le", "pcm_mulaw", "pcm_alaw"]
-BYTES_OF = {"pcm_s16le": 2, "pcm_f32le": 4, "pcm_mulaw": 1, "pcm_alaw": 1}  # Bytes of a sample.
-MP3_RATES = (8_000, 11_025, 12_000, 16_000, 22_050, 24_000, 32_000, 44_100, 48_000)  # All sample rates of MP3 in Hz.
+BYTES_OF = {"pcm_s16le": 2, "pcm_f32le": 4, "pcm_mulaw": 1, "pcm_alaw": 1}  # Bytes per sample.
+MP3_RATES = (8_000, 11_025, 12_000, 16_000, 22_050, 24_000, 32_000, 44_100, 48_000)  # All sample rates of MP3, in Hz.
 
 Read = TypeVar("Read", bound="CartesiaRequest")
 
@@ -33,7 +33,7 @@ class CartesiaVoice(StrictFields):
     @model_validator(mode="before")
     @classmethod
     def _its_id_alone(cls, voice: object) -> object:
-        """Accept the id alone, as newer clients send it."""
+        """Accept a voice that is only an id, as newer clients send it."""
         return {"id": voice} if isinstance(voice, str) else voice
 
 
@@ -90,7 +90,7 @@ class CartesiaRequest(VoiceFields):
 
     @property
     def filter_name(self) -> FilterName:
-        """Return the text filter of a complete text."""
+        """Return the text filter for a complete text."""
         return self.text_filter or "none"
 
     @property
@@ -101,14 +101,14 @@ class CartesiaRequest(VoiceFields):
         """Resolve mode and voice.
 
         Raises:
-            BadRequest: As `VoiceResolver.resolve_foreign`.
+            BadRequest: See `VoiceResolver.resolve_foreign`.
         """
         return resolver.resolve_foreign(
             model=self.model_id, voice=self.voice.id, style=self.instructions, param=self.voice_field
         )
 
     def request(self, text: str, resolved: ResolvedVoice, reference: Reference | None) -> SpeechRequest:
-        """Return the speech request that these fields start."""
+        """Return the speech request for a text with these settings."""
         options = SynthesisOptions(
             language=self.language_name,
             instruct=self.instructions,
@@ -134,18 +134,18 @@ class Generation(CartesiaRequest):
 
     @property
     def filter_name(self) -> FilterName:
-        """Return the text filter. Continued text is treated as a language model's output."""
+        """Return the text filter. A text that may continue is treated as the output of a language model."""
         return self.text_filter or ("markdown" if self.goes_on else "none")
 
     @property
     def pause_s(self) -> float:
-        """Return the pause in seconds after which received text is spoken."""
+        """Return the length of the pause in seconds after which received text is spoken."""
         asked = self.max_buffer_delay_ms
         return (MAX_BUFFER_DELAY_MS if asked is None else asked) / 1000
 
     @property
     def speaks_at_once(self) -> bool:
-        """True if received text is spoken at once, because the client buffers it itself."""
+        """True if received text is spoken immediately, because the client buffers text itself."""
         return self.flush or self.max_buffer_delay_ms == 0
 
 
@@ -166,11 +166,11 @@ class SseBody(CartesiaRequest):
 
 
 def read_generation(fields: dict[str, Any], limits: Limits) -> Generation:
-    """Check a message of the socket.
+    """Validate a WebSocket message.
 
     Raises:
-        BadRequest: As `read`, and for a message with neither a transcript nor a cancel, because text under a misspelled
-            key would be lost silently.
+        BadRequest: See `read`. A message with neither a transcript nor a cancel is also refused, because text under a
+            misspelled key would be lost silently.
     """
     if fields.get("transcript") is None and not fields.get("cancel"):
         why = "it is required, and empty where a text only ends"
@@ -179,7 +179,7 @@ def read_generation(fields: dict[str, Any], limits: Limits) -> Generation:
 
 
 def read(kind: type[Read], fields: dict[str, Any], limits: Limits) -> Read:
-    """Check a decoded message or body.
+    """Validate a decoded message or body.
 
     Raises:
         BadRequest: A field has the wrong type, is out of range, or requests an unsupported feature.

@@ -1,11 +1,11 @@
 """Session of Cartesia's ``/tts/websocket``.
 
-A context is one growing text and one audio stream, sent as base64 in JSON; several share a socket. Its states are
-``free -> open -> complete -> free``. It gets exactly one last message, ``done`` or ``error``, but none after a cancel,
-because Cartesia's client takes the ``done`` of an unknown context for the end of its current one. A context expires if
-all its text is spoken and no more arrives. Text goes to the engine as it arrives. A flush ends a request and starts the
-next one with the same voice and seed, so that ``flush_done`` follows the flushed audio. Every message has a
-``context_id``, which clients read first.
+A context is one streamed text and one audio stream, sent as base64 in JSON. A socket may have several contexts. The
+states of a context are ``free -> open -> complete -> free``. Its last message is ``done`` or ``error``. After a cancel
+there is no such message, because Cartesia's client takes the ``done`` of an unknown context for the end of its current
+one. A context expires if all its text is spoken and no more arrives. Text is sent to the engine as it arrives. A flush
+ends the request and starts another one with the same voice and seed, so that ``flush_done`` can follow the flushed
+audio. Every message has a ``context_id``, because clients read it first.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from runtime.shared.inline_tags import ReadText
 from runtime.shared.speech_rate import is_readable
 from runtime.shared.word_times import TimedWords, WordTimes
 
-_IDLE_S = 300.0  # Cartesia's timeout; clients keep an idle socket open that long.
-_MAX_SEGMENTS = 64  # Maximum waiting segments of a context.
+_IDLE_S = 300.0  # Timeout of Cartesia's API; clients keep an idle socket open for this long.
+_MAX_SEGMENTS = 64  # Maximum number of waiting segments in a context.
 
 
 class CartesiaSession(Dialect[Segment]):
@@ -38,13 +38,13 @@ class CartesiaSession(Dialect[Segment]):
         self._id = session_id
         self._expiry_s = expiry_s
         self._contexts: dict[str, Context] = {}
-        self._cancelled = RecentNames()  # The client may have sent the end of a context before it saw the cancel.
+        self._cancelled = RecentNames()  # A client may end a context before it knows that the context was cancelled.
 
     # --- Timers.
 
     @property
     def _silence_s(self) -> float | None:
-        """Return the idle timeout: shorter with an open context, which may hold a slot."""
+        """Return the idle timeout. It is shorter if a context is open, which may hold a slot."""
         if any(context.is_complete for context in self._contexts.values()):
             return None
         return self._limits.idle_s if self._contexts else max(_IDLE_S, self._limits.idle_s)
@@ -112,11 +112,11 @@ class CartesiaSession(Dialect[Segment]):
         is_blank = not message.transcript.strip()
         if context is None and is_blank and not message.goes_on:
             if name not in self._cancelled:
-                self._send_about(name, messages.done(name))  # End of a context without text.
+                self._send_about(name, messages.done(name))  # A context without text has ended.
             self._cancelled.forget(name)
             return
         if context is not None and context.is_complete:
-            if not is_blank:  # A second end has no effect.
+            if not is_blank:  # Ending a context twice has no effect.
                 error = OutOfOrder(what="transcript", why="the text of that context was said to be complete")
                 self._send_about(name, {**messages.error(error, name, self._id), "done": False})
             return
@@ -161,7 +161,7 @@ class CartesiaSession(Dialect[Segment]):
             context.text.settle()
         last.queue_text(spoken)
         if message.transcript.strip() and context.short_since is not None:
-            # Text without spoken words, such as code, is not sent to the engine.
+            # Text without words, such as code, is not sent to the engine.
             context.short_since = None if spoken.strip() else self._clock()
         if message.flush:
             if len(context.segments) >= _MAX_SEGMENTS:
@@ -172,13 +172,13 @@ class CartesiaSession(Dialect[Segment]):
             context.is_complete = True
         self._tell_of(context, is_flushed=message.speaks_at_once)
         if last.queued and not last.is_complete and message.speaks_at_once:
-            last.queue_text(" ")  # While its voice is prepared, keep the next text from joining its last word.
+            last.queue_text(" ")  # While the voice is prepared, this separates the last word from the next text.
 
     def _cancel(self, name: str | None) -> None:
         if name is None:
             return
         self._muted.forget(name)
-        self.send_queue.drop_all_about(name)  # Also its final message, if that is queued.
+        self.send_queue.drop_all_about(name)  # This also drops its final message, if that is queued.
         if context := self._contexts.pop(name, None):
             self._release(context.head)
             if not context.is_complete:
@@ -190,7 +190,7 @@ class CartesiaSession(Dialect[Segment]):
         self._tell_of(utterance.context)
 
     def _tell_of(self, context: Context, *, is_flushed: bool = False) -> None:
-        """Send pending text to the engine, once there are words and a voice.
+        """Send queued text to the engine if it contains words and the voice is ready.
 
         A complete segment without words ends without the engine.
         """
@@ -204,10 +204,7 @@ class CartesiaSession(Dialect[Segment]):
             context.words.add(context.read.add(told))
 
     def _end_unfinished(self, context: Context) -> None:
-        """End a context that waits for text, at once or after the engine has ended its request.
-
-        Text held by the filter is spoken first.
-        """
+        """End a context that waits for text. Text that the filter holds back is spoken first."""
         if is_readable(rest := context.text.flush()):
             context.head.queue_text(rest)
             context.short_since = None
@@ -240,7 +237,7 @@ class CartesiaSession(Dialect[Segment]):
             self._send_about(context.name, messages.timestamps(context, times), number=context.head.number)
 
     def _end_segment(self, context: Context) -> None:
-        """Report the end of the first segment's audio, and continue with the next segment or end the context."""
+        """Report the end of the first segment's audio. Continue with the next segment, or end the context."""
         self._send(context, context.writer.finish())
         if context.words is not None:
             context.words.add(context.read.finish())
@@ -250,7 +247,7 @@ class CartesiaSession(Dialect[Segment]):
         if ended.is_flushed:
             self._send_about(context.name, messages.flush_done(context.name, ended.flush_id))
         if context.segments:
-            self._number(context.head).seed = ended.seed  # All segments have the first one's.
+            self._number(context.head).seed = ended.seed  # All segments use the seed of the first one.
             context.writer = context.voice.config.output_format.writer()
         else:
             self._end(context)
@@ -267,7 +264,7 @@ class CartesiaSession(Dialect[Segment]):
         self.send_queue.say(messages.error(error, None, self._id))
 
     def _refuse(self, name: str, error: SpeechError, *, goes_on: bool) -> None:
-        """Refuse an open or new context; messages for it that are already on the way are ignored."""
+        """Refuse a context. Messages for it that are already on the way are ignored."""
         if context := self._contexts.pop(name, None):
             self._release(context.head)
         if goes_on:

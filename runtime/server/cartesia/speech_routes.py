@@ -26,7 +26,8 @@ from runtime.shared.word_times import WordTimes
 
 _MEDIA_TYPES = {"raw": FORMATS["pcm"].media_type, "wav": FORMATS["wav"].media_type, "mp3": FORMATS["mp3"].media_type}
 _EXAMPLE = {"model_id": "sonic-3", "transcript": "Good morning.", "voice": {"mode": "id", "id": "alloy"}}
-_IN_WAV = {"pcm_s16le": (1, 2), "pcm_f32le": (3, 4), "pcm_alaw": (6, 1), "pcm_mulaw": (7, 1)}  # RIFF's code; width
+# Values: RIFF format code, bytes per sample.
+_IN_WAV = {"pcm_s16le": (1, 2), "pcm_f32le": (3, 4), "pcm_alaw": (6, 1), "pcm_mulaw": (7, 1)}
 
 
 def add_routes(app: FastAPI, host: Host) -> None:
@@ -54,7 +55,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
 class _SpokenFile(HttpSpeech[BytesBody | SseBody]):
     dialect = "cartesia"
     text_field = "transcript"
-    _text = ""  # The spoken text, once there is a request.
+    _text = ""  # The spoken text, set when the request is created.
 
     @property
     def sample_rate(self) -> int:
@@ -64,7 +65,7 @@ class _SpokenFile(HttpSpeech[BytesBody | SseBody]):
         """Yield the file during generation.
 
         Raises:
-            SpeechError: the request was refused, or broke.
+            SpeechError: The request was refused or failed.
         """
         request = await self._request()
         writer = _writer(self._body.output_format)
@@ -75,10 +76,12 @@ class _SpokenFile(HttpSpeech[BytesBody | SseBody]):
         yield await self._encoding(writer.finish)
 
     async def events(self, body: SseBody) -> AsyncGenerator[bytes, None]:
-        """Yield server-sent events with audio and estimated word times. An error after the first event is the last one.
+        """Yield server-sent events with audio and estimated word times.
+
+        An error after the first event is the last event.
 
         Raises:
-            SpeechError: the request was refused, or broke before its first sound.
+            SpeechError: The request was refused, or failed before its first audio.
         """
         clock = asyncio.get_running_loop().time
         told, said_at, begun = {"context_id": body.context_id}, clock(), False
@@ -119,7 +122,7 @@ class _SpokenFile(HttpSpeech[BytesBody | SseBody]):
 
 
 class _WavWriter:
-    """WAV writer for any encoding, with an unknown length in the header."""
+    """WAV writer for all encodings. The length in the header is unknown."""
 
     def __init__(self, encoding: str, rate: int) -> None:
         code, width = _IN_WAV[encoding]

@@ -1,1 +1,1 @@
-"""ElevenLabs' dialect over WebSocket and HTTP."""
+"""ElevenLabs' API over WebSocket and HTTP."""

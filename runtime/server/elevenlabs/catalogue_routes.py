@@ -1,4 +1,4 @@
-"""ElevenLabs' lists of voices and models."""
+"""ElevenLabs' routes that list voices and models."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from runtime.settings import Limits
 GET = ["GET", "HEAD"]
 KEY = "xi-api-key"  # Header that only ElevenLabs' clients send.
 
-# Default settings of requests; voices have no settings of their own here.
+# Default settings of requests. Voices have no settings of their own.
 _SETTINGS: Reply = {
     "stability": NEUTRAL,
     "similarity_boost": 1.0,

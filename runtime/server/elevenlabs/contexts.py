@@ -1,4 +1,4 @@
-"""Context of ElevenLabs' dialect."""
+"""Context of ElevenLabs' API."""
 
 from __future__ import annotations
 
@@ -13,28 +13,29 @@ from runtime.server.session.utterance import Utterance
 from runtime.shared.inline_tags import ReadText
 from runtime.shared.word_times import WordTimes
 
-_LEAD_S = 1.0  # Time before a listener's buffer is empty, so that sentences are cut late.
+_LEAD_S = 1.0  # A sentence is cut only if the listener's buffer will be empty within this time.
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Context(Utterance[SynthesisOptions]):
-    """Context with one growing text and one audio stream."""
+    """Context with one streamed text and one audio stream."""
 
     speed: float
     sound: SoundMessages
-    schedule: ChunkSchedule | None  # None if the client sends complete chunks to speak at once.
+    schedule: ChunkSchedule | None  # None if the client sends complete chunks, which are spoken immediately.
     heard_of: float  # Time in seconds of the client's last message or the last audio.
-    read: ReadText  # Text without the engine's tags.
+    read: ReadText  # Text without inline tags.
     keeps_pieces: bool = True
     words: WordTimes = field(default_factory=WordTimes)
-    owed_samples: int = 0  # Samples still in the encoder; they count with the next message.
-    plays_until: float | None = None  # Time at which a listener without delay has heard all audio; None: no audio yet.
-    _last: str = " "  # Last character of its text.
-    _is_leading: bool = True  # No text has come since the start or the last flush.
+    owed_samples: int = 0  # Samples that are still in the encoder and belong to the next message.
+    # Time at which a listener without delay has played all audio; None before the first audio.
+    plays_until: float | None = None
+    _last: str = " "  # Last character of the text.
+    _is_leading: bool = True  # True if no text has arrived since the start or the last flush.
 
     @property
     def dues(self) -> Iterator[float]:
-        """Yield the times at which received text is spoken: after a pause, and by its chunk schedule."""
+        """Yield the times at which received text must be spoken: after a pause, and by the chunk schedule."""
         if self.text.due is not None and self.voice.is_ready:
             yield self.text.due
         if self.schedule is None or not self.takes_text or not self.schedule.is_due:
@@ -42,10 +43,10 @@ class Context(Utterance[SynthesisOptions]):
         if self.plays_until is not None:
             yield self.plays_until - _LEAD_S
         elif not self.schedule.chunks:
-            yield self.heard_of  # Now.
+            yield self.heard_of  # A time in the past, which means now.
 
     def take(self, message: ClientMessage, now: float) -> None:
-        """Add text, and speak all text so far if requested.
+        """Append text, and speak all text so far if requested.
 
         Raises:
             TextTooLong: The text exceeds the limit.
@@ -75,7 +76,7 @@ class Context(Utterance[SynthesisOptions]):
         self.flush()
 
     def close(self) -> None:
-        """Complete the text."""
+        """Mark the text as complete."""
         self._hold(self.text.finish())
         self.words.add(self.read.finish())
         self._end_word()
@@ -84,7 +85,7 @@ class Context(Utterance[SynthesisOptions]):
             self.send_text()
 
     def hear(self, seconds: float, now: float) -> None:
-        """Record that `seconds` more of its audio were generated."""
+        """Record that `seconds` of audio were generated."""
         self.heard_of = now
         self.plays_until = max(self.plays_until or now, now) + seconds
 
@@ -95,7 +96,7 @@ class Context(Utterance[SynthesisOptions]):
             self._last = text[-1]
 
     def _end_word(self) -> None:
-        """Add a space after the last word; clients show a word when a space follows it."""
+        """Append a space after the last word, because clients display a word only when a space follows it."""
         if not self._last.isspace():
             self.words.add(" ")
             self._last = " "

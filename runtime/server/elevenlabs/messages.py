@@ -1,4 +1,4 @@
-"""Messages and errors of ElevenLabs' dialect."""
+"""WebSocket messages and errors of ElevenLabs' API."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MISTAKE = 1008  # Close code of errors that the client can fix.
 
 
 def audio(data: bytes, alignment: dict[str, Any] | None, context: str | None) -> Reply:
-    """Return an audio message with the times of the characters that end in it."""
+    """Return an audio message with the times of the characters that end in this audio."""
     return {
         "audio": base64.b64encode(data).decode("ascii"),
         "isFinal": None,
@@ -25,7 +25,7 @@ def audio(data: bytes, alignment: dict[str, Any] | None, context: str | None) ->
 
 
 def final(context: str | None, notes: Sequence[str] = ()) -> Reply:
-    """Return the last message of a context. `notes` are an extension, present only if there are any."""
+    """Return the last message of a context. `notes` is our extension and is omitted if empty."""
     return {
         "audio": None,
         "isFinal": True,
@@ -37,17 +37,17 @@ def final(context: str | None, notes: Sequence[str] = ()) -> Reply:
 
 
 def error(problem: SpeechError, context: str | None = None) -> Reply:
-    """Return an error message; `code` is the close code that follows, if any."""
+    """Return an error message. Its `code` is the close code that follows, if any."""
     return {**elevenlabs_message(problem, close_code(problem)), **_about(context)}
 
 
 def close_code(problem: SpeechError) -> int:
-    """Return the close code of an error; invalid JSON has the code of other client errors, as at ElevenLabs."""
+    """Return the close code of an error. As in ElevenLabs' API, invalid JSON is a client error."""
     return _MISTAKE if isinstance(problem, InvalidMessage) else problem.close_code
 
 
 def timed_audio(data: bytes, alignment: dict[str, Any] | None) -> Reply:
-    """Return a piece of an HTTP reply with times, or a complete reply."""
+    """Return one piece of an HTTP response with times, or a complete response."""
     return {
         "audio_base64": base64.b64encode(data).decode("ascii"),
         "alignment": alignment,

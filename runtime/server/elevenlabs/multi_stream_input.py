@@ -11,14 +11,14 @@ from runtime.server.elevenlabs.contexts import Context
 from runtime.server.elevenlabs.schema import ClientMessage
 from runtime.server.elevenlabs.session import ElevenLabsSession
 
-_DEFAULT = "default"  # Context of messages that name none.
+_DEFAULT = "default"  # Context of messages without a context id.
 
 
 class MultiStreamInputSession(ElevenLabsSession):
-    """Session with several contexts, in which an error ends its context only.
+    """Session with several contexts. An error ends only its context.
 
-    `close_context` completes a text, whose rest is spoken. A second one stops the context, because clients send it for
-    a completed text only if nobody listens any more (Pipecat, after an interruption).
+    The first `close_context` completes the text, whose rest is spoken. A second one stops the context, because clients
+    (such as Pipecat) send it for a complete text only if the listener has interrupted.
     """
 
     def __init__(self, **shared: Any) -> None:
@@ -27,7 +27,7 @@ class MultiStreamInputSession(ElevenLabsSession):
 
     @property
     def _silence_s(self) -> float | None:
-        """Return None, because contexts have their own timeouts and an idle socket may stay open."""
+        """Return None, because contexts have their own timeouts and the socket may stay idle."""
         return None if self.utterances else max(self._limits.idle_s, self._options.inactivity_timeout)
 
     def _handle(self, message: ClientMessage) -> None:
@@ -47,7 +47,8 @@ class MultiStreamInputSession(ElevenLabsSession):
             if (message.text or "").strip():
                 error = OutOfOrder(what="text", why="that context was closed")
                 self._send_about(name, messages.error(error, name))
-        elif context is not None or message.text:  # An empty text keeps the socket open and opens no context.
+        # A message with an empty text keeps the socket open and does not open a context.
+        elif context is not None or message.text:
             try:
                 self._take(context or self._begun(name, message), message)
             except BadRequest as error:
@@ -66,7 +67,7 @@ class MultiStreamInputSession(ElevenLabsSession):
             self._conclude(context)
 
     def _leave(self) -> None:
-        """Speak the rest of every context, then close."""
+        """Speak the rest of all contexts, then close."""
         self._is_leaving = True
         for context in tuple(self.utterances.values()):
             if context.takes_text:
@@ -81,19 +82,19 @@ class MultiStreamInputSession(ElevenLabsSession):
         self._end_name(context.name, context.notes)
 
     def _end_name(self, name: str, notes: Sequence[str] = ()) -> None:
-        """Send the last message of a context; after a close request, the last context ends the socket."""
+        """Send the last message of a context. After a close request, the last context closes the socket."""
         self._send_about(name, messages.final(name, notes))
         if self._is_leaving and not self.utterances:
             self._close(1000)
 
     def _leave_off(self, context: Context) -> None:
-        """Close the context, as if its client had."""
+        """Close the context as if the client had closed it."""
         self._close_context(context)
 
     # --- Errors and the end.
 
     def _abort_all(self, error: SpeechError) -> None:
-        self._is_leaving = False  # The error closes the socket, not the end of the last context.
+        self._is_leaving = False  # The error closes the socket, so the end of the last context must not.
         super()._abort_all(error)
 
     def _fail(self, utterance: Context, error: SpeechError) -> None:
@@ -103,7 +104,7 @@ class MultiStreamInputSession(ElevenLabsSession):
         self._conclude(utterance)
 
     def _refuse(self, name: str, error: SpeechError) -> None:
-        """Refuse an open or new context; messages for it that are already on the way are ignored."""
+        """Refuse a context. Messages for it that are already on the way are ignored."""
         if context := self._named(name):
             self._release(context)
         self._muted.remember(name)

@@ -1,4 +1,4 @@
-"""Names of ElevenLabs' ``output_format``, and their encoders."""
+"""Values of ElevenLabs' ``output_format``, and the encoders of each."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ _OPUS_KBPS = (32, 64, 96, 128, 192)
 
 
 class SoundWriter(Protocol):
-    """Encoder of one audio stream, which is the concatenation of the methods' results."""
+    """Protocol of an encoder. The stream is the concatenation of all results."""
 
     def add(self, pcm: bytes) -> bytes:
-        """Encode s16le samples at 24 kHz and return the complete bytes."""
+        """Encode s16le samples at 24 kHz, and return the bytes that are complete."""
         ...
 
     def finish(self) -> bytes:
-        """Return the rest. The writer cannot be used afterwards."""
+        """Return the remaining bytes. The encoder cannot be used afterwards."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class OutputFormat:
-    """Codec with a sample rate in Hz and, if it is lossy, a bit rate in kbit/s."""
+    """Codec with a sample rate in Hz, and a bit rate in kbit/s if it is lossy."""
 
     codec: str
     rate: int
@@ -48,11 +48,11 @@ class OutputFormat:
 
     @property
     def has_head(self) -> bool:
-        """True if the format's header contains the length, on which many readers rely."""
+        """True if the header contains the length, which many readers need."""
         return self.codec == "wav"
 
     def writer(self, speed: float = 1.0, *, whole: bool = False) -> SoundWriter:
-        """Return the encoder of one stream; with `whole`, it has an exact header and returns all bytes at the end."""
+        """Return an encoder. With `whole`, its header is exact, and all bytes are returned at the end."""
         if self.codec not in _RAW:
             bit_rate = None if self.kbps is None else self.kbps * 1000
             return Encoder(self.codec, rate=self.rate, speed=speed, bit_rate=bit_rate, whole=whole)
@@ -61,7 +61,7 @@ class OutputFormat:
 
 
 class _Sped:
-    """Change of speed before a raw format."""
+    """Encoder that changes the speed before a raw format."""
 
     def __init__(self, speed: float, raw: PcmWriter) -> None:
         self._sped = Encoder("pcm", speed=speed)

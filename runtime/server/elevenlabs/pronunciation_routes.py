@@ -41,7 +41,7 @@ PATH = "/v1/pronunciation-dictionaries"
 ONE = "/{pronunciation_dictionary_id}"
 GET = ["GET", "HEAD"]
 
-_OWNER = "voicewright"  # Name of the shared account.
+_OWNER = "voicewright"  # Name of the account that all clients share.
 _BY_TIME, _BY_NAME, _UP, _DOWN = "creation_time_unix", "name", "ascending", "descending"
 _FOUND = frozenset({DictionaryNotFound})
 _RULE = {"type": "alias", "string_to_replace": "Nguyen", "alias": "Win"}
@@ -213,7 +213,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
 
 
 def merged(before: Iterable[Word], words: Iterable[Word]) -> tuple[Word, ...]:
-    """Return the words with these added; an added word replaces one with the same spelling.
+    """Return both lists of words. A new word replaces one with the same spelling.
 
     Raises:
         InvalidConfig: There are too many words.
@@ -226,7 +226,7 @@ def merged(before: Iterable[Word], words: Iterable[Word]) -> tuple[Word, ...]:
 
 
 def _entry(kept: OwnerDictionaries, dictionary: PronunciationDictionary) -> dict[str, Any]:
-    """Return a dictionary without its rules. Thread: a worker, because the owner is read from the disk."""
+    """Return a dictionary without its rules. Thread: a worker, because the owner is read from disk."""
     return {
         "id": dictionary.id,
         "latest_version_id": dictionary.latest.id,

@@ -1,4 +1,4 @@
-"""Rules of ElevenLabs' pronunciation dictionaries: aliases. Phonemes are refused."""
+"""Alias rules of ElevenLabs' pronunciation dictionaries. Phoneme rules are refused."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def rule_of(word: Word) -> dict[str, Any]:
 
 
 def description_of(text: str) -> str:
-    """Return the description of a form.
+    """Validate the description in a form.
 
     Raises:
         InvalidConfig: The description is too long.

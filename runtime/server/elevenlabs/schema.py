@@ -1,4 +1,4 @@
-"""Requests of ElevenLabs' clients: addresses and messages of the sockets, bodies over HTTP.
+"""Requests of ElevenLabs' clients: WebSocket URLs and messages, and HTTP bodies.
 
 Unknown fields and fields that checkpoints do not support are ignored (docs/api.md lists them).
 """
@@ -22,13 +22,13 @@ from runtime.server.wire import Name, StrictFields, Text, check_frames, checked,
 from runtime.settings import Limits
 from runtime.shared.encoding import SPEEDS
 
-# Default voices of clients: LiveKit's and those of ElevenLabs' examples.
+# Voices that clients use by default: those of LiveKit and of ElevenLabs' examples.
 PREMADE = (
     *("hpp4J3VqNfWAUOO0d1Us", "EXAVITQu4vr4xnSDxMaL", "21m00Tcm4TlvDq8ikWAM", "JBFqnCBsd6RMkjVDRZzb"),
     *("cgSgspJ2msm6clMCkdW9", "pNInz6obpgDQGcFmaJgB", "nPczCjzI2devNBz1zQrb", "Xb7hH8MSUJpSbSDYk0k2"),
 )
-_MAX_BREAK_S = 3.0  # ElevenLabs' limit.
-NEUTRAL, _SWING = 0.5, 0.4  # Neutral stability, and the maximum change of the temperature.
+_MAX_BREAK_S = 3.0  # Limit of ElevenLabs' API.
+NEUTRAL, _SWING = 0.5, 0.4  # Stability without effect, and the maximum change of the temperature.
 
 Read = TypeVar("Read", bound="Spoken")
 
@@ -70,7 +70,7 @@ class SocketOptions(FileOptions):
     model_id: Name | None = None
     language_code: Name | None = None
     seed: Annotated[Seed, Field(strict=False)] | None = None
-    inactivity_timeout: Annotated[int, Field(strict=False, ge=1, le=180)] = 20  # Seconds.
+    inactivity_timeout: Annotated[int, Field(strict=False, ge=1, le=180)] = 20  # In seconds.
     auto_mode: Annotated[bool, Field(strict=False)] = False
     sync_alignment: Annotated[bool, Field(strict=False)] = False
 
@@ -127,7 +127,7 @@ class ClientMessage(Spoken):
     close_socket: bool = False
 
 
-# What a message can say without a text.
+# Fields of a message that need no text.
 _WITHOUT_TEXT = ("flush", "close_context", "close_socket")
 
 
@@ -169,7 +169,7 @@ def resolve_voice(
     """Resolve mode and voice.
 
     Raises:
-        BadRequest: As `VoiceResolver.resolve_foreign`.
+        BadRequest: See `VoiceResolver.resolve_foreign`.
     """
     voice = VOICE_ALIASES[PREMADE.index(voice_id)] if voice_id in PREMADE else voice_id
     return resolver.resolve_foreign(model=model_id, voice=voice, style=instructions, param="voice_id")
@@ -178,7 +178,7 @@ def resolve_voice(
 def synthesis_options(
     spoken: Spoken, language_code: str | None, seed: int | None, resolved: ResolvedVoice, cards: Sequence[ModelCard]
 ) -> SynthesisOptions:
-    """Return the synthesis options; `seed` is that of the URL, for messages without one."""
+    """Return the synthesis options. `seed` is the seed in the URL, for messages without a seed."""
     return SynthesisOptions(
         language=language_of(language_code),
         instruct=spoken.instructions,
@@ -192,7 +192,7 @@ def synthesis_options(
 
 
 def read(kind: type[Read], fields: dict[str, Any], limits: Limits) -> Read:
-    """Check a decoded message or body.
+    """Validate a decoded message or body.
 
     Raises:
         BadRequest: A field has the wrong type, is out of range, or requests an unsupported feature.
@@ -203,11 +203,11 @@ def read(kind: type[Read], fields: dict[str, Any], limits: Limits) -> Read:
 
 
 def read_message(fields: dict[str, Any], limits: Limits) -> ClientMessage:
-    """Check a message of a socket.
+    """Validate a WebSocket message.
 
     Raises:
-        BadRequest: As `read`, and for a message without text or another purpose, because text under a misspelled key
-            would be lost silently.
+        BadRequest: See `read`. A message without text or another purpose is also refused, because text under a
+            misspelled key would be lost silently.
     """
     if fields.get("text") is None and not any(fields.get(word) for word in _WITHOUT_TEXT):
         raise InvalidConfig(where="text", why="it is required and was not given", param="text")
@@ -215,7 +215,7 @@ def read_message(fields: dict[str, Any], limits: Limits) -> ClientMessage:
 
 
 def read_file_options(query: Mapping[str, str]) -> FileOptions:
-    """Check the query of an HTTP route.
+    """Validate the query parameters of an HTTP route.
 
     Raises:
         BadRequest: A parameter has an invalid value.
@@ -224,7 +224,7 @@ def read_file_options(query: Mapping[str, str]) -> FileOptions:
 
 
 def read_socket_options(query: Mapping[str, str]) -> SocketOptions:
-    """Check the query of a socket.
+    """Validate the query parameters of a WebSocket.
 
     Raises:
         BadRequest: A parameter has an invalid value.
@@ -233,7 +233,7 @@ def read_socket_options(query: Mapping[str, str]) -> SocketOptions:
 
 
 def _temperature(stability: float | None, resolved: ResolvedVoice, cards: Sequence[ModelCard]) -> float | None:
-    """Return the checkpoint's temperature, raised by a fifth at stability 0 and lowered by a fifth at 1."""
+    """Return the checkpoint's temperature, multiplied by 1.2 at stability 0 down to 0.8 at stability 1."""
     own = next((card.sampling.temperature for card in cards if resolved.mode in card.modes), None)
     if stability is None or stability == NEUTRAL or own is None:
         return None

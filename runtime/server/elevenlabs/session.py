@@ -1,8 +1,8 @@
-"""Sessions of ElevenLabs' sockets: ``stream-input`` and ``multi-stream-input``.
+"""Base session of ElevenLabs' WebSockets ``stream-input`` and ``multi-stream-input``.
 
-A context is one growing text and one audio stream, sent as base64 in JSON with estimated character times. Its states
-are ``free -> open -> closed -> free``, and it gets exactly one last message, ``isFinal``, after an error if there was
-one. The voice is in the socket's URL. Text goes to the engine as it arrives.
+A context is one streamed text and one audio stream, sent as base64 in JSON with estimated character times. Its states
+are ``free -> open -> closed -> free``. Its last message is ``isFinal``, also after an error. The voice is in the
+socket's URL. Text is sent to the engine as it arrives.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class ElevenLabsSession(Dialect[Context]):
             self._send(context, partial(context.sound.add, piece, context.words.hear(samples)))
 
     def _send(self, context: Context, make: Callable[[], Reply | None]) -> None:
-        """Send an audio message, encoded in a worker unless that takes microseconds."""
+        """Queue an audio message. It is encoded in a worker unless encoding takes only microseconds."""
         if not context.sound.is_instant:
             self.send_queue.encoded(make, number=context.number, samples=context.owed_samples, about=context.name)
         elif (message := make()) is not None:
@@ -94,7 +94,7 @@ class ElevenLabsSession(Dialect[Context]):
         context.owed_samples = 0
 
     def _end(self, context: Context) -> None:
-        """Report that all audio was sent."""
+        """Report that all audio of a context was sent."""
         if context.samples:
             self._send(context, partial(context.sound.finish, context.words.finish()))
         self._conclude(context)
@@ -134,14 +134,14 @@ class ElevenLabsSession(Dialect[Context]):
         return self._number(context)
 
     def _take(self, context: Context, message: ClientMessage) -> None:
-        """Add text to an open context."""
+        """Append text to an open context."""
         now = self._clock()
         context.take(message, now)
         if any(due <= now for due in context.dues):
             context.speak()
 
     def _close_context(self, context: Context) -> None:
-        """Complete the text; a text without words ends without the engine."""
+        """Mark a context's text as complete. A text without words ends without the engine."""
         context.close()
         if not context.is_submitted and not context.is_readable:
             self.utterances.pop(context.number)
@@ -151,7 +151,7 @@ class ElevenLabsSession(Dialect[Context]):
 
     @abstractmethod
     def _label(self, name: str) -> str | None:
-        """Return the ``contextId`` of a context's messages."""
+        """Return the ``contextId`` for messages about a context."""
 
     @abstractmethod
     def _conclude(self, context: Context) -> None:

@@ -1,4 +1,4 @@
-"""Audio messages of one context: samples in its format, with character times."""
+"""Encoder of one context's audio messages: samples in its format, with character times."""
 
 from __future__ import annotations
 
@@ -10,28 +10,31 @@ from runtime.shared.word_times import TimedWords
 
 
 class SoundMessages:
-    """Audio messages of one context. Thread: one at a time."""
+    """Encoder of one context's audio messages. Thread: one at a time."""
 
     def __init__(self, form: OutputFormat, speed: float, *, label: str | None, is_relative: bool) -> None:
         self._writer = form.writer(speed)
         self._speed = speed
         self._label = label
         self._is_relative = is_relative
-        self._told = TimedWords()  # Word times for the next audio message.
+        self._told = TimedWords()  # Word times that belong to the next audio message.
 
     @property
     def is_instant(self) -> bool:
-        """True if a call takes microseconds; a codec takes milliseconds for 80 ms of audio."""
+        """True if a call takes only microseconds. With a codec, it takes milliseconds per 80 ms of audio."""
         return isinstance(self._writer, PcmWriter)
 
     def add(self, pcm: bytes, times: TimedWords) -> Reply | None:
-        """Add s16le samples at 24 kHz with the words that end in them; return a message, or None if incomplete."""
+        """Encode s16le samples at 24 kHz, and return a message, or None if the codec has no output yet.
+
+        `times` are the words that end in these samples.
+        """
         self._told.join(times)
         data = self._writer.add(pcm)
         return self._message(data) if data else None
 
     def finish(self, times: TimedWords) -> Reply | None:
-        """Return the rest."""
+        """Return a message with the remaining audio, or None."""
         self._told.join(times)
         data = self._writer.finish()
         return self._message(data) if data or self._told.spans else None

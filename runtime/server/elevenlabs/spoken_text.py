@@ -1,4 +1,4 @@
-"""Reply to a body of ElevenLabs' HTTP routes: one text or a dialogue, as audio or with character times."""
+"""Response to a body of ElevenLabs' HTTP routes: one text or a dialogue, with or without character times."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from runtime.shared.inline_tags import read_text
 from runtime.shared.spelling import spelled
 from runtime.shared.word_times import TimedWords
 
-JSON_LINES = "application/x-ndjson"  # ElevenLabs sends application/json, which readers would take for a single object.
+JSON_LINES = "application/x-ndjson"  # ElevenLabs sends application/json, but clients would expect a single object.
 
 Body = TypeVar("Body", bound=FileBody)
-Timed = dict[int, TimedWords]  # By turn.
+Timed = dict[int, TimedWords]  # Word times by index of the turn.
 
 
 class SpokenText(HttpSpeech[Body]):
-    """Speech for one body. Subclasses define its requests."""
+    """Base class of responses with speech. Subclasses define the engine's requests."""
 
     dialect = "elevenlabs"
     text_field = "text"
@@ -44,20 +44,20 @@ class SpokenText(HttpSpeech[Body]):
         return 0.0
 
     async def pieces(self, *, whole: bool = False) -> AsyncGenerator[bytes, None]:
-        """Yield the file during generation, or completely at the end.
+        """Yield the audio file during generation, or as a whole at the end.
 
         Raises:
-            SpeechError: The request was refused, or failed.
+            SpeechError: The request was refused or failed.
         """
         async for data, _ in self._timed(whole=whole):
             if data:
                 yield data
 
     async def timed_lines(self) -> AsyncGenerator[bytes, None]:
-        """Yield lines with audio and the character times up to their end.
+        """Yield JSON lines with audio and the times of the characters that end in it.
 
         Raises:
-            SpeechError: The request was refused, or failed.
+            SpeechError: The request was refused or failed.
         """
         told: Timed = {}
         async for data, times in self._timed():
@@ -72,7 +72,7 @@ class SpokenText(HttpSpeech[Body]):
         """Yield the complete audio with all times as one piece.
 
         Raises:
-            SpeechError: The request was refused, or failed.
+            SpeechError: The request was refused or failed.
         """
         sound, told = bytearray(), Timed()
         async for data, times in self._timed(whole=self.format.has_head):
@@ -104,12 +104,12 @@ class SpokenText(HttpSpeech[Body]):
         return alignment.of_file(words, self._body.speed)
 
     def _more(self, told: Mapping[int, TimedWords]) -> Reply:
-        """Return further fields of a reply with times."""
+        """Return additional fields of a response with times."""
         return {}
 
     @abstractmethod
     async def _requests(self) -> list[SpeechRequest]:
-        """Return the engine's requests, which are spoken in sequence."""
+        """Return the requests for the engine, which are spoken one after another."""
 
     async def _request(self, text: str, voice_id: str) -> SpeechRequest:
         body, cards = self._body, self._host.engine.cards

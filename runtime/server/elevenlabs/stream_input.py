@@ -1,4 +1,4 @@
-"""Session of ``/v1/text-to-speech/{voice_id}/stream-input``: one text, then the socket closes."""
+"""Session of ``/v1/text-to-speech/{voice_id}/stream-input``: one text, then the socket is closed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from runtime.server.session.dialect import SingleErrorDialect
 
 
 class StreamInputSession(SingleErrorDialect[Context], ElevenLabsSession):
-    """Session of one text: the first message has the options, an empty text ends it, an error ends the socket."""
+    """Session with one text.
+
+    The first message has the options, and an empty text ends it. An error closes the socket.
+    """
 
     @property
     def _silence_s(self) -> float | None:

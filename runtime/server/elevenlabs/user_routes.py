@@ -1,4 +1,4 @@
-"""ElevenLabs' account routes, which its clients query at the start; nothing is charged or counted."""
+"""Account routes of ElevenLabs' API, which clients request at start. Usage is neither counted nor charged."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from runtime.server.wire import Reply
 PATH = "/v1/user"
 GET = ["GET", "HEAD"]
 
-_WITHOUT_END = 2**31 - 1  # ElevenLabs' number for an unlimited value.
-_NAME = "voicewright"  # Name of the shared account.
+_WITHOUT_END = 2**31 - 1  # Number that stands for an unlimited value in ElevenLabs' API.
+_NAME = "voicewright"  # Name of the account that all clients share.
 
 
 def add_routes(app: FastAPI, host: Host) -> None:
@@ -24,7 +24,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
 
     def subscribed(request: Request) -> dict[str, Any]:
         own = [voice for voice in known_voices(host, request.headers) if voice.is_owner]
-        limit = host.settings.server.owned_voices if OWNER in request.headers else 0  # 0 is unlimited.
+        limit = host.settings.server.owned_voices if OWNER in request.headers else 0  # 0 means unlimited.
         return {
             "tier": "free",
             "status": "free",

@@ -1,7 +1,7 @@
 """Engine process, started by `EngineClient`.
 
-Standard input and output are the channel. The process ends with the server's process at any time, also during loading,
-which takes minutes, or while a device hangs.
+Standard input and output are the channel. This process ends whenever the server's process ends, also while it loads
+checkpoints (which takes minutes) or while the device hangs.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ _LAST_WORDS_S = 5.0  # Timeout for sending the remaining messages.
 
 
 def main() -> int:
-    """Load, serve until a close command, and return the exit status."""
+    """Load the checkpoints, serve until a close command, and return the exit status."""
     sink = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # Output of libraries on stdout would corrupt the channel.
-    # A service manager may signal both processes; the server's process ends this one in order.
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # If libraries print to stdout, this would corrupt the channel.
+    # A service manager may signal both processes. The server's process ends this one in an orderly way.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     if hasattr(signal, "SIGUSR1"):
-        faulthandler.register(signal.SIGUSR1, all_threads=True)  # Works without the interpreter lock.
+        faulthandler.register(signal.SIGUSR1, all_threads=True)  # This works even if a thread holds the GIL.
     if hasattr(select, "poll"):
         threading.Thread(target=_end_with_the_server, name="engine-lifeline", daemon=True).start()
     switch_often()
@@ -49,7 +49,7 @@ def main() -> int:
     log_warnings(is_verbose=first.log_level < logging.WARNING)
     logs.set_up(settings.server)
     try:
-        from runtime.engine.engine import Engine  # The import takes seconds and may print.
+        from runtime.engine.engine import Engine  # This import takes seconds and may print.
 
         engine = Engine.open(settings, lambda loaded, of, step: channel.send(Step(loaded, of, step)))
     except Exception as failure:
@@ -68,16 +68,16 @@ def main() -> int:
 
 
 def run() -> NoReturn:
-    """Run the process and exit with its status."""
+    """Run the process and exit with its status, even if threads hang."""
     status = main()
     logging.shutdown()
     os._exit(status)  # A thread that hangs in the device must not keep the process alive.
 
 
 def _end_with_the_server() -> NoReturn:
-    """End the process once the other end of its standard input is closed (not on Windows)."""
+    """End the process when the other end of standard input is closed (not on Windows)."""
     pipe = select.poll()
-    pipe.register(sys.stdin.fileno(), 0)  # Hang-up is reported without being requested.
+    pipe.register(sys.stdin.fileno(), 0)  # Poll reports a hang-up even if no event is requested.
     pipe.poll()
     os._exit(Exit.ASKED)
 

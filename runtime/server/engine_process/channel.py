@@ -1,7 +1,7 @@
-"""Channel between the server's process and the engine's: messages over two pipes.
+"""Message channel between the server's process and the engine's process, over two pipes.
 
-Messages are pickled, which is safe only here: both ends are this program, and client data arrives as values that the
-server's process has validated.
+Messages are pickled. This is safe, because both ends are this program and the server's process has validated all data
+of clients.
 """
 
 from __future__ import annotations
@@ -22,45 +22,45 @@ from runtime.shared import system
 
 log = logging.getLogger(__name__)
 
-# Arrays of at least this size (reference audio) are written directly, without a copy into the pickle.
+# Arrays of at least this size (reference audio) are written without being copied into the pickle.
 APART_BYTES = 64 * 2**10
-PIPE_BYTES = 2**20  # Buffer of a pipe, enough for the audio of a whole batch; the default of 64 KiB holds a few chunks.
-LOOK_S = 0.5  # Poll interval of a full pipe.
-_COUNT = struct.Struct("<I")  # Number of a message's pieces: the pickle, then its arrays.
-_SIZE = 8  # Bytes of a piece's length field.
+PIPE_BYTES = 2**20  # Pipe buffer for the audio of a whole batch. The default of 64 KiB holds only a few chunks.
+LOOK_S = 0.5  # Poll interval while a pipe is full.
+_COUNT = struct.Struct("<I")  # Number of pieces of a message: the pickle, followed by its arrays.
+_SIZE = 8  # Size of a piece's length field in bytes.
 
 
 class Channel:
-    """One end of the channel. `send` may be called on any thread and returns at once.
+    """One end of the channel. `send` may be called on any thread and does not block.
 
-    It writes directly as much as fits into the pipe, which avoids waking a thread; a thread writes the rest. `source`
-    is buffered, `sink` is a pipe. Messages after the other end has closed are lost.
+    It writes as much as fits into the pipe, which avoids waking a thread; a writer thread writes the rest. `source` is
+    buffered, `sink` is a pipe. After the other end has closed, messages are discarded.
     """
 
     def __init__(self, source: BinaryIO, sink: BinaryIO) -> None:
         self._source = source
         self._sink = sink
         self._message = self._put_together()  # The message that is being received.
-        self._missing = memoryview(b"")  # The missing part of the piece that is being read.
-        # On systems without a check for room in a pipe (Windows), the thread writes everything.
+        self._missing = memoryview(b"")  # Unread part of the current piece.
+        # Windows cannot tell how much fits into a pipe, so the writer thread writes all data there.
         self._writes_itself = os.name == "posix"
         if self._writes_itself:
             os.set_blocking(sink.fileno(), False)
         system.widen_pipe(sink.fileno(), PIPE_BYTES)
         self._lock = threading.Lock()
         self._unsent: deque[memoryview] = deque()
-        self._is_behind = threading.Condition(self._lock)  # Notified for unsent data and at the end.
+        self._is_behind = threading.Condition(self._lock)  # Notified if there is unsent data, and at the end.
         self._closing = self._is_gone = False
         self._writer = threading.Thread(target=self._write_on, name="engine-channel-writer", daemon=True)
         self._writer.start()
 
     def send(self, message: Message) -> None:
-        """Queue a message after all earlier ones, and write as much as fits."""
+        """Queue a message after all earlier ones, and write as much as fits into the pipe."""
         try:
             pieces = _pieces(message)
         except Exception:
             log.critical("a message between the runtime's processes cannot be written", exc_info=True)
-            self._give_up()  # Close, so that the other end does not wait for the rest.
+            self._give_up()  # Close the channel, so that the other end does not wait for the rest.
             return
         with self._lock:
             if self._is_gone:
@@ -85,7 +85,7 @@ class Channel:
         return message
 
     def receive_now(self) -> Message | None:
-        """Return the next message, or None if it is incomplete; requires a non-blocking source.
+        """Return the next message, or None if it is incomplete. The source must be non-blocking.
 
         Raises:
             EOFError: The other end is closed.
@@ -121,7 +121,7 @@ class Channel:
         self._writer.join(timeout_s)
 
     def _write(self) -> None:
-        """Write as much as the pipe accepts at once. The caller holds the lock."""
+        """Write as much as the pipe accepts without blocking. The caller holds the lock."""
         try:
             while self._unsent:
                 piece = self._unsent[0]
@@ -132,18 +132,18 @@ class Channel:
                     self._unsent.popleft()
         except BlockingIOError:
             pass
-        except (OSError, ValueError):  # Either end is closed.
+        except (OSError, ValueError):  # One of the ends is closed.
             self._is_gone = True
             self._unsent.clear()
 
     def _write_on(self) -> None:
-        """Write queued data as the pipe gets room. Thread: its own daemon thread."""
+        """Write queued data whenever the pipe has space. Thread: the writer thread (a daemon)."""
         while True:
             with self._lock:
                 self._is_behind.wait_for(lambda: self._unsent or self._closing)
                 if not self._unsent:
                     break
-            with contextlib.suppress(ValueError):  # The pipe was closed in the meantime.
+            with contextlib.suppress(ValueError):  # The pipe was closed by another thread.
                 self._await_room()
             with self._lock:
                 self._write()
@@ -151,7 +151,7 @@ class Channel:
 
     def _await_room(self) -> None:
         if self._writes_itself:
-            room = select.poll()  # Not select, which supports only the first 1024 descriptors.
+            room = select.poll()  # Not select(), which supports only the first 1024 descriptors.
             room.register(self._sink.fileno(), select.POLLOUT)
             room.poll(1000 * LOOK_S)
 
@@ -163,11 +163,11 @@ class Channel:
                 self._sink.close()
 
     def _put_together(self) -> Generator[bytearray, None, Message]:
-        """Assemble a message: yields each piece as a buffer to fill, then returns the message."""
+        """Receive a message: yield each piece as a buffer to fill, then return the message."""
         yield (head := bytearray(_COUNT.size))
         (count,) = _COUNT.unpack(head)
         yield (table := bytearray(count * _SIZE))
-        # Bytearrays, so that arrays in them are writable.
+        # Bytearrays, so that the arrays in them are writable.
         data, *arrays = pieces = [bytearray(size) for size in struct.unpack(f"<{count}Q", table)]
         yield from pieces
         message: Message = pickle.loads(data, buffers=arrays)  # noqa: S301  our own, see above
@@ -175,7 +175,7 @@ class Channel:
 
 
 def _pieces(message: Message) -> list[memoryview]:
-    """Return the buffers to write for a message: sizes and pickle, then its large arrays."""
+    """Return the buffers of a message: sizes and pickle, followed by its large arrays."""
     arrays: list[memoryview] = []
 
     def stays(buffer: pickle.PickleBuffer) -> bool:

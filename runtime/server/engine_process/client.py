@@ -1,4 +1,4 @@
-"""Client of an engine in another process, which it starts and reaches over pipes."""
+"""Client of an engine in a child process, connected by pipes."""
 
 from __future__ import annotations
 
@@ -52,25 +52,25 @@ from runtime.settings import Settings
 
 log = logging.getLogger(__name__)
 
-# The child uses this process's module path instead of its working folder.
+# The child imports from this process's module path, not from its working folder.
 _PROGRAM = "import sys; sys.path[:] = sys.argv[1:]; from runtime.server.engine_process.__main__ import run; run()"
-_BUFFER_BYTES = 2**18  # Bytes of one read from the process.
-# Interval between acknowledgements. Each wakes a thread that competes with frames, but a row that generates a second of
-# audio in 30 ms pauses (`VOICEWRIGHT_READER_S`) if they are late.
+_BUFFER_BYTES = 2**18  # Maximum bytes of one read from the process.
+# Interval between acknowledgements. Each one wakes a thread that competes with frame generation. But if they are late,
+# a row that generates a second of audio in 30 ms pauses (`VOICEWRIGHT_READER_S`).
 ACK_INTERVAL_S = 0.01
-SILENT_S = 2.0  # After this time without a status, eight times its interval, an idle process counts as busy.
-_KILLED_S = 5.0  # Timeout for a killed process to end.
+SILENT_S = 2.0  # If no status has arrived for this time (eight times the interval), an idle process counts as busy.
+_KILLED_S = 5.0  # Timeout for the end of a killed process.
 
 Done = Callable[[VoicePrompt | SpeechError], None]
 
 
 class EngineClient:
-    """`SpeechEngine` with the engine in another process.
+    """Implementation of `SpeechEngine` with the engine in another process.
 
-    Sinks are called on the event loop on which the client was started, which reads the pipe without another thread.
-    Without a loop, or with one that cannot read pipes (Windows), a thread calls them. Figures are from the process's
-    last report, at most a quarter of a second old. If the process ends for any reason, every request ends with
-    EngineDead and `alive` is False.
+    Sinks are called on the event loop on which the client was started; the loop reads the pipe. Without a loop, or with
+    one that cannot read pipes (Windows), a thread calls them. Properties have the values of the process's last report,
+    which is at most a quarter of a second old. If the process ends, every request ends with EngineDead and `alive`
+    becomes False.
     """
 
     def __init__(self, process: subprocess.Popen[bytes], channel: Channel, status: Status) -> None:
@@ -79,15 +79,15 @@ class EngineClient:
         self._channel = channel
         self._status = status
         self._told_at = time.monotonic()  # Time of the last status.
-        self._lock = threading.Lock()  # Prevents new requests while all are being ended.
+        self._lock = threading.Lock()  # Prevents new requests while all requests are being ended.
         self._ended = False
         self._sinks: dict[int, Sink] = {}
         self._preparing: dict[int, Done] = {}
-        self._numbers = itertools.count(1)  # Tickets of requests and prompts.
+        self._numbers = itertools.count(1)  # Generates tickets of requests and prompts.
         listen = partial(self._listen, channel.receive)
         self._listener = threading.Thread(target=listen, name="engine-client", daemon=True)
-        self._loop: asyncio.AbstractEventLoop | None = None  # The loop that reads the pipe, if any.
-        self._sent_samples: dict[int, int] = {}  # By ticket: acknowledgements that are not sent to the process yet.
+        self._loop: asyncio.AbstractEventLoop | None = None  # Event loop that reads the pipe, if any.
+        self._sent_samples: dict[int, int] = {}  # Acknowledgements by ticket that are not sent yet.
 
     @classmethod
     def open(cls, settings: Settings, progress: Progress) -> Self:
@@ -95,10 +95,10 @@ class EngineClient:
 
         Raises:
             SetUpError: A checkpoint, the device or a setting cannot be used.
-            EngineDead: The process ended for another reason, which its log contains.
+            EngineDead: The process ended for another reason, which is in its log.
         """
-        # Its standard output is the channel, so printed text goes to its log. A new session protects it from Ctrl-C,
-        # at which a starting interpreter would print a traceback.
+        # Standard output is the channel, so text that the process prints goes to its log. In its own session, it does
+        # not receive Ctrl-C, which would make a starting interpreter print a traceback.
         process = subprocess.Popen(  # noqa: S603  our own words
             (sys.executable, "-c", _PROGRAM, *sys.path),
             stdin=subprocess.PIPE,
@@ -124,11 +124,11 @@ class EngineClient:
 
     @property
     def alive(self) -> bool:
-        """False once the engine's thread or its process has ended."""
+        """True until the engine's thread or its process has ended."""
         return not self._ended and self._status.alive
 
     def start(self) -> None:
-        """Start the engine's threads, and begin to receive their messages."""
+        """Start the engine's threads and begin to receive messages."""
         self._channel.send(Order.START)
         listen = partial(self._listen, self._channel.receive_now)
         try:
@@ -139,12 +139,12 @@ class EngineClient:
         else:
             self._loop = loop
             os.set_blocking(self._channel.source, False)
-            listen()  # Process messages that arrived together with the loaded status.
+            listen()  # Some messages may have arrived together with the status after loading.
 
     def close(self, timeout_s: float | None = None) -> None:
         """End all requests, the engine and its process; kill the process after `timeout_s`."""
         self._channel.send(Order.CLOSE)
-        if self._loop is not None:  # The loop is blocked here, so a thread must read the last messages.
+        if self._loop is not None:  # This call blocks the event loop, so a thread must read the last messages.
             self._stop_listening()
             os.set_blocking(self._channel.source, True)
             self._listener.start()
@@ -160,7 +160,7 @@ class EngineClient:
     # --- Any thread.
 
     def submit(self, request: SpeechRequest, sink: Sink) -> int:
-        """Submit a request; if it is refused, the sink receives `Refused`.
+        """Submit a request. If the engine refuses it, the sink receives `Refused`.
 
         Raises:
             EngineDead: The engine has stopped.
@@ -183,7 +183,7 @@ class EngineClient:
         self._channel.send(Tell(Verb.FINISH_TEXT, ticket))
 
     def ack_sent(self, ticket: int, samples: int) -> None:
-        """Queue an acknowledgement, which is sent with those of other requests. Thread: event loop, if there is one."""
+        """Queue an acknowledgement. It is sent together with those of other requests. Thread: event loop, if any."""
         if self._loop is None:
             self._channel.send(AckSent({ticket: samples}))
             return
@@ -202,7 +202,7 @@ class EngineClient:
         self._channel.send(Tell(Verb.CANCEL, ticket))
 
     def prepare(self, reference: Reference, mode: Mode, done: Done) -> None:
-        """Request the prompt of a reference; `done` gets the prompt or the error."""
+        """Request the prompt of a reference; `done` is called with the prompt or an error."""
         number = next(self._numbers)
         with self._lock:
             if not self.alive:
@@ -214,25 +214,25 @@ class EngineClient:
         return self._status.load
 
     def at_work_since(self) -> float | None:
-        """Return the start of the current step as reported; an idle process without reports counts as busy."""
+        """Return the start of the current step in the last report. A process without reports counts as busy."""
         since = self._status.at_work_since
-        # A step that was in progress keeps its start time: a new one would mean that the device had responded.
+        # A step in progress keeps its start time, because a new start time would mean that the device has responded.
         if since is None and time.monotonic() - self._told_at > SILENT_S:
             return self._told_at
         return since
 
     def stacks(self) -> str:
-        """Make the process log its stack traces (not on Windows), and return a note about it."""
+        """Let the process log its stack traces (not on Windows), and return a note about it."""
         if hasattr(signal, "SIGUSR1"):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self._process.pid, signal.SIGUSR1)
                 return f"(the engine's process, {self._process.pid}, writes where its threads stand)"
         return f"(in the engine's process, {self._process.pid})"
 
-    # --- The event loop, or the listener's thread.
+    # --- The event loop, or the listener thread.
 
     def _listen(self, receive: Callable[[], Message | None]) -> None:
-        """Process all available messages; at the end of the channel, end all requests."""
+        """Process all available messages. If the channel is closed, end all requests."""
         try:
             while (message := receive()) is not None:
                 self._take(message)
@@ -243,7 +243,7 @@ class EngineClient:
             self._end()
 
     def _stop_listening(self) -> None:
-        """Stop reading on the loop."""
+        """Remove the pipe from the event loop."""
         if self._loop is not None:
             self._loop.remove_reader(self._channel.source)
             self._loop = None
@@ -260,7 +260,7 @@ class EngineClient:
                     self.cards = cards
 
     def _hear(self, ticket: int, event: SpeechEvent) -> None:
-        """Pass an event to its sink. A sink that fails ends its request only."""
+        """Pass an event to its sink. A sink that raises ends only its own request."""
         is_last = isinstance(event, Finished | Broken | Refused)
         sink = self._sinks.pop(ticket, None) if is_last else self._sinks.get(ticket)
         if sink is None:

@@ -1,4 +1,4 @@
-"""Messages between the server's process and the engine's process. Values only."""
+"""Messages between the server's process and the engine's process."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from runtime.errors import SpeechError
 from runtime.request import EngineLoad, Mode, ModelCard, Reference, SpeechEvent, SpeechRequest, VoicePrompt
 from runtime.settings import Settings
 
-# --- From the server.
+# --- Messages of the server.
 
 
 @dataclass(frozen=True, slots=True)
 class Open:
-    """First message: load the checkpoints of the settings."""
+    """First message: load the checkpoints in the settings."""
 
     settings: Settings
     log_level: int
@@ -30,7 +30,7 @@ class Order(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Submit:
-    """Request with a number assigned by the server, which need not wait for the engine's ticket."""
+    """New request. The server assigns the number, so that it does not have to wait for the engine's ticket."""
 
     ticket: int
     request: SpeechRequest
@@ -48,7 +48,7 @@ class Verb(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Tell:
-    """Call of a method for a request."""
+    """Call of one of these methods for a request."""
 
     verb: Verb
     ticket: int
@@ -57,21 +57,21 @@ class Tell:
 
 @dataclass(frozen=True, slots=True)
 class AckSent:
-    """Acknowledgements: total sent samples by ticket."""
+    """Acknowledgements: total number of sent samples by ticket."""
 
     samples: dict[int, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Prepare:
-    """Request of a reference's prompt; `Prepared` with the same number is the response."""
+    """Request for the prompt of a reference. The response is a `Prepared` with the same number."""
 
     number: int
     reference: Reference
     mode: Mode
 
 
-# --- From the engine.
+# --- Messages of the engine.
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """Current values of the engine's properties. ``cards`` is None if unchanged."""
+    """Current values of the engine's properties. ``cards`` is None if it has not changed."""
 
     load: EngineLoad
     alive: bool
@@ -95,7 +95,7 @@ class Status:
 
 @dataclass(frozen=True, slots=True)
 class NotOpened:
-    """Failed start, after which the process ends. `error` is None for unexpected exceptions, which are logged."""
+    """Report of a failed start, after which the process ends. `error` is None if an unexpected exception was logged."""
 
     error: SpeechError | None
 

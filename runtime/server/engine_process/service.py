@@ -1,4 +1,4 @@
-"""Service in the engine's process: runs the server's commands and returns the engine's events."""
+"""Service in the engine's process, which runs the server's commands and sends the engine's events."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ from runtime.server.speech_engine import SpeechEngine
 
 log = logging.getLogger(__name__)
 
-STATUS_S = 0.2  # Interval between status reports without changes.
-# Delay of a status report after a request begins or ends. Querying a GPU's memory holds the interpreter lock, which
-# that request's first audio needs.
+STATUS_S = 0.2  # Maximum interval between status reports.
+# Delay of a status report after a request begins or ends. Querying a GPU's memory holds the GIL, which the first audio
+# of this request needs.
 REST_S = 0.05
 
 
 class EngineService:
-    """Engine side of the channel. Commands run on the caller's thread, in order of arrival."""
+    """Engine's end of the channel. Commands run on the caller's thread in order of arrival."""
 
     def __init__(self, engine: SpeechEngine, channel: Channel) -> None:
         self._engine = engine
         self._channel = channel
-        self._tickets: dict[int, int] = {}  # The engine's tickets by the server's.
-        self._over: deque[int] = deque()  # The server's tickets of ended requests.
-        self._cards: tuple[ModelCard, ...] | None = None  # The last reported cards.
+        self._tickets: dict[int, int] = {}  # Engine tickets by server tickets.
+        self._over: deque[int] = deque()  # Server tickets of ended requests.
+        self._cards: tuple[ModelCard, ...] | None = None  # Model cards of the last report.
         self._load = EngineLoad(slots=0, active=0, waiting=0)  # The last known load.
         self._status_due = threading.Event()
         self._closing = False
@@ -54,7 +54,7 @@ class EngineService:
         try:
             while not self._closing:
                 self._carry_out(self._channel.receive())
-                while self._over:  # After the command, so that a ticket is stored before it is removed.
+                while self._over:  # This runs after the command, so that a ticket is stored before it is removed.
                     self._tickets.pop(self._over.popleft(), None)
         except EOFError:
             self._closing = True
@@ -70,7 +70,7 @@ class EngineService:
         self._cards = cards
         try:
             self._load = engine.load()
-        except Exception:  # A failed device cannot report its memory, but the engine's state must still be sent.
+        except Exception:  # A failed device cannot report its memory, but the rest of the state must still be sent.
             log.debug("the engine's figures cannot be had", exc_info=True)
         self._channel.send(Status(self._load, engine.alive, engine.at_work_since(), news))
 
@@ -112,12 +112,12 @@ class EngineService:
     def _tell(self, own: int, command: Callable[..., None], *arguments: Any) -> None:
         try:
             command(own, *arguments)
-        except Exception:  # An internal error in one request must not end others.
+        except Exception:  # An internal error in one request must not end other requests.
             log.exception("the engine failed at %s", command.__name__)
             self._engine.cancel(own)
 
     def _hear(self, ticket: int, event: SpeechEvent) -> None:
-        """Send an event of a request. Thread: the engine's."""
+        """Send an event of a request. Thread: engine."""
         self._channel.send(Heard(ticket, event))
         if isinstance(event, Finished | Broken):
             self._over.append(ticket)

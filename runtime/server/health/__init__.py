@@ -1,1 +1,1 @@
-"""Health of the engine, and orderly shutdown."""
+"""Health checks of the engine: canary and watchdog."""

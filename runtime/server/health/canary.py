@@ -1,6 +1,6 @@
 """Canary: a test utterance of four frames per checkpoint, compared with its first run while the engine is idle.
 
-The utterance has a fixed seed and runs alone on the device, so its codes change only if weights, device or memory are
+The utterance has a fixed seed and runs alone on the device. If its codes change, then weights, device or memory are
 faulty. Thread: event loop.
 """
 
@@ -37,7 +37,7 @@ SEED = 1
 TEXT = "The bread is warm."
 INSTRUCT = "A warm young voice."
 REFERENCE_S = 2.0
-DIGITS = 16  # Hex digits of the digest of the codes, short enough for a log line.
+DIGITS = 16  # Hex digits in the digest of the codes.
 
 
 class Outcome(StrEnum):
@@ -45,7 +45,7 @@ class Outcome(StrEnum):
 
     SAME = "same"
     DIFFERENT = "different"
-    INTERRUPTED = "interrupted"  # A request took precedence.
+    INTERRUPTED = "interrupted"  # Another request had priority.
 
 
 class Canary:
@@ -53,11 +53,11 @@ class Canary:
 
     def __init__(self, engine: SpeechEngine) -> None:
         self._engine = engine
-        # By fingerprint and modes, because a checkpoint may be loaded twice for different modes.
+        # By fingerprint and modes, because one checkpoint may be loaded twice for different modes.
         self._first: dict[tuple[str, Sequence[str]], str] = {}
 
     async def sing(self) -> Outcome:
-        """Run the canary request of every loaded checkpoint, unless there are other requests."""
+        """Run the canary request of every loaded checkpoint, unless other requests are open."""
         for card in self._engine.cards:
             if not card.loaded:
                 continue
@@ -74,7 +74,7 @@ class Canary:
         return Outcome.SAME
 
     async def _said(self, request: SpeechRequest) -> str | None:
-        """Return a digest of the codes, or the code of an error; None if a request has preempted the canary."""
+        """Return a digest of the codes or an error code; None if another request preempted the canary."""
         loop, ended = asyncio.get_running_loop(), asyncio.Event()
         digest, end, refusal = hashlib.sha256(), "", None
 
@@ -108,7 +108,7 @@ class Canary:
 
 
 def _utterance(card: ModelCard) -> SpeechRequest:
-    """Return the fixed utterance in the first mode of a checkpoint."""
+    """Return the fixed test request, in the first mode of a checkpoint."""
     mode = card.modes[0]
     return SpeechRequest(
         text=TEXT,
@@ -123,7 +123,7 @@ def _utterance(card: ModelCard) -> SpeechRequest:
 
 
 def _reference() -> Reference:
-    """Return a synthetic hum with the loudness pattern of syllables."""
+    """Return synthetic reference audio: a hum with a loudness pattern like syllables."""
     t = np.arange(round(REFERENCE_S * SAMPLE_RATE)) / SAMPLE_RATE
     hum = sum(np.sin(2 * np.pi * 140 * harmonic * t) / harmonic for harmonic in range(1, 6))
     samples = 0.2 * hum * (0.6 + 0.4 * np.sin(2 * np.pi * 4 * t))

@@ -1,6 +1,6 @@
-"""Watchdog of the engine: its thread, overdue frames, and the canary.
+"""Watchdog of the engine: checks its thread, overdue frames, and the canary.
 
-Thread: event loop, which the device cannot block.
+Thread: event loop, which a hanging device does not block.
 """
 
 from __future__ import annotations
@@ -16,32 +16,32 @@ from runtime.settings import ServerSettings
 
 log = logging.getLogger(__name__)
 
-POLL_INTERVAL_S = 0.2  # Poll interval of the engine; clients must learn of a dead engine within a second.
-AGAIN_S = 1.0  # Delay before an interrupted canary runs again.
-SLACK = 5  # Multiple of the longest finished step, because large checkpoints on a CPU are slow.
+POLL_INTERVAL_S = 0.2  # Clients must be notified of a dead engine within a second.
+AGAIN_S = 1.0  # Delay before an interrupted canary is repeated.
+SLACK = 5  # Allowed multiple of the longest step so far, because large checkpoints on a CPU are slow.
 
 
 class Watchdog:
-    """Watchdog with one final verdict, after which the engine is not used any more."""
+    """Watchdog that reports one failure, after which the engine must not be used any more."""
 
     def __init__(self, engine: SpeechEngine, settings: ServerSettings, metrics: ServerMetrics) -> None:
         self._engine = engine
         self._settings = settings
         self._metrics = metrics
         self._canary = Canary(engine)
-        self._heard = asyncio.Event()  # Every checkpoint has passed its first canary, or will run it later.
+        self._heard = asyncio.Event()  # Set if every checkpoint has passed its first canary or will run it later.
         self._task: asyncio.Task[Exit] | None = None
         self.verdict: Exit | None = None
 
     async def start(self) -> None:
-        """Start the watchdog, and return once the first canary has passed or there is a verdict."""
+        """Start the watchdog. Return after the first canary has passed or a failure was found."""
         self._task = asyncio.create_task(self._watch(), name="watchdog")
         heard = asyncio.create_task(self._heard.wait())
         await asyncio.wait({self._task, heard}, return_when=asyncio.FIRST_COMPLETED)
         heard.cancel()
 
     async def watch(self) -> Exit:
-        """Wait for the verdict and return it."""
+        """Wait until the engine fails and return the reason."""
         assert self._task is not None, "it was started"
         return await asyncio.shield(self._task)
 
@@ -61,9 +61,9 @@ class Watchdog:
             listening.cancel()
 
     async def _look(self) -> Exit:
-        """Wait until the engine generates no frames any more, and return the reason.
+        """Wait until the engine stops generating frames, and return the reason.
 
-        Time is counted in polls, so that a stop of this process or of the machine does not make a frame overdue.
+        Time is counted in polls, so that a frame is not overdue just because this process or the machine was suspended.
         """
         since, looks, longest = None, 0, 0
         while self._engine.alive:
@@ -82,7 +82,7 @@ class Watchdog:
         return Exit.ENGINE_DIED
 
     async def _listen(self) -> Exit:
-        """Wait until a canary differs from its first run."""
+        """Wait until a canary result differs from the first one."""
         while self._settings.canary_s:
             outcome = await self._canary.sing()
             self._heard.set()

@@ -1,1 +1,1 @@
-"""HTTP parts shared by all dialects: access, bodies, speech replies."""
+"""HTTP code shared by all APIs: access control, request bodies, and speech responses."""

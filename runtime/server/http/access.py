@@ -1,13 +1,11 @@
 """Access control: one middleware around every route, HTTP and WebSocket.
 
-It runs after the checks that both of our ports share (`shared/port/guard.py`). The order of its checks reveals nothing
-to callers without a key:
+It runs after the checks that the runtime and the studio share (`shared/port/guard.py`). The order of its checks ensures
+that callers without a key get no information:
 
-1. /health and /ready are open to every client.
-2. Requests per minute, of a key, of an address without a valid key, and of an account that the studio names: 429. Each
-   further utterance of a request or socket counts as one more.
-3. The key, if the server has any: 401. A WebSocket may send a ticket instead.
-4. The body's size, as it arrives: 413.
+1. /health and /ready are open to every client. 2. Requests per minute of a key, of an address without a valid key, and
+of an account that the studio names: 429. Each additional utterance of a request or socket counts as another request. 3.
+The key, if the server has any: 401. A WebSocket may send a ticket instead. 4. The body's size, as it arrives: 413.
 
 A refused WebSocket gets an HTTP response before it is accepted. No client data is logged.
 """
@@ -34,7 +32,7 @@ from runtime.shared.port.limits import ACCOUNT_KEY_HEADER, Allowance, allowance_
 
 TOKEN = "voicewright.token."  # noqa: S105  prefix of a subprotocol that carries a key, for browsers
 
-_MAX_REMEMBERED = 4096  # Callers whose rate is counted.
+_MAX_REMEMBERED = 4096  # Maximum number of callers whose rate is stored.
 
 
 @dataclass(slots=True)
@@ -44,7 +42,7 @@ class _TokenBucket:
 
 
 class Rate:
-    """Token bucket per caller: a minute's requests at once, then the same number per minute."""
+    """Token bucket per caller. Its size is the number of requests per minute, and it refills at that rate."""
 
     def __init__(self, per_minute: int, clock: Clock = time.monotonic) -> None:
         self._most = per_minute
@@ -56,7 +54,7 @@ class Rate:
         return len(self._buckets)
 
     def wait_s(self, caller: bytes) -> float:
-        """Take a token and return 0, or return the seconds until there is one."""
+        """Take a token and return 0, or return the number of seconds until a token is available."""
         if not self._most:
             return 0.0
         now = self._clock()
@@ -73,7 +71,7 @@ class Rate:
 
 
 class AccessControl(AccessCheck):
-    """ASGI middleware. Thread: event loop."""
+    """ASGI middleware for access control. Thread: event loop."""
 
     def __init__(
         self, app: ASGIApp, host: Host, keys: KeyRing, tickets: Tickets, clock: Clock = time.monotonic
@@ -94,7 +92,7 @@ class AccessControl(AccessCheck):
             await self._app(scope, receive, send)
 
     def _check(self, scope: Scope, address: str) -> None:
-        """Check a request.
+        """Check rate, key and size of a request.
 
         Raises:
             RateLimited, Unauthorized, MessageTooLarge: A check failed, in this order.
@@ -114,7 +112,10 @@ class AccessControl(AccessCheck):
             raise self._too_large(int(length))
 
     def _counted_as(self, headers: Headers, identity: bytes, allowance: Allowance | None) -> bytes:
-        """Return the bucket of a request. Accounts count only with the secret; other clients could invent them."""
+        """Return the key of the rate bucket.
+
+        Account headers count only with the secret, because clients could forge them.
+        """
         secret = self._settings.account_key.encode()
         offered = headers.get(ACCOUNT_KEY_HEADER, "").encode()
         if allowance is None or not secret or not hmac.compare_digest(offered, secret):
@@ -122,7 +123,7 @@ class AccessControl(AccessCheck):
         return identity + b"/" + allowance.account.encode()
 
     def _good_key(self, scope: Scope, headers: Headers) -> bytes | None:
-        """Return the digest of the key or ticket that lets the request in, or None."""
+        """Return the digest of the valid key or ticket in a request, or None."""
         if not self._keys.is_needed:
             return None
         scheme, _, bearer = headers.get("authorization", "").partition(" ")
@@ -130,13 +131,13 @@ class AccessControl(AccessCheck):
         offered.append(bearer.strip() if scheme.lower() == "bearer" else None)
         query = parse_qs(scope["query_string"].decode("latin-1"))
         if scope["path"].startswith(CARTESIA):
-            # ElevenLabs' clients send the key in the query if they cannot set headers.
+            # ElevenLabs' clients send the key as a query parameter if they cannot set headers.
             offered += query.get("api_key", [])[:1]
         if scope["type"] == "websocket":
             offered += [word.removeprefix(TOKEN) for word in scope["subprotocols"] if word.startswith(TOKEN)]
         for key in filter(None, offered):
             offer = digest(key)
-            # Compare all keys, by digests in constant time, so that the response time reveals nothing.
+            # Compare digests with all keys in constant time, so that the response time contains no information.
             if any([hmac.compare_digest(offer, known) for known in self._keys.digests()]):
                 return offer
         if scope["type"] == "websocket":
@@ -146,7 +147,7 @@ class AccessControl(AccessCheck):
         return None
 
     async def _pass_http(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on, with its body up to the limit."""
+        """Forward the request, and limit the size of its body."""
         count, started, cut = 0, False, False
 
         async def counted() -> Message:

@@ -1,7 +1,7 @@
-"""Dialogue: turns in voices of their own, spoken in sequence as one audio stream. Independent of dialects.
+"""Dialogue of several turns, each with its own voice, spoken one after another as one audio stream.
 
-Every speech request over HTTP is a dialogue, most of a single turn. It holds one slot: a turn is submitted when the
-turn before it has ended, with the seed of the first one, so that a turn can be spoken again alone.
+Every speech request over HTTP is a dialogue, usually of one turn. It uses one slot: a turn is submitted when the
+previous one has ended. All turns have the seed of the first one, so that a single turn can be repeated alone.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ from runtime.settings import Limits
 from runtime.shared.word_times import TimedWords, WordTimes
 
 MAX_TURNS = 128
-MAX_VOICES = 10  # ElevenLabs' limit.
+MAX_VOICES = 10  # Limit of ElevenLabs' API.
 MAX_TURN_PAUSE_MS = 10_000.0
 TURN_PAUSE_MS = 250.0
 
-OpenStream = Callable[[int, SpeechRequest], SpeechStream]  # Returns the stream of a turn by its index.
+OpenStream = Callable[[int, SpeechRequest], SpeechStream]  # Opens the stream of a turn, given its index.
 
 
 class Turn(Protocol):
-    """Turn of a client's dialogue."""
+    """Turn of a dialogue."""
 
     @property
     def text(self) -> str: ...
@@ -53,7 +53,7 @@ def check_turns(turns: Sequence[Turn], limits: Limits) -> None:
     """Check the size of a dialogue.
 
     Raises:
-        TextTooLong: The texts have more characters than one text may have.
+        TextTooLong: The texts together exceed the limit of one text.
         InvalidConfig: The dialogue has too many voices.
     """
     check_text(sum(len(turn.text) for turn in turns), limits, param="inputs")
@@ -63,7 +63,7 @@ def check_turns(turns: Sequence[Turn], limits: Limits) -> None:
 
 @contextmanager
 def errors_of_turn(index: int, fields: Mapping[str, str]) -> Iterator[None]:
-    """Rename the field of an error from our name to that of a turn, such as ``inputs.3.voice_id``."""
+    """Context manager that renames an error's field to the client's name for it, such as ``inputs.3.voice_id``."""
     try:
         yield
     except SpeechError as error:
@@ -77,35 +77,35 @@ def turn_field(index: int, field: str) -> str:
 
 
 def check_turn_text(text: str) -> None:
-    """Check a turn's text before the first turn is spoken.
+    """Check the text of a turn before the first turn is spoken.
 
     Raises:
-        EmptyText: It is empty after filtering.
+        EmptyText: The text is empty after filtering.
     """
     if not text.strip():
         raise EmptyText(param="text")
 
 
 class DialogueStream:
-    """Events of all turns as those of one request: one Started, audio with pauses between turns, one Finished.
+    """Events of all turns as if of one request: one Started, audio with pauses between turns, one Finished.
 
     Thread: event loop.
 
     Raises:
-        SpeechError: As `SpeechStream`. Between turns, a busy engine is tried again for up to `queue_s`.
+        SpeechError: See `SpeechStream`. If the engine is busy between turns, submitting is retried for `queue_s`.
     """
 
     def __init__(
         self, requests: Sequence[SpeechRequest], open_stream: OpenStream, *, pause_s: float, queue_s: float
     ) -> None:
-        self.turn = 0  # Index of the turn that the last event belongs to.
-        self.turn_start = 0  # Its first sample.
+        self.turn = 0  # Index of the turn to which the last event belongs.
+        self.turn_start = 0  # Index of the turn's first sample.
         self._requests = requests
         self._open_stream = open_stream
         self._pause_samples = round(pause_s * SAMPLE_RATE)
         self._queue_s = queue_s
         self._streams: list[SpeechStream] = []
-        self._pending: list[SpeechEvent] = []  # Events to return before the current stream's.
+        self._pending: list[SpeechEvent] = []  # Events to return before those of the current stream.
         self._ends: list[Finished] = []
         self._samples = 0
 
@@ -115,7 +115,7 @@ class DialogueStream:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Return the notes of all turns so far, each once."""
+        """Return the notes of all turns so far, without duplicates."""
         return tuple(dict.fromkeys(note for stream in self._streams for note in stream.notes))
 
     def headers(self) -> dict[str, str]:
@@ -161,7 +161,7 @@ class DialogueStream:
         self._pending.append(first)
 
     async def _submit(self, turn: int) -> SpeechEvent:
-        """Submit a turn and return its first event, retrying while other requests fill the queue."""
+        """Submit a turn and return its first event. Retry while other requests fill the queue."""
         loop = asyncio.get_running_loop()
         end = loop.time() + self._queue_s
         request = replace(self._requests[turn], seed=self.seed)
@@ -216,7 +216,7 @@ def _words_of(text: str) -> WordTimes:
 
 
 def _joined(ends: Sequence[Finished]) -> Finished:
-    """Return one end for all turns: the first that is not EOS, with the statistics of all."""
+    """Return one Finished for all turns: the first stop reason that is not EOS, with the statistics of all turns."""
     if len(ends) == 1:
         return ends[0]
     stats = [end.stats for end in ends]

@@ -1,4 +1,4 @@
-"""API keys, from the settings and from a watched file, and short-lived tickets."""
+"""API keys from the settings and from a watched file, and short-lived tickets."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hashlib import sha256
 from runtime.settings import ServerSettings
 from runtime.shared.watched_file import WatchedFile
 
-MAX_REMEMBERED = 4096  # Remembered tickets.
+MAX_REMEMBERED = 4096  # Maximum number of stored tickets.
 
 Clock = Callable[[], float]
 
@@ -25,7 +25,7 @@ def digest(word: str) -> bytes:
 class KeyRing:
     """API keys of the settings and of their key file. Thread: event loop.
 
-    An unreadable key file has no keys, so the server refuses all requests.
+    If the key file cannot be read, no key is valid and the server refuses all requests.
     """
 
     def __init__(self, settings: ServerSettings, clock: Clock = time.monotonic) -> None:
@@ -43,17 +43,17 @@ def _digests(text: str) -> list[bytes]:
 
 
 def keys_of(text: str) -> list[str]:
-    """Return the keys in a file's text: one per line, without comments after #."""
+    """Parse the text of a key file: one key per line; text after # is a comment."""
     return [key for line in text.splitlines() if (key := line.partition("#")[0].strip())]
 
 
 class Tickets:
-    """Short-lived tickets, each for one WebSocket."""
+    """Short-lived tickets. Each one opens one WebSocket."""
 
     def __init__(self, ticket_s: float, clock: Clock = time.monotonic) -> None:
         self.ticket_s = ticket_s
         self._clock = clock
-        self._ends: OrderedDict[bytes, float] = OrderedDict()  # By digest: time of expiry.
+        self._ends: OrderedDict[bytes, float] = OrderedDict()  # Expiry time by digest of the ticket.
 
     def issue(self) -> str:
         ticket = secrets.token_urlsafe(32)
@@ -72,10 +72,10 @@ class Tickets:
 
 
 class SharedTickets(Tickets):
-    """Tickets that are valid at every replica, signed with the first valid key.
+    """Tickets that are valid for every replica, signed with the first valid key.
 
-    A ticket opens one WebSocket at each replica until it expires, because replicas do not share used tickets. Expiry
-    uses the wall clock, which replicas share.
+    Until it expires, a ticket opens one WebSocket per replica, because replicas do not exchange used tickets. Expiry
+    uses the wall clock.
     """
 
     def __init__(self, ticket_s: float, keys: KeyRing, clock: Clock = time.time) -> None:

@@ -1,4 +1,4 @@
-"""Reader of multipart forms with limits, for every route that accepts a file."""
+"""Parser of multipart forms with limits, for all routes that accept a file."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from runtime.shared.port.limits import body_pieces
 
 FIELD_BYTES = 32 * 2**10
 MAX_FIELDS, MAX_FILES = 16, 2
-FORM_BYTES = MAX_FIELDS * FIELD_BYTES  # Bytes of all fields besides the file.
+FORM_BYTES = MAX_FIELDS * FIELD_BYTES  # Maximum size of all fields except the file.
 
-# The parser logs a warning for every invalid form, which any client can send in any number.
+# The parser would log a warning for every invalid form, and clients could flood the log.
 logging.getLogger("python_multipart").setLevel(logging.ERROR)
 
 
 async def read_multipart(
     request: Request, limits: Limits, *, what: str, refused: str
 ) -> tuple[dict[str, str], dict[str, bytes]]:
-    """Return a form's texts and files by name; large files are on disk during the request.
+    """Return the text fields and files of a form by name. Large files are stored on disk during the request.
 
     Args:
-        what: Name of the data in the error of a failed disk write.
-        refused: Error text for bodies of another content type.
+        what: Name of the data in the error message if the disk cannot be written.
+        refused: Error message for bodies of another content type.
 
     Raises:
         InvalidConfig: The body is not a multipart form.
-        UnsupportedEncoding, MessageTooLarge, SessionIdle, BodyTooSlow: As `body_pieces`.
+        UnsupportedEncoding, MessageTooLarge, SessionIdle, BodyTooSlow: See `body_pieces`.
         StorageFailed: The temporary file cannot be written.
     """
     if not request.headers.get("content-type", "").lower().startswith("multipart/form-data"):

@@ -1,4 +1,4 @@
-"""Cursor pagination for every dialect."""
+"""Cursor pagination for all APIs."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Generic, TypeVar
 
 from runtime.server.wire import number_in
 
-MAX_PAGE_SIZE = 100  # Items of a page, as at Cartesia and ElevenLabs.
+MAX_PAGE_SIZE = 100  # Maximum number of items per page, as in Cartesia's and ElevenLabs' APIs.
 
 Item = TypeVar("Item")
 
 
 @dataclass(frozen=True, slots=True)
 class Page(Generic[Item]):
-    """Page of a list, with a flag for more items in the requested direction."""
+    """Page of a list. `has_more` is True if more items follow in the requested direction."""
 
     items: Sequence[Item]
     has_more: bool
@@ -31,7 +31,7 @@ def page_size(size: str, where: str) -> int:
 
 
 def page(listed: Sequence[Item], id_of: Callable[[Item], str], size: int, after: str, before: str = "") -> Page[Item]:
-    """Return the page after one id or before another; unknown ids are ignored."""
+    """Return the page after or before the item with a given id. Unknown ids are ignored."""
     ids = [id_of(item) for item in listed]
     if before in ids:
         end = ids.index(before)

@@ -1,4 +1,4 @@
-"""Request ids in responses and logs: the client's if it is safe, else generated."""
+"""Request ids for responses and logs: the client's id if its characters are safe, else a generated one."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 HEADER = "X-Request-Id"
-_SAFE = re.compile(r"[A-Za-z0-9._:/+=@-]{1,128}")  # No character that could end a log line or a header.
+_SAFE = re.compile(r"[A-Za-z0-9._:/+=@-]{1,128}")  # These characters cannot end a log line or a header.
 
 
 class RequestIds:
-    """Outermost ASGI middleware, so that refusals have an id too."""
+    """Outermost ASGI middleware. It is outermost so that error responses of other middlewares also get an id."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app

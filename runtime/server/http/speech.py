@@ -1,4 +1,4 @@
-"""Speech over HTTP, shared by all dialects: request body, voice and response."""
+"""Speech over HTTP, shared by all APIs: request body, voice and response."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ from runtime.server.voices.voice_resolver import ResolvedVoice, VoiceResolver
 from runtime.server.wire import decode
 from runtime.shared.port.limits import whole_body
 
-_SMALL_BODY_BYTES = 16 * 2**10  # Maximum of bodies that are parsed on the loop, which takes at most 3 ms.
-_MAX_MARKUP_RATIO = 4  # Maximum ratio of a text's characters with markup to the limit of spoken ones.
+_SMALL_BODY_BYTES = 16 * 2**10  # Maximum size of bodies that are parsed on the event loop, which takes at most 3 ms.
+_MAX_MARKUP_RATIO = 4  # Maximum length of a text with markup, as a multiple of the limit of spoken text.
 
 Body = TypeVar("Body", bound=NamesDictionaries)
 
 
 class HttpSpeech(ABC, Generic[Body]):
-    """Speech request of one HTTP body. Thread: event loop; workers read voices and encode audio."""
+    """Speech request of one HTTP body. Thread: event loop; worker threads read voices and encode audio."""
 
     dialect: ClassVar[str]
-    text_field: ClassVar[str]  # Name of the text field in the dialect.
+    text_field: ClassVar[str]  # Name of the text field in the API.
 
     def __init__(self, host: Host, body: Body, library: VoiceLibrary, request_id: str) -> None:
         self._id = request_id
@@ -43,7 +43,7 @@ class HttpSpeech(ABC, Generic[Body]):
         self._body = body
         self._library = library
         self._speech: DialogueStream | None = None
-        self._references: dict[str, Reference] = {}  # Stored voices by id, which turns of a dialogue share.
+        self._references: dict[str, Reference] = {}  # Stored voices by id, shared by the turns of a dialogue.
 
     @property
     @abstractmethod
@@ -55,11 +55,11 @@ class HttpSpeech(ABC, Generic[Body]):
         return {"X-Sample-Rate": str(self.sample_rate), "Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
     def late_headers(self) -> dict[str, str]:
-        """Return the headers that are known once the first audio is available."""
+        """Return the headers that are known when the first audio is available."""
         return {} if self._speech is None else self._speech.headers()
 
     def reply(self, pieces: AsyncGenerator[bytes, None], media_type: str) -> StreamingReply:
-        """Return a streaming response with these pieces."""
+        """Return a streaming response that consists of these pieces."""
         return StreamingReply(
             pieces,
             media_type=media_type,
@@ -71,7 +71,7 @@ class HttpSpeech(ABC, Generic[Body]):
         )
 
     def _stream(self, *requests: SpeechRequest, pause_ms: float = 0.0) -> DialogueStream:
-        """Return the stream of the request, or of a dialogue's requests; the host counts and logs each end."""
+        """Return the stream of a request or of a dialogue's requests. The host counts and logs the end of each."""
         queue_s = self._host.settings.limits.queue_s
         is_dialogue = len(requests) > 1
 
@@ -84,7 +84,7 @@ class HttpSpeech(ABC, Generic[Body]):
         return self._speech
 
     def _text_field_of(self, turn: int) -> str:
-        """Return the name of the field with the text of a turn."""
+        """Return the field name of a turn's text."""
         return turn_field(turn, "text")
 
     def _open_stream(self, request: SpeechRequest, request_id: str, text_field: str) -> SpeechStream:
@@ -101,10 +101,10 @@ class HttpSpeech(ABC, Generic[Body]):
         return SpeechStream(host.engine, request, submit=submitted, text_field=text_field, on_end=on_end)
 
     async def _filtered(self, name: FilterName, text: str, *, tags: bool) -> str:
-        """Return the spoken part of a text. A separate thread filters texts in turn.
+        """Return the text to speak after the text filter. It runs on a separate thread.
 
         Raises:
-            TextTooLong: It has more characters than the longest text with markup may have.
+            TextTooLong: The text with markup exceeds the limit.
         """
         entries = all_words(self._body, self._library)
         if name == "none" and not entries:
@@ -136,22 +136,22 @@ class HttpSpeech(ABC, Generic[Body]):
 
 
 def event(**fields: object) -> bytes:
-    """Return a server-sent event of the fields' type."""
+    """Return a server-sent event with these fields, whose name is the field `type`."""
     return f"event: {fields['type']}\ndata: {json.dumps(fields, separators=(',', ':'))}\n\n".encode()
 
 
 async def read_fields(request: Request, host: Host) -> dict[str, Any]:
-    """Read a JSON body within the limits.
+    """Read a JSON body, and check its size and speed.
 
     Raises:
-        MessageTooLarge, InvalidMessage: It is too large, truncated, or not a JSON object.
-        UnsupportedEncoding, SessionIdle, BodyTooSlow: It is compressed, or arrives too slowly.
+        MessageTooLarge, InvalidMessage: The body is too large, truncated, or not a JSON object.
+        UnsupportedEncoding, SessionIdle, BodyTooSlow: The body is compressed or arrives too slowly.
     """
     limits = host.settings.limits
     body = await whole_body(request, max_bytes=limits.max_config_bytes, idle_s=limits.config_s)
     if len(body) <= _SMALL_BODY_BYTES:
         return _decoded(body)
-    # Parsing the largest body takes tens of milliseconds; only reference audio needs such a size.
+    # Parsing the largest bodies takes tens of milliseconds. Only bodies with reference audio are that large.
     fields = await asyncio.get_running_loop().run_in_executor(host.decoders, _decoded, body)
     if len(body) > limits.max_message_bytes and "ref_audio" not in fields and "items" not in fields:
         raise MessageTooLarge(what="The body", size=len(body), limit=limits.max_message_bytes)

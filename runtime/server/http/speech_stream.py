@@ -1,7 +1,7 @@
-"""Speech over HTTP: a running request as an async iterator, and a response that waits for its first audio.
+"""Speech over HTTP: async iterator over a running request's events, and its streaming response.
 
-It is independent of dialects. The slot is released however a reply ends; a client's disconnect is noticed at any time,
-also while nothing is being sent.
+All APIs use it. The slot is always released at the end of a response. A client's disconnect is detected at any time,
+also while no data is sent.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ Value = TypeVar("Value")
 
 
 class SpeechStream:
-    """Events of one running request up to Finished. Thread: event loop.
+    """Async iterator over the events of one request up to Finished. Thread: event loop.
 
-    Requesting the next event acknowledges the audio of the previous one, so a slow reader pauses its row. `submit`
-    replaces the engine's method; `text_field` is the client's name of the text for errors; `on_end` is called once at
-    the end.
+    Requesting the next event acknowledges the audio of the previous one, so generation pauses for a slow reader.
+    `submit` is called instead of the engine's method. `text_field` is the name of the text field in errors. `on_end` is
+    called once at the end.
 
     Raises:
-        BadRequest, Busy: Nothing was started. Raised on entry, or at the first event with the engine in another
-        process.
-        SpeechError: The request failed; raised by the iteration.
+        BadRequest, Busy: No work was started. Raised on entry, or at the first event if the engine is in another
+            process.
+        SpeechError: The request failed. Raised by the iteration.
     """
 
     def __init__(
@@ -51,21 +51,23 @@ class SpeechStream:
         on_end: Callable[[Finished | Broken], None] = lambda _: None,
     ) -> None:
         self.seed = request.seed
-        self.notes: tuple[str, ...] = ()  # Notes about ignored fields once it has a slot, and about faults at its end.
-        self.queue_ms: float | None = None  # Time until it got a slot.
-        self.ttfa_ms: float | None = None  # Time until its first audio.
+        # Notes about ignored fields (when it gets a slot) and about faulty speech (at the end).
+        self.notes: tuple[str, ...] = ()
+        self.queue_ms: float | None = None  # Waiting time before it got a slot.
+        self.ttfa_ms: float | None = None  # Time to the first audio.
         self._engine = engine
         self._submit = submit or engine.submit
         self._request = request
         self._text_field = text_field
         self._on_end = on_end
         self._loop = asyncio.get_running_loop()
-        self._events: asyncio.Queue[SpeechEvent] = asyncio.Queue()  # Short, because the engine pauses the row.
-        self._given = self._taken = 0  # Samples given to the consumer, and of these acknowledged.
+        # The queue stays short, because the engine pauses the request.
+        self._events: asyncio.Queue[SpeechEvent] = asyncio.Queue()
+        self._given = self._taken = 0  # Samples passed to the consumer, and samples acknowledged.
         self._ended = False
 
     def headers(self) -> dict[str, str]:
-        """Return the headers that are known with the first audio: seed, notes and server timing."""
+        """Return the headers that are known at the first audio: seed, notes and server timing."""
         times = {"queue": self.queue_ms, "ttfa": self.ttfa_ms}
         timing = ", ".join(f"{name};dur={ms:.1f}" for name, ms in times.items() if ms is not None)
         return {
@@ -116,12 +118,12 @@ class SpeechStream:
 
     def _emit_event(self, event: SpeechEvent) -> None:
         """Pass an event of the engine to the event loop. Thread: engine."""
-        # The loop may be closed if the process ends before its engine.
+        # The loop may be closed if the process ends before the engine does.
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._arrive, event)
 
     def _arrive(self, event: SpeechEvent) -> None:
-        """Queue an event; call `on_end` for an end, also after a disconnect."""
+        """Queue an event. At the final event, call `on_end`, also after a disconnect."""
         if isinstance(event, Finished | Broken):
             self._on_end(event)
         self._events.put_nowait(event)
@@ -138,12 +140,12 @@ class SpeechStream:
 async def while_connected(
     receive: Receive, work: Coroutine[Any, Any, Value], replies: set[asyncio.Task[Any]]
 ) -> Value | None:
-    """Return the result of the work, or None if the client disconnected and the work was cancelled.
+    """Run `work` and return its result, or None if the client has disconnected and `work` was cancelled.
 
-    The task is registered in `replies` during the response, so that a shutdown can cancel it.
+    The task is in `replies` until it ends, so that a shutdown can cancel it.
 
     Raises:
-        Draining: A shutdown cancelled it.
+        Draining: A shutdown has cancelled the work.
     """
     working = asyncio.create_task(work, name="speech-reply")
     leaving = asyncio.create_task(_left(receive), name="speech-reply-listener")
@@ -168,9 +170,9 @@ async def _left(receive: Receive) -> None:
 class StreamingReply(StreamingResponse):
     """Streaming response that starts with its first piece.
 
-    An error before the first piece is raised and handled as usual. A later one closes the connection, so that no client
-    takes a part for the whole. `late_headers` is called after the first piece; `on_broken` is called with a later
-    error.
+    An error before the first piece is raised and handled as usual. A later error closes the connection, so that the
+    client knows that the body is incomplete. `late_headers` is called after the first piece; `on_broken` is called with
+    a later error.
     """
 
     def __init__(

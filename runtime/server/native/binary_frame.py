@@ -1,4 +1,4 @@
-"""Header of labelled binary messages (docs/api.md)."""
+"""Header of binary audio messages with a channel number (docs/api.md)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import struct
 
 from runtime.server.native.contexts import NativeUtterance
 
-# Version, kind, channel, message number and first sample: 16 bytes, so that the samples are aligned.
+# Version, kind, channel, message number and first sample. The 16 bytes keep the samples aligned.
 HEADER = struct.Struct("<BBHIQ")
 VERSION = 1
 KIND_S16LE = 1

@@ -15,8 +15,8 @@ class NativeUtterance(Utterance[SessionConfig]):
     """Open context; docs/api.md has the table of its states."""
 
     keeps_pieces: bool = True
-    messages: int = 0  # Queued audio messages.
-    played_ms: float | None = None  # Last position reported by the client.
+    messages: int = 0  # Number of queued audio messages.
+    played_ms: float | None = None  # Last playback position that the client has reported.
 
     @property
     def channel(self) -> int:
@@ -28,5 +28,5 @@ class NativeUtterance(Utterance[SessionConfig]):
 
     @property
     def voice_name(self) -> str | None:
-        """Return the name of the speaker or stored voice, or None for other input of the client."""
+        """Return the name of the speaker or stored voice; None if the client has sent another value."""
         return self.voice.config.voice if self.voice.resolved.stored else self.voice.resolved.speaker

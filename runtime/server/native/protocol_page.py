@@ -1,4 +1,4 @@
-"""Native protocol as JSON schema and as a docs page, generated from its message types."""
+"""JSON schema and docs page of the native protocol, generated from its message types."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ Every message except `session.close` and `ping` may have `context_id`, the utter
 means `default`. The server sends it with every message about an utterance.
 """
 
-_CONTEXT_ID = "context_id"  # The field that the head of the page explains once.
+_CONTEXT_ID = "context_id"  # Field that the page explains only once.
 
 
 @cache
 def schema() -> dict[str, Any]:
-    """Return every message as JSON schema: ``client`` and ``server`` hold one each, by message type."""
+    """Return the JSON schema of every message by type, for ``client`` and ``server``."""
     return {
         "protocol": PROTOCOL,
         "client": {kind: text for kind, text in _schemas(ClientMessage)},
@@ -60,7 +60,7 @@ def _section(kind: str, described: dict[str, Any], side: str) -> str:
 
 
 def _table(described: dict[str, Any], defs: dict[str, Any], side: str) -> Iterator[str]:
-    """Yield the rows of the fields, except the message's type and its context."""
+    """Yield the table rows of the fields, except the message type and the context id."""
     fields = {name: field for name, field in described["properties"].items() if name not in {"type", _CONTEXT_ID}}
     if not fields:
         return
@@ -76,7 +76,7 @@ def _table(described: dict[str, Any], defs: dict[str, Any], side: str) -> Iterat
 
 
 def _type(field: dict[str, Any], defs: dict[str, Any]) -> str:
-    """Return a field's type in words."""
+    """Return the type of a field as text."""
     if "$ref" in field:
         name = field["$ref"].rpartition("/")[2]
         return f"`{name}`" if "properties" in defs[name] else _type(defs[name], defs)

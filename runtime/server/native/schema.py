@@ -1,4 +1,4 @@
-"""Client messages of ``voicewright.speech.v1``, strictly validated. Errors never quote the client's input."""
+"""Client messages of ``voicewright.speech.v1``, strictly validated. Error messages never contain the client's input."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ _CONTEXT_ID = TypeAdapter(ContextId)
 
 
 def parse(fields: dict[str, Any]) -> ClientMessage:
-    """Check a decoded message.
+    """Validate a decoded message.
 
     Raises:
         InvalidConfig: The type is unknown, or a field has the wrong type or is out of range.
@@ -109,7 +109,7 @@ def parse(fields: dict[str, Any]) -> ClientMessage:
 
 
 def context_of(fields: dict[str, Any]) -> str | None:
-    """Return the context id of a possibly invalid message, or None."""
+    """Return the context id of a message that may be invalid, or None."""
     try:
         return _CONTEXT_ID.validate_python(fields.get("context_id"), strict=True)
     except ValidationError:

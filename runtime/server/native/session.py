@@ -1,7 +1,7 @@
 """Session of ``voicewright.speech.v1``.
 
-A context gets exactly one terminal message. It may be spoken while its text is still arriving. Unsent audio of a
-cancelled context is dropped, so nothing of it follows.
+A context gets exactly one final message. Its text may be spoken while it is still arriving. If a context is cancelled,
+its unsent audio is dropped.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Session(Dialect[NativeUtterance]):
 
     def __init__(self, *, session_id: str, server: str, **shared: Any) -> None:
         super().__init__(**shared)
-        # Voices by context; None is for all other contexts.
+        # Voices by context id; None is the default for all other contexts.
         self._voices: dict[str | None, ChosenVoice[schema.SessionConfig]] = {}
         cards, limits = shared["cards"], shared["limits"]
         self.send_queue.say(messages.session_created(session_id, server, cards, limits))
@@ -73,7 +73,7 @@ class Session(Dialect[NativeUtterance]):
         is_used = any(utterance.voice is voice for utterance in self.utterances.values())
         super()._on_voice_ready(voice)
         name = voice.config.context_id
-        # No later voice has replaced it.
+        # The voice has not been replaced by a later one.
         if isinstance(voice.reference, SpeechError) and self._voices.get(name) is voice:
             del self._voices[name]
             if not is_used:
@@ -112,7 +112,7 @@ class Session(Dialect[NativeUtterance]):
         name = config.context_id
         self._muted.forget(name or DEFAULT_CONTEXT)
         try:
-            # One more than contexts, for the configuration without a name.
+            # One more than the number of contexts, for the default settings.
             if name not in self._voices and name is not None and len(self._voices) > self._limits.max_contexts:
                 raise TooManyContexts(limit=self._limits.max_contexts)
             check_frames(config.frame_limit, self._limits.max_frames)
@@ -121,7 +121,7 @@ class Session(Dialect[NativeUtterance]):
         except BadRequest as error:
             self._refuse_config(name, error)
             return
-        # Only the samples are kept, not the message.
+        # The stored settings must not keep the encoded audio of the message.
         slim = config.model_copy(update={"ref_audio": None, "pronunciations": words})
         self._voices[name] = self._chosen(slim, resolved, config.ref_audio)
 
@@ -140,7 +140,7 @@ class Session(Dialect[NativeUtterance]):
 
     def _done(self, name: str) -> None:
         utterance = self._taking_text(name, "input.done")
-        self._muted.forget(name)  # Final message of a refused context.
+        self._muted.forget(name)  # Final message of a context that was refused.
         if utterance is not None:
             utterance.finish()
 
@@ -156,7 +156,7 @@ class Session(Dialect[NativeUtterance]):
             utterance.played_ms = utterance.played_ms if played_ms is None else played_ms
             self._release(utterance)
             self._finish(utterance, self._cancelled(utterance))
-        elif self._voices.pop(name, None):  # Configured, but without text yet.
+        elif self._voices.pop(name, None):  # The context has settings but no text yet.
             self.send_queue.say(messages.context_cancelled(name, played_ms), is_terminal=True)
 
     def _bye(self) -> None:
@@ -168,7 +168,7 @@ class Session(Dialect[NativeUtterance]):
     # --- Contexts.
 
     def _taking_text(self, name: str, what: str) -> NativeUtterance | None:
-        """Return the context that accepts text under this name, opening it if necessary; None after a refusal."""
+        """Return the context that accepts text with this id, and open it if necessary; None if it was refused."""
         if name in self._muted:
             return None
         utterance = self._named(name)
@@ -193,19 +193,19 @@ class Session(Dialect[NativeUtterance]):
         utterance = NativeUtterance(self._commands, voice, text, name=name)
         if self.utterances and not all(each.labelled for each in (utterance, *self.utterances.values())):
             raise OutOfOrder(what=what, why='plain frames carry one context at a time; set frames to "labelled"')
-        self._voices.pop(name, None)  # A named configuration is used once.
+        self._voices.pop(name, None)  # Settings with a context id apply to one utterance only.
         return self._number(utterance)
 
     def _cancelled(self, utterance: NativeUtterance) -> Reply:
         return messages.context_cancelled(utterance.name, utterance.played_ms, utterance.sent_samples)
 
     def _finish(self, utterance: NativeUtterance, reply: Reply) -> None:
-        """Close the context with its terminal message."""
+        """Close the context with its final message."""
         self._timers.stirred()
         self.send_queue.say(reply, is_terminal=True)
 
     def _ended(self, utterance: NativeUtterance, reply: Reply) -> None:
-        """Close a context that the client did not end, and ignore its remaining text."""
+        """Close a context that the client has not ended, and ignore its remaining text."""
         if utterance.takes_text:
             self._muted.remember(utterance.name)
         self._finish(utterance, reply)
@@ -221,7 +221,7 @@ class Session(Dialect[NativeUtterance]):
         self.send_queue.say(messages.error(error))
 
     def _refuse_name(self, name: str, error: SpeechError) -> None:
-        """Refuse a context that is not open; messages for it that are already on the way are ignored."""
+        """Refuse a context that is not open. Messages for it that are already on the way are ignored."""
         if self._named(name) is not None:
             self._send_error(error)
         else:
@@ -244,7 +244,7 @@ class Session(Dialect[NativeUtterance]):
         self._refuse_name(name or DEFAULT_CONTEXT, error)
 
     def _refuse_text(self, name: str, error: SpeechError) -> None:
-        """Refuse a part of a text, which ends the context, because speech with a gap would be worse."""
+        """Refuse a piece of text and end its context, because speech with a gap would be worse."""
         utterance = self._named(name)
         if utterance is not None and utterance.takes_text:
             self._abort(utterance, error)

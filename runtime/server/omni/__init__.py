@@ -1,1 +1,1 @@
-"""vLLM-Omni's WebSocket dialect."""
+"""WebSocket API of vLLM-Omni."""

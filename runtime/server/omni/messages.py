@@ -1,4 +1,4 @@
-"""Server messages of vLLM-Omni's dialect. ``code``, ``retryable`` and ``metrics`` are extensions."""
+"""Server messages of vLLM-Omni's API. ``code``, ``retryable`` and ``metrics`` are our extensions."""
 
 from __future__ import annotations
 
@@ -52,6 +52,6 @@ def error(text: str, problem: SpeechError, *, partial_audio: bool = False) -> Re
 
 
 def failure(sentence: Sentence, problem: SpeechError) -> Reply:
-    """Return the message of a failed sentence, with a flag to discard its audio so far."""
+    """Return the message of a failed sentence. Its flag tells the client to discard the audio so far."""
     text = f"Generation failed for utterance {sentence.turn.index}, sentence {sentence.index}: {problem}"
     return error(text, problem, partial_audio=sentence.sent_bytes > 0)

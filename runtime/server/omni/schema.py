@@ -1,4 +1,4 @@
-"""session.config of vLLM-Omni's dialect, with our own sampling fields."""
+"""Message session.config of vLLM-Omni's API, with our additional sampling fields."""
 
 from __future__ import annotations
 
@@ -66,24 +66,24 @@ class OmniConfig(SpeechFields):
 
     @property
     def is_live(self) -> bool:
-        """True if the text grows while it is spoken as one request."""
+        """True if the text is streamed and spoken as one request."""
         return self.streaming_mode != "sentence"
 
     @property
     def filter_name(self) -> FilterName:
-        """Return the text filter. Text spoken while it arrives is treated as a language model's output."""
+        """Return the text filter. Streamed text is treated as the output of a language model."""
         if self.text_filter is not None:
             return self.text_filter
         return "markdown" if self.is_live or self.cut is not Split.NONE else "none"
 
     @property
     def cut(self) -> Split:
-        """Return the boundaries at which the text is split into requests."""
+        """Return the positions at which the text is split into requests."""
         return Split.SENTENCE if self.text_input_mode == "commitment" else Split(self.split_granularity)
 
     @property
     def waits_for_its_end(self) -> bool:
-        """True if a pause does not end the text: it is one sentence, or the client commits it."""
+        """True if a pause does not end the text, because it is one sentence or the client commits it."""
         return self.streaming_mode == "sentence_commit" or (not self.is_live and self.cut is Split.NONE)
 
     def request(self, text: str, resolved: ResolvedVoice, reference: Reference | None) -> SpeechRequest:
@@ -93,15 +93,16 @@ class OmniConfig(SpeechFields):
         return replace(
             super().request(text, resolved, reference),
             max_frames=None if frames is None else max(1, frames),
-            # Split here, because each part is announced. The engine splits live texts, and texts that are too long.
+            # The text is split here, because each segment is announced to the client. The engine splits live texts and
+            # segments that are too long.
             split=Split.NONE if is_one_part and not self.is_live else Split.AUTO,
-            # A file is sent once it is complete, so its audio is not acknowledged before.
+            # A file is sent only when it is complete, so its audio is not acknowledged earlier.
             acknowledged=self.stream_audio,
         )
 
 
 def read_config(fields: dict[str, Any], limits: Limits) -> OmniConfig:
-    """Check a decoded session.config.
+    """Validate a decoded session.config.
 
     Raises:
         BadRequest: A field has the wrong type, is out of range, or requests an unsupported feature.

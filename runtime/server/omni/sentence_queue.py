@@ -1,4 +1,4 @@
-"""Queue of sentences and ends of utterances in vLLM-Omni's dialect."""
+"""Queue of sentences and ends of utterances in vLLM-Omni's API."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ from runtime.server.session.utterance import ChosenVoice, GrowingText, Utterance
 
 
 class SentenceEncoder(Protocol):
-    """Encoder interface for one sentence (``runtime.shared.encoding.Encoder``); the joined results are the file."""
+    """Protocol of the encoder of one sentence (``runtime.shared.encoding.Encoder``).
+
+    The concatenated results are the file.
+    """
 
     def add(self, pcm: bytes) -> bytes: ...
 
@@ -26,30 +29,31 @@ OpenEncoder = Callable[[str, float], SentenceEncoder]  # Arguments: response_for
 
 @dataclass(slots=True, eq=False)
 class Turn:
-    """One utterance of vLLM-Omni's protocol: the text up to one input.done."""
+    """Utterance in vLLM-Omni's API: the text up to one input.done."""
 
     index: int
     voice: ChosenVoice[OmniConfig]
     text: GrowingText
     sentences: int = 0
-    fragments: int = 0  # Fragments of live text, which vLLM-Omni counts instead.
-    seed: int | None = None  # Seed of its first sentence, reused by the others.
-    style: str = ""  # Tag that applies to its next sentence.
+    fragments: int = 0  # Number of pieces of live text, which vLLM-Omni reports as sentences.
+    seed: int | None = None  # Seed of the first sentence, which the other sentences reuse.
+    style: str = ""  # Style tag for the next sentence.
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Sentence(Utterance[OmniConfig]):
-    """Sentence with its own request, audio.start and audio.done. Each submission has a new number."""
+    """Sentence with its own request, audio.start and audio.done. Each submission gets a new number."""
 
     turn: Turn
     index: int
-    words: str  # Text received until it was submitted.
+    words: str  # Text received before it was submitted.
     shown: str  # Text shown to the client.
-    is_over: bool = False  # The engine has emitted its final event.
+    is_over: bool = False  # True if the engine has emitted its final event.
     is_announced: bool = False
-    has_begun: bool = False  # It has a slot.
-    may_go_ahead: bool = True  # False if the engine had no room for it in addition to the previous one.
-    unsent: list[bytes] = field(default_factory=list)  # Audio before its turn, or a file being encoded.
+    has_begun: bool = False  # True if it has a slot.
+    may_go_ahead: bool = True  # False if the engine had no capacity for it in addition to the previous sentence.
+    # Audio that waits for earlier sentences, or a file that is being encoded.
+    unsent: list[bytes] = field(default_factory=list)
     sent_bytes: int = 0
     encoder: SentenceEncoder | None = None
     finished: Finished | None = None
@@ -67,7 +71,7 @@ class TurnEnd:
 
 @dataclass(frozen=True, slots=True)
 class Goodbye:
-    """Pending session.close; earlier sentences are still spoken."""
+    """Queued session.close. Earlier sentences are still spoken."""
 
 
 class SentenceQueue(deque[Sentence | TurnEnd | Goodbye]):
@@ -82,7 +86,7 @@ class SentenceQueue(deque[Sentence | TurnEnd | Goodbye]):
         return sum(len(item.words) for item in self if isinstance(item, Sentence))
 
     def after_head(self) -> Sentence | None:
-        """Return the sentence after the first one, in the same utterance or the next."""
+        """Return the second sentence of the queue, in the same utterance or the next one."""
         sentences = (item for item in self if isinstance(item, Sentence))
         next(sentences, None)
         return next(sentences, None)

@@ -1,9 +1,9 @@
-"""Sentence splitting of growing text in vLLM-Omni's dialect.
+"""Sentence splitting of streamed text in vLLM-Omni's API.
 
 Clients count sentences, so the rules are vLLM-Omni's: a full stop, exclamation or question mark ends a sentence once
 white space follows it; marks of other scripts end it at once. Clauses also end at commas and semicolons. There are two
-differences: a comma needs white space too, so that 1,000 is not split, and a part needs a letter or digit. Tags are not
-split.
+differences: a comma also needs white space, so that 1,000 is not split, and each segment needs a letter or digit. Tags
+are not split.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _ENDS = {
 
 
 class Sentences:
-    """Splitter of one utterance's growing text; it splits only for sentence and clause.
+    """Incremental splitter of one utterance's text, for the modes sentence and clause.
 
-    `tags` are the limits of its tags, if tags are enabled.
+    `tags` has the limits of inline tags, if these are enabled.
     """
 
     def __init__(self, split: Split, tags: Limits | None = None) -> None:
@@ -32,16 +32,16 @@ class Sentences:
         tag = IN_TAG + "|" + (rf"\[[^\[\]\n]{{0,{tags.max_instruct_chars}}}(?:\]|\Z)|" if tags else "")
         self._ends = re.compile(f"{tag}(?P<end>{ends})", re.IGNORECASE) if ends else None
         self._rest = ""
-        self._next_look = 0  # Start of a mark or tag that more text may complete.
-        self._is_speakable = False  # True if the rest has a letter or digit.
+        self._next_look = 0  # Start of a mark or tag that later text may complete.
+        self._is_speakable = False  # True if the remaining text has a letter or digit.
 
     @property
     def waiting_chars(self) -> int:
-        """Return the number of characters of the incomplete part."""
+        """Return the number of characters in the incomplete segment."""
         return len(self._rest)
 
     def add(self, text: str) -> list[str]:
-        """Append text and return the parts that are complete now."""
+        """Append text and return the segments that are complete now."""
         before, self._rest = len(self._rest), self._rest + text
         word = 0 if self._is_speakable else self._next_word(before)
         parts, start, next_look = [], 0, max(0, len(self._rest) - 1)
@@ -63,11 +63,11 @@ class Sentences:
         return found.start() if found else len(self._rest)
 
     def flush(self) -> list[str]:
-        """Return the rest if it has words; more text may follow."""
+        """Return the remaining text if it has words; more text may follow."""
         return self.finish() if self._is_speakable else []
 
     def finish(self) -> list[str]:
-        """Return the rest, if any, and reset."""
+        """Return the remaining text, if any, and reset the splitter."""
         rest, self._rest, self._is_speakable = self._rest.strip(), "", False
         self._next_look = 0
         return [rest] if rest else []

@@ -1,9 +1,9 @@
 """Session of vLLM-Omni 0.30's ``/v1/audio/speech/stream``.
 
-Messages, error texts and session ends are those of vLLM-Omni. Extensions are additional fields (``code`` of errors,
-``metrics`` of audio.done), not new messages. Unlike there, messages are read during speech, so a disconnect cancels.
-Sentences are spoken in order; the engine generates the next one while one is being sent. A live text
-(``streaming_mode`` token_level, sentence_commit) is one sentence that grows while it is spoken.
+Messages, error texts and close codes are those of vLLM-Omni. Extensions are additional fields (``code`` of errors,
+``metrics`` of audio.done), not new messages. Unlike vLLM-Omni, this session reads messages during speech, so a
+disconnect cancels the speech. Sentences are spoken in order; while one is being sent, the engine generates the next
+one. A live text (``streaming_mode`` token_level, sentence_commit) is one sentence that grows while it is spoken.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from runtime.server.text.pronunciations import all_words
 from runtime.server.wire import check_text
 from runtime.shared.inline_tags import last_style
 
-_IDLE_S = 30.0  # The idle timeout of vLLM-Omni, shorter than ours.
+_IDLE_S = 30.0  # Idle timeout of vLLM-Omni, which is shorter than our default.
 _MAX_CONFIG_BYTES = 4 * 2**20
-_MAX_QUEUED = 256  # Waiting sentences and ends; further input waits in the client's socket.
+_MAX_QUEUED = 256  # Maximum number of queued sentences and ends. Further input waits in the client's socket.
 _MAX_COMMIT_ID = 256
-_SHOWN = 80  # Characters of a live text repeated in audio.start.
-_MAX_QUEUED_TEXTS = 16  # Waiting complete texts.
+_SHOWN = 80  # Number of characters of a live text that audio.start repeats.
+_MAX_QUEUED_TEXTS = 16  # Maximum number of queued complete texts.
 
 
 class OmniSession(Dialect[Sentence]):
@@ -49,14 +49,15 @@ class OmniSession(Dialect[Sentence]):
         super().__init__(**shared)
         self._open_encoder = open_encoder
         self._voice: ChosenVoice[OmniConfig] | None = None
-        self._turn: Turn | None = None  # Utterance whose text is arriving.
+        self._turn: Turn | None = None  # Utterance that is receiving text.
         self._text = Sentences(Split.NONE)
-        self._live: Sentence | None = None  # The utterance's sentence, if its text is live.
-        self._unspoken_chars = 0  # Unspoken characters: of a live text, or of sentences that are not complete.
-        self._uncommitted = ""  # Text not followed by input.commit yet.
+        self._live: Sentence | None = None  # Sentence of the utterance if its text is live.
+        # Number of characters that are not spoken: of a live text, or of incomplete sentences.
+        self._unspoken_chars = 0
+        self._uncommitted = ""  # Text that was not committed by input.commit yet.
         cards = shared["cards"]
         self._streaming = frozenset(mode for card in cards if Layout.STREAMING in card.layouts for mode in card.modes)
-        self._is_overlong = False  # The rest of the utterance's text is ignored.
+        self._is_overlong = False  # True if the rest of the utterance's text is ignored.
         self._is_leaving = False
         self._turns = 0
         self._queue = SentenceQueue()
@@ -65,7 +66,7 @@ class OmniSession(Dialect[Sentence]):
 
     @property
     def _silence_s(self) -> float | None:
-        """Return the idle timeout, which does not apply during speech.
+        """Return the idle timeout, or None during speech.
 
         An open live text holds a slot, so it has a timeout even while an earlier text is spoken.
         """
@@ -76,7 +77,10 @@ class OmniSession(Dialect[Sentence]):
 
     @property
     def _pausing(self) -> GrowingText | None:
-        """Return the arriving text whose pauses count; for a live one, while it is submitted."""
+        """Return the text for which pauses are detected: the one that is arriving.
+
+        A live text must be submitted already.
+        """
         if self._turn is None or not (self._live is None or self._is_speaking(self._live)):
             return None
         return self._turn.text
@@ -99,7 +103,7 @@ class OmniSession(Dialect[Sentence]):
 
     @property
     def is_congested(self) -> bool:
-        """True if no more messages should be read: enough text waits, or the client does not read."""
+        """True if no more messages should be read, because enough text is queued or the client does not read."""
         is_full = len(self._queue) > _MAX_QUEUED or (
             self._queue.waiting_chars > _MAX_QUEUED_TEXTS * self._limits.max_text_chars
         )
@@ -183,10 +187,10 @@ class OmniSession(Dialect[Sentence]):
         except BadRequest as error:
             self._refuse(f"Invalid session config: {error}", error)
             return
-        # The audio is decoded once; the message is not kept.
+        # The audio is decoded once, and the stored settings must not keep it.
         changed: dict[str, Any] = {"ref_audio": None, "pronunciations": words}
         if config.is_live and config.non_streaming_mode is None and resolved.mode in self._streaming:
-            changed["non_streaming_mode"] = False  # As vLLM-Omni, start to speak with the first words.
+            changed["non_streaming_mode"] = False  # As in vLLM-Omni, speech starts with the first words.
         self._voice = self._chosen(config.model_copy(update=changed), resolved, config.ref_audio)
         self._text = Sentences(config.cut, self._limits if config.tags else None)
 
@@ -245,7 +249,7 @@ class OmniSession(Dialect[Sentence]):
             self.send_queue.say(messages.input_committed(commit_id, turn.fragments - 1, len(text)))
 
     def _grow(self, turn: Turn, text: str) -> None:
-        """Append to the utterance's live text, starting it with the first words."""
+        """Append to the utterance's live text, and start it when the first words have arrived."""
         if text and self._live is None:
             self._live = self._enqueue(turn, text, is_live=True)
         elif text and self._live is not None and not self._live.is_over:
@@ -287,7 +291,7 @@ class OmniSession(Dialect[Sentence]):
         self._is_overlong = False
 
     def _speak_on(self, turn: Turn, text: str) -> None:
-        """Speak more of the utterance's text."""
+        """Append text to the utterance's speech."""
         if turn.voice.config.is_live:
             self._grow(turn, text)
         else:
@@ -306,7 +310,7 @@ class OmniSession(Dialect[Sentence]):
             self._unspoken_chars = self._text.waiting_chars
 
     def _enqueue(self, turn: Turn, text: str, *, is_live: bool = False) -> Sentence:
-        shown = text[:_SHOWN] + ("..." if len(text) > _SHOWN else "") if is_live else text  # As vLLM-Omni does.
+        shown = text[:_SHOWN] + ("..." if len(text) > _SHOWN else "") if is_live else text  # The same as in vLLM-Omni.
         sentence = Sentence(
             self._commands, turn.voice, turn.text, turn=turn, index=turn.sentences, words=text, shown=shown
         )
@@ -321,7 +325,7 @@ class OmniSession(Dialect[Sentence]):
     # --- Sentences.
 
     def _advance(self) -> None:
-        """Announce, submit and finish sentences as far as possible."""
+        """Announce, submit and finish sentences as far as possible now."""
         while not self.closed:
             match self._queue.head:
                 case Sentence() as sentence:
@@ -345,7 +349,7 @@ class OmniSession(Dialect[Sentence]):
             self._submit(ahead)
 
     def _announce(self, sentence: Sentence) -> None:
-        """Send audio.start of the sentence once, and its audio so far."""
+        """Send audio.start of a sentence once, followed by its audio so far."""
         if sentence.is_announced:
             return
         sentence.is_announced = True
@@ -356,7 +360,7 @@ class OmniSession(Dialect[Sentence]):
                 self._send(sentence, pcm)
 
     def _submit(self, sentence: Sentence) -> None:
-        """Submit a waiting sentence once its voice is ready."""
+        """Submit a waiting sentence if its voice is ready."""
         voice = sentence.voice
         if sentence.is_over or sentence.is_submitted:
             return
@@ -391,7 +395,7 @@ class OmniSession(Dialect[Sentence]):
 
     def _break(self, sentence: Sentence, error: SpeechError) -> None:
         if sentence is not self._queue.head and isinstance(error, Busy) and not sentence.samples:
-            # The early submission was optional; it is repeated when its turn comes.
+            # Submitting before its turn was optional. It is submitted again when its turn comes.
             sentence.is_submitted = False
             sentence.is_end_sent = False
             sentence.may_go_ahead = False
@@ -401,7 +405,7 @@ class OmniSession(Dialect[Sentence]):
             sentence.error = error
 
     def _conclude(self, sentence: Sentence) -> None:
-        """Send the end of the sentence: audio.done, after an error if there is one."""
+        """Send the final messages of a sentence: an error if there is one, then audio.done."""
         if sentence.error is None and sentence.encoder is not None:
             data = b"".join(sentence.unsent) + sentence.encoder.finish()
             self.send_queue.sound(data, number=sentence.number, samples=sentence.samples)
@@ -416,7 +420,7 @@ class OmniSession(Dialect[Sentence]):
         self._refuse(f"Unknown message type: {_quoted(kind)}", InvalidConfig(where="type", why="unknown"))
 
     def _refuse(self, text: str, error: SpeechError) -> None:
-        """Refuse a message; before the first accepted session.config that ends the session."""
+        """Refuse a message. Before the first accepted session.config, this ends the session."""
         if self._voice is None:
             self._leave(text, error)
         else:
@@ -424,7 +428,7 @@ class OmniSession(Dialect[Sentence]):
 
     def _leave(self, text: str, error: SpeechError) -> None:
         self._say(text, error)
-        self._close(1000, error.code)  # As vLLM-Omni, close with 1000 for every reason.
+        self._close(1000, error.code)  # As in vLLM-Omni, the close code is always 1000.
 
     def _say(self, text: str, error: SpeechError) -> None:
         self.send_queue.say(messages.error(text, error))
@@ -444,7 +448,7 @@ class OmniSession(Dialect[Sentence]):
 
 
 def _is_json(text: str) -> bool:
-    """True if the text is JSON but not an object."""
+    """True if the text is JSON other than an object."""
     try:
         return not isinstance(json.loads(text), dict)
     except (ValueError, RecursionError):
@@ -452,5 +456,5 @@ def _is_json(text: str) -> bool:
 
 
 def _quoted(kind: object) -> str:
-    """Return a message type as vLLM-Omni quotes it, shortened if it is long."""
+    """Return a message type in the format of vLLM-Omni's errors, shortened if it is long."""
     return str(kind)[:64]

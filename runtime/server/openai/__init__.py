@@ -1,1 +1,1 @@
-"""OpenAI's HTTP dialect."""
+"""OpenAI's HTTP API."""

@@ -112,12 +112,12 @@ def _whole_reply(responder: SpeechResponder, whole: Whole) -> Response:
 
 
 def _reads_as_it_comes(request: Request) -> bool:
-    """Return True if OpenAI's client reads the response as a stream, which it states in a header."""
+    """True if OpenAI's client will read the response as a stream, which it states in a header."""
     return request.headers.get("x-stainless-raw-response") == "stream"
 
 
 async def _batch(host: Host, items: list[dict[str, Any]], library: VoiceLibrary, request_id: str) -> list[Reply]:
-    """Serve the items with at most as many concurrent requests as slots, so that a batch never fills the queue."""
+    """Speak all items of a batch. At most one request per slot is open, so that a batch never fills the queue."""
     room = asyncio.Semaphore(host.engine.load().slots)
 
     async def served(index: int, fields: dict[str, Any]) -> Reply:
@@ -152,7 +152,7 @@ async def _item(host: Host, fields: dict[str, Any], library: VoiceLibrary, reque
 
 
 async def _when_there_is_room(host: Host, body: SpeechBody, library: VoiceLibrary, request_id: str) -> Whole:
-    """Submit an item, retrying for up to `queue_s` if other requests fill the queue."""
+    """Submit an item. If other requests fill the queue, retry for up to `queue_s`."""
     loop = asyncio.get_running_loop()
     end = loop.time() + host.settings.limits.queue_s
     while True:
@@ -166,7 +166,7 @@ async def _when_there_is_room(host: Host, body: SpeechBody, library: VoiceLibrar
 
 
 def _failure(error: SpeechError) -> Reply:
-    """Return an error with vLLM-Omni's ``error`` sentence and the fields of OpenAI's format."""
+    """Return an error with vLLM-Omni's ``error`` text in addition to OpenAI's fields."""
     return {
         "status": "error",
         "audio_data": None,
@@ -179,11 +179,11 @@ def _failure(error: SpeechError) -> Reply:
 
 
 def _alias(name: str, cards: Sequence[ModelCard]) -> Reply:
-    """Return a name that means any of these."""
+    """Return the description of a model name that is an alias of any of these checkpoints."""
     created = min(card.created for card in cards)
     return {"id": name, "object": "model", "created": created, "owned_by": "voicewright"}
 
 
 def _gone() -> Response:
-    """Return a response for a client that has disconnected."""
+    """Return a response for a client that has disconnected and will not read it."""
     return Response(status_code=499)

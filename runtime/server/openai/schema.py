@@ -1,7 +1,7 @@
-"""Bodies of ``POST /v1/audio/speech`` and its batch: OpenAI's, vLLM-Omni's and our own fields.
+"""Bodies of ``POST /v1/audio/speech`` and its batch route, with OpenAI's, vLLM-Omni's and our own fields.
 
-Voice and manner of speech are given as in a session.config; a note names unknown fields. No sentence of an error
-quotes what the client sent.
+The fields for voice and synthesis are those of session.config. Unknown fields are reported in a note. Error messages
+never contain the client's input.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from runtime.shared.encoding import BIT_RATES, FORMATS, SPEEDS, VOLUMES
 from runtime.shared.loudness import LOUDNESSES_LUFS
 
 STREAM_FORMATS = ("audio", "sse")
-LENGTH_FIRST = ("wav", "flac")  # Formats whose header contains the length, on which many readers rely.
-BATCH_FORMAT = "wav"  # The default of vLLM-Omni; OpenAI's is mp3.
+LENGTH_FIRST = ("wav", "flac")  # Formats whose header contains the length, which many readers need.
+BATCH_FORMAT = "wav"  # Default of vLLM-Omni; OpenAI's default is mp3.
 _WHOLE: dict[str, Any] = {"stream": False, "stream_format": None}
 
 
@@ -39,7 +39,7 @@ def _known_stream_format(word: str) -> str:
     return word
 
 
-# OpenAI's custom voices are objects: {"id": …}.
+# A custom voice of OpenAI is an object: {"id": …}.
 _VOICE_NAMES = AliasChoices(AliasPath("voice", "id"), "voice", "speaker")
 
 
@@ -113,7 +113,7 @@ class SpeechBody(SpeechFields):
 
     @property
     def is_narration(self) -> bool:
-        """True if parts of the text have voices of their own."""
+        """True if quoted speech or actions in the text have their own voices."""
         return self.quoted_voice is not None or self.action_voice is not None
 
     def narration(self) -> list[SpeechBody]:
@@ -154,7 +154,7 @@ class SpeechBody(SpeechFields):
         return body
 
     def spoken(self, reference: Reference | None) -> Reference | None:
-        """Return the reference. The body's transcript applies to recordings and not to stored voices."""
+        """Return the reference to speak with. The body's transcript is used for recordings, not for stored voices."""
         return reference
 
     @property
@@ -166,12 +166,12 @@ class SpeechBody(SpeechFields):
 
     @property
     def is_events(self) -> bool:
-        """True for server-sent events, which vLLM-Omni's ``stream`` selects unless a format is given."""
+        """True if the response is server-sent events; vLLM-Omni's ``stream`` selects them if no format is given."""
         return self.stream_format == "sse" or (self.stream is True and self.stream_format is None)
 
 
 def read_speech(fields: dict[str, Any], *, is_read_as_it_comes: bool = False, is_in_batch: bool = False) -> SpeechBody:
-    """Validate a decoded body. Without an explicit choice, a streaming client gets a stream.
+    """Validate a decoded body. If it does not choose, a client that reads a stream gets a stream.
 
     Raises:
         InvalidConfig, UnsupportedFormat: A field has the wrong type, is out of range, or contradicts another one.

@@ -1,4 +1,4 @@
-"""Response to one body of the speech routes: streamed audio, events, or a complete file."""
+"""Response to a body of the speech routes: streamed audio, events, or a complete file."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ class Whole:
     media_type: str
     seed: int | None
     end: Finished
-    notes: tuple[str, ...]  # Notes about ignored fields and faults of the speech.
-    words: list[Reply] = field(default_factory=list)  # Word times, if the body asks for them.
+    notes: tuple[str, ...]  # Notes about ignored fields and faulty speech.
+    words: list[Reply] = field(default_factory=list)  # Word times, if the body requests them.
 
 
 class SpeechResponder(HttpSpeech[SpeechBody]):
-    """Response to one body as encoded audio, as events, or as a whole."""
+    """Speech of one body as encoded audio, as events, or as a complete file."""
 
     dialect = "openai"
     text_field = "input"
-    _uploaded: Reference | None = None  # The body's recording, once it is read.
+    _uploaded: Reference | None = None  # Recording in the body, after it was decoded.
 
     @property
     def sample_rate(self) -> int:
@@ -60,7 +60,7 @@ class SpeechResponder(HttpSpeech[SpeechBody]):
         """Yield encoded audio during generation.
 
         Raises:
-            SpeechError: The request was refused, or failed.
+            SpeechError: The request was refused or failed.
         """
         encoder = self._encoder()
         async with self._stream(*await self._requests(), pause_ms=self._body.turn_pause_ms) as speech:
@@ -102,10 +102,10 @@ class SpeechResponder(HttpSpeech[SpeechBody]):
             yield event(type="speech.audio.error", error=error_body(error), partial_audio=True, action="discard")
 
     async def whole(self) -> Whole:
-        """Return the finished audio; runaways and short speech are retried with the next seed if the body allows.
+        """Return the complete audio. If the body allows, runaway and short speech is retried with the next seed.
 
         Raises:
-            SpeechError: The request was refused, or failed.
+            SpeechError: The request was refused or failed.
         """
         requests = await self._requests()
         for left in range(self._body.retries, -1, -1):
@@ -141,14 +141,14 @@ class SpeechResponder(HttpSpeech[SpeechBody]):
         return b"".join(chunks), end, speech, told
 
     def _word_times(self, requests: Sequence[SpeechRequest]) -> DialogueWords | None:
-        """Return the estimator of word times if the body asks for them."""
+        """Return the estimator of word times, or None if the body does not request them."""
         if not self._body.timestamp_granularities:
             return None
         limits, tags = self._host.settings.limits, self._body.tags
         return DialogueWords([read_text(request.text, limits, brackets=tags) for request in requests])
 
     def _told(self, times: Mapping[int, TimedWords]) -> list[Reply]:
-        """Return words as OpenAI's transcriptions have them, with the turn in a dialogue."""
+        """Return word times in the format of OpenAI's transcriptions, with the turn's index in a dialogue."""
         speed, is_dialogue = self._body.speed, bool(self._body.inputs)
         return [
             {
@@ -165,7 +165,7 @@ class SpeechResponder(HttpSpeech[SpeechBody]):
         """Return the request of the text, or of each turn.
 
         Raises:
-            SpeechError: A voice or text cannot be spoken; the field of a dialogue's error names the turn.
+            SpeechError: A voice or text cannot be spoken. In a dialogue, the error's field contains the turn's index.
         """
         body = self._body
         if body.is_narration:
@@ -181,7 +181,7 @@ class SpeechResponder(HttpSpeech[SpeechBody]):
         return requests
 
     async def _narration(self) -> list[SpeechRequest]:
-        """Return a request for each part of the text in the voice of its kind, without parts that have no text."""
+        """Return a request for each part of a narration in the voice for it. Parts without words are omitted."""
         body = self._body
         check_text(len(body.input), self._host.settings.limits, param=self.text_field)
         requests = [await self._request(part) for part in body.narration()]
@@ -218,7 +218,7 @@ class SpeechResponder(HttpSpeech[SpeechBody]):
         )
 
     async def _encoded(self, encoder: Encoder, step: Callable[..., bytes], *given: bytes) -> bytes:
-        """Run a step of the encoder, on the event loop only if it is fast."""
+        """Run a step of the encoder in a worker, or on the event loop if it is fast."""
         if encoder.is_instant:
             return step(*given)
         return await self._encoding(step, *given)
@@ -243,7 +243,7 @@ def _heard(words: DialogueWords | None, speech: DialogueStream, chunk: AudioChun
 
 
 def usage(end: Finished) -> Reply:
-    """Return OpenAI's usage: prompt positions and frames."""
+    """Return OpenAI's usage object with the number of prompt positions and frames."""
     made = end.stats.frames
     return {
         "input_tokens": end.stats.prompt_tokens,

@@ -1,4 +1,4 @@
-"""OpenAPI document, built from an application's routes, their operations and the tree of errors."""
+"""OpenAPI document, generated from an application's routes, their operations and the error classes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from runtime.server.openapi.operations import EVERYWHERE, JSON, Operation, Refus
 from runtime.version import package_version
 
 OPENAPI = "3.1.0"
-METHODS = ("get", "post", "put", "patch", "delete")  # HEAD is omitted, because it equals GET without a body.
+METHODS = ("get", "post", "put", "patch", "delete")  # HEAD is omitted, because it is GET without a body.
 
 _REFERENCE = "#/components/schemas/{model}"
 _KEYS: dict[str, dict[str, str]] = {
@@ -31,10 +31,10 @@ _ABOUT = (
 
 Document = dict[str, Any]
 
-_FORMAT = re.compile(r":[^{}]*}")  # The format specification of a fact in a sentence template.
+_FORMAT = re.compile(r":[^{}]*}")  # Format specification in a message template.
 
 _BYTES: Document = {"type": "string", "format": "binary"}
-_EVENT: Document = {  # One server-sent event.
+_EVENT: Document = {  # Schema of one server-sent event.
     "type": "object",
     "properties": {
         "event": {"type": "string"},
@@ -45,7 +45,7 @@ _EVENT: Document = {  # One server-sent event.
 
 
 def document(routes: Sequence[BaseRoute], *, has_keys: bool) -> Document:
-    """Return the OpenAPI document of every HTTP route; `has_keys` is True if requests need a key."""
+    """Return the OpenAPI document of all HTTP routes; `has_keys` is True if requests need a key."""
     operations = list(_operations(routes))
     schemas, components = _schemas(operations)
     paths: dict[str, Document] = defaultdict(dict)
@@ -80,7 +80,7 @@ def _operations(routes: Sequence[BaseRoute]) -> Iterator[tuple[RouteContext, Ope
 
 
 def _schemas(operations: list[tuple[RouteContext, Operation]]) -> tuple[dict[int, Document], dict[str, Document]]:
-    """Return the reference of each type by identity, and the components with each type once."""
+    """Return a schema reference for each type (by identity), and the component schemas."""
     types: dict[int, tuple[Any, Any]] = {}
     for _, operation in operations:
         for kind, mode in (
@@ -123,13 +123,13 @@ def _described(route: RouteContext, method: str, operation: Operation, schemas: 
 
 
 def _dialect(module: str) -> str:
-    """Return the tag of a route: its dialect's folder, or operation."""
+    """Return the tag of a route: the API that its module belongs to, or "operation"."""
     folder = module.removeprefix("runtime.server.").split(".")[0]
     return folder if folder != "app" else "operation"
 
 
 def _parameters(route: RouteContext, operation: Operation) -> Iterator[Document]:
-    """Return the parameters of the signature, all of which are text."""
+    """Yield the parameters in the route's signature, which are all strings."""
     for place, fields in (("path", route.dependant.path_params), ("query", route.dependant.query_params)):
         for field in fields:
             is_needed = place == "path"
@@ -161,7 +161,7 @@ def _responses(operation: Operation, schemas: dict[int, Document]) -> Document:
 
 
 def _refusals(refusals: Refusals, schema: Document) -> Iterator[tuple[str, Document]]:
-    """Return a response for each status, with the codes and sentences of its errors."""
+    """Yield (status, response) for the errors of a route, with their codes and messages."""
     by_status = defaultdict(list)
     for kind in sorted(refusals, key=lambda kind: kind.code):
         by_status[kind.http_status].append(kind)

@@ -1,4 +1,4 @@
-"""OpenAPI operations of routes: bodies, responses and errors, which signatures do not state."""
+"""OpenAPI descriptions of routes: bodies, responses and errors, which are not in the signatures."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class ErrorReply(TypedDict):
 
 
 def kinds(*roots: type[SpeechError]) -> Iterator[type[SpeechError]]:
-    """Yield all errors with a code in these branches of the error tree."""
+    """Yield all error classes with a code that are subclasses of these."""
     for root in roots:
         if "code" in root.__dict__:
             yield root
@@ -45,14 +45,14 @@ def kinds(*roots: type[SpeechError]) -> Iterator[type[SpeechError]]:
 
 Refusals = frozenset[type[SpeechError]]
 
-# Errors of any route of a port.
+# Errors that any route may return.
 EVERYWHERE: Refusals = frozenset(
     {
         *(errors.HostRefused, errors.OriginRefused, errors.Unauthorized, errors.MessageTooLarge),
         *(errors.TooManyConnections, errors.RateLimited, errors.UnknownRoute, errors.GenerationFailed),
     }
 )
-# Errors of WebSockets only.
+# Errors that occur only with WebSockets.
 _OF_SOCKETS: set[type[SpeechError]] = {
     *(errors.OutOfOrder, errors.TooManyContexts, errors.SubprotocolRequired),
     *(errors.SessionTooLong, errors.SlowReader, errors.MethodNotAllowed),
@@ -64,7 +64,7 @@ _OF_THE_LIBRARY: set[type[SpeechError]] = {
     *(errors.VoiceNotYours, errors.TooManyVoices, errors.VoiceNameTaken, errors.VoiceNameOfSpeaker),
     *(errors.VoiceNameLooksAlike, errors.ConsentRequired, errors.DictionaryNotYours, errors.TooManyDictionaries),
 }
-# Errors of a body with a voice, and of a form that stores one.
+# Errors of bodies with a voice, and of forms that store a voice.
 SPEECH: Refusals = (
     frozenset(kinds(errors.BadRequest, errors.Busy, errors.Expired, errors.Failed)) - _OF_SOCKETS - _OF_THE_LIBRARY
 )
@@ -90,8 +90,8 @@ class Operation:
     body_media: str = JSON
     query: Any = None  # Model of the query parameters that are not in the signature.
     answer: Any = None  # Type of the JSON response.
-    status: int = 200  # Status of the response; 204 has no body.
-    example: Mapping[str, Any] | None = None  # Example of a body.
+    status: int = 200  # Status of a successful response; 204 has no body.
+    example: Mapping[str, Any] | None = None  # Example of the request body.
     sound: tuple[str, ...] = ()  # Media types of a binary response.
     is_events: bool = False  # True if the response may be server-sent events.
     refusals: Refusals = frozenset()
@@ -101,7 +101,7 @@ class Operation:
 
 
 def documented(**words: Any) -> Callable[[Endpoint], Endpoint]:
-    """Attach an `Operation` to an endpoint; the arguments are its fields."""
+    """Attach an `Operation` with these fields to an endpoint."""
 
     def note(endpoint: Endpoint) -> Endpoint:
         setattr(endpoint, _ATTRIBUTE, Operation(**words))

@@ -1,4 +1,4 @@
-"""Routes of the OpenAPI document and of its page, which needs no script."""
+"""Routes of the OpenAPI document and its HTML page."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ GET = ["GET", "HEAD"]
 
 
 def add_routes(app: FastAPI, host: Host) -> None:
-    """Register the routes. Routes that are registered later are described too."""
+    """Register the routes. The document also describes routes that are registered later."""
 
     @cache
     def described() -> dict[str, Any]:

@@ -1,1 +1,1 @@
-"""Stored pronunciation dictionaries over HTTP."""
+"""HTTP routes of stored pronunciation dictionaries."""

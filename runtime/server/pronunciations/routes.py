@@ -84,12 +84,12 @@ def dictionaries_of(host: Host, request: Request) -> OwnerDictionaries:
 
 
 def words_of(entries: Iterable[Pronunciation]) -> tuple[Word, ...]:
-    """Convert the words of a body to their stored form."""
+    """Convert the words in a body to the stored format."""
     return tuple(entry.kept() for entry in entries)
 
 
 def entry(kept: OwnerDictionaries, dictionary: PronunciationDictionary) -> dict[str, Any]:
-    """Return a dictionary without its words. Thread: a worker, because the owner is read from the disk."""
+    """Return a dictionary without its words. Thread: a worker, because the owner is read from disk."""
     return {
         "id": dictionary.id,
         "object": "audio.pronunciation_dictionary",

@@ -1,1 +1,1 @@
-"""Speech session shared by all WebSocket dialects. No I/O."""
+"""Protocol sessions without I/O, shared by all WebSocket APIs."""

@@ -1,4 +1,4 @@
-"""Commands that a dialect's session returns to its connection, and messages for the client."""
+"""Commands and messages that a protocol session returns to its connection."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from runtime.request import SpeechRequest
 
 @dataclass(frozen=True, slots=True)
 class Submit:
-    """Submit a request to the engine; its events reach `Session.on_speech` with this number."""
+    """Submit a request to the engine. Its events are passed to `Session.on_speech` with this number."""
 
     utterance: int
     request: SpeechRequest
@@ -26,21 +26,21 @@ class Append:
 
 @dataclass(frozen=True, slots=True)
 class Flush:
-    """Speak all of the utterance's text so far."""
+    """Speak all text of the utterance received so far."""
 
     utterance: int
 
 
 @dataclass(frozen=True, slots=True)
 class FinishText:
-    """Mark the utterance's text as complete."""
+    """Mark the text of the utterance as complete."""
 
     utterance: int
 
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """Acknowledge the playback position of the utterance."""
+    """Report the playback position of the utterance to the engine."""
 
     utterance: int
     ms: float
@@ -48,14 +48,14 @@ class Played:
 
 @dataclass(frozen=True, slots=True)
 class Cancel:
-    """Cancel the utterance and release its slot; no response is needed."""
+    """Cancel the utterance and release its slot. No response is needed."""
 
     utterance: int
 
 
 @dataclass(frozen=True, slots=True)
 class Decode:
-    """Decode reference audio off the event loop; a Reference without text comes back by `on_reference`."""
+    """Decode reference audio in a worker. The result, a Reference without text, is passed to `on_reference`."""
 
     upload: int
     ref_audio: str = field(repr=False)
@@ -63,9 +63,9 @@ class Decode:
 
 @dataclass(frozen=True, slots=True)
 class Recall:
-    """Read a stored voice off the event loop; its Reference comes back by `on_reference`.
+    """Read a stored voice in a worker. Its Reference is passed to `on_reference`.
 
-    `param` is the field of the voice in the client's message.
+    `param` is the name of the voice field in the client's message.
     """
 
     upload: int
@@ -82,7 +82,7 @@ class TextMessage:
 
     text: str
     is_terminal: bool = False
-    number: int | None = None  # Number of the utterance whose audio the message carries (base64), if any.
+    number: int | None = None  # Number of the utterance whose audio the message contains as base64, if any.
     samples: int = 0
 
 
@@ -97,16 +97,17 @@ class AudioMessage:
 
 @dataclass(frozen=True, slots=True)
 class EncodedMessage:
-    """JSON message whose audio is not encoded yet. A client's messages are encoded in order."""
+    """JSON message whose audio is not encoded yet. The messages of a client are encoded in order."""
 
-    make: Callable[[], str] = field(repr=False)  # Runs on a worker thread; an empty result sends nothing.
+    # Called on a worker thread. If the result is empty, no message is sent.
+    make: Callable[[], str] = field(repr=False)
     number: int  # Number of the utterance.
     samples: int
 
 
 @dataclass(frozen=True, slots=True)
 class Close:
-    """Start the closing handshake; nothing follows."""
+    """Start the close handshake. No message follows."""
 
     code: int
     reason: str = ""

@@ -1,7 +1,7 @@
-"""Base of WebSocket dialects: state machines without I/O, from messages to commands and messages.
+"""Base class of protocol sessions: state machines without I/O that turn messages into commands and responses.
 
-As with the ``websockets`` Protocol, the connection drains `commands` (for the process) and `take` (messages for the
-client, in order). It uses no asyncio, sockets or torch, and only the clock that it is given.
+As with ``websockets.protocol.Protocol``, the connection collects `commands` (for the engine) and calls `take` (messages
+for the client, in order). A session uses no asyncio, sockets or torch; its clock is an argument.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from runtime.server.voices.voice_resolver import ResolvedVoice, VoiceResolver
 from runtime.server.wire import BYTES_PER_SAMPLE, Reply, check_size, decode, pieces
 from runtime.settings import Limits
 
-_NOTICE_S = 60.0  # Warning time before a session reaches its limit.
+_NOTICE_S = 60.0  # Time before the end of a session at which the client is warned.
 
 Speaking = TypeVar("Speaking", bound=Utterance[Any])
 Config = TypeVar("Config", bound=SpeechConfig)
 
-_MAX_OTHER_VALUES = 4096  # Maximum values of a message, in addition to its text's characters.
-_MAX_NAMES = 64  # Stored names of refused contexts, for which messages may still arrive.
+_MAX_OTHER_VALUES = 4096  # Maximum number of JSON values in a message, in addition to the characters of its text.
+_MAX_NAMES = 64  # Maximum number of stored names of refused contexts, for which messages may still arrive.
 
 
 class RecentNames:
-    """Bounded set that drops its oldest members."""
+    """Set of limited size that removes its oldest members."""
 
     def __init__(self) -> None:
-        self._names: dict[str, None] = {}  # Ordered by age.
+        self._names: dict[str, None] = {}  # In order of age, the oldest first.
 
     def __contains__(self, name: str) -> bool:
         return name in self._names
@@ -52,36 +52,36 @@ class RecentNames:
 class Dialect(ABC, Generic[Speaking]):
     """Protocol session of one client on one socket. Thread: event loop."""
 
-    gives_notice = False  # True if the session warns before its time limit.
+    gives_notice = False  # True if the session warns the client before its time limit.
 
     def __init__(
         self, *, limits: Limits, cards: Sequence[ModelCard], library: VoiceLibrary, clock: Callable[[], float]
     ) -> None:
-        self.closed = False  # A Close was emitted; further input is ignored.
-        self._is_new = True  # No message has arrived yet.
+        self.closed = False  # True if a Close was emitted; further input is ignored.
+        self._is_new = True  # True until the first message arrives.
         self._limits = limits
         self._clock = clock
         self._timers = SessionTimers(limits, clock, gives_notice=self.gives_notice)
         self._library = library
         self._resolver = VoiceResolver(cards, library)
-        self.utterances: dict[int, Speaking] = {}  # Utterances that may get events, by number.
-        self._uttered = 0  # Last utterance number.
-        self._reading: dict[int, ChosenVoice[Any]] = {}  # By upload: the voice that waits for it.
+        self.utterances: dict[int, Speaking] = {}  # Utterances by number for which the engine may still emit events.
+        self._uttered = 0  # Number of the last utterance.
+        self._reading: dict[int, ChosenVoice[Any]] = {}  # Voices that wait for a reference, by number of the upload.
         self._uploads = 0
-        self._muted = RecentNames()  # Refused contexts, whose later messages are ignored.
+        self._muted = RecentNames()  # Names of refused contexts, whose later messages are ignored.
         self._commands: list[Command] = []
         self.send_queue = SendQueue()
 
     # --- Output.
 
     def commands(self) -> list[Command]:
-        """Return and remove the pending commands for the process."""
+        """Return and remove the pending commands."""
         commands = self._commands.copy()
-        self._commands.clear()  # Cleared in place, because utterances share this list.
+        self._commands.clear()  # The list is cleared in place, because utterances share it.
         return commands
 
     def take(self) -> Outgoing | None:
-        """Remove and return the next message for the client, or None. Nothing follows a Close."""
+        """Remove and return the next message for the client, or None. No message follows a Close."""
         item = self.send_queue.take()
         if isinstance(item, AudioMessage) and (utterance := self.utterances.get(item.number)) is not None:
             utterance.sent_samples += item.samples
@@ -89,7 +89,7 @@ class Dialect(ABC, Generic[Speaking]):
 
     @property
     def deadline(self) -> float | None:
-        """Return the time of the next `tick` on the session's clock, or None after the close."""
+        """Return the time of the next `tick` on the session's clock, or None after a Close."""
         return None if self.closed else min([self._timers.deadline(self._silence_s), *self._dues()])
 
     @property
@@ -106,7 +106,7 @@ class Dialect(ABC, Generic[Speaking]):
         self._is_new = False
         self._timers.stirred()
         try:
-            # A text may be all commas. Parsing more values would block the event loop for too long.
+            # A text may consist of commas only. Parsing more values would block the event loop for too long.
             fields = decode(text, self._limits.max_text_chars + _MAX_OTHER_VALUES)
         except InvalidMessage as error:
             self._refuse_no_json(text, error)
@@ -120,11 +120,11 @@ class Dialect(ABC, Generic[Speaking]):
             self._handle(message)
 
     def receive_bytes(self) -> None:
-        """Refuse a binary message; the protocol has none from clients."""
+        """Refuse a binary message. No API expects one from clients."""
         self.close_with(InvalidMessage(why="binary messages are not taken"), 1003)
 
     def on_speech(self, number: int, event: SpeechEvent) -> None:
-        """Process an event of the engine; drop it if its utterance was aborted in the meantime."""
+        """Process an event of the engine. It is dropped if its utterance was aborted in the meantime."""
         utterance = self.utterances.get(number)
         if utterance is None:
             return
@@ -147,14 +147,14 @@ class Dialect(ABC, Generic[Speaking]):
             self._fail(utterance, error)
 
     def on_reference(self, number: int, result: Reference | SpeechError) -> None:
-        """Process the result of a Decode or a Recall, or its error."""
+        """Process the result of a Decode or Recall command."""
         voice = self._reading.pop(number, None)
         if voice is not None and not self.closed:
             voice.reference = result
             self._on_voice_ready(voice)
 
     def tick(self) -> None:
-        """Speak texts after their pause; end the session at its idle or total timeout."""
+        """Process due times: speak text after a pause, or end the session at its idle or total timeout."""
         if self.closed:
             return
         self._look_at_dues(self._clock())
@@ -164,7 +164,7 @@ class Dialect(ABC, Generic[Speaking]):
             self._give_notice(remaining_s)
 
     def close_with(self, error: SpeechError, code: int) -> None:
-        """End all speech and the session with an error of the server."""
+        """End all speech and the session with a server error."""
         if not self.closed:
             self._abort_all(error)
             self._send_error(error)
@@ -177,14 +177,14 @@ class Dialect(ABC, Generic[Speaking]):
         self.send_queue.clear()
         self.closed = True
 
-    # --- For the dialects.
+    # --- Helpers of the subclasses.
 
     def _named(self, name: str) -> Speaking | None:
-        """Return the open utterance of this name."""
+        """Return the open utterance with this name, or None."""
         return next((utterance for utterance in self.utterances.values() if utterance.name == name), None)
 
     def _number(self, utterance: Speaking) -> Speaking:
-        """Register an utterance for the engine's events under a new number."""
+        """Register an utterance under a new number, so that it receives the engine's events."""
         self.utterances.pop(utterance.number, None)
         self._uttered += 1
         utterance.number = self._uttered
@@ -192,14 +192,14 @@ class Dialect(ABC, Generic[Speaking]):
         return utterance
 
     def _release(self, utterance: Speaking) -> None:
-        """Cancel an utterance before its end, and drop its unsent audio."""
+        """Cancel an utterance before its end and drop its unsent audio."""
         if self.utterances.pop(utterance.number, None) is not None:
             utterance.cancel()
             self.send_queue.drop_sound_of(utterance.number)
             utterance.samples = utterance.sent_samples
 
     def _chosen(self, config: Config, resolved: ResolvedVoice, ref_audio: str | None = None) -> ChosenVoice[Config]:
-        """Request the voice's reference, if it has one."""
+        """Return the chosen voice, and request its reference if it has one."""
         voice = ChosenVoice(config, resolved)
         if resolved.stored is not None or (resolved.mode is Mode.BASE and ref_audio is not None):
             voice.needs_reference = True
@@ -216,18 +216,18 @@ class Dialect(ABC, Generic[Speaking]):
             self.send_queue.sound(piece, number=utterance.number, samples=len(piece) // BYTES_PER_SAMPLE)
 
     def _send_about(self, name: str, message: Reply, *, number: int | None = None, samples: int = 0) -> None:
-        """Queue a message about a context, which can be dropped with the context's other messages."""
+        """Queue a message that belongs to a context and can be dropped with its other messages."""
         self.send_queue.say(message, number=number, samples=samples, about=name)
 
     def _close(self, code: int, reason: str = "") -> None:
         self.send_queue.close(code, reason)
         self.closed = True
 
-    # --- Overridden by the dialects.
+    # --- Methods that subclasses override.
 
     @property
     def _silence_s(self) -> float | None:
-        """Return how long the client may stay silent, or None if no text of it is open."""
+        """Return the idle timeout of the client in seconds, or None if none of its texts is open."""
         if not all(utterance.takes_text for utterance in self.utterances.values()):
             return None
         return self._limits.config_s if self._is_new else self._limits.idle_s
@@ -237,21 +237,21 @@ class Dialect(ABC, Generic[Speaking]):
         return (utterance.text.due for utterance in self.utterances.values() if utterance.text.due is not None)
 
     def _look_at_dues(self, now: float) -> None:
-        """Process the due times of `_dues`."""
+        """Process the times in `_dues` that are due."""
         for utterance in tuple(self.utterances.values()):
             if utterance.text.has_paused(now):
                 utterance.flush()
 
     def _size_limit(self, fields: dict[str, Any]) -> int:
-        """Return the maximum size of the message in bytes."""
+        """Return the maximum size of this message in bytes."""
         return self._limits.max_message_bytes
 
     @abstractmethod
     def _read(self, fields: dict[str, Any]) -> Any:
-        """Check a decoded message.
+        """Validate a decoded message.
 
         Raises:
-            BadRequest: The message is invalid in this dialect.
+            BadRequest: The message is invalid in this API.
         """
 
     @abstractmethod
@@ -265,14 +265,14 @@ class Dialect(ABC, Generic[Speaking]):
 
     @abstractmethod
     def _on_event(self, utterance: Speaking, event: SpeechEvent) -> None:
-        """Forward the engine's event of an utterance to the client; an end closes the utterance."""
+        """Report an event of the engine to the client. A final event closes the utterance."""
 
     @abstractmethod
     def _fail(self, utterance: Speaking, error: SpeechError) -> None:
-        """Report a failed utterance to the client, and close it."""
+        """Report a failed utterance to the client and close it."""
 
     def _on_voice_ready(self, voice: ChosenVoice[Any]) -> None:
-        """Continue the utterances that waited for the voice's reference."""
+        """Continue the utterances that were waiting for the voice's reference."""
         for utterance in [utterance for utterance in self.utterances.values() if utterance.voice is voice]:
             if isinstance(voice.reference, SpeechError):
                 del self.utterances[utterance.number]
@@ -287,21 +287,21 @@ class Dialect(ABC, Generic[Speaking]):
         self.close_with(error, error.close_code)
 
     def _give_notice(self, remaining_s: float) -> None:
-        """Notify the client of the session's remaining time."""
+        """Warn the client of the session's remaining time."""
 
     def _abort_all(self, error: SpeechError) -> None:
-        """Report the end of every utterance with this error."""
+        """Report to the client that every utterance has ended with this error."""
         for utterance in tuple(self.utterances.values()):
             self._release(utterance)
             self._fail(utterance, error)
 
     @abstractmethod
     def _send_error(self, error: SpeechError) -> None:
-        """Send an error that belongs to no utterance."""
+        """Report an error that does not belong to an utterance."""
 
 
 class SingleErrorDialect(Dialect[Speaking]):
-    """Dialect in which every error ends the session: it is sent once, then the socket is closed."""
+    """Session in which every error is sent once and then closes the socket."""
 
     def _fail(self, utterance: Speaking, error: SpeechError) -> None:
         self.close_with(error, error.close_code)
@@ -315,34 +315,34 @@ class SingleErrorDialect(Dialect[Speaking]):
 
 
 class SessionTimers:
-    """Timers of one session. `silence_s` returns the current idle timeout, or None without one."""
+    """Timers of one session. `silence_s` is the current idle timeout, or None without one."""
 
     def __init__(self, limits: Limits, clock: Callable[[], float], *, gives_notice: bool = False) -> None:
         self._limits = limits
         self._clock = clock
         self._last_event = clock()
         self._end = clock() + limits.session_s
-        # None where none is given, or it was given.
+        # None if there is no warning or it was already sent.
         self._notice_s = min(_NOTICE_S, limits.session_s / 10) if gives_notice else None
 
     def stirred(self) -> None:
-        """Restart the idle timer after a message."""
+        """Restart the idle timer, because a message has arrived."""
         self._last_event = self._clock()
 
     def deadline(self, silence_s: float | None) -> float:
-        """Return when to check the timers again."""
+        """Return the time at which the timers must be checked again."""
         end = self._end - (self._notice_s or 0.0)
         return end if silence_s is None else min(end, self._last_event + silence_s)
 
     def expired(self, silence_s: float | None) -> Expired | None:
-        """Return the timeout that ends the session now, the earliest first, or None."""
+        """Return the timeout that ends the session now, or None. If several are due, the earliest is returned."""
         now = self._clock()
         if silence_s is not None and self._last_event + silence_s <= min(now, self._end):
             return SessionIdle(limit=silence_s)
         return SessionTooLong(limit=self._limits.session_s) if now >= self._end else None
 
     def notice(self) -> float | None:
-        """Return the remaining seconds once, when the warning about the end is due."""
+        """Return the remaining seconds once, when the warning is due; otherwise None."""
         now = self._clock()
         if self._notice_s is None or now < self._end - self._notice_s:
             return None

@@ -1,4 +1,4 @@
-"""Send queue of one client, for every dialect."""
+"""Send queue of one client, for all APIs."""
 
 from __future__ import annotations
 
@@ -9,15 +9,16 @@ from collections.abc import Callable
 from runtime.server.session.commands import AudioMessage, Close, EncodedMessage, Outgoing, TextMessage
 from runtime.server.wire import Reply
 
-_CONGESTED = 256  # Unread messages without audio, above which no input is read from the client.
+_CONGESTED = 256  # Maximum number of unsent messages without audio. Above it, no more input is read from the client.
 
 
 class SendQueue:
-    """Queue of outgoing messages, from which the audio of one utterance or all messages of a name can be dropped."""
+    """Queue of messages to send. Audio of an utterance, or all messages about a context, can be dropped."""
 
     def __init__(self) -> None:
-        self.untaken_ends = 0  # Final messages that the client cannot have received yet.
-        self.items: deque[tuple[Outgoing, str | None]] = deque()  # With the name of the context that each is about.
+        self.untaken_ends = 0  # Number of final messages that the client cannot have received yet.
+        # Values: message, and name of the context to which it belongs.
+        self.items: deque[tuple[Outgoing, str | None]] = deque()
         self._untaken = 0
 
     @property
@@ -33,13 +34,13 @@ class SendQueue:
         is_terminal: bool = False,
         about: str | None = None,
     ) -> None:
-        """Queue a JSON message; with `number`, it is dropped together with that utterance's audio."""
+        """Queue a JSON message. With `number`, it is dropped together with the audio of this utterance."""
         item = TextMessage(_json(message), is_terminal, number, samples)
         self.items.append((item, about))
         self._count(item, 1)
 
     def encoded(self, make: Callable[[], Reply | None], *, number: int, samples: int, about: str) -> None:
-        """Queue a JSON message of an utterance's audio, which a worker encodes before it is sent."""
+        """Queue a JSON message with audio, which a worker encodes before it is sent."""
 
         def text() -> str:
             message = make()
@@ -54,18 +55,18 @@ class SendQueue:
         self.items.append((Close(code, reason), None))
 
     def drop_sound_of(self, number: int) -> None:
-        """Drop the unsent audio of an utterance."""
+        """Drop unsent audio of an utterance."""
         self._keep(lambda item, _: isinstance(item, Close) or item.number != number)
 
     def drop_all_about(self, name: str) -> None:
-        """Drop all unsent messages about the name."""
+        """Drop all unsent messages about a context."""
         self._keep(lambda _, about: about != name)
 
     def clear(self) -> None:
         self._keep(lambda *_: False)
 
     def take(self) -> Outgoing | None:
-        """Return the next item, or None."""
+        """Remove and return the next message, or None."""
         if not self.items:
             return None
         item, _ = self.items.popleft()

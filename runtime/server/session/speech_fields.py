@@ -1,7 +1,7 @@
-"""Fields of a speech request, shared by the native, vLLM-Omni and OpenAI dialects; other dialects use a few of them.
+"""Fields of a speech request for the native, vLLM-Omni and OpenAI APIs; other APIs use a few of them.
 
-Field names are vLLM-Omni's where it has them, so that its clients' configurations work here. Unknown keys are ignored,
-as there, and named in a note. No sentence of an error quotes what the client sent.
+Field names are the same as in vLLM-Omni if it has the field, so that its clients' settings work here. Unknown fields
+are ignored, as in vLLM-Omni, and listed in a note. Error messages never contain the client's input.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ TopP = Annotated[float, Field(gt=0, le=1)]
 
 
 class SpeechFields(VoiceFields):
-    """Fields that say how a text is spoken."""
+    """Fields for voice and synthesis."""
 
     task_type: Annotated[Mode, BeforeValidator(_mode)] | None = Field(
         None, description="mode; null: that of the voice or reference audio, else the first loaded"
@@ -113,37 +113,37 @@ class SpeechFields(VoiceFields):
             values = [fields[name] for name in names if fields.get(name) is not None]
             if any(value != values[0] for value in values[1:]):
                 raise ValueError(f"{' and '.join(names)} are the same field and differ")
-        # An alias that is null must not hide the other one that is set.
+        # An alias that is null must not hide another alias that is set.
         return given(fields)
 
     @property
     def frame_limit(self) -> int | None:
-        """Return the requested number of frames; the last of max_new_tokens is the end token."""
+        """Return the requested number of frames. The last of max_new_tokens is the end token."""
         if self.max_frames is None and self.max_new_tokens is not None:
             return self.max_new_tokens - 1
         return self.max_frames
 
     @property
     def waits_for_its_end(self) -> bool:
-        """True if no pause makes received text spoken, because the text is one part."""
+        """True if a pause never makes the text spoken, because the text is one segment."""
         return self.split_granularity == "none"
 
     @property
     def filter_name(self) -> FilterName:
-        """Return the text filter. Streamed text is treated as a language model's output."""
+        """Return the text filter. Streamed text is treated as the output of a language model."""
         if self.text_filter is not None:
             return self.text_filter
         return "none" if self.split_granularity == "none" else "markdown"
 
     def pause_s(self, limits: Limits) -> float | None:
-        """Return the pause of a text after which it is spoken; None where none means anything."""
+        """Return the length of the pause after which received text is spoken; None if pauses have no effect."""
         if self.waits_for_its_end:
             return None
         asked = self.max_buffer_delay_ms
         return (limits.max_buffer_delay_ms if asked is None else asked) / 1000
 
     def growing_text(self, limits: Limits) -> GrowingText:
-        """Return an utterance's text, of which nothing has come yet."""
+        """Return a new empty text with these settings."""
         return GrowingText(
             limits, self.filter_name, self.pause_s(limits), pronunciations=self.pronunciations, tags=self.tags
         )
@@ -166,7 +166,7 @@ class SpeechFields(VoiceFields):
         """Resolve mode and voice.
 
         Raises:
-            BadRequest: see `VoiceResolver.resolve`.
+            BadRequest: See `VoiceResolver.resolve`.
         """
         has_reference = self.ref_audio is not None
         return resolver.resolve(
@@ -179,14 +179,14 @@ class SpeechFields(VoiceFields):
         )
 
     def spoken(self, reference: Reference | None) -> Reference | None:
-        """Return the reference with what is said of it here."""
+        """Return the reference with the transcript and options in these fields."""
         if reference is None:
             return None
         x_vector_only = self.x_vector_only_mode or reference.x_vector_only
         return replace(reference, text=self.ref_text or reference.text, x_vector_only=x_vector_only)
 
     def request(self, text: str, resolved: ResolvedVoice, reference: Reference | None) -> SpeechRequest:
-        """Return the utterance that this configuration makes of a text."""
+        """Return the speech request for a text with these settings."""
         return SpeechRequest(
             text=text,
             mode=resolved.mode,
@@ -219,7 +219,7 @@ class SpeechFields(VoiceFields):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SynthesisOptions:
-    """Synthesis options of protocols that cannot carry a client's own recording."""
+    """Synthesis options of protocols in which clients cannot send a recording."""
 
     language: str
     instruct: str | None = None
@@ -231,7 +231,7 @@ class SynthesisOptions:
     sampling: Sampling = field(default_factory=Sampling)
 
     def request(self, text: str, resolved: ResolvedVoice, reference: Reference | None) -> SpeechRequest:
-        """Return the request. A stored voice without a transcript is spoken by its x-vector."""
+        """Return the speech request. A stored voice without a transcript is used by its x-vector only."""
         if reference is not None:
             reference = replace(reference, x_vector_only=reference.x_vector_only or reference.text is None)
         return SpeechRequest(

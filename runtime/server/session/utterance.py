@@ -1,7 +1,7 @@
-"""Utterance shared by all dialects: a voice, growing text, and the engine's view of it. No I/O.
+"""Utterance without I/O, shared by all APIs: voice, streamed text, and the state of its engine request.
 
-The text waits here for a voice and for words, and is then sent to the engine as it arrives. Dialects call `append`,
-`flush`, `finish` and `cancel`.
+Text is held here until there is a voice and a first word. After that, it is sent to the engine as it arrives. Sessions
+call `append`, `flush`, `finish` and `cancel`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from runtime.shared.speech_rate import is_readable, is_speakable
 
 
 class SpeechConfig(Protocol):
-    """Synthesis settings of a client, in any dialect."""
+    """Protocol of a client's synthesis settings, in any API."""
 
     def request(self, text: str, resolved: ResolvedVoice, reference: Reference | None) -> SpeechRequest:
         """Return the request for a text."""
@@ -36,9 +36,9 @@ Config = TypeVar("Config", bound=SpeechConfig)
 
 @dataclass(slots=True, eq=False)
 class ChosenVoice(Generic[Config]):
-    """Voice selected by a client's configuration.
+    """Voice that a client's settings select.
 
-    `reference` is None while it is being read, and an error if that fails.
+    `reference` is None while it is being read, and an error if reading fails.
     """
 
     config: Config
@@ -56,7 +56,7 @@ class ChosenVoice(Generic[Config]):
 
 
 class GrowingText:
-    """Growing text of a client, with limits, a filter, and detection of pauses. It has no clock of its own."""
+    """Streamed text of a client, with limits, a filter, and detection of pauses. Times are arguments."""
 
     def __init__(
         self,
@@ -70,15 +70,17 @@ class GrowingText:
         spells: bool = False,
     ) -> None:
         self._limits = limits
-        self._param = param  # Name of the text field.
+        self._param = param  # Name of the text field in errors.
         self._chars = 0
         self._filter = text_filter(filter_name, dictionary_for(pronunciations, limits, tags=tags), spells=spells)
-        self._pause_s = pause_s  # Pause after which received text is spoken; None: pauses have no effect.
+        # Length of the pause after which received text is spoken; None if pauses have no effect.
+        self._pause_s = pause_s
         self._tail = ""
-        self.due: float | None = None  # Time at which received text is spoken; None: not before more text arrives.
+        # Time at which received text will be spoken; None if not before more text arrives.
+        self.due: float | None = None
 
     def count(self, text: str) -> None:
-        """Count received characters.
+        """Count received characters against the limit.
 
         Raises:
             TextTooLong: The text exceeds the limit.
@@ -87,18 +89,18 @@ class GrowingText:
         check_text(self._chars, self._limits, param=self._param)
 
     def add(self, text: str, now: float) -> str:
-        """Append text and return the spoken text that later text cannot change."""
+        """Append text and return the text to speak that later text cannot change."""
         if self._pause_s is not None:
             self._tail = (self._tail + text)[-2 * TAIL :]
             self.due = now + self._pause_s if may_end(self._tail) else None
         return self._filter.add(text)
 
     def flush(self) -> str:
-        """Return the held text to be spoken now; more text may follow."""
+        """Return the text that is held back, to be spoken now; more text may follow."""
         return self._filter.flush()
 
     def finish(self) -> str:
-        """Return the held text of a complete text."""
+        """Return the text that is held back at the end of the text."""
         self.settle()
         return self._filter.finish()
 
@@ -108,7 +110,7 @@ class GrowingText:
         self.due = None
 
     def has_paused(self, now: float) -> bool:
-        """Return True once, when the pause is over and the received text should be spoken."""
+        """Return True once if the pause is over and the received text should be spoken."""
         if self.due is None or now < self.due:
             return False
         self.settle()
@@ -117,14 +119,14 @@ class GrowingText:
 
 @dataclass(slots=True, eq=False)
 class Utterance(Generic[Config]):
-    """Utterance with one request, and with the name of its context.
+    """Utterance with one request to the engine and the name of its context.
 
-    `number` is never reused, so that a late event cannot reach another utterance.
+    `number` is never reused, so that a late event is never assigned to another utterance.
 
-    Queued text is one string, or with `keeps_pieces` the pieces and flushes in order.
+    Queued text is joined to one string, or with `keeps_pieces` kept as pieces and flushes in order.
     """
 
-    commands: list[Command]  # Commands of its session.
+    commands: list[Command]  # Command list of the session.
     voice: ChosenVoice[Config]
     text: GrowingText
     name: str = ""
@@ -132,16 +134,17 @@ class Utterance(Generic[Config]):
     keeps_pieces: bool = False
     is_submitted: bool = False
     is_complete: bool = False  # True if its text is complete.
-    is_end_sent: bool = False  # The engine knows that the text is complete.
-    queued: deque[str | None] = field(default_factory=deque)  # Text not sent to the engine yet; None: a flush.
-    sent_chars: int = 0  # Characters sent to the engine.
-    samples: int = 0  # Samples generated.
-    sent_samples: int = 0  # Samples taken by the connection.
-    seed: int | None = None  # Seed of an earlier utterance to use, and then its own once it has a slot.
-    notes: list[str] = field(default_factory=list)  # Notes about ignored fields and faults of the speech.
+    is_end_sent: bool = False  # True if the engine was notified that the text is complete.
+    # Text that is not sent to the engine yet; None is a flush.
+    queued: deque[str | None] = field(default_factory=deque)
+    sent_chars: int = 0  # Number of characters sent to the engine.
+    samples: int = 0  # Number of samples generated.
+    sent_samples: int = 0  # Number of samples that the connection has taken for sending.
+    seed: int | None = None  # Seed of an earlier utterance to reuse; after it gets a slot, its own seed.
+    notes: list[str] = field(default_factory=list)  # Notes about ignored fields and faulty speech.
 
     def request(self, text: str, *, open_text: bool) -> SpeechRequest:
-        """Return the engine's request with the text so far."""
+        """Return the engine request with the text so far."""
         voice = self.voice
         request = voice.config.request(text, voice.resolved, voice.found)
         return replace(request, open_text=open_text, seed=self.seed if request.seed is None else request.seed)
@@ -156,7 +159,7 @@ class Utterance(Generic[Config]):
 
     @property
     def is_readable(self) -> bool:
-        """True if the text that was not sent to the engine yet has words."""
+        """True if the text that is not sent to the engine yet has words."""
         return any(is_readable(piece) for piece in self._texts())
 
     def append(self, text: str, now: float) -> None:
@@ -174,11 +177,12 @@ class Utterance(Generic[Config]):
         self.text.settle()
         self.queue_text(self.text.flush())
         if self.keeps_pieces and (not self.queued or self.queued[-1] is not None):
-            self.queued.append(None)  # Consecutive flushes are merged, so that no client can grow this queue.
+            # Consecutive flushes are merged, so that a client cannot fill the queue with them.
+            self.queued.append(None)
         self.send_text(is_flushed=not self.keeps_pieces)
 
     def finish(self) -> None:
-        """Complete the text."""
+        """Mark the text as complete."""
         self.queue_text(self.text.finish())
         self.is_complete = True
         self.send_text()
@@ -191,7 +195,7 @@ class Utterance(Generic[Config]):
             self.queued.append(text)
 
     def send_text(self, *, is_flushed: bool = False) -> None:
-        """Send queued text to the engine, once there is a voice, and words or a complete text."""
+        """Send queued text to the engine if there is a voice, and if there are words or the text is complete."""
         if self.is_end_sent:
             return
         if not self.is_submitted:
@@ -215,7 +219,7 @@ class Utterance(Generic[Config]):
 
     def _submit(self) -> None:
         if self.keeps_pieces:
-            # The engine decides about a complete text without words.
+            # The engine decides if a complete text without words can be spoken.
             is_open, text = self.has_words, self._first_words()
         else:
             is_open, text = not self.is_complete, "".join(self._texts())
@@ -226,9 +230,9 @@ class Utterance(Generic[Config]):
         self.commands.append(Submit(self.number, self.request(text, open_text=is_open)))
 
     def _first_words(self) -> str:
-        """Remove and return the queued text up to the piece with the first letter or digit, or all of it.
+        """Remove and return the queued text up to and including the piece with the first word, or all text.
 
-        The engine must not start with only a space or a quotation mark. A flush of such text is ignored.
+        The engine must not start with only a space or a quotation mark, so a flush of such text is ignored.
         """
         words = ""
         while self.queued and not is_speakable(words):

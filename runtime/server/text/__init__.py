@@ -1,1 +1,1 @@
-"""Text processing of requests: filter and dictionary."""
+"""Text processing of requests: text filters and pronunciation dictionaries."""

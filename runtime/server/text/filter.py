@@ -1,4 +1,4 @@
-"""Text filters of requests: ``text_filter``, then the pronunciation dictionary; for all dialects."""
+"""Text filter of a request: ``text_filter`` followed by its pronunciation dictionary; for all APIs."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from runtime.shared.spelling import Spelling
 
 FilterName = Literal["none", "markdown"]
 
-PIECE_CHARS = 256  # At most 5 ms of work.
+PIECE_CHARS = 256  # Filtering this many characters takes at most 5 ms.
 
 
 class TextFilter(Protocol):
-    """Filter of one growing text. The joined results are the spoken text."""
+    """Protocol of an incremental text filter. The concatenated results are the text to speak."""
 
     def add(self, text: str) -> str:
-        """Append text and return the spoken text that later text cannot change."""
+        """Append text and return the text to speak that later text cannot change."""
         ...
 
     def flush(self) -> str:
-        """Return the held text to be spoken now; more text may follow."""
+        """Return the text that is held back, to be spoken now; more text may follow."""
         ...
 
     def finish(self) -> str:
-        """Return the held text of a complete text."""
+        """Return the text that is held back at the end of the text."""
         ...
 
 
@@ -47,7 +47,7 @@ class Unfiltered:
 
 
 class InTurn:
-    """Two filters in sequence."""
+    """Filter that applies two filters one after another."""
 
     def __init__(self, first: TextFilter, second: TextFilter) -> None:
         self._first = first
@@ -64,7 +64,7 @@ class InTurn:
 
 
 class InPieces:
-    """Filter that processes long text in pieces, with a rest after each."""
+    """Filter that processes long text in pieces and pauses after each."""
 
     def __init__(self, growing: TextFilter) -> None:
         self._growing = growing
@@ -81,7 +81,7 @@ class InPieces:
 
 
 def text_filter(name: FilterName, dictionary: Dictionary | None = None, *, spells: bool = False) -> TextFilter:
-    """Return the filter of one text: `spells` is for ``<spell>`` tags, `dictionary` for its replacements."""
+    """Return a filter for one text. `spells` enables ``<spell>`` tags."""
     stages: list[TextFilter] = []
     if spells:
         stages.append(Spelling())
@@ -93,7 +93,7 @@ def text_filter(name: FilterName, dictionary: Dictionary | None = None, *, spell
 
 
 def filtered(name: FilterName, text: str, dictionary: Callable[[], Dictionary | None]) -> Iterator[str]:
-    """Yield the spoken text of a whole text, in pieces of `PIECE_CHARS`."""
+    """Yield the filtered text of a complete text, in pieces of `PIECE_CHARS`."""
     growing = text_filter(name, dictionary())
     for piece in _pieces(text):
         yield growing.add(piece)

@@ -1,6 +1,6 @@
-"""Pronunciations of a request: its own entries, then those of stored dictionaries.
+"""Pronunciations of a request: its own words, then those of stored dictionaries.
 
-Shared by all dialects.
+Shared by all APIs.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from runtime.settings import Limits
 from runtime.shared.inline_tags import tag_pattern
 from runtime.shared.pronouncing import Dictionary, dictionary_of
 
-MAX_DICTIONARIES = 3  # Dictionaries of one request.
+MAX_DICTIONARIES = 3  # Maximum number of dictionaries in a request.
 
 
 def line(most: int) -> Callable[[str], str]:
@@ -58,19 +58,19 @@ class NamesDictionaries(Protocol):
 
     @property
     def dictionaries(self) -> Sequence[tuple[str, str | None]]:
-        """Return ids of stored dictionaries with version ids; None is the latest version."""
+        """Return pairs (dictionary id, version id); None is the latest version."""
         ...
 
     @property
     def dictionaries_field(self) -> str:
-        """Return the name of the dialect's field for dictionaries."""
+        """Return the name of the API's field for dictionaries."""
         ...
 
 
 def all_words(asked: NamesDictionaries, library: VoiceLibrary) -> list[Pronunciation]:
     """Return the words of the request itself, then those of its dictionaries in order.
 
-    Thread: event loop; an uncached file of at most half a megabyte is read.
+    Thread: event loop. A file of at most half a megabyte is read if it is not cached.
 
     Raises:
         DictionaryNotFound: A dictionary or version is not stored here (any more).
@@ -90,6 +90,6 @@ def all_words(asked: NamesDictionaries, library: VoiceLibrary) -> list[Pronuncia
 
 
 def dictionary_for(entries: Iterable[Pronunciation], limits: Limits, *, tags: bool) -> Dictionary | None:
-    """Return the dictionary of these words, or None without words. It skips tags (in brackets with `tags`)."""
+    """Return a dictionary with these words, or None without words. Text in tags is not replaced."""
     words = tuple((entry.word, entry.say_as, entry.case_sensitive) for entry in entries)
     return dictionary_of(words, tag_pattern(limits, brackets=tags)) if words else None

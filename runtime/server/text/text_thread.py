@@ -1,4 +1,4 @@
-"""Thread for long work on clients' texts, which leaves most processor time to frames and the event loop."""
+"""Executor for long work on clients' texts that leaves most CPU time to frames and the event loop."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from typing import ParamSpec, TypeVar
 Parameters = ParamSpec("Parameters")
 Value = TypeVar("Value")
 
-_SHARE = 0.25  # Share of one core.
+_SHARE = 0.25  # Maximum share of one core.
 _BURST_S = 0.02
-_MAX_REST_S = 0.1  # Limit of the rest after a long job, such as a large dictionary, so that the next starts soon.
+_MAX_REST_S = 0.1  # Maximum pause after a long job, such as a large dictionary, so that the next job starts soon.
 _SWITCH_S = 50e-6
 
 _thread = threading.local()
 
 
 class TextThread(ThreadPoolExecutor):
-    """Executor of one thread that releases the interpreter lock early, and rests after long work.
+    """Executor with one thread that releases the GIL early and pauses after long work.
 
-    Other threads wait up to `_SWITCH_S` for the lock while a job runs. The engine needs the lock hundreds of times per
-    frame, so the default interval would add up to many frames.
+    While a job runs, other threads wait up to `_SWITCH_S` for the GIL. The engine needs the GIL hundreds of times per
+    frame, so with the default interval the delays would add up to many frames.
     """
 
     def __init__(self) -> None:
@@ -38,7 +38,10 @@ class TextThread(ThreadPoolExecutor):
 
 
 def rest() -> None:
-    """Sleep if the calling thread is a `TextThread` that has used more than its share of a core. Call it often."""
+    """Sleep if the calling thread is a `TextThread` that has used more than its share of a core.
+
+    Call this function often during long work.
+    """
     account: _Account | None = getattr(_thread, "account", None)
     if account is not None:
         time.sleep(account.charge())
@@ -51,7 +54,7 @@ class _Account:
         self._charged_at = time.monotonic()
 
     def charge(self) -> float:
-        """Charge the processor time since the last call, and return how long to rest."""
+        """Charge the CPU time since the last call, and return the number of seconds to pause."""
         used_s, now = time.thread_time(), time.monotonic()
         paid_s = _SHARE * (now - self._charged_at)
         self._debt_s = max(0.0, self._debt_s - paid_s) + used_s - self._used_s

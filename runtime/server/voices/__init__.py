@@ -1,1 +1,1 @@
-"""Stored voices over HTTP, and for the dialects."""
+"""Stored voices: HTTP routes, and the resolution of voice names for all APIs."""

@@ -1,4 +1,4 @@
-"""Forms that upload voices, validated."""
+"""Parsing and validation of forms that upload voices."""
 
 from __future__ import annotations
 
@@ -53,11 +53,11 @@ class VoiceForm:
 
 
 async def read_form(request: Request, limits: Limits) -> VoiceForm:
-    """Read a multipart body up to its limits; large files are on disk during the request.
+    """Read a multipart form within its limits. Large files are stored on disk during the request.
 
     Raises:
-        InvalidConfig: It is not a multipart form, or has unsupported values.
-        MessageTooLarge, SessionIdle: It is too large, or its data stopped arriving.
+        InvalidConfig: The body is not a multipart form, or has unsupported values.
+        MessageTooLarge, SessionIdle: The body is too large, or its data stopped arriving.
     """
     refused = "send a multipart/form-data form; voices made from a prompt are not kept here"
     fields, files = await read_multipart(request, limits, what="The voice", refused=refused)
@@ -68,8 +68,8 @@ def voice_of(form: VoiceForm, limits: Limits) -> Voice:
     """Validate a form and return its voice.
 
     Raises:
-        BadRequest: A part of it is invalid.
-    Thread: a worker; a minute of sound takes a second or two.
+        BadRequest: A field of the form is invalid.
+    Thread: a worker; a minute of audio takes one or two seconds.
     """
     consent = _consent(form)
     if form.voice_file is not None:
@@ -83,8 +83,8 @@ def examined(form: VoiceForm, limits: Limits) -> Examination:
     """Check the recording in a form without storing it.
 
     Raises:
-        BadRequest: It is not a recording, or one that cannot be stored.
-    Thread: a worker; a minute of sound takes a second or two.
+        BadRequest: The file is not a recording, or cannot be stored.
+    Thread: a worker; a minute of audio takes one or two seconds.
     """
     if form.recording is None:
         _refuse("audio_sample", "send the recording that is to be checked")
@@ -131,7 +131,7 @@ def edit_of(fields: dict[str, Any]) -> Edit:
     """Parse a JSON object with changes to a voice; ``null`` removes a description.
 
     Raises:
-        InvalidConfig: It changes nothing, or a value has another type or is too long.
+        InvalidConfig: There is no change, or a value has the wrong type or is too long.
     """
     if not fields.keys() & {"name", "description", "tags"}:
         _refuse("body", "send name, description or tags")
@@ -151,7 +151,7 @@ def edit_of(fields: dict[str, Any]) -> Edit:
 
 
 def _checked(form: VoiceForm) -> VoiceForm:
-    """Refuse fields of other servers that are not supported here."""
+    """Refuse fields that other servers support but this one does not."""
     if form.fields.get("type", "audio_sample") != "audio_sample":
         _refuse("type", "voices are kept of recordings only; for a described voice speak with task_type voice_design")
     if "speaker_embedding" in form.fields:
@@ -181,7 +181,7 @@ def _provenance(form: VoiceForm) -> dict[str, str]:
 
 @contextmanager
 def _about(part: str) -> Iterator[None]:
-    """Add this part's name to errors without one."""
+    """Context manager that adds a field name to errors without one."""
     try:
         yield
     except SpeechError as error:

@@ -1,4 +1,4 @@
-"""All voices that a request may name: speakers first, then stored voices."""
+"""All voices that a request can name: speakers first, then stored voices."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from runtime.server.wire import code_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownVoice:
-    """A speaker of a loaded checkpoint, or a stored voice."""
+    """Speaker of a loaded checkpoint, or stored voice."""
 
-    id: str  # A speaker's id is its name.
+    id: str  # The id of a speaker is its name.
     name: str
     description: str
     language: str  # Language code.
-    created_at: float  # Seconds since the epoch.
+    created_at: float  # Unix time.
     is_speaker: bool = False
     is_owner: bool = False  # True if the caller may change it.
 

@@ -1,4 +1,4 @@
-"""Background computation of stored voices' prompts, one at a time while no request is served.
+"""Background computation of stored voices' prompts, one at a time and only while no request is served.
 
 A prompt belongs to the checkpoint that computed it, so another checkpoint computes all of them again.
 """
@@ -19,9 +19,9 @@ from runtime.voices.library import Library
 
 log = logging.getLogger(__name__)
 
-POLL_INTERVAL_S = 10.0  # Poll interval for voices that other processes stored in the folder.
-BUSY_S = 0.5  # Poll interval while requests are being served.
-MAKE_S = 120.0  # Timeout of one prompt.
+POLL_INTERVAL_S = 10.0  # Poll interval for voices that another process has stored in the folder.
+BUSY_S = 0.5  # Poll interval while requests are served.
+MAKE_S = 120.0  # Timeout for computing one prompt.
 
 
 class PromptKeeper:
@@ -32,15 +32,16 @@ class PromptKeeper:
         self._engine = engine
         self._workers = workers
         self._woken = asyncio.Event()
-        self._failed: set[tuple[str, str]] = set()  # Voice and fingerprint: not retried before the next upload.
+        # Pairs (voice, fingerprint) that failed. They are not retried before the next upload.
+        self._failed: set[tuple[str, str]] = set()
 
     def wake(self) -> None:
-        """Start to search for voices without a prompt."""
+        """Search for voices without a prompt now."""
         self._failed.clear()
         self._woken.set()
 
     async def run(self) -> None:
-        """Work until cancelled."""
+        """Compute prompts until cancelled."""
         while True:
             self._woken.clear()
             while (found := self._next()) is not None:
@@ -53,7 +54,7 @@ class PromptKeeper:
                     await self._woken.wait()
 
     def _next(self) -> tuple[Library, str, str] | None:
-        """Return a library, a voice in it without a prompt, and the fingerprint of the checkpoint to use."""
+        """Return (library, voice without a prompt, fingerprint of the checkpoint to use), or None."""
         bases = (card.fingerprint for card in self._engine.cards if Mode.BASE in card.modes and card.loaded)
         fingerprint = next(bases, None)
         if fingerprint is None:
@@ -80,7 +81,7 @@ class PromptKeeper:
             self._failed.add((voice_id, fingerprint))
 
     async def _prepared(self, reference: Reference) -> VoicePrompt:
-        """Request a prompt from the engine.
+        """Request a prompt from the engine and wait for it.
 
         Raises:
             SpeechError: The prompt cannot be computed.
@@ -93,7 +94,7 @@ class PromptKeeper:
                 made.set_result(result)
 
         def done(result: VoicePrompt | SpeechError) -> None:
-            with contextlib.suppress(RuntimeError):  # The loop is closed.
+            with contextlib.suppress(RuntimeError):  # The event loop is closed.
                 loop.call_soon_threadsafe(settle, result)
 
         self._engine.prepare(reference, Mode.BASE, done)

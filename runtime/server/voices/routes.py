@@ -50,9 +50,9 @@ from runtime.voices.voice import Edit, to_pcm
 
 GET = ["GET", "HEAD"]
 VOICES = "/v1/audio/voices"
-OPEN_WEBUI = "/v1/open-webui"  # Own base path for a client that expects another format of the list.
+OPEN_WEBUI = "/v1/open-webui"  # Base path for a client that expects another format of the voice list.
 
-KNOWN = frozenset({VoiceNotFound, VoiceFileInvalid, StorageFailed})  # Errors of a named voice.
+KNOWN = frozenset({VoiceNotFound, VoiceFileInvalid, StorageFailed})  # Errors of routes that name a voice.
 
 SHADOWED = "A speaker has its name; rename it, or ask for it as voice:NAME."
 
@@ -74,7 +74,7 @@ def voices_router(host: Host) -> APIRouter:
         return library, card
 
     def changeable(request: Request, name_or_id: str) -> tuple[OwnerLibrary, VoiceCard]:
-        """Return the stored voice as `known`; a speaker exists, but no request may change it."""
+        """Return the stored voice, or raise an error for a speaker, which cannot be changed."""
         try:
             return known(request, name_or_id)
         except VoiceNotFound:
@@ -118,7 +118,7 @@ def voices_router(host: Host) -> APIRouter:
         form = await read_form(request, host.settings.limits)
         return checked(await host.run_in_worker(examined, form, host.settings.limits))
 
-    # A name may contain a slash, which is already decoded here.
+    # A name may contain a slash, which is already decoded at this point.
     @router.api_route(VOICES + "/{name:path}/file", methods=GET)
     @documented(sound=("application/octet-stream",), refusals=KNOWN)
     async def voice_file(request: Request, name: str) -> Response:
@@ -165,7 +165,7 @@ def voices_router(host: Host) -> APIRouter:
 
 
 def check_free(name: str, speakers: list[str]) -> None:
-    """Refuse a name that equals or looks like a speaker's, or that clients would remove from a URL.
+    """Refuse a name that equals or looks like a speaker's, or that clients remove from URLs (such as "..").
 
     Raises:
         InvalidConfig, VoiceNameOfSpeaker, VoiceNameLooksAlike: The name is refused.
@@ -210,7 +210,7 @@ async def read_edit(request: Request, limits: Limits) -> Edit:
 
 
 def listed(library: OwnerLibrary, cards: tuple[VoiceCard, ...], speakers: list[str]) -> Reply:
-    """Return vLLM-Omni's two lists and Voicewright's list."""
+    """Return the response with vLLM-Omni's two lists and our own list."""
     shadowed = [file_of(card.id) for card in library.own.cards() if is_speaker(card.name, speakers)]
     problems = (*library.problems(), *(Problem(file, SHADOWED) for file in shadowed))
     return {
@@ -229,7 +229,7 @@ def as_objects(speakers: list[str], cards: tuple[VoiceCard, ...]) -> list[Reply]
 
 
 def created(library: OwnerLibrary, card: VoiceCard) -> Reply:
-    """Return OpenAI's and vLLM-Omni's fields of a voice in one object."""
+    """Return a voice with both OpenAI's and vLLM-Omni's fields."""
     return {"success": True, "voice": uploaded(card), **entry(library, card)}
 
 

@@ -1,8 +1,8 @@
 """Speakers of the local checkpoints, and of other replicas behind the same port.
 
-Replicas of a cluster may serve different checkpoints. A listing of any replica must have the speakers of all, and no
-stored voice may have a speaker's name. The cluster writes the checkpoints of other replicas to a file in the format of
-``/v1/models``.
+Replicas of a cluster may serve different checkpoints, but each replica must list the speakers of all, and a stored
+voice must not have the name of any speaker. So the cluster writes the checkpoints of other replicas to a file in the
+format of ``/v1/models``.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ class Speaker:
 
     name: str
     model: str
-    language: str  # The first language of its checkpoint; empty if it has none.
-    created: int  # Creation time of the checkpoint, in seconds since the epoch.
+    language: str  # First language of the checkpoint; empty if it has none.
+    created: int  # Creation time of the checkpoint (Unix time).
 
 
 class Speakers:
     """Speakers of all checkpoints. Thread: event loop."""
 
     def __init__(self, elsewhere: str) -> None:
-        """Create from `elsewhere`, the path of the file with other replicas' checkpoints; empty if there are none."""
+        """Create from the path of a file with the checkpoints of other replicas; empty if there is no file."""
         self._elsewhere: WatchedFile[tuple[Speaker, ...]] = WatchedFile(elsewhere, speakers_of, ())
 
     def beside(self, cards: Sequence[ModelCard]) -> dict[str, Speaker]:
-        """Return speakers by name: those of the given model cards first, then those of other replicas."""
+        """Return all speakers by name: first those of the given model cards, then those of other replicas."""
         ours = (
             speaker
             for card in cards

@@ -1,4 +1,4 @@
-"""Decoding of reference audio in a message: base64, a ``data:`` URL, or a web address."""
+"""Decoding of reference audio in messages: base64, a ``data:`` URL, or a web address."""
 
 from __future__ import annotations
 
@@ -17,10 +17,9 @@ _OTHER_URL = re.compile(r"(?!data:)[a-z][a-z0-9+.-]{0,15}:", re.IGNORECASE)
 
 
 def read_upload(ref_audio: str, limits: Limits, fetcher: Fetcher | None = None) -> NDArray[np.float32] | SpeechError:
-    """Decode the audio, or return the error. Without a fetcher, web addresses are refused.
+    """Decode the audio and return it, or return the error. Without a fetcher, web addresses are refused.
 
-    Shapes: [N] float32, mono, 24 kHz.
-    Thread: a worker; a large file takes a second, a web address up to five.
+    Shapes: [N] float32, mono, 24 kHz. Thread: a worker; a large file takes one second, a web address up to five.
     """
     try:
         return read_reference(_bytes(ref_audio, limits, fetcher), limits)
@@ -30,7 +29,7 @@ def read_upload(ref_audio: str, limits: Limits, fetcher: Fetcher | None = None) 
 
 
 def fetcher_for(is_allowed: bool) -> Fetcher | None:
-    """Return the fetcher of web addresses, if the operator allows them (`ServerSettings.reference_addresses`)."""
+    """Return the downloader of web addresses, or None if the operator does not allow them."""
     return Fetcher() if is_allowed else None
 
 

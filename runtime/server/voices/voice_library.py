@@ -1,4 +1,4 @@
-"""Voice library interface that the server needs."""
+"""Interface of the voice library for the server."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from runtime.voices.voice import VoiceCard as VoiceCard
 
 
 class VoiceLibrary(Protocol):
-    """Library of stored voices with an index in memory. `find` and `cards` return at once; `reference` reads a file."""
+    """Library of stored voices with an index in memory. `find` and `cards` do not block; `reference` reads a file."""
 
     @property
     def pronunciations(self) -> OwnerDictionaries:
-        """Return its pronunciation dictionaries; a lookup reads the file if it has changed."""
+        """Return the pronunciation dictionaries. A lookup reads the file if it has changed."""
         ...
 
     def cards(self) -> tuple[VoiceCard, ...]:

@@ -1,7 +1,7 @@
-"""Resolution of a client's mode, model and voice against loaded checkpoints and stored voices.
+"""Resolution of mode, model and voice in a request to loaded checkpoints and stored voices.
 
 A voice name refers to, in this order: a speaker of a loaded checkpoint, a stored voice, one of OpenAI's names. In Base
-mode, as ``voice:NAME`` and by id, it always refers to a stored voice.
+mode, an id, and a name with the prefix ``voice:`` always refer to a stored voice.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from runtime.request import DESCRIBED_VOICE, OTHER_SPEAKER, RECORDED_VOICE, STOR
 from runtime.server.voices.voice_library import VoiceCard, VoiceLibrary
 from runtime.shared.names import STORED, name_key
 
-# OpenAI's names of models and voices, which are mapped to ours in order.
+# OpenAI's names of models and voices. The voices are mapped to ours in order.
 MODEL_ALIASES = frozenset({"tts-1", "tts-1-hd", "gpt-4o-mini-tts", "gpt-4o-mini-tts-2025-12-15", "qwen3-tts"})
 VOICE_ALIASES = (
     *("alloy", "ash", "ballad", "coral", "echo", "fable", "nova"),
@@ -22,11 +22,11 @@ VOICE_ALIASES = (
 )
 
 
-MAX_NAMED = 40  # Voices listed in an error message.
+MAX_NAMED = 40  # Maximum number of voices in an error message.
 
 
 def is_speaker(name: str, speakers: Iterable[str]) -> bool:
-    """True if the name equals a speaker's or can be confused with it."""
+    """True if the name equals a speaker's name or looks like it."""
     return name_key(name) in map(name_key, speakers)
 
 
@@ -34,8 +34,8 @@ def is_speaker(name: str, speakers: Iterable[str]) -> bool:
 class ResolvedVoice:
     """Resolved mode and voice.
 
-    `stored` is the id of a library voice, which is spoken in Base mode, or with a style in CustomVoice. `param`
-    is the field of the voice in the client's message. `notes` list names that were replaced.
+    `stored` is the id of a stored voice, which is used in Base mode, or in CustomVoice with a style. `param` is the
+    name of the voice field in the client's message. `notes` lists names that were replaced.
     """
 
     mode: Mode
@@ -46,7 +46,7 @@ class ResolvedVoice:
 
 
 class VoiceResolver:
-    """Resolver over the loaded checkpoints. Thread: any; it uses only memory."""
+    """Resolver of voice names. It does not access the disk. Thread: any."""
 
     def __init__(self, cards: Sequence[ModelCard], library: VoiceLibrary) -> None:
         self._cards = tuple(cards)
@@ -62,10 +62,10 @@ class VoiceResolver:
         style: str | None = None,
         param: str = "voice",
     ) -> ResolvedVoice:
-        """Resolve mode and voice. `param` is the field of the voice in errors.
+        """Resolve mode and voice. `param` is the name of the voice field in errors.
 
-        The default mode is that of the voice, of the reference, or the first loaded one. A stored voice with a style is
-        spoken by a CustomVoice checkpoint if one supports it (`ModelCard.styles_voices`).
+        The default mode is that of the voice or of the reference, or else the first loaded mode. A stored voice with a
+        style uses a CustomVoice checkpoint if one supports it (`ModelCard.styles_voices`).
 
         Raises:
             UnknownModel: The model is not loaded.
@@ -98,16 +98,16 @@ class VoiceResolver:
     def resolve_foreign(
         self, *, model: str | None, voice: str | None, style: str | None = None, param: str = "voice"
     ) -> ResolvedVoice:
-        """Resolve for clients of other services, whose unknown model names ("sonic-2") match any checkpoint.
+        """Resolve for clients of other services. Their model names ("sonic-2") are unknown and match any checkpoint.
 
         Raises:
-            ModeNotServed, UnknownVoice: As `resolve`.
+            ModeNotServed, UnknownVoice: See `resolve`.
         """
         own = model if any(card.name == model for card in self._cards) else None
         return self.resolve(mode=None, model=own, voice=voice, has_reference=False, style=style, param=param)
 
     def _stored(self, voice: str, speakers: Sequence[str] | None) -> VoiceCard | None:
-        """Return the stored voice with this name or id, unless it is a name of `speakers`."""
+        """Return the stored voice with this name or id, unless one of `speakers` has the name."""
         if voice.startswith(STORED) and (found := self._library.find(voice.removeprefix(STORED))) is not None:
             return found
         found = self._library.find(voice)
@@ -117,7 +117,7 @@ class VoiceResolver:
         return [name for card in cards if Mode.CUSTOM_VOICE in card.modes for name in card.speakers]
 
     def _spoken(self, voice: str | None, cards: Sequence[ModelCard], param: str) -> ResolvedVoice:
-        """Return a CustomVoice speaker; without a name the engine chooses one and adds a note."""
+        """Return a CustomVoice speaker. Without a name, the engine chooses one and adds a note."""
         if not voice:
             return ResolvedVoice(mode=Mode.CUSTOM_VOICE)
         speakers = self._speakers(cards)
@@ -131,7 +131,7 @@ class VoiceResolver:
         raise self._unknown(speakers, param)
 
     def _unknown(self, speakers: Sequence[str], param: str) -> UnknownVoice:
-        """Return the error for a name that neither a speaker nor a stored voice has."""
+        """Return the error for a name of neither a speaker nor a stored voice."""
         stored = [card.name for card in self._library.cards()] if self._is_served(Mode.BASE) else []
         names = [*speakers, *stored]
         listed = [*names[:MAX_NAMED], "…"] if len(names) > MAX_NAMED else names

@@ -1,4 +1,4 @@
-"""Zeroconf (DNS-SD) announcement of Wyoming's port, so that Home Assistant discovers it."""
+"""Zeroconf (DNS-SD) announcement of the Wyoming port, so that Home Assistant discovers it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SETTING = "VOICEWRIGHT_WYOMING_ANNOUNCED"
 
 
 def check_announced() -> None:
-    """Check before loading that the optional library for announcements is installed.
+    """Check that the optional library for announcements is installed. It is called before loading.
 
     Raises:
         InvalidSetting: The library is not installed.
@@ -29,10 +29,10 @@ def check_announced() -> None:
 
 
 async def announced(bound: str, port: int) -> None:
-    """Announce the port until cancelled, then withdraw the announcement. Network failures are logged.
+    """Announce the port until cancelled, then withdraw the announcement. Network errors are logged.
 
     Args:
-        bound: The address of the port; for a wildcard address, all addresses of this machine are announced.
+        bound: Address of the port. For a wildcard address, all addresses of this machine are announced.
     """
     from zeroconf import Error, InterfaceChoice, IPVersion
     from zeroconf.asyncio import AsyncServiceInfo, AsyncZeroconf
@@ -55,7 +55,7 @@ async def announced(bound: str, port: int) -> None:
         log.warning("the port of Wyoming is not announced: %s", error.strerror)
         return
     try:
-        # A replacing runtime announces the same name before this one has withdrawn it.
+        # During a replacement, the new runtime announces the same name before this one has withdrawn it.
         await (await network.async_register_service(info, cooperating_responders=True))
         await asyncio.Event().wait()
     except (OSError, Error):

@@ -1,7 +1,7 @@
-"""Wyoming's events over a TCP connection, with a WebSocket's interface.
+"""Adapter with the interface of a WebSocket for Wyoming's events over TCP.
 
 An event is a line of JSON, followed by data (JSON) and payload (audio) of the lengths in the line. It is returned as
-one text, ``{"type": …, "data": {…}}``. Payloads of clients are not needed and discarded.
+one text, ``{"type": …, "data": {…}}``. Payloads of clients are discarded.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from runtime.server.wire import Reply, decode
 from runtime.server.wyoming.messages import SOUND
 from runtime.shared.port.connections.loop_share import LoopShare, LoopShares, message_cost
 
-PROTOCOL = "1.10.2"  # Version of the `wyoming` package with these events.
+PROTOCOL = "1.10.2"  # Version of the `wyoming` package that defines these events.
 
 _CHUNK = "audio-chunk"
 _GONE: Message = {"type": "websocket.disconnect", "code": 1006}
-_LINGER_S = 1.0  # Time for the client to read the last event and to close.
+_LINGER_S = 1.0  # Time for the client to read the last event and to close the connection.
 _READ = 65536
 
 
 class EventSocket:
-    """One connection. The reader must be limited to `limit` bytes, the maximum of line, data and payload each."""
+    """Wyoming connection. The reader must be limited to `limit` bytes, the maximum of line, data and payload each."""
 
     headers: Mapping[str, str] = {}  # Wyoming has no headers.
 
@@ -38,8 +38,8 @@ class EventSocket:
         self._writer = writer
         self._limit = limit
         self._share = LoopShare(LoopShares(), asyncio.get_running_loop())
-        self._is_lost = False  # True if the start of the next event is unknown.
-        # Unsent data stays in the send queue, where it can be dropped.
+        self._is_lost = False  # True if the start of the next event is unknown after invalid input.
+        # Unsent data stays in our send queue, from which it can be dropped.
         writer.transport.set_write_buffer_limits(high=0)
 
     async def receive(self) -> Message:
@@ -109,7 +109,7 @@ class EventSocket:
             self._writer.write_eof()
 
     async def leave(self) -> None:
-        """Wait until the client has read the last event; closing with unread input would discard it."""
+        """Wait until the client has read the last event. Closing with unread input would discard it."""
         with suppress(OSError, TimeoutError):
             async with asyncio.timeout(_LINGER_S):
                 await self._discard()

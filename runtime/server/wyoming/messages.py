@@ -1,4 +1,4 @@
-"""Server events of Wyoming, ``{"type": …, "data": {…}}``."""
+"""Server events of Wyoming: ``{"type": …, "data": {…}}``."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def error(problem: SpeechError) -> Reply:
 
 
 def info(cards: Sequence[ModelCard], library: VoiceLibrary) -> Reply:
-    """Return the info event with the loaded speakers, and stored voices if they can be spoken."""
+    """Return the info event, with the loaded speakers, and stored voices if they can be used."""
     speakers = {
         name: _voice(name, name, card) for card in cards if Mode.CUSTOM_VOICE in card.modes for name in card.speakers
     }
@@ -47,12 +47,12 @@ def _voice(name: str, shown: str, card: ModelCard) -> Reply:
 
 
 def _codes(languages: Iterable[str]) -> Iterable[str]:
-    """Return the language codes, without dialects, which have no code."""
+    """Return the codes of languages. Dialects have none and are left out."""
     return filter(None, map(code_of, languages))
 
 
 def _artifact(name: str, shown: str, made_by: str) -> Reply:
-    """Return the common fields of an entry. A model's name with a slash is a Hub id."""
+    """Return the fields that all entries have in common. A model name with a slash is a Hub id."""
     url = f"https://huggingface.co/{made_by}" if "/" in made_by else ""
     return {
         "name": name,

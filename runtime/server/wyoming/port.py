@@ -1,4 +1,4 @@
-"""TCP port for Wyoming's clients, open from readiness until the server drains."""
+"""TCP port of the Wyoming protocol. It is open while the server accepts requests."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ DIALECT = "wyoming"
 
 
 class WyomingPort:
-    """Listening port of Wyoming. Thread: event loop."""
+    """Listening port of the Wyoming protocol. Thread: event loop."""
 
     def __init__(self, host: Host, uri: str) -> None:
         """Bind the port without listening yet.
 
-        A replacing runtime binds the same port in addition, and listens once it is ready; the replaced one stops
-        listening at its end.
+        During a replacement, the new runtime binds the same port and listens when it is ready; the old one then stops
+        listening.
 
         Raises:
             InvalidSetting, PortInUse: The address is invalid or cannot be bound, or announcements are not available.
@@ -55,7 +55,7 @@ class WyomingPort:
         self.uri = f"tcp://[{name}]:{bound}" if ":" in name else f"tcp://{name}:{bound}"
 
     async def open(self) -> None:
-        """Start listening, and add the port to /ready."""
+        """Start listening, and list the port in /ready."""
         if self._host.settings.server.needs_key:
             log.warning("Wyoming has no keys: whoever reaches %s may have speech made", self.uri)
         self._server = await asyncio.start_server(self._accept, sock=self._listener, limit=self._limit, backlog=WAITING)
@@ -74,13 +74,13 @@ class WyomingPort:
             self._announcing.cancel()
 
     async def leave(self) -> None:
-        """Close the port, and wait until the announcement is withdrawn."""
+        """Close the port and wait until the announcement is withdrawn."""
         self.close()
         if self._announcing is not None:
             await asyncio.gather(self._announcing, return_exceptions=True)
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Serve a connection in our own task, because asyncio's task would log an error if cancelled."""
+        """Serve a connection in a task of our own, because asyncio's task logs an error if it is cancelled."""
         serving = asyncio.create_task(self._serve(reader, writer), name="speech-wyoming")
         self._serving.add(serving)
         serving.add_done_callback(self._serving.discard)
@@ -107,7 +107,7 @@ class WyomingPort:
         """Check a new connection.
 
         Raises:
-            SpeechError: There are too many connections, or the server accepts no speech now.
+            SpeechError: There are too many connections, or the server does not accept requests now.
         """
         self._caps.check(address)
         if wait_s := self._rate.wait_s(address.encode()):

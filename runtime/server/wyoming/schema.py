@@ -41,7 +41,7 @@ class SynthesizeStart(StrictFields):
 
 
 class Synthesize(SynthesizeStart):
-    """Complete text. After a streamed text, it repeats that text for servers without streaming support."""
+    """Complete text. After a streamed text, it repeats that text for servers without streaming."""
 
     text: Text
 

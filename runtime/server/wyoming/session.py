@@ -1,8 +1,8 @@
 """Session of Wyoming: one text after another, complete or in pieces.
 
-The response to a text is ``audio-start``, ``audio-chunk`` …, ``audio-stop``, and ``synthesize-stopped`` after a text in
-pieces. Events have no ids that an error could refer to, and Home Assistant keeps waiting for audio after an error. So
-an ``error`` is the last event, and the connection is closed after it.
+The response to a text is ``audio-start``, ``audio-chunk`` …, ``audio-stop``, and ``synthesize-stopped`` if the text was
+streamed. Events have no ids to which an error could refer, and Home Assistant continues to wait for audio after an
+error. So the connection is closed after an ``error`` event.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from runtime.server.wyoming.schema import (
     read,
 )
 
-_MAX_LATER = 64  # Maximum events that wait for the end of a text; further ones wait in the socket.
+_MAX_LATER = 64  # Maximum number of events that wait for the end of a text. Further events wait in the socket.
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -39,7 +39,7 @@ class Spoken(Utterance[Voice]):
     """Utterance of one text."""
 
     in_pieces: bool
-    is_heard: bool = False  # True after its first audio was sent.
+    is_heard: bool = False  # True after the first audio was sent.
 
 
 class WyomingSession(SingleErrorDialect[Spoken]):
@@ -50,8 +50,8 @@ class WyomingSession(SingleErrorDialect[Spoken]):
         self._cards = cards
         self._library = library
         self._models = frozenset(card.name for card in cards)
-        self._now: Spoken | None = None  # The text that is being received or spoken.
-        self._later: deque[Event] = deque()  # Events received in the meantime.
+        self._now: Spoken | None = None  # Text that is being received or spoken.
+        self._later: deque[Event] = deque()  # Events received during the current text.
 
     @property
     def is_congested(self) -> bool:
@@ -78,7 +78,7 @@ class WyomingSession(SingleErrorDialect[Spoken]):
             self.send_queue.say(messages.AUDIO_START)
 
     def _end(self, utterance: Spoken) -> None:
-        """Report the end of a text, and process the events that were received in the meantime."""
+        """Report the end of a text, and process the events that have arrived in the meantime."""
         if utterance.in_pieces:
             self.send_queue.say(messages.SYNTHESIZE_STOPPED)
         self._now = None
@@ -89,7 +89,7 @@ class WyomingSession(SingleErrorDialect[Spoken]):
 
     @property
     def _is_speaking(self) -> bool:
-        """True if a complete text is being spoken, so the next one has to wait."""
+        """True if a complete text is being spoken, so that the next one has to wait."""
         return self._now is not None and self._now.is_complete
 
     def _read(self, fields: dict[str, Any]) -> Event | None:
@@ -119,7 +119,7 @@ class WyomingSession(SingleErrorDialect[Spoken]):
                     whole.queue_text(whole.text.add(event.text, self._clock()))
                     whole.finish()
                 case Synthesize():
-                    pass  # Its pieces were already received.
+                    pass  # The pieces of this text were already received.
                 case SynthesizeStart() if self._now is None:
                     self._begun(event, in_pieces=True)
                 case SynthesizeChunk(text=text) if self._now is not None:
@@ -144,7 +144,7 @@ class WyomingSession(SingleErrorDialect[Spoken]):
         return self._now
 
     def _complete(self, utterance: Spoken) -> None:
-        """Speak the rest of a text; a text without words ends without the engine."""
+        """Speak the rest of a text. A text without words ends without the engine."""
         utterance.queue_text(utterance.text.finish())
         utterance.is_complete = True
         if utterance.is_submitted or utterance.is_readable:
