@@ -1,1 +1,1 @@
-"""Several runtime processes behind one port: Ray Serve places them, HAProxy connects clients to them."""
+"""Cluster of several runtime processes behind one port. Ray Serve starts them, and HAProxy distributes clients."""

@@ -1,6 +1,6 @@
-"""Ray Serve application: a pool of runtimes per checkpoint, their directory, and the ingress.
+"""Ray Serve application: pools of runtimes, the directory of replicas, and the ingress.
 
-``serve deploy`` names it as ``runtime.cluster.app:build``, with the fields of `Arguments` under ``args``.
+For ``serve deploy``, its import path is ``runtime.cluster.app:build``, and ``args`` has the fields of `Arguments`.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from runtime.variables import PREFIX, warn_of_unknown
 from runtime.version import package_version
 
 _SCALE = {"replicas", "max_replicas"}
-# Settings of the number of replicas, which do not change a replica.
+# Settings for the number of replicas. If only these change, replicas are not replaced.
 _SCALES = {"VOICEWRIGHT_REPLICAS", "VOICEWRIGHT_SLOTS_TARGET"}
-_MARGIN_S = 20.0  # Time after a drain until Serve kills a replica.
+_MARGIN_S = 20.0  # Additional time after a drain before Serve kills a replica.
 
 
 def build(args: Arguments | Mapping[str, Any]) -> Any:
@@ -67,7 +67,7 @@ def build(args: Arguments | Mapping[str, Any]) -> Any:
 
 
 def with_accelerators(arguments: Arguments, counted: Mapping[str, float]) -> Arguments:
-    """Return the arguments with the accelerators of every pool filled in; values that are set stay.
+    """Return the arguments with the number of accelerators for every pool; existing values are kept.
 
     Args:
         arguments: Description of the cluster.
@@ -85,7 +85,7 @@ def with_accelerators(arguments: Arguments, counted: Mapping[str, float]) -> Arg
 
 
 def environment_of(arguments: Arguments) -> dict[str, str]:
-    """Return the settings of all processes as environment variables.
+    """Return the settings for all processes as environment variables.
 
     The settings in ``arguments`` override those of this process.
     """
@@ -111,7 +111,7 @@ def _pool(
     stamp: str,
     left: Mapping[str, float],
 ) -> Any:
-    # If all accelerators are in use, a new replica can only start after an old one has stopped.
+    # If all accelerators are in use, a new replica can start only after an old one has stopped.
     beside = arguments.spread or all(left[kind] >= number for kind, number in pool.accelerators().items() if number)
     scaled: dict[str, Any] = {"num_replicas": pool.replicas}
     if pool.max_replicas > pool.replicas:
@@ -154,8 +154,8 @@ def _pool(
 def _stamped(deployment: Any, configuration: str) -> Any:
     """Return the deployment with a version that is a hash of ``configuration``.
 
-    Serve replaces replicas only if the version changes. Serve refuses its public ``version`` arguments. Without a
-    version it replaces every replica at every change; the scaling test of tests/wire/test_cluster.py covers this.
+    Serve replaces replicas only if the version changes, but it refuses its public ``version`` argument. Without a
+    version, it would replace all replicas at every change (tested by the scaling test in tests/wire/test_cluster.py).
     """
     deployment._version = hashlib.sha256(configuration.encode()).hexdigest()[:16]
     return deployment

@@ -70,7 +70,7 @@ class Arguments(BaseModel):
 
 
 def free_accelerators(pools: Iterable[Pool], counted: Mapping[str, float]) -> dict[str, float]:
-    """Return the accelerators, by kind, that are free once every replica has its own.
+    """Return the number of accelerators, by kind, that are left over when all replicas have theirs.
 
     A negative number is the number of missing accelerators.
     """

@@ -1,4 +1,4 @@
-"""Autoscaling policy: the number of replicas of a pool, by its slots in use."""
+"""Autoscaling policy: chooses the number of replicas of a pool from its slots in use."""
 
 from __future__ import annotations
 
@@ -25,5 +25,5 @@ def slots_in_use(context: Any, *, target: float = 0.7) -> tuple[int, dict[str, A
 
 
 def replicas_needed(in_use: float, slots_each: float, target: float) -> int:
-    """Return the number of replicas, at least 1, for ``in_use`` slots at a share of ``target``."""
+    """Return the number of replicas for ``in_use`` slots, if a share of ``target`` of all slots should be in use."""
     return max(1, ceil(in_use / (slots_each * target) - 1e-9))

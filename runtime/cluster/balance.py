@@ -1,4 +1,4 @@
-"""Load balancing policy between replicas, without sockets or a clock."""
+"""Load balancing between replicas: pure functions without sockets or a clock."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ class ReplicaState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
-    """A served checkpoint, as in /v1/models."""
+    """Checkpoint of a replica, as in /v1/models."""
 
     id: str
-    created: int  # Seconds since the epoch.
+    created: int  # Unix time.
     modes: tuple[str, ...]
     speakers: tuple[str, ...]
     languages: tuple[str, ...]
@@ -62,7 +62,7 @@ class Load:
 
     @property
     def free(self) -> float:
-        """Number of free slots; for a full replica, a value below 1 that falls with the length of its queue."""
+        """Number of free slots. For a full replica it is below 1 and decreases with the length of the queue."""
         free = self.slots - self.active - self.waiting
         return float(free) if free > 0 else 1.0 / (2 - free)
 
@@ -70,16 +70,16 @@ class Load:
 def weights(loads: Mapping[str, Load], connections: Mapping[str, int]) -> dict[str, int]:
     """Return weights with which HAProxy's ``leastconn`` chooses the replica with the most free slots.
 
-    HAProxy chooses the server with the smallest (connections + 1) / weight. A connection is not a slot, since a socket
-    may be idle for an hour. With a weight of (connections + 1) * free the quotient is 1 / free for every server. Until
-    the next update of the weights each new connection lowers it in proportion to the server's recent connections.
+    HAProxy chooses the server with the smallest (connections + 1) / weight. The number of connections is not the number
+    of used slots, because a socket may be idle for an hour. If the weight is (connections + 1) * free, this quotient is
+    1 / free. Until the weights are updated, each new connection increases the quotient of its server.
 
     Args:
         loads: Load of each replica.
         connections: Number of connections of each replica.
 
     Returns:
-        Integers from 1 to 256, by replica.
+        Weights by replica: integers from 1 to 256.
     """
     wanted = {name: (connections.get(name, 0) + 1) * load.free for name, load in loads.items()}
     most = max(wanted.values(), default=1.0)

@@ -23,7 +23,7 @@ from runtime.shared.port.serving import WYOMING, address_of
 log = logging.getLogger(__name__)
 
 NAME = "voicewright"  # Name of the Serve application.
-READY_TIMEOUT_S = 600.0  # Timeout of the first replica, whose checkpoint may be large.
+READY_TIMEOUT_S = 600.0  # Timeout for the first replica to be ready. Its checkpoint may be large.
 _POLL_INTERVAL_S = 0.1
 
 
@@ -39,9 +39,9 @@ def cluster(
 
     Args:
         settings: Settings of every process of the cluster.
-        pools: NAME=REPLICAS:MODEL[,MODEL…] for each pool. Without any, one pool serves the checkpoints of the settings.
+        pools: NAME=REPLICAS:MODEL[,MODEL…] for each pool. If empty, one pool serves the checkpoints in the settings.
         address: Address of a running cluster.
-        restart: Replace every replica, one after the other.
+        restart: Replace all replicas, one after another.
         gpus: GPUs reserved for each replica. None: one GPU or NPU if Ray has any and the device allows it.
 
     Returns:
@@ -51,7 +51,8 @@ def cluster(
         InvalidSetting: Ray or HAProxy is not installed, a pool is not valid, there are too few accelerators, or the
             cluster does not start.
     """
-    if address is not None:  # A local cluster has its token in the user's folder; others need it in the environment.
+    # The token of a local cluster is in the user's folder. For others, it must be in the environment.
+    if address is not None:
         os.environ.setdefault("RAY_AUTH_MODE", "token")
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
@@ -94,7 +95,8 @@ def cluster(
         if address is None:
             ray.shutdown()
             raise
-        log.warning("%s Replicas wait until Ray counts more.", missing)  # Other machines may join the cluster.
+        # This is not an error, because other machines may join the cluster later.
+        log.warning("%s Replicas wait until Ray counts more.", missing)
     serve.start(proxy_location="Disabled", logging_config={"enable_access_log": False, "log_level": "WARNING"})
     if address is not None:
         _deploy(build(arguments))
@@ -120,7 +122,7 @@ def _deploy(application: Any) -> None:
     """Deploy the application and wait until it runs.
 
     Raises:
-        InvalidSetting: It failed; the sentence is the last message of its processes.
+        InvalidSetting: The deployment failed; the message is the last one of its processes.
     """
     from ray import serve
 
@@ -138,7 +140,7 @@ def pool_of(words: str) -> tuple[str, int, list[str]]:
     """Parse NAME=REPLICAS:MODEL[,MODEL…] into name, number of replicas and models.
 
     Raises:
-        InvalidSetting: The text has another form.
+        InvalidSetting: The text does not have this form.
     """
     name, _, rest = words.partition("=")
     count, _, models = rest.partition(":")

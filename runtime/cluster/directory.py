@@ -1,6 +1,6 @@
-"""Directory of replicas, a deployment with one actor. Replicas report to it and ingresses read it.
+"""Directory of replicas: a deployment with one actor, to which replicas report and which ingresses read.
 
-The actor may fail at any time. Ingresses then keep the last known state, and every replica reports again within a
+The actor may fail at any time. Ingresses then keep the last known state, and each replica reports again within a
 second.
 """
 
@@ -12,10 +12,11 @@ from dataclasses import replace
 
 from runtime.cluster.balance import Checkpoint, Replica, ReplicaState
 
-REPORT_INTERVAL_S = 1.0  # Interval between reports of a replica.
-REPORT_TIMEOUT_S = 5.0  # A replica without a report for this time is lost. HAProxy notices much earlier.
-DRAIN_TIMEOUT_S = 5.0  # Timeout until every ingress knows that a replica drains.
-INGRESS_TIMEOUT_S = 3.0  # An ingress that has not read for this time is lost.
+REPORT_INTERVAL_S = 1.0  # Interval between two reports of a replica.
+# A replica that has not reported for this time is removed. HAProxy detects failures much earlier.
+REPORT_TIMEOUT_S = 5.0
+DRAIN_TIMEOUT_S = 5.0  # Timeout until all ingresses have applied that a replica is draining.
+INGRESS_TIMEOUT_S = 3.0  # An ingress that has not read the directory for this time is removed.
 
 
 class Directory:
@@ -25,10 +26,10 @@ class Directory:
         self._replicas: dict[str, Replica] = {}
         self._seen: dict[str, float] = {}  # Time of each replica's last report.
         self._version = 0  # Incremented with every change that ingresses must apply.
-        self._applied: dict[str, tuple[int, float]] = {}  # By ingress: applied version and time.
+        self._applied: dict[str, tuple[int, float]] = {}  # Applied version and time of the last read, by ingress.
 
     async def report(self, replica: Replica) -> list[Checkpoint]:
-        """Register or refresh a replica, and return the checkpoints of all replicas without duplicates."""
+        """Register or refresh a replica. Return the checkpoints of all replicas without duplicates."""
         known = self._replicas.get(replica.name)
         if known is not None and known.state is ReplicaState.DRAINING:
             replica = replace(replica, state=ReplicaState.DRAINING)
@@ -46,7 +47,7 @@ class Directory:
             self._version += 1
 
     async def drain(self, name: str) -> None:
-        """Mark a replica as draining and wait until no ingress sends new requests to it, at most `DRAIN_TIMEOUT_S`."""
+        """Mark a replica as draining, and wait (up to `DRAIN_TIMEOUT_S`) until no ingress sends it new requests."""
         known = self._replicas.get(name)
         if known is None:
             return
@@ -62,8 +63,8 @@ class Directory:
         """Return the version of the directory and all replicas.
 
         Args:
-            ingress: Name of the ingress that asks.
-            applied_version: The version that this ingress has applied.
+            ingress: Name of the calling ingress.
+            applied_version: Version that this ingress has applied.
         """
         now = time.monotonic()
         self._applied[ingress] = (applied_version, now)

@@ -1,8 +1,8 @@
-"""HAProxy's configuration, its process, and the commands that change it while it serves.
+"""HAProxy: configuration, process, and commands that change it at run time.
 
-HAProxy is never reloaded: a reload would leave connections with an old process that does not know later replicas and
-is killed at a deadline. Instead each backend has a fixed number of server entries. The admin socket assigns replicas
-to them, sets their weights, and drains and removes them.
+HAProxy is never reloaded. After a reload, existing connections would stay with the old process, which does not know
+later replicas and is killed after a timeout. Instead, each backend has a fixed number of server entries, and commands
+on the admin socket assign replicas to them, set their weights, and drain and remove them.
 """
 
 from __future__ import annotations
@@ -30,22 +30,24 @@ from runtime.shared.port.serving import WYOMING as WYOMING_SETTING
 from runtime.shared.port.serving import address_of
 from runtime.shared.system import max_files
 
-ANY = "any"  # Backend of all replicas, in addition to one per mode.
-WYOMING = "wyoming"  # Backend of TCP.
+ANY = "any"  # Backend with all replicas, in addition to one backend per mode.
+WYOMING = "wyoming"  # Backend for Wyoming (TCP).
 BACKENDS = (ANY, *(mode.value for mode in Mode), WYOMING)
-# Files in the folder of the configuration.
-VOICES = "voices.map"  # Map from speakers' names to modes.
-BUSY, EMPTY, LOST = "busy.map", "empty.map", "lost.map"  # Maps from path prefixes to refusals in the dialect's format.
+# Names of files in the folder of the configuration.
+VOICES = "voices.map"  # Map from speaker names to modes.
+# Maps from path prefixes to error responses in the format of each API.
+BUSY, EMPTY, LOST = "busy.map", "empty.map", "lost.map"
 
-START_TIMEOUT_S = 10.0  # Timeout until the admin socket answers.
+START_TIMEOUT_S = 10.0  # Timeout until the admin socket responds.
 
 _PID = "haproxy.pid"
-MAX_COMMANDS_PER_LINE = 100  # Commands in one line of the admin socket, limited by its buffer.
-# Replicas see HAProxy's address. Without keys the client's address is sent in a header, for fair scheduling.
+MAX_COMMANDS_PER_LINE = 100  # Maximum number of commands in one line for the admin socket, whose buffer is limited.
+# Replicas see the address of HAProxy. If there are no keys, a header contains the client's address, which is used for
+# fair scheduling.
 SET_ACCOUNT_HEADER = (
     f"    http-request set-header {ACCOUNT_HEADER} address:%[src] unless {{ req.hdr({ACCOUNT_HEADER}) -m found }}"
 )
-_BUFFER = 16_384  # Bytes that HAProxy buffers per direction, and of a body for routing.
+_BUFFER = 16_384  # Size in bytes of HAProxy's buffer per direction, and of the part of a body that is used for routing.
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +61,7 @@ class ServerEntry:
 
 
 def find_haproxy(named: str) -> str:
-    """Return the path of HAProxy: from the settings, from Ray's package, or from PATH.
+    """Return the path of HAProxy: from the setting, from Ray's package, or from PATH.
 
     Raises:
         InvalidSetting: HAProxy was not found.
@@ -85,10 +87,10 @@ def configuration(settings: Settings, *, folder: Path, view_port: int) -> str:
     Args:
         settings: Settings of the cluster.
         folder: Folder of HAProxy's files.
-        view_port: Local port of `ClusterView`, which answers for the cluster as a whole.
+        view_port: Local port of `ClusterView`, which serves the routes of the whole cluster.
     """
     server, cluster, limits = settings.server, settings.cluster, settings.limits
-    # A connection needs two files, one for each side. The admin socket and the health checks need some more.
+    # A connection needs two file descriptors, one for each side. The admin socket and the health checks need some more.
     most = cluster.max_replicas * server.max_connections
     if (files := max_files(at_most=True)) is not None:
         most = max(100, min(most, (files - 50 * cluster.max_replicas) // 2))
@@ -100,7 +102,7 @@ def configuration(settings: Settings, *, folder: Path, view_port: int) -> str:
         "    stats timeout 1h",
         f"    maxconn {most}",
         f"    tune.bufsize {_BUFFER}",
-        # Audio should wait in the replica, where a cancel can discard it, so the kernel's buffers are small.
+        # Keep the kernel's buffers small, so that unsent audio stays in the replica, where a cancel can discard it.
         f"    tune.sndbuf.client {server.send_buffer_bytes}",
         f"    tune.rcvbuf.server {_BUFFER}",
         f"    hard-stop-after {int(server.drain_s) + 5}s",
@@ -109,8 +111,9 @@ def configuration(settings: Settings, *, folder: Path, view_port: int) -> str:
         "    option http-no-delay",
         "    option abortonclose",
         *_replica_options(long_s),
-        # A GET, including a WebSocket handshake, is retried on another replica if the first ended without an answer.
-        # Other methods are not: a request that crashes its replica would then crash all of them.
+        # A GET, including a WebSocket handshake, is retried on another replica if the first one ended without a
+        # response. Other methods are not retried, because a request that crashes its replica would then crash all of
+        # them.
         "    retry-on conn-failure empty-response",
         f"    timeout tunnel {long_s}s",
         f"    timeout http-request {int(server.header_s * 1000)}ms",
@@ -121,7 +124,7 @@ def configuration(settings: Settings, *, folder: Path, view_port: int) -> str:
         f"    bind {_bind_address(server.host)}:{server.port}",
         "    stick-table type ipv6 size 100k expire 60s store conn_cur",
         "    tcp-request connection track-sc0 src",
-        # A variable, because the request may already have been forwarded when an error is returned.
+        # A variable is needed, because the request may already be forwarded when an error is returned.
         "    http-request set-var(txn.path) path",
         f"    http-request return status 503 {_refusal(folder, BUSY)}"
         f" hdr Retry-After 2 if {{ sc0_conn_cur gt {per_address} }} !{{ src 127.0.0.0/8 ::1 }}",
@@ -142,21 +145,21 @@ def configuration(settings: Settings, *, folder: Path, view_port: int) -> str:
 
 
 def map_files(settings: Settings, voices: Mapping[str, str]) -> dict[str, str]:
-    """Return the lookup files of the configuration, by name: `voices`, and error bodies by path."""
+    """Return the map files by name: `voices`, and error responses by path."""
     refusals = {
         BUSY: TooManyConnections(limit=settings.server.max_connections_per_address, retry_after_s=2.0),
         EMPTY: NoReplica(retry_after_s=1.0),
         LOST: ReplicaLost(retry_after_s=1.0),
     }
     found = {VOICES: "".join(f"{name} {mode}\n" for name, mode in voices.items())}
-    for file, error in refusals.items():  # HAProxy takes the longest matching prefix.
+    for file, error in refusals.items():  # HAProxy uses the longest matching prefix.
         lines = (f"{begin} {json.dumps(shaped(error, begin, ''))}\n" for begin in ("/", *DIALECT_PATHS))
         found[file] = "".join(lines)
     return found
 
 
 def _refusal(folder: Path, file: str) -> str:
-    """Return the HAProxy arguments for an error body of the given map file."""
+    """Return the HAProxy arguments that respond with an error from a map file."""
     return f"content-type application/json lf-string %[var(txn.path),map_beg({folder}/{file})]"
 
 
@@ -166,14 +169,14 @@ def _replica_options(long_s: int) -> list[str]:
         "    option redispatch 1",
         "    retries 3",
         "    timeout connect 2s",
-        # A busy replica answers a check late. Marking it down stops new connections and closes none. Keepalive probes
-        # detect a lost machine.
+        # A busy replica responds late to a health check. If it is marked as down, it gets no new connections, and open
+        # ones continue. Keepalive probes detect a lost machine.
         "    timeout check 5s",
         "    option srvtcpka",
         "    srvtcpka-idle 5s",
         "    srvtcpka-intvl 2s",
         "    srvtcpka-cnt 3",
-        # The replica applies its own timeouts. These only close connections that it cannot know about.
+        # The replica applies its own timeouts. These ones only close connections that the replica does not know.
         f"    timeout client {long_s}s",
         f"    timeout server {long_s}s",
         "    timeout queue 1s",
@@ -212,15 +215,15 @@ def _wyoming(settings: Settings, long_s: int) -> list[str]:
 
 
 def _bind_address(host: str) -> str:
-    """Return a host in HAProxy's notation."""
+    """Return a host in HAProxy's format."""
     return "*" if host in {"0.0.0.0", "::", ""} else host  # noqa: S104  compared
 
 
 def _routing(folder: Path) -> list[str]:
-    """Return the routing rules by mode, for clusters whose replicas serve different modes.
+    """Return the rules that route requests by mode, for clusters whose replicas serve different modes.
 
-    The mode is ``task_type`` in the URL or the body, Base for a request with reference audio, or the mode of the
-    voice: CustomVoice for a speaker, Base for any other name, which can only be a stored voice.
+    The mode is ``task_type`` in the URL or the body. Otherwise it is Base for a request with reference audio,
+    CustomVoice for a speaker, and Base for any other voice name, which can only be a stored voice.
     """
     lines = []
     for mode in Mode:
@@ -270,21 +273,21 @@ class HAProxy:
         self.folder = folder
         self._view_port = view_port
         self._binary = find_haproxy(settings.cluster.haproxy)
-        self.pid = 0  # 0 before the start.
+        self.pid = 0  # Process id; 0 before the start.
 
     @property
     def alive(self) -> bool:
         return bool(self.pid) and is_running(self.pid, self.folder)
 
     async def start(self, voices: Mapping[str, str] | None = None) -> None:
-        """Start HAProxy and wait until it accepts commands, or adopt the process that an earlier ingress left.
+        """Start HAProxy and wait until it accepts commands, or adopt the process of an earlier ingress.
 
         Raises:
             PortInUse: The public port is in use.
-            InvalidSetting: HAProxy refuses its configuration or does not answer, or another user owns its folder.
+            InvalidSetting: HAProxy refuses its configuration or does not respond, or another user owns its folder.
         """
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if self.folder.stat().st_uid != os.getuid():  # Another user may have created a temporary folder of this name.
+        if self.folder.stat().st_uid != os.getuid():  # Another user may have created a temporary folder with this name.
             raise InvalidSetting(name="TMPDIR", value=str(self.folder), why="the folder belongs to another user")
         path = self.folder / "haproxy.cfg"
         words = configuration(self._settings, folder=self.folder, view_port=self._view_port)
@@ -300,16 +303,16 @@ class HAProxy:
         try:
             await self._wait_until_ready(process)
         except BaseException:
-            # Also on cancellation: an unknown process would keep the port.
+            # Also after a cancellation, because an unknown process would keep the port open.
             process.kill()
             process.wait()
             raise
 
     async def _wait_until_ready(self, process: subprocess.Popen[bytes]) -> None:
-        """Wait until a new process answers on its admin socket.
+        """Wait until a new process responds on its admin socket.
 
         Raises:
-            PortInUse, InvalidSetting: The process ended, or did not answer within `START_TIMEOUT_S`.
+            PortInUse, InvalidSetting: The process has ended or has not responded within `START_TIMEOUT_S`.
         """
         with suppress(TimeoutError):
             async with asyncio.timeout(START_TIMEOUT_S):
@@ -327,7 +330,7 @@ class HAProxy:
         raise InvalidSetting(name="VOICEWRIGHT_HAPROXY", value=self._binary, why=said.strip()[-400:])
 
     async def _adopt(self, path: Path, words: str) -> bool:
-        """Adopt a running process, with its streams, if its configuration is the same; otherwise stop it."""
+        """Adopt a running process with its connections if it has the same configuration; otherwise stop it."""
         self.pid, known = self._read_last_run(path)
         if not self.alive:
             return False
@@ -340,7 +343,7 @@ class HAProxy:
         return False
 
     def _read_last_run(self, path: Path) -> tuple[int, str]:
-        """Return the process id and the configuration that were last written to the folder."""
+        """Return the process id and configuration of the last run, from the files in the folder."""
         try:
             return int((self.folder / _PID).read_text()), path.read_text(encoding="utf-8")
         except (OSError, ValueError):
@@ -391,7 +394,7 @@ class HAProxy:
         ]
 
     async def stop(self, timeout_s: float) -> None:
-        """Close the port, wait up to ``timeout_s`` for connections to end, then end the process."""
+        """Stop listening, wait up to ``timeout_s`` for connections to end, then end the process."""
         if not self.alive:
             return
         with suppress(ProcessLookupError):
@@ -405,7 +408,7 @@ class HAProxy:
 
 
 def kill_orphan(folder: Path) -> None:
-    """End the HAProxy of this folder, if its ingress was killed before it could do so."""
+    """End the HAProxy process of this folder if its ingress was killed before it could do so."""
     with suppress(OSError, ValueError):
         pid = int((folder / _PID).read_text())
         if is_running(pid, folder):
@@ -413,7 +416,7 @@ def kill_orphan(folder: Path) -> None:
 
 
 def is_running(pid: int, folder: Path) -> bool:
-    """True if the process runs, is no zombie, and is the HAProxy of this folder."""
+    """True if the process is running (not a zombie) and is the HAProxy of this folder."""
     try:
         words = Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
@@ -422,5 +425,5 @@ def is_running(pid: int, folder: Path) -> bool:
 
 
 def without_view(words: str) -> list[str]:
-    """Return the lines of a configuration without the view's port, which each ingress chooses itself."""
+    """Return the lines of a configuration except the view's port, which differs between ingresses."""
     return [line for line in words.splitlines() if not line.startswith("    server view ")]

@@ -1,4 +1,4 @@
-"""Ingress: keeps HAProxy's servers equal to the replicas, with their load and draining state."""
+"""Ingress: updates HAProxy's servers with the replicas, their load and their draining state."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from runtime.shared.port.serving import address_of
 
 log = logging.getLogger(__name__)
 
-QUERY_TIMEOUT_S = 1.0  # Timeout of a load query to a replica.
+QUERY_TIMEOUT_S = 1.0  # Timeout of a load request to a replica.
 
 
 class Ingress:
-    """A Serve replica: one public port. Thread: the event loop."""
+    """Serve replica that owns the public port of a machine. Thread: event loop."""
 
     async def __init__(  # type: ignore[misc]  # Serve awaits it
         self, directory: Any, environment: dict[str, str], *replicas: Any, folder: str
@@ -43,7 +43,7 @@ class Ingress:
             folder: Folder on this machine for HAProxy's files.
 
         Raises:
-            PortInUse, InvalidSetting: the port cannot be opened, or HAProxy is missing.
+            PortInUse, InvalidSetting: The port cannot be opened, or HAProxy is not installed.
         """
         settings = Settings.from_env({**os.environ, **environment})
         self._settings = settings
@@ -54,9 +54,9 @@ class Ingress:
         )
         self.replicas: dict[str, Replica] = {}
         self.loads: dict[str, Load] = {}
-        self._server_names: dict[str, str] = {}  # Server name of each replica, the same in every backend.
-        self._without_place: set[str] = set()  # Replicas already logged as having no server.
-        self._sent: dict[str, tuple[object, ...]] = {}  # Last values sent to HAProxy, by server.
+        self._server_names: dict[str, str] = {}  # Name of each replica's server, which is the same in all backends.
+        self._without_place: set[str] = set()  # Replicas without a server for which this was already logged.
+        self._sent: dict[str, tuple[object, ...]] = {}  # Last values sent to HAProxy by server.
         self._voices: dict[str, str] = {}
         self._version = -1
         self._view = ClusterView(self, self._http, settings)
@@ -70,7 +70,7 @@ class Ingress:
 
     @property
     def ports(self) -> dict[str, str]:
-        """Addresses of ports other than HTTP, by dialect."""
+        """Return the addresses of ports other than HTTP, by protocol."""
         return {"wyoming": self._settings.server.wyoming} if self._settings.server.wyoming else {}
 
     async def _announce(self) -> None:
@@ -81,7 +81,7 @@ class Ingress:
 
     @property
     def ready(self) -> list[Replica]:
-        """Replicas that accept new requests."""
+        """Return the replicas that accept new requests."""
         return [replica for replica in self.replicas.values() if replica.state is ReplicaState.READY]
 
     async def check_health(self) -> None:
@@ -96,7 +96,7 @@ class Ingress:
     async def __del__(self) -> None:
         if not hasattr(self, "_task"):
             return
-        # Draining connections continue to their end, and new replicas are still added in the meantime.
+        # While draining, open connections continue, and new replicas are still added.
         if self._announcing is not None:
             self._announcing.cancel()
             await asyncio.gather(self._announcing, return_exceptions=True)
@@ -116,7 +116,7 @@ class Ingress:
 
     async def _update(self) -> None:
         version, replicas = self._version, list(self.replicas.values())
-        with suppress(Exception):  # The directory is restarting; the last known state holds.
+        with suppress(Exception):  # While the directory restarts, the last known state is used.
             version, replicas = await asyncio.wait_for(
                 self._directory.replicas.remote(self._name, self._version), QUERY_TIMEOUT_S
             )
@@ -128,12 +128,12 @@ class Ingress:
         self.loads = {name: load for name, load in answers if load is not None}
         commands, told = self._commands(server_entries)
         await self._haproxy.run_commands(commands)
-        self._sent = told  # Set only after success, so that failed commands are sent again.
+        self._sent = told  # This is set only after success, so that failed commands are sent again.
         await self._send_voices()
         self._version = version
 
     async def _query(self, replica: Replica) -> tuple[str, Load | None]:
-        """Query the load of a replica; None if it does not answer, which HAProxy's own checks handle."""
+        """Request the load of a replica. None if it does not respond; HAProxy's health checks handle this."""
         try:
             told = (await self._http.get(f"{replica.url}/ready")).json()
             return replica.name, Load(slots=told["slots"], active=told["active"], waiting=told["waiting"])
@@ -141,7 +141,7 @@ class Ingress:
             return replica.name, None
 
     def _assign_servers(self) -> None:
-        """Assign a server entry to each new replica, and free the entries of lost replicas."""
+        """Assign a server entry to each new replica, and release the entries of lost replicas."""
         for name in self._server_names.keys() - self.replicas.keys():
             del self._server_names[name]
         taken = set(self._server_names.values())
@@ -158,7 +158,7 @@ class Ingress:
         self._without_place = self.replicas.keys() - self._server_names.keys()
 
     def _commands(self, server_entries: list[ServerEntry]) -> tuple[list[str], dict[str, tuple[object, ...]]]:
-        """Return the commands that make HAProxy's servers match the replicas, and the resulting server table."""
+        """Return the commands that update HAProxy's servers, and the resulting values by server."""
         connections: dict[str, dict[str, int]] = defaultdict(dict)
         names = {server: name for name, server in self._server_names.items()}
         for entry in server_entries:
@@ -181,7 +181,7 @@ class Ingress:
             commands += server_commands(server, self._sent.get(server), now, check_port=checked.get(server))
         for server in self._sent.keys() - wanted.keys():
             commands += [f"set server {server} state maint", f"disable health {server}"]
-        # Servers that an earlier ingress added to the HAProxy process that we adopted.
+        # Servers of the adopted HAProxy process that an earlier ingress has added.
         unknown = {f"{entry.backend}/{entry.server}" for entry in server_entries if entry.is_up} - wanted.keys()
         for server in unknown - self._sent.keys():
             commands += [f"set server {server} state maint", f"disable health {server}"]
@@ -190,8 +190,8 @@ class Ingress:
     def _serving(self, backend: str) -> dict[str, Replica]:
         """Return the replicas of a backend.
 
-        Wyoming's clients choose from the voices of the first replica, so replicas with named speakers (CustomVoice)
-        serve it if there are any.
+        Clients of Wyoming see the voices of one replica only, so replicas with speakers (CustomVoice) serve it if there
+        are any.
         """
         if backend == ANY:
             return self.replicas
@@ -227,8 +227,8 @@ def server_commands(
 
     Args:
         server: BACKEND/NAME of the server.
-        before: Last (host, port, state, weight) sent to HAProxy, or None.
-        now: New (host, port, state, weight).
+        before: Last values (host, port, state, weight) sent to HAProxy, or None.
+        now: New values.
         check_port: Port of the health checks, if it is not the server's own.
     """
     host, port, state, weight = now

@@ -1,4 +1,4 @@
-"""Ray's processes on this machine, started without unused parts and stopped quietly."""
+"""Start and stop of Ray's processes on this machine, without the parts of Ray that are not used."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from runtime.errors import InvalidSetting
 
 log = logging.getLogger(__name__)
 
-ATTEMPTS = 2  # A loaded machine may take longer than the 30 s that Ray gives its own processes.
+ATTEMPTS = 2  # On a busy machine, Ray may take longer than the 30 s that it allows for its own processes.
 START_TIMEOUT_S = 120
-STOP_MARGIN_S = 4.0  # Beyond the drain, for replicas to end.
+STOP_MARGIN_S = 4.0  # Additional time after the drain for replicas to end.
 
-# Must be set before Ray is imported.
+# These variables must be set before Ray is imported.
 ENVIRONMENT = {
     "RAY_USAGE_STATS_ENABLED": "0",
-    "RAY_worker_niceness": "0",  # Ray's default of 15 would hold for HAProxy and the runtimes too.
-    "RAY_enable_metrics_collection": "0",  # The figures are ours (runtime/cluster/view.py).
-    "RAY_prestart_worker_first_driver": "0",  # Idle workers that start while Ray's own processes do.
+    "RAY_worker_niceness": "0",  # Ray's default of 15 would also apply to HAProxy and the runtimes.
+    "RAY_enable_metrics_collection": "0",  # The cluster has its own metrics (runtime/cluster/view.py).
+    "RAY_prestart_worker_first_driver": "0",  # Do not start idle workers while Ray's own processes start.
 }
 
 
@@ -39,13 +39,14 @@ def start_ray(address: str | None, namespace: str) -> None:
     """Start Ray on this machine, with one retry, or join the cluster at ``address``.
 
     Raises:
-        InvalidSetting: Ray did not start; the sentence names the folder of its logs.
+        InvalidSetting: Ray did not start; the message contains the folder of its logs.
     """
     import ray
 
     if address is None:
-        # Ray starts its agents without HTTP servers and modules, as if the packages of its dashboard were missing: half
-        # of their processor time. The raylet ends itself after 15 s without them, which no setting of Ray 2.60 changes.
+        # Make Ray believe that its dashboard's packages are missing. Its agents then start without HTTP servers and
+        # modules, which saves half of their CPU time. The agents themselves are needed: the raylet exits after 15 s
+        # without them, and Ray 2.60 has no setting for this.
         ray._private.utils.get_dashboard_dependency_error = lambda: ImportError("not used")
     error: Exception | None = None
     for _ in range(ATTEMPTS if address is None else 1):
@@ -70,7 +71,7 @@ def start_ray(address: str | None, namespace: str) -> None:
 
 
 def stop_ray(drain_s: float, hurry: threading.Event) -> None:
-    """Stop Serve and Ray after the drain timeout and a margin, or at once if ``hurry`` is set.
+    """Stop Serve and Ray after the drain timeout and a margin, or immediately if ``hurry`` is set.
 
     Ray's log lines about its own shutdown are suppressed.
     """
@@ -81,7 +82,7 @@ def stop_ray(drain_s: float, hurry: threading.Event) -> None:
         ended = threading.Event()
 
         def shut_down() -> None:
-            with suppress(Exception):  # Serve's controller may be gone first.
+            with suppress(Exception):  # Serve's controller may have ended already.
                 serve.shutdown()
             ended.set()
 
@@ -94,7 +95,7 @@ def stop_ray(drain_s: float, hurry: threading.Event) -> None:
 
 @contextmanager
 def _time_limit(seconds: int) -> Iterator[None]:
-    """Raise TimeoutError in the main thread after the time; other threads have no limit."""
+    """Context manager that raises TimeoutError after some seconds, if it runs on the main thread."""
 
     def expire(number: int, frame: FrameType | None) -> None:
         raise TimeoutError(f"no answer within {seconds} s")
@@ -112,7 +113,10 @@ def _time_limit(seconds: int) -> Iterator[None]:
 
 
 def _kill_children() -> None:
-    """Kill the processes of a failed start, which would slow the next one. This process has no other children."""
+    """Kill the processes of a failed start, which would slow down the next one.
+
+    This process has no other child processes.
+    """
     with suppress(OSError):
         for child in Path(f"/proc/self/task/{os.getpid()}/children").read_text().split():
             os.kill(int(child), signal.SIGKILL)

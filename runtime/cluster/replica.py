@@ -1,7 +1,7 @@
-"""Serve replica: an actor that starts, reports, watches and drains one runtime process.
+"""Serve replica: an actor that starts, monitors, reports and drains one runtime process.
 
-The actor and the runtime are two processes, so that Serve's threads do not share an interpreter with the engine, and
-clients connect to the runtime's own port. The runtime ends with the actor. If the runtime ends first, the actor ends
+The actor and the runtime are two processes, so that Serve's threads do not share a Python interpreter with the engine.
+Clients connect to the runtime's own port. The runtime ends with the actor. If the runtime ends first, the actor ends
 too, and Serve starts another one.
 """
 
@@ -35,29 +35,29 @@ from runtime.shared.names import new_id
 
 log = logging.getLogger(__name__)
 
-ROOT = str(Path(__file__).resolve().parents[2])  # Folder of the packages.
+ROOT = str(Path(__file__).resolve().parents[2])  # Folder that contains the packages.
 READY = "Voicewright runtime ready at "
 _THREADS = "OMP_NUM_THREADS"
 QUERY_TIMEOUT_S = 10.0  # Timeout of a request to the runtime.
-CONNECT_GRACE_S = 1.0  # Time for clients that connected just before a drain to start their requests.
-STORE_CLOSE_TIMEOUT_S = 5.0  # Time for the last changes of an ended runtime to reach the store.
-_POLL_INTERVAL_S = 0.05  # Poll interval of the runtime process.
+CONNECT_GRACE_S = 1.0  # Time in which clients that connected just before a drain can start their requests.
+STORE_CLOSE_TIMEOUT_S = 5.0  # Timeout for uploading the last changes of an ended runtime to the store.
+_POLL_INTERVAL_S = 0.05  # Poll interval for the runtime process.
 
 
 def runtime_environment(environment: Mapping[str, str], *, processors: float, parent: int) -> dict[str, str]:
-    """Return the environment for a runtime: that of a Ray worker, without Ray's own limit of OpenMP threads.
+    """Return the environment for a runtime: that of the Ray worker, without Ray's limit of OpenMP threads.
 
-    Ray sets OMP_NUM_THREADS=1 in a worker without reserved processors, unless the user has set the variable. The
-    environment of the parent process shows whether the user did.
+    Ray sets OMP_NUM_THREADS=1 in workers without reserved CPUs, unless the user has set it. The environment of the
+    parent process shows if the user has.
 
     Args:
         environment: Environment of the Ray worker.
-        processors: Processors that Ray reserves for the worker.
+        processors: Number of CPUs that Ray reserves for the worker.
         parent: Process id of the process that starts workers.
     """
     kept = dict(environment)
     if _THREADS in kept and not processors:
-        with suppress(OSError):  # Without /proc the owner is unknown.
+        with suppress(OSError):  # Without /proc, it is unknown who has set the variable.
             words = Path("/proc", str(parent), "environ").read_bytes().split(b"\0")
             if not any(word.startswith(f"{_THREADS}=".encode()) for word in words):
                 del kept[_THREADS]
@@ -65,7 +65,7 @@ def runtime_environment(environment: Mapping[str, str], *, processors: float, pa
 
 
 class RuntimeReplica:
-    """A Serve replica. Thread: the event loop."""
+    """Serve replica with one runtime process. Thread: event loop."""
 
     async def __init__(  # type: ignore[misc]  # Serve awaits it
         self,
@@ -85,7 +85,7 @@ class RuntimeReplica:
             models: Checkpoints to serve.
             environment: Settings, as environment variables.
             host: Host to listen on; "node" is this machine's address in the Ray cluster.
-            generation: Number that makes Serve replace replicas if it changes.
+            generation: Number that is changed to make Serve replace replicas.
 
         Raises:
             RuntimeError: The runtime ended before it was ready; the message is the last line of its log.
@@ -101,7 +101,7 @@ class RuntimeReplica:
 
             host = get_node_ip_address()
         told = {"VOICEWRIGHT_ELSEWHERE_FILE": str(self._other_checkpoints_file)}
-        if self._settings.server.wyoming:  # The ingress opens and announces the public port.
+        if self._settings.server.wyoming:  # The ingress opens and announces the public Wyoming port.
             told |= {"VOICEWRIGHT_WYOMING": f"tcp://{host}:0", "VOICEWRIGHT_WYOMING_ANNOUNCED": "no"}
         self._process = self._start(models, {**environment, **self._store.environment, **told}, host)
         url = await asyncio.get_running_loop().run_in_executor(None, self._wait_until_ready)
@@ -159,14 +159,14 @@ class RuntimeReplica:
         server = self._settings.server
         return subprocess.Popen(  # noqa: S603  our own
             command,
-            stdin=subprocess.PIPE,  # Open while this process lives; see runtime/shared/child.py.
+            stdin=subprocess.PIPE,  # Stays open as long as this process lives (runtime/shared/child.py).
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             env={
                 **runtime_environment(os.environ, processors=processors, parent=os.getppid()),
                 **environment,
                 "VOICEWRIGHT_SHARED_TICKETS": "1",
-                # All connections come from the ingress, which limits connections per address.
+                # All connections come from the ingress, which limits the connections per address.
                 "VOICEWRIGHT_MAX_CONNECTIONS_PER_ADDRESS": str(server.max_connections),
                 "PYTHONPATH": os.pathsep.join(filter(None, [ROOT, os.environ.get("PYTHONPATH")])),
             },
@@ -185,7 +185,7 @@ class RuntimeReplica:
         raise RuntimeError(self._last_words or f"the runtime ended with status {self._process.returncode}")
 
     def _copy_log(self) -> None:
-        """Copy the runtime's log to stderr. Thread: a thread of its own."""
+        """Copy the runtime's log to stderr. Thread: its own."""
         assert self._process.stderr is not None
         for line in self._process.stderr:
             self._last_words = line.decode("utf-8", "replace").strip() or self._last_words
@@ -209,7 +209,7 @@ class RuntimeReplica:
     async def _report(self) -> None:
         known = None
         while not self._is_ending:
-            with suppress(Exception):  # The directory is restarting.
+            with suppress(Exception):  # The directory may be restarting.
                 served = await self._directory.report.remote(self._replica)
                 if served != known:
                     self._write_other_checkpoints(served)
@@ -217,7 +217,7 @@ class RuntimeReplica:
             await asyncio.sleep(REPORT_INTERVAL_S)
 
     def _write_other_checkpoints(self, served: Sequence[Checkpoint]) -> None:
-        """Write the checkpoints of other replicas to the runtime's file, atomically."""
+        """Atomically write the file with the checkpoints of other replicas."""
         part = self._other_checkpoints_file.with_suffix(".part")
         others = [asdict(checkpoint) for checkpoint in served if checkpoint not in self._replica.checkpoints]
         part.write_text(json.dumps(others), encoding="utf-8")
@@ -230,18 +230,18 @@ class RuntimeReplica:
         """Health check that Serve calls.
 
         Raises:
-            httpx.HTTPError: The runtime does not answer, or its engine has failed.
+            httpx.HTTPError: The runtime does not respond, or its engine has failed.
         """
         if not self._is_ending:
             (await self._http.get("/health")).raise_for_status()
 
     async def record_autoscaling_stats(self) -> dict[str, float]:
-        """Return the metrics on which `runtime.cluster.autoscaling` scales."""
+        """Return the metrics for `runtime.cluster.autoscaling`."""
         load = (await self._http.get("/ready")).json()
         return {"slots_in_use": float(load["active"] + load["waiting"]), "slots": float(load["slots"])}
 
     async def __del__(self) -> None:
-        """Drain the runtime. Serve calls this before it ends the actor and waits for the deployment's timeout."""
+        """Drain the runtime. Serve calls this method before it ends the actor, and waits up to its timeout."""
         if not hasattr(self, "_replica"):
             return
         self._is_ending = True

@@ -1,8 +1,8 @@
 """Synchronisation of voices, dictionaries and keys between each replica's folder and one store.
 
 The store is any location that fsspec supports. Each synchronisation uploads this replica's changes and downloads the
-changes of others. Files are replaced atomically on both sides. If two replicas change one voice between two
-synchronisations, the last upload wins everywhere.
+changes of others. Files are replaced atomically on both sides. If two replicas change the same voice between two
+synchronisations, the last upload replaces the other change everywhere.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ _PART = ".part"  # Suffix of a file that is being written.
 
 
 class Store(Protocol):
-    """Store of a replica's voices and keys."""
+    """Protocol of a store of voices and keys."""
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """Return the environment variables that point the runtime to the store."""
+        """Return the environment variables with which the runtime uses the store."""
         ...
 
     async def run(self) -> None: ...
@@ -45,7 +45,7 @@ class Store(Protocol):
 
 
 def store_of(settings: Settings) -> Store:
-    """Return the store of the settings, or the local folder of voices, which all replicas of a machine share.
+    """Return the store in the settings, or the local voice folder, which all replicas of a machine share.
 
     Raises:
         OSError: The store cannot be reached.
@@ -55,7 +55,7 @@ def store_of(settings: Settings) -> Store:
 
 
 class Folder:
-    """Local folder that the runtimes of one machine share. The runtimes synchronise it themselves."""
+    """Local folder that all runtimes of a machine share. It needs no synchronisation."""
 
     environment: Mapping[str, str] = {}
 
@@ -70,13 +70,13 @@ class Folder:
 class Mirror:
     """Two-way synchronisation of a local folder and the store. Thread: one worker at a time."""
 
-    files: Any  # File system of fsspec.
-    root: str  # Root of the store in it.
+    files: Any  # File system object of fsspec.
+    root: str  # Root folder of the store in this file system.
     local: Path
     interval_s: float
-    # By name: the remote and the local version at the last synchronisation.
+    # By file name: remote and local version at the last synchronisation.
     _synced: dict[str, tuple[str, str]] = field(default_factory=dict)
-    _has_keys: bool = False  # The store had a key file at the start, so every request needs a key.
+    _has_keys: bool = False  # True if the store had a key file at the start, so that every request needs a key.
     _closed: bool = False
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -92,7 +92,8 @@ class Mirror:
 
         files, root = fsspec.core.url_to_fs(url)
         files.makedirs(f"{root}/{VOICES}", exist_ok=True)
-        # Not a temporary folder: a file that a cleaner deletes there would also be deleted from the store.
+        # This must not be a temporary folder: if a cleaner deleted a file there, it would also be deleted from the
+        # store.
         mirrors = Path(user_data_dir("voicewright")) / "mirrors"
         mirrors.mkdir(parents=True, exist_ok=True)
         mirror = cls(files, root, Path(tempfile.mkdtemp(prefix="store-", dir=mirrors)), interval_s)
@@ -123,7 +124,8 @@ class Mirror:
     def _end(self) -> None:
         with suppress(Exception):
             self.synchronise()
-        with self._lock:  # A scan during the removal of the folder would delete everything from the store.
+        # If the folder was scanned while it is being removed, all files would be deleted from the store.
+        with self._lock:
             self._closed = True
             shutil.rmtree(self.local, ignore_errors=True)
 
@@ -143,7 +145,7 @@ class Mirror:
             was_there, was_here = self._synced.get(name, (None, None))
             is_there, is_here = there.get(name), here.get(name)
             now: tuple[str, str] | None = None
-            if name != KEYS and is_here != was_here:  # Keys are only copied from the store.
+            if name != KEYS and is_here != was_here:  # Keys are copied in one direction only, from the store.
                 if is_here is None:
                     self._delete(name)
                 else:
@@ -157,7 +159,7 @@ class Mirror:
                     continue
             else:
                 continue
-            # Later server_commands on either side are found by the next synchronisation.
+            # Later changes on either side are found by the next synchronisation.
             if now is None:
                 self._synced.pop(name, None)
             else:
@@ -185,7 +187,7 @@ class Mirror:
         for path in self.local.rglob("*"):
             name = path.relative_to(self.local).as_posix()
             if is_synchronised(name):
-                with suppress(OSError):  # Replaced in the meantime.
+                with suppress(OSError):  # The file was replaced in the meantime.
                     found[name] = _version(path)
         return found
 
@@ -193,7 +195,7 @@ class Mirror:
         """Upload a file under a temporary name, then rename it.
 
         Returns:
-            Its version in the store, or "" if another replica has changed it in the meantime.
+            The version in the store, or "" if another replica has changed the file in the meantime.
         """
         data = (self.local / name).read_bytes()
         target = f"{self.root}/{name}"
@@ -216,7 +218,7 @@ class Mirror:
             part.write_bytes(self.files.cat_file(f"{self.root}/{name}"))
         except FileNotFoundError:
             return None
-        version = _version(part)  # Renaming keeps the version.
+        version = _version(part)  # The version does not change when the file is renamed.
         part.replace(path)
         return version
 
@@ -231,7 +233,7 @@ def is_synchronised(name: str) -> bool:
 
 
 def _sent(facts: Mapping[str, Any]) -> str:
-    """Return a version string from the metadata that an fsspec file system gives."""
+    """Return a version string, from the metadata that the fsspec file system provides."""
     names = ("ETag", "etag", "md5Hash", "ino", "mtime", "LastModified", "last_modified", "created", "size")
     return " ".join(str(facts[name]) for name in names if name in facts)
 

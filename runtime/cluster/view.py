@@ -1,4 +1,4 @@
-"""HTTP routes of the cluster as a whole: health, readiness, models, metrics."""
+"""HTTP routes for the whole cluster: health, readiness, models and metrics."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ from runtime.shared.port.errors import error_response
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 OURS = "voicewright_"
-SUM = "voicewright_cluster_"  # Prefix of summed metrics.
+SUM = "voicewright_cluster_"  # Prefix of metrics that are summed over replicas.
 
-HEALTH_OF_SERVE = "/-/healthz"  # Health route of Serve's proxy, which KubeRay queries and HAProxy replaces.
+HEALTH_OF_SERVE = "/-/healthz"  # Health route of Serve's proxy. KubeRay requests it, and HAProxy replaces the proxy.
 
 _GET = ["GET", "HEAD"]
 
 
 class ClusterState(Protocol):
-    """Cluster state that the view shows."""
+    """Protocol of the cluster's state for the view."""
 
     @property
     def replicas(self) -> Mapping[str, Replica]: ...
@@ -51,7 +51,7 @@ class ClusterState(Protocol):
 
 
 class ClusterView:
-    """HTTP server for routes of the whole cluster, on a local port that HAProxy forwards to. Thread: the event loop."""
+    """HTTP server for routes of the whole cluster, on a local port to which HAProxy forwards. Thread: event loop."""
 
     def __init__(self, state: ClusterState, http: httpx.AsyncClient, settings: Settings) -> None:
         self._state = state
@@ -92,18 +92,18 @@ class ClusterView:
         return PlainTextResponse("success")
 
     async def _ready(self, _: Request) -> Response:
-        """Return the sum of all replicas' /ready, in the same format."""
+        """Return the sum of all replicas' /ready responses, in the same format."""
         loads = [self._state.loads[replica.name] for replica in self._state.ready if replica.name in self._state.loads]
         if not loads:
             return error_response(NoReplica(retry_after_s=1.0), status="loading")
         sums = {name: sum(getattr(load, name) for load in loads) for name in ("slots", "active", "waiting")}
-        sums |= {"waiting_for_text": 0, "short_of_text": 0}  # The second is the first one's former name.
+        sums |= {"waiting_for_text": 0, "short_of_text": 0}  # Former name of waiting_for_text: short_of_text.
         return JSONResponse(
             {"status": "ready", **sums, "ports": dict(self._state.ports), "replicas": len(loads)},
         )
 
     async def _cluster(self, request: Request) -> Response:
-        """Return the name, state, checkpoints and load of each replica, if the caller has a valid key."""
+        """Return name, state, checkpoints and load of each replica, if the caller has a valid key."""
         loads = {name: asdict(load) for name, load in self._state.loads.items()}
         replicas = [
             {
@@ -119,7 +119,7 @@ class ClusterView:
         return await self._if_allowed(request, JSONResponse({"replicas": replicas}))
 
     async def _metrics(self, request: Request) -> Response:
-        """Return the metrics of every replica, and their sums."""
+        """Return the metrics of all replicas and their sums."""
         replicas = list(self._state.replicas.values())
         pages = await self._pages(request, replicas, "/metrics")
         if isinstance(pages, Response):
@@ -133,14 +133,14 @@ class ClusterView:
         if isinstance(pages, Response):
             return pages
         told = [page.json() for page in pages if page is not None]
-        if told and isinstance(told[0], list):  # The format of ElevenLabs.
+        if told and isinstance(told[0], list):  # Format of ElevenLabs.
             return JSONResponse(list({model["model_id"]: model for page in told for model in page}.values()))
         names = [name for name in told[0] if name != "object"] if told else ["data"]
         models = {name: {model["id"]: model for page in told for model in page[name]} for name in names}
         return JSONResponse({"object": "list", **{name: list(found.values()) for name, found in models.items()}})
 
     async def _model(self, request: Request) -> Response:
-        """Return one checkpoint from a replica that has it, or a replica's error if there is no such checkpoint."""
+        """Return a checkpoint from a replica that has it, or a replica's error if no replica has it."""
         answers = await self._answers(request, self._state.ready, request.url.path)
         if not answers:
             return error_response(NoReplica(retry_after_s=1.0))
@@ -150,7 +150,7 @@ class ClusterView:
     async def _pages(
         self, request: Request, replicas: list[Replica], path: str
     ) -> list[httpx.Response | None] | Response:
-        """Return each replica's response to our caller (None if it does not answer), or a replica's refusal."""
+        """Forward the request to all replicas and return the responses (None: no response), or a replica's refusal."""
         pages = await asyncio.gather(*(self._query(request, replica, path) for replica in replicas))
         for page in pages:
             if page is not None and page.status_code in {401, 403, 429}:
@@ -158,7 +158,7 @@ class ClusterView:
         return [page if page is not None and page.status_code == httpx.codes.OK else None for page in pages]
 
     async def _answers(self, request: Request, replicas: list[Replica], path: str) -> list[httpx.Response]:
-        """Return the responses of the replicas that answer."""
+        """Forward the request to all replicas and return the responses that arrive."""
         pages = await asyncio.gather(*(self._query(request, replica, path) for replica in replicas))
         return [page for page in pages if page is not None]
 
@@ -174,7 +174,7 @@ class ClusterView:
             return None
 
     async def _if_allowed(self, request: Request, answer: Response) -> Response:
-        """Return the response if a replica lets the caller in; otherwise refuse."""
+        """Return `answer` if a replica accepts the caller's key; otherwise its refusal."""
         pages = await self._pages(request, self._state.ready, "/v1/models")
         if isinstance(pages, Response):
             return pages
@@ -182,12 +182,12 @@ class ClusterView:
 
 
 def _to_response(answer: httpx.Response) -> Response:
-    """Convert a replica's response into ours."""
+    """Convert a replica's response to a response of this server."""
     return Response(answer.content, answer.status_code, media_type=answer.headers.get("content-type"))
 
 
 class _Page:
-    """Registry interface of `generate_latest`."""
+    """Adapter with the registry interface of `generate_latest`."""
 
     def __init__(self, metrics: list[Metric]) -> None:
         self._metrics = metrics
@@ -199,8 +199,8 @@ class _Page:
 def summed(pages: Mapping[str, str]) -> bytes:
     """Merge the Prometheus pages of all replicas.
 
-    Each sample gets the label ``replica``. Voicewright's own counters, gauges and histogram buckets are also summed as
-    ``voicewright_cluster_…``. Creation times are left out.
+    Each sample gets the label ``replica``. Counters, gauges and histogram buckets of Voicewright are also summed as
+    ``voicewright_cluster_…``. Creation times are omitted.
     """
     joined: dict[str, Metric] = {}
     totals: dict[str, dict[tuple[str, tuple[tuple[str, str], ...]], float]] = defaultdict(lambda: defaultdict(float))
@@ -222,4 +222,4 @@ def summed(pages: Mapping[str, str]) -> bytes:
         for (sample_name, labels), value in samples.items():
             metric.add_sample(SUM + sample_name.removeprefix(OURS), dict(labels), value)
         sums.append(metric)
-    return generate_latest(_Page([*joined.values(), *sums]))  # Only `collect` is called.
+    return generate_latest(_Page([*joined.values(), *sums]))  # This function calls only `collect`.

@@ -1,4 +1,4 @@
-"""CPU device in plain torch: the reference for all other devices."""
+"""CPU device in plain torch, which is the reference for all other devices."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ Made = TypeVar("Made")
 # Arguments: q, keys, values, rows, lengths.
 DecodeAttention = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
 
-CORES = torch.get_num_threads()  # Read before anything changes it.
-SMALL = 100_000_000  # Parameters below which a second thread costs more than it saves.
+CORES = torch.get_num_threads()  # Stored before any code changes torch's number of threads.
+SMALL = 100_000_000  # Networks with fewer parameters are not faster with a second thread.
 
 
 @dataclass(frozen=True, slots=True)
 class Threads:
-    """CPU threads of a checkpoint's two workers: frames and prompts, and Code2Wav."""
+    """Numbers of CPU threads for a checkpoint's two workers: frames and prompts, and Code2Wav."""
 
     frames: int
     sound: int
 
 
 def threads_for(networks: Iterable[nn.Module]) -> Threads:
-    """Return the CPU threads for the size of the largest network: one each if its matrices are small.
+    """Return the numbers of CPU threads for the largest network: one each if it is small.
 
-    Waking a second thread takes about 0.1 ms for each of a frame's hundred products. The embedded voice's talker has 9
-    million parameters, the smallest published one several hundred million.
+    Waking a second thread takes about 0.1 ms for each of the hundred matrix products of a frame. The embedded voice's
+    talker has 9 million parameters; the smallest published one has several hundred million.
     """
     return Threads(1, 1) if are_small(networks) else shared_out(CORES)
 
@@ -47,41 +47,44 @@ def are_small(networks: Iterable[nn.Module]) -> bool:
 
 
 def shared_out(cores: int) -> Threads:
-    """Divide the cores: a quarter, but at least one, for Code2Wav and the others for frames; one core is shared."""
+    """Divide the cores: a quarter (at least one) for Code2Wav, the rest for frames. A single core is shared."""
     sound = max(1, cores // 4)
     return Threads(max(1, cores - sound), sound)
 
 
 def is_x86() -> bool:
-    """True on x86-64, the only platform whose fbgemm and oneDNN kernels are tested.
+    """True on x86-64, the only platform on which fbgemm's and oneDNN's kernels are tested.
 
-    Torch for arm64 lists fbgemm too, but its 8-bit products are missing and its float16 products crash without SVE.
+    Torch for arm64 also lists fbgemm, but without int8 products, and its float16 products crash without SVE.
     """
     return platform.machine().lower() in ("x86_64", "amd64")
 
 
 def multiplies_bfloat16() -> bool:
-    """True if the processor multiplies bfloat16 natively, in half the time of float32."""
+    """True if the processor has bfloat16 instructions, which take half the time of float32."""
     return torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
 
 
 def unit_norm(x: Tensor, eps: float) -> Tensor:
-    """Normalize in one operator instead of seven, bitwise equal to the networks' norm. Shapes: x, result [..., K]."""
+    """Return x / rms(x) in one operator instead of seven, bitwise equal to the networks' norm.
+
+    Shapes: x, result [..., K].
+    """
     return F.rms_norm(x, x.shape[-1:], None, eps)
 
 
 class Now:
-    """Event of a synchronous device, which is always complete."""
+    """Event of a synchronous device. It is always complete."""
 
     def query(self) -> bool:
         return True
 
     def synchronize(self) -> None:
-        """Return at once."""
+        """Return immediately."""
 
 
 class EachLayer:
-    """``AttendSlots`` that writes by slot and position and calls `attend` over the first `span` positions."""
+    """Implementation of ``AttendSlots``: write to slots by position, then call `attend` on `span` positions."""
 
     def __init__(self, attend: DecodeAttention, rows: Tensor, starts: Tensor, span: int) -> None:
         self._attend = attend
@@ -134,8 +137,9 @@ class CpuDevice:
         """
         B, heads, _, d = q.shape
         kv_heads = keys.shape[1]
-        # The query heads that share a key head become query positions, which needs no mask and no copy of the keys.
-        # Rows are computed one by one: in a batch, the length of the longest row would change the last bits of others.
+        # The query heads that share a key head become query positions, so that neither a mask nor a copy of the keys is
+        # needed. Rows are computed one by one, because in a batch, the length of the longest row would change the last
+        # bits of the others.
         grouped = q.view(B, kv_heads, heads // kv_heads, d)
         out = [
             F.scaled_dot_product_attention(
@@ -152,10 +156,10 @@ class CpuDevice:
         return Now()
 
     def wait(self, event: Event) -> None:
-        """Return at once: all earlier work is complete."""
+        """Return immediately, because all earlier work is complete."""
 
     def precompile(self, works: Iterable[Callable[[], object]]) -> None:
-        """Do nothing: no work is slow at its first call."""
+        """Do nothing, because no kernels are compiled."""
 
     def capture(self, work: Callable[[], Made], stream: Stream) -> Graph[Made]:
         raise NotImplementedError("a CPU holds no graphs")

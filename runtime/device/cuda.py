@@ -38,7 +38,7 @@ class CudaDevice(CpuDevice):
     dtype = torch.bfloat16
     holds_graphs = True
     max_in_flight = 1
-    unit_norm = None  # The networks use their own norms if nothing is fused.
+    unit_norm = None  # The networks use their own norm.
 
     def __init__(self, *, eager: bool = False) -> None:
         self.torch_device = torch.device("cuda", torch.cuda.current_device())
@@ -46,13 +46,13 @@ class CudaDevice(CpuDevice):
         self._kernels = _kernels()
         self._streams = _streams()
         self._capturing = _streams()
-        # Graphs of one stream never run at the same time, so they share their memory.
+        # Graphs of one stream never run at the same time, so they can share memory.
         self._pools = {stream: torch.cuda.graph_pool_handle() for stream in Stream}
-        # Captures run one at a time on their own streams, so that concurrent work of requests is not captured.
+        # Captures run one at a time and on their own streams, so that concurrent work of requests is not captured.
         self._capture_lock = threading.Lock()
 
     def fused(self, dtype: torch.dtype) -> Fused | None:
-        # Float32 is for comparisons: it uses no tensor cores, and the library is as fast as the kernels.
+        # Float32 is used for comparisons only. It does not use tensor cores, and the library is as fast as the kernels.
         return self._kernels if dtype is torch.bfloat16 else None
 
     def decode_attention(self, q: Tensor, keys: Tensor, values: Tensor, rows: Tensor, lengths: Tensor) -> Tensor:
@@ -60,7 +60,7 @@ class CudaDevice(CpuDevice):
         kv_heads = keys.shape[1]
         seen = (torch.arange(keys.shape[2], device=q.device) < lengths[:, None])[:, None]
         grouped = q.view(B, kv_heads, heads // kv_heads, d)
-        # Values of an earlier request may be NaN, and 0 * NaN is NaN, so they are set to zero.
+        # Values after a row's end may be NaN from an earlier request. 0 * NaN is NaN, so they are set to zero.
         values = values[rows].masked_fill_(~seen[..., None], 0)
         out = F.scaled_dot_product_attention(grouped, keys[rows], values, attn_mask=seen[:, None])
         return out.reshape(B, heads, 1, d)
@@ -84,22 +84,22 @@ class CudaDevice(CpuDevice):
 
         began = time.monotonic()
         try:
-            with self._capture_lock:  # Another checkpoint must not launch kernels that are not compiled yet.
+            with self._capture_lock:  # Another checkpoint must not launch kernels while they are being compiled.
                 count = compile_all(works)
             log.info("%d kernels compiled in %.1f s", count, time.monotonic() - began)
         except Exception:
             log.exception("kernels could not be compiled beside each other: they are one by one, at their first launch")
-        self.mark().synchronize()  # The capture is not ordered after this thread's work.
+        self.mark().synchronize()  # The capture is not ordered after the work of this thread's stream.
 
     def capture(self, work: Callable[[], Made], stream: Stream) -> Graph[Made]:
-        own = self._capturing[stream]  # A graph has the priority of the stream on which it was captured.
+        own = self._capturing[stream]  # A graph gets the priority of the stream on which it is captured.
         filled = self.mark()
         with self._capture_lock, torch.cuda.stream(own):
-            self.wait(filled)  # The caller's stream may still be writing the work's inputs.
-            work()  # Compiles kernels and lets libraries choose algorithms before the capture.
+            self.wait(filled)  # The caller's stream may still be writing the inputs.
+            work()  # This compiles kernels and lets libraries choose algorithms before the capture.
             own.synchronize()
             graph = torch.cuda.CUDAGraph()
-            # Other threads may use the GPU during the capture, so the capture's restrictions apply to this thread only.
+            # Other threads may use the GPU during the capture, so its restrictions must apply to this thread only.
             with torch.cuda.graph(graph, self._pools[stream], own, capture_error_mode="thread_local"):
                 result = work()
         return CudaGraph(graph, result)
@@ -118,8 +118,8 @@ class CudaDevice(CpuDevice):
         return torch.cuda.mem_get_info(self.torch_device)[1]
 
 
-# Lower numbers are more urgent. With later audio below frames, finished rows kept their slots until it was decoded,
-# which cost a tenth of the throughput with 64 clients.
+# Lower numbers have higher priority. Later audio (AUDIO) must not be below frames: rows that have finished would keep
+# their slots until it is decoded, which costs a tenth of the throughput with 64 clients.
 PRIORITIES = {Stream.FIRST_AUDIO: -3, Stream.STARTS: -2, Stream.VOICES: -2, Stream.FRAMES: -1, Stream.AUDIO: -1}
 
 
@@ -129,7 +129,7 @@ def _streams() -> dict[Stream, torch.cuda.Stream]:
 
 
 def _kernels() -> Fused | None:
-    """Return the Triton kernels, or None if Triton is not available; then torch's operations are used."""
+    """Return the Triton kernels, or None if Triton is not available and torch's operations are used."""
     if not kernels.available():
         log.warning("Triton cannot be used here: the library's operations serve, several times slower")
         return None

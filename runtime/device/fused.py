@@ -1,6 +1,7 @@
-"""Interface of fused operations: one launch for several operations of the networks.
+"""Interface of fused operations: one kernel launch for several operations of the networks.
 
-Each operation names its readable version; `runtime/model/fused_operations.py` and the engine choose between both.
+Each operation has a readable version, which its docstring names. `runtime/model/fused_operations.py` and the engine
+choose between both.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from torch import Tensor
 
 
 class Rules(NamedTuple):
-    """Sampling rules of code 0 in addition to its level's settings: ``talker_rules`` in `engine/execution/sampling.py`.
+    """Additional sampling rules for code 0; see ``talker_rules`` in `engine/execution/sampling.py`.
 
     Shapes: seen [S, V] bool; penalty [S] float32; hold_until [S] int64. Ids below ``codes`` and ``eos`` are allowed.
     """
@@ -19,13 +20,13 @@ class Rules(NamedTuple):
     seen: Tensor
     penalty: Tensor
     hold_until: Tensor
-    fewest: int  # Frames before EOS is allowed.
+    fewest: int  # Minimum number of frames before EOS is allowed.
     eos: int
     codes: int
 
 
 class SamplingState(NamedTuple):
-    """Sampling settings of every slot, and the seed and frame of its noise.
+    """Sampling settings of every slot, and the seed and frame number for its noise.
 
     Shapes: temperature, top_p [S] float32; top_k [S] int64; greedy [S] bool; seed, frame [S] int64, where frame is the
     number of generated frames.
@@ -40,7 +41,10 @@ class SamplingState(NamedTuple):
 
 
 class Sampled(NamedTuple):
-    """Output buffers for a frame's codes, and for the flags of finite scores. Shapes: [B, Q] int64, bool."""
+    """Output buffers for the codes of a frame, and for flags that are True if all scores were finite.
+
+    Shapes: [B, Q] int64, bool.
+    """
 
     codes: Tensor
     finite: Tensor
@@ -49,8 +53,8 @@ class Sampled(NamedTuple):
 class Lookup(NamedTuple):
     """Embedding lookup of a sampled code: table[code].
 
-    Shapes: table [V, H']; out [B, H'], may be strided; addresses [S] int64: if given, each slot's own table of the same
-    shape, which replaces `table`.
+    Shapes: table [V, H']; out [B, H'], may be strided; addresses [S] int64: if given, the address of each slot's own
+    table of the same shape, used instead of `table`.
     """
 
     table: Tensor
@@ -59,10 +63,11 @@ class Lookup(NamedTuple):
 
 
 class SlotState(NamedTuple):
-    """State of every slot between two frames; the last slot is scratch and stays at its initial state.
+    """State of every slot between two frames. The last slot is scratch and keeps its initial state.
 
     Shapes: position [S] int64, of the next input; frame [S] int64, number of generated frames; codes [S, Q] int64, of
-    the last frame; trailing [S, L] int64, text ids, with that of frame f at f - 1; seen [S, V] bool, sampled codes 0.
+    the last frame; trailing [S, L] int64, text ids (that of frame f at index f - 1); seen [S, V] bool, True for values
+    of code 0 sampled so far.
     """
 
     position: Tensor
@@ -73,14 +78,14 @@ class SlotState(NamedTuple):
 
 
 class Norm(NamedTuple):
-    """Parameters of an RMSNorm: float32 inside, cast, then the weight. Shapes: weight [K]."""
+    """Parameters of an RMSNorm: computed in float32, cast, then multiplied by the weight. Shapes: weight [K]."""
 
     weight: Tensor
     eps: float
 
 
 class QKNormRope(NamedTuple):
-    """Norms and rotary positions of query and key heads before attention. Shapes: cos, sin [T, d]."""
+    """Parameters of norm and RoPE for query and key heads before attention. Shapes: cos, sin [T, d]."""
 
     q_norm: Norm
     k_norm: Norm
@@ -89,7 +94,7 @@ class QKNormRope(NamedTuple):
 
 
 class KVView(NamedTuple):
-    """Keys and values of one layer, of every slot. Shapes: [S, kv_heads, T, d]."""
+    """Keys and values of one layer for all slots. Shapes: [S, kv_heads, T, d]."""
 
     keys: Tensor
     values: Tensor
@@ -98,12 +103,12 @@ class KVView(NamedTuple):
 class Fused(Protocol):
     """Fused operations with one launch each (two for a norm of many rows), bitwise independent of the batch.
 
-    Launches may overlap. An operation with `settled` may read its slot inputs while earlier launches still run. Without
-    `settled`, it first waits for the earlier launches and only then lets the next one start, so all data written before
-    it is settled for the launches after it.
+    Launches may overlap. With `settled`, an operation may read its slot inputs while earlier launches still run.
+    Without `settled`, it waits for all earlier launches before it lets the next one start, so that the next launch can
+    use `settled` for all data written before.
     """
 
-    max_rows: int  # Maximum rows of the products below; larger ones use the library.
+    max_rows: int  # Maximum number of rows for the matrix products below; products of more rows use the library.
 
     def gemm(
         self,
@@ -151,11 +156,11 @@ class Fused(Protocol):
         """
 
     def prefill_attention(self, qkv: Tensor, heads: QKNormRope, cache: KVView, slot: Tensor, start: Tensor) -> Tensor:
-        """Compute the same for P positions of each of n slots, from each slot's `start` on.
+        """Compute norms, RoPE, cache write and attention for P positions of n slots, each from its `start` on.
 
         Shapes: qkv [n * P, ...]; slot, start [n] int64; result [n * P, heads * d].
 
-        Positions past the slot's last are written to the last, which no query may attend to.
+        Positions after the slot's last one are written to the last one, to which no query attends.
         """
 
     def sample(
@@ -178,10 +183,10 @@ class Fused(Protocol):
     def begin(
         self, rows: Tensor, state: SlotState, frames: Tensor, text: Tensor, addresses: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """Return input and position of each row's next frame: the embedded codes of its last frame and next text id.
+        """Return input and position of each row's next frame. The input is the sum of its embedded codes and text id.
 
-        Shapes: rows [B] int64; frames [Q, V, H]; text [text_vocab, H]; addresses [2, S] int64: if given, each slot's
-        own tables, which replace frames[0] and text; results [B, H] and [B] int64.
+        Shapes: rows [B] int64; frames [Q, V, H]; text [text_vocab, H]; addresses [2, S] int64: if given, the addresses
+        of each slot's own tables, used instead of frames[0] and text; results [B, H] and [B] int64.
         """
 
     def finish(

@@ -1,4 +1,4 @@
-"""Memory of the machine as the system reports it, and release of unused memory."""
+"""Memory of the machine: total and available bytes, and release of unused memory."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 
 
 class _Status(ctypes.Structure):
-    """MEMORYSTATUSEX of Windows."""
+    """Structure MEMORYSTATUSEX of Windows."""
 
     _fields_ = (
         ("length", ctypes.c_uint32),
@@ -25,7 +25,7 @@ def total_bytes() -> int:
 
 
 def free_bytes() -> int:
-    """Return the available bytes, or all bytes on systems that do not report them, such as macOS."""
+    """Return the available bytes. On systems that do not report them, such as macOS, return the total."""
     if sys.platform == "win32":
         return int(_windows().free)
     try:
@@ -35,7 +35,7 @@ def free_bytes() -> int:
 
 
 def release_unused_memory() -> None:
-    """Return freed memory to the system; glibc keeps gigabytes of it after a load."""
+    """Return freed memory to the system, because glibc keeps gigabytes of it after loading."""
     if sys.platform != "win32" and (trim := getattr(ctypes.CDLL(None), "malloc_trim", None)) is not None:
         trim(0)
 

@@ -1,8 +1,8 @@
-"""MPS device: the reference implementation by torch's Metal backend. It has never run on a Mac.
+"""MPS device: the reference implementation on torch's Metal backend. It is untested on a Mac.
 
 A test checks that all operators of an engine's turn have a Metal kernel in torch's own table
-(tests/unit/device/test_mps.py). Dtypes are float32 or, on request, bfloat16; Metal has no float64. There is one queue
-of work, and the host waits for it at every read.
+(tests/unit/device/test_mps.py). Dtypes are float32 and, on request, bfloat16; Metal has no float64. There is one
+command queue, and the host waits for it at every read.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from runtime.device.interface import Event
 
 
 class Finished:
-    """Event of a queue that supports waiting for all work only."""
+    """Event of a queue for which the host can only wait until all work is done."""
 
     def query(self) -> bool:
         self.synchronize()
@@ -26,10 +26,10 @@ class Finished:
 
 
 class MpsDevice(CpuDevice):
-    """The CPU's implementation with tensors on the GPU: attention row by row, no graphs, no launches in flight."""
+    """CPU implementation with tensors on the GPU: attention row by row, no graphs, no launches in flight."""
 
     name = "mps"
-    unit_norm = None  # The networks use their own norms.
+    unit_norm = None  # The networks use their own norm.
 
     def __init__(self) -> None:
         self.torch_device = torch.device("mps")
@@ -38,7 +38,7 @@ class MpsDevice(CpuDevice):
         return Finished()
 
     def to_host(self, tensor: Tensor, into: Tensor) -> None:
-        into.copy_(tensor)  # Synchronous, because host memory is not pinned.
+        into.copy_(tensor)  # The copy is synchronous, because host memory is not pinned.
 
     def free_bytes(self) -> int:
         return max(0, self.total_bytes() - torch.mps.driver_allocated_memory())

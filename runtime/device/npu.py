@@ -1,6 +1,6 @@
 """NPU device: Ascend's streams, graphs and fused attention (docs/npu.md).
 
-It has never run on Ascend hardware; tests check every call against the documented rules of torch_npu.
+It is untested on Ascend hardware. Tests check every call against the documented rules of torch_npu.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ log = logging.getLogger(__name__)
 Made = TypeVar("Made")
 
 KIND = "npu"  # Device type name in torch.
-WARM_UPS = 2  # Runs before a capture, in which operators choose tiling and workspace.
+WARM_UPS = 2  # Number of runs before a capture, in which operators choose tiling and workspace.
 HIGH, NORMAL = -1, 0  # Stream priorities.
-TASK_QUEUE = "TASK_QUEUE_ENABLE"  # Environment variable of torch_npu that sets how operators are launched.
-NO_CAPTURES = "2"  # Value with which torch_npu refuses captures.
+TASK_QUEUE = "TASK_QUEUE_ENABLE"  # Environment variable of torch_npu that controls how operators are launched.
+NO_CAPTURES = "2"  # Value for which torch_npu refuses captures.
 
 
 class NpuGraph(Graph[Made]):
@@ -44,7 +44,10 @@ class NpuGraph(Graph[Made]):
 
 
 class NpuDevice(CpuDevice):
-    """NPU device. `fused` is None, because fused norm, RoPE and SwiGLU cast in another order (docs/npu.md)."""
+    """NPU device.
+
+    `fused` returns None, because Ascend's fused norm, RoPE and SwiGLU cast in another order (docs/npu.md).
+    """
 
     name = "npu"
     dtype = torch.bfloat16
@@ -55,7 +58,7 @@ class NpuDevice(CpuDevice):
     position_grain = BLOCK
 
     def __init__(self, *, eager: bool = False) -> None:
-        """Load torch_npu and set its devices up.
+        """Import torch_npu and initialize the device.
 
         Raises:
             DeviceUnavailable: torch_npu is not installed, cannot be loaded, or sees no device.
@@ -66,29 +69,29 @@ class NpuDevice(CpuDevice):
             raise DeviceUnavailable(
                 device="npu", why="torch_npu sees no NPU; is the driver installed and CANN's set_env.sh sourced?"
             )
-        # Private formats and operators that are compiled at their first use cannot be captured.
+        # Private formats and operators that are compiled at first use cannot be captured.
         npu.config.allow_internal_format = False
         npu.set_compile_mode(jit_compile=False)
-        # The library's default for convolutions is on; codes of references are nearest neighbours of what they make.
+        # By default, convolutions use reduced precision, which could change the codes of a reference.
         npu.conv.allow_hf32 = False
         npu.matmul.allow_hf32 = False
         self.torch_device = torch.device(KIND, npu.current_device())
         self.holds_graphs = not eager and _may_capture()
         self.streams = self._new_streams()
-        # A graph may be replayed on any stream, but a capture must not record the concurrent work of others.
+        # A graph may be replayed on any stream, but a capture must not record concurrent work of others.
         self.capturing = self._new_streams()
-        self._capture_lock = threading.Lock()  # One capture at a time.
-        # Graphs of one stream never run at the same time, so they share their memory.
+        self._capture_lock = threading.Lock()  # Allows one capture at a time.
+        # Graphs of one stream never run at the same time, so they can share memory.
         self.pools = {stream: npu.graph_pool_handle() for stream in Stream}
         everything = torch.ones(COMPRESSED, COMPRESSED, device=self.torch_device, dtype=torch.bool)
         self._ahead_of_itself = everything.triu(1)
-        self._ones: dict[tuple[int, torch.dtype], Tensor] = {}  # Weights of ones for norms without weights.
+        self._ones: dict[tuple[int, torch.dtype], Tensor] = {}  # Weights of ones, for norms without weights.
 
     def enter_thread(self) -> None:
         self._npu.set_device(self.torch_device)
 
     def unit_norm(self, x: Tensor, eps: float) -> Tensor:
-        """Apply the library's norm with a weight of ones; it multiplies other weights before it casts."""
+        """Apply Ascend's norm with a weight of ones, because it multiplies the weight before it casts."""
         key = x.shape[-1], x.dtype
         if key not in self._ones:
             self._ones[key] = torch.ones(x.shape[-1], device=self.torch_device, dtype=x.dtype)
@@ -99,7 +102,7 @@ class NpuDevice(CpuDevice):
         k, v = k.contiguous(), v.contiguous()
         if seen is not None:
             return self._attend(q, k, v, ~seen, EXPLICIT)
-        if q.shape[2] == 1:  # The newest position attends to every key.
+        if q.shape[2] == 1:  # The newest position attends to all keys, so that no mask is needed.
             return self._attend(q, k, v, None, EXPLICIT)
         return self._attend(q, k, v, self._ahead_of_itself, BOTTOM_RIGHT)
 
@@ -122,12 +125,12 @@ class NpuDevice(CpuDevice):
         assert not npu.is_current_stream_capturing(), "no capture can begin within another"
         filled = self.mark()
         with self._capture_lock, npu.stream(own):
-            self.wait(filled)  # The caller's stream may still be writing the work's inputs.
+            self.wait(filled)  # The caller's stream may still be writing the inputs.
             for _ in range(WARM_UPS):
                 work()
             own.synchronize()
             graph = npu.NPUGraph()
-            # Other threads may use the device during the capture, so its restrictions apply to this thread only.
+            # Other threads may use the device during the capture, so its restrictions must apply to this thread only.
             with npu.graph(graph, pool=self.pools[stream], stream=own, capture_error_mode="thread_local"):
                 result = work()
         return NpuGraph(graph, result, npu.is_current_stream_capturing)
@@ -156,7 +159,7 @@ class NpuDevice(CpuDevice):
         [P, T] or [B, 1, P, T], or None; result [B, heads, P, d].
 
         Raises:
-            DeviceUnavailable, AttentionRefused: from `check_attention`.
+            DeviceUnavailable, AttentionRefused: See `check_attention`.
         """
         q = q.contiguous()
         check_attention(q, k, v, unseen, mode)

@@ -1,7 +1,7 @@
-"""Attention over slots by Ascend's operators, which need contiguous keys and checked masks.
+"""Attention over slots with Ascend's operators, which need contiguous keys and special masks.
 
-It runs on the AI cores only: keys and values are written by one index into flattened rows, and read in blocks of whole
-positions (docs/npu.md).
+All operators run on the AI cores: keys and values are written with one index into flattened rows, and read in blocks of
+whole positions (docs/npu.md).
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ from torch import Tensor
 
 from runtime.errors import AttentionRefused, DeviceUnavailable
 
-# Mask modes. A mask is True for keys that a query must NOT attend to, the opposite of torch's own attention.
-EXPLICIT = 0  # An explicit mask, or none: every query attends to every key.
-BOTTOM_RIGHT = 3  # Causal, aligned at the last query and key. Mode 2 aligns at the first ones and is not used.
-COMPRESSED = 2048  # Size of the square mask that mode 3 takes for any number of queries and keys.
+# Mask modes. A mask is True for keys to which a query must NOT attend, the opposite of torch's convention.
+EXPLICIT = 0  # Explicit mask, or no mask: every query attends to every key.
+BOTTOM_RIGHT = 3  # Causal, aligned at the last query and key. (Mode 2 aligns at the first ones and is not used.)
+COMPRESSED = 2048  # Size of the square mask that mode 3 expects for any number of queries and keys.
 
-BLOCK = 128  # Positions of a slot per step: 32 KiB of a key head 128 wide.
+BLOCK = 128  # Number of positions of a slot per step: 32 KiB for a key head of width 128.
 
 Attend = Callable[[Tensor, Tensor, Tensor, Tensor | None, int], Tensor]  # Arguments: q, k, v, unseen, mode.
 
 
 class NpuSlots:
-    """``AttendSlots`` for rows with lengths on the device; indices and masks are computed once for all layers.
+    """Implementation of ``AttendSlots`` with lengths on the device. Indices and masks are computed once for all layers.
 
     Shapes: rows, starts [B] int64, where starts is the first new position of each; like, a layer's keys, [S, kv_heads,
-    T, d], where BLOCK divides T. Positions past T are written to the last one, which no query attends to.
+    T, d], where BLOCK divides T. Positions after T are written to the last one, to which no query attends.
     """
 
     def __init__(self, attend: Attend, rows: Tensor, starts: Tensor, span: int, like: Tensor, new: int) -> None:
@@ -35,7 +35,8 @@ class NpuSlots:
         here = like.device
         self._attend = attend
         self._read = -(-span // BLOCK) * BLOCK
-        heads = rows[:, None] * kv_heads + torch.arange(kv_heads, device=here)  # [B, kv_heads], among all slots'
+        # [B, kv_heads], indices among the heads of all slots.
+        heads = rows[:, None] * kv_heads + torch.arange(kv_heads, device=here)
         positions = starts[:, None]
         if new > 1:
             positions = (positions + torch.arange(new, device=here)).clamp(max=T - 1)
@@ -44,25 +45,32 @@ class NpuSlots:
         self._blocks = (heads[..., None] * (T // BLOCK) + blocks).flatten()
         self._shape = B, kv_heads, self._read, d
         keys = torch.arange(self._read, device=here)
-        # The operators read lengths from the host only, where a graph would fix them; masks are device tensors.
+        # The operators read lengths only from the host, where a graph would make them constant, so masks on the device
+        # are used.
         self._unseen = (keys > positions[..., None])[:, None]  # [B, 1, new, read]
         self._behind = keys[:, None] > positions[:, -1:, None, None]  # [B, 1, read, 1]
 
     def __call__(self, q: Tensor, k: Tensor, v: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-        """Attend. Shapes: q [B, heads, new, d]; k, v [B, kv_heads, new, d]; keys, values as `like`; result as q."""
+        """Compute attention.
+
+        Shapes: q [B, heads, new, d]; k, v [B, kv_heads, new, d]; keys, values as `like`; result as q.
+        """
         for new, held in ((k, keys), (v, values)):
             held.view(-1, held.shape[3])[self._written] = new.reshape(-1, held.shape[3])
         return self._attend(q, self._of(keys), self._of(values), self._unseen, EXPLICIT)
 
     def _of(self, held: Tensor) -> Tensor:
-        """Gather the rows' positions. Shapes: held [S, kv_heads, T, d]; result [B, kv_heads, read, d], contiguous."""
+        """Gather the positions of the rows.
+
+        Shapes: held [S, kv_heads, T, d]; result [B, kv_heads, read, d], contiguous.
+        """
         read = held.view(-1, BLOCK * held.shape[3]).index_select(0, self._blocks).view(self._shape)
-        # Values of an earlier request after a row's end may be NaN, and 0 * NaN is NaN, so they are set to zero.
+        # Values after a row's end may be NaN from an earlier request. 0 * NaN is NaN, so they are set to zero.
         return read.masked_fill_(self._behind, 0)
 
 
 def check_attention(q: Tensor, k: Tensor, v: Tensor, unseen: Tensor | None, mode: int) -> None:
-    """Check that the operators interpret a mask as intended; otherwise they would return wrong results silently.
+    """Check that the operators will interpret a mask as intended; they do not report errors themselves.
 
     Raises:
         AttentionRefused: The operators would interpret the call differently.

@@ -1,4 +1,4 @@
-"""Selection of the device, dtype and weight bits by the settings."""
+"""Selection of device, dtype and quantization from the settings."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 def open_device(name: str, *, eager: bool = False) -> Device:
     """Open cpu, cuda, npu, mps, or auto: CUDA if available, else an NPU, else the CPU.
 
-    Apple's GPU is untested, so it is opened by name only.
+    Apple's GPU is untested, so auto does not choose it.
 
-    An eager device captures no graphs.
+    An eager device does not capture graphs.
 
     Raises:
         DeviceUnavailable: The device is not available.
@@ -44,12 +44,11 @@ def open_device(name: str, *, eager: bool = False) -> Device:
 
 
 def choose_dtype(name: str, device: Device, *, is_large: bool = False) -> torch.dtype:
-    """Return the dtype of talker and code predictor, except quantized products.
+    """Return the dtype of the talker and code predictor, except for quantized products.
 
     Args:
-        is_large: True for a large checkpoint published in bfloat16. A CPU with native bfloat16 needs a third of the
-        time
-            and half of the memory of float32 for it.
+        is_large: True for a large checkpoint published in bfloat16. A CPU with bfloat16 instructions needs a third of
+            the time and half the memory of float32 for it.
 
     Raises:
         InvalidSetting: The name is unknown, or float16, which overflows in the 0.6B code predictor (docs/model.md 7.2).
@@ -68,10 +67,10 @@ def choose_dtype(name: str, device: Device, *, is_large: bool = False) -> torch.
 
 
 def choose_quantization(word: str, device: Device) -> Quantization | None:
-    """Return the weight bits of talker and code predictor for a checked setting other than auto.
+    """Return the quantization of the talker and code predictor for a valid setting other than auto.
 
     Raises:
-        InvalidSetting: The device has no products with these bits.
+        InvalidSetting: The device does not support this quantization.
     """
     if word == "off":
         return None
@@ -82,11 +81,12 @@ def choose_quantization(word: str, device: Device) -> Quantization | None:
 
 
 def choose_sound_dtype(name: str, device: Device, dtype: torch.dtype, quantization: Quantization | None) -> torch.dtype:
-    """Return the dtype of Code2Wav for a checked setting.
+    """Return the dtype of Code2Wav for a valid setting.
 
     Args:
-        dtype, quantization: Those of talker and code predictor. On a CPU, Code2Wav is float32 if they are float32, else
-            bfloat16 if the processor multiplies it natively. Otherwise weights of products of few rows are float16.
+        dtype, quantization: Those of the talker and code predictor. On a CPU, Code2Wav is float32 if they are float32,
+            else bfloat16 if the processor has bfloat16 instructions. Otherwise weights of products of few rows are
+            float16.
     """
     if name != "auto":
         return DTYPES[name]

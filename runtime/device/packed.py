@@ -1,7 +1,7 @@
-"""Products with weights packed by oneDNN, bitwise independent of the batch.
+"""Matrix products with weights packed by oneDNN, bitwise independent of the batch.
 
-OneDNN does not guarantee batch invariance. It is tested on the running processor for every weight shape, and shapes
-that fail are not packed.
+OneDNN does not guarantee batch invariance, so it is tested on the running processor for every weight shape. Shapes that
+fail are not packed.
 """
 
 from __future__ import annotations
@@ -14,13 +14,17 @@ from torch import Tensor
 
 from runtime.device.cpu import CORES, is_x86
 
-MIN_ROWS = (1, 4)  # Minimum rows of a product: oneDNN multiplies a single float32 row by another algorithm.
-TRIED = (1, 2, 3, 5, 8, 33)  # Numbers of rows tested for batch invariance.
+# Minimum rows of a product to try, because oneDNN multiplies a single float32 row with another algorithm.
+MIN_ROWS = (1, 4)
+TRIED = (1, 2, 3, 5, 8, 33)  # Numbers of rows with which batch invariance is tested.
 WHOLE = 70
 
 
 class PackedProduct:
-    """Product of rows with a packed matrix in its dtype; fewer than `least` rows are padded. Shapes: weight [N, K]."""
+    """Product of rows with a packed matrix of the same dtype.
+
+    Fewer than `least` rows are padded. Shapes: weight [N, K].
+    """
 
     def __init__(self, weight: Tensor, least: int) -> None:
         self.weight = torch.ops.mkldnn._reorder_linear_weight(weight.contiguous())
@@ -36,14 +40,14 @@ class PackedProduct:
 
 
 def packed(weight: Tensor) -> PackedProduct | None:
-    """Pack a matrix; None if no batch-invariant packing is available. Shapes: as `PackedProduct`."""
+    """Pack a matrix; None if no batch-invariant packing is available. Shapes: see `PackedProduct`."""
     N, K = weight.shape
     least = min_rows(N, K, weight.dtype) if weight.is_cpu else None
     return None if least is None else PackedProduct(weight, least)
 
 
 def lays_out(dtype: torch.dtype) -> bool:
-    """True if oneDNN packs weights of a dtype here; it has no 16-bit weights without AVX-512."""
+    """True if oneDNN packs weights of this dtype; without AVX-512, it does not support 16-bit weights."""
     if not torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
         return False
     return dtype is not torch.bfloat16 or bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
@@ -53,12 +57,13 @@ def lays_out(dtype: torch.dtype) -> bool:
 def min_rows(N: int, K: int, dtype: torch.dtype) -> int | None:
     """Return the minimum number of rows for which a product is batch-invariant, for matrices [N, K].
 
-    None if no number of ``MIN_ROWS`` is enough, with one thread and with all.
+    The result must hold for one thread and for all threads. None if no number in ``MIN_ROWS`` is enough.
     """
     if not is_x86() or not lays_out(dtype):
         return None
     random = torch.Generator().manual_seed(1)
-    # Each output has the previous one's numbers shifted by one: drawing all of them would take half of the time.
+    # Each output has the weights of the previous one, shifted by one. Random numbers for all of them would take half of
+    # the time of the test.
     weight = torch.randn(N + K, generator=random).to(dtype).as_strided((N, K), (1, 1))
     rows = torch.randn((WHOLE, K), generator=random).to(dtype)
     product = PackedProduct(weight, MIN_ROWS[0])
@@ -69,7 +74,7 @@ def min_rows(N: int, K: int, dtype: torch.dtype) -> int | None:
 
 
 def _keeps_rows(product: PackedProduct, rows: Tensor, threads: int) -> bool:
-    """True if few rows give the same bits as part of a batch, with ``threads`` threads."""
+    """True if a few rows give the same bits alone as in a batch, with ``threads`` threads."""
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:

@@ -1,13 +1,12 @@
-"""Products with quantized weights, bitwise independent of the batch.
+"""Matrix products with quantized weights, bitwise independent of the batch.
 
-Sixteen bits: weights are float16, which represents all published bfloat16 weights except the very smallest; rows and
-sums are float32.
-Eight bits: a weight is a multiple of 1/127 of its output channel's largest magnitude. On x86, rows are quantized the
-same way, each by its own largest magnitude, and sums are exact integers. On other CPUs rows are bfloat16, and on CUDA
-they keep their dtype; sums are float32 there.
+Sixteen bits: weights are float16, which represents all published bfloat16 weights except the very smallest. Rows and
+sums are float32. Eight bits: a weight is a multiple of 1/127 of the largest magnitude in its output channel. On x86,
+each row is quantized in the same way, and sums are exact integers. On other CPUs, rows are bfloat16, and on CUDA they
+keep their dtype; sums are float32 there.
 
-Four bits: 32 neighbours of a weight row share a step and a middle, and rows are bfloat16. CPU kernels are torch's own,
-CUDA kernels are in runtime/device/kernels; docs/decisions.md lists the alternatives.
+Four bits: 32 adjacent weights of a row share a step and a middle value, and rows are bfloat16. CPU kernels are torch's
+own, CUDA kernels are in runtime/device/kernels; docs/decisions.md lists the alternatives.
 """
 
 from __future__ import annotations
@@ -27,26 +26,26 @@ from torch import Tensor
 from runtime.device import native
 from runtime.device.cpu import is_x86
 
-GROUP = 32  # Weights of a row that share a step and a middle in int4.
-THREE = 3  # Rows per call, because fbgemm's float16 kernels sum one or two rows in another order.
-TRIED = range(1, 61)  # Numbers of rows tested for batch invariance.
-PIECE = 4  # Maximum rows of one call: the library has another algorithm for more.
-TILE = 16  # Outputs per step of the library's weight-only kernels, which must also divide K.
-NEAR = 64  # Rows of a matrix rounded at a time, to stay in the cache.
+GROUP = 32  # Number of adjacent weights that share a step and a middle value in int4.
+THREE = 3  # Number of rows per call, because fbgemm's float16 kernels sum one or two rows in another order.
+TRIED = range(1, 61)  # Numbers of rows with which batch invariance is tested.
+PIECE = 4  # Maximum number of rows per call, because the library uses another algorithm for more rows.
+TILE = 16  # Number of outputs per step of the library's weight-only kernels; it must also divide K.
+NEAR = 64  # Number of matrix rows that are quantized at a time, to stay in the cache.
 FULL = 127  # Largest int8 magnitude.
-HALF = 63  # Largest int8 magnitude on processors that add pairs of products in 16 bits.
-SMALLEST = 1e-30  # Minimum scale, so that a row of zeros can be divided.
+HALF = 63  # Largest int8 magnitude on processors that add two products in 16 bits.
+SMALLEST = 1e-30  # Minimum scale, so that rows of zeros cause no division by zero.
 
 
 class Quantization(StrEnum):
-    """Bits of the talker's and code predictor's weights, largest first."""
+    """Quantization of the talker's and code predictor's weights, largest first."""
 
     FLOAT16 = "float16"
     INT8 = "int8"
     INT4 = "int4"
 
 
-Product = Callable[[Tensor], Tensor]  # Rows [M, K] to a result [M, N] in their dtype.
+Product = Callable[[Tensor], Tensor]  # Function from rows [M, K] to a result [M, N] of the same dtype.
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +60,9 @@ class Int8:
         """Quantize a matrix. Shapes: weight [N, K] of any floating dtype."""
         values = torch.empty(weight.shape, dtype=torch.int8, device=weight.device)
         steps = torch.empty(len(weight), device=weight.device)
-        # A tensor, because CUDA divides by a Python number by multiplying with its inverse.
+        # This is a tensor, because CUDA divides by a Python number by multiplying with its inverse.
         full = torch.tensor(float(FULL), device=weight.device)
-        # A few rows at a time stay in the cache; whole matrices would not.
+        # On a CPU, a few rows at a time stay in the cache.
         count = NEAR if weight.is_cpu else len(weight)
         for rows, into, step in zip(*(torch.split(part, count) for part in (weight, values, steps)), strict=True):
             part = rows.float()
@@ -80,7 +79,8 @@ class Int8:
 class Int4:
     """Weights in four bits.
 
-    Shapes: values [N, K] int32 from 0 to 15; steps, middles (of value 8) [N, K / GROUP] bf16.
+    Shapes: values [N, K] int32 from 0 to 15; steps, middles [N, K / GROUP] bfloat16, where a middle is the weight of
+    value 8.
     """
 
     values: Tensor
@@ -112,7 +112,7 @@ def rounded(weight: Tensor, kind: Quantization) -> Rounded:
 
 
 def product_of(weights: Rounded) -> Product:
-    """Return the product with quantized weights, by the device's kernel for their shape."""
+    """Return the product function for quantized weights, which uses the device's kernel for their shape."""
     if weights.values.is_cpu and native.is_loaded():
         return NativeInt4(weights) if isinstance(weights, Int4) else NativeInt8(weights)
     if isinstance(weights, Int4):
@@ -126,14 +126,14 @@ def product_of(weights: Rounded) -> Product:
 
 
 def quantized(weight: Tensor, kind: Quantization) -> Product:
-    """Quantize a matrix and return its product. Shapes: weight [N, K]."""
+    """Quantize a matrix and return its product function. Shapes: weight [N, K]."""
     if kind is not Quantization.FLOAT16:
         return product_of(rounded(weight, kind))
     return NativeFloat16(weight) if weight.is_cpu and native.is_loaded() else WeightOnlyFloat16(weight)
 
 
 def quantized_bytes(N: int, K: int, kind: Quantization) -> int:
-    """Return the bytes of a product's packed weights: values, steps and per-channel or per-group constants."""
+    """Return the size of a product's packed weights in bytes, including all scales."""
     if kind is Quantization.FLOAT16:
         return 2 * N * K
     if kind is Quantization.INT4 and takes_four_bits(N, K):
@@ -147,7 +147,7 @@ def takes_four_bits(N: int, K: int) -> bool:
 
 
 def rounds_rows() -> bool:
-    """True if rows are quantized to eight bits too, as by fbgemm's kernels on x86."""
+    """True if rows are also quantized to int8, as in fbgemm's kernels on x86."""
     return is_x86() and "fbgemm" in torch.backends.quantized.supported_engines
 
 
@@ -155,7 +155,7 @@ def rounds_rows() -> bool:
 def multiplies_float16() -> bool:
     """True if weights may be float16: fbgemm's kernels are available and batch-invariant.
 
-    The library does not guarantee this. It is tested on the running processor with one thread and with two.
+    The library does not guarantee this, so it is tested on the running processor with one thread and with two.
     """
     if not rounds_rows():
         return False
@@ -184,13 +184,13 @@ def kinds_on(device: str) -> list[Quantization]:
 
 
 def not_on(kind: Quantization, device: str) -> str:
-    """Return the reason why a device does not support a quantization, as part of a sentence."""
+    """Return the reason why a device does not support a quantization, for use in an error message."""
     able = "a CPU or a CUDA card" if kind is Quantization.INT8 else "a CPU"
     return f"the device is {device}, and only {able} multiplies {kind}"
 
 
 class WeightOnlyFloat16:
-    """Product of float32 rows with float16 weights, three rows at a time. Weights are clamped to 65,504."""
+    """Product of float32 rows with float16 weights, three rows at a time. Weights are clamped to ±65,504."""
 
     def __init__(self, weight: Tensor) -> None:
         with _BY_FBGEMM:
@@ -216,7 +216,7 @@ class NativeFloat16:
 
 
 class NativeInt8:
-    """Product of int8 rows and weights with exact sums by our own kernels, bitwise equal on every processor."""
+    """Product of int8 rows and int8 weights with exact sums by our own kernels, bitwise equal on all processors."""
 
     def __init__(self, rounded: Int8) -> None:
         self.tiles, self.steps = native.int8_tiles(rounded.values, rounded.steps)
@@ -242,10 +242,10 @@ class NativeInt4:
 
 
 class RoundedRowsInt8:
-    """Product of int8 weights with rows quantized by their largest magnitude."""
+    """Product of int8 weights with rows that are quantized by their largest magnitude."""
 
     def __init__(self, rounded: Int8) -> None:
-        # Without VNNI, two products are added in 16 bits and must not overflow.
+        # Without VNNI, two products are added in 16 bits, which must not overflow.
         self.steps = FULL if torch.cpu._is_vnni_supported() else HALF
         self.packed = _packed_by_fbgemm(rounded)
 
@@ -259,9 +259,9 @@ class RoundedRowsInt8:
 
 
 class DequantizedInt8:
-    """Product of unquantized rows with int8 weights in float32, scaled afterwards, by any device's library.
+    """Product of unquantized rows with int8 weights in float32, scaled afterwards, by the device's library.
 
-    CUDA kernels use `values` and `steps` directly and are tested against this.
+    CUDA kernels use `values` and `steps` directly and are tested against this class.
     """
 
     def __init__(self, rounded: Int8) -> None:
@@ -294,21 +294,21 @@ class WeightOnlyInt4:
 
 
 def _in_pieces(rows: Tensor, product: Product) -> Tensor:
-    """Multiply a few rows at a time, because some processors' matrix units sum larger batches in another order."""
+    """Multiply a few rows at a time, because some processors sum larger batches in another order."""
     return torch.cat([product(part) for part in torch.split(rows.bfloat16(), PIECE)]).to(rows.dtype)
 
 
 def _packed_by_fbgemm(rounded: Int8) -> Any:
     zeros = torch.zeros(len(rounded.steps), dtype=torch.int64)
-    with _WARNED, warnings.catch_warnings():  # Warning filters are shared by all threads.
-        warnings.simplefilter("ignore", UserWarning)  # The tensor type used for packing is deprecated.
+    with _WARNED, warnings.catch_warnings():  # The lock is needed, because all threads share the warning filters.
+        warnings.simplefilter("ignore", UserWarning)  # The tensor type that is used for packing is deprecated.
         whole = torch._make_per_channel_quantized_tensor(rounded.values, rounded.steps.double(), zeros, 0)
     with _BY_FBGEMM:
         return torch.ops.quantized.linear_prepack(whole, None)
 
 
 class _Engine:
-    """Context that selects fbgemm in torch's global setting while any thread is inside."""
+    """Context manager that sets torch's global quantization engine to fbgemm while any thread is inside."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -318,7 +318,8 @@ class _Engine:
     def __enter__(self) -> None:
         with self._lock:
             if not self._within:
-                # This global says which library packs; the packed weight says which one multiplies.
+                # This global setting determines which library packs the weights; the packed weight determines which one
+                # multiplies.
                 self._before, torch.backends.quantized.engine = torch.backends.quantized.engine, "fbgemm"
             self._within += 1
 

@@ -1,7 +1,7 @@
-"""Fused operations of a frame in Triton, each tested against a readable version.
+"""Fused operations in Triton, each of which is tested against a readable version.
 
 They are pure functions over tensors without host synchronization or data-dependent shapes, so graphs can capture them.
-Results are bitwise independent of the batch. All modules of this package need Triton; call ``available`` before you
+Results are bitwise independent of the batch. All modules of this package need Triton, so call ``available`` before you
 import one.
 """
 
@@ -13,9 +13,9 @@ from typing import Any
 import torch
 
 HOPPER = 9
-PDL_CAPABILITY = HOPPER  # From this capability on, a kernel may start before the previous one has ended.
-READS_SHARED = (HOPPER, 10)  # Capabilities whose tensor cores read the current stage from shared memory.
-PLENTY = 2**20  # Bytes of shared memory assumed without a GPU.
+PDL_CAPABILITY = HOPPER  # From this CUDA capability on, a kernel may start before the previous one has ended.
+READS_SHARED = (HOPPER, 10)  # CUDA capabilities whose tensor cores read the current stage from shared memory.
+PLENTY = 2**20  # Number of bytes of shared memory to assume if there is no GPU.
 
 
 @cache
@@ -30,19 +30,19 @@ def available() -> bool:
 
 @cache
 def pdl() -> bool:
-    """True if kernels overlap their start with the end of the previous one (programmatic dependent launch)."""
+    """True if a kernel may start before the previous one has ended (programmatic dependent launch)."""
     return torch.cuda.is_available() and torch.cuda.get_device_capability()[0] >= PDL_CAPABILITY
 
 
 @cache
 def wgmma() -> bool:
-    """True if tensor cores multiply for four warps at once, as only Hopper's do."""
+    """True if tensor cores execute one instruction for four warps (wgmma), which only Hopper supports."""
     return torch.cuda.is_available() and torch.cuda.get_device_capability()[0] == HOPPER
 
 
 @cache
 def shared_memory() -> int:
-    """Return the shared memory of a program in bytes: 227 KiB on an H200, 99 KiB on consumer GPUs."""
+    """Return the shared memory per program in bytes: 227 KiB on an H200, 99 KiB on consumer GPUs."""
     if not torch.cuda.is_available():
         return PLENTY
     from triton.compiler.compiler import max_shared_mem
@@ -53,19 +53,19 @@ def shared_memory() -> int:
 
 @cache
 def keeps_all_stages() -> bool:
-    """True if the stage in use is in shared memory with the prefetched ones; otherwise it is in registers."""
+    """True if shared memory must hold the stage in use in addition to the prefetched ones."""
     return not torch.cuda.is_available() or torch.cuda.get_device_capability()[0] in READS_SHARED
 
 
 def stages(wanted: int, stage_bytes: int) -> int:
-    """Return the number of loop stages that fit this GPU, at most `wanted`. They do not change results.
+    """Return the number of loop stages that fit this GPU, at most `wanted`. It does not change results.
 
     Args:
-        stage_bytes: Bytes that one step of the loop loads.
+        stage_bytes: Number of bytes that one step of the loop loads.
     """
     return max(1, min(wanted, shared_memory() // stage_bytes + (not keeps_all_stages())))
 
 
 def launch_options() -> dict[str, Any]:
-    """Return the options of every launch: overlap, and no fused multiply-add, which torch does not use either."""
+    """Return the options of all launches: overlap, and no fused multiply-add, which torch does not use either."""
     return {"PDL": pdl(), "launch_pdl": pdl(), "enable_fp_fusion": False}

@@ -1,7 +1,7 @@
-"""Parallel compilation of kernels, because a first start compiles about a hundred.
+"""Parallel compilation of kernels: the first start compiles about a hundred.
 
-All work to be captured runs once with launches that do nothing. Each kernel is compiled on a thread, which mostly waits
-for other processes (ptxas and the C compiler of the launcher).
+All functions to be captured are called once with kernel launches disabled. Each kernel is compiled on a thread, which
+mostly waits for other processes (ptxas and the C compiler for the launcher).
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ from runtime.device.kernels import (
 log = logging.getLogger(__name__)
 
 THREADS = 16  # Maximum number of compiler threads.
-# Launchers are extension modules with the same name. When loaded in parallel, a kernel once got another's launcher.
+# Launchers are extension modules that all have the same name. When they were loaded in parallel, a kernel once got the
+# launcher of another one.
 LOADING = threading.Lock()
 MODULES = (
     convolution,
@@ -53,7 +54,7 @@ MODULES = (
 
 
 class PendingKernel:
-    """Placeholder for a kernel that is being compiled, whose launch does nothing."""
+    """Placeholder for a kernel that is still being compiled. Launching it does nothing."""
 
     function = packed_metadata = None
 
@@ -71,9 +72,9 @@ PENDING_KERNEL = PendingKernel()
 
 
 class Precompiling(AsyncCompileMode):  # type: ignore[misc]  # Triton has no types
-    """Mode in which kernels are compiled and not launched.
+    """Context in which kernels are compiled but not launched.
 
-    A failed compilation is repeated at the first real launch.
+    If a compilation fails, it is repeated at the first real launch.
     """
 
     def submit(self, key: str, compile_fn: Callable[[], Any], finalize_fn: Callable[[Any], None]) -> PendingKernel:
@@ -81,23 +82,23 @@ class Precompiling(AsyncCompileMode):  # type: ignore[misc]  # Triton has no typ
             try:
                 kernel = compile_fn()
                 with LOADING:
-                    _ = kernel.run  # Creates the launcher and loads the kernel onto the card.
+                    _ = kernel.run  # Accessing `run` creates the launcher and loads the kernel onto the GPU.
             except Exception as error:
                 log.warning("a kernel could not be compiled: %s: %s", type(error).__name__, error)
                 return None
             return kernel
 
         super().submit(key, compile_and_load, finalize_fn)
-        finalize_fn(PENDING_KERNEL)  # Progress is reported once all kernels are compiled.
+        finalize_fn(PENDING_KERNEL)  # Progress is reported when all kernels are compiled.
         return PENDING_KERNEL
 
 
 def compile_all(works: Iterable[Callable[[], object]]) -> int:
-    """Compile the kernels that some work launches, and return their number.
+    """Compile the kernels that some functions launch, and return their number.
 
-    The results of the work are undefined, so it must not use a kernel's output on the host or as an index. Nothing is
-    compiled if this process has already launched a kernel, because that kernel would run on undefined data. No other
-    thread may launch kernels during the call.
+    The functions get undefined data, so they must not use a kernel's output on the host or as an index. If this process
+    has already launched a kernel, no kernel is compiled, because that one would run on undefined data. During the call,
+    no other thread may launch kernels.
     """
     if any(kernel_cache for kernel in _kernels() for kernel_cache, *_ in kernel.device_caches.values()):
         return 0

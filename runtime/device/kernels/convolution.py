@@ -1,12 +1,12 @@
-"""Causal convolutions over [B, T, C], and all other products of Code2Wav, as one matrix product kernel.
+"""Matrix product kernel for causal convolutions over [B, T, C] and all other products of Code2Wav.
 
-A convolution of ``taps`` taps is one product over K = taps * C: row t of the left matrix concatenates the inputs of
-output t. The matrix is never stored; the kernel reads the inputs from the chunk, and those before it from the stream's
-state. A transposed convolution has ``stride`` outputs per row, and a linear layer has one tap. Bias, activation,
-residual and the next layer's SnakeBeta are applied before the result is stored.
+A convolution with ``taps`` taps is one product over K = taps * C: row t of the left matrix is the concatenation of the
+inputs for output t. This matrix is never stored: the kernel reads inputs from the chunk, and earlier ones from the
+stream's state. A transposed convolution has ``stride`` outputs per row, and a linear layer has one tap. Bias,
+activation, residual and the next layer's SnakeBeta are applied before the result is stored.
 
-K is summed in ascending order with any tiles, so outputs are bitwise independent of batch and chunks. Tiles have at
-least 64 rows, because fewer would use other instructions.
+K is summed in ascending order for all tile sizes, so outputs are bitwise independent of batch and chunks. Tiles have at
+least 64 rows, because the compiler uses other instructions for fewer rows.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from runtime.device.kernels.streams import ROW, Past, remember, wait_for_previou
 
 
 class After(IntEnum):
-    """Operation on a product before anything is added."""
+    """Operation on a product before bias and residual are added."""
 
     NOTHING = 0
     GELU = 1
-    SWIGLU = 2  # Columns come in pairs: gate, up.
+    SWIGLU = 2  # Columns are pairs of gate and up.
 
 
 GELU = tl.constexpr(int(After.GELU))
@@ -38,7 +38,7 @@ SWIGLU = tl.constexpr(int(After.SWIGLU))
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """Packed weights of one product.
+    """Packed weights of one product with a convolution or a linear layer.
 
     Shapes: weight [N, taps * C], oldest tap first; bias [N] float32 or None.
     """
@@ -55,7 +55,7 @@ class Packed:
 
     @property
     def left(self) -> int:
-        """Return the number of earlier time steps that an output needs."""
+        """Return the number of earlier time steps that one output needs."""
         return (self.taps - 1) * self.dilation
 
 
@@ -65,7 +65,7 @@ class Tile:
     columns: int
     warps: int
     stages: int
-    depth: int = 64  # Elements of K per step.
+    depth: int = 64  # Number of elements of K per step.
 
     def depth_for(self, dtype: torch.dtype) -> int:
         return self.depth if dtype is torch.bfloat16 else self.depth // 2
@@ -85,14 +85,14 @@ TILES = (
     Tile(64, 32, 4, 5, 128),
     Tile(64, 16, 4, 6, 128),
 )
-BUSY = 128  # Programs that fill a GPU.
-LINE = tl.constexpr(64)  # Elements of 16 bits in a cache line.
-NORM_TILE = Tile(64, 16, 4, 6, 128)  # Tile of products whose squares are needed; they are summed by tile.
+BUSY = 128  # Number of programs that fill a GPU.
+LINE = tl.constexpr(64)  # Number of 16-bit elements in a cache line.
+NORM_TILE = Tile(64, 16, 4, 6, 128)  # Tile for products whose squares are needed, because these are summed per tile.
 NORM_COLUMNS = tl.constexpr(NORM_TILE.columns)
 
 
 def tile_for(M: int, N: int, element_bytes: int = 2) -> Tile:
-    """Return the largest tile that fills the GPU and is not mostly outside of the matrix. It changes no result."""
+    """Return the largest tile that fills the GPU and lies mostly inside the matrix. It does not change results."""
     tiles = TILES if element_bytes == 2 else TILES[2:]
     for tile in tiles:
         columns = -(-N // tile.columns)
@@ -103,7 +103,7 @@ def tile_for(M: int, N: int, element_bytes: int = 2) -> Tile:
 
 @triton.jit
 def _weights_to_cache(weight, column, N: tl.constexpr, K: tl.constexpr, BN: tl.constexpr):
-    """Prefetch the weights of adjacent columns into the cache, line by line, without waiting."""
+    """Prefetch the weights of the next columns into the cache without waiting."""
     BLOCK: tl.constexpr = 512
     last = (N * K - 1) // LINE
     for line in range(column * K // LINE, (column + BN) * K // LINE, BLOCK):
@@ -113,7 +113,7 @@ def _weights_to_cache(weight, column, N: tl.constexpr, K: tl.constexpr, BN: tl.c
 
 @triton.jit
 def _pairwise(each, ROWS: tl.constexpr, PARTS: tl.constexpr):
-    """Return sums of rows in a fixed order; the order of ``tl.sum`` depends on the tile's layout.
+    """Return the sum of each row in a fixed order, unlike ``tl.sum``, whose order depends on the tile's layout.
 
     Shapes: each [ROWS, PARTS], a power of two; result [ROWS].
     """
@@ -183,7 +183,7 @@ def _convolve(
         if memory is None:
             places = x + m[:, None] * C + ks[None, :]
         else:
-            if C % BK == 0:  # All columns belong to one tap.
+            if C % BK == 0:  # All columns of the step belong to one tap.
                 source = (t + (k // C) * dilation - left)[:, None]
                 channel = (tl.multiple_of(k % C, BK) + tl.arange(0, BK))[None, :]
             else:
@@ -231,11 +231,11 @@ def _convolve(
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """Outputs of a product: its values, and their SnakeBeta for the next layer, as requested."""
+    """Outputs of a product: its values, and SnakeBeta of them for the next layer, as requested."""
 
     plain: Tensor | None
     activated: Tensor | None
-    squares: Tensor | None = None  # Sums over each tile's columns [B * T, tiles], for the next norm.
+    squares: Tensor | None = None  # Sums of squares over each tile's columns [B * T, tiles], for the next norm.
 
     @property
     def values(self) -> Tensor:
@@ -268,13 +268,14 @@ def convolve(
     """Compute a product over a chunk of every row, and update the streams' state if it needs earlier inputs.
 
     Args:
-        then: SnakeBeta of the next layer, whose result is returned in addition.
+        then: SnakeBeta of the next layer; its result is also returned.
         plain: True to return the result without SnakeBeta.
-        norm: Squares of x and an epsilon; x is divided by its root mean square (`packed` includes the norm's weight).
-        squares: True to return the squares for a following norm. The producing kernel computes them, because Triton 3.6
-            overwrites data that a product in flight still reads if its loop reads them too.
-    Shapes: x [B, T, C]; rows [B, 3] int32 (slot, turn, frames); residual as the result; results [B, T, N], or
-        [B, T, N / 2] after SWIGLU.
+        norm: Sums of squares of x, and an epsilon. x is divided by its root mean square; `packed` includes the norm's
+            weight.
+        squares: True to return sums of squares for a following norm. They are not computed by the kernel that uses
+            them, because its loop would read the data twice, and Triton 3.6 then overwrites data that is still in use.
+    Shapes: x [B, T, C]; rows [B, 3] int32 (slot, turn, frames); residual as the result; results [B, T, N], or [B, T, N
+        / 2] after SWIGLU.
     """
     B, T, C = x.shape
     M, N = B * T, packed.width

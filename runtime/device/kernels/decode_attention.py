@@ -23,9 +23,9 @@ from runtime.device.kernels.qk_norm_rope import (
     query_heads,
 )
 
-PART = 16  # Keys per step of a warp.
-PARTS = 4  # Warps that share the keys of a row. More warps would lower the occupancy.
-MIN_WARPS = 2  # Minimum warps of a program with few keys.
+PART = 16  # Number of keys per step of a warp.
+PARTS = 4  # Number of warps that share the keys of a row. More warps would lower the occupancy.
+MIN_WARPS = 2  # Minimum number of warps of a program with few keys.
 
 
 def decode_attention(
@@ -45,14 +45,14 @@ def decode_attention(
 
     Args:
         new: New positions per row, 1 or 2.
-        settled: True if rows and positions were written before the last launch that was not settled, so that they may
-            be read while the previous kernel still runs.
+        settled: True if rows and positions were written before the last launch without `settled`. They are then read
+            while the previous kernel still runs.
     """
     _, kv_heads, T, d = cache.keys.shape
     count = query_heads(qkv, heads, cache, new, rows, positions)
     out = torch.empty(len(qkv), count * d, device=qkv.device, dtype=qkv.dtype)
     parts, width = min(PARTS, triton.next_power_of_2(triton.cdiv(T, PART))), triton.next_power_of_2(d)
-    block = 2 * parts * PART * width * qkv.itemsize  # Bytes of keys and values.
+    block = 2 * parts * PART * width * qkv.itemsize  # Bytes of keys and values per step.
     _decode_attention[(len(rows), kv_heads)](
         qkv,
         heads.q_norm.weight,
@@ -111,20 +111,20 @@ def _decode_attention(
     SETTLED: tl.constexpr,
     PDL: tl.constexpr,
 ):
-    """Program of one row and one key head, with its query heads at the new positions.
+    """Compute one row and one key head, with its query heads at the new positions.
 
-    Keys are read in blocks of ``PARTS`` times ``PART``. Each part belongs to a warp, which keeps its own online
-    softmax. The parts are joined at the end, so warps exchange no data in the loop.
+    Keys are read in blocks of ``PARTS`` times ``PART``. Each warp processes one part with its own online softmax. The
+    parts are joined at the end, so that warps exchange no data in the loop.
     """
     if PDL:
         if not SETTLED:
-            tl.extra.cuda.gdc_wait()  # The next kernel may start now: see ``Fused``.
+            tl.extra.cuda.gdc_wait()  # After this, the next kernel may start (see ``Fused``).
         tl.extra.cuda.gdc_launch_dependents()
     row, kv_head = tl.program_id(0), tl.program_id(1)
     GROUP: tl.constexpr = HEADS // KV_HEADS
     FAN: tl.constexpr = (HEADS + 2 * KV_HEADS) * D
     slot = tl.load(rows + row)
-    # Clamped to the slot, even if the position is invalid.
+    # The index is clamped to the slot, even if the position is invalid.
     first = tl.maximum(tl.minimum(tl.load(positions + row), T - NEW), 0).to(tl.int32)
     query, news, dims = tl.arange(0, QUERIES), tl.arange(0, NEW), tl.arange(0, WIDTH)
     new_of, head, live = query // GROUP, kv_head * GROUP + query % GROUP, query < NEW * GROUP
@@ -132,7 +132,7 @@ def _decode_attention(
     inside = (dims < D)[None, :]
     q_there = live[:, None] & inside
 
-    # All loads come before the first sum, so that they wait for memory together.
+    # All loads are issued before the first sum, so that they overlap.
     q_weight = tl.load(q_norm + dims[None, :], mask=inside, other=0.0)
     q_partner_weight = tl.load(q_norm + partner[None, :], mask=inside, other=0.0)
     k_weight = tl.load(k_norm + dims[None, :], mask=inside, other=0.0)
@@ -159,7 +159,7 @@ def _decode_attention(
         there = (offsets < first)[:, :, None] & inside[None, :, :]
         k = tl.load(keys + block, mask=there)
         v = tl.load(values + block, mask=there)
-        # Zeros are filled in separately; otherwise the compiler processes k before it loads v.
+        # Zeros are filled in separately. Otherwise the compiler processes k before it loads v.
         k, v = tl.where(there, k, 0.0), tl.where(there, v, 0.0)
 
     q = qk_norm_rope(q, q_partner, q_weight, q_partner_weight, q_cos, q_sin, eps, D, WIDTH)
@@ -167,7 +167,7 @@ def _decode_attention(
     tl.store(keys + base + k_angle, new_k, mask=inside)
     tl.store(values + base + k_angle, new_v, mask=inside)
 
-    # The first part starts with the new keys, which are in registers.
+    # The online softmax starts with the new keys, which are in registers.
     factor = scale * LOG2_E
     score = tl.sum(q.to(tl.float32)[:, None, :] * new_k.to(tl.float32)[None, :, :], axis=2) * factor
     seen = news[None, :] <= new_of[:, None]
@@ -200,7 +200,7 @@ def _decode_attention(
 
 @triton.jit
 def _update_softmax(q, k, v, live, factor, best, total, acc):
-    """Update every part's online softmax with its keys of one block.
+    """Update the online softmax of each part with the keys of one block.
 
     Shapes: q [PARTS, QUERIES, WIDTH]; k, v [PARTS, PART, WIDTH]; live [PARTS, PART]; best, total [PARTS, QUERIES]; acc
     as q.

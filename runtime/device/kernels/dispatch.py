@@ -1,4 +1,4 @@
-"""Implementation of `runtime.device.fused.Fused` by the kernels."""
+"""Implementation of `runtime.device.fused.Fused` with the kernels of this package."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def gemm(
     residual: Tensor | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
-    """Compute ``Fused.gemm`` by the fastest kernel for this number of rows and matrix."""
+    """Compute ``Fused.gemm`` with the fastest kernel for this number of rows and this matrix."""
     if bias is None and (tiles := small.choose_tiles(x, weight)) is not None:
         return small.small_m_gemm(x, weight, tiles, scale=scale, norm=norm, residual=residual, out=out)
     x = x if norm is None else large.norm(x, norm)
@@ -38,7 +38,7 @@ def gemm(
 
 
 def swiglu(x: Tensor, norm: Norm, weight: Tensor, *, scale: Tensor | None = None) -> Tensor:
-    """Compute ``Fused.swiglu`` by a kernel chosen like that of `gemm`."""
+    """Compute ``Fused.swiglu`` with a kernel that is chosen as in `gemm`."""
     if (tiles := small.choose_tiles(x, weight, gated=True)) is not None:
         return small.small_m_gemm(x, weight, tiles, scale=scale, norm=norm, gated=True)
     x = large.norm(x, norm)

@@ -1,6 +1,6 @@
-"""Kernels of a frame's start (from state to the talker's input) and end (from codes to the next state).
+"""Kernels for the start of a frame (state to talker input) and its end (codes to next state).
 
-Their readable version is runtime/engine/execution/frame.py without fused operations.
+The readable version is the code without fused operations in runtime/engine/execution/frame.py.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from torch import Tensor
 from runtime.device.fused import Sampled, SlotState
 from runtime.device.kernels import launch_options
 
-WIDTH = 256  # Elements of a row per program.
+WIDTH = 256  # Number of elements of a row per program.
 
 
 def begin(
@@ -21,11 +21,11 @@ def begin(
 ) -> tuple[Tensor, Tensor]:
     """Return input and position of each row's next frame.
 
-    The input is the sum of the last frame's embeddings in float32, cast, plus the embedding of the text id. A row that
-    ended may have EOS as its code, which has no embedding; it gets an arbitrary one, and its frame is discarded.
+    The input is the sum of the last frame's embeddings in float32, cast, plus the embedding of the text id. The code of
+    a row that has ended may be EOS, which has no embedding. It gets an arbitrary one, and its frame is discarded.
 
-    Shapes: rows [B] int64, slots; frames [Q, V, H]; text [text_vocab, H] in the same dtype; addresses [2, S] int64,
-    each slot's own tables instead of frames[0] and text; results [B, H] and [B] int64.
+    Shapes: rows [B] int64, slots; frames [Q, V, H]; text [text_vocab, H] in the same dtype; addresses [2, S] int64, the
+    addresses of each slot's own tables, used instead of frames[0] and text; results [B, H] and [B] int64.
     """
     Q, V, H = frames.shape
     S, L = state.trailing.shape
@@ -87,11 +87,11 @@ def _begin(
     dims = part * WIDTH + tl.arange(0, WIDTH)
     inside = dims < H
     slot = tl.load(rows + row)
-    # The loads of the slot's state are issued together, and so are those of the tables.
+    # The loads of the slot's state are issued together, and so are the loads from the tables.
     at, made = tl.load(position + slot), tl.load(frame + slot)
     codebook = tl.arange(0, GROUPS)
     code = tl.minimum(tl.load(codes + slot * Q + codebook, mask=codebook < Q, other=0), V - 1)
-    # The scratch slot has no frame, so its index is clamped.
+    # The index is clamped, because the scratch slot has no frame.
     word = tl.load(trailing + slot * L + tl.maximum(tl.minimum(made - 1, L - 1), 0))
     own = frames + ((codebook * V + code) * H)[:, None] + dims[None, :]
     if ADDRESSED:
@@ -184,7 +184,7 @@ def _finish(
     first = tl.load(codes + row * Q)
     stop = tl.load(positions + row) + (tl.load(counts + row) if COUNTED else 1)
     frames = tl.load(frame + slot) + 1
-    moves = (slot < S - 1).to(tl.int64)  # The last slot is scratch.
+    moves = (slot < S - 1).to(tl.int64)  # 0 for the last slot, which is scratch.
     tl.store(position + slot, stop * moves)
     tl.store(frame + slot, frames * moves)
     tl.store(last + slot * Q + group, made, mask=inside)

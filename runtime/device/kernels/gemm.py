@@ -1,9 +1,9 @@
-"""Matrix product kernel for up to 512 rows and a large matrix; few rows are bound by reading the weights.
+"""Matrix product kernel for up to 512 rows and a large matrix.
 
-A program computes some outputs of all rows: weights [BN, BK] times inputs [BK, BM]. The weights are the tensor cores'
-larger operand, so a row gets the same instructions in the same order in any batch. The same launch applies the residual
-or gate. A preceding norm is a separate launch of about a microsecond, because repeating it for many rows in every
-program would take longer. For few rows, runtime/device/kernels/small_m_gemm.py fuses all of it.
+A program computes some outputs of all rows: weights [BN, BK] times inputs [BK, BM]. The weights are the larger operand
+of the tensor cores, so a row gets the same instructions in the same order in any batch. The same launch applies the
+residual or gate. A preceding norm is a separate launch of about a microsecond, because repeating it for many rows in
+every program would take longer. For few rows, runtime/device/kernels/small_m_gemm.py fuses all of these.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from runtime.device.kernels import launch_options, stages
 from runtime.device.kernels.split_k import LINE_BITS, split_k_gemm
 
 MAX_ROWS = 512
-MANY_ROWS = tl.constexpr(64)  # Matrix rows per program that fill the largest tensor core instruction.
-PARTS = 4  # Parts of K whose sums are added in order, for every matrix below.
+MANY_ROWS = tl.constexpr(64)  # Number of matrix rows per program for the largest tensor core instruction.
+PARTS = 4  # Number of parts of K. Their sums are added in order, for all matrices below.
 
 
 class Tiles(NamedTuple):
     """Tile sizes of a product.
 
     K is divided into `parts` parts (1 or 4), whose sums are added in order. A program with few outputs computes the
-    parts in parallel, one per warp; a program with many outputs computes them in sequence. With `split_k` each part has
-    its own program, and a second launch adds them. With `prefetch`, a program prefetches its weights into the cache
-    while the previous kernel still runs. `BM` are the rows of a program; 0 means all rows, up to 64.
+    parts in parallel, one per warp; a program with many outputs computes them one after another. With `split_k` each
+    part has its own program, and a second launch adds them. With `prefetch`, a program prefetches its weights into the
+    cache while the previous kernel still runs. `BM` is the number of rows per program; 0 means all rows, up to 64.
     """
 
     BN: int
@@ -45,7 +45,7 @@ class Tiles(NamedTuple):
 
 @triton.jit
 def _prefetch_rows(w, n, K: tl.constexpr, BN: tl.constexpr):
-    """Prefetch the rows n to n + BN of a matrix into the L2 cache, line by line."""
+    """Prefetch the rows n to n + BN of a matrix into the L2 cache."""
     LINE: tl.constexpr = LINE_BITS // w.dtype.element_ty.primitive_bitwidth
     COUNT: tl.constexpr = BN * K // LINE
     STEP: tl.constexpr = 256 if COUNT % 256 == 0 else 128
@@ -91,13 +91,12 @@ def _gemm_kernel(
     PDL: tl.constexpr,
 ):
     # Shapes: x [M, K]; w [N, K], or [2 N, K] with the gate first; scale [N] or [2 N], None if w has the dtype of x;
-    # bias [N]; residual, out [M, N].
-    # Consecutive programs have the same weights, so memory is read once.
+    # bias [N]; residual, out [M, N]. Consecutive programs use the same weights, so that memory is read only once.
     n0 = tl.program_id(1) * BN
     m = tl.program_id(0) * BM + tl.arange(0, BM)
     n = n0 + tl.arange(0, BN)
     m_mask = m < M
-    whole: tl.constexpr = N % BN == 0 and K % BK == 0  # Otherwise tiles reach beyond the matrix.
+    whole: tl.constexpr = N % BN == 0 and K % BK == 0  # If False, tiles extend beyond the matrix.
     if PDL:
         tl.extra.cuda.gdc_launch_dependents()
         if PREFETCH:
@@ -110,7 +109,7 @@ def _gemm_kernel(
     stretch: tl.constexpr = K // PARTS
     tile: tl.constexpr = BN * (1 + GATED)
     dtype = x.dtype.element_ty
-    row = tl.arange(0, tile)  # Matrix rows of the tile: the gate's first.
+    row = tl.arange(0, tile)  # Matrix rows of the tile; those of the gate come first.
     row, n_mask = n0 + row % BN + row // BN * N, n0 + row % BN < N
     acc = tl.zeros((tile, BM), tl.float32)
     if PARTS == 1 or tile >= MANY_ROWS:
@@ -125,7 +124,7 @@ def _gemm_kernel(
             part = tl.dot(w_tile.to(dtype), rows, part, input_precision="ieee")
             if PARTS > 1:
                 tl.static_assert(stretch % BK == 0)
-                # Triton 3.6 computes wrong products of widened weights if a sum ends at every step.
+                # Triton 3.6 computes wrong products of int8 weights that are widened if a sum ends at every step.
                 tl.static_assert(stretch > BK or w.dtype.element_ty == dtype)
                 if (start + BK) % stretch == 0:
                     acc += part
@@ -134,7 +133,7 @@ def _gemm_kernel(
             acc = part
     else:
         tl.static_assert(whole)
-        # Part p sums its own range of K, and a step processes `part_k` numbers of every part.
+        # Part p sums its own range of K. A step processes `part_k` elements of every part.
         p = tl.arange(0, PARTS)
         k = p[:, None] * stretch + tl.arange(0, part_k)[None, :]
         w_at = w + row[None, :, None].to(tl.int64) * K + k[:, None, :]
@@ -156,7 +155,7 @@ def _gemm_kernel(
     at = m[None, :] * out_stride + n[:, None]
     inside = m_mask[None, :] if whole else m_mask[None, :] & (n < N)[:, None]
     if RESIDUAL:
-        # The product is rounded before the addition, as in separate operations.
+        # The product is rounded before the addition, as if these were separate operations.
         beside = tl.load(residual + m[None, :] * residual_stride + n[:, None], inside, 0.0)
         acc = acc.to(dtype).to(tl.float32) + beside.to(tl.float32)
     tl.store(out + at, acc.to(dtype), inside)
@@ -231,7 +230,7 @@ def _launch(
         out = torch.empty((M, N), device=x.device, dtype=x.dtype)
     assert out.shape == (M, N)
     assert out.stride(1) == 1
-    # Bytes of x, and of the matrix with its gate.
+    # Bytes of x and of the matrix rows, including the gate's, per step.
     step_bytes = tiles.BK * (BM * x.itemsize + tiles.BN * (1 + gated) * weight.itemsize)
     fitting = stages(tiles.stages, step_bytes)
     if tiles.split_k:
@@ -268,14 +267,14 @@ def _launch(
 
 
 def choose_tiles(N: int, K: int, rows: int, *, gated: bool, eight_bits: bool = False) -> Tiles:
-    """Return the tiles for a matrix shape and number of rows, found by `python -m benchmarks.kernels tiles`.
+    """Return the best tiles for a matrix shape and number of rows, from `python -m benchmarks.kernels tiles`.
 
-    Tiles of up to 64 rows and those with `split_k` were found on an H200, the others on an H100.
-    `parts` decides the order of sums, so it depends on the matrix only. With more rows than FEW, weights are read from
-    the cache repeatedly, so programs have more rows and outputs.
+    Tiles for up to 64 rows and those with `split_k` were measured on an H200, the others on an H100. `parts` determines
+    the order of sums, so it depends on the matrix only. With more rows than FEW, programs have more rows and outputs,
+    because weights are read from the cache repeatedly.
 
     With `eight_bits`, programs have enough matrix rows for Hopper's wgmma instruction. With fewer, Triton uses mma and
-    loads four neighbours of K at once for narrow weights, which changes the order of products and so the bits of a row.
+    loads four adjacent int8 weights at once, which changes the order of products and thus the last bits of a row.
     """
     found = TILES.get((N, K, gated))
     if found is None:
@@ -293,11 +292,12 @@ def has_many_rows(tiles: Tiles, *, gated: bool) -> bool:
     return tiles.BN * (1 + gated) >= MANY_ROWS.value
 
 
-FEW = 64  # Maximum rows that one program processes alone.
-# Replacements for tiles with too few matrix rows for int8; with few outputs, split K for enough programs.
+FEW = 64  # Maximum number of rows for a single program.
+# Replacements for int8 if tiles have too few matrix rows. For few outputs, K is split so that there are enough
+# programs.
 WIDE, SPLIT = Tiles(64, 128, PARTS, 4, 4), Tiles(64, 128, PARTS, 4, 4, split_k=True)
 MANY_OUTPUTS = 2048
-# By outputs, inputs and gate, for 65 to 128, up to 256 and more rows.
+# Keys: outputs, inputs, gate. Values: tiles for 65 to 128, up to 256, and more rows.
 LARGE: dict[tuple[int, int, bool], tuple[Tiles, Tiles, Tiles]] = {
     (4096, 1024, False): (Tiles(64, 128, 4, 8, 4), Tiles(128, 128, 4, 8, 4, BM=64), Tiles(128, 64, 4, 8, 4, BM=128)),
     (1024, 2048, False): (
@@ -333,7 +333,8 @@ LARGE: dict[tuple[int, int, bool], tuple[Tiles, Tiles, Tiles]] = {
         Tiles(128, 128, 4, 8, 4, BM=64),
     ),
 }
-# By outputs, inputs and gate, for up to 16, 32 and more rows: code predictor and the talkers of both sizes.
+# Keys: outputs, inputs, gate. Values: tiles for up to 16, up to 32, and more rows. The shapes are those of the code
+# predictor and of both talkers.
 TILES: dict[tuple[int, int, bool], tuple[Tiles, Tiles, Tiles]] = {
     (4096, 1024, False): (Tiles(64, 128, 4, 4, 6, True), Tiles(64, 128, 4, 4, 6), Tiles(64, 128, 4, 8, 4)),
     (1024, 2048, False): (Tiles(16, 256, 4, 4, 6, True), Tiles(16, 512, 4, 4, 4, True), Tiles(16, 256, 4, 4, 4, True)),

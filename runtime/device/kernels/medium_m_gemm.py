@@ -1,10 +1,10 @@
-"""Matrix product kernel for up to 64 rows, which prefetches its first weights before the rows are ready.
+"""Matrix product kernel for up to 64 rows that loads its first weights before the rows are ready.
 
-It is like runtime/device/kernels/small_m_gemm.py for more rows than one tensor core instruction has. Shared memory
-cannot hold all rows and weights, so rows are loaded some steps ahead of the products, and so are the weights without
-room at first. A preceding norm is a separate launch, as in gemm.py.
+It works like runtime/device/kernels/small_m_gemm.py, for more rows than one tensor core instruction has. Shared memory
+cannot hold all rows and weights, so rows, and the weights that do not fit at first, are loaded some steps ahead of the
+products. A preceding norm is a separate launch, as in gemm.py.
 
-Sums have the parts and order of runtime/device/kernels/gemm.py, so results are bitwise equal.
+K has the same parts and order as in runtime/device/kernels/gemm.py, so results are bitwise equal.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 from runtime.device.kernels import pdl, shared_memory, staging
 from runtime.device.kernels.gemm import PARTS
 
-SIZES = 16, 32, 64  # Input rows per program. Each size is a kernel to compile.
+SIZES = 16, 32, 64  # Number of input rows per program. Each size is a kernel to compile.
 MAX_ROWS = SIZES[-1]
-RESERVED_BYTES = 1024  # Bytes of shared memory for other data than weights and rows.
+RESERVED_BYTES = 1024  # Shared memory in bytes for other data than weights and rows.
 
 
 class MediumTiles(NamedTuple):
     """Tile sizes of a product.
 
-    A program has `BN` rows of the matrix (gate and up together) and all rows of the input; a step processes `BK`
-    numbers of every part of K. `weights_ahead` and `rows_ahead` are the steps whose weights and rows fit into shared
-    memory; they change no result.
+    A program has `BN` rows of the matrix (gate and up together) and all rows of the input. A step processes `BK`
+    elements of every part of K. `weights_ahead` and `rows_ahead` are the numbers of steps whose weights and rows fit
+    into shared memory. They do not change results.
     """
 
     BN: int
@@ -40,7 +40,7 @@ class MediumTiles(NamedTuple):
     rows_ahead: int
 
 
-# Tiles for each of SIZES, by outputs, inputs and gate, found on an H200. None: gemm.py is faster.
+# Keys: outputs, inputs, gate. Values: tiles for each of SIZES, measured on an H200. None: gemm.py is faster.
 TILES: dict[tuple[int, int, bool], tuple[MediumTiles, MediumTiles, MediumTiles | None]] = {
     (4096, 1024, False): (MediumTiles(16, 64, 4, 4), MediumTiles(32, 64, 4, 4), MediumTiles(32, 64, 4, 3)),
     (1024, 2048, False): (MediumTiles(16, 128, 4, 4), MediumTiles(16, 128, 4, 3), MediumTiles(16, 64, 8, 4)),
@@ -57,7 +57,7 @@ TILES: dict[tuple[int, int, bool], tuple[MediumTiles, MediumTiles, MediumTiles |
 
 
 def choose_tiles(x: Tensor, weight: Tensor, *, gated: bool = False) -> MediumTiles | None:
-    """Choose the tiles for a product on this GPU, or None for another kernel. Shapes: as in `medium_m_gemm`."""
+    """Return the tiles for a product on this GPU, or None if another kernel is used. Shapes: see `medium_m_gemm`."""
     M, K = x.shape
     found = TILES.get((len(weight) // (1 + gated), K, gated))
     # Other kernels handle int8 weights and float32.
@@ -68,12 +68,12 @@ def choose_tiles(x: Tensor, weight: Tensor, *, gated: bool = False) -> MediumTil
 
 
 def block_rows(M: int) -> int:
-    """Return the smallest size for this number of rows."""
+    """Return the smallest of SIZES for this number of rows."""
     return next(size for size in SIZES if size >= M)
 
 
 def shared_bytes(tiles: MediumTiles, M: int) -> int:
-    """Return an upper bound of a program's shared memory for M rows, in two-byte numbers."""
+    """Return an upper bound of a program's shared memory for M rows, in two-byte elements."""
     steps = tiles.weights_ahead * tiles.BN + tiles.rows_ahead * block_rows(M)
     return 2 * PARTS * tiles.BK * steps + RESERVED_BYTES
 
@@ -119,7 +119,7 @@ def _medium_m_gemm_kernel(
     rows = staging.allocate(dtype, ROWS_AHEAD, BM, PARTS, BK)
     if PDL:
         gdc_wait()
-    # The first commit group has all weights so far; each group has the rows of one step.
+    # The first commit group contains all weights so far; each group contains the rows of one step.
     for step in gl.static_range(ROWS_AHEAD - 1):
         async_copy.async_copy_global_to_shared(rows.index(step), x_at + step * BK, x_mask)
         async_copy.commit_group()

@@ -1,4 +1,4 @@
-"""Code2Wav kernels that are not matrix products: codebook lookup, depthwise convolutions with norm, PCM."""
+"""Code2Wav kernels other than matrix products: codebook lookup, depthwise convolution with norm, PCM output."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from runtime.device.kernels import pdl
 from runtime.device.kernels.streams import ROW, Past, remember, wait_for_previous
 
 FULL_SCALE = tl.constexpr(32767.0)
-ROUNDING = tl.constexpr(12582912.0)  # As in snake.py.
-TOGETHER = 1  # Time steps per program of ``normed_depthwise``.
-MOMENTS = 64  # Samples per program of ``pcm``.
+ROUNDING = tl.constexpr(12582912.0)  # See snake.py.
+TOGETHER = 1  # Number of time steps per program of ``normed_depthwise``.
+MOMENTS = 64  # Number of samples per program of ``pcm``.
 
 
 @triton.jit
@@ -33,14 +33,14 @@ def _look_up(
     total = tl.zeros((BLOCK,), tl.float32)
     for group in range(GROUPS):
         code = tl.load(codes + m * GROUPS + group)
-        # Clamped, because an invalid code of one stream must not end the others.
+        # The index is clamped, because an invalid code of one stream must not crash the others.
         code = tl.minimum(tl.maximum(code, 0), SIZE - 1)
         total += tl.load(tables + (group * SIZE + code) * WIDTH + c, c < WIDTH, 0.0).to(tl.float32)
     tl.store(out + m * WIDTH + c, total, c < WIDTH)
 
 
 def look_up(codes: Tensor, tables: Tensor) -> Tensor:
-    """Sum one row of each table. Shapes: codes [B, T, Q] int32; tables [Q, size, W]; result [B, T, W]."""
+    """Return the sum of one row of each table. Shapes: codes [B, T, Q] int32; tables [Q, size, W]; result [B, T, W]."""
     B, T, groups = codes.shape
     _, size, width = tables.shape
     out = tables.new_empty(B, T, width)
@@ -204,7 +204,7 @@ def pcm(x: Tensor, weight: Tensor, bias: Tensor, rows: Tensor, past: Past) -> Te
         out.stride(0),
         C=C,
         TAPS=len(weight),
-        BLOCK=max(16, C & -C),  # A power of two that divides most widths.
+        BLOCK=max(16, C & -C),  # The largest power of two that divides C, at least 16.
         BM=MOMENTS,
         PDL=pdl(),
         launch_pdl=pdl(),

@@ -1,4 +1,4 @@
-"""Attention kernels of prefill chunks: new positions of some slots over themselves and earlier ones.
+"""Attention kernels for prefill chunks: new positions of some slots attend to themselves and to earlier positions.
 
 There are two launches: norms, RoPE and the cache write, then flash attention. The readable version is
 runtime/model/layers.py with a device's own attention.
@@ -23,15 +23,15 @@ from runtime.device.kernels.qk_norm_rope import (
     query_heads,
 )
 
-TILE = 32  # Positions per program.
-BLOCK = 64  # Keys per step.
+TILE = 32  # Number of positions per program.
+BLOCK = 64  # Number of keys per step.
 FLOAT32_BLOCK = 16
 
 
 def prefill_attention(qkv: Tensor, heads: QKNormRope, cache: KVView, slot: Tensor, start: Tensor) -> Tensor:
     """Compute causal attention of P new positions of each of some slots, and store their keys and values.
 
-    A slot's last position is scratch: positions at or beyond it (padding of a chunk) are written there, and no query
+    A slot's last position is scratch: positions at or after it (padding of a chunk) are written to it, and no query
     attends to it.
 
     Shapes: qkv [n * P, (heads + 2 kv_heads) * d], a slot's positions adjacent; slot, start [n] int64, on the device;

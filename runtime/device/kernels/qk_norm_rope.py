@@ -1,4 +1,4 @@
-"""Shared parts of the attention kernels: norm and RoPE of query and key heads, shape checks, sizes."""
+"""Shared code of the attention kernels: norm and RoPE of query and key heads, shape checks, and sizes."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from torch import Tensor
 
 from runtime.device.fused import KVView, QKNormRope
 
-STAGES = 3  # Blocks of keys in the pipeline, with the current one.
-FLOAT32_STAGES = 2  # Limited by a multiprocessor's memory.
+STAGES = 3  # Number of key blocks in the pipeline, including the current one.
+FLOAT32_STAGES = 2  # Limited by the shared memory of a multiprocessor.
 
 LOG2_E = tl.constexpr(1.4426950408889634)
-LOWEST = tl.constexpr(-1e30)  # Below every score but finite, so that differences are not NaN.
+LOWEST = tl.constexpr(-1e30)  # Lower than every score but finite, so that differences are not NaN.
 
 
 def query_heads(qkv: Tensor, heads: QKNormRope, cache: KVView, new: int, *indices: Tensor) -> int:
     """Check all shapes and return the number of query heads.
 
-    The kernels index by shape without bounds checks, so wrong shapes would read another slot's memory.
+    The kernels have no bounds checks, so with wrong shapes they would read memory of another slot.
     """
     (q_norm, q_eps), (k_norm, k_eps), cos, sin = heads
     _, kv_heads, T, d = cache.keys.shape
@@ -47,10 +47,10 @@ def partners(dims, D: tl.constexpr):
 def qk_norm_rope(x, partner, weight, partner_weight, cos, sin, eps, D: tl.constexpr, WIDTH: tl.constexpr):
     """Apply RMSNorm (float32 inside, cast, then weight) and split-half RoPE to R heads, with torch's rounding.
 
-    The inputs are loaded values, so that a kernel can issue all loads before the first use.
+    The arguments are loaded values, so that a kernel can issue all loads before their first use.
 
     Args:
-        x, partner: The heads, zero beyond D, and each number's partner [R, WIDTH].
+        x, partner: The heads, zero beyond D, and the partner of each element [R, WIDTH].
         weight, partner_weight: Weights of the norm [1, WIDTH].
         cos, sin: Tables at the heads' positions [R, WIDTH].
     """

@@ -1,8 +1,8 @@
 """Kernel of a Code2Wav residual unit: x + conv1(snake(conv7(a))), where a is SnakeBeta of x.
 
-It supports few channels only (``fits``), which stay in one program's registers between the convolutions, so the unit
-costs two reads and two writes. The published channel counts 3 * 2^k are two tiles of powers of two.
-Sums have the order of ``convolution.convolve``, so results are bitwise equal.
+It supports only a few channels (``fits``). These stay in one program's registers between the convolutions, so the unit
+needs only two reads and two writes. The published numbers of channels, 3 * 2^k, are divided into two tiles whose widths
+are powers of two. The order of sums is that of ``convolution.convolve``, so results are bitwise equal.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from runtime.device.kernels.convolution import Made, Packed, Tile
 from runtime.device.kernels.snake import Snake, snake
 from runtime.device.kernels.streams import ROW, Past, remember, wait_for_previous
 
-WIDEST = {torch.bfloat16: 192, torch.float32: 16}  # Channels that fit into a program's registers.
-SMALLEST = 16  # Columns of a tile.
-BUSY = 128  # Programs that fill a GPU.
+WIDEST = {torch.bfloat16: 192, torch.float32: 16}  # Maximum number of channels that fit into a program's registers.
+SMALLEST = 16  # Minimum number of columns of a tile.
+BUSY = 128  # Number of programs that fill a GPU.
 
 
 def split(channels: int) -> tuple[int, int]:
-    """Return two tile widths for the channels; the second is 0 if one tile is enough."""
+    """Return the widths of two tiles for the channels; the second is 0 if one tile is enough."""
     first = max(SMALLEST, 1 << (channels.bit_length() - 1))
     rest = channels - first
     if rest <= 0:
@@ -40,7 +40,7 @@ def fits(channels: int, dtype: torch.dtype) -> bool:
 
 
 def tile_for(M: int, channels: int) -> Tile:
-    """Return the tile with the rows of a program. It changes no result."""
+    """Return the tile, whose rows are those of a program. It does not change results."""
     return Tile(128, channels, 8, 3) if M >= 128 * BUSY else Tile(64, channels, 4, 3)
 
 
@@ -48,7 +48,7 @@ def tile_for(M: int, channels: int) -> Tile:
 class PackedUnit:
     """Packed weights of a residual unit, zero beyond C.
 
-    Shapes: wide.weight [C0 + C1, 7 * C]; point [C0 + C1, C0 + C1], by output; biases [C0 + C1].
+    Shapes: wide.weight [C0 + C1, 7 * C]; point [C0 + C1, C0 + C1], output channels first; biases [C0 + C1].
     """
 
     wide: Packed
@@ -67,7 +67,7 @@ def _middle(acc, bias, rate, gain, n, KIND: tl.constexpr):
 
 @triton.jit
 def _finish(acc, bias, residual, out, activated, rate, gain, m, inside, n, C: tl.constexpr):
-    """Add bias and residual of one tile, apply the next layer's SnakeBeta, and store both results."""
+    """Add bias and residual to one tile, apply the next layer's SnakeBeta, and store both results."""
     at = m[:, None] * C + n[None, :]
     whole = inside[:, None] & (n < C)[None, :]
     y = acc + tl.load(bias + n)[None, :] + tl.load(residual + at, whole, 0.0).to(tl.float32)
@@ -128,7 +128,7 @@ def _unit(
         acc1 = tl.zeros((BM, C1), tl.float32)
     for k in tl.range(0, K, BK):
         ks = k + tl.arange(0, BK)
-        if C % BK == 0:  # All columns belong to one tap.
+        if C % BK == 0:  # All columns of the step belong to one tap.
             source = (t + (k // C) * dilation - left)[:, None]
             channel = (tl.multiple_of(k % C, BK) + tl.arange(0, BK))[None, :]
         else:
@@ -173,8 +173,8 @@ def residual_unit(
 ) -> Made:
     """Compute the unit over a chunk of every row, and update the streams' state.
 
-    Shapes: x, activated and results [B, T, C]; rows [B, 3] int32. With `plain`, the result without `then` is returned
-    too.
+    Shapes: x, activated and results [B, T, C]; rows [B, 3] int32. With `plain`, the result without `then` is also
+    returned.
     """
     B, T, C = x.shape
     M, wide = B * T, packed.wide

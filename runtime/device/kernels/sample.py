@@ -1,8 +1,8 @@
 """Sampling kernel of one launch. The readable version is runtime/engine/execution/sampling.py.
 
-It searches no top-k threshold. It takes the code with the best noisy score; if that code is not among the k best, it
-takes the best noisy score among the codes with larger scores, and so on. The result is the best noisy score of the k
-best codes. Usually the first code is accepted; a flat distribution needs a few rounds.
+The kernel does not search for the top-k threshold. It takes the code with the best noisy score. If this code is not
+among the k best, it takes the best noisy score among the codes with higher scores, and so on. The result is the best
+noisy score of the k best codes. Usually the first code is accepted; a flat distribution needs a few rounds.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from torch import Tensor
 from runtime.device.fused import Lookup, Rules, Sampled, SamplingState
 from runtime.device.kernels import launch_options
 
-WARPS = 8  # Warps per program.
+WARPS = 8  # Number of warps per program.
 
 GOLDEN = tl.constexpr(0x9E3779B9)
-MIN_KEY = tl.constexpr(-(2**31))  # Below every ordered key.
+MIN_KEY = tl.constexpr(-(2**31))  # Lower than every ordered key.
 
 
 def sample(
@@ -31,15 +31,15 @@ def sample(
     *,
     settled: bool = False,
 ) -> None:
-    """Sample one code per row, flag rows with non-finite scores, and look up the code's embedding.
+    """Sample one code per row, flag rows whose scores are not finite, and look up the code's embedding.
 
-    A row with non-finite scores still gets a code in [0, V).
+    Such a row still gets a code in [0, V).
 
     Shapes: logits [B, V] float32 or bfloat16; rows [B] int64, slots. `out` is written at `codebook`.
 
     Args:
-        settled: True if rows and state were written before the last launch that was not settled, so that the noise may
-            be computed while the previous kernel still runs.
+        settled: True if rows and state were written before the last launch without `settled`. The noise is then
+            computed while the previous kernel still runs.
     """
     B, V = logits.shape
     Q = out.codes.shape[1]
@@ -117,7 +117,7 @@ def _sample(
 ):
     if PDL:
         if not SETTLED:
-            tl.extra.cuda.gdc_wait()  # The next kernel may start now: see ``Fused``.
+            tl.extra.cuda.gdc_wait()  # After this, the next kernel may start (see ``Fused``).
         tl.extra.cuda.gdc_launch_dependents()
     row = tl.program_id(0)
     slot = tl.load(rows + row)
@@ -153,7 +153,7 @@ def _sample(
     noisy = tl.where(allowed, _ordered(warm + noise), MIN_KEY)
 
     share = tl.zeros((WIDTH,), tl.float32)
-    spare = 0.0  # Maximum probability that top-p bans.
+    spare = 0.0  # Maximum total probability that top-p removes.
     top = tl.max(keys)
     if p < 1:
         share = tl.exp(warm - tl.max(tl.where(allowed, warm, float("-inf"))))
@@ -175,7 +175,7 @@ def _sample(
 
 @triton.jit
 def _best_above(keys, noisy, code, floor):
-    """Return the first code with the best noisy score among codes with scores above the floor, and its score's key."""
+    """Return the code with the best noisy score among codes with scores above `floor`, and the key of its score."""
     noisy = tl.where(keys > floor, noisy, MIN_KEY)
     drawn = tl.min(tl.where(noisy == tl.max(noisy), code, 2**30))
     return drawn, tl.max(tl.where(code == drawn, keys, MIN_KEY))
@@ -183,7 +183,7 @@ def _best_above(keys, noisy, code, floor):
 
 @triton.jit
 def _is_banned(keys, share, key, top, k, p, spare, V: tl.constexpr):
-    """True if top-k or top-p bans the code with this key. The most probable code is never banned."""
+    """True if top-k or top-p removes the code with this key. The most probable code is never removed."""
     banned = False
     if k < V:
         banned = tl.sum((keys > key).to(tl.int32)) >= k
@@ -194,7 +194,7 @@ def _is_banned(keys, share, key, top, k, p, spare, V: tl.constexpr):
 
 @triton.jit
 def _kth_largest(keys, k):
-    """Return the k-th largest key, by a search from the highest bit for the largest bound that k keys reach."""
+    """Return the k-th largest key, by a binary search from the highest bit."""
     place = keys.to(tl.uint32, bitcast=True) ^ 0x80000000
     bound = tl.zeros((), tl.uint32)
     for step in range(32):
@@ -206,14 +206,14 @@ def _kth_largest(keys, k):
 
 @triton.jit
 def _ordered(x):
-    """Map float32 to int32 in the same order, with both zeros equal."""
+    """Map float32 to int32 in the same order, with equal values for both zeros."""
     bits = (x + 0.0).to(tl.int32, bitcast=True)
     return bits ^ ((bits >> 31) & 0x7FFFFFFF)
 
 
 @triton.jit
 def _gumbel(seed, frame, codebook, code):
-    """Compute ``gumbel_noise`` of one row, frame and codebook in unsigned 32 bits."""
+    """Compute ``gumbel_noise`` of one row, frame and codebook with unsigned 32-bit arithmetic."""
     key = _mix(seed.to(tl.uint32)) ^ (seed >> 32).to(tl.uint32)
     key = _mix(key + frame.to(tl.uint32) * GOLDEN)
     key = _mix(key + (codebook + 1).to(tl.uint32) * GOLDEN)

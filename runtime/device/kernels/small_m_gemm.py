@@ -1,14 +1,14 @@
-"""Matrix product kernel for one to eight rows, which prefetches the matrix before the rows are ready.
+"""Matrix product kernel for one to eight rows that loads the matrix before the rows are ready.
 
-Reading the weights dominates such a product, and a frame of few rows is a chain of products that wait for each other. A
-program first issues the loads of all its weights and then waits for the previous kernel (programmatic dependent
-launch), so after the wait only the rows' load, the products and the store remain. Every program repeats the preceding
-norm, which costs less than a launch.
+Most of the time of such a product is spent on reading the weights, and a frame of few rows is a chain of products that
+depend on each other. So a program first issues the loads of all its weights and then waits for the previous kernel
+(programmatic dependent launch). After that, only the load of the rows, the products and the store remain. Every program
+repeats the preceding norm, because this takes less time than a separate launch.
 
-Sums have the parts and order of runtime/device/kernels/gemm.py and its norm kernel, so results are bitwise equal. Int8
-weights are stored as such in shared memory, and widened in registers while the previous kernel still runs, as far as
-registers suffice.
-The kernel is written in Gluon, Triton's lower-level language with explicit layouts and memory operations.
+Sums have the same parts and order as in runtime/device/kernels/gemm.py and its norm kernel, so results are bitwise
+equal. Int8 weights stay int8 in shared memory. If there are enough registers, they are widened while the previous
+kernel still runs. The kernel is written in Gluon, Triton's lower-level language with explicit layouts and memory
+operations.
 """
 
 from __future__ import annotations
@@ -26,16 +26,17 @@ from runtime.device.fused import Norm
 from runtime.device.kernels import pdl, shared_memory, staging, wgmma
 from runtime.device.kernels.gemm import PARTS
 
-MAX_ROWS = 8  # Rows of the tensor core instruction.
-RESERVED_BYTES = 1024  # Upper bound of shared memory in bytes in addition to weights and rows: the norm's sums.
-MAX_AHEAD = gl.constexpr(384)  # Elements of two bytes: 192 of 255 registers.
+MAX_ROWS = 8  # Number of rows of the tensor core instruction.
+# Upper bound of the shared memory in bytes for other data than weights and rows: the sums of the norm.
+RESERVED_BYTES = 1024
+MAX_AHEAD = gl.constexpr(384)  # In two-byte elements: 192 of 255 registers.
 
 
 class SmallTiles(NamedTuple):
     """Tile sizes of a product.
 
     A program has `BN` rows of the matrix and loads `rows` rows of the input (1 or 8, to limit the kernels to compile).
-    A step processes `BK` numbers of every part of K. With `rows_resident`, shared memory holds all of the rows,
+    A step processes `BK` elements of every part of K. With `rows_resident`, shared memory holds the complete rows,
     otherwise one step of them.
     """
 
@@ -45,8 +46,8 @@ class SmallTiles(NamedTuple):
     rows_resident: bool
 
 
-# Matrix rows of a program for one input row and for more, by outputs, inputs and gate, found on an H200. None:
-# runtime/device/kernels/gemm.py is faster.
+# Keys: outputs, inputs, gate. Values: matrix rows per program for one input row and for more rows, measured on an H200.
+# None: runtime/device/kernels/gemm.py is faster.
 TILES: dict[tuple[int, int, bool], tuple[int, int | None]] = {
     (4096, 1024, False): (32, 32),
     (1024, 2048, False): (16, 16),
@@ -60,7 +61,7 @@ TILES: dict[tuple[int, int, bool], tuple[int, int | None]] = {
     (3072, 2048, False): (16, 16),
     (3072, 1024, False): (32, 32),
 }
-# Different values for int8 weights, which are limited by registers (MAX_AHEAD).
+# Values for int8 weights, which are limited by registers (MAX_AHEAD).
 EIGHT_BITS: dict[tuple[int, int, bool], tuple[int, int | None]] = {
     (3072, 1024, True): (32, 32),
     (6144, 2048, True): (16, 16),
@@ -68,12 +69,12 @@ EIGHT_BITS: dict[tuple[int, int, bool], tuple[int, int | None]] = {
 
 
 def choose_tiles(x: Tensor, weight: Tensor, *, gated: bool = False) -> SmallTiles | None:
-    """Choose the tiles for a product on this GPU, or None for another kernel. Shapes: as in `small_m_gemm`."""
+    """Return the tiles for a product on this GPU, or None if another kernel is used. Shapes: see `small_m_gemm`."""
     M, K = x.shape
     shape = len(weight) // (1 + gated), K, gated
     found = TILES.get(shape)
     if weight.itemsize < x.itemsize:
-        # Without wgmma, gemm.py has other bits (see its `choose_tiles`).
+        # Without wgmma, the results of gemm.py would differ in the last bits (see its `choose_tiles`).
         found = EIGHT_BITS.get(shape, found) if wgmma() else None
     if found is None or M > MAX_ROWS or not pdl():
         return None
@@ -84,7 +85,7 @@ def choose_tiles(x: Tensor, weight: Tensor, *, gated: bool = False) -> SmallTile
 def fit_tiles(BN: int, M: int, K: int, itemsize: int, weight_itemsize: int) -> SmallTiles | None:
     """Return the tiles with BN matrix rows per program; None if they exceed this GPU's shared memory."""
     stretch, rows = K // PARTS, 1 if M == 1 else MAX_ROWS
-    BK = stretch & -stretch  # The largest power of two that divides it.
+    BK = stretch & -stretch  # The largest power of two that divides `stretch`.
     for rows_resident, inputs in ((True, K), (False, PARTS * BK)):
         if weight_itemsize * BN * K + itemsize * rows * inputs <= shared_memory() - RESERVED_BYTES:
             return SmallTiles(BN, rows, BK, rows_resident)
@@ -101,7 +102,10 @@ def _copy_weights(
     PARTS: gl.constexpr,
     BK: gl.constexpr,
 ):
-    """Start the copies of a program's matrix rows to shared memory, and return it; half are the gate's if gated."""
+    """Start to copy a program's matrix rows to shared memory, and return it.
+
+    If gated, half of the rows are the gate's.
+    """
     STEPS: gl.constexpr = K // PARTS // BK
     at = staging.weights_at(w, N, K, GATED, BN, PARTS, BK)
     staged = staging.allocate(w.dtype.element_ty, STEPS, BN, PARTS, BK)
@@ -113,9 +117,9 @@ def _copy_weights(
 
 @gluon.constexpr_function
 def _bytes_layout(PARTS: int, BN: int, BK: int) -> gl.DistributedLinearLayout:
-    """Return the register layout of bytes [PARTS, BN, BK] before `_relabel`: each thread has four row neighbours.
+    """Return the register layout of bytes [PARTS, BN, BK] before `_relabel`: each thread has four adjacent bytes.
 
-    It is the layout of the tensor cores' first operand, except the order of K within 16.
+    Except for the order within each 16 elements of K, it is the layout of the tensor cores' first operand.
     """
     more_k = [[0, 0, 2**bit] for bit in range(4, BK.bit_length() - 1)]
     more_rows = [[0, 2**bit, 0] for bit in range(4, BN.bit_length() - 1)]
@@ -127,10 +131,10 @@ def _bytes_layout(PARTS: int, BN: int, BK: int) -> gl.DistributedLinearLayout:
 
 @gluon.jit
 def _relabel(x):
-    """Reorder numbers [A, B, K] within each 16 of K to pairs 0, 2, 4, 6, 1, 3, 5, 7.
+    """Reorder each 16 elements of K in [A, B, K] to the pairs 0, 2, 4, 6, 1, 3, 5, 7.
 
-    Tensor cores multiply 16 numbers at once, of which a thread has two pairs with a distance of eight. Reordered, these
-    are four neighbours in memory, and the sum of the 16 is the same.
+    Tensor cores multiply 16 elements at once, of which a thread holds two pairs with a distance of eight. After
+    reordering, these are four adjacent elements in memory, and the sum of the 16 products is the same.
     """
     A: gl.constexpr = x.shape[0]
     B: gl.constexpr = x.shape[1]
@@ -140,9 +144,10 @@ def _relabel(x):
 
 @gluon.jit
 def _widened(weights):
-    """Convert int8 to bfloat16 with four instructions for two numbers; the library needs eight.
+    """Convert int8 to bfloat16 with four instructions for two elements; the library needs eight.
 
-    Seven bits of the byte become the mantissa of 128, so the result is 128 too large, and 256 for the missing sign.
+    Seven bits of the byte become the mantissa of a number with exponent 128. Afterwards, 128 is subtracted, or 256 for
+    negative values.
     """
     return gl.inline_asm_elementwise(
         """{
@@ -200,7 +205,7 @@ def _zero_operands(
 
 @gluon.jit
 def _scales(scale, N: gl.constexpr, GATED: gl.constexpr, OUTPUTS: gl.constexpr, layout: gl.constexpr):
-    """Load the scales of a program's outputs [OUTPUTS, 1, 1 + GATED]."""
+    """Load the scales of a program's outputs. Shapes: [OUTPUTS, 1, 1 + GATED]."""
     n = gl.arange(0, OUTPUTS, gl.SliceLayout(1, gl.SliceLayout(2, layout)))
     half = gl.arange(0, 1 + GATED, gl.SliceLayout(0, gl.SliceLayout(1, layout)))
     return gl.load(scale + gl.program_id(0) * OUTPUTS + n[:, None, None] + half[None, None, :] * N)
@@ -238,7 +243,7 @@ def _small_m_gemm_kernel(
     STEPS: gl.constexpr = STRETCH // BK
     OUTPUTS: gl.constexpr = BN // (1 + GATED)
     NARROW: gl.constexpr = scale is not None
-    # If a thread's registers suffice, weights are widened before the rows are ready.
+    # If a thread has enough registers, weights are widened before the rows are ready.
     WIDENED_AHEAD: gl.constexpr = NARROW and BN * K <= MAX_AHEAD * 32 * PARTS
     dtype: gl.constexpr = x.dtype.element_ty
     staged = _copy_weights(w, N, K, GATED, BN, PARTS, BK)
@@ -248,15 +253,15 @@ def _small_m_gemm_kernel(
         gdc_launch_dependents()
     of_sums: gl.constexpr = staging.sums_layout(PARTS)
     if WIDENED_AHEAD:
-        # M is never 0, but the compiler cannot move work of a branch past the wait for the rows, as it otherwise would
-        # to save registers.
+        # M is never 0. The condition keeps the compiler from moving this work after the wait for the rows, which it
+        # would do to save registers.
         ahead = _zero_operands(dtype, STEPS, PARTS, BN, BK, of_sums)
         if M > 0:
             async_copy.wait_group(0)
             ahead = _widened_operands(staged, STEPS, of_sums)
     rows = staging.allocate(dtype, STEPS if ROWS_RESIDENT else 1, ROWS, PARTS, BK)
     if NORM:
-        # The layout of the norm's own kernel, because it decides the order of the sum.
+        # The layout must be that of the norm's own kernel, because it determines the order of the sum.
         gl.static_assert(STEPS == 1)
         along: gl.constexpr = gl.BlockedLayout([1, 8], [1, 32], [1, PARTS], [1, 0])
         m, k = gl.arange(0, ROWS, gl.SliceLayout(1, along)), gl.arange(0, K, gl.SliceLayout(0, along))

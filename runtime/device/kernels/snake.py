@@ -1,4 +1,4 @@
-"""SnakeBeta for use in kernels: x + sin^2(x e^alpha) / (e^beta + eps), without the library's sine."""
+"""SnakeBeta for use in kernels: x + sin^2(x e^alpha) / (e^beta + eps), with its own sine approximation."""
 
 from __future__ import annotations
 
@@ -12,34 +12,34 @@ from torch import Tensor
 
 SNAKE_EPS = 1e-9
 
-# 1.5 * 2^23: adding it to a float32 below 2^22 and subtracting it again rounds to an integer.
+# 1.5 * 2^23. Adding it to a float32 below 2^22 and subtracting it again rounds to an integer.
 ROUNDING = tl.constexpr(12582912.0)
 
 
 @dataclass(frozen=True, slots=True)
 class Snake:
-    """Parameters of each channel in the kernels' form. Shapes: both [C] float32."""
+    """Parameters per channel in the form that kernels use. Shapes: both [C] float32."""
 
     rate: Tensor  # Equals e^alpha / pi.
     gain: Tensor  # Equals 1 / (e^beta + eps).
 
     @classmethod
     def of(cls, alpha: Tensor, beta: Tensor) -> Snake:
-        """Return the parameters for published exponents."""
+        """Return the parameters for the exponents in a checkpoint."""
         return cls((alpha.double().exp() / math.pi).float(), (1 / (beta.double().exp() + SNAKE_EPS)).float())
 
     def repeated(self, times: int) -> Snake:
-        """Repeat the parameters for a product with `times` time steps of all channels per row."""
+        """Repeat the parameters for products whose rows contain `times` time steps of all channels."""
         return Snake(self.rate.repeat(times), self.gain.repeat(times))
 
     def padded(self, channels: int) -> Snake:
-        """Pad with channels on which SnakeBeta is the identity."""
+        """Pad with channels for which SnakeBeta is the identity."""
         return Snake(F.pad(self.rate, (0, channels)), F.pad(self.gain, (0, channels)))
 
 
 @triton.jit
 def snake(x, rate, gain):
-    """Apply SnakeBeta in float32. Since sin^2 has period pi, a polynomial in u = r^2 is enough (error 2e-7)."""
+    """Apply SnakeBeta in float32. sin^2 has period pi, so a polynomial in u = r^2 is enough (error 2e-7)."""
     half_turns = x * rate
     r = half_turns - ((half_turns + ROUNDING) - ROUNDING)
     u = r * r

@@ -1,7 +1,7 @@
-"""Matrix product with one program per part of K; a second launch adds the parts.
+"""Matrix product kernel with one program per part of K. A second launch adds the parts.
 
-With many rows, every program that covers all of K reads all rows, however few outputs it has. Here, programs have more
-outputs and less of K. The parts and the order of sums are those of runtime/device/kernels/gemm.py, so the choice of
+With many rows, a program that covers all of K reads all rows, even if it has few outputs. Here, programs have more
+outputs and a part of K. The parts and the order of sums are those of runtime/device/kernels/gemm.py, so the choice of
 kernel does not change results.
 """
 
@@ -14,8 +14,8 @@ from torch import Tensor
 
 from runtime.device.kernels import launch_options
 
-LINE_BITS = tl.constexpr(1024)  # Bits of a cache line.
-WIDTH = 256  # Outputs of a row per program.
+LINE_BITS = tl.constexpr(1024)  # Size of a cache line in bits.
+WIDTH = 256  # Number of outputs of a row per program.
 
 
 def split_k_gemm(
@@ -150,6 +150,6 @@ def _add_up(
         acc += tl.load(bias + n, inside, 0.0).to(tl.float32)
     dtype = out.dtype.element_ty
     if residual is not None:
-        # The product is rounded before the addition, as in separate operations.
+        # The product is rounded before the addition, as if these were separate operations.
         acc = acc.to(dtype).to(tl.float32) + beside
     tl.store(out + m * out_stride + n, acc.to(dtype), inside)

@@ -1,4 +1,4 @@
-"""Shared parts of small_m_gemm and medium_m_gemm: shared memory layout of a step, and the final sums.
+"""Shared code of small_m_gemm and medium_m_gemm: layout of a step in shared memory, and the final sums.
 
 They are written in Gluon, Triton's lower-level language with explicit layouts. K is divided into parts; each warp sums
 one part, and the sums are added in order.
@@ -12,8 +12,8 @@ from triton.experimental.gluon import language as gl
 
 @gluon.jit
 def offsets(dtype: gl.constexpr, R: gl.constexpr, PARTS: gl.constexpr, BK: gl.constexpr):
-    """Return the indices of the parts of K [PARTS, 1, 1], one per warp, of rows [1, R, 1], and of a step [1, 1, BK]."""
-    VECTOR: gl.constexpr = 128 // dtype.primitive_bitwidth  # Elements that a thread copies at once.
+    """Return the indices of the parts of K [PARTS, 1, 1], of rows [1, R, 1], and of a step [1, 1, BK]."""
+    VECTOR: gl.constexpr = 128 // dtype.primitive_bitwidth  # Number of elements that a thread copies at once.
     lanes: gl.constexpr = min(32, BK // VECTOR)
     spread: gl.constexpr = gl.BlockedLayout([1, 1, VECTOR], [1, 32 // lanes, lanes], [PARTS, 1, 1], [2, 1, 0])
     part = gl.arange(0, PARTS, gl.SliceLayout(1, gl.SliceLayout(2, spread)))
@@ -33,7 +33,7 @@ def allocate(dtype: gl.constexpr, STEPS: gl.constexpr, R: gl.constexpr, PARTS: g
 def weights_at(
     w, N: gl.constexpr, K: gl.constexpr, GATED: gl.constexpr, BN: gl.constexpr, PARTS: gl.constexpr, BK: gl.constexpr
 ):
-    """Return the addresses of the first step of a program's matrix rows [PARTS, BN, BK]; half are the gate's."""
+    """Return the addresses of the first step of a program's matrix rows [PARTS, BN, BK]. Half may be the gate's."""
     OUTPUTS: gl.constexpr = BN // (1 + GATED)
     part, row, k = offsets(w.dtype.element_ty, BN, PARTS, BK)
     row = gl.program_id(0) * OUTPUTS + row % OUTPUTS + row // OUTPUTS * N
@@ -55,7 +55,7 @@ def whole_layout(OUTPUTS: int, GATED: int, PARTS: int) -> gl.BlockedLayout:
 
 @gluon.constexpr_function
 def flat_layout(OUTPUTS: int, PARTS: int) -> gl.BlockedLayout:
-    """Return the layout of stored outputs [OUTPUTS, BM], with adjacent threads on adjacent memory."""
+    """Return the layout of stored outputs [OUTPUTS, BM], in which adjacent threads write adjacent memory."""
     wide = min(32, OUTPUTS)
     return gl.BlockedLayout([1, 1], [wide, 32 // wide], [1, PARTS], [0, 1])
 
@@ -79,7 +79,7 @@ def sum_stretches(sums, GATED: gl.constexpr):
 def finish(acc, beside, dtype: gl.constexpr, GATED: gl.constexpr, flat: gl.constexpr):
     """Return outputs [OUTPUTS, BM] of sums [OUTPUTS, BM, 1 + GATED]: silu(gate) * up, or sums + `beside` if given.
 
-    Intermediate results are rounded as in separate operations.
+    Intermediate results are rounded as if these were separate operations.
     """
     if GATED:
         gate, up = gl.split(acc)

@@ -1,7 +1,7 @@
-"""Kernel parts for the state of Code2Wav streams: its addresses and its update.
+"""Shared kernel code for the state of Code2Wav streams: its addresses and its update.
 
-Each slot has two copies of a convolution's state. A chunk reads one and writes the other, so that no program overwrites
-data that another still reads. The host passes the copy to read (``turn``, 0 or 1).
+Each slot has two copies of a convolution's state. A chunk reads one copy and writes the other, so that no program
+overwrites data that another one still reads. ``turn`` (0 or 1), set by the host, is the copy to read.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-ROW = tl.constexpr(3)  # Columns of a row: slot, turn, frames decoded.
+ROW = tl.constexpr(3)  # Columns of a row: slot, turn, number of decoded frames.
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Past:
 
 @triton.jit
 def wait_for_previous(PDL: tl.constexpr):
-    """Allow the next kernel to start, and wait for the previous one, before any read or write."""
+    """Allow the next kernel to start, and wait for the previous one. It must be called before any read or write."""
     if PDL:
         tl.extra.cuda.gdc_launch_dependents()
         tl.extra.cuda.gdc_wait()
@@ -41,9 +41,9 @@ def wait_for_previous(PDL: tl.constexpr):
 
 @triton.jit
 def remember(x, memory, rows, program, programs, T, total, left, copy_stride, slot_stride, C: tl.constexpr):
-    """Store the last `left` inputs of every row, including old ones if the chunk is shorter.
+    """Store the last `left` inputs of every row, including earlier ones if the chunk is shorter.
 
-    Shapes: x [B, T, C]; rows [B, 3] int32; total = B * left * C, shared among all programs.
+    Shapes: x [B, T, C]; rows [B, 3] int32; total = B * left * C, divided among all programs.
     """
     BLOCK: tl.constexpr = 1024
     for start in range(program * BLOCK, total, programs * BLOCK):

@@ -1,7 +1,8 @@
-"""Attention kernel over a window of frames: RoPE, storing keys and values in the stream's ring, attention.
+"""Attention kernel over a window of frames: RoPE, write to the stream's ring buffer, and attention.
 
-The ring has a power of two of frames, at least a window plus a chunk, and frame p is at p % ring. A query's scores are
-in the ring's order too, with minus infinity outside of its window, so the order of sums does not depend on the chunks.
+The size of the ring is a power of two that holds at least a window plus a chunk, and frame p is at index p % ring.
+Scores are also in the order of the ring, with minus infinity outside of the window, so that the order of sums does not
+depend on the chunks.
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ from torch import Tensor
 from runtime.device.kernels import pdl
 from runtime.device.kernels.streams import ROW, wait_for_previous
 
-QUERIES = 16  # Rows of a tile: the minimum of the tensor cores.
+QUERIES = 16  # Number of rows of a tile: the minimum for tensor cores.
 
 
 def ring_for(window: int, longest: int) -> int:
-    """Return the frames of a ring for chunks of up to `longest` frames."""
+    """Return the size of a ring, in frames, for chunks of up to `longest` frames."""
     return max(16, triton.next_power_of_2(window - 1 + longest))
 
 
@@ -74,7 +75,7 @@ def _attend(
         at += KV_HEADS * D
         tl.store(values + place, tl.load(at, new, 0.0), new)
         tl.store(values + place + D // 2, tl.load(at + D // 2, new, 0.0), new)
-    tl.debug_barrier()  # Makes writes of the program's other threads visible.
+    tl.debug_barrier()  # This makes writes of the program's other threads visible.
     r = tl.arange(0, RING)
     held = r[:, None] * D + j[None, :]
     k_first, k_second = tl.load(keys + held, has, 0.0), tl.load(keys + held + D // 2, has, 0.0)
@@ -92,7 +93,7 @@ def _attend(
             first, second = _turned(first, second, angles)
             scores = tl.dot(first.to(KIND), tl.trans(k_first), input_precision=PRECISION)
             scores = tl.dot(second.to(KIND), tl.trans(k_second), scores, input_precision=PRECISION)
-            # The frame at each ring position: the newest one with this index modulo the ring.
+            # Frame number at each ring position: the newest one with this index modulo the ring.
             frame = last - (last - r + RING) % RING
             age = tl.minimum(start + t, last)[:, None] - frame[None, :]
             seen = (age >= 0) & (age < WINDOW) & (frame >= 0)[None, :]
@@ -106,7 +107,7 @@ def _attend(
 
 
 def attend_window(qkv: Tensor, rings: Tensor, rows: Tensor, frequencies: Tensor, window: int) -> Tensor:
-    """Attend a chunk of every row over its window, and store the new keys and values.
+    """Compute attention of a chunk of every row over its window, and store the new keys and values.
 
     Shapes: qkv [B, T, (heads + 2 * kv_heads) * d]; rings [slots, 2, kv_heads, ring, d], keys then values, a slice of
     the memory of all streams; rows [B, 3] int32; frequencies [d / 2] float32; result [B, T, heads * d]. T plus the
