@@ -38,6 +38,7 @@ _SPEAKER = re.compile(
     r"|\[(?P<label>SPEAKER[ _]?\d+)\]\s*",
     re.IGNORECASE,
 )
+_HYPHENS = ("-", "\u2010", "\u00ad")
 _WIDE = re.compile(r"[\u2e80-\u9fff\uff00-\uffef]")
 
 
@@ -181,7 +182,7 @@ def joined(text: str) -> str:
     pieces: list[str] = []
     for row in filter(None, map(str.strip, text.split("\n"))):
         before = pieces[-1] if pieces else ""
-        if before.endswith("-") and before[-2:-1].isalpha() and row[0].islower():
+        if before.endswith(_HYPHENS) and before[-2:-1].isalpha() and row[0].islower():
             pieces[-1] = before[:-1]
         elif before and not _WIDE.fullmatch(before[-1]):
             pieces.append(" ")

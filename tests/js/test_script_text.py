@@ -145,6 +145,10 @@ def test_sentence_without_punctuation_is_split_at_clauses_and_words(node: Node) 
             "The inven-\ntion of the tele-\n  phone.\n\nEnd.",
             [(None, "The invention of the telephone."), (None, "End.")],
         ),
+        (
+            "The inven\u2010\ntion of the tele\u00ad\nphone.\n\nEnd.",
+            [(None, "The invention of the telephone."), (None, "End.")],
+        ),
         ("A well-\nknown well-known man.\n\nNo -\nyes.", [(None, "A well-known well-known man."), (None, "No - yes.")]),
         ("Das Wort Donau-\nDampfer.\n\nEnde.", [(None, "Das Wort Donau- Dampfer."), (None, "Ende.")]),
         ("One.\u2028Two.\rThree.\x85Four.", [(None, "One."), (None, "Two."), (None, "Three."), (None, "Four.")]),

@@ -20,7 +20,7 @@ const MANNER = /^[(（]([^)）]{1,200})[)）]\s*/u;
 // ANNA: …, Anna (softly): …, **Anna:** …, 安娜：…
 const PREFIX = /^[*_]{0,3}(\p{L}[\p{L}\p{N} .'’_-]{0,31}?)\s*(?:[(（]([^)）]{1,200})[)）])?[*_]{0,3}\s*(?::[*_]{0,3}(?=\s|$)|：)\s*/u;
 // A word broken at the end of a row.
-const BROKEN = /(?<!\p{L})(\p{L}+)-\n[ \t]*(\p{Ll}+)/gu;
+const BROKEN = /(?<!\p{L})(\p{L}+)[-\u2010\u00ad]\n[ \t]*(\p{Ll}+)/gu;
 // A screenplay's name in a row of its own, above what is said: MARY, MARY (V.O.), @McAVOY.
 const CUE = /^(?:(?=\p{Lu})(?!(?:INT|EXT|CHAPTER|PART|ACT|SCENE|BOOK)\b)([\p{Lu}\p{N}][\p{Lu}\p{N} .'’#-]{0,30}[\p{Lu}\p{N}])|@([^()]{1,32}?))\s*(\([^()]{1,20}\))?\s*\^?$/u;
 // Words in capitals before a colon that are not speakers.

@@ -139,6 +139,12 @@ def test_page_numbers_are_removed_and_sentences_joined_across_pages() -> None:
     assert [(note.code, note.count) for note in found.notes] == [("page_numbers", 3)]
 
 
+@pytest.mark.parametrize("hyphen", ["-", "\u2010", "\u00ad"])
+def test_a_word_broken_between_pages_is_joined(hyphen: str) -> None:
+    (paragraph,) = read(f"We saw the har{hyphen}\n\fbour at last.".encode()).chapters[0].paragraphs
+    assert paragraph == "We saw the harbour at last."
+
+
 @pytest.mark.parametrize("text", ["1\n\nIt was dark.\n\n2\n\nIt was light.", "12\n13\n14", "Ann\n7\nBob"])
 def test_other_numbers_are_kept(text: str) -> None:
     found = read_text(text.encode())
