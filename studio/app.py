@@ -116,7 +116,7 @@ def build(
     for prefix in ("/v1", "/tts"):  # Routes of the runtime and of Cartesia's dialect.
         app.add_route(f"{prefix}/{{path:path}}", relay.http, methods=HTTP_METHODS)
         app.add_api_websocket_route(f"{prefix}/{{path:path}}", relay.websocket)
-    for path in ("/voices", "/pronunciation-dicts"):  # Cartesia's too
+    for path in ("/voices", "/pronunciation-dicts"):  # Cartesia's dialect also has this route.
         app.add_route(path, relay.http, methods=HTTP_METHODS)
         app.add_route(f"{path}/{{path:path}}", relay.http, methods=HTTP_METHODS)
     app.add_route("/v2/voices", relay.http, methods=HTTP_METHODS)  # Route of ElevenLabs' dialect.

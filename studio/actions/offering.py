@@ -10,7 +10,7 @@ from typing import Any
 
 from studio.actions import scripts, speech, voices
 
-Action = Callable[..., Awaitable[Any]]  # Its first argument is an StudioClient.
+Action = Callable[..., Awaitable[Any]]  # Its first argument is a StudioClient.
 
 ACTIONS: tuple[Action, ...] = (
     speech.speak,

@@ -107,7 +107,7 @@ async def design(
         raise ActionRefused(f"{takes} takes need as many seeds, not {len(seeds)}.", "invalid_config", "seeds")
     config = {"task_type": "voice_design", "language": language, "instructions": description}
     drawn = seeds or [secrets.randbelow(2**32) for _ in range(takes)]
-    # Together: the runtime makes them as one batch.
+    # Requested together, so that the runtime generates them in one batch.
     made = [_spoken(studio, text, config, seed, label="ABCDEF"[number]) for number, seed in enumerate(drawn)]
     return list(await asyncio.gather(*made))
 
@@ -195,7 +195,7 @@ async def _spoken(
 
 
 async def _words(studio: StudioClient, text: str, pronunciations: list[dict[str, str]] | None) -> Wording:
-    """Return a text, and what is sent for it by these words and the caller's pronunciation dictionary."""
+    """Return a text, and the sent text after these replacements and the caller's pronunciation dictionary."""
     asked = {"text": text, "pronunciations": pronunciations or []}
     said = (await studio("POST", "/studio/pronunciation/said", json=asked)).json()
     return Wording(text, said["text"] if said["places"] else None)
@@ -211,11 +211,11 @@ async def _keep(
     label: str | None,
     parent: str | None = None,
 ) -> str | None:
-    """Keep a take for a caller who has a history. Sound is never lost to a history that is full."""
+    """Store a take for a caller with a history. The audio is returned even if the history is full."""
     voice = config.get("voice")
     stored = await _stored_voice(studio, voice, mode)
     if stored is not None:
-        config = {**config, "voice": stored["id"]}  # Its takes are found by it, also after a change of name.
+        config = {**config, "voice": stored["id"]}  # The id finds its takes, also after a change of name.
     take = {
         "room": ROOMS.get(mode, "speakers"),
         "mode": mode,

@@ -28,7 +28,7 @@ from studio.documents.values import (
 
 COMPOUND = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"  # File format of .doc and of encrypted DOCX files.
 _ENCRYPTED_FLAG = 0x1
-# ValueError: the directory gives an offset before the start of the file.
+# ValueError is raised if the directory has an offset before the start of the file.
 _DAMAGES = (KeyError, ValueError, zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, OSError)
 
 

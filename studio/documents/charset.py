@@ -43,7 +43,7 @@ def decode(data: bytes, encoding: str | None = None) -> Decoded:
     Raises:
         UnreadableError: The file is not text, or not in that encoding.
     """
-    if data.endswith(b"\n\x1a"):  # DOS programs end a text so
+    if data.endswith(b"\n\x1a"):  # DOS programs end a text with this character.
         data = data[:-1]
     if encoding is not None:
         text = _decoded(data, encoding)
@@ -60,7 +60,7 @@ def decode(data: bytes, encoding: str | None = None) -> Decoded:
     texts = [(name, confidence, text) for name, confidence in names if (text := _decoded(data, name)) is not None]
     if not texts:
         raise UnreadableError(NO_DOCUMENT)
-    texts.sort(key=lambda one: bool(_MIXED.search(one[2])))  # Stable: the most confident first.
+    texts.sort(key=lambda one: bool(_MIXED.search(one[2])))  # A stable sort: the most confident first.
     name, confidence, text = texts[0]
     others: dict[str, str] = {}
     for other, near, reading in texts[1:]:

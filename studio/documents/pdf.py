@@ -60,7 +60,7 @@ def read_pdf(data: bytes, left_out: LeftOut) -> Document:
     Raises:
         UnreadableError: It is damaged, locked or too large, or has pictures of pages only.
     """
-    logging.getLogger("pypdf").setLevel(logging.CRITICAL)  # Its warnings quote the document.
+    logging.getLogger("pypdf").setLevel(logging.CRITICAL)  # Warnings of pypdf quote the document.
     try:
         reader = PdfReader(io.BytesIO(data))
         if reader.is_encrypted and reader.decrypt("") is PasswordType.NOT_DECRYPTED:

@@ -25,7 +25,7 @@ from studio.documents.values import (
     scripted,
 )
 
-_EPUB_TYPE = ("{http://www.idpf.org/2007/ops}type", "epub:type")  # As XML and as HTML.
+_EPUB_TYPE = ("{http://www.idpf.org/2007/ops}type", "epub:type")  # The names in XML and in HTML.
 _HEADINGS = {"h1", "h2", "h3", "h4", "h5", "h6", "hd", "doctitle"}
 _BLOCKS = _HEADINGS | {
     *("address", "article", "aside", "blockquote", "body", "button", "caption", "center", "dd", "details", "dialog"),
@@ -68,7 +68,7 @@ _UNSAID = {
 _PICTURES = {"audio", "canvas", "embed", "iframe", "img", "image", "video"}
 _READINGS = {"rt", "rtc"}
 _SCRIPTS = {"sup": "superscript", "sub": "subscript"}
-_MATH_SCRIPTS = {"msup": "superscript", "msub": "subscript"}  # Of the second of their two elements.
+_MATH_SCRIPTS = {"msup": "superscript", "msub": "subscript"}  # Role of the second of their two elements.
 
 NAV_KINDS = {"landmarks", "page-list", "loi", "lot", "loa", "lov", "doc-pagelist"}
 _PAGE = {"pagebreak", "doc-pagebreak"}
@@ -117,7 +117,7 @@ def body_of(markup: bytes) -> etree._Element:
         parser = html.HTMLParser(no_network=True, encoding="utf-8", huge_tree=True)
         try:
             root = html.document_fromstring(text.encode(), parser=parser)
-        except (etree.ParserError, ValueError):  # It is empty.
+        except (etree.ParserError, ValueError):  # The document is empty.
             return etree.Element("body")
         if any(entry.type == etree.ErrorTypes.ERR_RESOURCE_LIMIT for entry in parser.error_log):
             raise UnreadableError(TOO_LARGE) from None

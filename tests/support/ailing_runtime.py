@@ -17,7 +17,7 @@ OPENED: list[engine.Engine] = []
 
 
 class Ailing(engine.Engine):
-    """Remembers itself for the signals."""
+    """Device that the signal handlers can find."""
 
     def __init__(self, *arguments: object, **words: object) -> None:
         super().__init__(*arguments, **words)  # type: ignore[arg-type]
@@ -25,7 +25,7 @@ class Ailing(engine.Engine):
 
 
 def turn_head(opened: engine.Engine) -> None:
-    """Change what the talker's scores are made of, in place, as a broken memory would."""
+    """Change a weight of the talker's head in place, like a memory fault."""
     for core in opened.registry.cores:
         core.checkpoint.talker.codec_head.weight.data.neg_()
 

@@ -1,4 +1,4 @@
-"""The whole product as a user starts it: app.py and its runtime, on a port of its own."""
+"""The whole product as a user starts it: app.py with its runtime, on a free port."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ READY = re.compile(r"Voicewright is ready at (http://\S+)")
 
 @dataclass(frozen=True)
 class App:
-    """A running app.py that has said where it is."""
+    """Running app.py that has printed its URL."""
 
     url: str
     process: subprocess.Popen[str]
@@ -34,7 +34,7 @@ class App:
 
     @property
     def runtime_pid(self) -> int:
-        """The child that serves speech, as the kernel knows it; a recogniser may be another."""
+        """Return the process id of the runtime, which may not be the only child."""
         children = [child for task in Path(f"/proc/{self.process.pid}/task").iterdir() for child in _children(task)]
         words = {child: Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0") for child in children}
         (runtime,) = [child for child, said in words.items() if b"runtime" in said and b"--check" not in said]
@@ -49,10 +49,10 @@ def _children(task: Path) -> list[str]:
 def running_app(
     arguments: Sequence[str], *, log: IO[str] | None = None, instant: bool = False, module: str = "", **variables: str
 ) -> Iterator[App]:
-    """Start app.py, wait for its line, and end it as Ctrl-C does. ``variables`` are its environment's.
+    """Start app.py, wait for its URL, and end it like Ctrl-C. ``variables`` are added to its environment.
 
-    Its standard error goes to ``log``, or else to ours. ``instant``: its runtime's sound is there at once;
-    ``module`` is what is run in place of app.py.
+    Its standard error goes to ``log``, or else to ours. ``instant``: its runtime generates audio instantly; ``module``
+    runs instead of app.py.
     """
     module = module or ("tests.support.instant_app" if instant else "")
     start = ["-m", module] if module else ["app.py"]
@@ -69,11 +69,11 @@ def running_app(
         finally:
             late.cancel()
             if not _ended(process, HURRY_S):
-                assert _ended(process, STOP_S), "it did not end"  # Speech that a test left running is cut off.
+                assert _ended(process, STOP_S), "it did not end"  # Ends speech that a test left running.
 
 
 def _ended(process: subprocess.Popen[str], within_s: float) -> bool:
-    """Signal to it, if it is there, and wait for its end so long."""
+    """Send a signal if the process is running, and wait for its end."""
     if process.poll() is None:
         process.send_signal(signal.SIGINT)
     with suppress(subprocess.TimeoutExpired):

@@ -1,4 +1,4 @@
-"""A port of ours with an application of the test's own."""
+"""Our HTTP port with the test's own application."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ PIECES = [b"one ", b"two ", b"three"]
 
 
 class Port:
-    """A server whose application streams, or waits until it is told."""
+    """Server whose application streams or waits."""
 
     def __init__(self, most: int = 100, **words: Any) -> None:
-        """``words`` are uvicorn's."""
+        """``words`` are arguments of uvicorn."""
         self.begun, self.leave = asyncio.Event(), asyncio.Event()
         self.send_s = PATIENCE_S  # The longest time in which a client may accept one message.
         self.told: asyncio.Future[int] = asyncio.get_running_loop().create_future()  # The close code of the socket.
@@ -109,7 +109,7 @@ class Port:
         await client.close(1008, "enough")
 
     async def speak(self, client: WebSocket) -> None:
-        """Send without end; a client that takes nothing is told so."""
+        """Send without end; a client that reads nothing is closed."""
         await client.accept()
         try:
             while True:
@@ -134,7 +134,7 @@ class Port:
 
 
 async def ask(port: int, path: str, version: str = "1.1") -> bytes:
-    """All that comes until the server closes."""
+    """Return everything received until the server closes."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(f"GET {path} HTTP/{version}\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
     async with asyncio.timeout(PATIENCE_S):
@@ -156,7 +156,7 @@ async def exchange(port: int, *pieces: bytes | None) -> bytes:
 
     reading = asyncio.create_task(read())
     async with asyncio.timeout(PATIENCE_S):
-        with suppress(ConnectionError):  # It was closed before all was sent.
+        with suppress(ConnectionError):  # The server closed the connection before everything was sent.
             for piece in pieces:
                 if piece is None:
                     await becomes(lambda: bool(received))

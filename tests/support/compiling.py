@@ -15,7 +15,7 @@ from typing import Any
 
 LIMIT_S = 280
 H200_SHARED_BYTES = 227 * 1024
-# Steps of a kernel that asks for its weights before the kernel before it has ended, in their order.
+# Steps, in order, of a kernel that requests its weights before the previous kernel has ended.
 STEPS = ("cp.async.cg.shared.global", "griddepcontrol.launch_dependents", "griddepcontrol.wait", "mma.sync")
 TYPES = dict.fromkeys(("x", "w", "residual", "out"), "*bf16")
 TYPES |= dict.fromkeys(("M", "x_stride", "residual_stride", "out_stride"), "i32")

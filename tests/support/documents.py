@@ -1,4 +1,4 @@
-"""Books and letters as people bring them, made here, and some that are made to break their reader."""
+"""Generated books and letters, and documents that attack the reader."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def archive(files: dict[str, str | bytes]) -> bytes:
 
 
 def epub(**changed: str | bytes) -> bytes:
-    """A book of two files; entries by their last name without its suffix take the place of its own."""
+    """Return an EPUB with two documents; named entries replace its own."""
     names = {name.rpartition("/")[2].partition(".")[0]: name for name in BOOK}
     return archive(BOOK | {names.get(name, f"META-INF/{name}.xml"): content for name, content in changed.items()})
 
@@ -85,21 +85,21 @@ def run(text: str, properties: str = "") -> str:
 
 
 def paragraph(*content: str, style: str = "", properties: str = "") -> str:
-    """A paragraph of runs; what does not begin with a tag is text."""
+    """Return a paragraph of runs; an argument without a tag is text."""
     named = f'<w:pStyle w:val="{style}"/>' if style else ""
     runs = "".join(one if one.startswith("<") else run(one) for one in content)
     return f"<w:p><w:pPr>{named}{properties}</w:pPr>{runs}</w:p>"
 
 
 def word_table(*rows: list[str]) -> str:
-    """A table of cells that hold paragraphs."""
+    """Return a table whose cells contain paragraphs."""
     cells = ["".join(f"<w:tc><w:tcPr/>{cell}</w:tc>" for cell in row) for row in rows]
     grid = "<w:gridCol w:w='1000'/>" * max(map(len, rows))
     return f"<w:tbl><w:tblPr/><w:tblGrid>{grid}</w:tblGrid>{''.join(f'<w:tr>{row}</w:tr>' for row in cells)}</w:tbl>"
 
 
 def word(body: str, *, main: str = "word/document.xml", title: str = "", **parts: str) -> bytes:
-    """A DOCX by the content of its body, and of its parts by the kind of their relationship."""
+    """Return a DOCX with this body, and parts by the kind of their relationship."""
     folder, _, name = main.rpartition("/")
     parts = {"styles": STYLES} | parts
     roots = {"numbering": "numbering", "footnotes": "footnotes", "endnotes": "endnotes", "header": "hdr"}
@@ -132,7 +132,7 @@ def _relations(targets: dict[str, str]) -> str:
 
 
 def letter(*paragraphs: tuple[str, str], title: str = "", table: list[list[str]] | None = None) -> bytes:
-    """A DOCX of paragraphs with their styles, and a table behind them."""
+    """Return a DOCX with styled paragraphs and a table after them."""
     rows = [[paragraph(cell) for cell in row] for row in table or []]
     body = "".join(paragraph(text, style=style.replace(" ", "")) for style, text in paragraphs)
     return word(body + (word_table(*rows) if rows else ""), title=title)

@@ -1,4 +1,4 @@
-"""Engines over tiny checkpoints, ticked by hand under a clock that tests move."""
+"""Engines with tiny checkpoints, which tests run turn by turn with a manual clock."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ Codes = NDArray[np.int64]
 
 @dataclass(slots=True)
 class VirtualClock:
-    """Seconds that pass only when a test says so; starts above zero, as every real clock does."""
+    """Manual clock that starts above zero, like every real clock."""
 
     now: float = 100.0
 
@@ -95,7 +95,7 @@ class Heard:
 
     @property
     def end(self) -> Finished | Broken:
-        """The one end event, which must be the last of all."""
+        """Return the only end event, which must be the last event."""
         (event,) = [event for event in self.events if isinstance(event, Finished | Broken)]
         assert event is self.events[-1]
         return event
@@ -130,7 +130,7 @@ def drain(
     turn_s: float = 0.0,
     before_tick: Callable[[], None] = lambda: None,
 ) -> None:
-    """Tick until nothing is left to do, advancing the clock by a fixed time per turn."""
+    """Run turns until no work is left, advancing the clock by a fixed time per turn."""
     ticks, late = 0, time.monotonic() + MAX_IDLE_S
     while ticks < MAX_TICKS and time.monotonic() < late:
         before_tick()
@@ -156,7 +156,7 @@ def said(engine: Engine, request: SpeechRequest) -> Heard:
 
 
 def said_together(engine: Engine, *requests: SpeechRequest, apart: int = 0) -> list[Heard]:
-    """Serve several requests, each submitted ``apart`` ticks after the one before."""
+    """Serve several requests, each submitted ``apart`` turns after the previous one."""
     heards = []
     for request in requests:
         heards.append(Heard())
@@ -190,24 +190,24 @@ def assert_one_stream(heard: Heard) -> None:
 
 
 def custom_voice(text: str = "Hello world, the old phone is slow.", **words: Any) -> SpeechRequest:
-    """A CustomVoice request, greedy and twelve frames long unless told otherwise."""
+    """Return a CustomVoice request, by default greedy with twelve frames."""
     given = {"voice": "serena", "sampling": GREEDY, "max_frames": 12, "seed": 7, **words}
     return SpeechRequest(text=text, mode=Mode.CUSTOM_VOICE, **given)
 
 
 def voice_design(text: str = "Hello world, the old phone is slow.", **words: Any) -> SpeechRequest:
-    """A VoiceDesign request, greedy and twelve frames long unless told otherwise."""
+    """Return a VoiceDesign request, by default greedy with twelve frames."""
     given = {"instruct": "A warm young voice.", "sampling": GREEDY, "max_frames": 12, "seed": 7, **words}
     return SpeechRequest(text=text, mode=Mode.VOICE_DESIGN, **given)
 
 
 def streamed(text: str = "Hello world, the old phone is slow.", **words: Any) -> SpeechRequest:
-    """A CustomVoice request in the streaming layout that does not end before its text."""
+    """Return a CustomVoice request in the streaming layout that does not end before its text."""
     return custom_voice(text, **{"layout": Layout.STREAMING, "holds_end": True, **words})
 
 
 def said_live(engine: Engine, request: SpeechRequest, pieces: Sequence[str], ticks: Sequence[int] = ()) -> Heard:
-    """The request with its text in pieces, so many turns of the engine after each."""
+    """Send the request's text in pieces, with a number of turns after each."""
     heard = Heard()
     ticket = engine.submit(replace(request, text="", open_text=True), heard)
     for piece, turns in zip_longest(pieces, ticks[: len(pieces)], fillvalue=0):
@@ -228,7 +228,7 @@ def cloned(text: str = "Hello world, the old phone is slow.", *, seconds: float 
 
 
 def core_of(engine: Engine, mode: Mode = Mode.CUSTOM_VOICE) -> EngineCore:
-    """The one engine core of a mode."""
+    """Return the engine core of a mode."""
     entry = engine.registry.entry(mode)
     assert entry is not None
     assert entry.core is not None
@@ -236,5 +236,5 @@ def core_of(engine: Engine, mode: Mode = Mode.CUSTOM_VOICE) -> EngineCore:
 
 
 def seeded(seed: int, **words: Any) -> dict[str, Any]:
-    """Words of a request that samples as the checkpoint says."""
+    """Return the fields of a request with the checkpoint's sampling defaults."""
     return {"seed": seed, "sampling": Sampling(**words)}

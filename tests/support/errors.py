@@ -1,4 +1,4 @@
-"""Lists every error that the runtime and the studio can raise."""
+"""List of every error that the runtime and the studio can raise."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ ROOMS = (runtime.errors, studio.errors)
 
 
 def tree(root: type[SpeechError] = SpeechError) -> dict[type[SpeechError], type[SpeechError]]:
-    """Class -> its parent, of every class of ours below."""
+    """Return the parent of every subclass that is defined in this repository."""
     pairs: dict[type[SpeechError], type[SpeechError]] = {}
     for child in root.__subclasses__():
         if child.__module__ in {room.__name__ for room in ROOMS}:

@@ -1,4 +1,4 @@
-"""Hypothesis tries so many examples: all in `make test-all`, a tenth in `make test`, fifty times as many in a proof."""
+"""Number of Hypothesis examples: all in `make test-all`, a tenth in `make test`, fifty times as many in a proof."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Frames that tell something else than the networks did, from the moment on that they are known."""
+"""Frames whose results are replaced when the host reads them."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from runtime.engine.core import EngineCore
 from runtime.engine.execution.model_runner import FrameResult, LaunchedFrame, ModelRunner
 
 Slots = NDArray[np.int64]
-# Slots, the number of frames that each has made with this one, what came of it; returns what is told instead.
+# Receives the slots, their frame counts with this frame, and its result; returns the replacement.
 Change = Callable[[Slots, NDArray[np.int64], FrameResult], FrameResult]
 
 
 def launched(slots: Slots, result: FrameResult, device: Device) -> LaunchedFrame:
-    """A frame that was made elsewhere, in flight as the device's own are."""
+    """In-flight frame with a replaced result."""
     output = torch.from_numpy(np.column_stack((result.codes, result.ended, result.finite)).astype(np.int64))
     memory = device.host_memory(*output.shape, dtype=torch.int64)
     device.to_host(output, memory)
@@ -29,7 +29,7 @@ def launched(slots: Slots, result: FrameResult, device: Device) -> LaunchedFrame
 
 @dataclass(frozen=True)
 class Changed(LaunchedFrame):
-    """Changed when it is read, and not before: until then nobody may look."""
+    """The result is replaced when it is read, because the host may not read it earlier."""
 
     frames: NDArray[np.int64]
     change: Change
@@ -39,7 +39,7 @@ class Changed(LaunchedFrame):
 
 
 def change_frames(runner: ModelRunner, change: Change) -> None:
-    """Let every frame after a row's first tell what ``change`` makes of it."""
+    """Replace the result of every frame after a row's first by that of ``change``."""
     step, first, frames = runner.step, runner.first, np.zeros(runner.slot_cache.slots, np.int64)
 
     def counted(slots: Slots, *words: Any) -> LaunchedFrame:
@@ -57,7 +57,7 @@ def change_frames(runner: ModelRunner, change: Change) -> None:
 
 
 def end_parts_after(core: EngineCore, frames: int | Callable[[int], int]) -> None:
-    """Make the talker end every part by itself after so many frames, or as many as ``frames`` says of its number."""
+    """Make the talker end every segment after a number of frames, or after ``frames(index)`` frames."""
     eos = core.checkpoint.config.talker.codec_eos_token_id
     begun = 0
 

@@ -36,19 +36,19 @@ INDEXING = {"index", "index_put", "index_put_", "_index_put_impl_"}
 # Operators without an aclnn form up to torch_npu 2.8.0: "Cannot run aclop operators during NPU graph capture".
 WITHOUT_ACLNN = {"__rshift__", "__lshift__", "__irshift__", "__ilshift__"}
 
-# Ways of the host's own data into a tensor, and of a tensor to the host, that no dispatcher sees.
+# Transfers between host data and tensors that the dispatcher does not see.
 FROM_HOST = [(torch, name) for name in ("tensor", "as_tensor", "from_numpy", "asarray")]
 TO_HOST = [(Tensor, name) for name in ("tolist", "numpy", "__array__")]
 
-hands_off_threads: set[int] = set()  # The threads inside `hands_off`; no thread enters it twice.
+hands_off_threads: set[int] = set()  # Threads inside `hands_off`; no thread enters it twice.
 
 
 class NotForGraphs(AssertionError):
-    """Something was done that a graph cannot hold."""
+    """Operation that a graph cannot contain."""
 
 
 def refuse(func: torch._ops.OpOverload, args: Any, kwargs: Any) -> None:
-    """Raises NotForGraphs where no graph can hold the operator, or not with these arguments."""
+    """Raise NotForGraphs if a graph cannot contain the operator with these arguments."""
     name = func.overloadpacket.__name__
     if name in READS:
         raise NotForGraphs(f"{name}: the host reads what the device has computed")
@@ -87,7 +87,7 @@ def leaves(values: Any) -> Iterator[Any]:
 
 
 class GraphLint(TorchDispatchMode):
-    """Refuses as it runs."""
+    """Dispatch mode that refuses operators for graphs."""
 
     def __init__(self, device: torch.device) -> None:
         super().__init__()
@@ -105,10 +105,10 @@ class GraphLint(TorchDispatchMode):
 
 @contextmanager
 def linted(device: str | torch.device = "meta") -> Iterator[GraphLint]:
-    """Whatever is done within must be legal in a graph of ``device``.
+    """Check that every operator within the block is legal in a graph of ``device``.
 
     Raises:
-        NotForGraphs: it is not; whatever else is raised, which meta tensors do where data is asked for, counts too.
+        NotForGraphs: An operator is not. Any other exception counts too, because meta tensors raise when data is read.
     """
     with hands_off(), GraphLint(torch.device(device)) as lint:
         try:

@@ -1,4 +1,4 @@
-"""A CPU whose frames do not come back for as long as it is told to hang."""
+"""CPU device whose frames do not finish while it hangs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Hangs = Literal["at once", "behind"]  # In the call that launches a frame, or af
 
 
 class HangingDevice(CpuDevice):
-    """``hang`` it, and ``go_on``."""
+    """Device with the methods ``hang`` and ``go_on``."""
 
     def __init__(self, hangs: Hangs) -> None:
         super().__init__()
@@ -35,7 +35,7 @@ class HangingDevice(CpuDevice):
 
 
 class Arrival:
-    """The event of a device that comes to it while it flows."""
+    """Event that completes unless the device hangs."""
 
     def __init__(self, flows: threading.Event) -> None:
         self._flows = flows

@@ -1,4 +1,4 @@
-"""Runs the studio as app.py does, with a runtime of its own that makes its sound at once."""
+"""Run the studio as app.py does, with a runtime that generates audio instantly."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ COMMAND = ("tests.support.instant_runtime", "runtime")
 
 
 class InstantRuntime(ChildRuntime):
-    """A child of another command; to the studio it is as its own."""
+    """Return a child process with another command."""
 
     def __init__(self, args: Sequence[str], command: Sequence[str] = COMMAND, drain_s: float = 0.0) -> None:
         super().__init__(args, command, drain_s)

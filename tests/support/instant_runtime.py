@@ -1,4 +1,4 @@
-"""Runs the runtime's process with an engine that makes its sound at once; otherwise as `python -m runtime.cli`."""
+"""Run `python -m runtime.cli` with an engine that generates audio instantly."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Speech-like sound that costs nothing: pieces of the demo voice's recordings, chosen by what is to be said and how."""
+"""Speech-like audio without computation: pieces of the demo voice's recordings, chosen by text and style."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MIN_GAIN = 0.4
 
 @cache
 def _recordings() -> NDArray[np.float32]:
-    """The recordings without their pauses, so that any piece of them can be heard. Shapes: [samples]."""
+    """Return the recordings without their pauses, so that every piece is audible. Shapes: [samples]."""
     paths = sorted((DEMO_CHECKPOINT / "samples").glob("*.wav"))
     sounds = [soundfile.read(path, dtype="float32")[0] for path in paths]
     frames = np.concatenate([sound[: sound.size // FRAME * FRAME].reshape(-1, FRAME) for sound in sounds])
@@ -29,12 +29,12 @@ def _recordings() -> NDArray[np.float32]:
 
 
 def frames_of(text: str) -> int:
-    """Return the number of frames of a text: half of its ordinary time."""
+    """Return the number of frames of a text: half of its expected duration."""
     return max(MIN_FRAMES, round(PACE * expected_frames(text)))
 
 
 def speech(text: str, manner: object, frames: int) -> NDArray[np.int16]:
-    """The same for the same text and manner (voice, description, seed); another piece, as loud or not, for any other.
+    """Return audio that depends only on text, voice, description and seed.
 
     Shapes: [frames * FRAME].
     """

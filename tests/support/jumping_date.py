@@ -1,7 +1,7 @@
-"""Runs app.py and its runtime under a date that a file moves, as the clock of a machine may be moved.
+"""Run app.py and its runtime with a wall clock whose offset is in a file.
 
-`python -m tests.support.jumping_date` is the studio, and with `runtime` behind it the runtime. libfaketime would do the
-same for every program, but its 0.9.10 leaves no `time.sleep` of Python 3.11 working.
+`python -m tests.support.jumping_date` is the studio, and with the argument `runtime` the runtime. libfaketime would do
+the same for every program, but its 0.9.10 leaves no `time.sleep` of Python 3.11 working.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ COMMAND = ("tests.support.jumping_date", "runtime")
 
 
 def move(file: Path, seconds: float) -> None:
-    """Set the clock, whole or not at all."""
+    """Set the clock's offset atomically."""
     aside = file.with_suffix(".new")
     aside.write_text(str(seconds))
     aside.replace(file)
 
 
 def follow(file: Path) -> None:
-    """Let this process ask the file whenever it asks for the date."""
+    """Make this process add the file's offset to every date."""
     date, date_ns = time.time, time.time_ns
     vars(time)["time"] = lambda: date() + float(file.read_text())
     vars(time)["time_ns"] = lambda: date_ns() + int(1e9 * float(file.read_text()))
@@ -42,7 +42,7 @@ def main() -> int:
     from studio.runtimes.supervisor import ChildRuntime
 
     class JumpingRuntime(ChildRuntime):
-        """A child of another command; to the studio it is as its own."""
+        """Return a child process with another command."""
 
         def __init__(self, args: Sequence[str], command: Sequence[str] = COMMAND, drain_s: float = 0.0) -> None:
             super().__init__(args, command, drain_s)

@@ -29,7 +29,7 @@ from tests.support.signals import voice
 
 @contextmanager
 def kept(folder: Path, runtime: str = "", **settings: Any) -> Iterator[str]:
-    """Serve a folder's store, before the runtime at that URL if one is given, and give its address."""
+    """Serve a folder's store, with the runtime at the URL if given, and yield its address."""
     keeping = StoreService(StoreSettings(data=str(folder), **settings))
     voices = keeping.voice_routes(Relay(GivenRuntime(runtime))) if runtime else []
 
@@ -55,14 +55,14 @@ def kept(folder: Path, runtime: str = "", **settings: Any) -> Iterator[str]:
 
 @contextmanager
 def visitor(address: str) -> Iterator[httpx.Client]:
-    """A client with cookies of its own that has opened the page."""
+    """Return a client with its own cookies that has opened the page."""
     with httpx.Client(base_url=address, trust_env=False, timeout=30) as client:
         client.get("/").raise_for_status()
         yield client
 
 
 def pcm_of(seconds: float = 1.0, seed: int = 1) -> bytes:
-    """Samples as a runtime sends them."""
+    """Return samples in the runtime's format."""
     return (voice(seconds, seed) * 32767).astype("<i2").tobytes()
 
 
@@ -88,7 +88,7 @@ def a_take(**fields: Any) -> dict[str, Any]:
 def post(
     client: httpx.Client, pcm: bytes | None = None, reference: bytes | None = None, **fields: Any
 ) -> httpx.Response:
-    """Send a take as the page does."""
+    """Upload a take as the page does."""
     files: dict[str, Any] = {"pcm": ("take.pcm", pcm_of() if pcm is None else pcm, "application/octet-stream")}
     if reference is not None:
         files["reference"] = ("reference.wav", reference, "audio/wav")
@@ -96,7 +96,7 @@ def post(
 
 
 def keep(client: httpx.Client, pcm: bytes | None = None, reference: bytes | None = None, **fields: Any) -> Any:
-    """The record of a take that was sent."""
+    """Return the record of an uploaded take."""
     answer = post(client, pcm, reference, **fields)
     assert answer.status_code == 201, answer.text
     return answer.json()

@@ -44,7 +44,7 @@ class Heads:
         dtype: torch.dtype,
         device: str,
     ) -> Heads:
-        """``count`` new positions over slots of random keys and values."""
+        """Return the arguments of ``count`` new positions over slots with random keys and values."""
 
         def normal(*shape: int) -> Tensor:
             return torch.randn(*shape, generator=generator).to(device, dtype)
@@ -59,20 +59,20 @@ class Heads:
         )
 
     def copy(self) -> Heads:
-        """The same with a cache of its own."""
+        """Return a copy with its own cache."""
         return replace(self, cache=KVView(self.keys.clone(), self.values.clone()))
 
     def poison(self, slot: int, start: int) -> None:
-        """Make what a slot holds from a position on something that nobody can read unnoticed."""
+        """Fill a slot from a position on with values that a test would notice."""
         self.keys[slot, :, start:] = self.values[slot, :, start:] = torch.nan
 
     def given(self) -> tuple[Tensor, QKNormRope, KVView]:
-        """In the order of the kernels' parameters."""
+        """Return the arguments in the order of the kernels' parameters."""
         return self.qkv, self.heads, self.cache
 
 
 def attend_twin(heads: Heads, slots: list[int], positions: list[int]) -> Tensor:
-    """Attention of new positions, each over its slot up to itself; the cache is written first, as the kernels do.
+    """Compute attention of new positions over their slots, writing the cache first like the kernels.
 
     Shapes: slots, positions: one for each row of qkv; result [len(qkv), heads * d].
     """
@@ -117,7 +117,7 @@ class Slots:
 
     @classmethod
     def random(cls, generator: torch.Generator, slots: int, width: int, device: str) -> Slots:
-        """Settings of every kind: some off, some extreme."""
+        """Return sampling settings of every kind, some off and some extreme."""
 
         def uniform(low: float, high: float) -> Tensor:
             return low + (high - low) * torch.rand(slots, generator=generator)
@@ -141,16 +141,16 @@ class Slots:
 
     @property
     def state(self) -> SamplingState:
-        """As the kernel takes it."""
+        """Return the state in the kernel's format."""
         return SamplingState(self.temperature, self.top_k, self.top_p, self.greedy, self.seed, self.frame)
 
     def rules(self, fewest: int, eos: int, codes: int) -> Rules:
-        """The talker's rules over these slots."""
+        """Return the scores after the talker's sampling rules."""
         return Rules(self.seen, self.penalty, self.hold_until, fewest, eos, codes)
 
 
 def draw_twin(logits: Tensor, rows: Tensor, slots: Slots, codebook: int, rules: Rules | None) -> Tensor:
-    """One code a row. Shapes: logits [B, V]; rows [B] int64; result [B] int64."""
+    """Draw one code per row. Shapes: logits [B, V]; rows [B] int64; result [B] int64."""
     width = logits.shape[1]
     scores, frame = logits.float(), slots.frame[rows]
     if rules is not None:
@@ -170,7 +170,7 @@ def draw_twin(logits: Tensor, rows: Tensor, slots: Slots, codebook: int, rules: 
 
 
 def random_state(generator: torch.Generator, slots: int, groups: int, codes: int, texts: int, device: str) -> SlotState:
-    """Slots in the middle of their texts, and one of scratch behind them."""
+    """Return slots in the middle of their texts, followed by a scratch slot."""
     length = 30
 
     def ints(below: int, *shape: int) -> Tensor:
@@ -193,7 +193,7 @@ def copy_of(state: SlotState) -> SlotState:
 
 
 def begin_twin(rows: Tensor, state: SlotState, frames: Tensor, text: Tensor) -> tuple[Tensor, Tensor]:
-    """The sum of each codebook's row, then the row of the text; positions. Shapes: [B, H], [B] int64."""
+    """Return the sums of each row's code embeddings and text embedding, and positions. Shapes: [B, H], [B] int64."""
     codes = state.codes[rows].clamp(max=frames.shape[1] - 1)
     own = [table[column] for table, column in zip(frames, codes.unbind(1), strict=True)]
     beside = state.trailing[rows, (state.frame[rows] - 1).clamp(min=0)]
@@ -201,7 +201,7 @@ def begin_twin(rows: Tensor, state: SlotState, frames: Tensor, text: Tensor) -> 
 
 
 def finish_twin(rows: Tensor, state: SlotState, codes: Tensor, finite: Tensor, eos: int, stops: Tensor) -> Tensor:
-    """The rows one by one, and the scratch slot at its beginning. Shapes: stops [B], where each reads next."""
+    """Advance the rows one by one, and reset the scratch slot. Shapes: stops [B], where each reads next."""
     output = []
     for row, slot in enumerate(rows.tolist()):
         moves = slot < len(state.frame) - 1

@@ -1,4 +1,4 @@
-"""Requests of every kind with one marked word in them: for whoever asks where the words of a client turn up.
+"""Requests of every kind with one marked word, to test where a client's text appears.
 
 HTTP by an OpenAPI document, sockets by the messages that clients send in each dialect.
 """
@@ -33,7 +33,7 @@ class Marked:
 
 
 def one_by_one(value: Any, word: str = f"Say {WORD}.") -> Iterator[Any]:
-    """The value again and again, each time with another of its strings replaced; then with all of them, and more."""
+    """Yield copies of the value, each with one string replaced, then with all strings replaced."""
     for path in list(_strings(value)):
         yield _with(value, path, word)
     everything = value
@@ -60,7 +60,7 @@ def _with(value: Any, path: tuple[Any, ...], word: str) -> Any:
 
 
 def of_document(document: Mapping[str, Any]) -> Iterator[Marked]:
-    """For every operation: its example with a word in each place, forms, nonsense, and words in the address."""
+    """Yield requests for every operation: its example with the word in each place, forms, invalid bodies, and URLs."""
     for path, operations in document["paths"].items():
         for method, operation in operations.items():
             if method not in METHODS:
@@ -108,7 +108,7 @@ def _fields(schema: Mapping[str, Any], document: Mapping[str, Any]) -> list[str]
 
 
 def of_messages(messages: list[dict[str, Any]]) -> Iterator[list[str]]:
-    """A dialect's whole conversation, each time with the word in another place; then nonsense behind it."""
+    """Yield a dialect's conversation with the word in each place, followed by invalid messages."""
     yield [json.dumps(message) for message in messages]
     for number, message in enumerate(messages):
         for changed in one_by_one(message):

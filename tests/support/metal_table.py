@@ -1,8 +1,8 @@
 """The operators with a kernel for Apple's GPUs, from the table of the installed torch.
 
-torchgen lies in torch's wheels on every system, with ``native_functions.yaml``. What torch decomposes before it comes
-to a device (composite, implicit) is recorded as its parts; what is written in terms of other operations (composite,
-explicit) is recorded as itself, and needs a kernel only for those, which are named here where it matters.
+torch's wheels on every system contain torchgen and ``native_functions.yaml``. Implicit composites are decomposed before
+the device and recorded as their parts. Explicit composites are recorded as themselves; the operators that they need are
+listed here.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torchgen.gen import ParsedYaml, parse_native_yaml  # type: ignore[import-untyped]
 from torchgen.model import BackendIndex, DispatchKey, NativeFunction  # type: ignore[import-untyped]
 
-# What a processor's own kernels stand for, and what an explicit composition asks of a device.
+# Operators that an explicit composite or a kernel of the CPU needs on the device.
 INSTEAD = {
     "_scaled_dot_product_flash_attention_for_cpu": ("_scaled_dot_product_attention_math_for_mps",),
     "index_put_": ("_index_put_impl_",),
@@ -60,7 +60,7 @@ def has_kernel(name: str) -> bool:
 
 
 class Recorder(TorchDispatchMode):
-    """Keeps the names of all operations of a thread, and of those that 64-bit floating point went into."""
+    """Dispatch mode that records the operators of a thread, and those with 64-bit floats."""
 
     def __init__(self) -> None:
         super().__init__()

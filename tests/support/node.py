@@ -1,4 +1,4 @@
-"""Node, for what of the page's JavaScript needs no browser."""
+"""Node for JavaScript tests that need no browser."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Says which operators of an Ascend 910B or A3 run on its AI CPU, and so cost milliseconds.
+"""Operators of an Ascend 910B or A3 that run on its AI CPU, which takes milliseconds.
 
 Read from what CANN decides by itself: ``IsAiCPUSupport`` of ops-nn (e5c3fa93, index/index_put_v2, index/index) and the
 lists of dtypes of ops-math (c4193324, math/*/op_api). Operators that are not named here have lists that take every

@@ -23,13 +23,13 @@ COMPRESSED = 2048
 
 
 def need(holds: bool, rule: str) -> None:
-    """Raises Misuse with the rule that was broken."""
+    """Raise Misuse with the broken rule."""
     if not holds:
         raise Misuse(rule)
 
 
 class Operator:
-    """An operator of torch_npu's, as a backend sees one of torch's."""
+    """Operator of torch_npu in the form of a torch operator."""
 
     is_view = False
 
@@ -140,7 +140,7 @@ def npu_fusion_attention(
 
 @Operator
 def npu_rms_norm(self: Tensor, gamma: Tensor, epsilon: float = 1e-6) -> tuple[Tensor, Tensor]:
-    """In float32 with the weight among it, cast once."""
+    """Compute the norm including the weight in float32, and cast once."""
     need(gamma.dim() == 1 and gamma.shape[0] == self.shape[-1], f"a weight {tuple(gamma.shape)} of {tuple(self.shape)}")
     need(gamma.dtype is self.dtype, f"a weight of {gamma.dtype} for {self.dtype}")
     need(self.dtype in (torch.float32, torch.float16, torch.bfloat16), f"no norm of {self.dtype}")
@@ -152,7 +152,7 @@ def npu_rms_norm(self: Tensor, gamma: Tensor, epsilon: float = 1e-6) -> tuple[Te
 def heads_first(
     query: Tensor, key: Tensor, value: Tensor, layout: str, heads: int, kv_heads: int
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """[B, heads, positions, d] of any layout, after the rules that all layouts share."""
+    """Return [B, heads, positions, d] from any layout, after checking the common rules."""
     need(layout in ("BNSD", "BSND", "BSH"), f"no such layout: {layout}")
     given = {"queries": query, "keys": key, "values": value}
     for name, part in given.items():
@@ -176,7 +176,7 @@ def heads_first(
 
 
 def heads_last(out: Tensor, layout: str) -> Tensor:
-    """The layout of the queries again."""
+    """Convert the result to the layout of the queries."""
     if layout == "BNSD":
         return out.contiguous()
     out = out.transpose(1, 2)
@@ -184,7 +184,7 @@ def heads_last(out: Tensor, layout: str) -> Tensor:
 
 
 def check_mask(mask: Tensor, shapes: list[tuple[int, ...]], mode: int) -> None:
-    """A mask has one of these shapes in modes 0 and 1, and is the one compressed mask in the others."""
+    """Check the mask: one of these shapes in modes 0 and 1, the compressed mask in the others."""
     need(mask.is_contiguous(), "the mask is not contiguous")
     if mode in (0, 1):
         need(tuple(mask.shape) in shapes, f"a mask of {tuple(mask.shape)} where one of {shapes} belongs")
@@ -223,7 +223,7 @@ def unseen_of(mask: Tensor | None, q: Tensor, k: Tensor, mode: int, before: int,
 
 
 def attention(q: Tensor, k: Tensor, v: Tensor, unseen: Tensor, scale: float) -> Tensor:
-    """By definition, in float64; weights of zero do not silence what is not finite, as on the device."""
+    """Compute attention in float64. As on the device, zero weights do not remove non-finite values."""
     share = q.shape[1] // k.shape[1]
     wide_k, wide_v = (part.double().repeat_interleave(share, dim=1) for part in (k, v))
     scores = (q.double() @ wide_k.transpose(2, 3) * scale).masked_fill(unseen, -torch.inf)

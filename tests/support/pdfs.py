@@ -1,4 +1,4 @@
-"""PDFs as programs write them, made here: pages of positioned rows, an outline, metadata."""
+"""Generated PDFs: pages of positioned rows, an outline and metadata."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def pdf(
     outline: Sequence[tuple[str, int]] = (),
     picture: bool = False,
 ) -> bytes:
-    """A PDF of these pages; with `picture`, each page is drawn over by a filled box."""
+    """Return a PDF of these pages; with `picture`, a filled box covers each page."""
     count = len(pages)
     first_content, first_entry = 5 + count, 5 + 2 * count
     kids = " ".join(f"{5 + number} 0 R" for number in range(count))

@@ -1,4 +1,4 @@
-"""Precompile two works over a card that is not there, and print what happened. Run by test_compiling.py."""
+"""Precompile two kernels without a card, and print the result. Run by test_compiling.py."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ loaders: set[str] = set()
 
 
 class Launcher:
-    """Notes who loaded a kernel, and its launches."""
+    """Recorder of loaded kernels and their launches."""
 
     def __init__(self, source: Any, metadata: Any) -> None:
         loaders.add(threading.current_thread().name.split("_")[0])
@@ -28,7 +28,7 @@ class Launcher:
 
 
 class Card:
-    """As much of a driver as compiling and launching ask for."""
+    """Minimal driver for compiling and launching."""
 
     launcher_cls = Launcher
     utils = SimpleNamespace(

@@ -1,4 +1,4 @@
-"""Asks the kernel about processes."""
+"""State of processes from the kernel."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finds the runtime processes of a cluster on this machine, by Linux's /proc."""
+"""Search for a cluster's runtime processes on this machine by Linux's /proc."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from pathlib import Path
 
 
 def runtimes(command: int) -> dict[int, int]:
-    """Runtime processes of the cluster that this process runs: process ids by the port that each listens on.
+    """Return the process ids of a cluster's runtime processes by port.
 
     ``command`` is the process id of ``voicewright cluster``; Ray's processes, and so the runtimes, descend from it.
-    Other clusters and studios of this machine have runtime processes too, which are none of it.
+    Runtimes of other clusters and studios are ignored.
     """
     parents: dict[int, int] = {}
     started: list[int] = []
@@ -29,7 +29,7 @@ def runtimes(command: int) -> dict[int, int]:
 
 
 def environment_of(process: int) -> dict[str, str]:
-    """The environment that a process was started with."""
+    """Return the environment with which a process was started."""
     words = Path("/proc", str(process), "environ").read_text(encoding="utf-8").split("\0")
     return dict(word.split("=", 1) for word in words if "=" in word)
 

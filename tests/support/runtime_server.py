@@ -29,10 +29,10 @@ FREED_FRAMES = 16  # The frames that may still be generated after a disconnect, 
 
 @dataclass(slots=True)
 class RunningServer:
-    """A server that answers, at its own port or at that of a studio before it.
+    """Running server, reached at its own port or through a studio's.
 
-    ``exit_status`` is there once it has ended. ``engine`` is there where it is in this process, ``engine_pid`` where it
-    has a process of its own.
+    ``exit_status`` is set after its end, ``engine`` if it runs in this process, ``engine_pid`` if it has its own
+    process.
     """
 
     port: int
@@ -55,12 +55,12 @@ class RunningServer:
         return dict(httpx.get(f"{self.own_http}/ready").json())
 
     def metrics(self) -> str:
-        """The page for Prometheus, which no studio passes on."""
+        """Return the Prometheus metrics, which a studio does not relay."""
         return httpx.get(f"{self.own_http}/metrics").text
 
     @property
     def own_http(self) -> str:
-        """Its own address, where ``http`` may be a studio's."""
+        """Return the runtime's own URL; ``http`` may be a studio's."""
         return f"http://127.0.0.1:{self.runtime_port or self.port}"
 
     def tell_to_end(self) -> None:
@@ -75,10 +75,10 @@ class RunningServer:
         return {name for task in asyncio.all_tasks(self.loop) if (name := task.get_name()).startswith("speech-")}
 
     def wait_until_idle(self) -> None:
-        """Wait until no slot is taken. How soon that has to be, ``frames_until_idle`` says.
+        """Wait until no slot is in use. `frames_until_idle` measures how soon.
 
         Raises:
-            AssertionError: one is still taken after ``IDLE_S`` of processor time, which no other process lengthens.
+            AssertionError: a slot is still in use after ``IDLE_S`` of processor time, which no other process lengthens.
         """
         start = time.process_time()
         while (load := self.load())["active"] or load["waiting"]:
@@ -98,7 +98,7 @@ class RunningServer:
         return round(next(float(line.split()[1]) for line in self.metrics().splitlines() if line.startswith(FRAMES)))
 
     def frames_until_idle(self) -> int:
-        """Return how many frames are still made until no slot is taken: a clock that a busy machine does not change."""
+        """Return the number of frames until no slot is in use, a measure that does not depend on the machine's load."""
         before = self.frames_made()
         self.wait_until_idle()
         return self.frames_made() - before
@@ -112,7 +112,7 @@ def running_server(
     limits: Limits | None = None,
     apart: bool = False,
 ) -> Iterator[RunningServer]:
-    """Serve these checkpoints on a free port until the block ends. ``apart``: the engine has a process of its own."""
+    """Serve these checkpoints on a free port within the block. With ``apart`` the engine has its own process."""
     settings = Settings(
         models=tuple(map(str, models)),
         engine=engine or EngineSettings(threads=1),

@@ -44,7 +44,7 @@ CARD = ModelCard(
 
 
 def chunk(frames: int = 1, value: int = 1) -> AudioChunk:
-    """Sound whose samples are all the same."""
+    """Return audio with equal samples."""
     return AudioChunk(
         pcm=np.full(1920 * frames, value, "<i2").tobytes(), codes=np.zeros((frames, 4), np.int64), first_sample=0
     )

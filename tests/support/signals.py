@@ -1,6 +1,6 @@
 """Deterministic reference audio for tests: gliding harmonics, a syllable-like envelope, a little noise.
 
-Not speech, but it moves like a voice: pitch, loudness and colour change, so codes and x-vectors do too.
+It is not speech, but pitch, loudness and timbre change as in a voice, so codes and x-vectors change too.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def _voice(seconds: float, seed: int, sample_rate: int) -> NDArray[np.float32]:
 
 
 def noise(count: int, channels: int, seed: int) -> NDArray[np.float32]:
-    """White noise, in which every sample and channel tells.
+    """Return white noise, in which every sample and channel differs.
 
     Shapes: [count, channels], peak 0.5.
     """
@@ -50,7 +50,7 @@ def noise(count: int, channels: int, seed: int) -> NDArray[np.float32]:
 
 
 def hush(seed: int = 1) -> NDArray[np.float32]:
-    """An sh, as loud as a voice: noise of 2200 to 4500 Hz."""
+    """Return an sh as loud as a voice: noise of 2200 to 4500 Hz."""
     count = round(0.25 * SAMPLE_RATE)
     spectrum = np.fft.rfft(np.random.RandomState(seed).standard_normal(count))
     hertz = np.fft.rfftfreq(count, 1 / SAMPLE_RATE)
@@ -59,7 +59,7 @@ def hush(seed: int = 1) -> NDArray[np.float32]:
 
 
 def cough(seed: int = 1) -> NDArray[np.float32]:
-    """Noise of a throat, 500 to 3000 Hz, that bursts and dies away."""
+    """Return a cough: a decaying burst of noise of 500 to 3000 Hz."""
     count = round(0.35 * SAMPLE_RATE)
     time = np.arange(count) / SAMPLE_RATE
     spectrum = np.fft.rfft(np.random.RandomState(seed).standard_normal(count))

@@ -1,4 +1,4 @@
-"""A network that falls silent in mid-reply, and how long the server takes to notice."""
+"""Measurement of the time until a server notices that the network is silent."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SESSIONS = 'voicewright_sessions{dialect="voicewright"} '
 
 
 async def noticed_s(url: str, network: BadNetwork, session: Talk, *, others: int = 0) -> float:
-    """Seconds from the silence until the server has closed the session and has no more than the others.
+    """Return the seconds from the silence until the server has closed the session.
 
     ``url`` is of a runtime's own HTTP, since no studio passes its figures on; ``session`` is behind the network and
     has asked for nothing yet.

@@ -1,4 +1,4 @@
-"""A disk of its own that is small, and can be made read-only: tmpfs, where this process may mount one."""
+"""Small disk that can be made read-only: a tmpfs, if this process may mount one."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class SmallDisk:
     folder: Path
 
     def fill(self) -> None:
-        """Leave not a byte."""
+        """Fill the disk completely."""
         with (self.folder / FILLER).open("ab", buffering=0) as file:
             for size in (1 << 16, 1 << 12, 1):
                 try:
@@ -34,13 +34,13 @@ class SmallDisk:
         (self.folder / FILLER).unlink()
 
     def allow_writing(self, is_allowed: bool) -> None:
-        """While no file on it is open for writing."""
+        """Make the disk read-only; no file on it may be open for writing."""
         _mount("-o", f"remount,{'rw' if is_allowed else 'ro'}", str(self.folder))
 
 
 @contextmanager
 def small_disk(folder: Path, kib: int) -> Iterator[SmallDisk]:
-    """Mount a disk of that size; skips the test where that is not allowed."""
+    """Mount a disk of this size; skip the test if that is not allowed."""
     folder.mkdir()
     try:
         _mount("-t", "tmpfs", "-o", f"size={kib}k,mode=700", "tmpfs", str(folder))

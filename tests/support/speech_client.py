@@ -1,4 +1,4 @@
-"""A client of the native protocol for tests: the `websockets` library and a few words."""
+"""Client of the native protocol for tests, using the `websockets` library."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ANYHOW: Mapping[str, Any] = {}
 
 @dataclass(slots=True)
 class Take:
-    """All that came for one context."""
+    """Everything received for one context."""
 
     pcm: bytes = b""
     start: dict[str, Any] = field(default_factory=dict)
@@ -43,7 +43,7 @@ class Talk:
         return json.loads(message) if isinstance(message, str) else message
 
     async def until(self, *kinds: str) -> dict[str, Any]:
-        """The next message of one of these types; what comes before it is passed over."""
+        """Return the next message of one of these types; skip others."""
         while True:
             message = await self.hear()
             if isinstance(message, dict) and message["type"] in kinds:
@@ -60,7 +60,7 @@ class Talk:
         await self.send("input.done", **fields)
 
     async def take(self) -> Take:
-        """Everything up to the end of the one context that speaks, with plain frames."""
+        """Return everything up to the end of the only context, with plain frames."""
         take = Take()
         while True:
             message = await self.hear()
@@ -95,12 +95,12 @@ async def talk(url: str, connecting: Mapping[str, Any] = _ANYHOW, /, **config: A
 
 
 async def spoken(url: str, text: str, **config: Any) -> Take:
-    """One utterance on a socket of its own."""
+    """Speak one utterance on its own socket."""
     async with talk(url, **config) as session:
         await session.say(text)
         return await session.take()
 
 
 def same_sound(one: bytes, other: bytes) -> bool:
-    """Equal to the last bit, and sound at all."""
+    """Assert that two utterances are bitwise equal and not empty."""
     return one == other and any(one)

@@ -23,7 +23,7 @@ def spoken(text: str = WORDS, seed: int = 3) -> NDArray[np.float32]:
 
 @cache
 def each_spoken(*texts: str, seed: int = 3) -> list[NDArray[np.float32]]:
-    """The same for several texts, each alone."""
+    """Return the speech of several texts, each generated alone."""
     settings = Settings(models=(str(DEMO_CHECKPOINT),), engine=EngineSettings(threads=1))
     engine = Engine.open(settings)
     try:

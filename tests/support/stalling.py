@@ -1,4 +1,4 @@
-"""A TCP proxy that can stop passing anything on, as a network does that nobody has told of its end."""
+"""TCP proxy that can stop forwarding without closing its connections."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ class StallingProxy:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def stall(self) -> None:
-        """Let nothing through, and close nothing."""
+        """Stop forwarding without closing connections."""
         self._flows.clear()
 
     def flow(self) -> None:
-        """Pass on what has waited, and all that comes."""
+        """Forward waiting and new data."""
         self._flows.set()
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""The studio's own port in front of a runtime, in this process: its routes, its limits, its relay, without the page."""
+"""The studio's port in front of a runtime, in this process: routes, limits and relay without the page."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def studio_port(
     visits: VisitSettings | None = None,
     **store: Any,
 ) -> Iterator[int]:
-    """Serve the studio before the runtime at this address, and give its port."""
+    """Serve the studio in front of the runtime at this address, and yield its port."""
     told = Settings(server=server or ServerSettings(), limits=limits or Limits())
     with tempfile.TemporaryDirectory(prefix="studio-", ignore_cleanup_errors=True) as folder:
         settings = StudioSettings(
@@ -61,7 +61,7 @@ def studio_port(
 
 @contextmanager
 def running_server_behind_studio(*models: Path, **settings: object) -> Iterator[RunningServer]:
-    """As `running_server`, reached through a studio's port with the same settings."""
+    """Run `running_server` behind a studio's port with the same settings."""
     with (
         running_server(*models, **settings) as runtime,  # type: ignore[arg-type]
         studio_port(runtime.http, settings.get("server"), settings.get("limits")) as port,  # type: ignore[arg-type]

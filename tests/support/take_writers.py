@@ -1,6 +1,6 @@
-"""Writers of takes that are killed at any moment: ``python -m tests.support.take_writers FOLDER TIMES``.
+"""Writers of takes that are killed at any line: ``python -m tests.support.take_writers FOLDER TIMES``.
 
-The moment is a line of the code that writes, so that none is too short to be met.
+The kill happens before a chosen line of the writing code, so that even short moments are tested.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def fields(**changes: object) -> TakeFields:
 
 
 def killed_after(lines: int) -> None:
-    """End this process, as kill -9 does, before it runs the line of that number in what writes."""
+    """End this process like kill -9 before the given line of the writing code."""
     left = lines
 
     def line(_: FrameType, event: str, __: object) -> Trace | None:
@@ -54,7 +54,7 @@ def killed_after(lines: int) -> None:
 
 
 def write(store: Store, said: int, lines: int) -> None:
-    """Keep takes until the end, put old ones and some others into the bin, and say each as soon as it is kept."""
+    """Store takes and delete some until killed, and report each take once it is stored."""
     sounds = [pcm_of(0.5, seed) for seed in range(3)]
     killed_after(lines)
     store.open()
@@ -70,7 +70,7 @@ def write(store: Store, said: int, lines: int) -> None:
 
 
 def check(store: Store, said: list[str]) -> None:
-    """Every take is whole, and the last one that was said to be kept is among them."""
+    """Check that every take is complete and that the last reported one exists."""
     records, _ = store.takes.page(OWNER, Wanted(limit=100))
     for record in records:
         _, pcm = store.takes.pcm(OWNER, record["id"])
@@ -87,7 +87,7 @@ def check(store: Store, said: list[str]) -> None:
 
 
 def kill_writers(folder: Path, times: int) -> int:
-    """Start a child that writes, kill it at some moment, look at what it left; many times. Return what was kept."""
+    """Repeatedly start a writing child, kill it, and check its folder. Return the number of stored takes."""
     chance, count = random.Random(7), 0
     settings = StoreSettings(data=str(folder), max_takes=KEPT)
     for _ in range(times):
@@ -111,7 +111,7 @@ def kill_writers(folder: Path, times: int) -> int:
 
 
 def with_one_more(store: Store) -> None:
-    """Free a place for one more take, and add it."""
+    """Free space for one more take, and add it."""
     store.open()
     store.takes.free(OWNER, max(0, store.takes.space(OWNER)["takes"] - KEPT + 1))
     store.takes.add(OWNER, fields(), pcm_of(0.1))

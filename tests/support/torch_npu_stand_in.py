@@ -39,7 +39,7 @@ FREE = {
 
 
 class NpuStream:
-    """A line of work; on a CPU everything asked for is done at once. ``threads`` have asked for some."""
+    """Stream whose work runs immediately. ``threads`` are those that have used it."""
 
     def __init__(self, npu: StandInNpu, priority: int = 0) -> None:
         need(priority in (-1, 0), f"priorities of a stream are -1 and 0, not {priority}")
@@ -72,7 +72,7 @@ class Event:
 
 
 class Setting:
-    """An object of the library with the settings that are named, all bool, and no others."""
+    """Library object with exactly these settings, all bool."""
 
     def __init__(self, **defaults: bool | None) -> None:
         for name, value in defaults.items():
@@ -87,7 +87,7 @@ class Setting:
 
 
 class Graph:
-    """Holds what was captured; filled in by ``StandInNpu.graph``."""
+    """Captured graph, filled by ``StandInNpu.graph``."""
 
     def __init__(self) -> None:
         self.npu: StandInNpu | None = None
@@ -126,7 +126,7 @@ class StandInNpu:
         self._replayed_on: dict[int, NpuStream] = {}  # The last stream of a replay, by memory pool.
         self._lock = threading.Lock()
 
-    # --- what the library offers
+    # --- The library's interface.
 
     def is_available(self) -> bool:
         return self.available
@@ -216,10 +216,10 @@ class StandInNpu:
             stream.threads.discard(threading.get_ident())  # The capture has ended.
         self.graphs.append(npu_graph)
 
-    # --- what the device and its driver hold against its user
+    # --- Checks of the device and its driver.
 
     def launch(self, func: Any, args: Any, kwargs: Any) -> Any:
-        """Every operator, before it is computed (npu_backend.py)."""
+        """Check an operator before it is computed (npu_backend.py)."""
         stream, capture = self.current_stream(), self.capturing
         name = func.overloadpacket.__name__
         if not func.is_view and name not in FREE:
@@ -238,7 +238,7 @@ class StandInNpu:
         return capture.write_down(func, args, kwargs)
 
     def operator(self, function: Operator, *args: Any, **kwargs: Any) -> Any:
-        """One of the library's own."""
+        """Check one of the library's own operators."""
         given = [part for part in (*args, *kwargs.values()) if isinstance(part, Tensor)]
         strange = next((part for part in given if not isinstance(part, NpuTensor)), None)
         need(strange is None, f"{function}: a tensor of the host's")
@@ -265,7 +265,7 @@ class StandInNpu:
 
 
 class StandIn(ModuleType):
-    """The module itself. ``calls`` has what was called: name, shapes of query and key, sparse mode."""
+    """The module. ``calls`` records name, shapes of query and key, and sparse mode."""
 
     def __init__(self) -> None:
         super().__init__("torch_npu")
@@ -285,7 +285,7 @@ class StandIn(ModuleType):
 
 
 def install(patch: pytest.MonkeyPatch) -> StandIn:
-    """Let ``import torch_npu`` find the stand-in, and torch its device."""
+    """Register the stand-in for ``import torch_npu``, and its device with torch."""
     module = StandIn()
     patch.setitem(sys.modules, "torch_npu", module)
     patch.setattr(Tensor, "pin_memory", lambda tensor, device=None: tensor)

@@ -1,4 +1,4 @@
-"""Visitors of a studio, each with the cookie that it gives."""
+"""Visitors of a studio with their cookies."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ VISITORS = Visitors(each=True, key=KEY)
 
 
 def header_of(letter: str, visitors: Visitors = VISITORS) -> dict[str, str]:
-    """Return the header of a visitor whose number is made of one letter."""
+    """Return the cookie header of a visitor whose number repeats one letter."""
     return {"cookie": f"{COOKIE}={visitors.signed(letter * 43)}"}
 
 

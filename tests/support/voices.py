@@ -16,7 +16,7 @@ from runtime.voices.voice_file import _checksum, write_voice
 
 
 def crafted(voice: Voice, **metadata: str) -> bytes:
-    """Its file with other metadata, and the checksum that belongs to them: what somebody can make on purpose."""
+    """Return a voice file with other metadata and a matching checksum, as an attacker could make it."""
     data = write_voice(voice)
     size = int.from_bytes(data[:8], "little")
     said = {**json.loads(data[8 : 8 + size])["__metadata__"], **metadata}
@@ -41,7 +41,7 @@ def a_prompt(fingerprint: str = "abc", frames: int | None = 5) -> VoicePrompt:
 
 
 def a_voice(name: str = "Clara", samples: int = 1200, **changes: Any) -> Voice:
-    """A voice with everything in it; the reference counts up from a number that differs from voice to voice."""
+    """Return a voice with all fields; the samples of the reference count up from a different number for each voice."""
     voice_id = new_id()
     made = Voice(
         id=voice_id,

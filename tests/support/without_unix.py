@@ -33,7 +33,7 @@ OF_SOCKETS = ("SO_REUSEPORT", "TCP_USER_TIMEOUT")
 
 
 class Msvcrt(ModuleType):
-    """Windows' locks of bytes, as ``fcntl.lockf`` has them."""
+    """Stand-in for Windows' byte locks by ``fcntl.lockf``."""
 
     LK_LOCK = 1
 
@@ -43,7 +43,7 @@ class Msvcrt(ModuleType):
 
 
 def hide() -> None:
-    """Take away from this process what Windows does not have."""
+    """Remove the features that Windows lacks from this process."""
     for name in MODULES:
         sys.modules[name] = None  # type: ignore[assignment]
     sys.modules["msvcrt"] = Msvcrt("msvcrt")

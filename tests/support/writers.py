@@ -1,4 +1,4 @@
-"""A process of its own that writes into a library: ``python -m tests.support.writers kill|write FOLDER ...``."""
+"""Process that writes into a library: ``python -m tests.support.writers kill|write FOLDER ...``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.voices import a_voice
 
 
 def kill_writers(folder: Path, times: int) -> None:
-    """Start a child that replaces a voice of a megabyte for ever, and kill it at some moment; many times."""
+    """Repeatedly start a child that replaces a voice of a megabyte without end, and kill it."""
     library = Library(folder)
     library.open()
     voice = a_voice("Victim", samples=500_000)
@@ -40,7 +40,7 @@ def kill_writers(folder: Path, times: int) -> None:
 
 
 def write(folder: Path, who: str, times: int) -> None:
-    """Add, rename and delete voices of our own, and fight for one name."""
+    """Add, rename and delete this process's voices, and compete for one name."""
     library = Library(folder)
     library.open()
     for number in range(times):

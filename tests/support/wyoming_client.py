@@ -1,4 +1,4 @@
-"""A client of Wyoming for tests that care for its bytes: it writes what it is given, and reads to the end."""
+"""Wyoming client for tests of the exact bytes: it sends given bytes, and reads to the end."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Heard:
 
 
 class WyomingClient:
-    """One connection."""
+    """Wyoming connection."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
@@ -38,7 +38,7 @@ class WyomingClient:
         await self.writer.drain()
 
     async def event(self) -> tuple[str, dict[str, Any], bytes] | None:
-        """The next event; None at the end."""
+        """Return the next event; None at the end."""
         line = await asyncio.wait_for(self.reader.readline(), WAIT_S)
         if not line:
             return None
@@ -47,7 +47,7 @@ class WyomingClient:
         return header["type"], data, await self.reader.readexactly(header.get("payload_length", 0))
 
     async def until(self, *kinds: str) -> Heard:
-        """Hear up to an event of one of these types, or to the end of the connection."""
+        """Read up to an event of one of these types, or to the end of the connection."""
         heard = Heard([], {}, b"")
         while (event := await self.event()) is not None:
             kind, data, payload = event

@@ -30,7 +30,7 @@ __all__ = [
 
 
 def few_layers(name: str, layers: int) -> CheckpointSpec:
-    """The published 1.7B's widths with few layers and the tiny checkpoint's words."""
+    """Return a spec with the widths of 1.7B, few layers and the tiny checkpoint's vocabulary."""
     return replace(
         LARGE,
         name=name,

@@ -1,10 +1,10 @@
-"""Weights whose end token is never drawn, so that every utterance is as long as its ``max_frames``.
+"""Weights with which the end token is never drawn, so that every utterance has ``max_frames`` frames.
 
-Every position of the talker's input has one part that comes of a text id. The bias of the text projection puts the
-same number into coordinate 0 of it; nothing else writes there: not the projection's matrix, not the embeddings of
-codes, not the layers, not the speaker encoder. So coordinate 0 of the last hidden state is that number over the root
-mean square of the state, always positive; the row of EOS in the head looks at it alone, and with a large negative
-weight. Its logit is far below all others whatever the sampling is, greedy too.
+Every position of the talker's input includes a projected text embedding. The bias of the text projection puts the same
+number into coordinate 0 of it; nothing else writes there: not the projection's matrix, not the embeddings of codes, not
+the layers, not the speaker encoder. So coordinate 0 of the last hidden state is that number over the root mean square
+of the state, always positive; the row of EOS in the head looks at it alone, and with a large negative weight. Its logit
+is far below all others whatever the sampling is, greedy too.
 """
 
 from __future__ import annotations

@@ -70,7 +70,7 @@ class SpeakerEncoderSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointSpec:
-    """Everything that config.json and the weights of one checkpoint follow from, save mode and seed."""
+    """Specification of one checkpoint except its mode and seed."""
 
     name: str
     model_size: str  # "0b6" drops the instruct of CustomVoice, "1b7" uses it

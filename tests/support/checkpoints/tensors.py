@@ -68,7 +68,7 @@ def _layers(draw: Draw, name: str, stack: Stack) -> Tensors:
         yield from draw.linear(f"{layer}.self_attn.k_proj", key_value, stack.hidden)
         yield from draw.linear(f"{layer}.self_attn.v_proj", key_value, stack.hidden, 1.5)
         yield from draw.linear(f"{layer}.self_attn.o_proj", stack.hidden, query, 1.5)
-        # Weights above one sharpen the attention, else a random layer only averages.
+        # Weights above one sharpen the attention; otherwise a random layer only averages.
         for norm in ("q_norm", "k_norm"):
             key = f"{layer}.self_attn.{norm}.weight"
             yield key, draw.spread(key, (stack.head_dim,), 0.1, 1.4)
@@ -87,7 +87,7 @@ def _swiglu(draw: Draw, layer: str, stack: Stack, gain: float) -> Tensors:
 def _speaker_encoder(draw: Draw, spec: SpeakerEncoderSpec, width: int) -> Tensors:
     name, channels = "speaker_encoder", spec.channels
     for key, tensor in draw.conv(f"{name}.blocks.0.conv", channels[0], MEL_BINS, spec.kernels[0]):
-        # Log-mels sit far below zero; a kernel blind to their mean lets the voices differ.
+        # Log-mels are far below zero; a kernel that ignores their mean keeps voices distinct.
         yield key, tensor - tensor[:, list(reversed(range(MEL_BINS)))] if tensor.ndim == 3 else tensor
     for index in range(1, len(channels) - 1):
         block, wide = f"{name}.blocks.{index}", channels[index]

@@ -147,8 +147,8 @@ QUICK = replace(
     code2wav=SHORT_CODE2WAV,
 )  # A frame costs a quarter of TINY's: for tests that need many frames of any content.
 
-# TINY in all but the number of code groups and the depth of the sound, which frames and sound cost the most of: for
-# what holds whatever a frame is made of. Nobody compares it with the reference; that is done with all sixteen groups.
+# TINY with fewer code groups and a shallower Code2Wav, for tests that do not depend on them. Comparisons with the
+# reference use all sixteen groups.
 BRIEF = replace(TINY, name="brief", code_groups=4, code2wav=SHORT_CODE2WAV)
 
 SPECS = {spec.name: spec for spec in (TINY, TINY_0B6, TINY_EOS, ODD, QUICK, BRIEF)}

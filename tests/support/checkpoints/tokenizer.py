@@ -1,6 +1,6 @@
 """A small byte-level BPE in Qwen2's file format: vocab.json, merges.txt and tokenizer_config.json.
 
-Any UTF-8 text has ids, since every byte is a token; texts can be given that are to be single tokens too.
+Any UTF-8 text has ids, because every byte is a token. Given texts become single tokens.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def merges(texts: Sequence[str]) -> list[tuple[str, str]]:
 
 
 def vocabulary(texts: Sequence[str]) -> dict[str, int]:
-    """Number the bytes, then what the merges make."""
+    """Number the bytes, then the merged tokens."""
     tokens = dict.fromkeys([*byte_symbols(), *(left + right for left, right in merges(texts))])
     return {token: index for index, token in enumerate(tokens)}
 

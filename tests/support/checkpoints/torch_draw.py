@@ -16,7 +16,7 @@ from tests.support.checkpoints.published import PUBLISHED
 
 @dataclass(frozen=True)
 class TorchDraw(Draw):
-    """The same distributions from torch's generators, where gigabytes would take numpy minutes."""
+    """Draw of the same distributions by torch, because numpy takes minutes for gigabytes."""
 
     device: torch.device
 
