@@ -1,8 +1,8 @@
 """Audit locked packages for known vulnerabilities: `make audit`, or `python tools/audit.py PIP_AUDIT [LOCK …]`.
 
-pip-audit queries PyPI release by release, and counts a release that PyPI does not know as if it had no vulnerability.
-Here a release counts as audited only if there was an answer for it. Exit status 1: there are vulnerabilities; 3: not
-every release could be audited, and the last line says which.
+pip-audit queries PyPI for each release, and treats a release that PyPI does not know as if it had no vulnerabilities.
+Here, a release counts as audited only if PyPI has responded for it. Exit status 1: there are vulnerabilities; 3: some
+releases, which the last line lists, could not be audited.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ OPTIONS = ("--no-deps", "--disable-pip", "--format", "json", "--progress-spinner
 
 @dataclass(frozen=True, slots=True, order=True)
 class Pin:
-    """A locked release."""
+    """Locked release of a package."""
 
     name: str
     version: str
@@ -35,7 +35,7 @@ class Pin:
 
 @dataclass(slots=True)
 class Audit:
-    """Results. `vulnerabilities` has a sentence each; nothing is known of `unknown` releases."""
+    """Results of the audit: a message for each vulnerability, and the releases that could not be audited."""
 
     clean: set[Pin] = field(default_factory=set)
     vulnerabilities: set[str] = field(default_factory=set)
@@ -48,7 +48,7 @@ class Audit:
 
     @property
     def sentence(self) -> str:
-        """Return the last line of the output."""
+        """Return the summary, which is the last line of the output."""
         parts = [f"Without a known vulnerability: {len(self.clean)}."] if self.clean else []
         if self.vulnerabilities:
             parts.append(f"Known vulnerabilities: {len(self.vulnerabilities)}.")
@@ -58,7 +58,7 @@ class Audit:
         return " ".join(parts or ["Not audited: there is nothing in the locks."])
 
     def add(self, document: dict[str, Any], lock: str, locked: set[Pin]) -> None:
-        """Add pip-audit's JSON document on a lock."""
+        """Add pip-audit's JSON result for a lock file."""
         for package in document["dependencies"]:
             name = canonical(package["name"])
             if "skip_reason" in package:
@@ -73,17 +73,17 @@ class Audit:
 
 
 def canonical(name: str) -> str:
-    """Return a project's name as indexes write it (PEP 503)."""
+    """Return the normalized name of a project (PEP 503)."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def pins(lock: Path) -> set[Pin]:
-    """Return every release of a lock, for all platforms."""
+    """Return all releases in a lock file, for all platforms."""
     return {Pin(canonical(name), version) for name, version in PIN.findall(lock.read_text(encoding="utf-8"))}
 
 
 def audit_lock(pip_audit: Path, lock: Path, audit: Audit) -> None:
-    """Run pip-audit on a lock. If it fails, every release of the lock is unknown."""
+    """Run pip-audit on a lock file. If it fails, all of its releases count as unknown."""
     command = [str(pip_audit), "--requirement", str(lock), *OPTIONS]
     done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
     try:
@@ -95,7 +95,7 @@ def audit_lock(pip_audit: Path, lock: Path, audit: Audit) -> None:
 
 
 def main() -> int:
-    """Audit every lock; print a line for each vulnerability, then one for all."""
+    """Audit all lock files; print a line for each vulnerability, then the summary."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("pip_audit", type=Path)
     parser.add_argument("lock", type=Path, nargs="*", help="all of this folder, if not given")

@@ -1,4 +1,4 @@
-"""Choose the interpreter of a virtual environment and remove an environment that it cannot use.
+"""Choose the interpreter for a virtual environment, and remove an environment that cannot be used.
 
 `choose_python.py VENV [PYTHON]` prints the chosen interpreter; `choose_python.py --all` prints every supported one on
 PATH. It runs under any Python from 3.7 on, because `python3` may be one that Voicewright does not support.
@@ -17,7 +17,7 @@ HOW_TO_GET_ONE = (
     " Microsoft Store; any system: uv python install 3.13. Then name it: make run PYTHON=/path/to/python"
 )
 
-# Prints the version, with what makes a build unusable, and whether the environment has pip.
+# Program that prints the version, problems of the build, and whether pip is available.
 _PROBE = """
 import importlib.util, sys, sysconfig
 unusable = [
@@ -49,7 +49,8 @@ def choose(requested: str) -> str:
     """Return the requested interpreter, or the first supported one on PATH.
 
     Raises:
-        SystemExit: The requested one or all of them are not supported; the message says how to get one.
+        SystemExit: The requested interpreter is, or all of them are, not supported. The message tells how to install
+            one.
     """
     found = {
         python: probe(python)[0] for python in ([requested] if requested else candidates()) if shutil.which(python)
@@ -65,7 +66,7 @@ def choose(requested: str) -> str:
 
 
 def is_usable(python: str, requested: str) -> bool:
-    """True if an environment's interpreter runs, is supported, has pip and is of the requested version."""
+    """True if an environment's interpreter runs, is supported, has pip, and is the requested version."""
     version, has_pip = probe(python)
     return has_pip and version in SUPPORTED and (not requested or version == probe(requested)[0])
 
@@ -73,7 +74,8 @@ def is_usable(python: str, requested: str) -> bool:
 def main(arguments: list[str]) -> int:
     """Print the chosen interpreter, or all of them."""
     if arguments == ["--all"]:
-        names = sorted(candidates(), key=len)  # A name with a version is preferred, and names the environment.
+        # A name with a version is preferred, because it also names the environment.
+        names = sorted(candidates(), key=len)
         found = {probe(python)[0]: python for python in names if shutil.which(python)}
         print(*(found[version] for version in SUPPORTED if version in found), sep="\n")
         return 0

@@ -1,6 +1,6 @@
 """Write runtime/shared/confusables.tsv, Unicode's table of characters that look alike (TR39), from an installed ICU.
 
-Run `python tools/confusables.py` again when a newer ICU is at hand; the file's first line names its version of Unicode.
+Run `python tools/confusables.py` again with a newer ICU; the first line of the file has its Unicode version.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ MAX_BYTES = 1024
 
 
 class Icu:
-    """ICU's spoof checker. Its functions end with the number of its version."""
+    """ICU's spoof checker. The names of its functions end with ICU's version."""
 
     def __init__(self) -> None:
         name = ctypes.util.find_library("icui18n")
@@ -29,13 +29,13 @@ class Icu:
         self._checker = ctypes.c_void_p(self._call("uspoof_open", ctypes.c_void_p)())
 
     def unicode_version(self) -> str:
-        """Return ICU's version of Unicode."""
+        """Return the Unicode version of ICU."""
         version = (ctypes.c_uint8 * 4)()
         getattr(ctypes.CDLL(ctypes.util.find_library("icuuc")), f"u_getUnicodeVersion_{self._version}")(version)
         return ".".join(map(str, version[:3]))
 
     def skeleton(self, text: str) -> str:
-        """Return the skeleton of a text, equal for texts that look alike."""
+        """Return the skeleton of a text. Texts that look alike have equal skeletons."""
         data, found = text.encode(), ctypes.create_string_buffer(MAX_BYTES)
         size = self._call("uspoof_getSkeletonUTF8", ctypes.c_int32)(
             self._checker, 0, data, len(data), found, len(found)
@@ -57,7 +57,7 @@ class Icu:
 
 
 def table(icu: Icu) -> str:
-    """Return the table: a character and its prototype in each line, separated by a tab."""
+    """Return the table: one line for each character, with its prototype after a tab."""
     lines = [f"# Unicode {icu.unicode_version()}, confusables of TR39; © Unicode, Inc., unicode.org/license.txt"]
     for character in map(chr, range(sys.maxunicode + 1)):
         is_whole = unicodedata.category(character) not in {"Cs", "Cc", "Cn", "Co"}

@@ -1,7 +1,7 @@
-"""Install what requirements.lock pins, and this checkout, into the environment whose interpreter runs this file.
+"""Install the packages in requirements.lock, and this checkout, into the environment that runs this file.
 
-`install.py [TORCH [TORCH_INDEX]]`. Without arguments, Linux without an NVIDIA card gets the CPU build of torch from
-PyTorch's own index, which saves more than 4 GB; any other machine gets the build of pip's default index.
+`install.py [TORCH [TORCH_INDEX]]`. Without arguments, Linux without an NVIDIA GPU gets the CPU build of torch from
+PyTorch's own index, which saves more than 4 GB. Other machines get the build of pip's default index.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ TORCH_SIZE = {"cpu": "0.2 GB to download, 0.75 GB on disk", "cuda": "3 GB to dow
 
 
 def has_nvidia_card() -> bool:
-    """True if an NVIDIA driver is loaded (/dev/nvidiactl) or can be asked, as under WSL (nvidia-smi)."""
+    """True if an NVIDIA driver is loaded (/dev/nvidiactl), or responds to nvidia-smi, as under WSL."""
     return Path("/dev/nvidiactl").exists() or shutil.which("nvidia-smi") is not None
 
 
@@ -48,7 +48,7 @@ def pip(*arguments: str) -> bool:
 
 
 def install_torch(pin: str, others: Path, index: str = CPU_INDEX) -> bool:
-    """Install the build of torch that fits this machine; ``others`` pins what it depends on, except CUDA."""
+    """Install the build of torch for this machine. ``others`` pins its dependencies except CUDA."""
     if is_installed(pin):
         return True
     is_linux = sys.platform == "linux"
@@ -63,7 +63,7 @@ def install_torch(pin: str, others: Path, index: str = CPU_INDEX) -> bool:
 
 
 def main(torch: str = "", torch_index: str = "") -> int:
-    """Install torch, then the other packages, then this checkout; 1 if pip fails, which has said why."""
+    """Install torch, then the other packages, then this checkout. Return 1 if pip fails, which prints the reason."""
     pins = [line for line in LOCK.read_text(encoding="utf-8").splitlines() if line and not line.startswith("#")]
     (locked,) = (pin for pin in pins if pin.startswith("torch=="))
     others = Path(sys.prefix) / "without-torch.txt"

@@ -1,12 +1,12 @@
 """Pin the dependencies.
 
-requirements.lock is for running, requirements-dev.lock for working on the project, requirements-clients.lock for other
-people's clients that tests/clients runs against the server, and requirements-cluster.lock has what the extra `cluster`
-adds to the first.
+requirements.lock is for running, and requirements-dev.lock for development. requirements-clients.lock has the
+third-party clients that tests/clients runs against the server, and requirements-cluster.lock has the packages that the
+extra `cluster` adds to requirements.lock.
 
-torch is pinned to one version and left to choose its build; the CUDA packages that some builds depend on are not
-pinned here, since a CPU build must not bring gigabytes of them. `python tools/lock.py --check` says whether the first
-can be installed, from wheels alone, on every platform.
+torch is pinned to a version but not to a build. CUDA packages, on which some builds depend, are not pinned, because a
+CPU build must not install gigabytes of them. `python tools/lock.py --check` checks that requirements.lock can be
+installed on all platforms from wheels only.
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ from pathlib import Path
 
 LOCK = Path("requirements.lock")
 TORCH = "torch==2.13.0"
-OURS = "voicewright-client"  # It is in this repository.
+OURS = "voicewright-client"  # Package that is part of this repository.
 BUILD_DEPENDENT = ("cuda-", "nvidia-", "triton", "torch==")
-INTERPRETED = "platform_machine == 'x86_64' and sys_platform == 'linux'"  # Tests run kernels without a card there.
+# On this platform, tests run kernels without a GPU.
+INTERPRETED = "platform_machine == 'x86_64' and sys_platform == 'linux'"
 
-# Platforms, by uv's names, and Pythons that the lock supports. torch is built for macOS 14 and later.
+# Platforms (by uv's names) and Python versions that the lock supports. torch supports macOS 14 and later.
 PLATFORMS = (
     *("x86_64-manylinux_2_28", "aarch64-manylinux_2_28"),
     *("aarch64-apple-darwin", "x86_64-pc-windows-msvc"),
@@ -30,7 +31,7 @@ PLATFORMS = (
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")  # The same as in tools/choose_python.py.
 MACOS = {"MACOSX_DEPLOYMENT_TARGET": "14.0"}
 
-# Pipecat needs it only for a resampler that nothing here uses, and it is a quarter of the download.
+# Pipecat needs numba only for a resampler that is not used here, and it is a quarter of the download.
 WITHOUT = "numba ; sys_platform == 'none'"
 
 
@@ -38,13 +39,13 @@ def compile_lock(target: Path, *options: str, with_triton: bool = False) -> None
     """Pin the dependencies in pyproject.toml without those that depend on torch's build, except Triton if requested."""
     pins = _resolve("pyproject.toml", "--constraint", "-", "--no-emit-package", OURS, *options, told=TORCH)
     kept = [pin for pin in pins if not pin.startswith(BUILD_DEPENDENT)]
-    if with_triton:  # The version that this torch has in its build for cards.
+    if with_triton:  # Pin the version of Triton that the GPU build of this torch requires.
         kept += [f"{pin.split(' ;')[0]} ; {INTERPRETED}" for pin in pins if pin.startswith("triton==")]
     _write(target, "pyproject.toml", [TORCH, *kept])
 
 
 def compile_cluster(target: Path, lock: Path = LOCK) -> None:
-    """Pin the packages that the extra adds to the lock."""
+    """Pin the packages that the extra `cluster` adds to the lock."""
     pins = _resolve(
         "pyproject.toml", "--constraint", str(lock), "--no-emit-package", OURS, "--extra", "cluster", told=""
     )
@@ -53,15 +54,16 @@ def compile_cluster(target: Path, lock: Path = LOCK) -> None:
 
 
 def compile_clients(target: Path, source: str = "tests/clients/requirements.in") -> None:
-    """Pin the clients."""
+    """Pin the third-party clients."""
     _write(target, source, _resolve(source, "--override", "-", told=WITHOUT))
 
 
 def not_locked(lock: Path, platform: str, python: str) -> list[str]:
-    """Return the requirements that the lock lacks for a platform.
+    """Return the requirements that are missing in the lock for a platform.
 
     Raises:
-        ValueError: something has no wheel there, or the lock contradicts pyproject.toml; the sentence is uv's.
+        ValueError: A package has no wheel for the platform, or the lock contradicts pyproject.toml. The message is
+            uv's.
     """
     where = ("--python-platform", platform, "--python-version", python, "--only-binary", ":all:")
     options = ("--extra", "oauth", "--constraint", str(lock), "--no-emit-package", OURS, *where)
@@ -74,7 +76,7 @@ def not_locked(lock: Path, platform: str, python: str) -> list[str]:
 
 
 def _resolve(source: str, *options: str, told: str) -> list[str]:
-    """Resolve for every Python and platform."""
+    """Resolve the requirements for all Python versions and platforms."""
     return _compile(source, *options, "--universal", "--python-version", PYTHONS[0], told=told)
 
 
@@ -89,7 +91,7 @@ def _write(target: Path, source: str, lines: list[str]) -> None:
 
 
 def main() -> int:
-    """Write all locks, or check the first; 1 if a platform cannot install it."""
+    """Write all locks, or check requirements.lock. Return 1 if a platform cannot install it."""
     if sys.argv[1:] == ["--check"]:
         lacks = {
             (platform, python): found

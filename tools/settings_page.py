@@ -1,4 +1,4 @@
-"""Write docs/settings.md from the settings: every variable, its default, its meaning and when to change it."""
+"""Generator of docs/settings.md: all variables with default, meaning, and when to change them."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ _TURN_WHEN = {
 
 
 def page() -> str:
-    """Return the whole page."""
+    """Return the complete page."""
     return _HEAD + "".join(
         f"\n## {title}\n\n{about}\n\n| variable | default | content | allowed | turn it when |\n|---|---|---|---|---|\n"
         + "".join(_rows(group))
@@ -160,7 +160,7 @@ def _range(knob: Field[Any]) -> str:
 
 
 def _number(value: float) -> str:
-    """Format an integer with all digits, never as 1e+06."""
+    """Format an integer with all digits and without an exponent."""
     return str(int(value)) if value == int(value) else f"{value:g}"
 
 

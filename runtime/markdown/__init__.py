@@ -1,1 +1,1 @@
-"""Markdown as text to be spoken, complete or growing (docs/api.md)."""
+"""Conversion of Markdown to text to speak, for complete and streamed text (docs/api.md)."""

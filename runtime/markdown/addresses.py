@@ -1,4 +1,4 @@
-"""Shortening of web addresses in incremental text to their host names."""
+"""Incremental filter that shortens web addresses to their host names."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ _ADDRESS = re.compile(
 _MAY_GO_ON = re.compile(
     rf"(?<![A-Za-z0-9])(?:h|ht|htt|https?|https?:|https?:/|w|ww|www|(?:https?://|www\.){_PATH}*)\Z", re.IGNORECASE
 )
-MAX_HELD_CHARS = 256  # The path of a longer address is discarded as it arrives.
+MAX_HELD_CHARS = 256  # Maximum characters of a held address; the rest of a longer path is discarded as it arrives.
 _NOT_ITS_END = re.compile(r"[.,;:!?'\")\]}*_~]+\Z")
 
 
 class Addresses:
-    """Filter of one text. The joined results of `add` and `finish` are the text to be spoken."""
+    """Incremental filter of one text. The concatenated results are the text to speak."""
 
     def __init__(self) -> None:
-        self._held = ""  # Possible beginning of an address.
-        self._before = ""  # "a" if the last returned character is a letter or digit: no address begins after one.
+        self._held = ""  # Text that is held back because it may be the start of an address.
+        self._before = ""  # "a" if the last returned character is a letter or digit, after which no address can start.
 
     def add(self, text: str) -> str:
-        """Add text and return what later text cannot change."""
+        """Append text and return the text that later text cannot change."""
         text, self._held = self._held + text, ""
         if (tail := _MAY_GO_ON.search(self._before + text)) is not None:
             start = tail.start() - len(self._before)
@@ -54,6 +54,6 @@ def _host(address: re.Match[str]) -> str:
 
 
 def _end_of(path: str) -> str:
-    """Return the punctuation at the end of a path that belongs to the sentence around it."""
+    """Return the punctuation at the end of a path that belongs to the sentence around the address."""
     end = _NOT_ITS_END.search(path)
     return end[0] if end else ""

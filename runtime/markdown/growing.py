@@ -1,9 +1,9 @@
-"""Incremental conversion of Markdown to spoken text. Text is returned as soon as later text cannot change it.
+"""Incremental conversion of Markdown to text to speak. Text is returned when later text cannot change it.
 
-markdown-it parses the lines that the open block depends on and classifies a new line from its first characters. Text
-of a paragraph goes to `GrowingInline` as it arrives. Headings and table rows wait until their line is complete. Only
-a few characters are kept as context for later lines: the first line of a paragraph, the fence of code, and nothing of
-completed blocks. The total cost is therefore linear in the length of the text.
+A new line is classified from its first characters by parsing it with markdown-it, together with the earlier lines on
+which the open block depends. Text of a paragraph is passed to `GrowingInline` as it arrives. Headings and table rows
+wait until their line is complete. Only a little context is kept for later lines: the first line of a paragraph, or the
+fence of a code block, and nothing of completed blocks. The total cost is therefore linear in the length of the text.
 """
 
 from __future__ import annotations
@@ -15,44 +15,46 @@ from runtime.markdown.addresses import Addresses
 from runtime.markdown.growing_inline import GrowingInline
 from runtime.markdown.reading import Kind, Leaf, read_blocks, spoken_row
 
-MAX_CONTEXT_LINES = 64  # Lines of context; a deeper nesting of lists starts again without context.
-MAX_PREFIX_CHARS = 256  # A line is classified from this many characters, or else when it is complete.
-MAX_FENCED_LINES = 256  # Lines of context in code, which would be spoken if the context were dropped.
+# Maximum number of context lines. Lists that are nested more deeply start again without context.
+MAX_CONTEXT_LINES = 64
+MAX_PREFIX_CHARS = 256  # A line is classified after this many characters, or when it is complete.
+# Maximum number of context lines in a code block. Without the context, the code would be spoken.
+MAX_FENCED_LINES = 256
 
-# Beginning of a line that more characters may turn into a rule, an underline, an item, a fence or a definition.
+# Start of a line that more characters may turn into a rule, an underline, a list item, a fence or a definition.
 _MAY_BE_BLOCK = re.compile(
     r"(?:([-*_])[ \t]*(?:\1[ \t]*)*|[-+*][ \t]*|\d{1,9}(?:[.)][ \t]*)?|=+[ \t]*|`{1,2}|~{1,2}"
     r"|\[[^\[\]]*(?:\](?::.*)?)?)",
     re.DOTALL,
 )
-_TEXT = re.compile(r"[^\s>]")  # Excludes the margin of a quotation.
+_TEXT = re.compile(r"[^\s>]")  # First character of a line's text, without the marker of a quotation.
 _SPACE = " \t"
 _MARKED = re.compile(r"[.!?…:;,。！？：；，、؟।][\"'”’»)\]）」』]*\Z")
 _WIDE = re.compile(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]")
 
 
 class GrowingMarkdown:
-    """Converter of one text.
+    """Incremental converter of one text.
 
-    The joined results of `add`, `flush` and `finish` are the text to be spoken. They do not depend on how the text is
-    divided into pieces.
+    The concatenated results of `add`, `flush` and `finish` are the text to speak. Without flushes, they do not depend
+    on how the text is divided into pieces.
     """
 
     def __init__(self) -> None:
         self._context: list[str] = []  # Earlier lines that are needed to classify the current one.
-        self._line = ""  # Text of the current line that was not spoken yet.
+        self._line = ""  # Text of the current line that was not passed on yet.
         self._flows = False  # True if the current line is known to belong to a paragraph.
-        self._kept: str | None = None  # Context that later lines need from the current line.
+        self._kept: str | None = None  # Context of the current line for later lines.
         self._settled = 0  # Number of context lines that are no longer needed.
-        self._waits = False  # True if the current line is spoken only when complete.
-        self._open: Leaf | None = None  # Block that may continue.
+        self._waits = False  # True if the current line must be complete before it is spoken.
+        self._open: Leaf | None = None  # Block that may continue in the next line.
         self._inline = GrowingInline()
         self._sayings = _Sayings()
         self._ended_with_return = False
-        self._has_come = False  # True once there was anything but white space.
+        self._has_come = False  # True after the first character that is not white space.
 
     def add(self, text: str) -> str:
-        """Add text and return what later text cannot change."""
+        """Append text and return the text that later text cannot change."""
         if not text:
             return ""
         begins_with_its_newline, self._ended_with_return = self._ended_with_return, text.endswith("\r")
@@ -66,7 +68,7 @@ class GrowingMarkdown:
         return self._sayings.take()
 
     def flush(self) -> str:
-        """Return the rest of the text so far, as if it ended here. The current paragraph may continue."""
+        """Return the rest of the text so far, as if it ended here. The current paragraph may continue later."""
         if not self._flows and self._line.strip():
             self._classify(is_whole=True)
         self._sayings.say(self._inline.finish())
@@ -74,7 +76,7 @@ class GrowingMarkdown:
         return self._sayings.take()
 
     def finish(self) -> str:
-        """Return the rest of the text. A text without spoken words becomes a full stop, which is a pause."""
+        """Return the rest of the text. A text without words becomes a full stop, which is spoken as a pause."""
         if self._line or self._flows:
             self._end_line()
         self._close()
@@ -82,7 +84,7 @@ class GrowingMarkdown:
         return rest if self._sayings.has_spoken or not self._has_come else "."
 
     def _more(self, text: str) -> None:
-        """Add text of the current line."""
+        """Append text of the current line."""
         if text and not (self._flows or self._waits):
             room = max(0, MAX_PREFIX_CHARS - len(self._line))
             self._line, text = self._line + text[:room], text[room:]
@@ -95,7 +97,7 @@ class GrowingMarkdown:
             self._line += text
 
     def _classify(self, *, is_whole: bool = False) -> None:
-        """Speak the line as it arrives if it certainly belongs to a paragraph; wait for its end if it does not."""
+        """Classify the current line: text of a paragraph is passed on as it arrives, other lines wait for their end."""
         blocks = read_blocks("\n".join([*self._context, self._line]))
         leaf = blocks.at(len(self._context))
         if leaf is None or leaf.kind is Kind.UNDERLINED or not leaf.source:
@@ -111,7 +113,7 @@ class GrowingMarkdown:
             self._waits = True
 
     def _flow(self, leaf: Leaf, text: str) -> None:
-        """Speak this text of a paragraph's line, and the rest of the line as it arrives."""
+        """Pass on text of a paragraph's line; the rest of the line will follow as it arrives."""
         if leaf.start < len(self._context) and self._open is not None:
             self._kept = None
             text = "\n" + text
@@ -137,7 +139,7 @@ class GrowingMarkdown:
         self._flows = False
 
     def _take(self, line: str) -> None:
-        """Process a complete line of which nothing was spoken yet."""
+        """Process a complete line that was not passed on yet."""
         blocks = read_blocks("\n".join([*self._context, line]))
         leaf, at = blocks.at(len(self._context)), len(self._context)
         self._settled = blocks.settled
@@ -184,14 +186,14 @@ class GrowingMarkdown:
 
 
 def _last_line(leaf: Leaf, line: str) -> str:
-    """Return the part of the leaf that is in its last line, with the white space after it."""
+    """Return the part of a leaf that is in its last line, with the white space after it."""
     text = leaf.source.rpartition("\n")[2].strip(_SPACE)
     start = line.rfind(text)
     return line[start:] if text and start >= 0 else text
 
 
 def _footnote_context(line: str, is_first: bool, is_after_empty: bool) -> str | None:
-    """Return the context that later lines need from a line of a footnote."""
+    """Return the context of a footnote's line for later lines."""
     if is_first:
         return line[: line.index("]:") + 2] + " x"
     text = _TEXT.search(line)
@@ -199,18 +201,18 @@ def _footnote_context(line: str, is_first: bool, is_after_empty: bool) -> str | 
 
 
 class _Sayings:
-    """Output buffer that separates leaves by line breaks and full stops."""
+    """Output buffer that separates leaves with line breaks and full stops."""
 
     def __init__(self) -> None:
         self.has_spoken = False
         self._taken: list[str] = []
         self._addresses = Addresses()
-        self._lead = ""  # Separator and item number before the first word of the leaf.
+        self._lead = ""  # Separator and item number to output before the first word of the leaf.
         self._is_leading = True  # True until the first word of the leaf.
-        self._was_line = False  # True if the previous leaf was an item or a row.
+        self._was_line = False  # True if the previous leaf was a list item or a table row.
         self._leaf: Leaf | None = None
         self._tail = ""  # Last characters of the output.
-        self._space = ""  # White space after them, held back because a full stop would precede it.
+        self._space = ""  # White space after `_tail`, held back because a full stop would have to precede it.
 
     def take(self) -> str:
         taken, self._taken = "".join(self._taken), []
@@ -228,7 +230,7 @@ class _Sayings:
             self._give(self._addresses.add(text))
 
     def pause(self) -> None:
-        """Release all text, also if it may be an address that continues."""
+        """Release all text, even if it may be an address that continues."""
         self._give(self._addresses.finish())
 
     def end(self, *, is_sentence: bool) -> None:

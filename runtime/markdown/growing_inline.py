@@ -1,4 +1,4 @@
-"""Incremental conversion of one Markdown paragraph to spoken text."""
+"""Incremental conversion of one Markdown paragraph to text to speak."""
 
 from __future__ import annotations
 
@@ -6,30 +6,31 @@ import re
 
 from runtime.markdown.reading import may_precede_image, read_inline
 
-MAX_HELD_CHARS = 600  # Characters that wait for the end of a link or of emphasis.
-MAX_HELD_BRACKETS = 8  # The parser searches the end of every "[" separately, in quadratic time.
+MAX_HELD_CHARS = 600  # Maximum number of characters that wait for the end of a link or of emphasis.
+# Maximum number of held "[". The parser searches the end of each one separately, in quadratic time.
+MAX_HELD_BRACKETS = 8
 _LOOK_AGAIN_EARLY_CHARS = 48
 
 _MARKS = "\\`*_[]<&~!"
 _MARK = re.compile(r"[\\`*_\[<&~!]")
-_LAST = ")>;"  # Last character of an address, a tag or an entity, in addition to the marks.
+_LAST = ")>;"  # Last characters of addresses, tags and entities, in addition to the marks.
 
 
 class GrowingInline:
-    """Converter of paragraphs, one after the other. The joined results are the text to be spoken.
+    """Incremental converter of consecutive paragraphs. The concatenated results are the text to speak.
 
-    Text without a mark is returned at once. Text after a mark is held until markdown-it shows that later text cannot
-    change it. The positions of these checks depend on the text only, not on how it is divided into pieces.
+    Text without marks is returned immediately. Text after a mark is held back until markdown-it shows that later text
+    cannot change it. The positions of these checks depend only on the text, not on how it is divided into pieces.
     """
 
     def __init__(self) -> None:
-        self._held = ""  # Text from an open mark on.
-        self._before = ""  # Character before it, or an equivalent one.
+        self._held = ""  # Text that is held back, starting with an open mark.
+        self._before = ""  # Character before the held text, or an equivalent one.
         self._has_news = False  # True if new characters may complete the held text.
-        self._look_at = 0  # Length of the next check: 1/8 longer than at the last one, later 1/2.
+        self._look_at = 0  # Text length of the next check: 1/8 more than at the last one, later 1/2 more.
 
     def add(self, text: str) -> str:
-        """Add text and return what later text cannot change."""
+        """Append text and return the text that later text cannot change."""
         given, start = [], 0
         while start < len(text):
             if not self._held:
@@ -45,7 +46,7 @@ class GrowingInline:
         return "".join(given)
 
     def end_line(self) -> str:
-        """End the line and return what does not depend on whether the paragraph continues."""
+        """End the line and return the text that does not depend on whether the paragraph continues."""
         if not self._held or self._held.endswith("\\"):
             return ""
         found = read_inline(f"{self._before}{self._held}\n")
@@ -56,7 +57,7 @@ class GrowingInline:
         return self._release(read_inline(self._before + self._held).spoken) if self._held else ""
 
     def begin(self) -> None:
-        """Begin another paragraph."""
+        """Start the next paragraph."""
         self._held = self._before = ""
 
     def _next_mark(self, text: str, start: int) -> int:
@@ -76,7 +77,8 @@ class GrowingInline:
             found = read_inline(self._before + self._held)
             if found.is_decided:
                 return self._release(found.spoken)
-            self._has_news = "&" in self._held[-34:]  # An entity ends before the first character that cannot be in it.
+            # An entity ends before the first character that it cannot contain.
+            self._has_news = "&" in self._held[-34:]
         is_too_much = len(self._held) > MAX_HELD_CHARS or (
             character == "[" and self._held.count("[") > MAX_HELD_BRACKETS
         )

@@ -1,4 +1,4 @@
-"""Parts of a narration: quoted speech, ``*actions*`` and the text between them."""
+"""Splitting of a narration into quoted speech, ``*actions*``, and the text between them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _INTRODUCES = re.compile(r"(?:[,:：，—–-]|[.!?…。！？][\"”’»」�
 
 
 class PartKind(Enum):
-    """Kind of a part."""
+    """Kind of a part of a narration."""
 
     TEXT = "text"
     QUOTE = "quote"
@@ -25,19 +25,19 @@ class PartKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Part of a text; an action is without its asterisks."""
+    """Part of a narration. An action has no asterisks."""
 
     kind: PartKind
     text: str
 
 
 def split_narration(text: str, *, quotes: bool, actions: bool) -> list[Part]:
-    """Return the parts of a whole text, with quotes and actions if they are wanted.
+    """Split a complete text into parts. `quotes` and `actions` select the kinds to separate.
 
-    Marks alone belong to the part before them.
+    A part without words is joined to the part before it.
 
-    A quote is speech if it ends with a mark, follows one, or begins its paragraph: a "quoted" word is text. Emphasis of
-    one word within a sentence is no action.
+    A quote is speech if it ends with a punctuation mark, follows one, or starts a paragraph; a single "quoted" word is
+    text. Emphasis of one word within a sentence is not an action.
     """
     patterns = [*([_QUOTE] if quotes else []), *([_ACTION] if actions else [])]
     parts = (part for paragraph in text.splitlines(keepends=True) for part in _parts(paragraph, patterns))
@@ -67,7 +67,7 @@ def _parts(paragraph: str, patterns: Sequence[re.Pattern[str]]) -> Iterator[Part
 
 
 def _stands_out(match: re.Match[str]) -> bool:
-    """True if it is more than an emphasised or quoted word within a sentence."""
+    """True if the match is more than an emphasised or quoted word within a sentence."""
     before = match.string[: match.start()]
     inner = match[0][1:-1].strip()
     return not before.strip() or inner.endswith(tuple(_MARKS)) or _INTRODUCES.search(before[-4:]) is not None

@@ -25,26 +25,27 @@ _DEFINITION = re.compile(
 # Does not match a character class of a regular expression, such as [^a-z].
 _FOOTNOTE_MARK = re.compile(r"\[\^(?!\w-\w)\w[\w.:-]{0,63}\]")
 _FOOTNOTE = re.compile(_FOOTNOTE_MARK.pattern + ":")
-_FOOTNOTE_INDENT = 4  # Columns of a footnote's paragraphs after an empty line.
+_FOOTNOTE_INDENT = 4  # Indentation in columns of a footnote's further paragraphs.
 _ALERT = re.compile(r"\[!(note|tip|important|warning|caution)\][ \t]*", re.IGNORECASE)
 _DELIMITER_ROW = re.compile(r"[\s|:-]*")
-_BEFORE_IMAGES = "([*_~\"'“‘«>"  # Characters, besides white space, that may precede an image.
+_BEFORE_IMAGES = "([*_~\"'“‘«>"  # Characters that may precede an image, in addition to white space.
 _ENTITY_TAIL = re.compile(r"&#?[0-9A-Za-z]{0,32}\Z")
 _TAG_START = re.compile(r"<(?=[A-Za-z/!?]|\Z)")
-_LINE_START = re.compile(r"\n[ \t]+")  # White space that CommonMark removes from a paragraph's lines, also in code.
+# White space that CommonMark removes from the start of a paragraph's lines, also in code.
+_LINE_START = re.compile(r"\n[ \t]+")
 _LINE_BREAK = re.compile(r"<br\b", re.IGNORECASE)
-_PAUSE = re.compile(r"<break\b", re.IGNORECASE)  # An inline tag of the engine.
+_PAUSE = re.compile(r"<break\b", re.IGNORECASE)  # Break tag, which is an inline tag of the engine.
 
 
 def may_precede_image(character: str) -> bool:
-    """Return True if ``![`` may begin an image after this character ("" at the beginning of the text)."""
+    """True if ``![`` can start an image after this character ("" at the start of the text)."""
     return not character or character.isspace() or character in _BEFORE_IMAGES
 
 
 class Kind(Enum):
     PARAGRAPH = auto()
-    HEADING = auto()  # Line with #.
-    UNDERLINED = auto()  # Paragraph that became a heading by its underline.
+    HEADING = auto()  # Heading that starts with #.
+    UNDERLINED = auto()  # Paragraph that its underline turns into a heading.
     ROW = auto()
     FENCE = auto()
     FOOTNOTE = auto()
@@ -52,30 +53,30 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """Block without inner blocks: lines ``start`` to ``end`` - 1, and its source without enclosing blocks."""
+    """Block without inner blocks: lines ``start`` to ``end`` - 1, and its source without outer markers."""
 
     kind: Kind
     start: int
     end: int
     source: str
-    number: str = ""  # Numbers of the list items that begin with it.
+    number: str = ""  # Numbers of the list items that start with this leaf.
     in_item: bool = False
 
     @property
     def is_sentence(self) -> bool:
-        """True if a full stop is spoken after it."""
+        """True if a full stop is spoken after the leaf."""
         return self.in_item or self.kind is not Kind.PARAGRAPH
 
 
 @dataclass(frozen=True, slots=True)
 class Blocks:
-    """Blocks of a text. The lines before line ``settled`` do not influence later ones."""
+    """Blocks of a text. Lines before line ``settled`` do not affect later lines."""
 
     leaves: list[Leaf]
     settled: int
 
     def at(self, line: int) -> Leaf | None:
-        """Return the last leaf if it contains this line."""
+        """Return the last leaf if it contains this line, else None."""
         last = self.leaves[-1] if self.leaves else None
         return last if last is not None and last.start <= line < last.end else None
 
@@ -88,7 +89,7 @@ def read_blocks(text: str) -> Blocks:
     tokens: list[Token] = []
     _MARKDOWN.block.parse(text, _MARKDOWN, {}, tokens)
     leaves: list[Leaf] = []
-    numbers: list[str] = []  # Numbers of the enclosing items that were not used yet.
+    numbers: list[str] = []  # Numbers of the enclosing list items that are not output yet.
     settled, is_quoted = 0, False
     for index, token in enumerate(tokens):
         if token.level == 0:
@@ -124,14 +125,14 @@ def _kind(head: Token) -> Kind:
 
 @dataclass(frozen=True, slots=True)
 class Inline:
-    """Spoken text of a piece of a paragraph. ``is_decided``: later text cannot change it."""
+    """Text to speak of a piece of a paragraph. ``is_decided`` is True if later text cannot change it."""
 
     spoken: str
     is_decided: bool
 
 
 def read_inline(source: str) -> Inline:
-    """Return the spoken text of a block's source."""
+    """Return the text to speak of a block's source."""
     tokens: list[Token] = []
     state = StateInline(source, _MARKDOWN, {}, tokens)
     _MARKDOWN.inline.tokenize(state)
@@ -141,7 +142,7 @@ def read_inline(source: str) -> Inline:
 
 
 def spoken_row(source: str) -> str:
-    """Return the spoken text of a table row; "" for a delimiter row."""
+    """Return the text to speak of a table row; "" for a delimiter row."""
     if _DELIMITER_ROW.fullmatch(source):
         return ""
     cells = (read_inline(cell.strip()).spoken.strip() for cell in escapedSplit(source))
@@ -168,9 +169,9 @@ def _spoken_token(token: Token) -> str:
 
 
 def _is_marked_open(state: StateInline) -> bool:
-    """Return True if a mark of emphasis has no partner yet. Marks within a pair do not count."""
+    """True if an emphasis mark has no closing mark yet. Marks inside a closed pair do not count."""
     marks = state.delimiters
-    last = -1  # Index of the end of the last pair.
+    last = -1  # Position of the end of the last pair.
     for index, mark in enumerate(marks):
         if index <= last:
             continue
@@ -182,7 +183,7 @@ def _is_marked_open(state: StateInline) -> bool:
 
 
 def _is_text_open(tokens: list[Token]) -> bool:
-    """Return True if literal text may become markup together with later text.
+    """True if literal text may become markup together with later text.
 
     Escaped characters are tokens of another type.
     """
@@ -279,7 +280,7 @@ def _line(state: StateBlock, line: int) -> str:
 
 
 def _image(state: StateInline, silent: bool) -> bool:
-    """Inline rule: no image begins with the exclamation mark of a word."""
+    """Inline rule: the exclamation mark after a word does not start an image."""
     return may_precede_image(state.src[state.pos - 1 : state.pos] if state.pos else "") and any_image(state, silent)
 
 

@@ -1,4 +1,4 @@
-"""Removal of a language model's thoughts (``<think>…</think>``) from growing text."""
+"""Removal of a language model's reasoning (``<think>…</think>``) from streamed text."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ TAGS = ("think", "thinking", "thought", "reasoning")
 
 _OPENING = re.compile(rf"[ \t]*<({'|'.join(TAGS)})>", re.IGNORECASE)
 _OPENINGS = tuple(f"<{tag}>" for tag in TAGS)
-_PIECE_CHARS = 256  # Each line copies the rest of its piece.
-_MAX_INDENT = 8  # White space before a tag, at most, so that little text is held back.
+_PIECE_CHARS = 256  # Long text is processed in pieces of this size, because each line copies the rest of its piece.
+_MAX_INDENT = 8  # Maximum white space before a tag, so that little text is held back.
 
 
 class GrowingThoughts:
-    """Filter of one text that leaves out blocks of thoughts, which begin at a line's start.
+    """Incremental filter of one text that removes blocks of reasoning. A block starts at the start of a line.
 
-    A block without an end reaches to the end of the text. Only what may become a tag is held back.
+    A block without an end tag extends to the end of the text. Only text that may become a tag is held back.
     """
 
     def __init__(self) -> None:
         self._held = ""
         self._is_line_start = True
-        self._closing: str | None = None  # Tag that ends the current block.
+        self._closing: str | None = None  # End tag of the current block.
 
     def add(self, text: str) -> str:
-        """Append text and return what is no thought."""
+        """Append text and return the text outside of blocks."""
         self._held += text
         spoken = []
         while self._held:
@@ -43,7 +43,7 @@ class GrowingThoughts:
         return "".join(spoken)
 
     def flush(self) -> str:
-        """Return the held text that is no thought; more text may follow."""
+        """Return the text that is held back; more text may follow."""
         if self._closing is not None:
             return ""
         text, self._held = self._held, ""
@@ -51,11 +51,11 @@ class GrowingThoughts:
         return text
 
     def finish(self) -> str:
-        """Return the held text of a complete text."""
+        """Return the text that is held back at the end of the text."""
         return self.flush()
 
     def _skip_thought(self, closing: str) -> bool:
-        """Drop held thoughts; return True if the block has ended."""
+        """Drop held text inside a block; return True if the block has ended."""
         end = self._held.lower().find(closing)
         if end < 0:
             self._held = self._held[-(len(closing) - 1) :]
@@ -67,13 +67,13 @@ class GrowingThoughts:
 
 
 def without_thoughts(text: str) -> str:
-    """Return a whole text without its thoughts."""
+    """Return a complete text without its blocks of reasoning."""
     thoughts = GrowingThoughts()
     pieces = (text[start : start + _PIECE_CHARS] for start in range(0, len(text), _PIECE_CHARS))
     return "".join(map(thoughts.add, pieces)) + thoughts.finish()
 
 
 def _may_open(text: str) -> bool:
-    """True if more characters may make a tag of this beginning of a line."""
+    """True if more characters may turn this start of a line into a tag."""
     beginning = text.lstrip(" \t").lower()
     return len(text) - len(beginning) <= _MAX_INDENT and any(tag.startswith(beginning) for tag in _OPENINGS)

@@ -1,1 +1,1 @@
-"""Stored pronunciation dictionaries: words, versions and owners. No sockets."""
+"""Stored pronunciation dictionaries: words, versions and owners."""

@@ -11,16 +11,16 @@ from runtime.shared.names import checked_name, is_id, new_id
 from runtime.shared.strict_json import parse_object
 
 FORMAT = "voicewright.pronunciations.v1"
-MAX_BYTES = 512 * 2**10  # Maximum size of a file to read.
-KEPT_BYTES = 256 * 2**10  # Size of a written file, unless its newest version alone is larger.
+MAX_BYTES = 512 * 2**10  # Maximum size of a file that is read.
+KEPT_BYTES = 256 * 2**10  # Maximum size of a written file, unless its newest version alone is larger.
 MAX_VERSIONS = 16
 MAX_WORDS = 200
-LONGEST_WORD, LONGEST_SAID, LONGEST_ABOUT = 80, 200, 500  # Maximum characters.
+LONGEST_WORD, LONGEST_SAID, LONGEST_ABOUT = 80, 200, 500  # Maximum numbers of characters.
 
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """Entry of a dictionary: a word and its replacement. With `case_sensitive` it matches its exact case only."""
+    """Entry of a dictionary. With `case_sensitive`, the word matches only in exactly the same case."""
 
     word: str
     say_as: str
@@ -29,7 +29,7 @@ class Word:
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """Stored version of a dictionary's words. `created_at` is in seconds since the epoch."""
+    """Stored version of a dictionary's words. `created_at` is a Unix time."""
 
     id: str
     created_at: float
@@ -44,7 +44,8 @@ class PronunciationDictionary:
     name: str
     description: str = ""
     created_at: float
-    archived_at: float | None = None  # Since then, filtered lists omit it; requests may still use it.
+    # Time of archiving. Archived dictionaries are left out of filtered lists, but requests may use them.
+    archived_at: float | None = None
     versions: tuple[Version, ...]
 
     @property
@@ -52,13 +53,13 @@ class PronunciationDictionary:
         return self.versions[-1]
 
     def version(self, version_id: str | None) -> Version | None:
-        """Return a version by its id, the latest without an id, or None if it is not stored (any more)."""
+        """Return the version with this id, or the latest one without an id; None if it is not stored (any more)."""
         if version_id is None:
             return self.latest
         return next((version for version in self.versions if version.id == version_id), None)
 
     def with_words(self, words: Iterable[Word], now: float) -> PronunciationDictionary:
-        """Return the dictionary with a new version, unless the words are unchanged; drops the oldest versions."""
+        """Return the dictionary with a new version if the words have changed. The oldest versions are dropped."""
         version = Version(new_id(), now, tuple(words))
         if version.words == self.latest.words:
             return self
@@ -81,7 +82,7 @@ def new_dictionary(name: str, words: Iterable[Word], now: float, *, description:
 
 
 def write(dictionary: PronunciationDictionary) -> bytes:
-    """Serialize a dictionary with as many older versions as fit into `KEPT_BYTES`."""
+    """Serialize a dictionary, with as many older versions as fit into `KEPT_BYTES`."""
     data = json.dumps({"format": FORMAT, **asdict(dictionary)}, ensure_ascii=False, separators=(",", ":")).encode()
     if len(data) > KEPT_BYTES and len(dictionary.versions) > 1:
         return write(replace(dictionary, versions=dictionary.versions[1:]))
@@ -92,7 +93,7 @@ def read(data: bytes) -> PronunciationDictionary:
     """Parse a dictionary's file.
 
     Raises:
-        ValueError: The content is invalid or of a later format; the message gives the reason.
+        ValueError: The content is invalid or has a later format; the message gives the reason.
     """
     fields = parse_object(data)
     if fields.pop("format", None) != FORMAT:
@@ -111,10 +112,10 @@ def _version(fields: dict[str, Any]) -> Version:
 
 
 def _check(dictionary: PronunciationDictionary) -> None:
-    """Check a dictionary read from a file.
+    """Validate a dictionary that was read from a file.
 
     Raises:
-        ValueError: A value has another type or is out of range.
+        ValueError: A value has the wrong type or is out of range.
     """
     texts = [(dictionary.name, 1, 64), (dictionary.description, 0, LONGEST_ABOUT)]
     ids, times = [dictionary.id], [dictionary.created_at, dictionary.archived_at or 0]

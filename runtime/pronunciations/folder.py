@@ -1,4 +1,4 @@
-"""Folder of pronunciation dictionaries, one file each. Thread: any; other processes may share the folder."""
+"""Folder of pronunciation dictionaries, one file each, which several processes may share. Thread: any."""
 
 from __future__ import annotations
 
@@ -21,17 +21,18 @@ from runtime.shared.system import flags
 log = logging.getLogger(__name__)
 
 SUFFIX = ".pronunciations"
-_READ = 32  # Cached dictionaries of this process.
+_READ = 32  # Maximum number of cached dictionaries in this process.
 
 
 @dataclass(frozen=True, slots=True)
 class DictionaryEdit:
-    """Changes to a dictionary; fields that are None stay as they are."""
+    """Changes to a dictionary; fields that are None are not changed."""
 
     name: str | None = None
     description: str | None = None
     is_archived: bool | None = None
-    words: Callable[[tuple[Word, ...]], Iterable[Word]] | None = None  # Returns the new words for the current ones.
+    # Function from the current words to the new words.
+    words: Callable[[tuple[Word, ...]], Iterable[Word]] | None = None
 
     def of(self, dictionary: PronunciationDictionary, now: float) -> PronunciationDictionary:
         """Return the changed dictionary.
@@ -56,7 +57,7 @@ class DictionaryEdit:
 class DictionaryFolder:
     """Dictionaries of one owner. The folder is created with the first dictionary.
 
-    The files are authoritative: every lookup checks the file, and reads it again if it has changed.
+    The files are authoritative: each lookup checks the file and reads it again if it has changed.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -88,12 +89,12 @@ class DictionaryFolder:
         found = [dictionary for name in names if (dictionary := self.find(name)) is not None]
         return sorted(found, key=lambda dictionary: (-dictionary.created_at, dictionary.id))
 
-    # --- Changes. All raise StorageFailed if the disk refuses a write; then nothing has changed.
+    # --- Changes. All of them raise StorageFailed if the disk refuses a write, and then nothing is changed.
 
     def add(
         self, name: str, words: Iterable[Word], *, description: str = "", check: Callable[[], None] = lambda: None
     ) -> PronunciationDictionary:
-        """Store a new dictionary. `check` is called under the lock and may raise to prevent it.
+        """Store a new dictionary. `check` is called under the lock and may raise an error.
 
         Raises:
             InvalidConfig: The name is invalid.
@@ -104,7 +105,7 @@ class DictionaryFolder:
             return self._put(dictionary)
 
     def change(self, dictionary_id: str, edit: DictionaryEdit) -> PronunciationDictionary:
-        """Change a dictionary under the lock, so that concurrent additions of words are all kept.
+        """Change a dictionary. It is read and written under the lock, so that no concurrent change is lost.
 
         Raises:
             DictionaryNotFound: There is no dictionary with this id.
@@ -125,7 +126,7 @@ class DictionaryFolder:
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[None]:
-        """Lock the folder for writing, and delete leftovers of killed writers."""
+        """Context manager that locks the folder for writing and deletes temporary files of killed writers."""
         with storing("The pronunciation dictionary", "voices"):
             make_private(self.folder)
             with locked(self.folder):
@@ -139,7 +140,7 @@ class DictionaryFolder:
 
     def _put(self, dictionary: PronunciationDictionary) -> PronunciationDictionary:
         data = write(dictionary)
-        kept = read(data)  # Verify that the dictionary can be read again.
+        kept = read(data)  # Check that the dictionary can be read again.
         replace_file(self.folder, dictionary.id + SUFFIX, data)
         return kept
 
@@ -150,7 +151,7 @@ def _parsed(path: Path, _version: tuple[int, int, int]) -> PronunciationDictiona
 
     Raises:
         OSError: The file cannot be read.
-        ValueError: It is not a dictionary.
+        ValueError: The file is not a dictionary.
     """
     descriptor = os.open(path, os.O_RDONLY | flags("O_CLOEXEC", "O_NOFOLLOW", "O_NONBLOCK", "O_BINARY"))
     with open(descriptor, "rb") as file:

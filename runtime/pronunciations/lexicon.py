@@ -1,4 +1,4 @@
-"""Reader and writer of aliases in the W3C's Pronunciation Lexicon Specification (PLS 1.0)."""
+"""Parser and serializer of aliases in the W3C's Pronunciation Lexicon Specification (PLS 1.0)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from runtime.pronunciations.dictionary import LONGEST_SAID, LONGEST_WORD, MAX_BY
 MEDIA_TYPE = "application/pls+xml"
 _SPACE = "http://www.w3.org/2005/01/pronunciation-lexicon"
 _LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
-_MAX_NAMED = 10  # Words that a sentence names.
+_MAX_NAMED = 10  # Maximum number of words in a message.
 _UNUSABLE = (
     f"words without an alias (phonemes are not spoken here), of more than {LONGEST_WORD} characters, or with an alias "
     f"of more than {LONGEST_SAID}"
@@ -23,9 +23,9 @@ _NOT_IN_XML = regex.compile(r"[^\t\n\r\x20-\uD7FF\uE000-\uFFFD\U00010000-\U0010F
 
 @dataclass(frozen=True, slots=True)
 class Lexicon:
-    """Words of a lexicon, which match their exact case.
+    """Words of a lexicon. They match only in exactly the same case.
 
-    `left_out` are the distinct graphemes that cannot be used.
+    `left_out` has the words that cannot be used, without duplicates.
     """
 
     words: tuple[Word, ...]
@@ -33,15 +33,15 @@ class Lexicon:
 
     @property
     def note(self) -> str | None:
-        """Return a sentence about the words that were left out, or None."""
+        """Return a note about the words that were left out, or None."""
         return None if not self.left_out else f"Left out {_UNUSABLE}: {_listed(self.left_out)}."
 
 
 def read_lexicon(data: bytes) -> Lexicon:
-    """Read the usable words of a lexicon.
+    """Parse a lexicon and return its usable words.
 
     Raises:
-        ValueError: It is not a lexicon, too large, or has no usable words; the message gives the reason.
+        ValueError: The file is not a lexicon, is too large, or has no usable words. The message gives the reason.
     """
     if len(data) > MAX_BYTES:
         raise ValueError(f"it has more than {MAX_BYTES} bytes")
@@ -72,7 +72,7 @@ def read_lexicon(data: bytes) -> Lexicon:
 
 
 def write_lexicon(words: Iterable[Word]) -> bytes:
-    """Serialize words as a lexicon. The format cannot express case-insensitive words."""
+    """Serialize words as a lexicon. The format does not support case-insensitive words."""
     root = etree.Element(
         f"{{{_SPACE}}}lexicon", {"version": "1.0", "alphabet": "ipa", _LANGUAGE: "und"}, nsmap={None: _SPACE}
     )
@@ -84,14 +84,14 @@ def write_lexicon(words: Iterable[Word]) -> bytes:
 
 
 def _listed(words: Sequence[str]) -> str:
-    """Return the first words, shortened, and the number of the others."""
+    """Return the first words, shortened, and the number of further words."""
     named = [word[:LONGEST_WORD] or "(empty)" for word in words[:_MAX_NAMED]]
     more = len(words) - len(named)
     return ", ".join(named) + (f" and {more} more" if more else "")
 
 
 def _inside(parent: etree._Element, name: str) -> Iterator[etree._Element]:
-    """Yield the elements with a name in any namespace, which few writers of lexicons declare."""
+    """Yield the elements with this name in any namespace, because few writers of lexicons declare one."""
     return (child for child in parent if isinstance(child.tag, str) and etree.QName(child).localname == name)
 
 

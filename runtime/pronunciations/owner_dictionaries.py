@@ -1,4 +1,4 @@
-"""Pronunciation dictionaries of one owner, and the server's shared ones."""
+"""Pronunciation dictionaries of one owner, combined with the server's shared ones."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from runtime.shared.owning import check_owned, check_room
 
 @dataclass(frozen=True, slots=True)
 class OwnerDictionaries:
-    """Dictionaries of one client: its own, and the shared ones as read-only. Thread: any."""
+    """Dictionaries of one owner, and the shared dictionaries as read-only. Thread: any."""
 
     own: DictionaryFolder
-    common: DictionaryFolder | None = None  # None if `own` are the shared ones.
-    most: int = 0  # Maximum dictionaries of its own; 0: unlimited.
+    common: DictionaryFolder | None = None  # None if `own` is the shared folder.
+    most: int = 0  # Maximum number of own dictionaries; 0: unlimited.
 
     def all(self) -> list[PronunciationDictionary]:
         """Return all usable dictionaries, the owner's first."""
@@ -37,7 +37,7 @@ class OwnerDictionaries:
         return found
 
     def version(self, dictionary_id: str, version_id: str | None = None) -> Version:
-        """Return a version of a dictionary, or the latest without an id.
+        """Return a version of a dictionary; the latest one without an id.
 
         Raises:
             DictionaryNotFound: The dictionary does not exist, or the version is not stored (any more).
@@ -52,15 +52,15 @@ class OwnerDictionaries:
         return self.own.find(dictionary_id) is not None
 
     def add(self, name: str, words: Iterable[Word], *, description: str = "") -> PronunciationDictionary:
-        """Add a dictionary, as `DictionaryFolder.add`.
+        """Add a dictionary; see `DictionaryFolder.add`.
 
         Raises:
-            TooManyDictionaries: The client has reached its limit.
+            TooManyDictionaries: The owner has reached the limit.
         """
         return self.own.add(name, words, description=description, check=self._check_room)
 
     def change(self, dictionary_id: str, edit: DictionaryEdit) -> PronunciationDictionary:
-        """Change a dictionary, as `DictionaryFolder.change`.
+        """Change a dictionary; see `DictionaryFolder.change`.
 
         Raises:
             DictionaryNotYours: The dictionary is shared.
@@ -69,7 +69,7 @@ class OwnerDictionaries:
         return self.own.change(dictionary_id, edit)
 
     def delete(self, dictionary_id: str) -> None:
-        """Delete a dictionary, as `DictionaryFolder.delete`.
+        """Delete a dictionary; see `DictionaryFolder.delete`.
 
         Raises:
             DictionaryNotYours: The dictionary is shared.
@@ -78,5 +78,5 @@ class OwnerDictionaries:
         self.own.delete(dictionary_id)
 
     def _check_room(self) -> None:
-        if self.most:  # Counting requires reading all files.
+        if self.most:  # Counting reads all files, so it is skipped if there is no limit.
             check_room(len(self.own.all()), self.most, TooManyDictionaries)

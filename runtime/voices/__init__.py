@@ -1,1 +1,1 @@
-"""Voice library on disk, and reference audio within limits."""
+"""Voice library on disk, and preparation of reference audio."""

@@ -1,4 +1,4 @@
-"""Speech activity of a recording on a time grid, by loudness or a network's likelihoods."""
+"""Speech activity of a recording, from its loudness or from a network's likelihoods."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from numpy.typing import NDArray
 
 from runtime.request import SAMPLE_RATE
 
-GRID_S = 0.01  # Window of the loudness rule.
-QUIET = 1e-2  # Share of the loudest window: -40 dB, below any consonant in a usable recording.
+GRID_S = 0.01  # Window length of the detection by loudness.
+QUIET = 1e-2  # Minimum level relative to the loudest window: -40 dB, below any consonant in a usable recording.
 
-ENTER, LEAVE = 0.5, 0.35  # Speech begins above the first likelihood and continues down to the second.
-SHORTEST_S = 0.25  # Anything shorter is a click.
-GAP_S = 0.1  # A shorter pause belongs to the word.
+ENTER, LEAVE = 0.5, 0.35  # Speech starts above the first likelihood and continues as long as it is above the second.
+SHORTEST_S = 0.25  # Shorter bursts are clicks, not speech.
+GAP_S = 0.1  # Shorter gaps are part of a word.
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Activity:
-    """Windows of a recording with speech.
+    """Speech activity of a recording, as one flag per window.
 
     Shapes: windows [n] bool.
     """
@@ -29,7 +29,7 @@ class Activity:
 
     @property
     def seconds(self) -> float:
-        """Return the seconds of speech without the pauses."""
+        """Return the duration of speech in seconds, without pauses."""
         return float(self.windows.sum()) * self.window_s
 
     @property
@@ -40,7 +40,7 @@ class Activity:
 
 
 def by_loudness(samples: NDArray[np.float32]) -> Activity:
-    """Detect activity as windows that are not much quieter than the loudest one.
+    """Detect speech in windows that are not much quieter than the loudest one.
 
     Shapes: samples [N] float32, mono, 24 kHz.
     """
@@ -49,7 +49,7 @@ def by_loudness(samples: NDArray[np.float32]) -> Activity:
 
 
 def by_likelihood(likely: NDArray[np.float32], window_s: float) -> Activity:
-    """Detect activity from a network's likelihoods, with hysteresis, and without short gaps and bursts.
+    """Detect speech from a network's likelihoods, with hysteresis; short gaps and bursts are removed.
 
     Shapes: likely [n], 0 to 1.
     """

@@ -1,4 +1,4 @@
-"""Advice on recordings from arithmetic over samples."""
+"""Quality checks of recordings, computed from their samples."""
 
 from __future__ import annotations
 
@@ -14,19 +14,21 @@ from runtime.request import SAMPLE_RATE
 from runtime.shared.speech_rate import expected_seconds, is_another_text
 from runtime.voices.activity import Activity, window_levels
 
-SHORT_S, LONG_S = 3.0, 30.0  # Seconds of speech: less says little about a voice, more costs time at every request.
+# Seconds of speech. Shorter references describe a voice poorly, and longer ones make every request slower.
+SHORT_S, LONG_S = 3.0, 30.0
 FULL_SCALE = 0.998
-CLIPPED = 5e-4  # Share of samples at full scale; single peaks are below it.
-NOISY_DB = 20.0  # Speech over pauses; a quiet room has 40.
+CLIPPED = 5e-4  # Maximum share of samples at full scale; single peaks are below it.
+NOISY_DB = 20.0  # Minimum level of speech above that of pauses; a quiet room gives 40 dB.
 QUIET_DB = -40.0  # Level of the speech relative to full scale.
-PAUSES_S = 0.3  # Minimum length of pauses to measure noise.
+PAUSES_S = 0.3  # Minimum duration of pauses for measuring noise.
 SILENT_SHARE = 0.5
 TELEPHONE_HZ = 4_200.0
-MUFFLED = 3e-6  # Share of energy above TELEPHONE_HZ, -55 dB; ordinary speech has 1000 times as much.
-SPECTRUM = 1024  # Samples of one spectrum.
+MUFFLED = 3e-6  # Minimum share of energy above TELEPHONE_HZ (-55 dB); normal speech has 1000 times as much.
+SPECTRUM = 1024  # Number of samples of one spectrum.
 
-# Expected duration of the transcript over that of the speech. Speakers differ by a factor of two.
-HURRIED, DRAGGED = 1.8, 0.4  # Pace relative to the expected one, for advice.
+# Thresholds for the ratio of the transcript's expected duration to that of the speech. Speakers differ by a factor of
+# two.
+HURRIED, DRAGGED = 1.8, 0.4  # Too fast, too slow.
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +41,7 @@ class Advice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Levels:
-    """Levels of a recording in dB of full scale; None if there is nothing to measure."""
+    """Levels of a recording in dB relative to full scale; None if they cannot be measured."""
 
     peak_db: float | None
     speech_db: float | None
@@ -55,7 +57,7 @@ def levels_of(samples: NDArray[np.float32], activity: Activity) -> Levels:
     levels = window_levels(samples, activity.window_s)
     spoken = activity.windows[: len(levels)]
     pauses = levels[~spoken]
-    # A low quantile instead of the mean, because breaths, creaks and ends of words are not noise.
+    # A low quantile is used instead of the mean, because breaths, creaks and ends of words are not noise.
     can_tell = len(pauses) * activity.window_s >= PAUSES_S
     return Levels(
         peak_db=_decibels(float(np.abs(samples).max(initial=0.0))),
@@ -86,7 +88,7 @@ def advise(samples: NDArray[np.float32], activity: Activity, levels: Levels, *, 
 
 
 def check_transcript(transcript: str, speech_s: float) -> Iterator[Advice]:
-    """Compare the length of a transcript with that of the speech.
+    """Yield advice if the length of a transcript does not fit the duration of the speech.
 
     Raises:
         TranscriptMismatch: The transcript would need an impossible speaking rate.
@@ -124,12 +126,12 @@ def _judged(levels: Levels) -> Iterator[Advice]:
 
 
 def _decibels(level: float) -> float | None:
-    """Return a level in dB of full scale; None for digital silence."""
+    """Convert a level to dB relative to full scale; None for digital silence."""
     return 20 * math.log10(level) if level > 0 else None
 
 
 def _share_above(samples: NDArray[np.float32], hertz: float) -> float:
-    """Return the share of energy above a frequency; 0 if the recording is too short."""
+    """Return the share of energy above a frequency in Hz; 0 if the recording is too short."""
     pieces = samples[: len(samples) // SPECTRUM * SPECTRUM].reshape(-1, SPECTRUM)
     energy = (np.abs(np.fft.rfft(pieces * np.hanning(SPECTRUM))) ** 2).sum(axis=0)
     above = np.fft.rfftfreq(SPECTRUM, 1 / SAMPLE_RATE) > hertz

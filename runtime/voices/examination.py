@@ -1,4 +1,4 @@
-"""Preparation of a recording for a voice: trimmed to speech, ended with a pause, checked."""
+"""Preparation of a recording for a voice: trim it to speech, append a pause, and check it."""
 
 from __future__ import annotations
 
@@ -13,41 +13,40 @@ from runtime.settings import Limits
 from runtime.voices.activity import Activity, by_loudness
 from runtime.voices.checks import Advice, Levels, advise, check_transcript, levels_of
 
-MARGIN_S = 0.1  # Margin around the speech: onsets and decays are quieter than the first certain speech.
-PAUSE_S = 0.5  # Appended silence, so that the clone does not start inside the reference's last sound.
-MIN_SPEECH_S = 1.0  # With less detected speech the network did not understand the recording.
+MARGIN_S = 0.1  # Margin before and after detected speech, because onsets and decays are quieter.
+PAUSE_S = 0.5  # Silence after the reference, so that generated speech does not continue its last sound.
+MIN_SPEECH_S = 1.0  # If less speech is detected, the detection is not reliable.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Examination:
-    """Checks of a recording and its transcript before anything is stored."""
+    """Result of checking a recording and its transcript, before a voice is stored."""
 
     seconds: float
-    speech_s: float  # Seconds of speech without the pauses.
-    start_s: float  # Start of the useful part, with a margin.
+    speech_s: float  # Duration of speech without pauses.
+    start_s: float  # Start of the part to keep, including the margin.
     end_s: float
     levels: Levels
     advice: tuple[Advice, ...]
-    mismatch: TranscriptMismatch | None  # The transcript belongs to another recording.
+    mismatch: TranscriptMismatch | None  # Set if the transcript does not fit the recording.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Intake:
-    """Prepared recording to be stored.
+    """Prepared recording for a voice.
 
     Shapes: samples [M] float32, mono, 24 kHz.
     """
 
     samples: NDArray[np.float32]
-    speech_s: float  # Seconds of speech without the pauses.
+    speech_s: float  # Duration of speech without pauses.
     advice: tuple[Advice, ...]
 
 
 def examine(samples: NDArray[np.float32], transcript: str | None) -> Examination:
-    """Check a recording that `read_reference` accepted.
+    """Check a recording that `read_reference` has accepted.
 
-    Shapes: samples [N] float32, mono, 24 kHz.
-    Thread: a worker; a minute of sound takes 0.6 s.
+    Shapes: samples [N] float32, mono, 24 kHz. Thread: a worker; a minute of audio takes 0.6 s.
     """
     activity, is_speech = _activity(samples)
     levels = levels_of(samples, activity)
@@ -70,10 +69,10 @@ def examine(samples: NDArray[np.float32], transcript: str | None) -> Examination
 
 
 def require_speech(found: Examination, limits: Limits) -> None:
-    """Refuse a recording that is too short after trimming.
+    """Raise an error for a recording that is too short after trimming.
 
     Raises:
-        BadReferenceAudio: It is too short.
+        BadReferenceAudio: The recording is too short.
     """
     left, least = found.end_s - found.start_s, limits.min_reference_s - PAUSE_S
     if left < least:
@@ -88,13 +87,14 @@ def take_in(samples: NDArray[np.float32], transcript: str | None, limits: Limits
     Raises:
         BadReferenceAudio: The recording is too short after trimming.
         TranscriptMismatch: The transcript cannot belong to the recording.
-    Thread: a worker; a minute of sound takes 0.6 s.
+    Thread: a worker; a minute of audio takes 0.6 s.
     """
     found = examine(samples, transcript)
     require_speech(found, limits)
     if found.mismatch is not None:
         raise found.mismatch
-    longest = int(limits.max_reference_s * SAMPLE_RATE)  # Maximum samples of a reference, with the appended pause.
+    # Maximum number of samples of a reference, including the appended pause.
+    longest = int(limits.max_reference_s * SAMPLE_RATE)
     kept = _ended(samples[round(found.start_s * SAMPLE_RATE) : round(found.end_s * SAMPLE_RATE)])
     return Intake(samples=kept[:longest], speech_s=found.speech_s, advice=found.advice)
 
@@ -109,9 +109,9 @@ def clean_reference(samples: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def _activity(samples: NDArray[np.float32]) -> tuple[Activity, bool]:
-    """Return the active windows, and True if they are known to be speech."""
+    """Return the windows with speech, and True if they come from the network and not from loudness."""
     from runtime.voices.speech_detector import (
-        find_speech,  # Importing torch takes seconds, and most processes make no voices.
+        find_speech,  # This imports torch, which takes seconds, and most processes create no voices.
     )
 
     speech = find_speech(samples)
@@ -119,7 +119,7 @@ def _activity(samples: NDArray[np.float32]) -> tuple[Activity, bool]:
 
 
 def _kept(samples: NDArray[np.float32], activity: Activity) -> tuple[int, int]:
-    """Return start and end samples of the speech with a margin; of all samples if there is no speech."""
+    """Return the first and last sample of the speech with a margin; of all samples if there is no speech."""
     start, end = activity.span or (0.0, len(samples) / SAMPLE_RATE)
     first, last = round((start - MARGIN_S) * SAMPLE_RATE), round((end + MARGIN_S) * SAMPLE_RATE)
     return max(0, first), min(last, len(samples))

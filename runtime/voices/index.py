@@ -1,7 +1,7 @@
-"""SQLite index of voice files, so that listings do not need to read all files.
+"""SQLite index of voice files, so that listing voices does not read all files.
 
-The files are authoritative: a row is rebuilt if its file has another version, and the index may be deleted at any time.
-If it cannot be stored on disk, it is in memory.
+The files are authoritative: a row is rebuilt if the version of its file has changed, and the index may be deleted at
+any time. If the index cannot be stored on disk, it is kept in memory.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from runtime.shared.names import name_key
 from runtime.voices.voice import VoiceCard
 
 FILE = "index.sqlite"
-WAIT_S = 2.0  # Timeout of a write lock.
+WAIT_S = 2.0  # Timeout for the write lock.
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS voices_2 (
@@ -33,12 +33,12 @@ CREATE TABLE IF NOT EXISTS voices_2 (
 
 @dataclass(frozen=True, slots=True)
 class IndexEntry:
-    """Index row of one file, with either a card or a problem."""
+    """Index row of one file, with either a card or an error."""
 
     file: str
-    version: str  # Changes with every change of the file.
+    version: str  # Changes whenever the file changes.
     card: VoiceCard | None = None
-    prompts: frozenset[str] = frozenset()  # Fingerprints.
+    prompts: frozenset[str] = frozenset()  # Fingerprints of the checkpoints for which the voice has prompts.
     problem: str | None = None
 
 
@@ -63,11 +63,12 @@ class Index:
                     path.touch(mode=0o600)
                 connection = sqlite3.connect(path, timeout=WAIT_S, isolation_level=None, check_same_thread=False)
                 connection.execute("PRAGMA journal_mode = WAL")
-                connection.execute("PRAGMA synchronous = OFF")  # The index can be rebuilt from the files.
+                # The index can be rebuilt from the files, so it need not survive a crash.
+                connection.execute("PRAGMA synchronous = OFF")
                 return cls(connection)
-            except sqlite3.OperationalError:  # Read-only, locked or full.
+            except sqlite3.OperationalError:  # The database is read-only or locked, or the disk is full.
                 break
-            except sqlite3.DatabaseError:  # Not a database, or damaged.
+            except sqlite3.DatabaseError:  # The file is not a database or is damaged.
                 if attempt == 0:
                     for name in (FILE, f"{FILE}-wal", f"{FILE}-shm"):
                         with contextlib.suppress(OSError):

@@ -1,7 +1,7 @@
 """Voice library: a folder with one file per voice, and its index.
 
-Other processes and file managers may read and write the same folder. Unusable files are reported and left unchanged;
-damaged ones are renamed at the next start.
+Other processes and file managers may read and write the same folder. Unusable files are reported and not changed.
+Damaged files are renamed at the next start.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ from runtime.voices.listing import SUFFIX, UNREADABLE, Problem, VoiceListing, fi
 from runtime.voices.voice import Edit, Voice, VoiceCard, to_float
 from runtime.voices.voice_file import MAX_BYTES, MAX_PROMPTS, OTHER_VERSION, read_voice, write_voice
 
-# Problem of a file that may be readable later: failed disk or network, missing permission, too many open files.
+# Error of a file that may be readable later: disk or network failure, missing permission, or too many open files.
 CANNOT_BE_READ = "it cannot be read"
 NO_FILE = "it is no regular file"
 
 log = logging.getLogger(__name__)
 
-A_LOOK = 8  # Maximum files that `cards` and `find` read per call (about 20 ms).
-LOOK_AGAIN = 0  # A time stamp that no folder has, which forces another scan.
-UNREAD = ""  # Version of an unreadable file.
-COPIED_S = 60.0  # A file without changes for this time is completely copied.
-SETTLED_NS = 100_000_000  # A folder that has just changed may change again within one clock tick.
+A_LOOK = 8  # Maximum number of files that `cards` and `find` read per call (about 20 ms).
+LOOK_AGAIN = 0  # Time stamp that no folder has, which forces another scan.
+UNREAD = ""  # Version of a file that cannot be read.
+COPIED_S = 60.0  # A file that has not changed for this time has been copied completely.
+SETTLED_NS = 100_000_000  # A folder that has just changed may change again within one tick of the file system's clock.
 
 
 def library_folder(voices: str, data: str = "") -> Path:
-    """Return the folder of the settings, or the default one in the data folder or the user's data folder."""
+    """Return the folder in the settings, or the default one in the data folder or the user's data folder."""
     return Path(voices) if voices else Path(data or user_data_dir("voicewright")) / "voices"
 
 
@@ -60,15 +60,15 @@ class Library:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.fingerprint: str | None = None  # Fingerprint of the Base checkpoint, whose prompts are used.
+        self.fingerprint: str | None = None  # Fingerprint of the Base checkpoint whose prompts are used.
         self._lock = threading.RLock()
         self._index: Index | None = None
-        self._entries: dict[str, IndexEntry] = {}  # By file, as in the index.
+        self._entries: dict[str, IndexEntry] = {}  # By file name, as in the index.
         self._listing = VoiceListing()
-        self._aside: tuple[str, ...] = ()  # Names of damaged files.
+        self._aside: tuple[str, ...] = ()  # Names of renamed damaged files.
 
     def open(self) -> None:
-        """Read the folder, and delete leftovers of killed writers. An unreadable folder is an empty library."""
+        """Read the folder, and delete temporary files of killed writers. An unreadable folder is treated as empty."""
         with self._lock:
             self._refresh()
             with contextlib.suppress(OSError), locked(self.folder):
@@ -109,7 +109,7 @@ class Library:
         return tuple(sorted(cards, key=lambda card: -card.created_at) if newest_first else cards)
 
     def problems(self) -> tuple[Problem, ...]:
-        """Return the files that are not valid voices, or whose name another voice has."""
+        """Return the files that are not valid voices, or whose name another voice already has."""
         return self._current().problems
 
     def without_prompt(self, fingerprint: str) -> tuple[str, ...]:
@@ -126,7 +126,7 @@ class Library:
         return self._read(voice_id).as_reference(self.fingerprint)
 
     def export(self, voice_id: str) -> bytes:
-        """Return the voice's file.
+        """Return the file of the voice.
 
         Raises:
             VoiceNotFound, VoiceFileInvalid: The voice was deleted or damaged in the meantime.
@@ -135,7 +135,7 @@ class Library:
         read_voice(data)
         return data
 
-    # --- Changes. All raise StorageFailed if the disk refuses a write; then nothing has changed.
+    # --- Changes. All of them raise StorageFailed if the disk refuses a write, and then nothing is changed.
 
     def add(self, voice: Voice, *, replace_id: str | None = None) -> VoiceCard:
         """Store a voice; with `replace_id`, replace that voice and keep its id.
@@ -151,7 +151,7 @@ class Library:
             return self._put(replace(voice, id=replace_id or voice.id, name=checked_name(voice.name)))
 
     def import_(self, voice: Voice) -> VoiceCard:
-        """Store a voice from elsewhere, under its own id if that is free.
+        """Store a voice from a file, with its own id if that is not in use.
 
         Raises:
             VoiceNameTaken, VoiceNameLooksAlike: Another voice has the same name, or one that looks like it.
@@ -183,7 +183,7 @@ class Library:
             self._refresh()
 
     def keep_prompt(self, voice_id: str, prompt: VoicePrompt, *, made_of: NDArray[np.float32] | None = None) -> None:
-        """Store a checkpoint's prompt of a voice, unless the voice has another reference by now.
+        """Store a voice's prompt for a checkpoint, unless the voice has another reference by now.
 
         Raises:
             VoiceNotFound, VoiceFileInvalid: The voice does not exist any more.
@@ -200,7 +200,7 @@ class Library:
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[None]:
-        """Lock the folder for writing, with an up-to-date listing."""
+        """Context manager that locks the folder for writing and refreshes the listing."""
         with self._lock, storing("The voice", "voices"):
             make_private(self.folder)
             with locked(self.folder):
@@ -216,7 +216,7 @@ class Library:
             if (look_alike := find_look_alike(voice.name, others)) is not None:
                 raise VoiceNameLooksAlike(other=look_alike, param="name")
         data = write_voice(voice)
-        read_voice(data)  # Verify that the voice can be read again.
+        read_voice(data)  # Check that the voice can be read again.
         replace_file(self.folder, file_of(voice.id), data)
         self._refresh(written=file_of(voice.id))
         return self._known(voice.id)
@@ -254,7 +254,7 @@ class Library:
             return None
 
     def _refresh(self, *, written: str | None = None, most: int | None = None) -> None:
-        """Update index and listing from the files; `written` was just written. The caller holds the lock."""
+        """Update index and listing from the files. `written` was just written. The caller holds the lock."""
         stamp = self._folder_time()
         try:
             is_whole = self._follow(written, most)
@@ -266,9 +266,9 @@ class Library:
         self._listing = listed(stamp, self._entries.values(), self._aside)
 
     def _follow(self, written: str | None, most: int | None) -> bool:
-        """Read the changed files, at most `most`; return True if those were all."""
+        """Read the changed files, at most `most`; return True if no further files have changed."""
         files = self._files()
-        if files is None:  # The folder cannot be read now; its known entries may still exist.
+        if files is None:  # The folder cannot be read at present, so its known entries may still exist.
             return False
         if not files and self._index is None:
             return True
@@ -285,7 +285,7 @@ class Library:
         return len(found) == len(different) and all(entry.version != UNREAD for entry in found.values())
 
     def _files(self) -> dict[str, str] | None:
-        """Return the voice files with their versions; None if the folder cannot be read now."""
+        """Return the version of each voice file; None if the folder cannot be read at present."""
         found: dict[str, str] = {}
         try:
             with os.scandir(self.folder) as items:
@@ -294,7 +294,7 @@ class Library:
                     if item.name.endswith(SUFFIX + UNREADABLE):
                         aside.append(item.name)
                     elif item.name.endswith(SUFFIX) and not item.name.startswith("."):
-                        with contextlib.suppress(OSError):  # Deleted in the meantime.
+                        with contextlib.suppress(OSError):  # The file was deleted in the meantime.
                             state = item.stat(follow_symlinks=False)
                             found[item.name] = f"{state.st_size} {state.st_mtime_ns} {state.st_ino}"
                 self._aside = tuple(aside)
@@ -307,7 +307,7 @@ class Library:
     def _set_aside(self) -> None:
         """Rename damaged files, so that they are not read again. The caller holds the lock.
 
-        Recent files may still be copied, and files of a newer format are kept for later versions of this program.
+        Recent files are skipped, because they may still be being copied, and so are files of a newer format.
         """
         for file in [entry.file for entry in self._entries.values() if entry.problem is not None]:
             path = self.folder / file
@@ -336,7 +336,7 @@ class Library:
         except SpeechError as error:
             is_unread = error.facts.get("why") == CANNOT_BE_READ
             return replace(entry, problem=str(error), version=UNREAD if is_unread else version)
-        except Exception:  # One untrusted file must not hide the others.
+        except Exception:  # One faulty file must not hide the others.
             log.exception("%s could not be read", file)
             return replace(entry, problem="It cannot be read.")
         if voice.id != voice_id:
@@ -350,7 +350,7 @@ class Library:
         return self._index
 
     def _forget_index(self) -> None:
-        """Continue with an index in memory."""
+        """Continue with an index in memory after an error."""
         log.warning("the index of the voices cannot be used; it is kept in memory")
         self.close()
         self._index = Index.in_memory()
@@ -362,13 +362,13 @@ def read_file(path: Path, most: int) -> bytes:
 
     Raises:
         VoiceNotFound: The file does not exist.
-        VoiceFileInvalid: It is larger, not a regular file, or unreadable.
+        VoiceFileInvalid: The file is larger, is not a regular file, or cannot be read.
     """
     try:
-        # Do not follow links or wait for pipes.
+        # Do not follow symbolic links, and do not wait for named pipes.
         descriptor = os.open(path, os.O_RDONLY | flags("O_CLOEXEC", "O_NOFOLLOW", "O_NONBLOCK", "O_BINARY"))
         try:
-            # Check before os.fdopen, which would leak the descriptor of a folder.
+            # The check precedes os.fdopen, which would leak the descriptor of a folder.
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                 raise VoiceFileInvalid(why=NO_FILE)
             with open(descriptor, "rb", closefd=False) as file:
@@ -378,7 +378,7 @@ def read_file(path: Path, most: int) -> bytes:
     except FileNotFoundError:
         raise VoiceNotFound from None
     except OSError as error:
-        if error.errno == errno.ELOOP:  # A symbolic link.
+        if error.errno == errno.ELOOP:  # ELOOP: the path is a symbolic link.
             raise VoiceFileInvalid(why=NO_FILE) from None
         raise VoiceFileInvalid(why=CANNOT_BE_READ) from None
     if len(data) > most:

@@ -1,4 +1,4 @@
-"""Snapshot of the library for its readers."""
+"""Immutable listing of the voice library, for concurrent readers."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from runtime.voices.index import IndexEntry
 from runtime.voices.voice import VoiceCard
 
 SUFFIX = ".voice"
-UNREADABLE = ".unreadable"  # Suffix of a damaged file's name.
+UNREADABLE = ".unreadable"  # Suffix of renamed damaged files.
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """File of the folder that is not a valid voice. `file` is its name without the folder."""
+    """File in the folder that is not a valid voice. `file` is its name without the folder."""
 
     file: str
     why: str
@@ -25,11 +25,11 @@ class Problem:
 class VoiceListing:
     """Immutable listing of the library."""
 
-    stamp: int | None = None  # The folder's mtime_ns; None: no folder.
+    stamp: int | None = None  # Modification time of the folder in ns; None if it does not exist.
     cards: tuple[VoiceCard, ...] = ()
     by_id: Mapping[str, VoiceCard] = field(default_factory=dict)
     by_name: Mapping[str, VoiceCard] = field(default_factory=dict)
-    prompts: Mapping[str, frozenset[str]] = field(default_factory=dict)  # Fingerprints by id.
+    prompts: Mapping[str, frozenset[str]] = field(default_factory=dict)  # Fingerprints of prompts, by voice id.
     problems: tuple[Problem, ...] = ()
 
 
@@ -38,7 +38,10 @@ def file_of(voice_id: str) -> str:
 
 
 def listed(stamp: int | None, entries: Collection[IndexEntry], aside: Collection[str] = ()) -> VoiceListing:
-    """Return the listing of a folder; the older of two voices keeps their name. `aside` are damaged files."""
+    """Return the listing of a folder. If two voices have the same name, the older one keeps it.
+
+    `aside` are the names of damaged files.
+    """
     by_name: dict[str, VoiceCard] = {}
     problems = [Problem(entry.file, entry.problem) for entry in entries if entry.problem is not None]
     problems += [Problem(file, "It could not be read and was set aside.") for file in aside]

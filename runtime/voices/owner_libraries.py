@@ -1,7 +1,7 @@
 """Voice libraries and pronunciation folders of owners, combined with the server's shared ones.
 
-A gateway in front of the server, such as the studio, identifies an owner by a word in a header. The owner's library is
-a folder named by the word's digest.
+A gateway before the server, such as the studio, sends the id of an owner in a header. The owner's library is a folder
+whose name is the digest of this id.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ from runtime.voices.voice import Edit, Voice, VoiceCard
 
 FOLDER = "owners"
 PRONUNCIATIONS = "pronunciations"
-OPEN = 256  # Owners' libraries kept open.
+OPEN = 256  # Maximum number of open libraries of owners.
 
 
 @dataclass(frozen=True, slots=True)
 class OwnerLibrary:
-    """Library of one client: its own voices, and the shared ones as read-only.
+    """Voice library of one owner: its own voices, and the shared voices as read-only.
 
-    Thread: any, as `Library`.
+    Thread: any.
     """
 
     own: Library
     common: Library | None = None  # None if `own` is the shared library.
-    most: int = 0  # Maximum voices of its own; 0: unlimited.
-    most_pronunciations: int = 0  # Maximum dictionaries of its own; 0: unlimited.
+    most: int = 0  # Maximum number of own voices; 0: unlimited.
+    most_pronunciations: int = 0  # Maximum number of own dictionaries; 0: unlimited.
 
     @property
     def pronunciations(self) -> OwnerDictionaries:
-        """Return the owner's pronunciation dictionaries combined with the shared ones."""
+        """Return the owner's pronunciation dictionaries together with the shared ones."""
         common = None if self.common is None else DictionaryFolder(self.common.folder / PRONUNCIATIONS)
         return OwnerDictionaries(DictionaryFolder(self.own.folder / PRONUNCIATIONS), common, self.most_pronunciations)
 
@@ -48,12 +48,12 @@ class OwnerLibrary:
         return _by_name(self.own.cards(), () if self.common is None else self.common.cards())
 
     def find(self, name_or_id: str) -> VoiceCard | None:
-        """Return the voice with this id or name, or None; the owner's voice has precedence."""
+        """Return the voice with this id or name, or None. The owner's voices have precedence."""
         found = self.own.find(name_or_id)
         return self.common.find(name_or_id) if found is None and self.common is not None else found
 
     def search(self, words: str) -> tuple[VoiceCard, ...]:
-        """Search both libraries, as `Library.search`."""
+        """Search both libraries; see `Library.search`."""
         return _by_name(self.own.search(words), () if self.common is None else self.common.search(words))
 
     def problems(self) -> tuple[Problem, ...]:
@@ -65,36 +65,36 @@ class OwnerLibrary:
         return self.own.find(voice_id) is not None
 
     def reference(self, voice_id: str) -> Reference:
-        """Return the reference of a voice, as `Library.reference`."""
+        """Return the reference of a voice; see `Library.reference`."""
         return self._holder(voice_id).reference(voice_id)
 
     def export(self, voice_id: str) -> bytes:
-        """Return the file of a voice, as `Library.export`."""
+        """Return the file of a voice; see `Library.export`."""
         return self._holder(voice_id).export(voice_id)
 
     # --- Changes of the owner's voices.
 
     def add(self, voice: Voice, *, replace_id: str | None = None) -> VoiceCard:
-        """Add a voice, as `Library.add`.
+        """Add a voice; see `Library.add`.
 
         Raises:
-            TooManyVoices: The client has reached its limit.
+            TooManyVoices: The owner has reached the limit.
         """
         if replace_id is None:
             self._check_room()
         return self.own.add(voice, replace_id=replace_id)
 
     def import_(self, voice: Voice) -> VoiceCard:
-        """Import a voice file, as `Library.import_`.
+        """Import a voice file; see `Library.import_`.
 
         Raises:
-            TooManyVoices: The client has reached its limit.
+            TooManyVoices: The owner has reached the limit.
         """
         self._check_room()
         return self.own.import_(voice)
 
     def change(self, voice_id: str, edit: Edit) -> VoiceCard:
-        """Change a voice, as `Library.change`.
+        """Change a voice; see `Library.change`.
 
         Raises:
             VoiceNotYours: The voice is shared.
@@ -103,7 +103,7 @@ class OwnerLibrary:
         return self.own.change(voice_id, edit)
 
     def delete(self, voice_id: str) -> None:
-        """Delete a voice, as `Library.delete`.
+        """Delete a voice; see `Library.delete`.
 
         Raises:
             VoiceNotYours: The voice is shared.
@@ -129,7 +129,7 @@ class OwnerLibraries:
         self._owned: OrderedDict[str, Library] = OrderedDict()
 
     def of(self, owner: str) -> OwnerLibrary:
-        """Return an owner's library; the shared one for an empty owner."""
+        """Return the library of an owner; the shared one if `owner` is empty."""
         if not owner:
             return OwnerLibrary(self._common)
         name = hashlib.sha256(owner.encode("utf-8", "surrogateescape")).hexdigest()[:32]

@@ -1,7 +1,7 @@
-"""Speech detection by silero-vad's network with the weights of its package.
+"""Speech detection by the network of the package silero-vad.
 
-This is the only module outside of the engine's packages that imports torch, because the network is TorchScript. The
-package itself is not imported, because it sets torch to one thread for the whole process.
+The network is TorchScript, so this is the only module outside of the engine's packages that imports torch. silero-vad
+itself is not imported, because it sets torch to one thread for the whole process.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from runtime.shared.audio import Sound, resample
 from runtime.voices.activity import Activity, by_likelihood
 
 RATE = 16_000  # Sample rate of the network in Hz.
-WINDOW = 512  # Samples of one window, 32 ms.
+WINDOW = 512  # Number of samples in a window (32 ms).
 NETWORK = "silero_vad/data/silero_vad.jit"
 
-_turn = threading.Lock()  # The network holds the state of the current recording.
+_turn = threading.Lock()  # The network keeps state between windows, so only one recording is processed at a time.
 
 
 def find_speech(samples: NDArray[np.float32]) -> Activity:
@@ -37,7 +37,7 @@ def find_speech(samples: NDArray[np.float32]) -> Activity:
 
 
 def _likelihood(samples: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return the likelihood of speech per window. Shapes: samples [N] at 16 kHz -> [ceil(N / 512)]."""
+    """Return the likelihood of speech for each window. Shapes: samples [N] at 16 kHz -> [ceil(N / 512)]."""
     windows = torch.from_numpy(np.pad(samples, (0, -len(samples) % WINDOW))).view(-1, 1, WINDOW)
     with _turn, torch.inference_mode():
         network = _network()

@@ -1,4 +1,4 @@
-"""Voice with its checked reference, description and prompts; and its card."""
+"""Voice with its reference, description and prompts; and its card for listings."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from runtime.shared.names import checked_name, checked_tags
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VoiceCard:
-    """Metadata of a voice in listings. `id` never changes; `name` is data and never a path."""
+    """Metadata of a voice for listings. `id` never changes; `name` is never used as a path."""
 
     id: str
     name: str
@@ -22,22 +22,22 @@ class VoiceCard:
     description: str | None = None
     tags: tuple[str, ...] = ()
     transcript: str | None = None  # None if the voice is cloned by x-vector only.
-    seconds: float = 0.0  # Seconds of reference audio.
+    seconds: float = 0.0  # Duration of the reference audio.
     file_bytes: int = 0
-    created_at: float = 0.0  # Seconds since the epoch.
-    consent: str | None = None  # The speaker's consent, in the uploader's words.
+    created_at: float = 0.0  # Unix time.
+    consent: str | None = None  # Consent of the speaker, as the uploader has written it.
     # Origin of the voice: model, seed, description and others.
     provenance: dict[str, str] = field(default_factory=dict)
-    advice: tuple[str, ...] = ()  # Advice of the examination.
+    advice: tuple[str, ...] = ()  # Advice from the checks of the recording.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Consent:
-    """The speaker's permission."""
+    """Consent of the speaker."""
 
-    words: str  # Text of the consent as uploaded.
-    who: str = ""  # The speaker, if named.
-    when: float = 0.0  # Seconds since the epoch.
+    words: str  # Text of the consent.
+    who: str = ""  # Name of the speaker, if given.
+    when: float = 0.0  # Unix time.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -53,12 +53,12 @@ class Voice:
     language: str = "auto"
     description: str | None = None
     tags: tuple[str, ...] = ()
-    transcript: str | None = None  # Exact transcript of the reference; None: cloned by x-vector only.
-    created_at: float = 0.0  # Seconds since the epoch.
+    transcript: str | None = None  # Exact transcript of the reference; None if it is cloned by x-vector only.
+    created_at: float = 0.0  # Unix time.
     consent: Consent | None = None
     provenance: Mapping[str, str] = field(default_factory=dict)
     advice: tuple[str, ...] = ()
-    prompts: Mapping[str, VoicePrompt] = field(default_factory=dict)  # By the fingerprint of the checkpoint.
+    prompts: Mapping[str, VoicePrompt] = field(default_factory=dict)  # By fingerprint of the checkpoint.
 
     def card(self, file_bytes: int) -> VoiceCard:
         return VoiceCard(
@@ -77,7 +77,7 @@ class Voice:
         )
 
     def as_reference(self, fingerprint: str | None) -> Reference:
-        """Return the voice as a request's reference, with the prompt of that checkpoint if there is one."""
+        """Return the voice as a request's reference, including its prompt for this checkpoint if there is one."""
         return Reference(
             samples=to_float(self.reference),
             text=self.transcript,
@@ -88,7 +88,7 @@ class Voice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Edit:
-    """Changes to a stored voice; None keeps a value."""
+    """Changes to a stored voice; None does not change a value."""
 
     name: str | None = None
     description: str | None = None  # An empty string removes the description.
@@ -109,12 +109,12 @@ class Edit:
 
 
 def to_pcm(samples: NDArray[np.float32]) -> NDArray[np.int16]:
-    """Convert to 16 bits; audio above full scale is attenuated, not clipped. Shapes: [N] -> [N]."""
+    """Convert samples to 16 bits. Audio above full scale is attenuated, not clipped. Shapes: [N] -> [N]."""
     peak = float(np.abs(samples).max(initial=0.0))
     scaled = samples / peak if peak > 1 else samples
     return np.clip(np.round(scaled * 32768), -32768, 32767).astype(np.int16)
 
 
 def to_float(reference: NDArray[np.int16]) -> NDArray[np.float32]:
-    """Convert to floats in [-1, 1). Shapes: [N] -> [N]."""
+    """Convert samples to floats in [-1, 1). Shapes: [N] -> [N]."""
     return reference.astype(np.float32) / np.float32(32768)

@@ -1,6 +1,6 @@
 """Voice file: one voice as a portable safetensors file, strictly validated when read.
 
-docs/guide.md describes the format. This module uses no paths, torch or pickle.
+docs/guide.md describes the format. This module uses neither torch nor pickle.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from runtime.voices.voice import Consent, Voice
 
 FORMAT, VERSIONS = "voicewright.voice", ("1", "2")
 OTHER_VERSION = f"its version is not {' or '.join(VERSIONS)}"
-TAGGED = "2"  # First version with tags; a voice without tags is written as version 1 for older readers.
+TAGGED = "2"  # First version with tags. A voice without tags is written as version 1, which older programs can read.
 
 MAX_BYTES = 16 * 2**20
 MAX_HEADER_BYTES = 256 * 2**10
@@ -33,9 +33,9 @@ MAX_REFERENCE_S = 120
 MAX_PROMPTS = 8
 MAX_X_VECTOR = 8192
 MAX_FRAMES, MAX_CODEBOOKS, MAX_CODE = 4096, 64, 2**20
-MAX_TRANSCRIPT, MAX_WORDS = 4096, 500  # Characters of the transcript, and of any other text.
-MAX_KEY = 64  # Characters of a provenance key.
-MAX_ENTRIES = 32  # Entries of provenance and of advice.
+MAX_TRANSCRIPT, MAX_WORDS = 4096, 500  # Maximum characters of the transcript, and of any other text.
+MAX_KEY = 64  # Maximum characters of a provenance key.
+MAX_ENTRIES = 32  # Maximum number of entries in provenance and in advice.
 
 LANGUAGE = re.compile(r"[A-Za-z][A-Za-z0-9 _-]{0,31}")
 
@@ -50,7 +50,7 @@ Tensors = dict[str, NDArray[Any]]
 
 
 def write_voice(voice: Voice) -> bytes:
-    """Return the file of a voice. Raises nothing for a `Voice` that passed the examination or `read_voice`."""
+    """Serialize a voice. No error is possible for a `Voice` from the examination or from `read_voice`."""
     tensors: Tensors = {"reference": np.ascontiguousarray(voice.reference, np.int16)}
     for fingerprint, prompt in voice.prompts.items():
         tensors[f"prompt.{fingerprint}.x_vector"] = np.ascontiguousarray(prompt.x_vector, np.float32)
@@ -83,12 +83,12 @@ def read_voice(data: bytes) -> Voice:
     """Parse an untrusted voice file.
 
     Raises:
-        VoiceFileInvalid: It is damaged, has another format or version, or invalid content.
+        VoiceFileInvalid: The file is damaged, has another format or version, or has invalid content.
     """
     metadata = _checked_header(data)
     try:
         tensors: Tensors = load(data)
-    except Exception:  # The safetensors library raises a class that is not in its interface.
+    except Exception:  # The safetensors library raises exceptions that are not part of its interface.
         _refuse("its tensors do not lie where its header says")
     given = metadata.pop("sha256")
     if _checksum(tensors, metadata) != given:
@@ -114,11 +114,11 @@ def read_voice(data: bytes) -> Voice:
         _refuse("what it says of the voice is not valid")
 
 
-# --- The header, checked before any allocation.
+# --- The header, which is checked before memory is allocated.
 
 
 def _checked_header(data: bytes) -> dict[str, str]:
-    """Return the metadata of a file whose tensors have the names, types and shapes of a voice."""
+    """Return the metadata of a file after checking the names, types and shapes of its tensors."""
     if len(data) > MAX_BYTES:
         _refuse(f"it has more than {MAX_BYTES // 2**20} MB")
     size = int.from_bytes(data[:8], "little")
@@ -175,7 +175,7 @@ def _prompts(tensors: Tensors) -> dict[str, VoicePrompt]:
             _refuse("a prompt lacks its x-vector, or holds numbers that are not finite")
         if codes is not None and (codes.min() < 0 or codes.max() >= MAX_CODE):
             _refuse("a prompt holds codes that no codebook has")
-        # Copies, because torch does not support the read-only arrays of safetensors.
+        # The arrays are copied, because torch does not support the read-only arrays of safetensors.
         prompts[fingerprint] = VoicePrompt(
             fingerprint=fingerprint, x_vector=x_vector.copy(), codes=None if codes is None else codes.copy()
         )
@@ -198,7 +198,7 @@ def _provenance(metadata: Mapping[str, str]) -> dict[str, str]:
 
 
 def provenance(said: Mapping[str, object]) -> dict[str, str]:
-    """Check the provenance of a voice for its file.
+    """Validate the provenance of a voice.
 
     Raises:
         ValueError: A key or value is not text or too long, or there are too many.
@@ -231,7 +231,7 @@ def _words(metadata: Mapping[str, str], name: str, most: int) -> str | None:
 def _text(value: object, most: int) -> str:
     if not isinstance(value, str) or len(value) > most or "\x00" in value:
         raise ValueError("text")
-    value.encode()  # A lone surrogate raises UnicodeEncodeError, a ValueError.
+    value.encode()  # A lone surrogate raises UnicodeEncodeError, which is a ValueError.
     return value
 
 
@@ -254,7 +254,7 @@ def _moment(seconds: float) -> float:
 
 
 def _checksum(tensors: Tensors, metadata: Mapping[str, str]) -> str:
-    """Return the SHA-256 of the file's content in an order independent of the writer."""
+    """Return the SHA-256 of the file's content. It does not depend on the order of tensors in the file."""
     digest = hashlib.sha256(_json(dict(sorted(metadata.items()))).encode())
     for name, tensor in sorted(tensors.items()):
         digest.update(f"{name} {tensor.dtype.str} {list(tensor.shape)}\n".encode())

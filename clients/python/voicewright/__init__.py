@@ -2,18 +2,16 @@
 
 ::
 
-    async with connect("http://localhost:8210") as client:
-        async with client.speak("The kettle is on.", voice="clara") as speech:
-            async for chunk in speech:
-                play(chunk.pcm)
+    async with connect("http://localhost:8210") as client: async with client.speak("The kettle is on.", voice="clara")
+                as speech: async for chunk in speech: play(chunk.pcm)
 
-**Memory is bounded.** Each utterance has at most ``MAX_WAITING`` unread chunks. Then the client stops reading the
-socket, for all utterances on it, until a chunk is read. The runtime pauses, and disconnects a client that reads nothing
-for half a minute. So read every utterance that you start, or cancel it; the end of its block does that too.
+**Memory is bounded.** Each utterance has at most ``MAX_WAITING`` unread chunks. If one has more, the client stops
+reading the socket, which blocks all of its utterances, until a chunk is read. The runtime then pauses, and disconnects
+the client after half a minute. So read every utterance that you start, or cancel it. Leaving its block also cancels it.
 
-There are two kinds of errors: `SpeechRefused`, a refusal of the runtime with its code, and `ConnectionLost`, which ends
-all running utterances; connect again. `voicewright.sync` is the client without an event loop. docs/quickstart.md has
-examples.
+There are two kinds of errors: `SpeechRefused` has the code of a refusal by the runtime. After `ConnectionLost`, all
+running utterances have ended, and you have to connect again. `voicewright.sync` is the client without an event loop.
+docs/quickstart.md has examples.
 """
 
 from voicewright.client import Client, connect

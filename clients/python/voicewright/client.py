@@ -21,18 +21,18 @@ from voicewright.speech import OnQueue, Speech
 from voicewright.values import Cancelled, Config, Done, End, Queued, Start, Stats
 from voicewright.wire import PROTOCOL, read_frame, socket_address
 
-CONNECT_S = 10.0  # Timeout until the runtime's first message.
-SILENCE_S = 300.0  # Timeout without audio; a checkpoint may have to be loaded first.
-MAX_QUEUE = 4  # Queued messages besides those of the utterances.
-PING_S = 30.0  # An idle session is closed after two minutes.
-CLOSE_S = 1.0  # Timeout of a close, which waits for unread audio.
+CONNECT_S = 10.0  # Timeout for the first message of the runtime.
+SILENCE_S = 300.0  # Timeout without audio. It is long, because a checkpoint may have to be loaded first.
+MAX_QUEUE = 4  # Maximum number of queued messages, not counting those of utterances.
+PING_S = 30.0  # Interval between pings, because idle sessions are closed after two minutes.
+CLOSE_S = 1.0  # Timeout for closing, which waits for unread audio.
 
 
 class Client(Routes):
-    """Open session. `session` is the runtime's first message with its models and limits.
+    """Open session. `session` is the runtime's first message, with its models and limits.
 
-    `expires_in_s` is None until shortly before the runtime closes a long session; then it is the number of seconds that
-    were left at the notice. Connect again for further speech.
+    `expires_in_s` is None until the runtime announces that it will close a long session. Then it is the remaining time
+    in seconds at that moment. Connect again for further speech.
     """
 
     def __init__(self, connection: ClientConnection, session: dict[str, Any], http: Http) -> None:
@@ -42,7 +42,8 @@ class Client(Routes):
         self._connection = connection
         self._speeches: dict[str, Speech] = {}
         self._channels: dict[int, Speech] = {}
-        self._complaint: SpeechRefused | None = None  # Error without an utterance, which explains the coming close.
+        # Error that is not about an utterance. It gives the reason of the close that follows.
+        self._complaint: SpeechRefused | None = None
         self._has_ended = False
         self._count = 0
 
@@ -54,14 +55,14 @@ class Client(Routes):
         on_queue: OnQueue | None = None,
         **config: Unpack[Config],
     ) -> Speech:
-        """Create an utterance. Without a text it is streamed with `Speech.write` and `Speech.finish`.
+        """Create an utterance. Without `text`, stream its text with `Speech.write` and `Speech.finish`.
 
         ``async with client.speak(…) as speech`` starts it, and cancels it if the block is left early; ``speech = await
         client.speak(…)`` only starts it. `timeout` is the maximum time without audio in seconds. `on_queue` is called
         with the position and the estimated wait if no slot is free.
 
         Raises:
-            ConnectionLost, SpeechRefused: At the start, or while it is read.
+            ConnectionLost, SpeechRefused: Raised when the utterance starts or while it is read.
         """
         self._count += 1
         reference = config.get("ref_audio")
@@ -84,7 +85,7 @@ class Client(Routes):
     # --- The connection.
 
     async def read(self) -> None:
-        """Dispatch messages until the connection ends. A full utterance blocks the others, by design."""
+        """Dispatch messages until the connection ends. An utterance with a full queue blocks the others, by design."""
         try:
             async for message in self._connection:
                 if isinstance(message, str):
@@ -99,7 +100,7 @@ class Client(Routes):
                 speech.on_end(self._complaint or ConnectionLost())
 
     async def keep_open(self) -> None:
-        """Ping at once, because the runtime waits ten seconds for a first message, and then regularly."""
+        """Send a ping at once, because the runtime waits only ten seconds for a first message, and then regularly."""
         with suppress(VoicewrightError):
             while True:
                 await self._send("ping")
@@ -152,7 +153,7 @@ async def connect(
     message, and the silence in HTTP responses. `proxy` is as in the websockets library: True uses the environment's.
 
     Raises:
-        SpeechRefused: The runtime accepts no session now, or not with this key.
+        SpeechRefused: The runtime accepts no sessions at present, or the key is not valid.
         ConnectionLost: The connection failed; SpeechTimeout: there was no response in time.
     """
     headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
@@ -181,9 +182,9 @@ async def _opened(url: str, headers: dict[str, str], proxy: Proxy) -> tuple[Clie
             socket_address(url),
             subprotocols=[Subprotocol(PROTOCOL)],
             additional_headers=headers,
-            compression=None,  # Audio does not compress.
+            compression=None,  # Compression does not make audio smaller.
             max_queue=MAX_QUEUE,
-            open_timeout=None,  # Covered by the caller's timeout.
+            open_timeout=None,  # The caller applies its own timeout.
             close_timeout=CLOSE_S,
             proxy=proxy,
         )

@@ -7,17 +7,17 @@ from typing import Any, Self
 
 
 class VoicewrightError(Exception):
-    """Base class of this client's errors. ``code`` is stable; ``retryable`` is true if a later attempt may succeed."""
+    """Base class of this client's errors. ``code`` is stable; ``retryable`` is True if a retry may succeed."""
 
     code: str
     retryable: bool
 
 
 class SpeechRefused(VoicewrightError):
-    """Refusal of the runtime: its `code` (docs/api.md, Errors), a sentence, and the invalid field.
+    """Refusal by the runtime, with its `code` (docs/api.md, Errors), message and invalid field.
 
-    `facts` are the values of the sentence, for other wordings; `retry_after_s` is the time until a retry, if known;
-    `partial_audio` is True if some audio was already sent.
+    `facts` has the values in the message, for translations. `retry_after_s` is the time to wait before a retry, if
+    known. `partial_audio` is True if some audio was already sent.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class SpeechRefused(VoicewrightError):
 
 
 class ConnectionLost(VoicewrightError, ConnectionError):
-    """The runtime is unreachable, or the connection broke during an utterance. Connect again."""
+    """The runtime cannot be reached, or the connection was lost. Connect again."""
 
     code = "runtime_unavailable"
     retryable = True
@@ -63,7 +63,7 @@ class ConnectionLost(VoicewrightError, ConnectionError):
 
 
 class SpeechTimeout(ConnectionLost, TimeoutError):
-    """The runtime sent nothing for longer than the caller's `timeout`."""
+    """The runtime has sent nothing for longer than the caller's `timeout`."""
 
     code = "timeout"
 

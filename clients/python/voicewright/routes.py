@@ -44,14 +44,14 @@ class Routes:
         """Store a voice that `Client.speak` can use by name.
 
         Args:
-            consent: the speaker's consent, in their own words.
-            more: ``ref_text`` (the exact transcript, for a better clone), ``language`` and the other form fields.
+            consent: Consent of the speaker, as text.
+            more: Other form fields, such as ``language`` and ``ref_text`` (the exact transcript, for a better clone).
         """
         form = {"name": name, "consent": consent, **more}
         return await self._http.json("POST", VOICES, data=form, files={"audio_sample": ("audio", audio)})
 
     async def check_voice(self, audio: bytes, ref_text: str | None = None) -> dict[str, Any]:
-        """Check a recording as `add_voice` would: length, levels, advice. Nothing is stored."""
+        """Check a recording in the same way as `add_voice`, without storing it: length, levels, advice."""
         form = {} if ref_text is None else {"ref_text": ref_text}
         return await self._http.json("POST", f"{VOICES}/check", data=form, files={"audio_sample": ("audio", audio)})
 
@@ -64,7 +64,7 @@ class Routes:
         return await self._http.content("GET", f"{_of(voice)}/file")
 
     async def import_voice(self, file: bytes, **more: str) -> dict[str, Any]:
-        """Store an exported voice; `more` are form fields that override its own."""
+        """Store an exported voice. `more` are form fields that override values in the file."""
         return await self._http.json("POST", VOICES, data=more, files={"file": ("voice", file)})
 
     async def voice_audio(self, voice: str) -> bytes:
@@ -106,7 +106,7 @@ class Routes:
 
 
 class Http:
-    """HTTP client. httpx is imported at the first request, because many sessions have none."""
+    """HTTP client. httpx is imported at the first request, because many sessions send none."""
 
     def __init__(self, url: str, headers: dict[str, str], timeout: float | None, proxy: Proxy) -> None:
         self._url = base_address(url)
@@ -142,7 +142,7 @@ class Http:
         return answer.content
 
     async def json(self, method: str, path: str, **content: Any) -> dict[str, Any]:
-        """Return the JSON fields of a response. Raises as `content`."""
+        """Return the JSON fields of a response. Errors are those of `content`."""
         fields: dict[str, Any] = json.loads(await self.content(method, path, **content))
         return fields
 
@@ -155,7 +155,8 @@ def refusal_of(status: int, body: bytes | bytearray) -> SpeechRefused:
     """Return the error of a refused request or handshake."""
     try:
         return SpeechRefused.from_fields(json.loads(body)["error"])
-    except (ValueError, KeyError, TypeError):  # Not a Voicewright runtime, or one behind another program.
+    # The response is not from a Voicewright runtime, or from another program in between.
+    except (ValueError, KeyError, TypeError):
         sentence = f"The address answers with HTTP status {status}, and not as a runtime does."
         return SpeechRefused("unknown_route", sentence)
 

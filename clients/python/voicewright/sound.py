@@ -1,4 +1,4 @@
-"""Audio files."""
+"""Conversion of audio to files."""
 
 from __future__ import annotations
 

@@ -10,32 +10,32 @@ from typing import Any, Protocol, Self
 from voicewright.errors import ConnectionLost, SpeechRefused, SpeechTimeout, VoicewrightError
 from voicewright.values import Chunk, Done, End, Queued, Start
 
-MAX_WAITING = 32  # Chunks of at most 250 ms, so 384 KiB per utterance.
+MAX_WAITING = 32  # Maximum unread chunks. A chunk has at most 250 ms, so this is 384 KiB per utterance.
 
 
 class Open(Protocol):
-    """Callback that opens an utterance at the runtime; raises ConnectionLost."""
+    """Callback that opens an utterance at the runtime. It may raise ConnectionLost."""
 
     def __call__(self, speech: Speech, /) -> Awaitable[None]: ...
 
 
 class Send(Protocol):
-    """Callback that sends one message; raises ConnectionLost."""
+    """Callback that sends one message. It may raise ConnectionLost."""
 
     async def __call__(self, kind: str, **fields: Any) -> None: ...
 
 
 class OnQueue(Protocol):
-    """Callback for the queue position and the estimated wait."""
+    """Callback for the queue position and the estimated waiting time."""
 
     def __call__(self, queued: Queued, /) -> None: ...
 
 
 class Speech:
-    """Utterance. Iterate over its audio; `queued`, `start` and `end` are None until they are known.
+    """Utterance, which is an async iterator over its audio.
 
-    It starts when it is first entered, awaited, read or written to. `end` is a `Done`, a `Cancelled`, or the error that
-    the iteration raises.
+    `queued`, `start` and `end` are None until they are known. It starts when it is first entered, awaited, read or
+    written to. `end` is a `Done`, a `Cancelled`, or the error that the iteration raises.
     """
 
     def __init__(
@@ -60,14 +60,15 @@ class Speech:
         self._beginning = asyncio.Lock()
         self._has_begun = False
         self._ended = asyncio.Event()
-        self._sound: asyncio.Queue[Chunk | None] = asyncio.Queue(MAX_WAITING)  # None only wakes a reader that waits
+        # None in the queue only wakes a waiting reader.
+        self._sound: asyncio.Queue[Chunk | None] = asyncio.Queue(MAX_WAITING)
         self._samples = 0
         self._finished = not live
         self._silenced = False
 
     @property
     def done(self) -> Done | None:
-        """Return statistics, stop reason and seed of a finished utterance, else None."""
+        """Return statistics, stop reason and seed of a finished utterance; None before."""
         return self.end if isinstance(self.end, Done) else None
 
     # --- Text.
@@ -77,16 +78,16 @@ class Speech:
 
         Raises:
             SpeechRefused, ConnectionLost: The utterance has already failed.
-            ValueError: Its text is finished, or it was cancelled.
+            ValueError: The text is already complete, or the utterance was cancelled.
         """
         await self._send_text("input.text", text=text)
 
     async def flush(self) -> None:
-        """Speak all text so far, even if the last word or sentence may be incomplete. Raises as `write`."""
+        """Speak all text so far, even if the last word or sentence is incomplete. Errors are those of `write`."""
         await self._send_text("input.flush")
 
     async def finish(self) -> None:
-        """Mark the text as complete. Raises as `write`."""
+        """Mark the text as complete. Errors are those of `write`."""
         await self._send_text("input.done")
         self._finished = True
 
@@ -99,8 +100,8 @@ class Speech:
         """Wait for the next chunk.
 
         Raises:
-            SpeechRefused, ConnectionLost: The utterance failed; its audio so far was returned.
-            SpeechTimeout: There was no audio for too long; the utterance is cancelled.
+            SpeechRefused, ConnectionLost: The utterance failed. Its audio so far was already returned.
+            SpeechTimeout: There was no audio within the timeout. The utterance is cancelled.
         """
         await self._begin()
         while not self._silenced:
@@ -113,16 +114,16 @@ class Speech:
         raise StopAsyncIteration
 
     async def read(self) -> bytes:
-        """Return the complete audio as s16le. Raises as the iteration."""
+        """Return the complete audio as s16le. Errors are those of the iteration."""
         return b"".join([chunk.pcm async for chunk in self])
 
     async def played(self, ms: float, buffered_ms: float | None = None) -> None:
-        """Report the total played milliseconds; an utterance with much unplayed audio yields to others."""
+        """Report the total number of milliseconds played. An utterance with much unplayed audio yields to others."""
         more = {} if buffered_ms is None else {"buffered_ms": buffered_ms}
         await self._send("playback", context_id=self.context_id, played_ms=ms, **more)
 
     async def cancel(self, played_ms: float | None = None) -> None:
-        """Cancel the utterance. It yields no audio after this call; `end` is set by the runtime's acknowledgement."""
+        """Cancel the utterance. No more audio is returned. `end` is set when the runtime confirms."""
         if self._silenced:
             return
         self._silenced = True
@@ -134,7 +135,7 @@ class Speech:
             await self._send("context.cancel", context_id=self.context_id, **more)
 
     async def ended(self) -> End:
-        """Wait for the end, which follows the audio; so the audio must be read or cancelled."""
+        """Wait for the end of the utterance. It follows the audio, which must be read or cancelled."""
         await self._ended.wait()
         assert self.end is not None
         return self.end
@@ -152,10 +153,10 @@ class Speech:
     # --- Received messages.
 
     async def on_sound(self, first_sample: int, pcm: bytes) -> None:
-        """Queue an audio frame, waiting for room."""
-        if self.end is not None or self._silenced:  # Audio that was on its way when the utterance was cancelled.
+        """Queue an audio frame. It waits until the queue has space."""
+        if self.end is not None or self._silenced:  # This audio was sent before the runtime processed the cancel.
             return
-        if first_sample != self._samples:  # A gap would be audible, and is the runtime's fault.
+        if first_sample != self._samples:  # Some audio is missing, which is an error of the runtime.
             self.on_end(SpeechRefused("generation_failed", "Sound arrived out of order.", retryable=True))
             await self._send("context.cancel", context_id=self.context_id)
         else:
@@ -164,19 +165,19 @@ class Speech:
 
     def on_queued(self, queued: Queued) -> None:
         self.queued = queued
-        # A report of the place in the queue restarts the timeout.
+        # A new queue position restarts the timeout.
         if self._patience is not None and self._timeout is not None:
             self._patience.reschedule(asyncio.get_running_loop().time() + self._timeout)
         if self._on_queue is not None:
-            # Errors of the callback must not reach the reader.
+            # Errors of the callback must not affect the reader.
             asyncio.get_running_loop().call_soon(self._on_queue, queued)
 
     def on_end(self, end: End) -> None:
-        """Process the terminal message; a second one is ignored."""
+        """Process the final message; a second one is ignored."""
         if self.end is None:
             self.end = end
             self._ended.set()
-            with suppress(asyncio.QueueFull):  # No reader waits if the queue is full.
+            with suppress(asyncio.QueueFull):  # If the queue is full, no reader is waiting.
                 self._sound.put_nowait(None)
 
     async def _begun(self) -> Self:
@@ -184,7 +185,7 @@ class Speech:
         return self
 
     async def _begin(self) -> None:
-        """Start the utterance; raises ConnectionLost, or the runtime's error before a close."""
+        """Start the utterance. Raises ConnectionLost, or the runtime's error before a close."""
         async with self._beginning:
             if not self._has_begun and not self._silenced:
                 self._has_begun = True

@@ -1,7 +1,7 @@
 """Synchronous client: ``with connect(…) as client``, ``for chunk in speech``.
 
-Each connection has an event loop on its own thread, so it also works in a notebook with a running loop. Any thread may
-call; callbacks run on the connection's thread.
+Each connection has an event loop on its own thread, so it also works in a notebook with a running loop. Methods may be
+called on any thread. Callbacks run on the connection's thread.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class Client:
         """Start an utterance; ``with client.speak(…) as speech`` cancels it if the block is left early.
 
         Raises:
-            ConnectionLost, SpeechRefused: As `voicewright.Client.speak`.
+            ConnectionLost, SpeechRefused: See `voicewright.Client.speak`.
         """
 
         async def begun() -> aio_speech.Speech:
@@ -195,7 +195,7 @@ def say(
     """Speak one text and return its audio, mono s16le at `SAMPLE_RATE`. It also works in a notebook.
 
     Raises:
-        SpeechRefused, ConnectionLost: As `connect` and `Speech.read`.
+        SpeechRefused, ConnectionLost: See `connect` and `Speech.read`.
     """
     with connect(url, api_key=api_key, proxy=proxy) as client:
         return client.speak(text, timeout=timeout, **config).read()
@@ -231,5 +231,5 @@ def _running_loop() -> Iterator[_Loop]:
 
 
 async def _next(speech: aio_speech.Speech) -> Chunk | None:
-    """Return the next chunk or None, because StopAsyncIteration cannot pass through a future."""
+    """Return the next chunk or None, because a future cannot raise StopAsyncIteration."""
     return await anext(speech, None)

@@ -1,4 +1,4 @@
-"""Values that the client's user passes in and receives. No behaviour."""
+"""Data types of the client: settings, events and results."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ class Config(TypedDict, total=False):
     language: str
     instructions: str
     graft: bool  # Experimental: a stored voice with instructions.
-    ref_audio: str | bytes  # A URL, or the bytes of an audio file.
+    ref_audio: str | bytes  # URL, or bytes of an audio file.
     ref_text: str
     x_vector_only_mode: bool
     non_streaming_mode: bool
     split_granularity: str
     max_buffer_delay_ms: float
     tags: bool  # The text contains tags: [excited], [pause:500ms].
-    pronunciations: list[dict[str, Any]]  # {"word": …, "say_as": …}, perhaps "case_sensitive": True
+    pronunciations: list[dict[str, Any]]  # Entries {"word": …, "say_as": …}, optionally with "case_sensitive": True.
     pronunciation_dictionaries: list[str]  # Ids of stored dictionaries.
-    text_filter: str  # Default: "none" for a whole text.
+    text_filter: str  # Default for a complete text: "none".
     initial_codec_chunk_frames: int
     seed: int
     max_frames: int
@@ -45,7 +45,7 @@ class Queued:
     """Event: the utterance waits for a slot; ``position`` 0 is next."""
 
     position: int
-    eta_ms: float | None = None  # Estimated wait; None: no request has ended yet.
+    eta_ms: float | None = None  # Estimated waiting time; None until a first request has ended.
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
-    """Event: the utterance holds a slot. ``notes`` are sentences about ignored input."""
+    """Event: the request has a slot. ``notes`` are sentences about ignored settings."""
 
     model: str
     mode: str
@@ -69,19 +69,19 @@ class Start:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stats:
-    """Statistics of one finished utterance as measured by the runtime; times in milliseconds."""
+    """Statistics of one finished utterance, measured by the runtime, with times in milliseconds."""
 
     queue_ms: float = 0.0
     prefill_ms: float = 0.0
-    ttfa_ms: float | None = None  # Time to first audio; None: no audio.
+    ttfa_ms: float | None = None  # Time to first audio; None if there was no audio.
     total_ms: float = 0.0
     prompt_tokens: int = 0
     frames: int = 0
     audio_s: float = 0.0
-    parts: int = 1  # Number of parts of the text.
-    repeated: int = 0  # Parts that were generated twice.
-    underruns: int = 0  # Chunks that came after the buffer of a listener without delay was empty.
-    guard: str | None = None  # Guard that stopped speech which did not end.
+    parts: int = 1  # Number of segments of the text.
+    repeated: int = 0  # Number of segments that were generated twice.
+    underruns: int = 0  # Chunks that arrived after the playback buffer was empty, for a listener without network delay.
+    guard: str | None = None  # Reason why the runaway detector stopped the speech.
     rtf: float | None = None  # Compute time divided by audio time.
 
 
@@ -89,7 +89,7 @@ class Stats:
 class Done:
     """Event: the utterance was spoken completely. ``stop_reason`` is eos, max_tokens, short or runaway.
 
-    ``notes`` are sentences about faults of the speech.
+    ``notes`` are sentences about faulty speech.
     """
 
     stop_reason: str
@@ -101,7 +101,7 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Cancelled:
-    """Event: the utterance was cancelled, with the milliseconds that were sent and reported as played."""
+    """Event: the utterance was cancelled. It has the numbers of milliseconds sent and played."""
 
     sent_ms: float
     played_ms: float | None

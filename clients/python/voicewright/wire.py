@@ -9,7 +9,7 @@ from urllib.parse import urlsplit, urlunsplit
 PROTOCOL = "voicewright.speech.v1"
 ROUTE = "/v1/audio/speech/stream"
 SAMPLE_RATE = 24_000  # Sample rate of all audio in Hz.
-HEADER = struct.Struct("<BBHIQ")  # Version, kind, channel, number of the message, first sample.
+HEADER = struct.Struct("<BBHIQ")  # Version, kind, channel, message number, first sample.
 VERSION = 1
 KIND_S16LE = 1
 
@@ -36,6 +36,6 @@ def base_address(url: str) -> str:
 
 
 def socket_address(url: str) -> str:
-    """Return the ws(s) URL of the route; a query is kept."""
+    """Return the ws(s) URL of the route, including a query."""
     base, query = urlsplit(base_address(url)), urlsplit(url).query
     return urlunsplit((base.scheme.replace("http", "ws", 1), base.netloc, base.path + ROUTE, query, ""))
