@@ -1,4 +1,4 @@
-"""Presets of the page from presets/*.toml: texts, speakers, descriptions, instructs, scripts."""
+"""Presets of the page from presets/*.toml: texts, speakers, descriptions, instructs, scripts, starters."""
 
 from __future__ import annotations
 
@@ -28,6 +28,15 @@ class SampleScript:
 
     name: dict[str, str]
     text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Starter:
+    """Text to begin with, by its language. With ``cast`` it is a dialogue in the form of a script."""
+
+    name: dict[str, str]
+    text: dict[str, str]
+    cast: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +73,7 @@ class Presets:
     designs: tuple[Design, ...]
     instructs: tuple[Suggestion, ...]
     scripts: tuple[SampleScript, ...]
+    starters: tuple[Starter, ...]
     speakers: tuple[KnownSpeaker, ...]
 
     @classmethod
@@ -79,6 +89,7 @@ class Presets:
             designs=tuple(Design(**entry) for entry in _read(folder / "designs.toml")["design"]),
             instructs=tuple(Suggestion(**entry) for entry in _read(folder / "instructs.toml")["instruct"]),
             scripts=tuple(SampleScript(**entry) for entry in _read(folder / "scripts.toml")["script"]),
+            starters=tuple(Starter(**entry) for entry in _read(folder / "starters.toml")["starter"]),
             speakers=tuple(KnownSpeaker(**entry) for entry in _read(folder / "speakers.toml")["speaker"]),
         )
 

@@ -74,7 +74,8 @@ def fresh_studio(folder: Path) -> Iterator[App]:
 
 def walk(page: Page, app: App) -> Walked:
     """From the open page to the end of the first take."""
-    page.click("#vw-banner-see")
+    page.click("#vw-loaded-open")
+    page.click("#vw-loaded-see")
     sheet, began = page.locator("#vw-real-voices"), time.monotonic()
     offer = sheet.locator(".vw-offer", has=page.locator(f"input[value='{CHECKPOINT}']"))
     expect(offer).to_contain_text("real time", timeout=PAGE_MS)

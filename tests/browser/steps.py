@@ -90,6 +90,12 @@ def reload(page: Page) -> None:
     expect(page.locator("#vw-status")).to_have_attribute("data-state", "ready")
 
 
+def recall_a_take(page: Page) -> None:
+    """The page as in a browser that has heard a take before."""
+    page.evaluate("localStorage.setItem('voicewright.heard', '1')")
+    reload(page)
+
+
 def enter(page: Page, room: str) -> None:
     page.click(f"#vw-tab-{room}")
     expect(page.locator(f"#vw-room-{room}")).to_be_visible()

@@ -10,7 +10,7 @@ from playwright.sync_api import Page, Route, TimeoutError, expect
 
 from tests.browser.conftest import SCREENSHOTS, OpenStudio
 from tests.browser.design_steps import LETTERS, act, card, expect_state, make_three
-from tests.browser.steps import clone_from, enter, kept_take, prepare, wav
+from tests.browser.steps import clone_from, enter, kept_take, prepare, recall_a_take, wav
 
 pytestmark = pytest.mark.browser
 
@@ -321,6 +321,7 @@ def test_late_script_shows_the_title_first_and_causes_no_layout_shift(open_studi
         else:
             route.continue_()
 
+    recall_a_take(page)
     page.route("**/studio/bundle/page.js", hold)
     page.add_init_script(SHIFTS.replace("60000", "0"))
     page.reload(wait_until="commit")

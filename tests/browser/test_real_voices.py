@@ -10,6 +10,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import INSECURE_HOST, OpenStudio
+from tests.browser.steps import recall_a_take
 from tests.browser.test_frame import MAX_SHIFT, SHIFTS, WINDOWS
 from tests.conftest import FolderOf
 from tests.support.app import App, running_app
@@ -62,6 +63,7 @@ WATCHED = """
 def test_download_failure_shows_details_to_the_host_only(open_studio: OpenStudio, own: App, hub: Hub) -> None:
     hub.status = 503
     page = open_studio(url=own.url, viewport={"width": 1440, "height": 900})
+    recall_a_take(page)
     page.evaluate(WATCHED)
     page.click("#vw-banner-see")
     expect(page.locator("#vw-real-voices .vw-offer").first).to_contain_text("real time", timeout=CHANGE_MS)
@@ -77,6 +79,7 @@ def test_download_failure_shows_details_to_the_host_only(open_studio: OpenStudio
     expect(page.locator("#vw-banner-turn")).to_have_text("Try again")
 
     visitor = open_studio(url=f"http://{INSECURE_HOST}:{own.port}")
+    recall_a_take(visitor)
     expect(visitor.locator("#vw-banner-says")).to_have_text("You are hearing the small built-in voice.")
     assert visitor.locator("#vw-banner-see").is_hidden()
     visitor.click("#vw-loaded-open")
@@ -145,6 +148,7 @@ def test_waiting_or_failed_download_causes_no_layout_shift(open_studio: OpenStud
 def test_host_downloads_real_voices_while_the_demo_voice_speaks(open_studio: OpenStudio, own: App, hub: Hub) -> None:
     hub.status = None
     page = open_studio(url=own.url)
+    recall_a_take(page)
     banner, sheet = page.locator("#vw-banner"), page.locator("#vw-real-voices")
     expect(banner).to_contain_text("the small built-in voice")
     expect(page.locator("#vw-status")).to_have_text("Built-in voice")

@@ -10,7 +10,7 @@ from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import SCREENSHOTS
 from tests.browser.script_steps import line, text_of, texts, voice_of
-from tests.browser.steps import PLAYED_MS, SHORT, choose, enter, expect_speaker, prepare
+from tests.browser.steps import PLAYED_MS, SHORT, choose, enter, expect_speaker, prepare, speak_whole, speaker
 from tests.browser.test_page import complaints
 
 pytestmark = pytest.mark.browser
@@ -160,3 +160,86 @@ def test_script_error_disappears_when_the_script_changes(script: Page) -> None:
     expect(said).to_contain_text("Fix line 2")
     text_of(script, 2).fill("Quite.")
     expect(said).to_have_text("")
+
+
+STARTERS = "#vw-starters button"
+
+
+def test_starters_fill_the_text_and_yield_to_the_users_own(studio: Page) -> None:
+    starters = studio.locator(STARTERS)
+    expect(starters.locator("span")).to_have_text(["A story", "An advertisement", "A dialogue", "Shuffle"])
+    starters.nth(0).click()
+    expect(studio.locator("#vw-text")).to_have_value(re.compile("^The lighthouse"))
+    before = [speaker(studio), studio.input_value("#vw-text"), studio.input_value("#vw-speakers-instruct")]
+    starters.nth(3).click()
+    after = [speaker(studio), studio.input_value("#vw-text"), studio.input_value("#vw-speakers-instruct")]
+    assert [one == other for one, other in zip(before, after, strict=True)] == [False, False, False]
+    studio.screenshot(path=SCREENSHOTS / "starters.png")
+    studio.fill("#vw-text", "My own words.")
+    expect(starters.first).to_be_hidden()
+    studio.fill("#vw-text", "")
+    expect(starters.first).to_be_visible()
+    studio.select_option("#vw-language", "zh")
+    expect(starters.locator("span")).to_have_text(["故事", "广告", "对话", "随机"])
+    studio.select_option("#vw-language", "en")  # The studio keeps the choice.
+    expect(starters.locator("span").first).to_have_text("A story")
+
+
+def test_dialogue_starter_casts_its_roles_and_plays_in_one_press(studio: Page) -> None:
+    studio.locator(STARTERS, has_text="A dialogue").click()
+    expect(studio.locator("#vw-room-script")).to_be_visible()
+    expect(studio.locator("#vw-script-lines > li")).to_have_count(6)
+    assert len({voice_of(studio, number) for number in range(1, 7)}) == 3
+    expect(studio.locator("#vw-time")).not_to_have_text("0:00.0", timeout=PLAYED_MS)
+    studio.click("#vw-stop")
+
+
+def test_languages_starter_offers_those_that_the_checkpoint_speaks(studio: Page) -> None:
+    def more(route: Any) -> None:
+        listing = route.fetch().json()
+        spoken = ["English", "German", "Chinese", "Klingon"]
+        route.fulfill(json={**listing, "data": [{**card, "languages": spoken} for card in listing["data"]]})
+
+    studio.route("**/v1/models", more)
+    studio.reload(wait_until="domcontentloaded")
+    studio.locator("#vw-speak:enabled").wait_for()
+    studio.locator(STARTERS, has_text="3 languages").click()
+    expect(studio.locator("#vw-script-lines > li")).to_have_count(3)
+    assert {voice_of(studio, number) for number in range(1, 4)} == {"custom_voice:angus"}
+    assert text_of(studio, 2).input_value().startswith("Der Zug")
+    studio.click("#vw-stop")
+
+
+def test_notice_of_the_small_voice_comes_after_the_first_take(studio: Page) -> None:
+    banner = studio.locator("#vw-banner")
+    expect(studio.locator("#vw-status")).to_have_text("Built-in voice")
+    expect(banner).to_be_hidden()
+    expect(studio.locator("h1 small")).to_have_text("Open text-to-speech studio")
+    speak_whole(studio, SHORT)
+    expect(banner).to_contain_text("small built-in voice")
+    expect(studio.locator("#vw-models")).to_have_css("visibility", "hidden")
+
+
+def box(page: Page, selector: str) -> Any:
+    return page.locator(selector).first.bounding_box()
+
+
+def test_text_field_has_neither_a_void_nor_two_lines(studio: Page) -> None:
+    for (width, height), (least, most) in {
+        (1280, 960): (150, 260),
+        (768, 1024): (150, 260),
+        (390, 844): (100, 200),
+    }.items():
+        studio.set_viewport_size({"width": width, "height": height})
+        assert least <= box(studio, "#vw-text")["height"] <= most
+    studio.set_viewport_size({"width": 1280, "height": 860})
+    picked, rail = box(studio, ".vw-picked"), box(studio, "#vw-speakers-picker")
+    assert rail["x"] <= picked["x"]
+    assert picked["x"] + picked["width"] <= rail["x"] + rail["width"]
+    studio.fill("#vw-text", SENTENCE * 40)
+    studio.evaluate("document.querySelector('#vw-text').scrollTop = 0")
+    expect(studio.locator("#vw-text[data-behind]:not([data-before])")).to_be_visible()
+    studio.evaluate("document.querySelector('#vw-text').scrollTop = 1e6")
+    expect(studio.locator("#vw-text[data-before]:not([data-behind])")).to_be_visible()
+    enter(studio, "clone")
+    assert box(studio, "#vw-clone-card")["width"] == pytest.approx(box(studio, ".vw-masthead")["width"], abs=50)

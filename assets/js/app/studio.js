@@ -111,7 +111,10 @@ export class Studio {
     this.socket = new SpeechSocket(socketUrl());
     this.speech = new Speech(this.socket, {
       modelOf: (id) => this.modelOf(id),
-      onWhole: (take) => this.checkLength(take),
+      onWhole: (take) => {
+        this.checkLength(take);
+        this.realVoices.onHeard();
+      },
       onFailed: (take) => this.fail(take),
       onKept: ({ record }) => record && this.history.add(record),
       onUnkept: (_, error) => this.onUnkept(error),
@@ -192,8 +195,8 @@ export class Studio {
 
   /** The presets in the page's language. @returns {import('../common/words.js').Presets} */
   localised() {
-    const { instructs, scripts, speakers } = localised({ ...this.given, languages: null }, this.words.language);
-    return { ...this.given, instructs, scripts, speakers };
+    const { instructs, scripts, starters, speakers } = localised({ ...this.given, languages: null }, this.words.language);
+    return { ...this.given, instructs, scripts, starters, speakers };
   }
 
   /** Change the language of the page itself. @param {string} language */
@@ -366,6 +369,13 @@ export class Studio {
   set text(text) {
     this.textField.value = text;
     this.facts?.refreshSoon();
+  }
+
+  /** True if the text is the user's, and none of the page's samples. */
+  get hasOwnText() {
+    const { texts, starters } = this.presets;
+    const samples = [texts, ...starters.map(({ text }) => text)].flatMap((all) => Object.values(all));
+    return this.text.trim() !== '' && !samples.includes(this.text);
   }
 
   /** Run the room's primary action, for its button and Ctrl+Enter. */

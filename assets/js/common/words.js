@@ -10,6 +10,7 @@
  * @property {import('../design/presets.js').Design[]} designs
  * @property {Suggestion[]} instructs
  * @property {Suggestion[]} scripts
+ * @property {{name: string, text: Object<string, string>, cast: boolean}[]} starters  texts by their language
  * @property {KnownSpeaker[]} speakers
  * @property {Object<string, string>} languages  of the page: names by code
  */

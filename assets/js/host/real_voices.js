@@ -11,6 +11,7 @@ import { gigabytes, Offers, UNDER_WAY } from './real_voices_sheet.js';
 
 const PATH = 'studio/host/downloads';
 const AWAY = 'voicewright.banner';
+const HEARD = 'voicewright.heard';
 const ASK_MS = 1000;
 const ROOMS = new Set(['speakers', 'design', 'clone']);
 
@@ -169,6 +170,17 @@ export class RealVoices {
     this.say(this.t('real_voices.stays', { name: this.t('real_voices.small') }), { action: this.t('shell.undo'), onAction: back });
   }
 
+  /** True if this browser has heard a take, so that there is something to compare the real voices with. */
+  get isHeard() {
+    return Boolean(recall('localStorage', HEARD));
+  }
+
+  onHeard() {
+    if (this.isHeard) return;
+    remember('localStorage', HEARD, 1);
+    this.paint();
+  }
+
   get away() {
     return Boolean(recall('localStorage', AWAY));
   }
@@ -199,7 +211,7 @@ export class RealVoices {
     const { state, got, of } = this.download;
     const moves = this.may && UNDER_WAY.has(state);
     const room = this.studio.current?.id ?? this.studio.addresses?.room ?? 'speakers';
-    this.banner.hidden = !ROOMS.has(room) || !(moves || (this.speaks && !this.away));
+    this.banner.hidden = !ROOMS.has(room) || !(moves || (this.speaks && this.isHeard && !this.away));
     this.banner.dataset.kind = moves ? state : 'small';
     const head = make('b', { textContent: this.t(`real_voices.head.${moves ? state : 'small'}`) });
     this.says.replaceChildren(head, this.may || moves ? ` ${this.sentence}` : '');

@@ -274,8 +274,7 @@ export class Importing {
     if (read.lines || readChat(read.text) || [...read.text.trim()].length > studio.facts.most) {
       return studio.go('script', { text: read.text, lines: read.lines, title: read.title, spokenBy: studio.current?.spokenBy?.() ?? null });
     }
-    const isOwn = studio.text.trim() !== '' && !Object.values(studio.presets.texts).includes(studio.text);
-    studio.replacing(studio.current ?? studio, isOwn, () => void (studio.text = read.text));
+    studio.replacing(studio.current ?? studio, studio.hasOwnText, () => void (studio.text = read.text));
     studio.drafts.touch();
   }
 

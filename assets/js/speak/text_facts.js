@@ -68,6 +68,89 @@ export class TagChips {
   }
 }
 
+// --- Texts to begin with, offered while the text is none of the user's own.
+
+/** @param {string[]} words */
+const oneOf = (words) => words[Math.floor(Math.random() * words.length)];
+
+export class Starters {
+  /** @param {import('./room.js').SpeakersRoom} room */
+  constructor(room) {
+    this.room = room;
+    this.studio = room.studio;
+    this.holder = need(room.root, '#vw-starters');
+    this.offered = '';
+  }
+
+  /** Offer what the loaded checkpoint can speak; until that is known the texts keep their place. */
+  refresh() {
+    const { studio, room, holder } = this;
+    const { card } = room;
+    holder.hidden = studio.hasOwnText;
+    holder.toggleAttribute('data-awaited', !card);
+    const is = `${card?.id} ${studio.words.language}`;
+    if (is === this.offered) return;
+    this.offered = is;
+    const { t } = studio;
+    const buttons = studio.presets.starters.map(({ name, text, cast }) => {
+      const said = this.inLanguage(text);
+      return this.button(name, untagged(said).trim(), () => (cast ? this.perform(name, said) : this.write(said)));
+    });
+    const texts = this.texts;
+    if (texts.length > 1) {
+      const name = t('speakers.languages', { n: texts.length });
+      buttons.push(this.button(name, t('speakers.languages_about'), () => this.perform(name, texts.join('\n\n'), room.spokenBy())));
+    }
+    buttons.push(this.button(t('speakers.shuffle'), t('speakers.shuffle_about'), () => this.shuffle()));
+    holder.replaceChildren(...buttons);
+  }
+
+  /** The sample sentences of the languages that the checkpoint speaks. */
+  get texts() {
+    const { texts } = this.studio.presets;
+    return (this.room.card?.languages ?? []).flatMap((language) => texts[language.toLowerCase()] ?? []);
+  }
+
+  /** A starter in the page's language, if the checkpoint speaks it. @param {Object<string, string>} text */
+  inLanguage(text) {
+    const spoken = (this.room.card?.languages ?? []).map((language) => language.toLowerCase());
+    const wanted = this.studio.words.language === 'zh' ? ['chinese', 'english'] : ['english', 'chinese'];
+    return text[wanted.find((language) => spoken.includes(language)) ?? wanted[0]];
+  }
+
+  /** @param {string} name @param {string} about @param {() => void} onclick */
+  button(name, about, onclick) {
+    const children = [make('span', { textContent: name }), make('small', { textContent: about, dir: 'auto' })];
+    return make('button', { type: 'button', title: about, onclick }, children);
+  }
+
+  /** @param {string} text */
+  write(text) {
+    const { studio, room } = this;
+    studio.replacing(room, studio.hasOwnText, () => void (studio.text = text));
+    studio.drafts.touch();
+  }
+
+  /** Play several lines as a script. @param {string} title @param {string} text @param {import('../app/studio.js').SpokenBy|null} [spokenBy] */
+  perform(title, text, spokenBy = null) {
+    if (this.studio.reached()) this.studio.go('script', { title, text, spokenBy, isPlayed: true });
+  }
+
+  /** Another text, voice and style. */
+  shuffle() {
+    const { studio, room } = this;
+    const { presets, catalogue, text } = studio;
+    const written = presets.starters.filter(({ cast }) => !cast).map((starter) => this.inLanguage(starter.text));
+    studio.replacing(room, studio.hasOwnText, () => {
+      studio.text = oneOf([...written, ...this.texts].filter((one) => one !== text));
+      const voices = catalogue.speakers.filter(({ key }) => key !== room.chosen?.key);
+      if (voices.length) room.choose(voices[Math.floor(Math.random() * voices.length)]);
+      if (!room.unstyled()) room.instruct.value = oneOf(presets.instructs.map((one) => one.text).filter((one) => one !== room.instruct.value));
+    });
+    studio.drafts.touch();
+  }
+}
+
 // --- Length, expected duration, the button that makes a script, and a hint about the language.
 
 const SCRIPT_CHARS = 400; // A longer text is better spoken as a script, line by line.
@@ -86,8 +169,11 @@ export class TextFacts {
     this.said = need(page, '#vw-text-said');
     this.languageHint = need(page, '#vw-text-tongue');
     this.tags = new TagChips(page, studio);
+    this.starters = new Starters(/** @type {import('./room.js').SpeakersRoom} */ (studio.room('speakers')));
     this.script.onclick = () => studio.go('script', { text: studio.text, spokenBy: studio.current?.spokenBy?.() ?? null });
     studio.textField.addEventListener('input', () => this.refreshSoon());
+    studio.textField.addEventListener('scroll', () => this.fade());
+    new ResizeObserver(() => this.fade()).observe(studio.textField);
     studio.pronunciation.addEventListener('change', () => this.refreshSoon());
   }
 
@@ -105,11 +191,21 @@ export class TextFacts {
     this.refresh();
   }
 
+  /** Show at which ends the text has more content. */
+  fade() {
+    const { textField } = this.studio;
+    const { scrollTop, scrollHeight, clientHeight } = textField;
+    textField.toggleAttribute('data-before', scrollTop > 1);
+    textField.toggleAttribute('data-behind', scrollTop < scrollHeight - clientHeight - 1);
+  }
+
   refresh() {
     const { studio } = this;
     const text = studio.text.trim();
+    this.fade();
     studio.dock.sayLine();
     this.tags.refresh();
+    this.starters.refresh();
     const becomesScript = Boolean(studio.current?.takesAnyLength) && this.isTooLong;
     this.count.textContent = text && studio.t(becomesScript ? 'shell.text_facts_script' : 'shell.text_facts', this.facts(text));
     this.count.classList.toggle('vw-over', this.isTooLong && !becomesScript);
