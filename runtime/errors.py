@@ -13,7 +13,7 @@
     │  ├─ MissingReference · MissingReferenceText · TranscriptMismatch · AddressRefused
     │  ├─ BadReferenceAudio · ReferenceTooShort · ReferenceTooLong
     │  ├─ VoiceNotFound · VoiceNotYours · VoiceNameTaken · VoiceNameOfSpeaker · VoiceNameLooksAlike
-    │  ├─ TooManyVoices
+    │  ├─ TooManyVoices · InvalidBlend · BlendForbidden
     │  ├─ VoiceFileInvalid · ConsentRequired
     │  └─ DictionaryNotFound · DictionaryNotYours · TooManyDictionaries
     ├─ Busy                  try again later:
@@ -303,6 +303,17 @@ class VoiceNotFound(BadRequest):
     code = "voice_not_found"
     http_status = 404
     sentence = "No stored voice has that name or id; /v1/audio/voices lists all voices."
+
+
+class InvalidBlend(BadRequest):
+    code = "invalid_blend"
+    sentence = "A blend names two voices with weights from 0 to 1 that sum to 1, such as angus:0.6+clara:0.4."
+
+
+class BlendForbidden(BadRequest):
+    code = "blend_forbidden"
+    http_status = 403
+    sentence = "The speaker of {name} has not consented to blends with other voices."
 
 
 class VoiceNotYours(BadRequest):

@@ -112,8 +112,23 @@ class VoicePrompt:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class BlendPart:
+    """One of the two voices of a blend: a speaker or a reference, and its weight from 0 to 1.
+
+    Shapes: x_vector [H] float32, the speaker's embedding once the request is admitted.
+    """
+
+    weight: float
+    speaker: str | None = None
+    reference: Reference | None = None
+    x_vector: NDArray[np.float32] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Reference:
     """Voice to clone. If ``prompt`` is from another checkpoint, it is computed again from the samples.
+
+    With a ``blend`` the voice is between two others, and there are no samples.
 
     Shapes: samples [N] float32 in [-1, 1], mono, 24 kHz.
     """
@@ -122,6 +137,7 @@ class Reference:
     text: str | None = None  # Exact transcript of the audio; required unless x_vector_only.
     x_vector_only: bool = False
     prompt: VoicePrompt | None = None
+    blend: tuple[BlendPart, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

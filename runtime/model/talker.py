@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from runtime.model.code_predictor import CodePredictor
@@ -76,6 +78,11 @@ class Talker(nn.Module):
         if self.tables is not None:
             return self.tables.codec[ids]
         return self.embed_codec(ids.clamp(min=0)).masked_fill((ids == NO_CODEC)[..., None], 0)
+
+    @torch.inference_mode()
+    def codec_vector(self, code: int) -> NDArray[np.float32]:
+        """Return the embedding of one codec id, such as a speaker's. Shapes: result [H]."""
+        return self.embed_codec_or_none(torch.tensor([code], device=self.device))[0].float().cpu().numpy()
 
     def embed_code(self, codebook: int, codes: Tensor) -> Tensor:
         """Embed codes of one codebook in the code predictor's width. Shapes: codes [B] int64; result [B, H']."""

@@ -41,6 +41,7 @@ from runtime.server.session.commands import (
     TextMessage,
 )
 from runtime.server.session.dialect import Dialect
+from runtime.server.voices.blending import voice_reference
 from runtime.server.voices.uploads import read_upload
 from runtime.server.voices.voice_library import VoiceLibrary
 from runtime.shared.port.limits import within
@@ -397,7 +398,7 @@ def _decoded(ref_audio: str, host: Host) -> Reference:
 def _recalled(library: VoiceLibrary, voice_id: str, param: str) -> Reference:
     """Read a stored voice from disk. Thread: a worker."""
     try:
-        return library.reference(voice_id)
+        return voice_reference(library, voice_id)
     except SpeechError as error:
         error.param = param
         raise

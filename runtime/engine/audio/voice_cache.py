@@ -10,7 +10,7 @@ import contextlib
 import hashlib
 import logging
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 
 import numpy as np
@@ -23,21 +23,42 @@ from runtime.engine.audio.voice_encoders import VoiceEncoders
 from runtime.engine.cloned_voice import ClonedVoice, VoiceStreamState
 from runtime.errors import EngineDead, GenerationFailed, SpeechError
 from runtime.model.checkpoint import Checkpoint
-from runtime.request import SAMPLE_RATE, Reference, VoicePrompt
+from runtime.request import SAMPLE_RATE, BlendPart, Reference, VoicePrompt
 
 log = logging.getLogger(__name__)
 
 WARM_S = 1.0  # Duration of the noise for the warm-up.
+MIN_SINE = 1e-3  # Smaller angles are mixed linearly.
 
 
 def reference_key(reference: Reference) -> str:
     """Return the cache key of a reference. For a minute of audio this takes a few milliseconds."""
     digest = hashlib.blake2b(np.ascontiguousarray(reference.samples).data, digest_size=16)
     digest.update(repr((reference.text, reference.x_vector_only)).encode(errors="surrogatepass"))
+    for part in reference.blend:
+        of = reference_key(part.reference).encode() if part.reference is not None else b""
+        vector = b"" if part.x_vector is None else part.x_vector.tobytes()
+        digest.update(repr(part.weight).encode() + of + vector)
     if (prompt := reference.prompt) is not None:  # A prompt that was computed from other samples is another voice.
         digest.update(prompt.fingerprint.encode() + prompt.x_vector.tobytes())
         digest.update(b"" if prompt.codes is None else prompt.codes.tobytes())
     return digest.hexdigest()
+
+
+def blend(parts: Sequence[tuple[float, Tensor]]) -> Tensor:
+    """Interpolate two x-vectors on the sphere; the length is interpolated too. Shapes: [H] -> [H].
+
+    The weights sum to 1. Nearly equal or opposite directions, between which no arc is defined, are mixed linearly.
+    """
+    (_, first), (share, second) = parts
+    lengths = first.norm(), second.norm()
+    one, other = first / lengths[0].clamp(min=1e-8), second / lengths[1].clamp(min=1e-8)
+    angle = torch.acos((one @ other).clamp(-1, 1))
+    if angle.sin() < MIN_SINE:
+        direction = (1 - share) * one + share * other
+    else:
+        direction = (torch.sin((1 - share) * angle) * one + torch.sin(share * angle) * other) / angle.sin()
+    return direction * ((1 - share) * lengths[0] + share * lengths[1])
 
 
 class VoiceCache:
@@ -167,6 +188,9 @@ class VoiceCache:
 
     @torch.inference_mode()
     def _read(self, reference: Reference, key: str) -> ClonedVoice:
+        if reference.blend:
+            vectors = [(part.weight, self._part_vector(part)) for part in reference.blend]
+            return ClonedVoice(blend(vectors), None, None, key)
         assert self.encoders is not None, "admission lets Base requests only to Base checkpoints"
         device = self.device.torch_device
         text = None if reference.x_vector_only else reference.text
@@ -175,6 +199,11 @@ class VoiceCache:
             return ClonedVoice(torch.tensor(prompt.x_vector).to(device), codes, text, key)
         x_vector, codes = self.encoders.encode(reference.samples, x_vector_only=reference.x_vector_only)
         return ClonedVoice(x_vector, codes, text, key)
+
+    def _part_vector(self, part: BlendPart) -> Tensor:
+        if part.reference is not None:
+            return self._read(part.reference, key="").x_vector.float()
+        return torch.tensor(part.x_vector).to(self.device.torch_device)
 
     def prompt_of(self, voice: ClonedVoice) -> VoicePrompt:
         """Return the voice as a prompt that clients can store."""

@@ -130,7 +130,10 @@ class Registry:
             CheckpointUnusable: One of the checkpoints could not be loaded.
         """
         entry = self.usable(request.mode)
-        if request.reference is None or not request.takes_reference:
+        reference = request.reference
+        if reference is None or not request.takes_reference:
+            return (entry,)
+        if reference.blend and all(part.speaker for part in reference.blend):
             return (entry,)
         reader = self.reader(entry)
         if reader is None:

@@ -33,7 +33,17 @@ from runtime.errors import (
 from runtime.model.checkpoint import Checkpoint
 from runtime.model.config import ModelConfig
 from runtime.model.text_tokenizer import TextTokenizer
-from runtime.request import SAMPLE_RATE, Layout, Mode, Reference, Sampling, SpeechRequest, Split, StopReason
+from runtime.request import (
+    SAMPLE_RATE,
+    BlendPart,
+    Layout,
+    Mode,
+    Reference,
+    Sampling,
+    SpeechRequest,
+    Split,
+    StopReason,
+)
 from runtime.settings import Limits
 from runtime.shared.speech_rate import is_another_text
 
@@ -153,7 +163,7 @@ def admit(
     _check_frames("max_frames", request.max_frames, limits)
     _check_frames("initial_codec_chunk_frames", request.first_chunk_frames, limits)
     reference = _reference(request, checkpoint, limits)
-    if request.mode is Mode.CUSTOM_VOICE and reference is not None:
+    if request.mode is Mode.CUSTOM_VOICE and reference is not None and not reference.blend:
         notes.append("The voice is spoken by its sound alone, so that it can take a style; this is experimental.")
     is_cross_embedded = (
         request.graft and may_cross_embed and request.mode is Mode.CUSTOM_VOICE and reference is not None
@@ -312,11 +322,10 @@ def _reference(request: SpeechRequest, checkpoint: Checkpoint, limits: Limits) -
         return None
     if reference is None:
         raise MissingReference(param="ref_audio")
-    seconds = len(reference.samples) / SAMPLE_RATE
-    if seconds < limits.min_reference_s:
-        raise ReferenceTooShort(param="ref_audio", seconds=seconds, limit=limits.min_reference_s)
-    if seconds > limits.max_reference_s:
-        raise ReferenceTooLong(param="ref_audio", seconds=seconds, limit=limits.max_reference_s)
+    if reference.blend:
+        parts = tuple(_blend_part(part, checkpoint, limits) for part in reference.blend)
+        return replace(reference, text=None, x_vector_only=True, blend=parts)
+    _check_seconds(reference, limits)
     if request.mode is Mode.CUSTOM_VOICE:  # CustomVoice checkpoints were not trained with reference frames.
         reference = replace(reference, text=None, x_vector_only=True)
     if reference.x_vector_only:
@@ -329,3 +338,22 @@ def _reference(request: SpeechRequest, checkpoint: Checkpoint, limits: Limits) -
         raise TextTooLong(param="ref_text", count=len(text), unit="characters", limit=limits.max_text_chars)
     refuse_control(text, checkpoint.text_tokenizer, "ref_text")
     return replace(reference, text=checkpoint.text_tokenizer.read(text))
+
+
+def _blend_part(part: BlendPart, checkpoint: Checkpoint, limits: Limits) -> BlendPart:
+    """Return a part of a blend with the embedding of its speaker."""
+    if part.reference is not None:
+        _check_seconds(part.reference, limits)
+        return part
+    talker = checkpoint.config.talker
+    if part.speaker not in talker.spk_id:
+        raise UnknownVoice(param="voice", known=", ".join(talker.spk_id))
+    return replace(part, x_vector=checkpoint.talker.codec_vector(talker.spk_id[part.speaker]))
+
+
+def _check_seconds(reference: Reference, limits: Limits) -> None:
+    seconds = len(reference.samples) / SAMPLE_RATE
+    if seconds < limits.min_reference_s:
+        raise ReferenceTooShort(param="ref_audio", seconds=seconds, limit=limits.min_reference_s)
+    if seconds > limits.max_reference_s:
+        raise ReferenceTooLong(param="ref_audio", seconds=seconds, limit=limits.max_reference_s)

@@ -20,6 +20,7 @@ from runtime.server.http.speech_stream import SpeechStream, StreamingReply
 from runtime.server.logs import RequestLog
 from runtime.server.text.filter import FilterName, filtered
 from runtime.server.text.pronunciations import NamesDictionaries, all_words, dictionary_for
+from runtime.server.voices.blending import voice_reference
 from runtime.server.voices.voice_library import VoiceLibrary
 from runtime.server.voices.voice_resolver import ResolvedVoice, VoiceResolver
 from runtime.server.wire import decode
@@ -127,7 +128,7 @@ class HttpSpeech(ABC, Generic[Body]):
         if resolved.stored is None:
             return None
         if resolved.stored not in self._references:
-            reference = await self._host.run_in_worker(self._library.reference, resolved.stored)
+            reference = await self._host.run_in_worker(voice_reference, self._library, resolved.stored)
             self._references[resolved.stored] = reference
         return self._references[resolved.stored]
 

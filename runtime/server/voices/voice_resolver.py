@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from runtime.errors import ModeNotServed, UnknownModel, UnknownVoice
+from runtime.errors import BlendForbidden, ModeNotServed, UnknownModel, UnknownVoice
 from runtime.request import DESCRIBED_VOICE, OTHER_SPEAKER, RECORDED_VOICE, STORED_NAMESAKE, Mode, ModelCard
+from runtime.server.voices.blending import Named, forbids_blends, parse_blend
 from runtime.server.voices.voice_library import VoiceCard, VoiceLibrary
 from runtime.shared.names import STORED, name_key
 
@@ -34,8 +35,9 @@ def is_speaker(name: str, speakers: Iterable[str]) -> bool:
 class ResolvedVoice:
     """Resolved mode and voice.
 
-    `stored` is the id of a stored voice, which is used in Base mode, or in CustomVoice with a style. `param` is the
-    name of the voice field in the client's message. `notes` lists names that were replaced.
+    `stored` is the id of a stored voice, which is used in Base mode, or in CustomVoice with a style; or a blend of two
+    voices (runtime/server/voices/blending.py). `param` is the name of the voice field in the client's message. `notes`
+    lists names that were replaced.
     """
 
     mode: Mode
@@ -71,11 +73,16 @@ class VoiceResolver:
             UnknownModel: The model is not loaded.
             ModeNotServed: No loaded checkpoint (of that model) serves the mode.
             UnknownVoice: No voice has this name.
+            InvalidBlend, BlendForbidden: A blend has invalid weights, or a voice that may not be blended.
         """
         cards = [card for card in self._cards if model in (None, card.name) or model in MODEL_ALIASES]
         if not cards:
             raise UnknownModel(param="model")
         served = [known for known in Mode if any(known in card.modes for card in cards)]
+        if voice and not has_reference and mode is not Mode.VOICE_DESIGN and self._library.find(voice) is None:
+            named = parse_blend(voice, param)
+            if named is not None:
+                return self._blended(named, mode, style, cards, param)
         stored = None
         can_style = any(card.styles_voices for card in cards)
         if voice and not has_reference and (mode in (None, Mode.BASE) or (mode is Mode.CUSTOM_VOICE and can_style)):
@@ -105,6 +112,31 @@ class VoiceResolver:
         """
         own = model if any(card.name == model for card in self._cards) else None
         return self.resolve(mode=None, model=own, voice=voice, has_reference=False, style=style, param=param)
+
+    def _blended(
+        self, named: Iterable[Named], mode: Mode | None, style: str | None, cards: Sequence[ModelCard], param: str
+    ) -> ResolvedVoice:
+        """Resolve a blend. With a speaker or a style it is spoken by CustomVoice, otherwise by Base."""
+        speakers = self._speakers(cards)
+        known = {name_key(name): name for name in speakers}
+        parts: list[str] = []
+        own = Mode.CUSTOM_VOICE if (style or "").strip() and any(card.styles_voices for card in cards) else Mode.BASE
+        for name, weight in named:
+            if name_key(name) in known:
+                own = Mode.CUSTOM_VOICE
+                parts.append(f"{known[name_key(name)]}:{weight:g}")
+                continue
+            card = self._stored(name, None)
+            if card is None:
+                raise self._unknown(speakers, param)
+            if forbids_blends(card):
+                raise BlendForbidden(name=card.name, param=param)
+            parts.append(f"{STORED}{card.id}:{weight:g}")
+        chosen = own if mode is None or own is Mode.CUSTOM_VOICE else mode
+        if not any(chosen in card.modes for card in cards):
+            served = [each for each in Mode if any(each in card.modes for card in cards)]
+            raise ModeNotServed(mode=chosen.value, known=", ".join(served), param="task_type")
+        return ResolvedVoice(mode=chosen, stored="+".join(parts), param=param)
 
     def _stored(self, voice: str, speakers: Sequence[str] | None) -> VoiceCard | None:
         """Return the stored voice with this name or id, unless one of `speakers` has the name."""
