@@ -1,10 +1,10 @@
-"""Measure the time from the click to the first sample at the loudspeaker, in Chromium.
+"""Measure the time from a click on Speak to the first audible sample, in Chromium.
 
-`python -m benchmarks.page http://localhost:7860` measures a running studio that no other page uses. Every take is seen
-twice: by the page, from the click to when its first sample leaves the AudioContext (with the device's latency), and by
-the runtime, from the request to its first sample (`ttfa_ms` of audio.done). The difference is the page's own work,
-the relay, the audio thread and the way back. The page shows whole milliseconds below a second, hundredths of a second
-above. Needs Playwright (the extra `dev`) and the Chromium of CHROMIUM or on PATH.
+`python -m benchmarks.page http://localhost:7860` measures a running studio that no other page uses. Each take is timed
+twice: by the page, from the click until its first sample leaves the AudioContext (including the device's latency), and
+by the runtime, from the request to its first sample (`ttfa_ms` of audio.done). The difference is the time for the
+page's own work, the proxy, the audio thread and the network. The page shows whole milliseconds below a second, and
+hundredths of a second above. Needs Playwright (the extra `dev`) and the Chromium of CHROMIUM or on PATH.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from benchmarks.common.report import Row, parser_of, report
 TEXT = "The harbour was quiet."
 WARM_UPS = 3
 TIMEOUT_MS = 60_000
-POLL_MS = 100  # Polling at every frame, Playwright's default, takes a share of the core that is measured.
+POLL_MS = 100  # Polling at every animation frame, Playwright's default, uses CPU time that is being measured.
 ARGUMENTS = ("--no-sandbox", "--autoplay-policy=no-user-gesture-required")
-# The age of the click when the page's first script gets it: the page's own clock starts there.
+# Age of the click event when the page's first handler gets it, at which the page's own clock starts.
 CLICK_AGE = """
 addEventListener('click', (event) => {
   window.clickAge = performance.now() - event.timeStamp;
@@ -41,12 +41,12 @@ Click = dict[str, float]
 
 
 def find_chromium() -> str | None:
-    """Return the path of a Chromium: CHROMIUM, or the one on PATH."""
+    """Return the path of Chromium: from the variable CHROMIUM, or from PATH."""
     return os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
 
 
 def measure_clicks(url: str, count: int) -> list[Click]:
-    """Click `count` times and hear each take to its end. Times are in ms."""
+    """Click `count` times, and wait for the end of each take. Times are in ms."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
@@ -68,7 +68,7 @@ def _click(page: Any, url: str) -> Click:
     page.wait_for_function(HAS_ENDED, polling=POLL_MS)
     age = page.evaluate("window.clickAge")
     while (take := _newest_take(page, url)) is None or (before is not None and take["id"] == before["id"]):
-        page.wait_for_timeout(50)  # The studio stores a take as soon as it is complete.
+        page.wait_for_timeout(50)  # The studio stores a take when it is complete.
     audible, received, runtime = _shown_ms(page, "audible"), _shown_ms(page, "ttfa"), take["metrics"]["ttfa_ms"]
     return {
         "page": age + audible,
@@ -80,7 +80,7 @@ def _click(page: Any, url: str) -> Click:
 
 
 def _shown_ms(page: Any, name: str) -> float:
-    """Return a time as the page's meter shows it ("87 ms", "1.32 s"), in ms."""
+    """Return a time from the page's display ("87 ms", "1.32 s") in ms."""
     number, unit = (page.text_content(f"#vw-{name}") or "").split()
     return float(number) * {"ms": 1, "s": 1000}[unit]
 
@@ -91,7 +91,7 @@ def _newest_take(page: Any, url: str) -> dict[str, Any] | None:
 
 
 def rows_of(clicks: Sequence[Click]) -> list[Row]:
-    """Return percentiles of each time, and the sum of the underruns."""
+    """Return percentiles of each time, and the total number of underruns."""
     rows: list[Row] = []
     for name, what in NAMES.items():
         times = [click[name] for click in clicks]

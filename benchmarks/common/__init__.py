@@ -1,1 +1,1 @@
-"""Shared parts of the benchmarks: texts, voices, metrics, reports, settings and servers."""
+"""Shared code of the benchmarks: texts, voices, metrics, reports, settings and servers."""

@@ -1,4 +1,4 @@
-"""Arms: sets of settings that a benchmark compares, as environment variables."""
+"""Arms of a comparison: sets of settings, as environment variables."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class Arm:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Parse `NAME[:VARIABLE=VALUE,…]`. The prefix `VOICEWRIGHT_` may be left out.
+        """Parse `NAME[:VARIABLE=VALUE,…]`. The prefix `VOICEWRIGHT_` may be omitted.
 
         Raises:
-            SystemExit: No setting has this variable, so both arms would be equal.
+            SystemExit: There is no setting with this variable, so both arms would be equal.
         """
         name, _, rest = text.partition(":")
         prefix = "VOICEWRIGHT_"
@@ -37,7 +37,7 @@ class Arm:
         return cls(name, pairs)
 
     def settings(self, shared: Environment) -> Settings:
-        """Return the settings of this process's environment with the shared ones and those of the arm."""
+        """Return the settings of this process's environment, changed by the shared settings and those of the arm."""
         return Settings.from_env({**os.environ, **shared, **self.environment})
 
 
@@ -56,7 +56,7 @@ def arms_of(arguments: argparse.Namespace) -> list[Arm]:
 
 
 def shared_environment(arguments: argparse.Namespace, **settings: object) -> dict[str, str]:
-    """Return the variables that all arms share: those of `add_arms`, and settings by name that are not None."""
+    """Return the variables of all arms: those of `add_arms`, and the given settings that are not None."""
     named = {"device": arguments.device, "dtype": arguments.dtype, **settings}
     if arguments.model:
         named["model"] = " ".join(arguments.model)

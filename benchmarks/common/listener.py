@@ -1,4 +1,4 @@
-"""Sinks for the engine in this process, and comparisons of their results."""
+"""Sinks for requests to an engine in this process, and comparison of their results."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from runtime.engine.engine import Engine
 from runtime.request import AudioChunk, Broken, Finished, SpeechEvent, SpeechRequest
 
-END_TIMEOUT_S = 1800  # Checkpoints of the published sizes are slow on a CPU.
+END_TIMEOUT_S = 1800  # Large checkpoints are slow on a CPU.
 
 
 class Said(NamedTuple):
@@ -27,7 +27,7 @@ class Said(NamedTuple):
 
 @dataclass(slots=True)
 class Listener:
-    """Sink of one request."""
+    """Sink that collects the audio of one request."""
 
     sent: float = field(default_factory=time.perf_counter)
     first: float = 0.0
@@ -54,10 +54,10 @@ class Listener:
 
 
 def speak_all(engine: Engine, requests: Sequence[SpeechRequest]) -> tuple[list[Listener], float]:
-    """Serve requests, all at once; return their listeners and the seconds until the last has ended.
+    """Serve requests concurrently; return their listeners and the seconds until the last one has ended.
 
     Raises:
-        SystemExit: a request did not end in time.
+        SystemExit: A request did not end in time.
     """
     began, listeners = time.perf_counter(), []
     for request in requests:
@@ -70,7 +70,7 @@ def speak_all(engine: Engine, requests: Sequence[SpeechRequest]) -> tuple[list[L
 
 
 def first_difference(said: Said, other: Said) -> int | None:
-    """Return the first frame whose codes differ or that only one of them has; None if there is none."""
+    """Return the first frame whose codes differ or that only one of them has; None if they are equal."""
     shared = min(len(said.codes), len(other.codes))
     apart = np.flatnonzero((said.codes[:shared] != other.codes[:shared]).any(axis=1))
     return int(apart[0]) if len(apart) else shared if len(said.codes) != len(other.codes) else None

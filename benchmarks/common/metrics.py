@@ -1,4 +1,4 @@
-"""Traces of calls as their clients saw them, and the metrics that follow: TTFA, ITL, RTF, goodput, underruns.
+"""Traces of calls on the client's side, and their metrics: TTFA, ITL, RTF, goodput, underruns.
 
 Times are nanoseconds of `time.perf_counter_ns`, which all processes of a machine share on Linux.
 """
@@ -15,36 +15,36 @@ from typing import Any
 from runtime.request import SAMPLE_RATE, StopReason
 
 BYTES_PER_S = 2 * SAMPLE_RATE
-GOOD_BUFFER_S = 0.1  # A listener may be expected to have such a buffer.
+GOOD_BUFFER_S = 0.1  # Playback buffer of a listener for `is_continuous`.
 
 
 class Outcome(StrEnum):
-    """The end of a call."""
+    """Outcome of a call."""
 
     DONE = "done"
     CANCELLED = "cancelled"
-    REFUSED = "refused"  # An overloaded server may answer so.
+    REFUSED = "refused"  # Refusal by an overloaded server, which is not an error.
     FAILED = "failed"
 
 
 @dataclass(slots=True)
 class Trace:
-    """One call as its client saw it. `chunks`: arrival in ns, and bytes of s16le."""
+    """Trace of one call on the client's side. `chunks` are (arrival in ns, bytes of s16le)."""
 
     number: int
     wanted_bytes: int
     manner: str = "whole"
     is_counted: bool = True
-    due_ns: int = 0  # Scheduled time of an open loop; 0 in a closed loop.
-    sent_ns: int = 0  # The last moment before the first byte of the request.
-    text_ns: int = 0  # When the last text was sent.
+    due_ns: int = 0  # Scheduled time in an open loop; 0 in a closed loop.
+    sent_ns: int = 0  # Time just before the first byte of the request is sent.
+    text_ns: int = 0  # Time at which the last text was sent.
     end_ns: int = 0
     chunks: list[tuple[int, int]] = field(default_factory=list)
     outcome: Outcome = Outcome.FAILED
     code: str = ""  # Error code.
     stop: str = ""  # Stop reason.
-    queue_ms: float = 0.0  # Time in the server's queue, as it reports it.
-    digest: str = ""  # Hash of the audio, if the client computes it.
+    queue_ms: float = 0.0  # Time in the server's queue, reported by the server.
+    digest: str = ""  # Hash of the audio, if the client computes one.
 
     @property
     def bytes(self) -> int:
@@ -65,7 +65,7 @@ class Trace:
 
     @property
     def is_good(self) -> bool:
-        """True if the reply is as long as asked for, or ended with EOS, or was cancelled by its client."""
+        """True if the reply has the requested length, has ended with EOS, or was cancelled by its client."""
         if self.outcome is not Outcome.DONE:
             return self.outcome is Outcome.CANCELLED
         has_ended = self.stop == StopReason.EOS and 0 < self.bytes < self.wanted_bytes
@@ -78,11 +78,11 @@ class Trace:
 
 @dataclass(frozen=True, slots=True)
 class SimulatedPlayer:
-    """Simulated player without a buffer that starts with the first chunk.
+    """Simulated player that starts with the first chunk, without waiting for more.
 
     Attributes:
         underruns: Number of chunks that arrived after the player's buffer was empty.
-        deficit_s: The buffer in seconds that would have avoided all of them.
+        deficit_s: Size of the buffer in seconds that would have avoided all underruns.
     """
 
     underruns: int
@@ -90,11 +90,11 @@ class SimulatedPlayer:
 
 
 def playback(chunks: Sequence[tuple[int, int]]) -> SimulatedPlayer:
-    """Play chunks of (arrival in ns, bytes), in order."""
+    """Simulate the playback of chunks (arrival in ns, bytes)."""
     if not chunks:
         return SimulatedPlayer(0, 0.0)
     began = chunks[0][0] / 1e9
-    dry = began  # Time at which the player's buffer is empty.
+    dry = began  # Time at which the player's buffer will be empty.
     heard, underruns, deficit = 0.0, 0, 0.0
     for arrival_ns, size in chunks:
         arrival, length = arrival_ns / 1e9, size / BYTES_PER_S
@@ -106,13 +106,13 @@ def playback(chunks: Sequence[tuple[int, int]]) -> SimulatedPlayer:
 
 
 def percentile(values: Iterable[float], share: float) -> float | None:
-    """Return the nearest-rank percentile for a share of 0 to 1; None without values."""
+    """Return the nearest-rank percentile; `share` is from 0 to 1. None without values."""
     ranked = sorted(values)
     return ranked[max(0, math.ceil(share * len(ranked)) - 1)] if ranked else None
 
 
 def percentiles(name: str, values: Sequence[float], *shares: int, unit: str = "ms", digits: int = 2) -> dict[str, Any]:
-    """Return columns `{name}_p{share}_{unit}` of some values."""
+    """Return percentiles of some values as columns `{name}_p{share}_{unit}`."""
     return {f"{name}_p{share}_{unit}": rounded(percentile(values, share / 100), digits) for share in shares}
 
 
@@ -131,9 +131,9 @@ def peak_in_flight(traces: Iterable[Trace]) -> int:
 
 
 def window_ns(traces: Sequence[Trace]) -> tuple[int, int]:
-    """Return the time from the first counted request to the last, without warm-up and the final draining.
+    """Return start and end of the measurement: from the first counted request to the last one.
 
-    If both are the same moment, the window lasts until the last reply ends.
+    If both times are equal, the end is that of the last reply.
     """
     counted = [t for t in traces if t.is_counted] or traces
     start, stop = min(t.sent_ns for t in counted), max(t.sent_ns for t in counted)
@@ -143,27 +143,27 @@ def window_ns(traces: Sequence[Trace]) -> tuple[int, int]:
 
 
 def audio_rate(traces: Sequence[Trace]) -> float:
-    """Return the seconds of audio that all clients together received in a second."""
+    """Return the seconds of audio per second that all clients together have received."""
     start, stop = window_ns(traces)
     arrived = sum(size for t in traces for at, size in t.chunks if start <= at <= stop)
     return arrived / BYTES_PER_S / ((stop - start) / 1e9)
 
 
 def reply_rate(traces: Sequence[Trace], counts: Callable[[Trace], bool] = lambda trace: True) -> float:
-    """Return the replies that ended in a second, of those that count."""
+    """Return the number of replies per second for which `counts` returns True."""
     start, stop = window_ns(traces)
     return sum(start <= t.end_ns <= stop and counts(t) for t in traces) / ((stop - start) / 1e9)
 
 
 def is_continuous(trace: Trace) -> bool:
-    """True if the reply ended well and a player with a buffer of 100 ms would have played it without a gap."""
+    """True if the reply has ended well and a player with a buffer of 100 ms would have played it without a gap."""
     return trace.outcome is Outcome.DONE and trace.is_good and trace.playback.deficit_s <= GOOD_BUFFER_S
 
 
 def summary(*runs: Sequence[Trace]) -> dict[str, Any]:
-    """Return one row over all runs of the same plan: times are pooled, rates are the mean of the runs.
+    """Return one row for all runs of the same plan. Times are pooled; rates are means over the runs.
 
-    Times and lengths are of counted calls that ended well. Failures and refusals are of all calls.
+    Times and lengths are those of counted calls that have ended well. Failures and refusals are those of all calls.
     """
     traces = [trace for run in runs for trace in run]
     counted = [t for t in traces if t.is_counted]

@@ -1,4 +1,4 @@
-"""Command lines, progress, tables and JSON files of the tools."""
+"""Command lines, progress, tables and JSON files of the benchmarks."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ Value = TypeVar("Value")
 
 
 def parser_of(docstring: str | None) -> argparse.ArgumentParser:
-    """Return a parser with a module's docstring as its help and `--json FILE`."""
+    """Return an argument parser with `--json FILE` and a module's docstring as its help."""
     parser = argparse.ArgumentParser(description=docstring, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", type=Path, metavar="FILE")
     return parser
 
 
 def several(kind: Callable[[str], Value]) -> Callable[[str], tuple[Value, ...]]:
-    """Return the type of an argument with several values, separated by commas."""
+    """Return an argument type for several values, separated by commas."""
 
     def values(text: str) -> tuple[Value, ...]:
         return tuple(kind(word) for word in text.split(","))
@@ -35,12 +35,12 @@ def several(kind: Callable[[str], Value]) -> Callable[[str], tuple[Value, ...]]:
 
 
 def log_step(step: str) -> None:
-    """Print what is measured now to stderr."""
+    """Print the current step to stderr."""
     print(f"  {step}", file=sys.stderr, flush=True)
 
 
 def markdown(tables: Mapping[str, Sequence[Row]]) -> str:
-    """Return Markdown tables, each under its name. A missing column is a dash."""
+    """Return Markdown tables with their names as headings. Missing values are dashes."""
     lines: list[str] = []
     for name, rows in tables.items():
         columns = list(dict.fromkeys(column for row in rows for column in row))
@@ -52,13 +52,13 @@ def markdown(tables: Mapping[str, Sequence[Row]]) -> str:
 
 
 def report(tables: Mapping[str, Sequence[Row]], file: Path | None, *, shown: Sequence[str] = (), **about: Any) -> None:
-    """Print tables, and write all of them with the machine to a JSON file.
+    """Print tables, and write them to a JSON file together with the description of the machine.
 
-    A tool that runs for long calls this after each table, so that a run that is stopped loses only its last one.
+    Long benchmarks call this after each table, so that an interrupted run loses only one table.
 
     Args:
-        shown: names of the tables to print; empty: all.
-        about: other values for the file.
+        shown: Names of the tables to print; empty: all.
+        about: Other values for the file.
     """
     print(markdown({name: rows for name, rows in tables.items() if not shown or name in shown}), flush=True)
     if file is not None:
@@ -68,7 +68,7 @@ def report(tables: Mapping[str, Sequence[Row]], file: Path | None, *, shown: Seq
 
 
 def machine() -> Row:
-    """Return the hardware and the versions of this run."""
+    """Return the hardware and the software versions of this run."""
     import torch
 
     commit = "unknown"

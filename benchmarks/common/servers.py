@@ -1,4 +1,4 @@
-"""A runtime process on loopback, and the resource usage of a process and its children."""
+"""Runtime process on a loopback port, and resource usage of processes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 
 import httpx
 
-SETTLE_TIMEOUT_S = 5.0  # Every slot must be free again this long after the last reply.
+SETTLE_TIMEOUT_S = 5.0  # All slots must be free after this time.
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class BenchRuntime:
 
     @property
     def stream(self) -> str:
-        """Return the URL of its WebSocket."""
+        """Return the URL of the WebSocket."""
         return self.url.replace("http", "ws", 1) + "/v1/audio/speech/stream"
 
 
@@ -34,10 +34,10 @@ class BenchRuntime:
 async def runtime_process(
     arguments: list[str], environment: Mapping[str, str] | None = None
 ) -> AsyncIterator[BenchRuntime]:
-    """Start `voicewright runtime` on a free port; yields it once it is ready.
+    """Context manager that starts `voicewright runtime` on a free port and waits until it is ready.
 
     Raises:
-        SystemExit: It did not start; its error is on stderr.
+        SystemExit: The process did not start; its error message is on stderr.
     """
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "runtime.cli", "runtime", "--port", "0", *arguments),
@@ -57,7 +57,7 @@ async def runtime_process(
 
 
 async def busy_slots(url: str) -> int:
-    """Return the requests that still have a slot or wait for one, once the time to settle has passed."""
+    """Return the number of requests that hold a slot or wait for one after `SETTLE_TIMEOUT_S`."""
     async with httpx.AsyncClient(trust_env=False) as http:
 
         async def busy() -> int:
@@ -68,7 +68,7 @@ async def busy_slots(url: str) -> int:
 
 
 async def settle(busy: Callable[[], Awaitable[int]]) -> int:
-    """Return what is still busy after the time that it may take to become free."""
+    """Wait up to `SETTLE_TIMEOUT_S` until `busy` returns 0, and return its last result."""
     for _ in range(round(SETTLE_TIMEOUT_S / 0.05)):
         if not await busy():
             break
@@ -77,7 +77,7 @@ async def settle(busy: Callable[[], Awaitable[int]]) -> int:
 
 
 def process_usage(pid: int) -> dict[str, Any]:
-    """Return memory (MiB), threads and open files of a process and its children; nothing without /proc."""
+    """Return memory (MiB), threads and open files of a process and its children; empty without /proc."""
     places = [Path(f"/proc/{number}") for number in with_children(pid)]
     if not places:
         return {}
@@ -91,7 +91,7 @@ def process_usage(pid: int) -> dict[str, Any]:
 
 
 def with_children(pid: int) -> list[int]:
-    """Return a process and its descendants; nothing without /proc."""
+    """Return the ids of a process and its descendants; empty without /proc."""
     tasks = Path(f"/proc/{pid}/task")
     if not tasks.exists():
         return []

@@ -1,7 +1,7 @@
 """Texts to speak, without repetitions: a thousand English sentences, and short and long texts in two languages.
 
-Every engine and every run gets the same texts, and no text occurs twice in a run, so that no cache of prompts helps.
-The number of frames follows from the text or its dataset, so that outputs have equal lengths.
+All engines and runs get the same texts, and no text occurs twice in a run, so that caches have no effect. The number of
+frames is computed from the text or is that of its dataset, so that outputs have equal lengths.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from functools import cache
 
 COUNT = 1000
 FRAMES_PER_S = 12.5
-LEAD_S, CHARACTER_S = 0.35, 0.062  # Duration of an English text. The mean is 4.3 s, as in Seed-TTS EN.
+# Constants for the duration of an English text. The mean is 4.3 s, as in Seed-TTS EN.
+LEAD_S, CHARACTER_S = 0.35, 0.062
 MIN_LONG_CHARS = 140
 SHORT_FRAMES, LONG_FRAMES = 20, 80
 
@@ -49,7 +50,7 @@ CHINESE = (
 
 
 class Dataset(StrEnum):
-    """The texts of a load."""
+    """Sets of texts for a load."""
 
     SENTENCES = "sentences"
     ENGLISH_SHORT = "en-short"
@@ -59,11 +60,11 @@ class Dataset(StrEnum):
 
     @property
     def language(self) -> str:
-        """Return the language's name in checkpoints."""
+        """Return the name of the language in checkpoints."""
         return "chinese" if self.startswith("zh") else "english"
 
     def text(self, number: int) -> str:
-        """Return the text with this number. Different numbers have different texts."""
+        """Return a text by its number. No two numbers have the same text."""
         if self.language == "chinese":
             return _chinese(number, clauses=1 if self is Dataset.CHINESE_SHORT else 4)
         texts = _shortest_first()[: COUNT // 4] if self is Dataset.ENGLISH_SHORT else sentences()
@@ -75,7 +76,7 @@ class Dataset(StrEnum):
         return f"{text[:-1]}, {again + 1} times." if again else text
 
     def frames(self, text: str) -> int:
-        """Return the number of 80 ms frames that a text is spoken for."""
+        """Return the number of frames (80 ms) for a text."""
         if self is Dataset.SENTENCES:
             return frames_of(text)
         return SHORT_FRAMES if self.endswith("short") else LONG_FRAMES
@@ -83,7 +84,7 @@ class Dataset(StrEnum):
 
 @cache
 def sentences() -> tuple[str, ...]:
-    """Return a thousand sentences of 20 to 160 characters; the same on every machine."""
+    """Return a thousand sentences of 20 to 160 characters, which are the same on every machine."""
     made: dict[str, None] = {}
     number = 0
     while len(made) < COUNT:
@@ -93,15 +94,15 @@ def sentences() -> tuple[str, ...]:
 
 
 def frames_of(text: str) -> int:
-    """Return the frames that an English text takes at the pace of Seed-TTS EN."""
+    """Return the number of frames for an English text at the speed of Seed-TTS EN."""
     return round(FRAMES_PER_S * (LEAD_S + CHARACTER_S * len(text)))
 
 
 def single_tokens() -> tuple[str, ...]:
-    """Return the words that a synthetic tokenizer keeps whole, so that texts have as many tokens as published ones.
+    """Return words that are single tokens in a synthetic tokenizer, so that texts have realistic numbers of tokens.
 
-    Two of them cannot meet inside a word: each begins with a space or a capital. The two words of the chat template are
-    the exception; they come last and so never win over another.
+    Each starts with a space or a capital letter, so that two of them never overlap. The two words of the chat template
+    are the exception; they are last and so have the lowest priority.
     """
     words = {
         word for phrases in (ADJECTIVES, PEOPLE, DEEDS, PLACES, LINKS) for text in phrases for word in text.split()

@@ -1,4 +1,4 @@
-"""The voice of each mode, for the engine in this process and for a runtime over a socket."""
+"""Voices of each mode, for an engine in this process and for a runtime."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from runtime.voices.library import Library
 from runtime.voices.voice import Consent, Voice, to_float, to_pcm
 
 DESIGN = "A warm young voice, close to the microphone."
-STORED_VOICE = "Benchmark"  # The stored voice that Base clones.
+STORED_VOICE = "Benchmark"  # Name of the stored voice that Base clones.
 TRANSCRIPT = "The old sailor told a story."
 REFERENCE_S = 3.0
-RECORDER_HZ = 48_000  # Microphones record at this rate, so that uploads are resampled as users' are.
+RECORDER_HZ = 48_000  # Sample rate of microphones, so that uploads must be resampled, as those of users.
 
 
 @dataclass(frozen=True, slots=True)
 class NewVoices:
-    """Every call clones another recording, by x-vector only or with its transcript (ICL)."""
+    """Different recording for each call, cloned by x-vector only or with its transcript (ICL)."""
 
     seconds: float
     x_vector_only: bool
@@ -40,7 +40,7 @@ class NewVoices:
         return " ".join([TRANSCRIPT] * max(1, round(self.seconds / REFERENCE_S)))
 
     def reference(self, number: int) -> Reference:
-        """Return the recording of a call as an engine reference."""
+        """Return the recording of a call as a reference for the engine."""
         samples = recording(self.seconds, number, SAMPLE_RATE)
         transcript = None if self.x_vector_only else self.transcript
         return Reference(samples=samples, text=transcript, x_vector_only=self.x_vector_only)
@@ -53,7 +53,10 @@ class NewVoices:
 
 @cache
 def recording(seconds: float = REFERENCE_S, number: int = 0, rate: int = SAMPLE_RATE) -> NDArray[np.float32]:
-    """Return harmonics with a rhythm; each number has its own pitch. Shapes: [N] float32, mono."""
+    """Return a synthetic recording: harmonics with a rhythm.
+
+    Its pitch depends on `number`. Shapes: [N] float32, mono.
+    """
     t = np.arange(round(seconds * rate)) / rate
     draw = np.random.default_rng(number)
     pitch, rhythm = 80 + 160 * draw.random(), 2 + 4 * draw.random()
@@ -62,14 +65,14 @@ def recording(seconds: float = REFERENCE_S, number: int = 0, rate: int = SAMPLE_
 
 
 def wav_base64(samples: NDArray[np.float32], rate: int = SAMPLE_RATE) -> str:
-    """Return a WAV file in the form that messages carry."""
+    """Return a WAV file as base64, as in messages."""
     file = io.BytesIO()
     soundfile.write(file, to_pcm(samples), rate, format="WAV", subtype="PCM_16")
     return base64.b64encode(file.getvalue()).decode()
 
 
 def store_voice(folder: Path) -> None:
-    """Put the voice that Base clones into a library, so that a server finds it by its name."""
+    """Store the voice that Base clones in a library, so that a server finds it by name."""
     library = Library(folder)
     library.open()
     consent = Consent(words="Synthetic: the voice of no person.")
@@ -89,7 +92,7 @@ def request_for(
     language: str = "english",
     reference: Reference | None = None,
 ) -> SpeechRequest:
-    """Return a request for the engine of this process. Base clones the stored voice by default."""
+    """Return a request for an engine in this process. By default, Base clones the stored voice."""
     if mode is Mode.BASE and reference is None:
         reference = Reference(samples=to_float(to_pcm(recording())), text=TRANSCRIPT)
     return SpeechRequest(

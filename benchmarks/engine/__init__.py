@@ -1,1 +1,1 @@
-"""Times of the engine's parts, their floors by the device's rates, and the kernels that they are spent in."""
+"""Benchmark of the engine's parts: times, lower bounds from the device's rates, and times by kernel."""

@@ -1,12 +1,13 @@
-"""Measure the engine's parts beside their floors, and the kernels that they are spent in.
+"""Measure the engine's parts, compare them with lower bounds, and profile their kernels.
 
-python -m benchmarks.engine --model FOLDER --batches 1,8,32,64 --prompts 32,128,512
-python -m benchmarks.engine --model FOLDER --profile                    by kernel too (CUDA)
-python -m benchmarks.engine --arm graphs --arm eager:EAGER=1            settings beside each other, A B B A
+python -m benchmarks.engine --model FOLDER --batches 1,8,32,64 --prompts 32,128,512 python -m benchmarks.engine --model
+FOLDER --profile                    by kernel too (CUDA) python -m benchmarks.engine --arm graphs --arm eager:EAGER=1
+compare settings in the order A B B A
 
-A floor is the larger of two times: reading the bytes that the part needs (weights once a pass, keys and values of the
-rows) at the rate of reading, and its multiplications at the rate of a large product, both measured in the same run. A
-CPU's floors are of bfloat16 as well. `voicewright bench` is a short form with TTFA over the WebSocket.
+A lower bound ("floor") is the larger of two times: the time to read the required bytes (weights once per pass, keys and
+values of the rows) at the measured read rate, and the time for the multiplications at the measured rate of a large
+product. Both rates are measured in the same run. Floors for a CPU are also for bfloat16. `voicewright bench` is a short
+form with TTFA over the WebSocket.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from runtime.errors import SetUpError
 
 
 def main() -> int:
-    """Measure, print and write the tables."""
+    """Run the benchmark: measure, print and write the tables."""
     arguments = _parser().parse_args()
     grid = Grid(arguments.batches, arguments.contexts, arguments.prompts, counted=arguments.frames)
     shared = shared_environment(

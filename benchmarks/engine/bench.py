@@ -1,4 +1,4 @@
-"""The short benchmark, `voicewright bench`: frames by batch, imports, TTFA over the WebSocket."""
+"""Short benchmark, `voicewright bench`: frame times by batch size, imports, and TTFA over the WebSocket."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ CLIENTS = (1, 4, 8)
 
 
 def bench(settings: Settings, replies: int, as_json: bool) -> None:
-    """Measure the models, device and dtype of the settings; print JSON or tables."""
+    """Measure the models, device and dtype in the settings, and print JSON or tables."""
     tables = measure(settings, replies)
     print(json.dumps({"machine": machine(), **tables}, indent=2) if as_json else markdown(tables))
 
 
 def measure(settings: Settings, replies: int) -> Tables:
-    """Return all tables. `replies`: counted replies at each number of clients, at least."""
+    """Return all tables. `replies` is the minimum number of counted replies for each number of clients."""
     parts = measure_parts([("ours", open_parts(settings, GRID))], GRID)
     websocket = asyncio.run(_measure_websocket(settings, replies))
     return {**parts, "imports": measure_imports(), "websocket": websocket}

@@ -1,4 +1,4 @@
-"""Floors of the engine's parts: the least time in which the device can read and multiply what a part needs."""
+"""Lower bounds of the engine's parts: minimum time to read and multiply the data on this device."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from benchmarks.engine.parts import synchronize
 from runtime.engine.capacity.probe import layer_size
 from runtime.model.config import DecoderConfig, ModelConfig
 
-CARD_BYTES, CPU_BYTES = 2**31, 2**24  # Bytes to read; on a GPU many times its cache.
-CARD_SIDE, CPU_SIDE = 8192, 256  # Rows and columns of the matrices.
+CARD_BYTES, CPU_BYTES = 2**31, 2**24  # Number of bytes to read; on a GPU, many times the size of its cache.
+CARD_SIDE, CPU_SIDE = 8192, 256  # Number of rows and columns of the matrices.
 REPEATS = 10
 BFLOAT16_BYTES = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """Rates of a device: bytes per second of reads, and operations per second of products."""
+    """Rates of a device: bytes read per second, and operations of matrix products per second."""
 
     read: float
     multiplied: float
@@ -34,7 +34,7 @@ class Rates:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Numbers that a part must read, those of weights apart from keys and values, and operations that it must do."""
+    """Cost of a part: numbers to read (of weights and of keys and values), and operations."""
 
     weights: float
     kept: float
@@ -44,13 +44,13 @@ class Cost:
         return Cost(self.weights + other.weights, self.kept + other.kept, self.operations + other.operations)
 
     def floor_ms(self, rates: Rates, weight_bytes: float = BFLOAT16_BYTES) -> float:
-        """Return the larger of the times to read and to multiply. `weight_bytes`: bytes of one weight."""
+        """Return the larger of the times for reading and multiplying. `weight_bytes` is the size of one weight."""
         read = weight_bytes * self.weights + BFLOAT16_BYTES * self.kept
         return 1000 * max(read / rates.read, self.operations / rates.multiplied)
 
 
 def measure_rates() -> Rates:
-    """Return the rates of this device, each the fastest of some runs."""
+    """Return the rates of this device, each from the fastest of several runs."""
     has_card = torch.accelerator.is_available()
     device = torch.accelerator.current_accelerator() if has_card else torch.device("cpu")
     source = torch.randn((CARD_BYTES if has_card else CPU_BYTES) // 4, device=device)
@@ -79,21 +79,21 @@ def measure_rates() -> Rates:
 
 
 def weights_of(decoder: DecoderConfig) -> int:
-    """Return the numbers of the matrices of all layers."""
+    """Return the number of weights in the matrices of all layers."""
     return decoder.num_hidden_layers * layer_size(decoder)
 
 
 def predictor_cost(config: ModelConfig, rows: int) -> Cost:
-    """Return the cost of codes 1 to Q-1: one pass a code, each of which reads all weights."""
+    """Return the cost of codes 1 to Q-1. Each code is one pass, which reads all weights."""
     total = Cost(0, 0, 0)
     for done in range(config.talker.num_code_groups - 1):
-        # The first pass has two positions: the talker's result and code 0.
+        # The first pass has two positions: the talker's hidden state and code 0.
         total += _layers(config.predictor, rows * (2 if done == 0 else 1), done + 2) + _head(config.predictor, rows)
     return total
 
 
 def frame_cost(config: ModelConfig, rows: int, context: int) -> Cost:
-    """Return the cost of a frame of rows at a position."""
+    """Return the cost of one frame of `rows` rows at position `context`."""
     return _layers(config.talker, rows, context) + _head(config.talker, rows) + predictor_cost(config, rows)
 
 
@@ -106,7 +106,7 @@ def prefill_cost(config: ModelConfig, positions: int) -> Cost:
 
 
 def add_floors(config: ModelConfig, rates: Rates, tables: Tables, weight_bytes: float = BFLOAT16_BYTES) -> None:
-    """Write the floor of each row that has one, and the measured time as a multiple of it."""
+    """Add the lower bound to each row that has one, and the measured time as a multiple of it."""
     kinds: dict[str, tuple[str, Callable[[Row], Cost]]] = {
         "frames": ("frame_ms", lambda row: frame_cost(config, row["batch"], row["context"])),
         "predictor": ("predictor_ms", lambda row: predictor_cost(config, row["batch"])),
@@ -119,7 +119,7 @@ def add_floors(config: ModelConfig, rates: Rates, tables: Tables, weight_bytes: 
 
 
 def _layers(decoder: DecoderConfig, rows: int, context: float) -> Cost:
-    """Return the cost of one pass of rows that attend to `context` positions, every row its own."""
+    """Return the cost of one pass of rows that each attend to `context` positions of their own."""
     kept = 2 * decoder.num_hidden_layers * decoder.num_key_value_heads * decoder.head_dim
     attended = 4 * decoder.num_hidden_layers * decoder.num_attention_heads * decoder.head_dim * context
     weights = weights_of(decoder)

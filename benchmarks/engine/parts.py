@@ -1,4 +1,7 @@
-"""The engine's parts, one by one, without its threads. Only this module of the tools uses the engine's internals."""
+"""The engine's parts as separate functions, without its threads.
+
+Among the benchmarks, only this module uses internals of the engine.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,7 @@ TEXT = "The harbour was quiet, and the lights of the last boat went out one by o
 
 
 class Parts:
-    """The first loaded checkpoint, with rows at a given position of their slots."""
+    """First loaded checkpoint, with rows at a given position of their slots."""
 
     def __init__(self, settings: Settings) -> None:
         began, free = time.perf_counter(), free_bytes()
@@ -41,11 +44,11 @@ class Parts:
         self._prompt = replace(self.prompt(TEXT), constant=0, key="")
         self._graphs: list[Callable[[], object]] = []
         for tensor in (*self.core.runner.slot_cache.keys, *self.core.runner.slot_cache.values):
-            tensor.zero_()  # Unwritten memory may hold numbers that multiply more slowly.
+            tensor.zero_()  # Uninitialized memory may contain numbers that take longer to multiply.
 
     @property
     def longest(self) -> int:
-        """Positions of a slot."""
+        """Return the number of positions of a slot."""
         return self.core.length
 
     @torch.inference_mode()
@@ -56,12 +59,12 @@ class Parts:
             self._read_prompt(int(slot), self._prompt)
             slot_cache.position[slot] = context
             slot_cache.host_position[slot] = context
-        synchronize()  # The stream of the frames does not wait for this thread's work.
+        synchronize()  # The frame stream does not wait for this thread's stream.
         return slots
 
     @torch.inference_mode()
     def begin_streams(self, batch: int) -> NDArray[np.int64]:
-        """Return slots with a fresh Code2Wav stream each."""
+        """Return slots with a new Code2Wav stream each."""
         slots = [self._take_slot(row, self._prompt.trailing) for row in range(batch)]
         for slot in slots:
             self.core.code2wav_streams.open(slot)
@@ -77,7 +80,7 @@ class Parts:
 
     @torch.inference_mode()
     def prefill(self, positions: int) -> None:
-        """Read a prompt with this number of positions and make its first frame."""
+        """Prefill a prompt with this number of positions and generate its first frame."""
         embeds = self._prompt.embeds
         slot = self._take_slot(0, [])
         self._read_prompt(slot, Prompt(embeds.repeat(-(-positions // len(embeds)), 1)[:positions], []))
@@ -85,9 +88,9 @@ class Parts:
 
     @torch.inference_mode()
     def predict(self, batch: int) -> None:
-        """Run the code predictor alone, greedy: codes 1 to Q-1 of one frame of every row."""
+        """Run only the code predictor, greedy: codes 1 to Q-1 of one frame for each row."""
         predict = self._predictor(batch)
-        with self.core.device.stream(Stream.FRAMES):  # Its graph shares the memory of that stream's graphs.
+        with self.core.device.stream(Stream.FRAMES):  # The graph shares memory with the graphs of this stream.
             predict()
 
     @cache  # noqa: B019  # One graph for each number of rows, for as long as the parts live.
@@ -120,18 +123,18 @@ class Parts:
             predictor.predict(x, frame.cache, frame.ops, draw)
 
         synchronize()
-        self._graphs.append(predict)  # The graph reads this function's memory.
+        self._graphs.append(predict)  # The graph uses memory of this function.
         return device.capture(predict, Stream.FRAMES).replay if device.holds_graphs else predict
 
     def decode(self, slots: NDArray[np.int64], frames: int) -> None:
-        """Decode this number of frames of every stream, in one call."""
+        """Decode this number of frames of each stream in one call."""
         groups = self.core.checkpoint.config.talker.num_code_groups
         codes = torch.zeros((len(slots), frames, groups), dtype=torch.int64)
         self.core.code2wav_streams.decode([int(slot) for slot in slots], codes)
 
     @torch.inference_mode()
     def prompt(self, text: str) -> Prompt:
-        """Return the prompt of a text, in a voice that needs no recording."""
+        """Return the prompt of a text in a voice that needs no reference."""
         checkpoint, mode = self.core.checkpoint, self.engine.cards[0].modes[0]
         request = SpeechRequest(text=text, mode=mode if mode is not Mode.BASE else Mode.VOICE_DESIGN)
         admission, text_stream = admit(request, checkpoint, self._settings.limits, self.core.length)
@@ -140,7 +143,7 @@ class Parts:
 
     @torch.inference_mode()
     def speak(self, prompts: Sequence[Prompt], frames: int) -> None:
-        """Make frames of one row for each prompt, all side by side. Rows that end continue with the others."""
+        """Generate frames of one row per prompt in parallel. Rows that end continue to run with the others."""
         slots = [self._take_slot(row, prompt.trailing) for row, prompt in enumerate(prompts)]
         for slot, prompt in zip(slots, prompts, strict=True):
             self._read_prompt(slot, prompt)
@@ -166,14 +169,14 @@ def synchronize() -> None:
 
 
 def free_bytes() -> int:
-    """Return the free memory of the card or NPU; 0 without one."""
+    """Return the free memory of the GPU or NPU; 0 without one."""
     if not torch.accelerator.is_available():
         return 0
     return int(torch.get_device_module(torch.accelerator.current_accelerator()).mem_get_info()[0])
 
 
 def timed(work: Callable[[], object]) -> float:
-    """Return the milliseconds until the device has finished the work."""
+    """Return the time in milliseconds until the device has finished the work."""
     start = time.perf_counter()
     work()
     synchronize()

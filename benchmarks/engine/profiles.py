@@ -1,4 +1,4 @@
-"""Microseconds by kernel of each part. Needs a CUDA card."""
+"""Time of each part by kernel. Needs a CUDA GPU."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LISTED_KERNELS = 14
 
 
 def profile_parts(parts: Parts, batches: Sequence[int], prompts: Sequence[int], context: int) -> Tables:
-    """Return tables by kernel of prefill with its first frame, code predictor and frames; none without a card."""
+    """Return tables by kernel for prefill with its first frame, code predictor, and frames; empty without a GPU."""
     tables: Tables = {}
     for positions in prompts:
         log_step(f"kernels of prefill, {positions} positions")
@@ -32,10 +32,10 @@ def profile_parts(parts: Parts, batches: Sequence[int], prompts: Sequence[int], 
 
 
 def by_kernel(work: Callable[[], object], repeats: int = REPEATS) -> list[Row]:
-    """Return the microseconds and launches of each kernel in one piece of work, the longest first.
+    """Return the time in microseconds and the launches of each kernel, the longest time first.
 
-    Kernels overlap, so a kernel counts with the time by which it moves the end of all work before it. These times add
-    up to the whole.
+    Kernels overlap, so a kernel's time is the time by which it extends the end of all earlier work. The times add up to
+    the total.
     """
     if not torch.cuda.is_available():
         return []
@@ -55,7 +55,7 @@ def by_kernel(work: Callable[[], object], repeats: int = REPEATS) -> list[Row]:
 
 
 def _spans(profiled: profile) -> list[tuple[float, float, str]]:
-    """Return end, begin (microseconds) and name of everything that the card has run."""
+    """Return (end, start, name) of everything that the GPU has executed, in microseconds."""
     return [
         (event.time_range.end, event.time_range.start, event.name)
         for event in profiled.events() or []  # type: ignore[no-untyped-call]

@@ -33,7 +33,7 @@ IMPORTS = {
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """The points at which the parts are measured. `chunks`: frames and batch of Code2Wav calls."""
+    """Points to measure. `chunks` are (frames, batch size) of Code2Wav calls."""
 
     batches: tuple[int, ...] = (1, 8, 32, 64)
     contexts: tuple[int, ...] = (64, 512, 2048)
@@ -50,7 +50,7 @@ def open_parts(settings: Settings, grid: Grid) -> Parts:
 
 
 def measure_parts(arms: Sequence[tuple[str, Parts]], grid: Grid) -> Tables:
-    """Return tables of all parts; every arm at every point, in the order A B B A."""
+    """Return tables of all parts, with each arm at each point in the order A B B A."""
     order = [*arms, *reversed(arms)] if len(arms) > 1 else list(arms)
 
     def rows(points: Sequence[Row], measure: Callable[..., Row]) -> list[Row]:
@@ -75,7 +75,7 @@ def measure_parts(arms: Sequence[tuple[str, Parts]], grid: Grid) -> Tables:
 
 
 def measure_imports() -> list[Row]:
-    """Return the least processor time of the imports of a start, each in a fresh interpreter."""
+    """Return the minimum CPU time of the imports at start, each in a new interpreter."""
     rows = []
     for name, imports in IMPORTS.items():
         program = f"import sys, time\n{imports}\nprint(time.process_time(), len(sys.modules))"
@@ -98,14 +98,14 @@ def _frames(parts: Parts, grid: Grid, batch: int, context: int) -> Row:
     streaming = timed(lambda: _run_ahead(parts, slots, grid.counted, host))
     parts.end_rows(slots)
     return {
-        "frame_ms": round(streaming / grid.counted, 3),  # The host is one frame ahead, as in service.
+        "frame_ms": round(streaming / grid.counted, 3),  # The host launches one frame ahead, as in the engine.
         **percentiles("alone", spent, 50, 95, digits=3),
         "launch_ms": round(statistics.median(host), 3),
     }
 
 
 def _run_ahead(parts: Parts, slots: NDArray[np.int64], frames: int, host: list[float]) -> None:
-    """Launch each frame before the one before it is read, and append the host's time to launch."""
+    """Launch each frame before the previous one is read, and append the host's time for the launch to `host`."""
     before: Callable[[], object] | None = None
     for _ in range(frames):
         start = time.perf_counter()

@@ -1,1 +1,1 @@
-"""Times of the Triton kernels on a CUDA card."""
+"""Benchmark of the Triton kernels on a CUDA GPU."""

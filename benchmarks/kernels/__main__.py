@@ -1,10 +1,10 @@
-"""Measure kernels of runtime/device/kernels on a card, many launches in one CUDA graph.
+"""Measure the kernels of runtime/device/kernels on a GPU, with many launches in one CUDA graph.
 
-python -m benchmarks.kernels launches --batches 1,8,32,64     attention, sampling, frame input and output
-python -m benchmarks.kernels tiles --rows 1,32,64             products with all tiles that fit, the fastest first
+python -m benchmarks.kernels launches --batches 1,8,32,64     attention, sampling, frame input and output python -m
+benchmarks.kernels tiles --rows 1,32,64             products with all tiles that fit, the fastest first
 
-Launches take caches and weights in turns, so that they come from memory and not from the cache of the launch before.
-`bits` names the bits of the first row: tiles of one product that serve different numbers of rows must agree in them.
+Launches use several caches and weights in turn, so that data comes from memory and not from the GPU's cache. `bits` is
+a hash of the first row's result, which must be equal for all tiles of a product.
 """
 
 from __future__ import annotations

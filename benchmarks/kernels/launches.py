@@ -1,4 +1,4 @@
-"""Launches of the kernels of a frame and of a prefill chunk, in bfloat16, with the shapes of the published networks."""
+"""Kernel launches of a frame and of a prefill chunk, in bfloat16, with the shapes of the published networks."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from runtime.device.kernels import decode_attention, frame_io, prefill_attention
 from runtime.model.layers import rotary
 
 HEADS, KV_HEADS, HEAD_DIM = 16, 8, 128
-CACHES = 4  # Number of caches that launches use in turn.
+CACHES = 4  # Number of KV caches that launches use in turn.
 GROUPS, CODES, EOS, WIDTH, EMBEDDED = 16, 2048, 2150, 2048, 1024
 TEXT_ROWS = 150_000
 
-AttentionInputs = tuple[Tensor, QKNormRope, KVView]  # Inputs: qkv, norms with RoPE tables, keys and values.
+AttentionInputs = tuple[Tensor, QKNormRope, KVView]  # Values: qkv, norms with RoPE tables, keys and values.
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One launch: the kernel, a name for the shapes, the bytes that it must move, and the function of its number."""
+    """One launch: kernel, name of the shapes, number of bytes to move, and a function of the launch's number."""
 
     kernel: str
     shapes: str
@@ -32,7 +32,7 @@ class Case:
 
 
 def launches(batches: tuple[int, ...]) -> Iterator[Case]:
-    """Yield the launches of frames with these batches, and of prefill chunks."""
+    """Yield the launches of frames with these batch sizes, and of prefill chunks."""
     for batch in batches:
         for length in (300, 2048):
             yield _rows(batch, 2049, length, 1)
@@ -45,7 +45,7 @@ def launches(batches: tuple[int, ...]) -> Iterator[Case]:
 
 
 def _heads(count: int, slots: int, length: int) -> tuple[list[AttentionInputs], int]:
-    """Return the inputs of an attention kernel for each cache, and the bytes of a position's keys and values."""
+    """Return the inputs of an attention kernel for each cache, and the bytes of keys and values per position."""
     fan = (HEADS + 2 * KV_HEADS) * HEAD_DIM
     qkv, weight = _normal(count, fan), _normal(HEAD_DIM)
     cos, sin = rotary(torch.arange(length, device=CARD), HEAD_DIM, 1e6, torch.bfloat16)
@@ -78,7 +78,7 @@ def _prefill(count: int, start: int) -> Case:
 
 
 def _samples(batch: int) -> Iterator[Case]:
-    """Yield draws with top-k 50 from flat and steep scores, with top-p, greedy, and with the talker's rules."""
+    """Yield sampling with top-k 50 from flat and steep scores, with top-p, greedy, and with the talker's rules."""
     yield _sample(batch, "flat", 0.1)
     yield _sample(batch, "steep", 6.0)
     yield _sample(batch, "flat, top_p .9", 0.1, p=0.9)

@@ -24,14 +24,14 @@ from runtime.device.kernels.small_m_gemm import SmallTiles
 from runtime.device.quantized import Int8
 
 AnyTiles = Tiles | SmallTiles | MediumTiles
-WEIGHT_BYTES = 256 * 2**20  # Bytes of weights that are used in turn, several times the cache.
+WEIGHT_BYTES = 256 * 2**20  # Total size of the weights that are used in turn, several times the size of the cache.
 MAX_TILE_BYTES = 200_000
 SHOWN_TILES = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """One of the frame's products: N outputs of K inputs."""
+    """Matrix product of a frame with N outputs and K inputs."""
 
     name: str
     N: int
@@ -61,7 +61,7 @@ PRODUCTS = (
 
 
 def candidates(product: Product, rows: int, *, eight_bits: bool) -> Iterator[AnyTiles]:
-    """Yield the tiles of service, also those for other numbers of rows, and all others that fit."""
+    """Yield the tiles that are in use, also those for other numbers of rows, and all others that fit."""
     for count in (1, 64, rows):
         yield gemm.choose_tiles(product.N, product.K, count, gated=product.gated, eight_bits=eight_bits)
     of_gemm = (_few, _few_split_k) if rows <= gemm.FEW else (_many, _many_split_k)
@@ -79,7 +79,7 @@ def _few(product: Product, rows: int) -> Iterator[Tiles]:
     for BN, BK, warps, stages in itertools.product((16, 32, 64), (128, 256, 512), (4, 8), (2, 3, 4, 6)):
         tile = BN * (2 if product.gated else 1)
         buffers = (tile + BM) * BK * 2 * stages
-        # A step has one part of K if parts are computed in sequence, and all parts if in parallel.
+        # A step has one part of K if the parts are computed one after another, and all parts if in parallel.
         behind = tile >= gemm.MANY_ROWS.value
         if product.N % BN or (product.K // PARTS if behind else product.K) % BK or not (behind or BK >= 64 * PARTS):
             continue
@@ -101,10 +101,10 @@ def _few_split_k(product: Product, rows: int) -> Iterator[Tiles]:
 
 
 def _many(product: Product, rows: int) -> Iterator[Tiles]:
-    """Yield tiles for many rows: each program takes more rows than those of few."""
+    """Yield tiles for many rows, which have more rows per program."""
     for BM, BN, BK, warps, stages in itertools.product((64, 128, 256), (32, 64, 128, 256), (64, 128), (4, 8), (3, 4)):
         tile = BN * (2 if product.gated else 1)
-        sums = tile * BM // (32 * warps)  # Accumulators per thread, limited by registers.
+        sums = tile * BM // (32 * warps)  # Number of accumulators per thread, which registers limit.
         if tile >= 64 and (tile + BM) * BK * 2 * stages <= MAX_TILE_BYTES and 32 <= sums <= 100:
             yield Tiles(BN, BK, PARTS, warps, stages, BM=BM)
 
@@ -127,7 +127,7 @@ def _small(product: Product, rows: int, *, eight_bits: bool) -> Iterator[SmallTi
 
 
 def _medium(product: Product, rows: int) -> Iterator[MediumTiles]:
-    """Yield tiles with as many weights ahead as have room, in all of a multiprocessor's memory or in half of it."""
+    """Yield tiles with as many prefetched weights as fit into all or half of a multiprocessor's shared memory."""
     if rows > medium_m_gemm.MAX_ROWS:
         return
     outputs = product.N * (2 if product.gated else 1)
@@ -170,7 +170,7 @@ class Weights(NamedTuple):
 
 
 class Bench:
-    """One product's weights and inputs."""
+    """Weights and inputs of one product."""
 
     def __init__(self, product: Product, rows: int, spread: int = WEIGHT_BYTES, *, eight_bits: bool = False) -> None:
         self.product = product
@@ -199,7 +199,7 @@ class Bench:
         return gemm.gemm(x, weight, scale=scale, residual=residual, tiles=how)
 
     def library(self, weights: Weights) -> Tensor:
-        """Compute the product by separate library operations."""
+        """Compute the product with separate library operations."""
         out = self.x @ weights.widened(self.x.dtype).t()
         if self.product.gated:
             gate, up = out.chunk(2, -1)
@@ -215,7 +215,7 @@ def kind(how: AnyTiles) -> str:
 
 
 def compile_one(product: Product, rows: int, tiles: AnyTiles, *, eight_bits: bool) -> str:
-    """Compile in a separate process into the disk cache; return the error, or an empty text."""
+    """Compile in a separate process into the disk cache; return the error message, which is empty on success."""
     try:
         bench = Bench(product, rows, 1, eight_bits=eight_bits)
         bench.run(bench.weights[0], tiles)
@@ -226,7 +226,7 @@ def compile_one(product: Product, rows: int, tiles: AnyTiles, *, eight_bits: boo
 
 
 def search_tiles(only: str, rows: tuple[int, ...], *, eight_bits: bool) -> list[Row]:
-    """Return the times of the tiles of all products whose name contains `only`, the fastest first."""
+    """Return the times of tiles for all products whose name contains `only`, the fastest first."""
     found: list[Row] = []
     with ProcessPoolExecutor(os.cpu_count(), mp_context=get_context("spawn")) as pool:
         for product, count in itertools.product(PRODUCTS, rows):

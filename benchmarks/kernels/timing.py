@@ -1,4 +1,4 @@
-"""The time of one launch on a CUDA card."""
+"""Timing of kernel launches on a CUDA GPU."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ LAUNCHES, REPLAYS = 40, 5
 
 
 def launch_us(launch: Callable[[int], object]) -> float:
-    """Return the microseconds of one launch among many in a graph; `launch` gets its number."""
+    """Return the time of one launch in microseconds, measured with many in a graph.
+
+    `launch` is called with the launch's number.
+    """
     stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
     with torch.cuda.stream(stream):
         launch(0)

@@ -1,1 +1,1 @@
-"""Other implementations on the same checkpoint and device."""
+"""Comparison with other implementations on the same checkpoint and device."""

@@ -1,17 +1,16 @@
-"""Compare implementations on the same checkpoint and device, one request at a time, each in a process of its own.
+"""Compare implementations on the same checkpoint and device, each in its own process, one request at a time.
 
-python -m benchmarks.peers ours official --model FOLDER --python official=.venv-oracle/bin/python
-python -m benchmarks.peers ours faster --model FOLDER --device cuda --python faster=VENV/bin/python
-python -m benchmarks.peers ours c c-int8 --model FOLDER --program PATH --arm int8:QUANTIZE=int8
+python -m benchmarks.peers ours official --model FOLDER --python official=.venv-oracle/bin/python python -m
+benchmarks.peers ours faster --model FOLDER --device cuda --python faster=VENV/bin/python python -m benchmarks.peers
+ours c c-int8 --model FOLDER --program PATH --arm int8:QUANTIZE=int8
 
-ours      this engine, once for each --arm
-official  the published package qwen-tts (tests/golden/oracle_env.sh makes its environment)
-faster    the package faster-qwen3-tts
-c, c-int8 the program of gabriele-mastrapasqua/qwen3-tts, built from its public source
+ours      this engine, once for each --arm official  the published package qwen-tts (tests/golden/oracle_env.sh makes
+its environment) faster    the package faster-qwen3-tts c, c-int8 the program of gabriele-mastrapasqua/qwen3-tts, built
+from its public source
 
-Milliseconds a frame are the slope between a short and a long utterance of fixed lengths: prompts and start-up are in no
-figure, Code2Wav is in each. The order is A B … B A, and both runs are shown. Use weights that do not end by themselves
-(`python -m tests.support.checkpoints FOLDER`).
+The time per frame is the slope between a short and a long utterance of fixed lengths. It includes Code2Wav, but not the
+prompt and the start. The order is A B … B A, and both runs are shown. Use weights that never generate EOS (`python -m
+tests.support.checkpoints FOLDER`).
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ MAX_ERROR_CHARS = 300
 
 
 def main() -> int:
-    """Measure every implementation twice; exit status 1 if one did not run."""
+    """Measure all implementations twice. The exit status is 1 if one of them failed."""
     parser = parser_of(__doc__)
     parser.add_argument("peer", nargs="+", choices=list(PEERS))
     add_arms(parser)
@@ -54,7 +53,7 @@ def main() -> int:
 
 
 def run_peer(peer: str, arm: Arm, arguments: argparse.Namespace) -> Row:
-    """Return the row of one implementation, or a row with its error."""
+    """Return the result of one implementation, or a row with its error message."""
     python = dict(pair.split("=", 1) for pair in arguments.python).get(peer, sys.executable)
     command = [python, "-m", "benchmarks.peers.child", peer, "--model", arguments.model[0]]
     command += ["--lengths", arguments.lengths, "--device", arguments.device or "cpu"]

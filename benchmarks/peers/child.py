@@ -1,6 +1,6 @@
-"""One implementation in this process: `python -m benchmarks.peers.child NAME` prints one row of JSON.
+"""Measurement of one implementation: `python -m benchmarks.peers.child NAME` prints one row of JSON.
 
-It runs in the interpreter of the implementation, which need not have our dependencies: imports are inside the classes.
+It runs in the implementation's interpreter, which may not have our dependencies, so imports are inside the classes.
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ Row = dict[str, Any]
 
 
 class Peer(ABC):
-    """One implementation, loaded."""
+    """Protocol of a loaded implementation."""
 
     @abstractmethod
     def speak(self, text: str, frames: int) -> float:
-        """Speak to the end; return the seconds that it took."""
+        """Speak a text completely; return the duration in seconds."""
 
     def ttfa_s(self, text: str) -> float | None:
-        """Return the seconds from a text to its first audio; None without streaming."""
+        """Return the time to first audio in seconds; None without streaming."""
         return None
 
     def more(self, frames: int) -> Row:
-        """Return what only this implementation reports."""
+        """Return values that only this implementation reports."""
         return {}
 
 
 def measure(peer: Peer, lengths: tuple[int, int], repeats: int = REPEATS, ttfa_calls: int = TTFA_CALLS) -> Row:
-    """Return times by clock and processor a frame, from the slope between both lengths, TTFA and memory."""
+    """Return wall-clock and CPU time per frame (the slope between both lengths), TTFA and memory."""
     texts, (few, many) = iter(sentences()), lengths
     peer.speak(next(texts), few)
     clock: dict[int, list[float]] = {few: [], many: []}
@@ -75,7 +75,7 @@ def measure(peer: Peer, lengths: tuple[int, int], repeats: int = REPEATS, ttfa_c
 
 
 def memory_mib() -> Row:
-    """Return this process's own memory, its mapped files and the peak of both; nothing without /proc."""
+    """Return the memory of this process, of its mapped files, and the peak of both; empty without /proc."""
     status = Path("/proc/self/status")
     lines = status.read_text("ascii").splitlines() if status.exists() else []
     fields = dict(line.split(":", 1) for line in lines)
@@ -84,7 +84,10 @@ def memory_mib() -> Row:
 
 
 class Ours(Peer):
-    """The engine of this process with its threads; settings are the environment's. The first chunk is one frame."""
+    """This engine, in this process with its threads.
+
+    Settings are from the environment. The first chunk is one frame.
+    """
 
     def __init__(self, model: str, device: str, program: Path | None = None) -> None:
         import os
@@ -97,9 +100,9 @@ class Ours(Peer):
         shared = {"VOICEWRIGHT_MODEL": model, "VOICEWRIGHT_DEVICE": device, "VOICEWRIGHT_GUARD": "0"}
         self._engine = Engine.open(Settings.from_env({**os.environ, **shared}))
         self._engine.start()
-        atexit.register(self._engine.close)  # Its threads must not run when the interpreter ends.
+        atexit.register(self._engine.close)  # The engine's threads must not run when the interpreter exits.
         for thread in threading.enumerate():
-            if thread.name == GATHERING:  # Moves the weights into huge pages after the start.
+            if thread.name == GATHERING:  # This thread moves the weights to huge pages after the start.
                 thread.join()
 
     def speak(self, text: str, frames: int) -> float:
@@ -115,7 +118,7 @@ class Ours(Peer):
         return {f"{AT_ONCE}_at_once_audio_s_per_s": round(AT_ONCE * frames / FRAMES_PER_S / took, 2)}
 
     def _speak(self, texts: tuple[str, ...] | list[str], frames: int) -> tuple[float, float]:
-        """Return the seconds to the first audio of the first text, and to the end of all."""
+        """Return the times in seconds to the first audio of the first text, and to the end of all texts."""
         from benchmarks.common.listener import speak_all
         from benchmarks.common.voices import request_for
 
@@ -128,9 +131,9 @@ class Ours(Peer):
 
 
 class Official(Peer):
-    """The published classes; no streaming."""
+    """The published package qwen-tts, which has no streaming."""
 
-    EXTRA_FRAMES = 1  # Their limit counts the end token.
+    EXTRA_FRAMES = 1  # The package counts the end token as a frame.
 
     def __init__(self, model: str, device: str, program: Path | None = None) -> None:
         import torch
@@ -152,7 +155,7 @@ class Official(Peer):
 
 
 class Faster(Official):
-    """faster-qwen3-tts: one graph for the talker, one for the code predictor. Its own count of a frame is shown too."""
+    """The package faster-qwen3-tts: one graph each for talker and code predictor. Its own frame time is shown too."""
 
     EXTRA_FRAMES = 0
 
@@ -186,7 +189,7 @@ class Faster(Official):
 
 
 class Program(Peer):
-    """The C program, started for every text, by the time that it reports; no streaming."""
+    """The C program, started for each text. Its own time is used; it has no streaming."""
 
     OPTIONS: tuple[str, ...] = ()
 
@@ -196,7 +199,7 @@ class Program(Peer):
         self._command = [str(program), "-d", model, *self.OPTIONS, "--seed", "1"]
 
     def speak(self, text: str, frames: int) -> float:
-        """Raises SystemExit if it does not report its time."""
+        """Run the program. Raises SystemExit if it does not report its time."""
         with tempfile.TemporaryDirectory() as folder:
             command = [*self._command, "--text", text, "-o", f"{folder}/said.wav", "--max-tokens", str(frames)]
             done = subprocess.run(command, capture_output=True, text=True, timeout=PROGRAM_TIMEOUT_S, check=True)
@@ -207,7 +210,7 @@ class Program(Peer):
 
 
 class Int8Program(Program):
-    """The same with weights of eight bits."""
+    """The C program with int8 weights."""
 
     OPTIONS = ("--int8",)
 
@@ -219,7 +222,7 @@ PEERS: dict[str, Callable[[str, str, Path | None], Peer]] = {
 
 
 def check_length(seconds: float, frames: int) -> None:
-    """Raise SystemExit if an utterance is not about as long as asked for: its time would mean nothing."""
+    """Raise SystemExit if an utterance does not have the requested length, because its time would be meaningless."""
     made = seconds * FRAMES_PER_S
     if abs(made - frames) > 1:
         raise SystemExit(f"{made:.1f} frames instead of {frames}")

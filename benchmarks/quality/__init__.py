@@ -1,1 +1,1 @@
-"""Exactness of codes and scores."""
+"""Benchmark of exactness: codes and scores."""

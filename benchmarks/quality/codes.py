@@ -1,4 +1,4 @@
-"""Codes and samples of the same requests alone, in a batch, and by settings."""
+"""Comparison of codes and samples of the same requests: alone, in a batch, and with other settings."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class CodeRun:
     """One run of the tool.
 
     Args:
-        shared: settings of all arms.
-        rows: numbers of requests at once.
-        kept: a file of what each request says alone in the first arm, written or read.
+        shared: Settings of all arms.
+        rows: Batch sizes.
+        kept: File with the results of single requests in the first arm. It is read if it exists, else written.
     """
 
     def __init__(self, shared: Environment, rows: Sequence[int], frames: int, kept: Path | None) -> None:
@@ -36,7 +36,7 @@ class CodeRun:
         self.kept = kept
 
     def run(self, arms: Sequence[Arm]) -> Tables:
-        """Return tables of batches against rows alone, and of arms against the first one."""
+        """Return tables that compare batches with single rows, and arms with the first arm."""
         batch: list[Row] = []
         alone: dict[str, dict[Key, Said]] = {}
         if self.kept is not None and self.kept.exists():
@@ -81,7 +81,7 @@ class CodeRun:
 
 
 def difference_row(said: Mapping[Key, Said], first: Mapping[Key, Said]) -> Row:
-    """Return how far some utterances are from others of the same requests."""
+    """Return the differences between two sets of utterances for the same requests."""
     shared = [key for key in said if key in first]
     return {"texts": len(shared), **_compared([(said[key], first[key]) for key in shared])}
 
@@ -98,7 +98,7 @@ def write_kept(path: Path, said: Mapping[Key, Said]) -> None:
 
 
 def read_kept(path: Path) -> dict[Key, Said]:
-    """Read utterances of `write_kept`."""
+    """Read utterances that `write_kept` has written."""
     with np.load(path) as arrays:
         keys = dict.fromkeys(tuple(name.split()[:2]) for name in arrays.files)
         return {

@@ -1,4 +1,4 @@
-"""Scores of talker and code predictor with fewer bits against float32, draw by draw."""
+"""Comparison of talker and code predictor scores with quantized weights and with float32, for each sample."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from runtime.engine.execution import frame
 from runtime.engine.execution.sampling import LevelSettings, pick
 from runtime.settings import Settings
 
-ROWS = 8  # Texts that are spoken in one batch.
+ROWS = 8  # Number of texts in the batch.
 POSITIONS = 1024
 INT8_CARD = "int8-card"
 
@@ -27,7 +27,7 @@ Pick = Callable[[Tensor, LevelSettings, Tensor | None], Tensor]
 
 
 def cpu_settings(model: str, weights: str, slots: int = 1) -> Settings:
-    """Return the environment's settings for a checkpoint on the CPU with a kind of weights: a dtype, int8 or int4."""
+    """Return the environment's settings for a checkpoint on the CPU; `weights` is a dtype, int8 or int4."""
     settings = Settings.from_env()
     is_dtype = weights in ("float32", "bfloat16")
     engine = replace(
@@ -44,15 +44,15 @@ def cpu_settings(model: str, weights: str, slots: int = 1) -> Settings:
 
 @dataclass(slots=True)
 class Draws:
-    """Draws in their order: log probabilities [B, V] of each codebook's scores, and the codes [B] that were drawn."""
+    """Samples in order: log probabilities [B, V] of each codebook's scores, and the sampled codes [B]."""
 
     probabilities: list[Tensor] = field(default_factory=list)
     codes: list[Tensor] = field(default_factory=list)
 
     def recording(self, led_by: Draws | None = None) -> Pick:
-        """Return `pick` that also records its scores, and returns the codes of `led_by` if given.
+        """Return a version of `pick` that records scores, and returns the codes of `led_by` if given.
 
-        Thread: only draws of the calling thread are recorded or led.
+        Thread: only samples of the calling thread are recorded or replaced.
         """
         own_thread = threading.get_ident()
 
@@ -68,7 +68,7 @@ class Draws:
 
 
 def record_draws(model: str, weights: str, positions: int, led_by: Draws | None = None) -> Draws:
-    """Return at least `positions` draws of one kind of weights."""
+    """Return the samples of at least `positions` frames for one kind of weights."""
     with patch.object(frame, "native_predictor", lambda predictor: None):  # The operator samples itself.
         parts = _card_parts(model) if weights == INT8_CARD else Parts(cpu_settings(model, weights, ROWS))
     draws = Draws()
@@ -80,7 +80,7 @@ def record_draws(model: str, weights: str, positions: int, led_by: Draws | None 
 
 
 def _card_parts(model: str) -> Parts:
-    """Return parts with rows of bfloat16 and weights of eight bits, multiplied as a card does."""
+    """Return parts with bfloat16 rows and int8 weights, multiplied as on a GPU."""
     settings = cpu_settings(model, "int8", ROWS)
     engine = replace(settings.engine, dtype="bfloat16", sound_dtype="float32")
     with patch.object(quantized, "product_of", DequantizedInt8):
@@ -88,9 +88,9 @@ def _card_parts(model: str) -> Parts:
 
 
 def compare_draws(truth: Draws, other: Draws) -> Row:
-    """Return the distance of the others' probabilities from the truth's, over every row of every draw.
+    """Return the distance between the probabilities of `other` and `truth`, over all rows of all samples.
 
-    Codes that the rules ban have no probability on either side and add nothing.
+    Banned codes have probability 0 in both and do not contribute.
     """
     diverged: list[Tensor] = []
     agreed: list[Tensor] = []
@@ -109,7 +109,7 @@ def compare_draws(truth: Draws, other: Draws) -> Row:
 
 
 def measure_scores(model: str, kinds: Sequence[str], positions: int) -> list[Row]:
-    """Return a row for each kind of weights; one checkpoint is in memory at a time."""
+    """Return a row for each kind of weights. Only one checkpoint is in memory at a time."""
     log_step("float32")
     truth, rows = record_draws(model, "float32", positions), []
     for kind in kinds:

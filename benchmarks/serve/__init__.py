@@ -1,1 +1,1 @@
-"""Load generator: clients in a closed loop or Poisson arrivals, in process or over WebSockets."""
+"""Load generator: closed loops or Poisson arrivals, for an engine in this process or over WebSockets."""

@@ -1,15 +1,15 @@
-"""Load a runtime and report TTFA, ITL, RTF, goodput, underruns and audio seconds a second.
+"""Load a runtime, and report TTFA, ITL, RTF, goodput, underruns and seconds of audio per second.
 
-python -m benchmarks.serve --model FOLDER --concurrency 1,8,64              closed loops
-python -m benchmarks.serve --model FOLDER --rate 10,40 --seconds 60         Poisson arrivals
-python -m benchmarks.serve --model FOLDER --concurrency 8 --text words,tokens     live text
-python -m benchmarks.serve --model FOLDER --load 2 --cancel .5 --slow .1 --max-waiting 0          overload
-python -m benchmarks.serve --model FOLDER --load .8 --minutes 30            growth of memory and of TTFA
-python -m benchmarks.serve --url direct=http://HOST:PORT --url proxy=http://HOST:PORT --concurrency 1,8
+python -m benchmarks.serve --model FOLDER --concurrency 1,8,64              closed loops python -m benchmarks.serve
+--model FOLDER --rate 10,40 --seconds 60         Poisson arrivals python -m benchmarks.serve --model FOLDER
+--concurrency 8 --text words,tokens     live text python -m benchmarks.serve --model FOLDER --load 2 --cancel .5 --slow
+.1 --max-waiting 0          overload python -m benchmarks.serve --model FOLDER --load .8 --minutes 30            growth
+of memory and of TTFA python -m benchmarks.serve --url direct=http://HOST:PORT --url proxy=http://HOST:PORT
+--concurrency 1,8
 
-Closed loops of whole texts run without a lead cap: they measure how much can be made, not how much is listened to.
-Several `--arm`s or `--url`s are compared at each point in the order A B B A. Exit status 1: a reply failed or a slot
-did not become free.
+Closed loops of complete texts run without a lead cap, because they measure the maximum throughput. Several `--arm`s or
+`--url`s are compared at each point in the order A B B A. The exit status is 1 if a reply failed or a slot did not
+become free.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ TEXTS = (Manner.WHOLE, *PACE_S)
 
 
 def main() -> int:
-    """Measure; print tables and write them to a file."""
+    """Run the load; print tables and write them to a file."""
     arguments = parse_arguments()
     try:
         tables = asyncio.run(ServeRun(arguments).run())
@@ -58,7 +58,7 @@ def main() -> int:
 
 
 class ServeRun:
-    """One run of the tool. Its tables are printed and written as they come."""
+    """One run of the benchmark. Tables are printed and written as soon as they are complete."""
 
     def __init__(self, arguments: argparse.Namespace) -> None:
         self.arguments = arguments
@@ -119,7 +119,7 @@ class ServeRun:
 
 
 def loads_of(arguments: argparse.Namespace, served: Sequence[Mode]) -> list[Workload]:
-    """Return the workloads of the command line: every mode with every dataset, way of writing and kind of voice."""
+    """Return the workloads of the command line: all combinations of mode, dataset, way of writing and kind of voice."""
     voices: list[NewVoices | None] = [None]
     if arguments.new_voices:
         voices = [NewVoices(seconds, only) for only in (True, False) for seconds in arguments.new_voices]

@@ -1,4 +1,4 @@
-"""Clients of the engine in this process and of a WebSocket. Both turn a `Call` into a `Trace`."""
+"""Clients of an engine in this process and of a WebSocket. Both turn a `Call` into a `Trace`."""
 
 from __future__ import annotations
 
@@ -29,22 +29,22 @@ if TYPE_CHECKING:
     from runtime.engine.engine import Engine
 
 CALL_TIMEOUT_S = 120.0
-OPEN_CONNECTIONS = 64  # Open before the first call of an open loop. Later calls connect first.
-SLOWNESS = 2.0  # Seconds in which a slow reader takes a second of audio.
-SLOW_BUFFER_BYTES = 8192  # Receive buffer of a slow reader: the kernel must not hide what it has not read.
+OPEN_CONNECTIONS = 64  # Number of connections that are opened before an open loop starts. Later calls connect first.
+SLOWNESS = 2.0  # Seconds in which a slow reader reads one second of audio.
+SLOW_BUFFER_BYTES = 8192  # Receive buffer of a slow reader, which is small so that the kernel does not read ahead.
 AUDIO_AFTER_CANCEL = "audio_after_cancel"
 OVERLOAD_CODES = frozenset({Overloaded.code, QueueTimeout.code})
 
 
 class EngineClient:
-    """Client of the started engine of this process. Audio counts as heard when its sink is called."""
+    """Client of an engine in this process. Audio counts as received when the sink is called."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._references: dict[int, Reference] = {}  # New voices, by the number of the call.
+        self._references: dict[int, Reference] = {}  # References of new voices by call number.
 
     async def prepare(self, plan: Plan) -> None:
-        """Make uploads, so that they take no time of the calls."""
+        """Create uploads before the measurement starts."""
         if (voices := plan.load.voices) is not None:
             self._references = {call.number: voices.reference(call.number) for call in plan.calls}
 
@@ -90,7 +90,7 @@ class EngineClient:
         return trace
 
     async def _behave(self, call: Call, ticket: int, trace: Trace) -> None:
-        """Write, read slowly or cancel while the reply is heard."""
+        """Write, read slowly or cancel during the reply."""
         engine, taken = self._engine, 0
         if call.manner in PACE_S:
             for wait_s, piece in islice(writing(call), 1, None):
@@ -109,9 +109,9 @@ class EngineClient:
 
 
 class SocketClient:
-    """Client of a runtime, in the native protocol with plain frames. Idle connections are used again.
+    """Client of a runtime in the native protocol, with binary audio. Idle connections are reused.
 
-    Connecting is not part of a call's time. Audio counts as heard when its message has been read.
+    A call's time does not include connecting. Audio counts as received when its message was read.
     """
 
     def __init__(self, stream: str, card: dict[str, Any], *, is_hashing: bool = False) -> None:
@@ -119,7 +119,7 @@ class SocketClient:
         self._card = card
         self._is_hashing = is_hashing
         self._idle: list[ClientConnection] = []
-        self._uploads: dict[int, dict[str, Any]] = {}  # New voices, by the number of the call.
+        self._uploads: dict[int, dict[str, Any]] = {}  # Uploads of new voices by call number.
 
     async def close(self) -> None:
         while self._idle:
@@ -156,7 +156,7 @@ class SocketClient:
         return trace
 
     async def open_connection(self, *, is_slow: bool = False) -> ClientConnection:
-        """Return a new connection of the native protocol that the runtime has greeted."""
+        """Return a new connection, after the runtime's first message."""
         options: dict[str, Any] = {"proxy": None}
         if is_slow:
             address = urlsplit(self._stream)
@@ -167,8 +167,8 @@ class SocketClient:
             options = {"sock": narrow, "max_queue": 1}
         options |= {"subprotocols": [Subprotocol(PROTOCOL)], "compression": None, "max_size": None}
         connection = await connect(self._stream, ping_interval=None, **options)
-        await connection.recv()  # The event session.created.
-        await connection.send('{"type":"ping"}')  # The runtime closes sessions that have never sent anything.
+        await connection.recv()  # This is session.created.
+        await connection.send('{"type":"ping"}')  # The runtime closes sessions that have never sent a message.
         await connection.recv()
         return connection
 
@@ -196,7 +196,7 @@ class SocketClient:
 
 
 async def _hear(connection: ClientConnection, trace: Trace, digest: blake2b | None) -> None:
-    """Read until the utterance has ended. No audio may come after the answer to a cancel."""
+    """Read until the utterance has ended. No audio may arrive after the response to a cancel."""
     while True:
         message = await connection.recv()
         if isinstance(message, bytes):
@@ -249,6 +249,6 @@ def _note_error(trace: Trace, code: str) -> None:
 
 
 def _check_text(trace: Trace) -> None:
-    """Fail a reply that ended before its text was written: it has not spoken the text."""
+    """Mark a reply as failed if it ended before its text was sent completely."""
     if trace.outcome is Outcome.DONE and not trace.text_ns:
         _note_error(trace, "ended_before_its_text")

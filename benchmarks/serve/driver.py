@@ -1,4 +1,4 @@
-"""Clients that carry out a plan in one event loop, or in processes of their own."""
+"""Execution of a load plan, in one event loop or in several client processes."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from benchmarks.common.metrics import Trace
 from benchmarks.serve.clients import EngineClient, SocketClient
 from benchmarks.serve.plan import Call, Plan
 
-LEAD_S = 0.05  # Before the first arrival of an open loop.
-START_TIMEOUT_S = 300.0  # Connections and uploads of all processes are ready after this time.
+LEAD_S = 0.05  # Time before the first arrival of an open loop.
+START_TIMEOUT_S = 300.0  # Timeout until the connections and uploads of all processes are ready.
 
 
 async def drive(plan: Plan, client: EngineClient | SocketClient) -> list[Trace]:
-    """Make every call of a plan; returns when all have ended."""
+    """Make all calls of a plan and return when all have ended."""
     gc.collect()
-    gc.freeze()  # A pause of this process's collector would look like one of the server.
+    gc.freeze()  # A garbage collection in this process would look like a delay of the server.
     if not plan.clients:
         began = time.perf_counter_ns() + round(1e9 * LEAD_S)
         return list(await asyncio.gather(*(_call_when_due(call, plan, client, began) for call in plan.calls)))
@@ -47,14 +47,14 @@ async def _call_when_due(call: Call, plan: Plan, client: EngineClient | SocketCl
 
 
 class ClientProcesses:
-    """Processes of clients, so that they share no interpreter with the server."""
+    """Client processes, which do not share an interpreter with the server."""
 
     def __init__(self, pool: ProcessPoolExecutor, count: int) -> None:
         self._pool = pool
         self._count = count
 
     async def drive(self, url: str, plan: Plan) -> list[Trace]:
-        """Have a plan carried out on the runtime at an http address."""
+        """Run a plan on the runtime at an HTTP URL."""
         loop, shares = asyncio.get_running_loop(), plan.split(self._count)
         shares += [Plan(plan.load, 0, ())] * (self._count - len(shares))
         results = await asyncio.gather(*(loop.run_in_executor(self._pool, _drive, url, share) for share in shares))
@@ -63,14 +63,14 @@ class ClientProcesses:
 
 @contextmanager
 def client_processes(count: int = 1) -> Iterator[ClientProcesses]:
-    """Start processes of clients; they start when they are first needed."""
+    """Context manager for client processes, which start when they are first used."""
     context = multiprocessing.get_context("spawn")
     barrier = context.Barrier(count)
     with ProcessPoolExecutor(count, context, initializer=_share_barrier, initargs=(barrier,)) as pool:
         yield ClientProcesses(pool, count)
 
 
-_barriers: list[Barrier] = []  # Of this process of clients: its own share starts with those of the others.
+_barriers: list[Barrier] = []  # Barrier of this client process, so that all processes start at the same time.
 
 
 def _share_barrier(barrier: Barrier) -> None:

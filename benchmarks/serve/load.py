@@ -1,7 +1,7 @@
-"""Measurements of a load: each point on every target, and rows of the results.
+"""Measurement of loads: all points on all targets, with one row of results each.
 
-Several arms are measured twice at every point, in the order A B B A, so that a machine that grows warm or busy does so
-for all of them.
+Several arms are measured twice at each point, in the order A B B A, so that a change of the machine's speed affects all
+of them.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from benchmarks.serve.plan import Plan, Rounds, Workload, closed_loop, open_loop
 from benchmarks.serve.targets import Target
 
 ROUNDS = Rounds()
-FILLING_MINUTES = 3  # Minutes in which caches fill, which are excluded from slopes.
+FILLING_MINUTES = 3  # The first minutes, in which caches fill, are not used for slopes.
 WRONG = ("failed", "refused", "underruns", "leaked_slots")
 
 
 async def measure_closed(
     targets: Sequence[Target], loads: Sequence[Workload], clients: Sequence[int], calls: int, rounds: Rounds = ROUNDS
 ) -> list[Row]:
-    """Return rows of clients that call again when a reply has ended; at least `calls` count at every point.
+    """Measure closed loops, with at least `calls` counted calls at each point.
 
-    With new voices no recording occurs twice, not even in the second pass of a comparison: a runtime still has the
-    voices that it has just read.
+    With new voices, no recording occurs twice, not even in the second pass of a comparison, because the runtime caches
+    voices.
     """
     rows, number = [], 0
     for load in loads:
@@ -43,7 +43,7 @@ async def measure_closed(
 async def measure_open(
     targets: Sequence[Target], loads: Sequence[Workload], rates: Sequence[float], seconds: float
 ) -> list[Row]:
-    """Return rows of Poisson arrivals; a warm-up of a sixth of the seconds comes first."""
+    """Measure Poisson arrivals, after a warm-up of a sixth of `seconds`."""
     rows = []
     for load in loads:
         for rate in rates:
@@ -53,10 +53,10 @@ async def measure_open(
 
 
 async def measure(targets: Sequence[Target], passes: Sequence[Plan], about: Row) -> list[Row]:
-    """Carry plans out on every target and return a row for each.
+    """Run plans on all targets, and return one row for each target.
 
     Args:
-        passes: the plan of the first pass, and that of the second pass if it differs.
+        passes: Plan of the first pass, and that of the second pass if it differs.
     """
     order = [(target, passes[0]) for target in targets]
     if _are_compared(targets):
@@ -69,13 +69,13 @@ async def measure(targets: Sequence[Target], passes: Sequence[Plan], about: Row)
 
 
 async def row_of(target: Target, runs: Sequence[Sequence[Trace]], about: Row) -> Row:
-    """Return the metrics of all runs of a point, with slots that did not become free."""
+    """Return the metrics of all runs at a point, and the slots that did not become free."""
     row = {"target": target.name, **about, **summary(*runs)}
     return row | {"leaked_slots": await target.endpoint.busy()}
 
 
 async def capacity_rps(target: Target, load: Workload, slots: int) -> float:
-    """Return the replies a second of a closed loop with one client a slot."""
+    """Return the replies per second of a closed loop with one client per slot."""
     results = [await target.endpoint.drive(closed_loop(load, slots, Rounds(1, 4)))]
     return float((await row_of(target, results, {}))["rps"])
 
@@ -83,9 +83,9 @@ async def capacity_rps(target: Target, load: Workload, slots: int) -> float:
 async def measure_minutes(
     target: Target, load: Workload, rate: float, minutes: float, seconds: float, keep: Callable[[list[Row]], None]
 ) -> list[Row]:
-    """Return a row for each window of Poisson arrivals, with the memory of the server and of the card.
+    """Measure windows of Poisson arrivals, with one row each, including the memory of the server and GPU.
 
-    Each window has its own arrivals. All replies end before the next window.
+    All replies end before the next window starts.
     """
     rows: list[Row] = []
     ends = time.monotonic() + 60 * minutes
@@ -99,9 +99,9 @@ async def measure_minutes(
 
 
 def creep(rows: Sequence[Row]) -> Row:
-    """Return what grew over all minutes: failures, slopes of memory in MiB a minute, and p99 of TTFA by thirds.
+    """Return changes over all windows: failures, memory slopes (MiB per minute), and p99 of TTFA by thirds.
 
-    The slopes are least squares without the first minutes, in which buffers and caches fill.
+    The slopes are least-squares fits without the first minutes, in which buffers and caches fill.
     """
     filled = [row for row in rows if row["minute"] >= FILLING_MINUTES] or list(rows)
     third = max(1, len(rows) // 3)
@@ -118,7 +118,7 @@ def creep(rows: Sequence[Row]) -> Row:
 
 
 def card_memory() -> Row:
-    """Return the used memory of the card; nothing without one."""
+    """Return the used memory of the GPU; empty without one."""
     import torch
 
     if not torch.accelerator.is_available():

@@ -15,33 +15,33 @@ from runtime.request import Mode
 
 
 class Manner(StrEnum):
-    """The way in which a client writes or listens."""
+    """Behaviour of a client."""
 
-    WHOLE = "whole"  # Sends the text at once and reads at once.
+    WHOLE = "whole"  # Sends the complete text and reads immediately.
     CANCEL = "cancel"  # Cancels before the end.
-    SLOW = "slow"  # Reads at half real time.
-    WORDS = "words"  # Writes a word every 10 ms.
-    TOKENS = "tokens"  # Writes as a language model does: 30 tokens a second.
+    SLOW = "slow"  # Reads at half of real time.
+    WORDS = "words"  # Sends one word every 10 ms.
+    TOKENS = "tokens"  # Sends text like a language model, at 30 tokens per second.
 
 
-PACE_S = {Manner.WORDS: 0.010, Manner.TOKENS: 1 / 30}  # Seconds between words. A word of the datasets is one token.
+PACE_S = {Manner.WORDS: 0.010, Manner.TOKENS: 1 / 30}  # Time between words. A word of the datasets is one token.
 
 
 @dataclass(frozen=True, slots=True)
 class Rounds:
-    """Replies of each client in a closed loop: those of the warm-up, and then those that count."""
+    """Number of replies per client in a closed loop: for the warm-up, and counted ones."""
 
     warm_up: int = 2
     counted: int = 4
 
     def with_calls(self, calls: int, clients: int) -> Rounds:
-        """Return rounds in which at least `calls` of all clients count."""
+        """Return rounds with at least `calls` counted calls of all clients together."""
         return replace(self, counted=max(self.counted, -(-calls // clients)))
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One request. `at_s`: seconds after the start of an open loop. `cut_s`: from sending to cancelling."""
+    """One request. `at_s` is its time after the start of an open loop, `cut_s` the time from sending to cancelling."""
 
     number: int
     text: str
@@ -58,8 +58,8 @@ class Workload:
     """Common settings of a plan's calls.
 
     Attributes:
-        voices: recordings that Base clones, one for each call; None: the mode's usual voice.
-        cancels, slow: shares of the calls that are cancelled or read slowly. These do not count.
+        voices: Recordings for Base, one for each call; None: the default voice of the mode.
+        cancels, slow: Shares of the calls that are cancelled or read slowly. These calls are not counted.
     """
 
     mode: Mode
@@ -85,14 +85,14 @@ class Workload:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Calls in their order. `clients`: of a closed loop, each calls again when its reply has ended; 0: open loop."""
+    """Calls in order. `clients` is the number of clients in a closed loop; 0 is an open loop."""
 
     load: Workload
     clients: int
     calls: tuple[Call, ...]
 
     def split(self, processes: int) -> list[Plan]:
-        """Return the shares of several processes of clients; fewer if there are fewer clients."""
+        """Return the shares of several client processes; there are fewer if there are fewer clients."""
         count = min(processes, self.clients or processes)
         return [
             replace(self, clients=len(range(first, self.clients, count)), calls=self.calls[first::count])
@@ -101,7 +101,7 @@ class Plan:
 
 
 def closed_loop(load: Workload, clients: int, rounds: Rounds, start: int = 0) -> Plan:
-    """Return the plan of clients that call again when a reply has ended; `start` is the number of the first call."""
+    """Return the plan of a closed loop; `start` is the number of the first call."""
     warm_up = rounds.warm_up * clients
     calls = (
         replace(call, is_counted=call.is_counted and number >= warm_up)
@@ -112,7 +112,7 @@ def closed_loop(load: Workload, clients: int, rounds: Rounds, start: int = 0) ->
 
 
 def open_loop(load: Workload, rate: float, seconds: float, seed: int, warm_up_s: float = 0.0) -> Plan:
-    """Return the plan of Poisson arrivals, whether or not earlier replies have ended. The warm-up does not count."""
+    """Return the plan of an open loop with Poisson arrivals. Calls in the warm-up are not counted."""
     times = takewhile(lambda at: at < warm_up_s + seconds, arrivals(rate, seed))
     calls = (
         replace(call, at_s=round(at, 6), is_counted=call.is_counted and at >= warm_up_s)
@@ -123,14 +123,14 @@ def open_loop(load: Workload, rate: float, seconds: float, seed: int, warm_up_s:
 
 
 def writing(call: Call) -> Iterator[tuple[float, str]]:
-    """Yield the pieces of a live text, each with the seconds before it. An empty piece ends the text."""
+    """Yield the pieces of a live text, each with the delay before it. An empty piece ends the text."""
     for number, word in enumerate(call.text.split()):
         yield PACE_S[call.manner] if number else 0.0, f"{word} "
     yield 0.0, ""
 
 
 def arrivals(rate: float, seed: int) -> Iterator[float]:
-    """Yield the times of a Poisson process in seconds. Each gap follows from SHA-256 of the seed and its index."""
+    """Yield the times of a Poisson process in seconds. Each interval is computed from SHA-256 of seed and index."""
     at = 0.0
     for number in count():
         at -= math.log(1.0 - uniform(seed, number, "gap")) / rate
@@ -138,6 +138,6 @@ def arrivals(rate: float, seed: int) -> Iterator[float]:
 
 
 def uniform(seed: int, number: int, what: str) -> float:
-    """Return a number in [0, 1), the same on every machine."""
+    """Return a number in [0, 1) that is the same on every machine."""
     digest = hashlib.sha256(f"{seed}:{number}:{what}".encode()).digest()
     return int.from_bytes(digest[:7], "big") / 2**56

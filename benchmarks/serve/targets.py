@@ -1,4 +1,4 @@
-"""Targets of a load: an arm over a transport, or a server that runs already."""
+"""Targets of a load: an arm with a transport, or a running server."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TRANSPORTS = ("engine", "websocket")
 
 
 class EngineEndpoint:
-    """The engine in this process."""
+    """Engine in this process."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -36,7 +36,7 @@ class EngineEndpoint:
         return await drive(plan, client)
 
     async def busy(self) -> int:
-        """Return the requests that have or want a slot although all clients have left for a while."""
+        """Return the number of requests that hold or want a slot some time after all clients have left."""
 
         async def busy() -> int:
             load = self._engine.load()
@@ -50,7 +50,7 @@ class EngineEndpoint:
 
 
 class SocketEndpoint:
-    """A runtime at an address; `pid` is its process if this tool has started it."""
+    """Runtime at a URL. `pid` is its process if this benchmark has started it."""
 
     def __init__(self, url: str, clients: ClientProcesses, pid: int | None = None) -> None:
         self._url = url
@@ -69,7 +69,7 @@ class SocketEndpoint:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """An endpoint with its name."""
+    """Endpoint with a name."""
 
     arm: str
     transport: str
@@ -90,11 +90,11 @@ async def open_targets(
     urls: Sequence[tuple[str, str]] = (),
     processes: int = 1,
 ) -> AsyncIterator[list[Target]]:
-    """Open every arm over every transport, all at once, or servers by name and address.
+    """Open all arms with all transports at once, or running servers by name and URL.
 
     Args:
-        shared: settings of all arms.
-        processes: processes of clients.
+        shared: Settings of all arms.
+        processes: Number of client processes.
     """
     async with AsyncExitStack() as stack:
         clients = stack.enter_context(client_processes(processes))

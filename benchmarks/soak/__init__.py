@@ -1,1 +1,1 @@
-"""Soak test: minutes of mixed and abusive load, with every stream compared to its solo run."""
+"""Soak test: minutes of mixed and abusive load, in which every stream is compared with a solo run."""

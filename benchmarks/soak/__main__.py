@@ -1,7 +1,7 @@
-"""Abuse a runtime for minutes: mixed modes and dialects, cancels, hang-ups, slow readers and nonsense.
+"""Soak test of a runtime: mixed modes and APIs, cancels, disconnects, slow readers and invalid input.
 
-`python -m benchmarks.soak --minutes 15` runs twice as many clients as there are slots. Every stream that is heard to
-its end is compared, byte for byte, with the same request alone. Exit status 1 if a promise was broken.
+`python -m benchmarks.soak --minutes 15` runs twice as many clients as there are slots. Each complete stream is
+compared, byte for byte, with the same request alone. The exit status is 1 if a guarantee was violated.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from benchmarks.soak.clients import KINDS, SoakClients, SoakReport
 
 
 def main() -> int:
-    """Run, print, and write the file."""
+    """Run the test, print the report, and write it to a file."""
     parser = parser_of(__doc__)
     parser.add_argument("--minutes", type=float, default=15.0)
     parser.add_argument("--slots", type=int, default=6)
@@ -35,7 +35,7 @@ def main() -> int:
 
 
 async def soak(arguments: argparse.Namespace) -> SoakReport:
-    """Start a runtime without a queue, hear every request alone, then abuse it."""
+    """Start a runtime without a queue, run every request alone, then start the load."""
     options = [option for model in arguments.model for option in ("--model", model)]
     options += ["--max-slots", str(arguments.slots)]
     count, found = arguments.clients or 2 * arguments.slots, SoakReport()

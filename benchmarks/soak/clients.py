@@ -1,6 +1,6 @@
-"""Clients of a soak: whole and live texts, slow readers, cancels, hang-ups, nonsense, HTTP and vLLM-Omni's dialect.
+"""Clients of the soak test: complete and live texts, slow readers, cancels, disconnects, invalid input, other APIs.
 
-`SoakReport` has what they found, and which promises were broken.
+`SoakReport` has their results and the violated guarantees.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from benchmarks.serve.clients import AUDIO_AFTER_CANCEL, CALL_TIMEOUT_S, SocketC
 from benchmarks.serve.plan import Call, Manner, Plan, Workload
 from runtime.request import Mode
 
-# Shares of the clients. Only the TTFA of whole texts counts.
+# Kinds of clients, repeated by their share. TTFA is measured for complete texts only.
 KINDS = ("whole", "cancel", "http", "slow", "whole", "hangup", "words", "omni", "nonsense", "whole", "cancel", "http")
 VOICES = NewVoices(2.0, x_vector_only=True)
 NONSENSE = (
@@ -43,7 +43,7 @@ NONSENSE = (
 )
 UNLOADED_REPLIES = 12
 WISHES = 18  # Number of different requests, over all modes of the checkpoint.
-MAX_SLOWDOWN = 2.0  # TTFA without the queue may be this many times the TTFA without load.
+MAX_SLOWDOWN = 2.0  # Maximum ratio of TTFA (without queueing) under load to TTFA without load.
 
 
 @dataclass(slots=True)
@@ -56,7 +56,7 @@ class SoakReport:
     audio_after_cancel: int = 0
     stalls: int = 0
     unloaded_ttfa_ms: list[float] = field(default_factory=list)
-    ttfa_ms: list[float] = field(default_factory=list)  # Without the queue.
+    ttfa_ms: list[float] = field(default_factory=list)  # TTFA without the time in the queue.
     refusal_ms: list[float] = field(default_factory=list)
     usage: dict[str, list[float]] = field(default_factory=dict)
     leaked_slots: int = -1
@@ -69,12 +69,12 @@ class SoakReport:
             self.refusal_ms.append(trace.total_ms)
 
     def note_usage(self, usage: dict[str, Any]) -> None:
-        """Append what the runtime's processes use now."""
+        """Append the present resource usage of the runtime's processes."""
         for name, value in usage.items():
             self.usage.setdefault(name, []).append(value)
 
     def summary(self) -> dict[str, Any]:
-        """Return all metrics and the broken promises."""
+        """Return all metrics and the violated guarantees."""
         return {
             **{"replies": dict(self.replies), "refused": dict(self.refused)},
             "streams_unlike_their_solo_run": len(self.different),
@@ -88,7 +88,7 @@ class SoakReport:
         }
 
     def broken(self) -> list[str]:
-        """Return the promises that were not kept."""
+        """Return the guarantees that were violated."""
         loaded, unloaded = percentile(self.ttfa_ms, 0.5), percentile(self.unloaded_ttfa_ms, 0.5)
         is_slow = loaded is not None and unloaded is not None and loaded > MAX_SLOWDOWN * unloaded
         checks = {
@@ -102,7 +102,7 @@ class SoakReport:
 
 
 class SoakClients:
-    """The clients of one run and the solo run of each of their requests. `card`: an entry of /v1/models."""
+    """Clients of one run, and the solo run of each request. `card` is an entry of /v1/models."""
 
     def __init__(self, runtime: BenchRuntime, card: dict[str, Any], report: SoakReport) -> None:
         self.runtime = runtime
@@ -118,10 +118,10 @@ class SoakClients:
         return replace(load.call(number), frames=frames), load
 
     async def prepare(self) -> None:
-        """Hear every request alone, and measure TTFA without load.
+        """Run each request alone, and measure TTFA without load.
 
         Raises:
-            SystemExit: a request failed when it was alone.
+            SystemExit: A request failed although it was alone.
         """
         for call, load in self.wishes:
             for manner in (Manner.WHOLE, Manner.WORDS):
@@ -134,7 +134,7 @@ class SoakClients:
             self.report.unloaded_ttfa_ms.append(trace.ttfa_ms or 0.0)
 
     async def keep_calling(self, kind: str, number: int, until: float) -> None:
-        """Make requests of one kind until a moment of the monotonic clock."""
+        """Make requests of one kind until a time on the monotonic clock."""
         draw = random.Random(f"{kind}{number}")
         acts: dict[str, Callable[[Call, Workload, random.Random], Awaitable[None]]] = {
             "hangup": self._hang_up,
@@ -241,7 +241,7 @@ class SoakClients:
 
     @asynccontextmanager
     async def _session(self, call: Call, load: Workload) -> AsyncIterator[ClientConnection]:
-        """Yield a connection with the configuration of a call."""
+        """Context manager for a connection that is configured for a call."""
         connection = await SocketClient(self.runtime.stream, self.card).open_connection()
         try:
             await _send(connection, "session.config", **self._config(call, load))
@@ -255,7 +255,7 @@ class SoakClients:
 
 
 class RequestRefused(Exception):
-    """The server answered with an error code."""
+    """The server has responded with an error code."""
 
     def __init__(self, code: str) -> None:
         super().__init__(code)

@@ -1,1 +1,1 @@
-"""Talker and code predictor on the device: slots, prompts, frames and graphs."""
+"""Execution of the talker and code predictor on the device: slots, prompts, frames and graphs."""

@@ -1,4 +1,4 @@
-"""Attention of talker layers over the slot cache: prefill chunks, and decode steps of many rows."""
+"""Attention of talker layers over the slot cache, for prefill chunks and for decode steps of many rows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Angles = tuple[Tensor, Tensor]  # Cosine and sine of every position, [T, d] each
 
 
 class PrefillAttention:
-    """Attention of a prefill chunk of one slot; the host knows the slot and the positions."""
+    """Attention of a prefill chunk of one slot. The host knows the slot and the positions."""
 
     def __init__(
         self,
@@ -46,11 +46,12 @@ class PrefillAttention:
 
 
 class SlotAttention:
-    """Attention of the same number of new positions in every row, which also writes them to the rows' slots.
+    """Attention of the same number of new positions in every row. It writes their keys and values to the slots.
 
-    The device looks up the slots, so that graphs can capture it.
+    Slots are looked up on the device, so that graphs can capture it.
 
-    Shapes: rows, starts [B] int64. A row's new positions begin at its start and end below `span`, or are padding.
+    Shapes: rows, starts [B] int64. A row's new positions start at its entry in `starts` and end before `span`; others
+    are padding.
     """
 
     def __init__(
@@ -98,7 +99,10 @@ class FusedPrefillAttention:
 
 @dataclass(frozen=True, slots=True)
 class FusedDecodeAttention:
-    """`SlotAttention` of one position per row, in one launch per layer. Shapes: rows, positions [B] int64."""
+    """Fused version of `SlotAttention` for one position per row, with one launch per layer.
+
+    Shapes: rows, positions [B] int64.
+    """
 
     slot_cache: SlotCache
     fused: Fused
@@ -113,6 +117,6 @@ class FusedDecodeAttention:
             self.slot_cache.view(layer),
             self.rows,
             self.positions,
-            # The first layer's attention waits for the previous work; later layers can rely on that.
+            # Only the first layer has to wait for earlier launches.
             settled=layer > 0,
         )[:, None]

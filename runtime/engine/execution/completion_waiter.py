@@ -1,4 +1,4 @@
-"""Thread that waits for the device, so that the engine thread can sleep."""
+"""Threads that wait for the device and wake the engine thread."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ log = logging.getLogger(__name__)
 
 
 class CompletionWaiter:
-    """One thread per stream, which waits for the stream's events in order and calls `wake` after each."""
+    """One thread per device stream. It waits for the stream's events in order and calls `wake` after each."""
 
     def __init__(self, wake: Callable[[], None], prepare: Callable[[], None] = lambda: None) -> None:
         self._wake = wake
-        self._prepare = prepare  # First call of the thread, because some devices are entered per thread.
+        self._prepare = prepare  # Called first on each thread, because some devices must be initialized per thread.
         self._queues: dict[Stream, SimpleQueue[Event | None]] = {}
         self.threads: list[threading.Thread] = []
 
@@ -33,7 +33,7 @@ class CompletionWaiter:
             thread.start()
 
     def expect(self, stream: Stream, event: Event) -> None:
-        """Wake the engine at an event. Without threads this does nothing, and the engine waits for the event itself."""
+        """Wake the engine at an event. Without threads this does nothing, and the engine itself waits for the event."""
         if (queue := self._queues.get(stream)) is not None:
             queue.put(event)
 
@@ -49,6 +49,7 @@ class CompletionWaiter:
         while (event := queue.get()) is not None:
             try:
                 event.synchronize()
-            except Exception:  # The engine gets the same error when it reads the result, and knows the requests.
+            # The engine gets the same error when it reads the result, and reports it to the requests.
+            except Exception:
                 log.exception("waiting for the device failed")
             self._wake()

@@ -1,8 +1,9 @@
-"""Cross-checkpoint embeddings: another checkpoint embeds text and code 0 for some rows of a batch.
+"""Cross-checkpoint embeddings: for some rows of a batch, another checkpoint embeds text and code 0.
 
-Layers, heads and the other codebooks stay the checkpoint's own (docs/model.md 4.1). Fused operations read each slot's
-tables by address, also in graphs, so cross-embedded rows cost nothing. `CrossCheckpointEmbeddings` is the readable
-version for devices without fused operations; there, a batch with such a row runs without a graph.
+Layers, heads and the other codebooks are those of the row's own checkpoint (docs/model.md 4.1). Fused operations read
+each slot's embedding tables by address, also in graphs, so cross-embedded rows take no additional time.
+`CrossCheckpointEmbeddings` is the readable version for devices without fused operations. On these devices, a batch with
+such a row runs without a graph.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ from runtime.model.talker import Talker
 
 
 class InputTables(NamedTuple):
-    """Lookup tables for the inputs of a slot; holding this object keeps the tables alive.
+    """Embedding tables for the inputs of a slot. A reference to this object keeps the tables alive.
 
-    Shapes: codec [V, H], codes 0; text [text_vocab, H]; first [V, H'], codes 0 in the code predictor's width.
+    Shapes: codec [V, H] for code 0; text [text_vocab, H]; first [V, H'] for code 0 in the code predictor's width.
     """
 
     codec: Tensor
@@ -34,7 +35,10 @@ class InputTables(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CrossCheckpointEmbeddings:
-    """Cross-embedded rows of a batch, and the talker that embeds their inputs. Shapes: at [g] int64, batch indices."""
+    """Rows of a batch with cross-checkpoint embeddings, and the talker that embeds their inputs.
+
+    Shapes: at [g] int64, indices in the batch.
+    """
 
     talker: Talker
     embedding_source: Talker

@@ -1,9 +1,9 @@
 """Generation of one frame of every active row: next input, talker, code 0, codes 1 to Q-1 (docs/model.md 4, 5).
 
-All data that differs between rows is in the slot cache's tensors, so a whole frame is one function of device state that
-a graph can capture (model_runner.py). A row's progress (position, frame, last codes, codes seen) is written last. Keys
-and values of the new position are written earlier, but only the frame that wrote them reads them. So a frame that fails
-can be retried for any of its rows as if it had not run.
+All data that differs between rows is in the tensors of the slot cache, so a graph can capture a complete frame
+(model_runner.py). A row's progress (position, frame, last codes, codes seen) is written last. Keys and values of the
+new position are written earlier, but no other frame reads them. So a failed frame can be retried for any of its rows as
+if it had not run.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ Slots = NDArray[np.int64]
 class Frame:
     """Talker and code predictor of one checkpoint over a slot cache.
 
-    The output is [B, Q + 2] int64: the frame's codes, 1 if the row ended without a frame, and 1 if all scores were
-    finite.
+    The output is [B, Q + 2] int64: the codes of the frame, 1 if the row has ended without a frame, and 1 if all scores
+    were finite.
 
     Args:
         max_rows, max_starts: Maximum batch of frames and of first frames, including padding rows.
@@ -65,14 +65,14 @@ class Frame:
         target, fused = device.torch_device, device.fused(dtype)
         self.fused = fused
         self.ops = operations_of(device, fused)
-        # Starts run beside frames on devices that can: each has a cache of its own.
+        # On some devices, first frames run in parallel with other frames, so each kind has its own cache.
         predictor = self.talker.code_predictor
         is_native = dtype is torch.float32 and runs_native(device)
         self.native_predictor = native_predictor(predictor) if is_native else None
         self._native_layers = native_layers(self.talker.model) if is_native else None
         self.cache = FrameCache(predictor, max_rows, device, dtype, self.ops)
         self.start_cache = FrameCache(predictor, max_starts, device, dtype, self.ops)
-        self.noise: HostNoise | None = None  # Noise of frames and first frames, if the host provides it.
+        self.noise: HostNoise | None = None  # Noise of frames and of first frames, if the host computes it.
         self.start_noise: HostNoise | None = None
         widths, groups = (config.talker.vocab_size, config.predictor.vocab_size), config.talker.num_code_groups
         self._cpu_noise = CpuNoise(widths, groups) if target.type == "cpu" else None
@@ -80,15 +80,16 @@ class Frame:
             flying = device.max_in_flight + 2
             self.noise = HostNoise(device, max_rows, widths, groups, flying)
             self.start_noise = HostNoise(device, max_starts, widths, groups, prompts + 1)
-        # The talker's hidden states at the last position of prompts, until their first frame is sampled.
+        # The talker's hidden states at the last position of prompts, kept until the first frame is sampled.
         self.hidden = torch.zeros((slot_cache.slots + 1, config.talker.hidden_size), device=target, dtype=dtype)
         cos, sin = self.talker.angles(torch.arange(slot_cache.length + 1, device=target).unsqueeze(0))
         self.angles = cos[0, 0], sin[0, 0]
         self.allowed = torch.arange(config.talker.vocab_size, device=target) < config.talker.codes
         self.allowed[config.talker.codec_eos_token_id] = True
-        # A tensor, because graphs take no constants from the host.
+        # This is a tensor, because graphs cannot use constants from the host.
         self.true = torch.ones((), device=target, dtype=torch.bool)
-        self._embedding_source: Talker | None = None  # Embeds the inputs of rows with cross-checkpoint embeddings.
+        # Talker that embeds the inputs of rows with cross-checkpoint embeddings.
+        self._embedding_source: Talker | None = None
         self._source_tables: InputTables | None = None
         if fused is not None:
             tables = self.talker.tables
@@ -98,29 +99,29 @@ class Frame:
 
     @torch.inference_mode()
     def set_embedding_source(self, embedding_source: Talker | None) -> None:
-        """Set the talker that embeds the inputs of cross-embedded rows. No such row may exist yet."""
+        """Set the talker that embeds the inputs of cross-embedded rows. There must be no such rows yet."""
         if embedding_source is self._embedding_source:
             return
         self._embedding_source, self._source_tables = embedding_source, None
         if embedding_source is not None and self.fused is not None:
             tables = embedding_source.tables
             assert tables is not None, "a talker with fused operations has tables"
-            # The code predictor stays this checkpoint's: it projects the other talker's embeddings of code 0.
+            # This checkpoint's code predictor projects the other talker's embeddings of code 0.
             first = self.talker.code_predictor.project(embedding_source.model.codec_embedding.rows)
             self._source_tables = InputTables(tables.frames[0], tables.text, first)
             self.slot_cache.tables[True] = self._source_tables.addresses
-            self.device.mark().synchronize()  # The frame stream is not ordered after this thread's work.
+            self.device.mark().synchronize()  # The frame stream is not ordered after this thread's stream.
 
     def next(self, rows: Tensor, slots: Slots | None = None, span: int | None = None, *, plain: bool = False) -> Tensor:
         """Return the next frame of rows that already have a frame.
 
         Args:
-            plain: True if no row needs a sort to sample (slots.py) and the host may rely on it.
-            span: An upper bound of the rows' positions with this frame; None for a slot's full length. Fused operations
-                read each row's own length and ignore it.
+            plain: True if no row needs a sort for sampling (slots.py), so that the sort may be skipped.
+            span: Upper bound of the rows' positions including this frame; None for the length of a slot. Fused
+                operations ignore it, because they read each row's own length.
 
-        Shapes: rows [B] int64, in which the scratch row may repeat; slots [B], the same on the host, or None if the
-        host must not skip work by them.
+        Shapes: rows [B] int64, in which the scratch row may repeat; slots [B], the same on the host, or None if no work
+        may be skipped because of their values (in graphs).
         """
         if self.fused is not None:
             return self._fused_next(self.fused, rows)
@@ -156,10 +157,10 @@ class Frame:
         self.slot_cache.position[slot] = stop
 
     def prefill_padded(self, embeds: Tensor, places: Tensor, span: int | None = None) -> None:
-        """Prefill padded pieces of several prompts at once, in a form that a graph can capture.
+        """Prefill padded pieces of several prompts at once. A graph can capture it.
 
         Args:
-            span: as for `next`.
+            span: See `next`.
 
         Shapes: embeds [n, P, H]; places [5, n] int64, as in prompt_batches.py: the number of a piece's positions that
             belong to a prompt, and the row that stores the hidden state of the last one.
@@ -178,7 +179,7 @@ class Frame:
         self.slot_cache.position[rows] = stops
 
     def first(self, rows: Tensor, slots: Slots | None = None, *, plain: bool = False) -> Tensor:
-        """Return the first frame of rows whose prompts are prefilled. Shapes: as in `next`."""
+        """Return the first frame of rows whose prompts are prefilled. Shapes: see `next`."""
         hidden = self.hidden[rows]
         if self.fused is None:
             return self._sample(hidden, rows, slots, self.start_cache, self.start_noise, plain)
@@ -186,7 +187,7 @@ class Frame:
         return self._fused_sample(self.fused, hidden, rows, self.start_cache, positions, torch.zeros_like(positions))
 
     def _cross_embeddings(self, slots: Slots | None) -> CrossCheckpointEmbeddings | None:
-        """Return the cross-embedded rows, or None if there are none, as in every graph. Shapes: slots [B]."""
+        """Return the cross-embedded rows, or None if there are none. In graphs, there are none. Shapes: slots [B]."""
         if self._embedding_source is None or slots is None:
             return None
         places = np.flatnonzero(self.slot_cache.host_cross_embedded[slots])
@@ -229,7 +230,7 @@ class Frame:
         *,
         plain: bool = False,
     ) -> tuple[Tensor, Tensor]:
-        """Sample the codes one after the other. Shapes: results [B, Q] int64, and [B] bool, True if all were finite."""
+        """Sample the codes one after another. Shapes: results [B, Q] int64, and [B] bool, True if all were finite."""
         slot_cache, config, ops = self.slot_cache, self.config.talker, self.ops
         frame = slot_cache.frame[rows]
         noise: tuple[Tensor, Tensor] | None = None  # Noise of codebook 0 [B, V], and of the others [B, Q - 1, V'].
@@ -239,7 +240,7 @@ class Frame:
         levels = [level.of(rows, slots, lean=lean, plain=plain) for level in slot_cache.levels]
         embeddings = self._cross_embeddings(slots)
         codes: list[Tensor] = []
-        sums: list[Tensor] = []  # One per codebook; a score that is not finite makes its sum not finite.
+        sums: list[Tensor] = []  # One per codebook. If a score is not finite, neither is the sum.
 
         def sample(codebook: int, logits: Tensor, embedded: Tensor | None) -> None:
             scores = logits.float()
@@ -319,8 +320,8 @@ class Frame:
                 sampled,
                 rules if codebook == 0 else None,
                 None if embedded is None else Lookup(tables.of(codebook), embedded, addresses[codebook]),
-                # The first sampling launch waits for all earlier work, such as the copy of the rows. Only `finish`
-                # writes data that sampling reads early, and it waits for the last sampling launch.
+                # The first sampling launch waits for all earlier work, such as the copy of the rows. Data that sampling
+                # reads early is written only by `finish`, which waits for the last sampling launch.
                 settled=codebook > 0,
             )
 
@@ -336,7 +337,7 @@ def runs_native(device: Device) -> bool:
 
 
 def operations_of(device: Device, fused: Fused | None = None) -> Operations:
-    """Choose the implementation of the layers' operations besides attention for a device."""
+    """Return the implementation of the layers' operations, except attention, for a device."""
     if fused is not None:
         return FusedOperations(fused)
     return Operations() if device.unit_norm is None else NormedOperations(device.unit_norm)

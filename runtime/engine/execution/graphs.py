@@ -1,4 +1,4 @@
-"""Pool of a checkpoint's captured graphs by work and shape: decode, prefill, first frames, Code2Wav, references."""
+"""Captured graphs of a checkpoint, by kind of work and shape."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ from runtime.errors import SetUpError
 
 log = logging.getLogger(__name__)
 
-# Rows of a decode graph. A batch runs in the next larger bucket: five rows in that of six.
+# Numbers of rows of decode graphs. A batch uses the next larger graph: five rows use that of six.
 DECODE_BUCKETS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
 
-Progress = Callable[[int, int], None]  # Captures done, total.
+Progress = Callable[[int, int], None]  # Number of captured graphs, total.
 Shape = tuple[int, ...]
 
 
 class Work(StrEnum):
-    """Kinds of captured work; the numbers of a shape are in brackets."""
+    """Kinds of captured work. The comments list the dimensions of a shape."""
 
-    DECODE = "decode steps"  # [rows, span]
-    PREFILL = "prefill chunks"  # [prompts, positions of each]
-    FIRST_FRAME = "first frames"  # [rows]
-    FOLLOWING_AUDIO = "sound behind first frames"  # [frames, rows]
-    FIRST_AUDIO = "first sound"  # [frames, rows]
-    AUDIO = "sound"  # [frames, rows]
-    REFERENCE = "references"  # [frames]
-    REFERENCE_END = "ends of references"  # [frames]
+    DECODE = "decode steps"  # Dimensions: rows, span, sampling kind.
+    PREFILL = "prefill chunks"  # Dimensions: prompts, positions of each.
+    FIRST_FRAME = "first frames"  # Dimensions: rows, sampling kind.
+    FOLLOWING_AUDIO = "sound behind first frames"  # Dimensions: frames, rows.
+    FIRST_AUDIO = "first sound"  # Dimensions: frames, rows.
+    AUDIO = "sound"  # Dimensions: frames, rows.
+    REFERENCE = "references"  # Dimensions: frames.
+    REFERENCE_END = "ends of references"  # Dimensions: frames.
 
 
 @dataclass(frozen=True, slots=True)
 class Capture:
-    """Capture function of a graph: ``capture`` returns the graph, or an object that owns it and its inputs."""
+    """Graph to capture. ``capture`` returns the graph, or an object that owns it and its inputs."""
 
     work: Work
     shape: Shape
@@ -48,12 +48,12 @@ class GraphPool:
 
     def __init__(self, device: Device) -> None:
         self._device = device
-        self._graphs: dict[Work, dict[Shape, Any]] = {work: {} for work in Work}  # Small shapes first.
+        self._graphs: dict[Work, dict[Shape, Any]] = {work: {} for work in Work}  # In ascending order of shapes.
 
     def capture(self, captures: Iterable[Capture], progress: Progress = lambda done, of: None) -> None:
         """Capture graphs in the given order, the largest first so that the others reuse its memory.
 
-        A failed capture is logged once, and its work runs eagerly.
+        If a capture fails, this is logged once, and the work runs without a graph.
 
         Raises:
             SetUpError: The checkpoint cannot be used on this device.
@@ -85,9 +85,9 @@ class GraphPool:
         return self._graphs[work].get(shape)
 
     def fitting(self, work: Work, *least: int) -> tuple[Shape, Any | None]:
-        """Return the smallest graph with at least these dimensions and its shape.
+        """Return the shape and graph of the smallest graph with at least these dimensions.
 
-        If there is none: `least` and None.
+        If there is none, return `least` and None.
         """
         for shape, graph in self._graphs[work].items():
             if all(map(ge, shape, least)):

@@ -1,4 +1,4 @@
-"""Heartbeat of a thread: the start time of its current step, written by the thread and read by any."""
+"""Heartbeat of a thread: start time of its current step, written by the thread and read by any."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Execution of talker and code predictor: prefill chunks and decode steps, in graphs if captured."""
+"""Execution of the talker and code predictor: prefill chunks and decode steps, with graphs if captured."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ from runtime.model.checkpoint import Checkpoint
 
 Slots = NDArray[np.int64]
 
-# Positions per slot that a frame's attention reads on devices that cannot stop at each row's own length.
+# Upper bounds of the positions per slot that attention reads, for devices that cannot stop at each row's length.
 SPANS = (512, 2048)
-PLAIN, SORTED = 0, 1  # Sampling kinds, last in the shape of graphs; a sorted graph serves both.
+PLAIN, SORTED = 0, 1  # Sampling kinds, the last dimension of graph shapes. A graph for SORTED also serves PLAIN.
 
 
 class FrameLost(Exception):
-    """A frame was generated but its result cannot be read. A retry would generate the next frame instead."""
+    """A frame was generated, but its result cannot be read. A retry would generate the next frame instead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,26 +56,26 @@ class FrameResult:
 
 @dataclass(frozen=True, slots=True)
 class LaunchedFrame:
-    """Launched frame. Shapes: slots [B]; output [B or more, Q + 2] int64, on the host, valid after `event`."""
+    """Launched frame. Shapes: slots [B]; output [>= B, Q + 2] int64, on the host, valid after `event`."""
 
     slots: Slots
     output: Tensor
     event: Event
 
     def result(self) -> FrameResult:
-        """Wait for the device and return a copy of the result, which stays valid when the memory is reused."""
+        """Wait for the device and return a copy of the result, because its memory will be reused."""
         self.event.synchronize()
         output = self.output[: len(self.slots)].numpy().copy()
         return FrameResult(output[:, :-2], output[:, -2].astype(np.bool_), output[:, -1].astype(np.bool_))
 
 
 class ModelRunner:
-    """Talker and code predictor of one checkpoint over its slot cache. Engine thread.
+    """Talker and code predictor of one checkpoint with its slot cache. Thread: engine.
 
     Args:
-        slots, length: Number of slots, and positions of each.
-        chunk: Positions of a prefill chunk; 0 chooses the device's best size. The start of a chunk depends on the
-            prompt alone, so that results do not depend on the load.
+        slots, length: Number of slots, and number of positions of each.
+        chunk: Number of positions of a prefill chunk; 0 chooses the best size for the device. Chunk boundaries depend
+            on the prompt only, so that results do not depend on the load.
         prompts: Maximum number of first frames in flight.
         graphs: Pool shared with the graphs of Code2Wav.
     """
@@ -97,7 +97,7 @@ class ModelRunner:
         target, grain = device.torch_device, device.position_grain
         self.slot_cache = SlotCache(checkpoint.config, slots, length, target, dtype, grain)
         largest = next((size for size in DECODE_BUCKETS if size >= slots), slots)
-        self._starts = [size for size in STARTS if size < 2 * slots]  # Up to the first size that holds all slots.
+        self._starts = [size for size in STARTS if size < 2 * slots]  # Sizes up to the first one that holds all slots.
         config, talker = checkpoint.config, checkpoint.talker
         self.frame = Frame(config, talker, device, self.slot_cache, dtype, largest, self._starts[-1], prompts)
         self._pads = self.frame.fused is not None or device.pads_prompts
@@ -120,9 +120,10 @@ class ModelRunner:
             [device.host_memory(largest, width, dtype=torch.int64) for _ in range(device.max_in_flight + 2)]
         )
         self._asked = Ring([device.host_memory(largest, dtype=torch.int64) for _ in range(device.max_in_flight + 2)])
-        # First frames of ended requests may still be in flight, so the number of slots does not bound this ring.
+        # First frames of ended requests may still be in flight, so this ring may need more buffers than there are
+        # slots.
         self._started = Ring([device.host_memory(STARTS[-1], width, dtype=torch.int64) for _ in range(prompts + 1)])
-        self._last_of: dict[int, Event] = {}  # By slot: event of its last frame.
+        self._last_of: dict[int, Event] = {}  # Event of the last frame, by slot.
 
     @torch.inference_mode()
     def capture(self, progress: Progress = lambda done, of: None) -> None:
@@ -138,11 +139,11 @@ class ModelRunner:
             )
 
     def works(self) -> list[Callable[[], object]]:
-        """Return the work to capture, as functions that launch kernels."""
+        """Return functions that launch all work to capture."""
         return [run for _, _, (run, _) in self._works()] if self.frame.fused is not None else []
 
     def _works(self) -> Iterator[tuple[Work, Shape, tuple[Callable[[], object], Stream]]]:
-        """Yield all work to capture with its shape, function and stream, the largest first."""
+        """Yield all work to capture: kind, shape, function and stream, the largest first."""
         sizes, scratch = [size for size in DECODE_BUCKETS if size <= len(self._rows)], self.slot_cache.slots
         chunks = list(self._batches.shapes()) if self._pads else []
         draws: list[tuple[int, ...]] = [(SORTED,), (PLAIN,)] if self._is_lean else [()]
@@ -163,13 +164,13 @@ class ModelRunner:
 
     @contextmanager
     def starting(self, slot: int) -> Iterator[None]:
-        """Run the body on the start stream, in parallel with the frames of other slots."""
+        """Context manager that runs its body on the start stream, in parallel with the frames of other slots."""
         with self.device.stream(Stream.STARTS):
             self._after_last_frame(slot)
             yield
 
     def prefill(self, slot: int, prompt: Prompt, start: int = 0) -> tuple[int, LaunchedFrame | None]:
-        """Prefill the chunk of one prompt that begins at `start`; after the last chunk, launch its first frame.
+        """Prefill the chunk of one prompt at `start`. After the last chunk, launch its first frame.
 
         Returns:
             The start of the next chunk, and the first frame if the prompt is complete.
@@ -179,12 +180,12 @@ class ModelRunner:
 
     @torch.inference_mode()
     def prefill_chunks(self, wanted: Sequence[tuple[int, Prompt, int]]) -> list[int]:
-        """Prefill one chunk of each of some prompts; return the end position of each.
+        """Prefill one chunk of each prompt and return the end positions.
 
         The boundaries of chunks and their results do not depend on the prompts that are prefilled together.
         """
         stops = [
-            # The prefix that all texts in a voice share is prefilled separately, so that it can be cached.
+            # The prefix that all texts of a voice share is a chunk of its own, so that it can be cached.
             min(start + self.chunk, prompt.constant if start < prompt.constant else len(prompt.embeds))
             for _, prompt, start in wanted
         ]
@@ -204,16 +205,16 @@ class ModelRunner:
         return stops
 
     def _after_last_frame(self, slot: int) -> None:
-        """Let the current stream wait for the last frame that a slot took part in."""
+        """Make the current stream wait for the last frame of a slot."""
         if (event := self._last_of.pop(slot, None)) is not None:
             self.device.wait(event)
 
     def _prefill_together(self, chunks: list[Chunk]) -> None:
-        """Prefill chunks together in launches of the available shapes."""
+        """Prefill chunks together, in as few launches as the available shapes allow."""
         for batch in self._batches.batches(chunks, self.slot_cache.slots):
             embeds, places = self._chunk(*batch.shape)
             flat = embeds.flatten(0, 1)
-            flat.zero_()  # Padding has attention weight 0, and 0 * NaN is NaN.
+            flat.zero_()  # Attention multiplies padding by 0, and 0 * NaN is NaN, so the buffer must not contain NaN.
             for at, part in batch.embeds:
                 flat[at : at + len(part)] = part
             places.copy_(on_device(places.device, batch.places))
@@ -228,7 +229,8 @@ class ModelRunner:
     def first(self, slots: Slots, then: Callable[[Tensor], None] = lambda codes: None) -> LaunchedFrame:
         """Launch the first frame of at most STARTS[-1] slots whose prompts are prefilled.
 
-        Shapes: slots [B]. `then` receives the codes [B, Q] on the device and may launch further work on this stream.
+        Shapes: slots [B]. `then` is called with the codes [B, Q] on the device and may launch further work on this
+        stream.
 
         Raises:
             FrameLost: The frame cannot be retried. After other exceptions, prefill and frame may be retried.
@@ -287,7 +289,7 @@ class ModelRunner:
         return LaunchedFrame(slots, memory, event)
 
     def _span_of(self, reach: int) -> int:
-        """Return the smallest span for this number of positions; the padding position may be outside of it."""
+        """Return the smallest span for this number of positions; it need not include the padding position."""
         return next((span for span in self._spans if span >= reach), self._spans[-1])
 
     def _put_noise(self, noise: HostNoise, slots: Slots) -> None:
@@ -299,7 +301,7 @@ class ModelRunner:
     def _fitting(
         self, slots: Slots, work: Work, *least: int, plain: bool = False
     ) -> tuple[Shape, Graph[Tensor] | None]:
-        """Return the graph for these slots. Graphs support cross-embedded slots only with fused operations."""
+        """Return the shape and graph for these slots. Only fused operations support cross-embedded slots in graphs."""
         if self._is_lean:
             least = (*least, PLAIN if plain else SORTED)
         if self.frame.fused is None and self.slot_cache.host_cross_embedded[slots].any():
@@ -307,7 +309,7 @@ class ModelRunner:
         return self.graphs.fitting(work, *least)
 
     def _to_host(self, output: Tensor, memory: Tensor) -> Event:
-        """Start the copy of a frame's output to the host, and return the event of its end."""
+        """Start to copy a frame's output to the host, and return an event for the end of the copy."""
         try:
             self.device.to_host(output, memory)
             return self.device.mark()
@@ -316,7 +318,7 @@ class ModelRunner:
 
 
 class Ring:
-    """Ring of buffers, so that the device never works on a buffer that is reused."""
+    """Ring of host buffers, so that a buffer is not reused while the device still writes to it."""
 
     def __init__(self, buffers: list[Tensor]) -> None:
         self._buffers = buffers

@@ -1,6 +1,6 @@
 """Sampling noise from counter-based hashes, computed on the host.
 
-The numbers equal those of ``gumbel_noise`` in `sampling.py` bit for bit, so a seed gives the same codes with either.
+The numbers are bitwise equal to those of ``gumbel_noise`` in `sampling.py`, so a seed gives the same codes with either.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from torch import Tensor
 from runtime.device import Device
 from runtime.engine.execution.sampling import GOLDEN, MASK_32
 
-Words = NDArray[np.uint32]  # Unsigned integers that wrap around.
+Words = NDArray[np.uint32]  # Unsigned integers with wrap-around arithmetic.
 
-UNIFORM_STEP = 2.0**-23  # Distance between two uniform numbers.
+UNIFORM_STEP = 2.0**-23  # Distance between two adjacent uniform numbers.
 
 
 class HostNoise:
-    """Noise of a batch's next frame, written by the host to device memory with fixed addresses for graphs.
+    """Noise of the next frame of a batch. The host writes it to device memory at fixed addresses, for graphs.
 
     Args:
         rows: Rows of the largest batch.
@@ -42,12 +42,12 @@ class HostNoise:
         self._hashes = [hashes_of(width) for width in widths]
 
     def of(self, codebook: int, rows: int) -> Tensor:
-        """Return the noise of the first rows. Shapes: result [rows, V], V of the codebook's level."""
+        """Return the noise of the first rows. Shapes: result [rows, V]."""
         level = min(codebook, 1)
         return self._device[level][codebook - level, :rows]
 
     def put(self, seeds: NDArray[np.int64], frames: NDArray[np.int64], draws: NDArray[np.bool_]) -> None:
-        """Copy noise to the first rows, on the current stream. Greedy rows get arbitrary finite values.
+        """Write noise to the first rows, on the current stream. Greedy rows get arbitrary finite values.
 
         Shapes: seeds, frames, draws [B].
         """
@@ -65,10 +65,10 @@ class HostNoise:
 
 
 class CpuNoise:
-    """Noise of a frame for the CPU device; 32-bit arithmetic takes less than half of the time of int64 tensors.
+    """Noise of a frame for the CPU device. With uint32 it takes less than half the time of int64 tensors.
 
     Args:
-        widths, groups: As for `HostNoise`.
+        widths, groups: See `HostNoise`.
     """
 
     def __init__(self, widths: tuple[int, int], groups: int) -> None:
@@ -86,7 +86,7 @@ class CpuNoise:
 
 
 def hashes_of(width: int) -> Words:
-    """Return the constants hashed for each code. Shapes: result [width]."""
+    """Return the hash constant of each code. Shapes: result [width]."""
     return (np.arange(1, width + 1, dtype=np.int64) * GOLDEN & MASK_32).astype(np.uint32)
 
 
@@ -109,7 +109,7 @@ def noise_of(keys: Words, hashes: Words) -> Tensor:
 
 
 def mix(x: Words) -> Words:
-    """Mix like ``_mix`` of sampling.py, in place, in uint32 arithmetic that wraps around."""
+    """Mix like ``_mix`` of sampling.py, in place, with uint32 arithmetic that wraps around."""
     x ^= x >> np.uint32(16)
     x *= np.uint32(0x7FEB352D)
     x ^= x >> np.uint32(15)

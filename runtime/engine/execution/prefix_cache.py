@@ -1,4 +1,4 @@
-"""Cache of the keys and values of a voice's prompt before its text, copied into slots with the same prefix."""
+"""Cache of KV prefixes: the part of a voice's prompt before its text, which is copied into slots."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class PrefixCache:
         return prefix
 
     def put(self, key: str, copy: Callable[[], PromptPrefix]) -> None:
-        """Store a prefix unless it is cached; `copy` copies it out of its slot."""
+        """Store a prefix if it is not cached. `copy` copies it from its slot."""
         if not self._capacity:
             return
         if key not in self._kept:

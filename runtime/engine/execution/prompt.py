@@ -1,7 +1,7 @@
 """Prompt of a request: one text id and one codec input per position (docs/model.md 3).
 
-A prompt is built as two columns like the tables of docs/model.md, and embedded in one step. In the streaming layout,
-text that does not fit into the prompt follows as `trailing`, one id per frame.
+A prompt is built as two columns, like the tables in docs/model.md, and embedded in one step. In the streaming layout,
+the text after the prompt is in `trailing`, with one id per frame.
 """
 
 from __future__ import annotations
@@ -20,20 +20,21 @@ from runtime.model.talker import NO_CODEC, Talker
 from runtime.model.text_tokenizer import TextTokenizer
 from runtime.request import Layout, Mode
 
-MIN_PREFIX_POSITIONS = 24  # Minimum positions of a cached prefix: prefilling fewer takes no longer than a copy.
+# Minimum number of positions of a cached prefix; prefilling fewer is as fast as copying them.
+MIN_PREFIX_POSITIONS = 24
 
 
 @dataclass(frozen=True, slots=True)
 class PromptInputs:
-    """A request, or a segment of one, with names and defaults resolved for one checkpoint.
+    """Request, or a segment of it, with names and defaults resolved for one checkpoint.
 
-    `body` has the ids of the text if they are already known; with `is_open`, more of them follow.
+    `body` has the ids of the text if they are already known. With `is_open`, more ids follow.
     """
 
     text: str
     mode: Mode
     layout: Layout
-    language: str  # "auto" or a key of codec_language_id, as the tags name it.
+    language: str  # "auto" or a key of codec_language_id, which determines the language tag.
     speaker: str | None = None
     instruct: str | None = None
     voice: ClonedVoice | None = None
@@ -55,7 +56,7 @@ class Columns:
     frames_at: int | None = None
 
     def add(self, text: Sequence[int] | int, codec: Sequence[int] | int) -> None:
-        """Append positions; a single id is repeated to the length of the other column."""
+        """Append positions. A single id is repeated to the length of the other column."""
         text_ids = [text] if isinstance(text, int) else list(text)
         codec_ids = [codec] if isinstance(codec, int) else list(codec)
         length = max(len(text_ids), len(codec_ids))
@@ -65,11 +66,11 @@ class Columns:
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """Input of prefill.
+    """Embedded prompt, the input of prefill.
 
-    Shapes: embeds [P, H] in the talker's dtype; trailing: text ids for the frames, ending in tts_eos, or empty.
-    The first `constant` positions are the same for every text in this voice, and `key` identifies them. `constant` is 0
-    if they are too few to be cached.
+    Shapes: embeds [P, H] in the talker's dtype; trailing: text ids for the frames, ending in tts_eos, or empty. The
+    first `constant` positions are the same for all texts in this voice, and `key` identifies them. `constant` is 0 if
+    they are not worth caching.
     """
 
     embeds: Tensor
@@ -85,7 +86,7 @@ def build_prompt(
     talker: Talker,
     embedding_source: Talker | None = None,
 ) -> Prompt:
-    """Build and embed a prompt. The embedding source, if any, embeds its text."""
+    """Build and embed a prompt. The text is embedded by `embedding_source` if it is given."""
     columns = Columns()
     if inputs.instruct is not None:
         columns.add(tokenizer.instruct(inputs.instruct), NO_CODEC)
@@ -118,8 +119,11 @@ def build_prompt(
 
 
 def prompt_length(inputs: PromptInputs, frames: int, reference_text: str, tokenizer: TextTokenizer) -> int:
-    """Count the prompt's positions without a device (docs/model.md 3.2 to 3.5). `frames` are the reference's."""
-    named = inputs.mode is not Mode.VOICE_DESIGN  # A speaker or an x-vector.
+    """Return the number of positions of a prompt without building it (docs/model.md 3.2 to 3.5).
+
+    `frames` is the number of reference frames.
+    """
+    named = inputs.mode is not Mode.VOICE_DESIGN  # The prompt has a position for a speaker or an x-vector.
     tagged = inputs.language != "auto"
     length = len(tokenizer.role()) + 3 + tagged + named + 1
     if inputs.instruct is not None:
@@ -132,7 +136,10 @@ def prompt_length(inputs: PromptInputs, frames: int, reference_text: str, tokeni
 
 
 def spoken_language(language: str, speaker: str | None, config: ModelConfig) -> str:
-    """Return the language of the tags: dialect speakers replace chinese and auto by their own (docs/model.md 3.2)."""
+    """Return the language for the tags.
+
+    Speakers with a dialect use it instead of chinese and auto (docs/model.md 3.2).
+    """
     dialect = config.talker.spk_is_dialect.get(speaker, False) if speaker else False
     if isinstance(dialect, str) and language in ("chinese", "auto"):
         return dialect
@@ -140,7 +147,7 @@ def spoken_language(language: str, speaker: str | None, config: ModelConfig) -> 
 
 
 def _add_tags(columns: Columns, inputs: PromptInputs, config: ModelConfig) -> None:
-    """Add language, speaker and padding tags; the last one has tts_bos (docs/model.md 3.2)."""
+    """Add the tags: language, speaker and padding. The last one has tts_bos (docs/model.md 3.2)."""
     talker = config.talker
     if inputs.language == "auto":
         tags = [talker.codec_nothink_id, talker.codec_think_bos_id, talker.codec_think_eos_id]
@@ -157,7 +164,7 @@ def _add_tags(columns: Columns, inputs: PromptInputs, config: ModelConfig) -> No
 
 
 def _add_text(columns: Columns, body: list[int], layout: Layout, config: ModelConfig) -> list[int]:
-    """Add the text and its end without a reference; return the trailing ids (docs/model.md 3.3, 3.4)."""
+    """Add the text and its end if there is no reference; return the trailing ids (docs/model.md 3.3, 3.4)."""
     talker = config.talker
     if layout is Layout.NON_STREAMING:
         columns.add(body, talker.codec_pad_id)
@@ -185,7 +192,7 @@ def _add_reference(columns: Columns, text: list[int], frames: int, layout: Layou
 
 
 def _embed(columns: Columns, voice: ClonedVoice | None, talker: Talker, texts: Talker) -> Tensor:
-    """Embed both columns and sum them; insert the cloned voice's x-vector and frames."""
+    """Embed both columns and add them; insert the cloned voice's x-vector and frames."""
     device = talker.device
     text, codec = on_device(device, np.array([columns.text, columns.codec]))
     codec_side = talker.embed_codec_or_none(codec)

@@ -3,8 +3,8 @@
 A launch processes pieces of equal length. With fused operations, chunks are cut into pieces of ``PIECE`` positions, and
 the pieces of all chunks are concatenated. A row's result is bitwise independent of the other rows
 (runtime/device/kernels), and a layer writes all keys before any is read, so a piece can attend to an earlier piece of
-the same launch. Padding is then less than a piece per prompt, plus the difference to the next larger shape. Without
-fused operations, a chunk is one piece, and the chunks of a launch are padded to the longest.
+the same launch. There is less than one piece of padding per prompt, plus the difference to the next larger shape.
+Without fused operations, each chunk is one piece, and the chunks of a launch are padded to the longest one.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-STARTS = (1, 2, 4, 8)  # Prompts read together, and first frames drawn together.
-CHUNKS = (16, 32, 64, 128, 256, 512)  # Positions to which an uncut chunk is padded.
-TOGETHER = 128  # Maximum positions of whole chunks in one launch, of one or several prompts.
-PIECE = 16  # Positions of a piece.
-POSITIONS = (16, 32, 64, 128, 192, 256, 384, 512)  # Positions of a launch's pieces; each size has a graph.
+STARTS = (1, 2, 4, 8)  # Numbers of prompts that are prefilled together, and of first frames that are sampled together.
+CHUNKS = (16, 32, 64, 128, 256, 512)  # Lengths to which an undivided chunk is padded.
+TOGETHER = 128  # Maximum total positions of undivided chunks in one launch.
+PIECE = 16  # Number of positions of a piece.
+POSITIONS = (16, 32, 64, 128, 192, 256, 384, 512)  # Total positions of a launch's pieces. Each size has its own graph.
 
 Chunk = tuple[int, int, Tensor]  # Slot, first position, embeds [P, H].
-Shape = tuple[int, int]  # Pieces, positions of each.
+Shape = tuple[int, int]  # Number of pieces, positions of each.
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class PromptBatch:
 
     @property
     def reach(self) -> int:
-        """Return the largest end position of the padded pieces."""
+        """Return the highest end position of the padded pieces."""
         return int(self.places[1].max()) + self.shape[1]
 
 
@@ -87,15 +87,15 @@ class PackedPieces:
 
 
 class WholeChunks:
-    """Packing of uncut chunks: a chunk is one piece, and a launch has several up to `TOGETHER` positions.
+    """Packing of undivided chunks: each chunk is one piece, and a launch has up to `TOGETHER` positions.
 
     Args:
-        chunk: Positions of the longest chunk.
-        counts: Numbers of chunks that a launch may have.
+        chunk: Number of positions of the longest chunk.
+        counts: Possible numbers of chunks in a launch.
     """
 
     def __init__(self, chunk: int, counts: Sequence[int] = STARTS) -> None:
-        # The padded lengths: no longer than the first one that holds the longest chunk.
+        # The padded lengths, up to the first one that holds the longest chunk.
         whole = next((size for size in CHUNKS if size >= chunk), chunk)
         self._widths = [*(size for size in CHUNKS if size < whole), whole]
         self._counts = counts

@@ -1,7 +1,7 @@
-"""Sampling of codes with the reference's rules in the reference's order (docs/model.md 4).
+"""Sampling of codes with the rules of the reference implementation, in the same order (docs/model.md 4).
 
-A sample is the argmax of scores plus Gumbel noise, and the noise is a hash of (seed, frame, codebook, code). So a seed
-gives the same codes in any batch and slot, and all operations can be captured in graphs.
+A sample is the argmax of scores plus Gumbel noise, where the noise is a hash of (seed, frame, codebook, code). So a
+seed gives the same codes in any batch and slot, and graphs can capture all operations.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-MIN_TOKENS = 2  # Draws of c0 before EOS is allowed (docs/model.md 4).
+MIN_TOKENS = 2  # Number of samples of code 0 before EOS is allowed (docs/model.md 4).
 
 MASK_32 = 0xFFFFFFFF
 GOLDEN = 0x9E3779B9
@@ -19,7 +19,7 @@ GOLDEN = 0x9E3779B9
 
 @dataclass(frozen=True, slots=True)
 class LevelSettings:
-    """Sampling of one level (talker or code predictor) for a batch of rows.
+    """Sampling settings of one level (talker or code predictor) for a batch.
 
     Shapes: temperature, top_p [B] float32; top_k [B] int64 (vocabulary size if off); greedy [B] bool.
     """
@@ -28,9 +28,9 @@ class LevelSettings:
     top_k: Tensor
     top_p: Tensor
     greedy: Tensor
-    widest_k: int  # Largest top_k of the batch, known on the host.
-    any_top_p: bool  # True if a row has top_p below 1.
-    sorts_once: bool = False  # True if one sort decides top-k and top-p, on devices with slow sorts.
+    widest_k: int  # Largest top_k in the batch, known on the host.
+    any_top_p: bool  # True if any row has top_p below 1.
+    sorts_once: bool = False  # True if one sort is used for both top-k and top-p, on devices with slow sorts.
 
 
 def gumbel_noise(seed: Tensor, frame: Tensor, groups: int, width: int) -> Tensor:
@@ -44,7 +44,7 @@ def gumbel_noise(seed: Tensor, frame: Tensor, groups: int, width: int) -> Tensor
     key = _mix(key + GOLDEN * (codebook + 1))  # [B, groups]
     code = torch.arange(1, width + 1, device=seed.device) * GOLDEN & MASK_32
     bits = _mix(_mix(key[..., None] ^ code) + key[..., None])
-    # 23 bits and a half: never 0, never 1 in float32.
+    # 23 bits plus one half, so that the number is never 0 or 1 in float32.
     uniform = ((bits >> 9).float() + 0.5) * 2.0**-23
     return -torch.log(-torch.log(uniform))
 
@@ -52,7 +52,7 @@ def gumbel_noise(seed: Tensor, frame: Tensor, groups: int, width: int) -> Tensor
 def talker_rules(
     logits: Tensor, seen: Tensor, penalty: Tensor, made: Tensor, hold_until: Tensor, allowed: Tensor, eos: int
 ) -> Tensor:
-    """Apply the repetition penalty over generated c0, and ban early EOS and ids that are not codes.
+    """Apply the repetition penalty for code 0, and ban early EOS and ids that are not codes.
 
     Shapes: logits [B, V] float32; seen [B, V] bool; penalty [B] float32; made [B] int64, number of sampled c0;
     hold_until [B] int64, samples before EOS is allowed, if more than `MIN_TOKENS`; allowed [V] bool, codes and EOS;
@@ -81,7 +81,7 @@ def pick(scores: Tensor, level: LevelSettings, noise: Tensor | None) -> Tensor:
 
 
 def _keep_top_k(scores: Tensor, level: LevelSettings) -> Tensor:
-    """Ban the scores below the k-th largest; ties with it stay, as in the reference."""
+    """Ban scores below the k-th largest. Scores equal to it are kept, as in the reference implementation."""
     if level.widest_k >= scores.shape[-1]:
         largest = scores.sort(dim=-1, descending=True).values
     else:
@@ -91,22 +91,22 @@ def _keep_top_k(scores: Tensor, level: LevelSettings) -> Tensor:
 
 
 def _keep_top_p(scores: Tensor, level: LevelSettings) -> Tensor:
-    """Ban the least probable codes whose probabilities sum to at most 1 - p; ties are kept or banned together.
+    """Ban the least probable codes whose probabilities sum to at most 1 - p. Equal scores are treated alike.
 
-    A code's cumulative mass includes all codes that are not more probable, itself and its ties.
+    The sum for a code includes all codes that are not more probable, including itself.
     """
     ascending = scores.sort(dim=-1).values
-    up_to = torch.searchsorted(ascending, scores, right=True) - 1  # Last index among equal scores.
+    up_to = torch.searchsorted(ascending, scores, right=True) - 1  # Index of the last of equal scores.
     mass = ascending.softmax(dim=-1).cumsum(dim=-1).gather(-1, up_to)
     banned = (mass <= 1 - level.top_p[:, None]) & (level.top_p < 1)[:, None] & (scores < ascending[:, -1:])
     return scores.masked_fill(banned, -torch.inf)
 
 
 def keep_by_one_sort(scores: Tensor, level: LevelSettings) -> Tensor:
-    """Apply top-k and top-p with one sort and one score threshold, by operators that run on NPU cores.
+    """Apply top-k and top-p with one sort and one threshold, using operators that run on NPU cores.
 
-    The cumulative mass of codes grows with their scores, so top-p keeps all codes from some score on, as top-k does.
-    The larger of both scores is the threshold of both rules.
+    The cumulative probability increases with the score, so top-p, like top-k, keeps all codes above some score. The
+    larger of both scores is the threshold for both rules.
 
     Shapes: scores, result [B, V].
     """
@@ -114,14 +114,15 @@ def keep_by_one_sort(scores: Tensor, level: LevelSettings) -> Tensor:
     last = ascending.gather(-1, (ascending.shape[-1] - level.top_k[:, None]).clamp(min=0))
     kept = ascending.masked_fill(ascending < last, -torch.inf)
     mass = kept.softmax(dim=-1).cumsum(dim=-1)
-    spared = torch.where(level.top_p < 1, 1 - level.top_p, -1.0)[:, None]  # -1 keeps all codes if top-p is off.
+    # With -1, all codes are kept if top-p is off.
+    spared = torch.where(level.top_p < 1, 1 - level.top_p, -1.0)[:, None]
     least = kept.masked_fill(mass <= spared, torch.inf).amin(dim=-1, keepdim=True)
     threshold = torch.maximum(torch.minimum(least, ascending[:, -1:]), last)
     return scores.masked_fill(scores < threshold, -torch.inf)
 
 
 def _mix(x: Tensor) -> Tensor:
-    """Mix 32 bits with low bias (Wellons 2018, lowbias32), in int64 because backends differ in 32-bit overflow."""
+    """Mix 32 bits by lowbias32 (Wellons 2018), in int64 because backends differ in 32-bit overflow."""
     x = x & MASK_32
     x = (x ^ (x >> 16)) * 0x7FEB352D & MASK_32
     x = (x ^ (x >> 15)) * 0x846CA68B & MASK_32

@@ -1,7 +1,7 @@
-"""Slot cache: device state of a fixed number of slots, and the list of free slots.
+"""Slot cache: device state of a fixed number of slots, and the queue of free slots.
 
-Joining, pausing and leaving are writes to a row. The host keeps numpy copies of the values that it needs, so that a
-frame never waits for the device and never loops over rows.
+A sequence joins, pauses and leaves a batch by writes to its row. The host keeps numpy copies of the values that it
+needs, so that launching a frame neither waits for the device nor loops over rows.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from runtime.engine.execution.sampling import LevelSettings
 from runtime.model.config import GenerationDefaults, ModelConfig
 from runtime.request import Sampling
 
-UNPINNED = ("cpu", "mps")  # Devices that read host memory directly.
+UNPINNED = ("cpu", "mps")  # Devices that read host memory directly, without pinned memory.
 
-UNLIMITED = 2**62  # Frames without a limit.
-PLAIN_K = 64  # Codes kept without a sort; the published checkpoints keep 50.
+UNLIMITED = 2**62  # Stands for an unlimited number of frames.
+PLAIN_K = 64  # Maximum top-k without a sort; the published checkpoints use 50.
 
 
 @dataclass(frozen=True, slots=True)
 class LevelChoice:
-    """Sampling settings of one level of one request. ``top_k`` 0 is off; temperature 0 is greedy."""
+    """Sampling settings of one level for one request. ``top_k`` 0 is off; temperature 0 is greedy."""
 
     temperature: float
     top_k: int
@@ -47,19 +47,23 @@ class RowSettings:
 
 @dataclass(slots=True, eq=False)
 class SlotInputs:
-    """Inputs of a slot, owned by the sequence that holds it."""
+    """Inputs of a slot, owned by the sequence in the slot."""
 
     settings: RowSettings
     seed: int
-    trailing: list[int] = field(default_factory=list)  # Text ids fed with the coming frames, then padding.
-    holds_end: bool = False  # EOS is banned until the frame whose input is the last text id (tts_eos).
-    is_open: bool = False  # More text may arrive.
-    is_cross_embedded: bool = False  # Another checkpoint embeds the inputs (cross_checkpoint_embeddings.py).
-    is_written: bool = False  # Written to the device.
+    # Text ids to feed with the next frames; after them, padding is fed.
+    trailing: list[int] = field(default_factory=list)
+    holds_end: bool = False  # True if EOS is banned until the frame whose input is the last text id (tts_eos).
+    is_open: bool = False  # True if more text may arrive.
+    is_cross_embedded: bool = False  # True if another checkpoint embeds the inputs (cross_checkpoint_embeddings.py).
+    is_written: bool = False  # True if the inputs were written to the device.
 
     @property
     def text_frames(self) -> int:
-        """Return the frames that the text allows: frame 0 follows the prompt, and frame f has id f - 1 as input."""
+        """Return the number of frames that the text allows.
+
+        Frame 0 follows the prompt; frame f has text id f - 1 as input.
+        """
         return len(self.trailing) + 1 if self.is_open else UNLIMITED
 
     @property
@@ -98,7 +102,7 @@ def fill_in(sampling: Sampling, defaults: GenerationDefaults) -> RowSettings:
 
 
 class LevelCache:
-    """Sampling settings of one level for every slot, on the device and on the host.
+    """Sampling settings of one level for all slots, on the device and on the host.
 
     Shapes: reals [2, S] float32: temperature, top_p; ints [2, S] int64: top_k, greedy (0 or 1).
     """
@@ -117,13 +121,13 @@ class LevelCache:
         self.host_greedy = np.zeros(slots, np.bool_)
 
     def note(self, slot: int, choice: LevelChoice) -> None:
-        """Record the settings of a slot on the host."""
+        """Store the settings of a slot on the host."""
         self.host_top_k[slot] = choice.top_k or self.vocabulary
         self.host_greedy[slot] = choice.greedy
         self.host_top_p[slot] = choice.top_p
 
     def sampling(self, seed: Tensor, frame: Tensor) -> SamplingState:
-        """Return views of the settings of every slot. Shapes: seed, frame [S] int64."""
+        """Return views of the settings of all slots. Shapes: seed, frame [S] int64."""
         return SamplingState(self.temperature, self.top_k, self.top_p, self.greedy, seed, frame)
 
     def of(
@@ -135,11 +139,12 @@ class LevelCache:
             lean: True to use `keep_by_one_sort` (sampling.py).
             plain: True if no row needs a sort; used with `lean` only.
 
-        Shapes: rows [B] int64; slots [B], the same on the host, or None if the host must not choose operations by them.
+        Shapes: rows [B] int64; slots [B], the same on the host, or None if operations must not depend on their values
+        (in graphs).
         """
         widest_k = self.vocabulary if slots is None else int(self.host_top_k[slots].max())
         any_top_p = slots is None or bool((self.host_top_p[slots] < 1).any())
-        if lean:  # The same operators with and without graphs.
+        if lean:  # Use the same operators with and without graphs.
             widest_k, any_top_p = (min(PLAIN_K, self.vocabulary), False) if plain else (self.vocabulary, True)
         return LevelSettings(
             temperature=self.temperature[rows],
@@ -152,7 +157,7 @@ class LevelCache:
         )
 
     def draws(self, slots: NDArray[np.int64]) -> bool:
-        """True if some row needs noise. Shapes: slots [B]."""
+        """True if any row needs noise. Shapes: slots [B]."""
         return not self.host_greedy[slots].all()
 
     def is_plain(self, slots: NDArray[np.int64]) -> bool:
@@ -171,7 +176,7 @@ def on_device(device: torch.device, numbers: NDArray[np.int64]) -> Tensor:
 
 @dataclass(frozen=True, slots=True)
 class PromptPrefix:
-    """Keys and values of a prompt's first positions, for prompts with the same prefix.
+    """Keys and values of the first positions of a prompt, for other prompts with the same prefix.
 
     Shapes: cache [2, layers, kv_heads, positions, d]: keys, then values.
     """
@@ -185,13 +190,14 @@ class PromptPrefix:
 
 
 class SlotCache:
-    """Device state of every slot of one checkpoint, with host copies of some values.
+    """Device state of all slots of one checkpoint, with host copies of some values.
 
     There is one scratch slot after the last slot, and one scratch position after each slot's last position. Padding
-    rows of a batch and padding positions of a prefill chunk write there, and nothing reads them.
+    rows of a batch and padding positions of a prefill chunk write there. These values are never read.
 
     Args:
-        position_grain: Positions per slot are rounded up to a multiple of this; those after `length` are not read.
+        position_grain: The number of positions per slot is rounded up to a multiple of this. Positions after `length`
+            are not read.
 
     Shapes: keys, values: one tensor per layer, [S + 1, kv_heads, T + 1 or more, d]; all others [S + 1, ...].
     """
@@ -215,18 +221,18 @@ class SlotCache:
         self.keys = list(self._cache[0])
         self.values = list(self._cache[1])
 
-        # The integers of a slot are one column, so that one copy writes all of them.
+        # The integers of a slot are one column, so that a single copy writes all of them.
         self._ints = torch.zeros((11, slots + 1), device=device, dtype=torch.int64)
         self._reals = torch.ones((5, slots + 1), device=device)
         self.position = self._ints[0]  # Position of the next frame's input.
-        self.frame = self._ints[1]  # Frames made.
-        self.hold_until = self._ints[2]  # Frames before EOS is allowed.
+        self.frame = self._ints[1]  # Number of generated frames.
+        self.hold_until = self._ints[2]  # Number of frames before EOS is allowed.
         self.seed = self._ints[3]
         self.penalty = self._reals[0]
         self.talker_level = LevelCache(self._reals[1:3], self._ints[4:6], talker.vocab_size)
         self.predictor_level = LevelCache(self._reals[3:5], self._ints[6:8], config.predictor.vocab_size)
         # Addresses of the embedding tables that fused operations use for a slot: code 0 and text in the talker's width,
-        # and code 0 in the code predictor's. They depend on ``is_cross_embedded``.
+        # and code 0 in the code predictor's width. They depend on ``is_cross_embedded``.
         self.addresses = self._ints[8:11]
         self.tables: dict[bool, tuple[int, int, int]] = {False: (0, 0, 0), True: (0, 0, 0)}
 
@@ -234,14 +240,16 @@ class SlotCache:
             return torch.zeros((slots + 1, width), device=device, dtype=torch.int64)
 
         self.codes = ints(talker.num_code_groups)  # Codes of the last frame.
-        self.trailing = ints(length)  # Text ids fed with the coming frames, then padding.
-        self.seen = torch.zeros(slots + 1, talker.vocab_size, device=device, dtype=torch.bool)  # Codes c0 drawn so far.
+        self.trailing = ints(length)  # Text ids to feed with the next frames; after them, padding is fed.
+        # True for values of code 0 that were sampled.
+        self.seen = torch.zeros(slots + 1, talker.vocab_size, device=device, dtype=torch.bool)
 
         self.host_position = np.zeros(slots, np.int64)  # Host copy of ``position``.
         self.host_frame = np.zeros(slots, np.int64)  # Host copy of ``frame``.
         self.host_cross_embedded = np.zeros(slots, np.bool_)
-        self.inputs: dict[int, SlotInputs] = {}  # By slot: inputs of the last sequence.
-        # The slot that was freed first is reused first: a frame in flight may still write to a recently freed one.
+        self.inputs: dict[int, SlotInputs] = {}  # Inputs of the last sequence, by slot.
+        # The slot that was freed first is reused first, because a frame in flight may still write to a slot that was
+        # freed recently.
         self.free_slots = deque(range(slots))
 
     @property
@@ -260,12 +268,12 @@ class SlotCache:
         return self.talker_level, self.predictor_level
 
     def drawing(self, slots: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Return True for rows that need noise at either level. Shapes: slots, result [B]."""
+        """Return True for rows that need noise at any level. Shapes: slots, result [B]."""
         greedy: NDArray[np.bool_] = self.talker_level.host_greedy[slots] & self.predictor_level.host_greedy[slots]
         return ~greedy
 
     def is_plain(self, slots: NDArray[np.int64]) -> bool:
-        """True if no row needs a sort at either level. Shapes: slots [B]."""
+        """True if no row needs a sort at any level. Shapes: slots [B]."""
         return all(level.is_plain(slots) for level in self.levels)
 
     def view(self, layer: int) -> KVView:
@@ -278,7 +286,7 @@ class SlotCache:
         return len(self.free_slots)
 
     def take(self, inputs: SlotInputs) -> int:
-        """Assign a free slot to a sequence. `write` copies the inputs to the device later."""
+        """Assign a free slot to a sequence. Its inputs are copied to the device later by `write`."""
         slot = self.free_slots.popleft()
         self.inputs[slot] = inputs
         self.talker_level.note(slot, inputs.settings.talker)
@@ -288,10 +296,10 @@ class SlotCache:
         return slot
 
     def restart(self, slot: int, trailing: Sequence[int], *, is_open: bool = False, seed: int | None = None) -> None:
-        """Restart a slot for another segment of the same sequence, or for a repetition of a segment.
+        """Restart a slot for the next segment of its sequence, or to repeat a segment.
 
-        Settings stay, and the seed too unless another is given. The inputs need to be on the device (`write`) only for
-        the first frame, so prefill can run earlier.
+        Settings are kept, and so is the seed unless another one is given. Prefill may run before the inputs are written
+        to the device (`write`), which only the first frame needs.
         """
         inputs = self.inputs[slot]
         inputs.trailing = [*trailing]
@@ -302,7 +310,10 @@ class SlotCache:
         self.host_position[slot] = self.host_frame[slot] = 0
 
     def write(self, slots: Iterable[int]) -> None:
-        """Write the inputs of some slots to the device, on its current stream: before their first frame."""
+        """Write the inputs of some slots to the device on its current stream.
+
+        It must be called before their first frame.
+        """
         for slot in slots:
             inputs = self.inputs[slot]
             if inputs.is_written:
@@ -318,7 +329,7 @@ class SlotCache:
             self.trailing[slot] = on_device(self.trailing.device, beside)
 
     def append_text(self, slot: int, ids: Sequence[int], *, is_last: bool = False) -> None:
-        """Append text ids of an open text for the next frames without text; `is_last` appends tts_eos."""
+        """Append text ids for the next frames of an open text. `is_last` also appends tts_eos."""
         inputs = self.inputs[slot]
         start = len(inputs.trailing)
         inputs.trailing = [*inputs.trailing, *ids]
@@ -329,7 +340,7 @@ class SlotCache:
             self.hold_until[slot] = inputs.hold_until
 
     def release(self, slot: int) -> None:
-        """Free a slot. Its state needs no reset: the next sequence reads only what it has written."""
+        """Free a slot. Its state is not reset, because the next sequence reads only what it has written itself."""
         self.free_slots.append(slot)
 
     def prefix_of(self, slot: int, length: int) -> PromptPrefix:
@@ -341,7 +352,7 @@ class SlotCache:
         self._cache[:, :, slot, :, : prefix.length] = prefix.cache
 
     def _numbers_of(self, inputs: SlotInputs) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        """Return the numbers of a slot's columns except its position. The number of reals is even to allow one copy."""
+        """Return the columns of a slot except its position. The number of reals is even, so that one copy is enough."""
         settings = inputs.settings
         ints, reals = [0, inputs.hold_until, inputs.seed], [settings.repetition_penalty]
         for level, choice in ((self.talker_level, settings.talker), (self.predictor_level, settings.predictor)):
