@@ -232,7 +232,11 @@ class ServerSettings:
     drain_s: float = knob(
         30.0, "VOICEWRIGHT_DRAIN_S", "seconds that running replies have after SIGTERM or Ctrl-C", low=0
     )
-    api_keys: str = knob("", "VOICEWRIGHT_API_KEYS", "keys that may use the API, separated by commas; empty: everybody")
+    api_keys: str = knob(
+        "",
+        "VOICEWRIGHT_API_KEYS",
+        "comma-separated keys of the runtime's port; the studio's port stays open; empty: everybody",
+    )
     api_keys_file: str = knob(
         "",
         "VOICEWRIGHT_API_KEYS_FILE",
