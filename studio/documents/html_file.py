@@ -30,14 +30,19 @@ def is_html(data: bytes) -> bool:
     return _HTML.match(data[:_HEAD_BYTES].replace(b"\0", b"").lstrip(_MARKS)) is not None
 
 
+def check_size(data: bytes) -> None:
+    """Raise `UnreadableError` if a file is larger than the limits."""
+    if len(data) > MAX_MARKUP_BYTES or data.count(b"<") > MAX_TAGS:
+        raise UnreadableError(TOO_LARGE)
+
+
 def read_html(data: bytes, left_out: LeftOut) -> Document:
     """Read a file.
 
     Raises:
         UnreadableError: The file is larger than the limits.
     """
-    if len(data) > MAX_MARKUP_BYTES or data.count(b"<") > MAX_TAGS:
-        raise UnreadableError(TOO_LARGE)
+    check_size(data)
     body = body_of(data)
     title = next((spaced("".join(one.itertext())) for one in body.getroottree().iter("{*}title")), "")
     headings = [one for one in body.iter(*(f"{{*}}h{level}" for level in range(1, 7)))]

@@ -11,16 +11,18 @@ from studio.documents.html_file import is_html, read_html
 from studio.documents.pdf import is_pdf, read_pdf
 from studio.documents.text import read_text
 from studio.documents.values import NO_DOCUMENT, Document, LeftOut, Spoken, UnreadableError
+from studio.documents.web_page import read_web_page
 
 OF_ARCHIVES = (b"PK", COMPOUND)
 
 
-def read(data: bytes, *, spoken: Spoken | None = None, **options: Any) -> Document:
+def read(data: bytes, *, spoken: Spoken | None = None, web: bool = False, **options: Any) -> Document:
     """Read an EPUB, a DOCX, a PDF, an HTML file, subtitles or a text.
 
     Args:
         data: the whole file.
         spoken: the choice of what is read.
+        web: of an HTML file, read the article only.
         options: of `read_text`, without effect on EPUB, DOCX, PDF and HTML.
 
     Raises:
@@ -30,7 +32,9 @@ def read(data: bytes, *, spoken: Spoken | None = None, **options: Any) -> Docume
     if is_pdf(data):
         return read_pdf(data, left_out)
     if not data.startswith(OF_ARCHIVES):
-        return read_html(data, left_out) if is_html(data) else read_text(data, left_out, **options)
+        if is_html(data):
+            return read_web_page(data, left_out) if web else read_html(data, left_out)
+        return read_text(data, left_out, **options)
     archive = Archive(data)
     if archive.find(CONTAINER) is not None:
         return read_epub(archive, left_out)

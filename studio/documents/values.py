@@ -29,10 +29,11 @@ DAMAGED = "it is damaged"
 TOO_LARGE = "it holds more than is read of one document"
 EMPTY = "there is no text in it"
 NO_TEXT = "there is no text in it; it may hold pictures of pages only"
+NO_EXTRACTOR = "web pages are not read here; the host can install voicewright[web]"
 TOO_LONG = "it could not be read within the limits of memory and time"
 REASONS = (
     *(NO_DOCUMENT, OTHER_ENCODING, SUBTITLE_TIMES, OLD_OR_LOCKED, LOCKED, PROTECTED, DAMAGED, TOO_LARGE),
-    *(EMPTY, NO_TEXT, TOO_LONG),
+    *(EMPTY, NO_TEXT, NO_EXTRACTOR, TOO_LONG),
 )
 
 # Omitted or changed content by the code of its note. The page translates each code.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import fields
 from typing import Any
@@ -10,34 +11,45 @@ from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from runtime.shared.fetch import Fetcher
 from studio.documents.service import DocumentService
 from studio.documents.values import Spoken
 from studio.routes.responses import handle_errors, query_flag, read_pieces, streamed_json
 
 MAX_BYTES = 32 * 2**20
+MAX_REDIRECTS = 5
+PAGE_S = 15.0  # Time limit of the download of a web page.
 KINDS = fields(Spoken)
 
 
-def document_routes(client_of: Callable[[HTTPConnection], str] = lambda _: "") -> list[Route]:
+def document_routes(
+    client_of: Callable[[HTTPConnection], str] = lambda _: "", fetcher: Fetcher | None = None
+) -> list[Route]:
     """Return the route. ``client_of`` returns the client's name for the fair queue."""
     documents = DocumentService()
+    pages = fetcher or Fetcher(where="url", redirects=MAX_REDIRECTS, seconds=PAGE_S)
 
     async def read(request: Request) -> Response:
-        """Read the file in the body.
+        """Read the file in the body, or the web page at `url` of the query.
 
         The query, for texts: `encoding`, `sounds`, `as_is`, `markdown`; for all: the names of `Spoken`, as 1 or 0.
         """
         spoken = {kind.name: query_flag(request, kind.name) for kind in KINDS if kind.name in request.query_params}
         options: dict[str, Any] = {
             "spoken": spoken,
+            "web": "url" in request.query_params,
             "encoding": request.query_params.get("encoding") or None,
             "keep_sounds": query_flag(request, "sounds"),
             "as_is": query_flag(request, "as_is"),
             "markdown": query_flag(request, "markdown"),
         }
 
+        url = request.query_params.get("url")
+
         async def receive() -> list[bytes]:
-            return await read_pieces(request, MAX_BYTES)
+            if url is None:
+                return await read_pieces(request, MAX_BYTES)
+            return [await asyncio.to_thread(pages.fetch, url, most=MAX_BYTES)]
 
         pieces = await documents.read(receive, client_of(request), **options)
         return streamed_json(pieces, sum(map(len, pieces)))

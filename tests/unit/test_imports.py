@@ -128,6 +128,7 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
     "soxr": ("runtime/shared/audio.py", "runtime/shared/pcm_formats.py"),
     "pocketsphinx": ("studio/aligning/sphinx.py",),
     "faster_whisper": ("studio/transcribing/whisper.py",),
+    "trafilatura": ("studio/documents/web_page.py",),
     "zeroconf": ("runtime/server/wyoming/announcement.py",),
     "pkgutil": ("studio/transcribing/plugin.py",),  # the operator's plug-in, by the name in his settings
     "av": (

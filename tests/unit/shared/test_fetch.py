@@ -30,6 +30,7 @@ class Trap:
     port: int
     knocks: list[tuple[str, int]] = field(default_factory=list)
     asked: list[tuple[str, str]] = field(default_factory=list)  # path and Host
+    body: bytes = SOUND
     target: str = "https://voices.example/sound"  # of the redirect at /away
 
 
@@ -48,7 +49,7 @@ def trap() -> Iterator[Trap]:
             self.send_response({"/away": 302, "/none": 404}.get(self.path, 200))
             self.send_header("Location", found.target)
             self.end_headers()
-            self.wfile.write(SOUND)
+            self.wfile.write(found.body)
 
         def log_message(self, *_: object) -> None:
             return
