@@ -1,1 +1,1 @@
-"""Networks in the order of the data flow, and their checkpoints. No threads, sockets or globals."""
+"""Networks in the order of the data flow, and loading of checkpoints. No threads, sockets or global state."""

@@ -1,4 +1,4 @@
-"""LoRA adapters in PEFT's format, merged into the published weights when these are read.
+"""LoRA adapters in PEFT's format, which are merged into the published weights at load.
 
 A merged tensor has the values of PEFT's ``merge_and_unload`` in float32: ``W + (B @ A) * scale``.
 """
@@ -19,11 +19,12 @@ from runtime.model.config_reader import read_json, require
 from runtime.model.files import ADAPTER_CONFIG
 from runtime.model.headers import list_some
 
-F32 = "F32"  # Dtype of merged tensors in the words of the safetensors format.
-ROOT = "base_model.model."  # PEFT's prefix of all names.
-PARENTS = ("", "talker.", "talker.model.")  # Modules that training scripts give to PEFT.
+F32 = "F32"  # Dtype of merged tensors, in safetensors' notation.
+ROOT = "base_model.model."  # Prefix of all tensor names in PEFT's files.
+# Prefixes of module names, which depend on the module that a training script has passed to PEFT.
+PARENTS = ("", "talker.", "talker.model.")
 
-# Ends of tensor names, with the parts of a change that they are.
+# Endings of tensor names, and the parts of a change that they stand for.
 LOW, HIGH, EMBEDDED_LOW, EMBEDDED_HIGH, ROWS = "A", "B", "embedding_A", "embedding_B", "rows"
 ENDS = {
     ".lora_A.weight": LOW,
@@ -33,27 +34,28 @@ ENDS = {
     ".token_adapter.trainable_tokens_delta": ROWS,
 }
 PAIRS = ((LOW, HIGH), (EMBEDDED_LOW, EMBEDDED_HIGH))
-# Fields whose adapters are no sum of a published weight and a product, or were trained on other weights.
+# Configuration fields of adapters that are not a sum of published weight and product, or that need other base weights.
 REFUSED = (
     *("use_dora", "use_qalora", "use_bdlora", "lora_bias", "alora_invocation_tokens", "layer_replication"),
     *("target_parameters", "arrow_config", "kasa_config", "velora_config", "monteclora_config", "megatron_config"),
 )
-PLAIN_INITS = (True, False, "gaussian", "eva", "orthogonal")  # The others change the base weights before training.
+# Other initializations change the base weights before training.
+PLAIN_INITS = (True, False, "gaussian", "eva", "orthogonal")
 
 
 @dataclass(slots=True)
 class Change:
-    """Change of one published tensor: a new value, then a product, then new rows."""
+    """Change of one published tensor: new values, plus a product, then new rows."""
 
-    names: dict[str, str] = field(default_factory=dict)  # Tensor names in the adapter's file by their parts.
-    new: str | None = None  # Name of the tensor that replaces the published one.
-    shape: tuple[int, ...] = ()  # Of the published tensor.
+    names: dict[str, str] = field(default_factory=dict)  # Names of the adapter's tensors, by part.
+    new: str | None = None  # Name of the adapter's tensor that replaces the published one.
+    shape: tuple[int, ...] = ()  # Shape of the published tensor.
     scale: float = 1.0
     rows: tuple[int, ...] = ()
 
 
 class MergedTensors:
-    """One changed tensor of a checkpoint, with the interface of a safetensors file and of its slices."""
+    """One merged tensor, with the interface of a safetensors file and its slices."""
 
     def __init__(self, base: Any, adapter: Any, change: Change) -> None:
         self._base, self._adapter, self._change = base, adapter, change
@@ -68,7 +70,7 @@ class MergedTensors:
         return F32
 
     def get_tensor(self, key: str) -> Tensor:
-        """Return the merged tensor, float32."""
+        """Return the merged tensor as float32."""
         change = self._change
         merged = (self._adapter.get_tensor(change.new) if change.new else self._base.get_tensor(key)).float()
         for low, high in PAIRS:
@@ -86,30 +88,30 @@ class MergedTensors:
 
 @dataclass(frozen=True, slots=True)
 class Adapter:
-    """Content of an adapter: its changes by the keys of the published tensors."""
+    """Content of an adapter: changes by the key of the published tensor."""
 
     changes: dict[str, Change]
-    ranks: tuple[int, ...]  # In ascending order, without repetition.
+    ranks: tuple[int, ...]  # Ranks in ascending order, without duplicates.
 
 
 def merged_files(files: dict[str, Any], path: Path, adapter: Any) -> dict[str, Any]:
-    """Return the changed tensors of a checkpoint by key.
+    """Return the merged tensors of a checkpoint by key.
 
     Args:
         files: Open safetensors files of the published weights by key.
-        path: The adapter's file.
-        adapter: The same, open.
+        path: Path of the adapter's file.
+        adapter: The open file.
 
     Raises:
         CheckpointInvalid: The adapter does not fit the published weights.
-        CheckpointUnsupported: The adapter is of a kind that is not merged.
+        CheckpointUnsupported: This kind of adapter is not supported.
     """
     changes = read_adapter(files, path, adapter).changes
     return {key: MergedTensors(files[key], adapter, change) for key, change in changes.items()}
 
 
 def read_adapter(files: Mapping[str, Any], path: Path, adapter: Any) -> Adapter:
-    """Read an adapter's configuration and tensor names; arguments and errors are those of `merged_files`."""
+    """Parse an adapter's configuration and tensor names. Arguments and errors are those of `merged_files`."""
     where = path.parent / ADAPTER_CONFIG
     config = read_json(where)
     _require_kind(config, where)
@@ -157,7 +159,7 @@ def _require_kind(config: dict[str, Any], where: Path) -> None:
 
 
 def _parse(name: str) -> tuple[str, str | None]:
-    """Return the published tensor that a tensor of an adapter changes, and the part of the change."""
+    """Return the published tensor that an adapter's tensor changes, and the part of the change."""
     target = name.removeprefix(ROOT)
     for end, part in ENDS.items():
         if target.endswith(end):
@@ -166,7 +168,7 @@ def _parse(name: str) -> tuple[str, str | None]:
 
 
 def _check_shapes(change: Change, adapter: Any, path: Path, target: str) -> int | None:
-    """Check the shapes of a change, and return the rank of its product."""
+    """Check the shapes of a change and return the rank of its product, if any."""
     shape = change.shape
     if change.new is not None:
         new = adapter.get_slice(change.new).get_shape()
@@ -195,9 +197,9 @@ def _rows_of(config: dict[str, Any], module: str, where: Path, shape: tuple[int,
 
 
 def _of_module(pattern: Any, module: str, where: Path, default: Any) -> Any:
-    """Return a pattern's value for a module, of the first name that is the module's or the end of it.
+    """Return the value for a module in a pattern: that of the first name that is equal to the module's name or its end.
 
-    PEFT matches regular expressions; a name with other characters than those of module names is refused.
+    PEFT allows regular expressions as names. Names with characters that do not occur in module names are refused.
     """
     require(isinstance(pattern, dict), where, "a pattern is not an object")
     for name, value in pattern.items():

@@ -1,9 +1,9 @@
-"""ASCII spelling of text, for a checkpoint that knows only ASCII.
+"""ASCII spelling of text, for checkpoints that were trained on ASCII only.
 
-The vocabulary has the bytes of other letters, but the model was not trained on them: they become noise and spoil the
-words around them. A letter is replaced by its compatibility decomposition without accents, or by a table. Symbols that
-`runtime.model.english_reading` can name are kept. All else (emoji, other scripts) is dropped. The spelling of a
-character does not depend on its neighbours, so a text may be spelled in pieces.
+The vocabulary contains the bytes of other letters, but the model was not trained on them, so they would become noise
+and damage adjacent words. A letter is replaced by its compatibility decomposition without accents, or from a table.
+Symbols that `runtime.model.english_reading` can name are kept. Other characters (emoji, other scripts) are dropped. The
+spelling of a character does not depend on other characters, so a text may be spelled in pieces.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import unicodedata
 
 from runtime.model.english_reading import RAISED, SYMBOLS
 
-LEFT_OUT = " "  # Between words, so that they are not joined.
+LEFT_OUT = " "  # Replaces dropped characters, so that the words around them are not joined.
 
 # ASCII spellings of letters that Unicode does not decompose.
 LETTERS = {
@@ -24,7 +24,7 @@ MARKS = {
     **dict.fromkeys("‘’‚‛′ʼʻʹ´‹›", "'"),
     **dict.fromkeys("“”„‟″«»「」『』《》", '"'),
     **dict.fromkeys("‐‑‒–−•", "-"),
-    **dict.fromkeys("—―", " - "),  # A pause between words, often written without spaces.
+    **dict.fromkeys("—―", " - "),  # Pause between words, which is often written without spaces.
     **{"。": ".", "、": ",", "…": "...", "¿": "", "¡": ""},
     **dict.fromkeys("\u00ad\u200b\u200c\u200d\u2060\ufeff", ""),  # Invisible characters.
     **dict.fromkeys("\u2028\u2029", "\n"),
@@ -34,16 +34,16 @@ MARKS = {
 # Combining marks and variation selectors.
 ACCENTS = (range(0x300, 0x370), range(0x1DC0, 0x1E00), range(0xFE00, 0xFE10))
 
-INVISIBLE = ("Zs", "Zl", "Zp", "Cf", "Mn", "Me")  # Categories whose loss a reader does not notice.
+INVISIBLE = ("Zs", "Zl", "Zp", "Cf", "Mn", "Me")  # Categories of characters that can be dropped without a note.
 
 
 def in_ascii(text: str) -> str:
-    """Return the text in ASCII and the symbols that have names; other characters become a space."""
+    """Return the text in ASCII, plus symbols that have names. Other characters become a space."""
     return text if text.isascii() else text.translate(_SPELLINGS)
 
 
 def is_left_out(text: str) -> bool:
-    """Return True if `in_ascii` drops visible characters of the text."""
+    """True if `in_ascii` drops visible characters of the text."""
     if text.isascii():
         return False
     return any(
@@ -54,7 +54,10 @@ def is_left_out(text: str) -> bool:
 
 
 class _Spellings(dict[int, str]):
-    """Spellings by code point for `str.translate`. Only changes are stored: clients send any character."""
+    """Spellings by code point, for `str.translate`.
+
+    Only changed characters are cached, because clients may send any.
+    """
 
     def __missing__(self, point: int) -> str:
         character = chr(point)
@@ -80,7 +83,7 @@ def _spelling(character: str) -> str:
         return " "
     if character in SYMBOLS or character in RAISED:
         return character
-    # Decomposition would change the value of numbers (x2 from x²) and the meaning of signs ("<" from "≮").
+    # Decomposition would change the value of numbers (x2 from x²) or the meaning of signs ("<" from "≮").
     if kind[0] not in "LP" and kind not in ("Nd", "Nl"):
         return LEFT_OUT
     parts = unicodedata.normalize("NFKD", character)

@@ -40,16 +40,16 @@ from runtime.request import SAMPLE_RATE
 
 log = logging.getLogger(__name__)
 
-# Prefixes of keys.
+# Key prefixes of the networks.
 TALKER, SPEAKER_ENCODER, DECODER, ENCODER = "talker.", "speaker_encoder.", "decoder.", "encoder."
 
-# Bytes hashed from each end of a weights file; the header with all names and offsets is in the first.
+# Bytes that are hashed at each end of a weights file. The header, with all names and offsets, is at the start.
 _END_BYTES = 2**20
 
 
 @dataclass(frozen=True, slots=True)
 class SpeechTokenizer:
-    """Encoder and decoder of audio, always float32 (docs/model.md 7.2), shared by checkpoints with the same file."""
+    """Encoder and decoder of audio in float32 (docs/model.md 7.2). Checkpoints with the same file share them."""
 
     folder: Path
     config: SpeechTokenizerConfig
@@ -62,13 +62,13 @@ class Checkpoint:
     """Networks and configurations of one checkpoint folder."""
 
     name: str
-    fingerprint: str  # Equal only for equal configuration and weights.
+    fingerprint: str  # Equal only if configuration and weights are equal.
     config: ModelConfig
     text_tokenizer: TextTokenizer
     talker: Talker
     speaker_encoder: SpeakerEncoder | None
     speech_tokenizer: SpeechTokenizer
-    quantization: Quantization | None = None  # Bits of the talker's and code predictor's weights.
+    quantization: Quantization | None = None  # Quantization of the talker's and code predictor's weights.
 
 
 def load_checkpoint(
@@ -79,12 +79,12 @@ def load_checkpoint(
     quantization: Quantization | None = None,
     sound_dtype: torch.dtype = torch.float32,
 ) -> Checkpoint:
-    """Load a checkpoint: talker and code predictor in `dtype`, the other networks in float32.
+    """Load a checkpoint: the talker and code predictor in `dtype`, other networks in float32.
 
     Args:
         reference: A folder, or a Hub id with an optional ``@revision``.
-        loaded: Checkpoints whose speech tokenizer may be shared.
-        quantization: Weight bits of the linear layers of talker and code predictor; None keeps `dtype`.
+        loaded: Loaded checkpoints, whose speech tokenizer may be shared.
+        quantization: Quantization of the linear layers of the talker and code predictor; None keeps `dtype`.
         sound_dtype: Dtype of Code2Wav's matrix products on a CPU.
 
     Raises:
@@ -102,7 +102,7 @@ def load_checkpoint(
     dtypes = {TALKER: dtype, SPEAKER_ENCODER: torch.float32}
     rounded = {} if stored is None else {TALKER: stored}
     rounds = {} if stored is not None or quantization is None else {TALKER: quantization}
-    # Unpacked bfloat16 takes twice the time; a small network's float32 gains nothing from packing.
+    # Pack bfloat16, because it takes twice the time otherwise. Packing makes float32 of a small network no faster.
     finish: dict[str, Finish] = {TALKER: pack} if device.type == "cpu" and dtype is torch.bfloat16 else {}
     unread = load_weights(source.weights, networks, device, dtypes, finish, rounded, rounds)
     speech_tokenizer = _shared(folder / SPEECH_TOKENIZER, loaded)
@@ -140,13 +140,13 @@ def load_checkpoint(
 def settle_quantization(
     where: object, stored: Quantization | None, asked: Quantization | None, device: str
 ) -> Quantization | None:
-    """Return the weight bits of talker and code predictor from the stored and the requested quantization.
+    """Return the quantization to use, from that of the stored weights and the requested one.
 
     Args:
-        device: The device type.
+        device: Device type.
 
     Raises:
-        CheckpointUnsupported: The stored weights have another quantization, or one for another device.
+        CheckpointUnsupported: The stored weights have another quantization, or one that the device does not support.
     """
     if stored is None:
         return asked
@@ -174,16 +174,16 @@ def speech_tokenizer_networks(config: SpeechTokenizerConfig) -> dict[str, nn.Mod
 
 
 def source_of(reference: str) -> CheckpointSource:
-    """Return the folders of a checkpoint, after a download from the Hub if necessary; raises as `source_at`."""
+    """Return the folders of a checkpoint, after downloading it if necessary. Errors are those of `source_at`."""
     return source_at(resolve(reference))
 
 
 def source_at(folder: Path) -> CheckpointSource:
-    """Return the folders of a checkpoint in a folder of the published layout, or of an adapter that names one.
+    """Return the folders of a checkpoint in a folder of the published layout, or of an adapter with a base checkpoint.
 
     Raises:
         CheckpointMissing: The adapter's weights or its base checkpoint are missing.
-        CheckpointUnsupported: The base checkpoint is an adapter, too.
+        CheckpointUnsupported: The base checkpoint is also an adapter.
         SetUpError: The download of the base checkpoint failed.
     """
     if not (folder / ADAPTER_CONFIG).is_file():
@@ -211,7 +211,7 @@ def resolve(reference: str) -> Path:
     """
     if (folder := local_folder(reference)) is not None:
         return folder
-    from runtime.model.hub_download import folder_of  # Only downloads need this slow import.
+    from runtime.model.hub_download import folder_of  # This import is slow and needed only for downloads.
 
     return folder_of(reference)
 
@@ -220,7 +220,7 @@ def local_folder(reference: str) -> Path | None:
     """Return the folder of a reference, or None if it is a Hub id.
 
     Raises:
-        CheckpointMissing: It is neither a folder nor a valid Hub id.
+        CheckpointMissing: The reference is neither a folder nor a valid Hub id.
     """
     folder = Path(reference).expanduser()
     if reference and folder.is_dir():
@@ -231,7 +231,7 @@ def local_folder(reference: str) -> Path | None:
 
 
 def fingerprint(source: CheckpointSource) -> str:
-    """Return a hash that identifies a checkpoint: of its configurations, and of the size and both ends of its weights.
+    """Return a hash that identifies a checkpoint, from its configurations and the size and ends of its weight files.
 
     Raises:
         CheckpointMissing, CheckpointInvalid: The weights are missing or unreadable.
@@ -251,10 +251,10 @@ def fingerprint(source: CheckpointSource) -> str:
 
 
 def check_fit(folder: Path, config: ModelConfig, text_tokenizer: TextTokenizer, speech: SpeechTokenizerConfig) -> None:
-    """Check that tokenizer, talker and speech tokenizer fit: every id of one has a row in the tables of the next.
+    """Check that the tokenizer, talker and speech tokenizer match: every id has a row in the next one's tables.
 
     Raises:
-        CheckpointInvalid: They do not fit.
+        CheckpointInvalid: They do not match.
     """
     talker, predictor, code2wav = config.talker, config.predictor, speech.code2wav
     for holds, why in (
@@ -295,12 +295,12 @@ def _shared(folder: Path, loaded: Sequence[Checkpoint]) -> SpeechTokenizer | Non
 
 
 def are_same(files: Sequence[Path], others: Sequence[Path]) -> bool:
-    """True if the files have the same bytes, pair by pair."""
+    """True if each pair of files has the same content."""
     return len(files) == len(others) and all(
         filecmp.cmp(file, other, shallow=False) for file, other in zip(files, others, strict=True)
     )
 
 
 def public_name(reference: str) -> str:
-    """Return the name that clients see: a Hub id unchanged, or the last part of a folder's path."""
+    """Return the name for clients: a Hub id, or the last part of a folder's path."""
     return Path(reference).resolve().name if os.path.isdir(reference) else reference

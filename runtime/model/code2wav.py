@@ -1,6 +1,6 @@
-"""Code2Wav: frames of codes to audio, in seamless chunks of any size (docs/model.md 2.4, 6).
+"""Code2Wav: decodes frames of codes to audio, in seamless chunks of any size (docs/model.md 2.4, 6).
 
-Every causal layer keeps its past inputs in a ``StreamState``; a full decode is one chunk on a fresh state. Frame t
+Every causal layer keeps its past inputs in a ``StreamState``. A complete decode is one chunk with a new state. Frame t
 gives exactly the samples t*1920 to (t+1)*1920 without delay, for any division into chunks. On a CPU, the audio of a
 frame is bitwise independent of chunks and batch (runtime/model/products.py). All tensors of audio are [B, T, C].
 """
@@ -22,8 +22,8 @@ SNAKE_EPS = 1e-9
 class StreamState:
     """State of a batch of streams between chunks (docs/model.md 6.3).
 
-    Shapes: convs, one per causal convolution, [B, left, C]; keys and values, one per transformer layer,
-    [B, heads, window - 1, d]; frames [B] int64, decoded so far. A fresh stream is all zeros.
+    Shapes: convs, one per causal convolution, [B, left, C]; keys and values, one per transformer layer, [B, heads,
+    window - 1, d]; frames [B] int64, number of decoded frames. The state of a new stream is all zeros.
     """
 
     def __init__(self, convs: list[Tensor], keys: list[Tensor], values: list[Tensor], frames: Tensor) -> None:
@@ -36,7 +36,7 @@ class StreamState:
         return [*self.convs, *self.keys, *self.values, self.frames]
 
     def behind(self, slot: int, x: Tensor) -> Tensor:
-        """Return the stored inputs of a convolution followed by the new ones, and store the last of them.
+        """Return the stored inputs of a convolution followed by the new ones, and store the last inputs.
 
         Shapes: x [B, T, C]; result [B, left + T, C].
         """
@@ -59,7 +59,7 @@ class StreamState:
             part[index] = new
 
     def reset(self, row: int) -> None:
-        """Reset one row to a fresh stream."""
+        """Reset one row to the state of a new stream."""
         for part in self.tensors():
             part[row] = 0
 
@@ -80,7 +80,7 @@ class CausalConv(nn.Module):
 
 
 class CausalTransposedConv(nn.Module):
-    """Causal upsampling by `stride`, which must divide `kernel`."""
+    """Causal upsampling by `stride`, by which `kernel` must be divisible."""
 
     def __init__(self, inputs: int, outputs: int, kernel: int, stride: int) -> None:
         super().__init__()
@@ -95,7 +95,7 @@ class CausalTransposedConv(nn.Module):
 
 
 class SnakeBeta(nn.Module):
-    """x + sin^2(x e^alpha) / (e^beta + eps), with alpha and beta stored as exponents as published."""
+    """Activation x + sin^2(x e^alpha) / (e^beta + eps). alpha and beta are stored as exponents, as published."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()
@@ -125,7 +125,7 @@ class ResidualUnit(nn.Module):
 
 
 class UpsampleBlock(nn.Module):
-    """Snake, transposed convolution by ``rate``, three residual units."""
+    """Snake, transposed convolution with stride ``rate``, and three residual units."""
 
     def __init__(self, inputs: int, outputs: int, rate: int) -> None:
         super().__init__()
@@ -155,7 +155,10 @@ class ConvNeXt(nn.Module):
 
 
 class UpsampleStage(nn.ModuleList):
-    """Transposed convolution by ``ratio``, then a ConvNeXt block; published as a list of two."""
+    """Transposed convolution with stride ``ratio``, and a ConvNeXt block.
+
+    The published module is a list of these two.
+    """
 
     def __init__(self, channels: int, ratio: int) -> None:
         super().__init__([CausalTransposedConv(channels, channels, ratio, ratio), ConvNeXt(channels)])
@@ -167,7 +170,7 @@ class UpsampleStage(nn.ModuleList):
 
 
 class Codebook(nn.Module):
-    """Rows are embedding_sum / cluster_usage."""
+    """Codebook whose rows are embedding_sum / cluster_usage."""
 
     def __init__(self, size: int, width: int) -> None:
         super().__init__()
@@ -189,7 +192,7 @@ class QuantizerLayer(nn.Module):
 
 
 class QuantizerLayers(nn.Module):
-    """Sum of one row of each codebook."""
+    """Sum of the selected rows of all codebooks."""
 
     def __init__(self, groups: int, size: int, width: int) -> None:
         super().__init__()
@@ -205,7 +208,7 @@ class QuantizerLayers(nn.Module):
 
 
 class ResidualQuantizer(nn.Module):
-    """Projected sum of the codebooks' rows. `input_proj` is published but only used for encoding."""
+    """Projected sum of the selected rows of all codebooks. `input_proj` is published but only used for encoding."""
 
     def __init__(self, groups: int, size: int, width: int, outer: int) -> None:
         super().__init__()
@@ -219,7 +222,7 @@ class ResidualQuantizer(nn.Module):
 
 
 class SplitQuantizer(nn.Module):
-    """Codebook 0 on its own, the others as one residual chain."""
+    """Quantizer of codebook 0, and a residual quantizer of all other codebooks."""
 
     def __init__(self, config: Code2WavConfig) -> None:
         super().__init__()
@@ -232,7 +235,7 @@ class SplitQuantizer(nn.Module):
 
 
 class WindowAttention(nn.Module):
-    """Attention over the last `window` frames including the current one, without q/k norms."""
+    """Attention over the last `window` frames, including the current one. Queries and keys have no norm."""
 
     def __init__(self, config: Code2WavConfig, layer: int) -> None:
         super().__init__()
@@ -345,7 +348,7 @@ class Code2Wav(nn.Module):
             module.slot = slot
 
     def fresh_state(self, rows: int) -> StreamState:
-        """Return the state of `rows` fresh streams, on the weights' device."""
+        """Return the state of `rows` new streams, on the device of the weights."""
         weight, config = self.pre_conv.conv.weight, self.config
 
         def zeros(*shape: int) -> Tensor:
@@ -367,9 +370,9 @@ class Code2Wav(nn.Module):
         return self.vocode(self.latents(codes, state), state)
 
     def warm(self, codes: Tensor, state: StreamState) -> None:
-        """Advance a fresh state over reference frames without decoding audio (docs/model.md 6.3, ICL warm start).
+        """Advance a new state over reference frames without decoding audio (docs/model.md 6.3, ICL warm start).
 
-        The transformer processes all frames; the convolutions only as many as their state covers.
+        The transformer processes all frames, and the convolutions only as many as their state covers.
         """
         latents = self.latents(codes, state)
         self.vocode(latents[:, -self.tail_frames :], state)
@@ -377,7 +380,7 @@ class Code2Wav(nn.Module):
     @property
     def tail_frames(self) -> int:
         """Return the number of frames that the state of the later convolutions covers, plus one."""
-        oldest = 6  # Samples before the current one, from the last convolution backwards (docs/model.md 6.2).
+        oldest = 6  # Number of samples before the current one, from the last convolution backwards (docs/model.md 6.2).
         for rate in reversed(self.config.upsample_rates):
             oldest = -(-(oldest + 6 * (1 + 3 + 9)) // rate) + 1
         oldest += 6

@@ -1,4 +1,4 @@
-"""Interface of Code2Wav over the states of all open streams, with s16 samples and flags per row.
+"""Interface of Code2Wav for the states of all open streams. Results are s16 samples and flags per row.
 
 ``TorchCode2Wav`` uses torch operations on any device; ``runtime/model/packed_code2wav.py`` uses Triton kernels.
 """
@@ -12,19 +12,19 @@ from torch import Tensor
 
 from runtime.model.code2wav import Code2Wav, StreamState
 
-FULL_SCALE = 32767  # Maximum of s16le, as libsndfile scales.
-ROW = 3  # Columns of a row: slot, turn, frames.
-ANY = 1 << 30  # Any number of frames.
+FULL_SCALE = 32767  # Full scale of s16, as in libsndfile.
+ROW = 3  # Columns of a row: slot, turn, number of decoded frames.
+ANY = 1 << 30  # Stands for any number of frames.
 
 
 class Code2WavNetwork(Protocol):
-    """Code2Wav with one stream state per slot. A call changes only the slots of its rows."""
+    """Code2Wav with one stream state per slot. A call changes only the slots in its rows."""
 
-    longest: int  # Maximum frames of a call.
+    longest: int  # Maximum number of frames in a call.
 
     @property
     def stepped(self) -> SteppedCode2Wav | None:
-        """Return this network if it can compute `after` in steps that graphs can capture, else None."""
+        """Return this network if it can process a reference in steps that graphs can capture, else None."""
 
     def decode(self, rows: Tensor, codes: Tensor) -> Tensor:
         """Decode the next frames of some streams and advance their states. Graphs can capture it.
@@ -34,10 +34,10 @@ class Code2WavNetwork(Protocol):
         """
 
     def reset(self, slot: int) -> None:
-        """Reset a slot to a fresh stream."""
+        """Reset a slot to a new stream."""
 
     def after(self, codes: Tensor) -> tuple[StreamState, int]:
-        """Return the state of a fresh stream after reference frames, and its turn, without decoding their audio.
+        """Return the state and turn of a new stream after reference frames, without decoding their audio.
 
         The content of the state depends on the network. Thread: one at a time; other threads may call `decode`.
 
@@ -49,15 +49,18 @@ class Code2WavNetwork(Protocol):
 
 
 class SteppedCode2Wav(Code2WavNetwork, Protocol):
-    """Network that processes a reference in steps: `move_on` for all frames except the last, which are decoded."""
+    """Network that processes a reference in steps.
 
-    side: int  # Slot of the reference, which no stream uses.
-    tail_frames: int  # Frames of the last step.
+    `move_on` processes all frames except the last ones, which are decoded.
+    """
+
+    side: int  # Slot for references, which no stream uses.
+    tail_frames: int  # Number of frames of the last step.
 
     def move_on(self, rows: Tensor, codes: Tensor) -> Tensor:
-        """Advance streams over frames that at least `tail_frames` frames follow.
+        """Advance streams over frames that are followed by at least `tail_frames` frames.
 
-        Shapes: as `decode`; result: unused.
+        Shapes: see `decode`; the result is not used.
         """
 
     def state_of(self, slot: int) -> StreamState:
@@ -65,7 +68,7 @@ class SteppedCode2Wav(Code2WavNetwork, Protocol):
 
 
 class TorchCode2Wav:
-    """Network by torch operations in float32. It tracks each stream's progress itself."""
+    """Implementation by torch operations in float32. It stores the number of decoded frames itself."""
 
     longest = ANY
     stepped = None
@@ -89,14 +92,15 @@ class TorchCode2Wav:
     def after(self, codes: Tensor) -> tuple[StreamState, int]:
         state = self.code2wav.fresh_state(1)
         self.code2wav.warm(codes.to(self.state.frames.device).unsqueeze(0), state)
-        return state.rows(torch.zeros(1, device=self.state.frames.device, dtype=torch.int64)), 0  # A copy.
+        # Indexing returns a copy.
+        return state.rows(torch.zeros(1, device=self.state.frames.device, dtype=torch.int64)), 0
 
     def put(self, slot: int, state: StreamState) -> None:
         self.state.write(torch.tensor([slot], device=self.state.frames.device), state)
 
 
 def to_s16(wave: Tensor) -> Tensor:
-    """Convert samples to s16; non-finite ones become silence.
+    """Convert samples to s16. Samples that are not finite become silence.
 
     Shapes: wave [...] float in [-1, 1]; result [...] int16.
     """

@@ -1,4 +1,4 @@
-"""Code predictor: codes 1 to Q-1 of a frame from a hidden state and code 0 (docs/model.md 2.2, 5)."""
+"""Code predictor: codes 1 to Q-1 of a frame, from a hidden state and code 0 (docs/model.md 2.2, 5)."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ from runtime.model.config import DecoderConfig
 from runtime.model.layers import Attention, DecoderStack, Operations, join_heads
 from runtime.model.products import Linear, Table
 
-# Arguments: codebook, logits [B, V], destination of the code's embedding [B, H'] (strided), or None for the last code.
+# Samples a code. Arguments: codebook, logits [B, V], destination of the code's embedding [B, H'] (strided), or None for
+# the last code.
 DrawCode = Callable[[int, Tensor, Tensor | None], None]
 
 
 class PredictorDecoder(DecoderStack):
-    """The decoder with one input table per code group; table k-1 embeds code k, in the talker's width."""
+    """Decoder with one embedding table per code group. Table k-1 embeds code k, in the talker's width."""
 
     def __init__(self, config: DecoderConfig, talker_width: int) -> None:
         super().__init__(config)
@@ -30,20 +31,20 @@ class PredictorDecoder(DecoderStack):
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Views of a frame's cache for one pass of one layer. Shapes: [B or 1, kv_heads or 1, T or end, d]."""
+    """Views of the frame cache for one pass of one layer. Shapes: [B or 1, kv_heads or 1, T or end, d]."""
 
     cos: Tensor
     sin: Tensor
-    key: Tensor  # Keys of the new positions are written here.
+    key: Tensor  # Destination of the keys of new positions.
     value: Tensor
-    keys: Tensor  # Keys up to the new positions.
+    keys: Tensor  # Keys of all positions up to the new ones.
     values: Tensor
 
 
 class FrameCache:
-    """Keys and values of the current frames, one row each with at most Q positions; allocated once and reused.
+    """KV cache of the current frames: one row per frame with at most Q positions. It is allocated once and reused.
 
-    Every read ends at the last written position, so no data of an earlier frame is read.
+    Reads end at the last written position, so data of earlier frames is never read.
     """
 
     def __init__(
@@ -67,13 +68,14 @@ class FrameCache:
         self.keys = torch.empty(shape, device=target, dtype=dtype)
         self.values = torch.empty(shape, device=target, dtype=dtype)
         self.cos, self.sin = predictor.model.angles(positions.unsqueeze(0), dtype)
-        self.used = 0  # Positions written in this frame.
+        self.used = 0  # Number of positions written in this frame.
         self._device = device
         self._fused = device.fused(dtype)
         self._ops = Operations() if ops is None else ops
         self._rows = torch.arange(rows, device=target)
         self._positions = positions[:, None].repeat(1, rows)  # [Q, B]
-        self._places: dict[tuple[int, int, int, int], Places] = {}  # By layer, rows, and positions before and within.
+        # Keys: layer, rows, number of earlier positions, number of new positions.
+        self._places: dict[tuple[int, int, int, int], Places] = {}
 
     def __call__(self, layer: int, attention: Attention, qkv: Tensor) -> Tensor:
         B, T, _ = qkv.shape
@@ -95,7 +97,7 @@ class FrameCache:
         return join_heads(self._device.prefill_attention(q, place.keys, place.values))
 
     def _place(self, layer: int, B: int, T: int) -> Places:
-        """Return cached views, because creating views takes as long on a CPU as writing to them."""
+        """Return cached views, because on a CPU, creating views takes as long as writing to them."""
         span, end = slice(self.used, self.used + T), self.used + T
         keys, values = self.keys[layer, :B], self.values[layer, :B]
         place = Places(
@@ -111,7 +113,7 @@ class FrameCache:
 
 
 class CodePredictor(nn.Module):
-    """Code predictor: per frame, a first pass over [hidden, E0[c0]], then Q-2 passes of one position."""
+    """Code predictor. For each frame, it runs a first pass over [hidden, E0[c0]], then Q-2 passes of one position."""
 
     def __init__(self, config: DecoderConfig, talker_width: int) -> None:
         super().__init__()
@@ -125,7 +127,7 @@ class CodePredictor(nn.Module):
             self.small_to_mtp_projection = Linear(talker_width, config.hidden_size)
 
     def embed_with(self, first: Tensor, codes: Tensor) -> Tensor:
-        """Embed frames, with c0's embedding given as `first`.
+        """Embed frames, given the embedding of code 0 as `first`.
 
         Shapes: first [..., H]; codes [..., Q]; result [..., Q, H].
         """
@@ -133,7 +135,7 @@ class CodePredictor(nn.Module):
         return torch.stack((first, *rest), dim=-2)
 
     def begin(self, hidden: Tensor, ops: Operations) -> Tensor:
-        """Return the input of a frame's first pass: the talker's hidden state, and room for the embedding of code 0.
+        """Return the input of a frame's first pass: the talker's hidden state, and space for the embedding of code 0.
 
         Shapes: hidden [B, H] after the talker's final norm; result [B, 2, H'].
         """
@@ -148,7 +150,7 @@ class CodePredictor(nn.Module):
     def predict(self, x: Tensor, cache: FrameCache, ops: Operations, draw: DrawCode) -> None:
         """Run the passes of one frame and call `draw` for codes 1 to Q-1.
 
-        Shapes: x [B, 2, H'], from `begin`, filled in.
+        Shapes: x [B, 2, H'], the result of `begin` with the embedding of code 0 written.
         """
         cache.used = 0
         last = len(self.lm_head)

@@ -1,7 +1,7 @@
-"""Configuration of a checkpoint as typed values, with the reference implementation's defaults.
+"""Typed configuration of a checkpoint, with the defaults of the reference implementation.
 
-Absent fields have the defaults of the reference's classes (qwen-tts 0.1.1, with Mimi of transformers 4.57.3), so files
-give the same values as there; tests/golden checks it.
+Missing fields have the defaults of qwen-tts 0.1.1 (with Mimi from transformers 4.57.3), so a file gives the same
+values; tests/golden checks this.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ from runtime.model.config_reader import (
 )
 from runtime.request import Layout, Mode
 
-RESERVED_IDS = 1024  # Last rows of codec_embedding: special tokens, banned except EOS (docs/model.md 4).
+# Number of rows at the end of codec_embedding for special tokens, which are banned except EOS (docs/model.md 4).
+RESERVED_IDS = 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecoderConfig:
-    """Configuration shared by talker and code predictor layers; defaults are the code predictor's."""
+    """Configuration of the decoder layers of talker and code predictor. Defaults are those of the code predictor."""
 
     hidden_size: int = 1024
     intermediate_size: int = 3072
@@ -42,7 +43,7 @@ class TalkerConfig(DecoderConfig):
     intermediate_size: int = 2048
     num_hidden_layers: int = 20
     num_key_value_heads: int = 2
-    head_dim: int = 0  # 0: hidden_size // num_attention_heads
+    head_dim: int = 0  # 0 means hidden_size // num_attention_heads.
     vocab_size: int = 3072
     text_vocab_size: int
     text_hidden_size: int = 2048
@@ -55,12 +56,12 @@ class TalkerConfig(DecoderConfig):
     codec_think_bos_id: int = 4204
     codec_think_eos_id: int = 4205
     codec_language_id: dict[str, int] = field(default_factory=dict)
-    spk_id: dict[str, int] = field(default_factory=dict)  # Null or {} if there are no speakers.
+    spk_id: dict[str, int] = field(default_factory=dict)  # Empty if there are no speakers.
     spk_is_dialect: dict[str, str | bool] = field(default_factory=dict)
 
     @property
     def codes(self) -> int:
-        """Return the number of ids that are codes c0."""
+        """Return the number of ids that are values of code 0."""
         return self.vocab_size - RESERVED_IDS
 
 
@@ -81,7 +82,7 @@ class SpeakerEncoderConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GenerationDefaults:
-    """Sampling defaults from ``generation_config.json``; docs/model.md 4 has the defaults of absent fields."""
+    """Sampling defaults from ``generation_config.json``. docs/model.md 4 lists the defaults of missing fields."""
 
     do_sample: bool = True
     temperature: float = 0.9
@@ -99,9 +100,9 @@ class ModelConfig:
     """``config.json`` of one checkpoint.
 
     Our extensions (docs/checkpoints.md) are ``voicewright_modes`` for checkpoints with several modes,
-    ``voicewright_layouts`` for those with one text layout, ``voicewright_speaks`` for random weights,
-    ``voicewright_part_chars`` for those that lose words of long texts, ``voicewright_alphabet`` for those that read
-    only ASCII, and ``voicewright_quantization`` for int8 and int4 weights.
+    ``voicewright_layouts`` for checkpoints with one text layout, ``voicewright_speaks`` for random weights,
+    ``voicewright_part_chars`` for checkpoints that skip words of long texts, ``voicewright_alphabet`` for checkpoints
+    trained on ASCII only, and ``voicewright_quantization`` for int8 and int4 weights.
     """
 
     talker: TalkerConfig
@@ -110,17 +111,17 @@ class ModelConfig:
     generation: GenerationDefaults
     modes: tuple[Mode, ...]
     layouts: tuple[Layout, ...]  # Supported layouts.
-    preferred_layout: Layout | None  # Layout of requests that name none; None: the mode's default.
+    preferred_layout: Layout | None  # Default layout; None: the default of the mode.
     speaks: bool
-    part_chars: int | None  # Characters spoken as one part; None: as in the settings.
+    part_chars: int | None  # Maximum characters of a segment; None: as in the settings.
     takes_instruct: bool
     im_start_token_id: int
     tts_pad_token_id: int
     tts_bos_token_id: int
     tts_eos_token_id: int
-    alphabet: str | None = None  # Alphabet of the training text: ascii; None: all characters.
-    quantization: str | None = None  # Bits of the weights in its files: int8, int4 or as published.
-    size: str | None = field(default=None, compare=False)  # Informational; nothing is derived from it.
+    alphabet: str | None = None  # Alphabet of the training text (ascii); None: all characters.
+    quantization: str | None = None  # Quantization of the weights in its files (int8 or int4); None: as published.
+    size: str | None = field(default=None, compare=False)  # Informational only.
     notes: Notes = field(default_factory=Notes, compare=False)
 
 
@@ -137,7 +138,7 @@ class Code2WavConfig:
     num_hidden_layers: int = 8
     num_attention_heads: int = 16
     num_key_value_heads: int = 16
-    head_dim: int = 0  # 0: hidden_size // num_attention_heads
+    head_dim: int = 0  # 0 means hidden_size // num_attention_heads.
     sliding_window: int = 72
     rope_theta: float = 10_000.0
     rms_norm_eps: float = 1e-5
@@ -173,7 +174,7 @@ class SpeechEncoderConfig:
     num_hidden_layers: int = 8
     num_attention_heads: int = 8
     num_key_value_heads: int = 8
-    head_dim: int = 0  # 0: hidden_size // num_attention_heads
+    head_dim: int = 0  # 0 means hidden_size // num_attention_heads.
     hidden_act: str = "gelu"
     norm_eps: float = 1e-5
     rope_theta: float = 10_000.0
@@ -186,7 +187,7 @@ class SpeechEncoderConfig:
 
     @property
     def seanet_stride(self) -> int:
-        """Return the samples per latent before the last downsampling."""
+        """Return the number of samples per latent before the last downsampling."""
         return prod(self.upsampling_ratios)
 
 

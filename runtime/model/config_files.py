@@ -1,6 +1,6 @@
-"""Reader of a checkpoint's JSON files with an allow-list of fields; it executes nothing in them.
+"""Parser of a checkpoint's JSON files with an allow-list of fields.
 
-Fields without a default in the reference's classes are required. Unsupported values are refused.
+Fields without a default in the reference implementation are required. Unsupported values are refused.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from runtime.model.config_reader import (
 from runtime.request import SAMPLE_RATE, Layout, Mode
 
 MODEL, SPEECH_TOKENIZER = "qwen3_tts", "qwen3_tts_tokenizer_12hz"
-ROUNDED = ("int8", "int4")  # Kinds that `voicewright quantize` writes.
+ROUNDED = ("int8", "int4")  # Quantizations that `voicewright quantize` writes.
 ALPHABETS = ("ascii",)
-KIND_CHARS = 60  # Characters of an unknown kind in an error message.
-QUANTISED = ("quantization_config", "quantization")  # Fields in which transformers and MLX declare quantisation.
+KIND_CHARS = 60  # Maximum characters of an unknown value in an error message.
+QUANTISED = ("quantization_config", "quantization")  # Fields with which transformers and MLX declare quantization.
 
-# Fields that are read by name, in addition to the sections.
+# Top-level fields that are read by name, in addition to the sections.
 TOP = names(
     """
     model_type tokenizer_type talker_config speaker_encoder_config tts_model_type tts_model_size im_start_token_id
@@ -122,7 +122,7 @@ def read_model_config(folder: Path) -> ModelConfig:
         preferred_layout=layouts[0] if "voicewright_layouts" in top else None,
         speaks=bool(top.get("voicewright_speaks", True)),
         part_chars=_part_chars(top, path),
-        # The reference drops instruct for the 0.6B CustomVoice model (docs/model.md 3.2).
+        # The reference implementation ignores instruct for the 0.6B CustomVoice model (docs/model.md 3.2).
         takes_instruct=top.get("tts_model_size") != "0b6",
         alphabet=_one_of(ALPHABETS, top, path, "voicewright_alphabet"),
         quantization=_one_of(ROUNDED, top, path, "voicewright_quantization"),
@@ -136,7 +136,7 @@ def read_model_config(folder: Path) -> ModelConfig:
 
 
 def read_speech_tokenizer_config(folder: Path) -> SpeechTokenizerConfig:
-    """Read speech_tokenizer/config.json, and preprocessor_config.json where there is one.
+    """Read speech_tokenizer/config.json, and preprocessor_config.json if it exists.
 
     Raises:
         CheckpointMissing: config.json is missing.
@@ -169,7 +169,7 @@ def read_speech_tokenizer_config(folder: Path) -> SpeechTokenizerConfig:
 def _decoder(kind: type[Decoder], raw: dict[str, Any], path: Path, where: str, notes: Notes) -> Decoder:
     raw = rope_of(raw, path, where)
     part = _with_head_dim(parse(kind, raw, path, where, notes))
-    # A null means the number of attention heads; an absent field means the default.
+    # A null means the number of attention heads, but a missing field means the default.
     if "num_key_value_heads" in raw and raw["num_key_value_heads"] is None:
         part = replace(part, num_key_value_heads=part.num_attention_heads)
     require(part.hidden_act == "silu", path, f"{where}.hidden_act must be silu")
@@ -214,7 +214,7 @@ def _check_preprocessor(path: Path) -> None:
 
 
 def _check_ids(talker: TalkerConfig, path: Path) -> None:
-    """Check that every id of a prompt has a table row: on CUDA, a read past a table ends the process."""
+    """Check that every id of a prompt has a table row, because on CUDA, reading past a table crashes the process."""
     special = {spec.name: getattr(talker, spec.name) for spec in fields(talker) if spec.name.startswith("codec_")}
     del special["codec_language_id"]
     for name, index in {**special, **talker.codec_language_id, **talker.spk_id}.items():
@@ -222,7 +222,7 @@ def _check_ids(talker: TalkerConfig, path: Path) -> None:
 
 
 def _with_plain_speakers(talker: dict[str, Any]) -> dict[str, Any]:
-    """Unwrap speakers' ids from lists of one, which the official package accepts too."""
+    """Unwrap speaker ids from lists of one element, which the official package also accepts."""
     speakers = talker.get("spk_id")
     if not isinstance(speakers, dict):
         return talker
@@ -236,7 +236,7 @@ def _only(given: Any) -> Any:
 
 
 def _with_known_dialects(talker: TalkerConfig, notes: Notes) -> TalkerConfig:
-    """Drop dialects that the language table lacks; fine-tunes copy them from the base model."""
+    """Drop dialects that are missing in the language table; fine-tuned models copy them from the base model."""
     kept = {
         speaker: dialect
         for speaker, dialect in talker.spk_is_dialect.items()
@@ -252,7 +252,7 @@ def _generation(folder: Path, notes: Notes) -> GenerationDefaults:
 
 
 def _require_kind(top: dict[str, Any], name: str, known: Sequence[str | None], path: Path) -> None:
-    """Raise CheckpointUnsupported if the field's value is not in `known`; None in it allows an absent field."""
+    """Raise CheckpointUnsupported if the field's value is not in `known`. None in `known` allows a missing field."""
     kind = top.get(name)
     if kind not in known:
         require(kind is not None, path, f"{name} is missing")

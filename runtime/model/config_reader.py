@@ -1,4 +1,4 @@
-"""Reader of JSON objects as dataclasses, which reports missing and unknown fields."""
+"""Parser of JSON objects to dataclasses, which reports missing and unknown fields."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from runtime.errors import CheckpointInvalid, CheckpointMissing
 Section = TypeVar("Section")
 
 LFS_POINTER = b"version https://git-lfs.github.com/spec/"
-MAX_NAMED = 8  # Fields of one list in the log line.
+MAX_NAMED = 8  # Maximum number of fields per list in the log line.
 
 
 def names(text: str) -> frozenset[str]:
@@ -23,7 +23,7 @@ def names(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-# Fields of the reference's classes without effect here. First those of every configuration:
+# Known fields without effect in this implementation. First, those of all configurations:
 IDLE = names(
     """
     _name_or_path add_cross_attention architectures bad_words_ids begin_suppress_tokens bos_token_id
@@ -37,7 +37,7 @@ IDLE = names(
     top_p torch_dtype torchscript transformers_version typical_p use_bfloat16 use_return_dict
     """
 )
-# Fields of single classes: for training, derived from other fields, or read elsewhere.
+# Fields of single classes: only for training, derived from other fields, or read by other code.
 IDLE |= names(
     """
     assistant_token_id attention_dropout code_predictor_config im_end_token_id initializer_range layer_types
@@ -61,7 +61,7 @@ class Notes:
         self.unknown += [_named(where, name) for name in raw if name not in known | IDLE]
 
     def describe(self) -> str:
-        """Return one line about the notes, or an empty text."""
+        """Return one line about the missing and unknown fields; empty if there are none."""
         parts = (
             ("the defaults stand for", self.defaulted),
             ("not known, and ignored:", self.unknown),
@@ -92,7 +92,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def layout_hint(names: Iterable[str]) -> str:
-    """Return advice about a missing file from the names in its folder; names of folders end with a slash."""
+    """Return a hint about a missing file, based on the names in its folder. Names of folders end with a slash."""
     checkpoints = sorted({name.partition("/")[0] for name in names if fnmatch(name, "checkpoint*/*")})
     if checkpoints:
         return f"Give one of the checkpoints in it, such as {checkpoints[-1]}."
@@ -100,7 +100,7 @@ def layout_hint(names: Iterable[str]) -> str:
 
 
 def refuse_lfs_pointer(path: Path) -> None:
-    """Refuse a Git LFS pointer, which ``git clone`` without Git LFS writes instead of a large file.
+    """Raise an error for a Git LFS pointer, which ``git clone`` without Git LFS writes instead of a large file.
 
     Raises:
         CheckpointInvalid: The file is a pointer.
@@ -111,10 +111,10 @@ def refuse_lfs_pointer(path: Path) -> None:
 
 
 def parse(kind: type[Section], raw: dict[str, Any], path: Path, where: str, notes: Notes) -> Section:
-    """Read the fields of a dataclass from a JSON object; absent and null fields get their defaults.
+    """Parse a JSON object to a dataclass. Missing and null fields get their defaults.
 
     Raises:
-        CheckpointInvalid: A required field is missing, or a value has another type.
+        CheckpointInvalid: A required field is missing, or a value has the wrong type.
     """
     hints, known = get_type_hints(kind), fields(kind)  # type: ignore[arg-type]
     values = {}
@@ -132,7 +132,7 @@ def parse(kind: type[Section], raw: dict[str, Any], path: Path, where: str, note
 
 
 def section_of(raw: dict[str, Any], name: str, path: Path, notes: Notes) -> dict[str, Any]:
-    """Return a section of a JSON object; an empty one if it is absent or null.
+    """Return a section of a JSON object; empty if it is missing or null.
 
     Raises:
         CheckpointInvalid: The section is not an object.
@@ -146,12 +146,12 @@ def section_of(raw: dict[str, Any], name: str, path: Path, notes: Notes) -> dict
 
 
 def rope_of(raw: dict[str, Any], path: Path, where: str) -> dict[str, Any]:
-    """Return a section of plain rotary positions with ``rope_theta`` in its older place.
+    """Return a section with RoPE parameters in the older format, with ``rope_theta``.
 
     Newer files have ``rope_parameters`` instead of ``rope_theta`` and ``rope_scaling``.
 
     Raises:
-        CheckpointInvalid: Positions are scaled, rotate a part of a head, or differ between layers.
+        CheckpointInvalid: RoPE is scaled, rotates only a part of a head, or differs between layers.
     """
     newer, scaling = (raw.get(name) or {} for name in ("rope_parameters", "rope_scaling"))
     for name, value in (("rope_parameters", newer), ("rope_scaling", scaling)):
@@ -172,7 +172,7 @@ def rope_of(raw: dict[str, Any], path: Path, where: str) -> dict[str, Any]:
 
 
 def require_sections(raw: dict[str, Any], head_dim: int, path: Path, where: str) -> None:
-    """Refuse rotary sections whose sum is not half a head.
+    """Raise an error if the sum of the mRoPE sections is not half the head size.
 
     Raises:
         CheckpointInvalid: The sum differs.
@@ -193,7 +193,7 @@ def required(raw: dict[str, Any], name: str, path: Path, where: str) -> Any:
     """Return the value of a required field.
 
     Raises:
-        CheckpointInvalid: The field is absent or null.
+        CheckpointInvalid: The field is missing or null.
     """
     if raw.get(name) is None:
         raise CheckpointInvalid(path=path, why=f"{_named(where, name)} is missing")
@@ -204,7 +204,7 @@ def typed(value: Any, hint: Any, path: Path, where: str) -> Any:
     """Convert a JSON value to a field's type.
 
     Raises:
-        CheckpointInvalid: The value has another type.
+        CheckpointInvalid: The value has the wrong type.
     """
     origin = get_origin(hint)
     if origin is tuple:
@@ -218,14 +218,15 @@ def typed(value: Any, hint: Any, path: Path, where: str) -> Any:
         return value
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
-    if hint is int and isinstance(value, float) and value.is_integer():  # JSON has one number type.
+    # JSON does not distinguish integers from floats.
+    if hint is int and isinstance(value, float) and value.is_integer():
         return int(value)
     require(type(value) is hint, path, f"{where} is not a {hint.__name__}")
     return value
 
 
 def require(condition: bool, path: Path, why: str) -> None:
-    """Raise CheckpointInvalid with a reason unless the condition holds."""
+    """Raise CheckpointInvalid with the reason `why` if the condition is False."""
     if not condition:
         raise CheckpointInvalid(path=path, why=why)
 

@@ -1,10 +1,10 @@
-"""English text normalization: numbers, money, times, units, abbreviations and capitals become words.
+"""English text normalization: numbers, money, times, units, abbreviations and capitals are spelled as words.
 
 For checkpoints trained on plain words only (``voicewright_alphabet: ascii``). The input is the output of
 `runtime.model.ascii_spelling`: ASCII and the symbols of `SYMBOLS`. The output is ASCII without `|`, `<` and `>`, so it
 cannot contain a control token.
 
-The rules are our own because no package supports text that is still growing.
+The rules are our own, because no package supports streamed text.
 """
 
 from __future__ import annotations
@@ -23,8 +23,10 @@ SYMBOLS = {
     **{"½": "one half", "⅓": "one third", "⅔": "two thirds", "¼": "one quarter", "¾": "three quarters"},
     **{"⅛": "one eighth", "⅜": "three eighths", "⅝": "five eighths", "⅞": "seven eighths"},
 }
-RAISED = "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻"  # Exponents; after a word they are footnote marks, which are not spoken.
-_NOTE_MARK = r"(?<=[.,;:!?\"'])[⁰¹²³⁴-⁹]+"  # After a word they are unread, except for ² and ³, which are powers.
+# Superscripts. They are exponents after a number, and footnote marks, which are not spoken, after a word.
+RAISED = "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻"
+# Superscripts after punctuation are not spoken, except ² and ³, which are powers.
+_NOTE_MARK = r"(?<=[.,;:!?\"'])[⁰¹²³⁴-⁹]+"
 _NOTED = re.compile(rf"(?<=[A-Za-z]{{2}})(?![²³](?![{RAISED}]))[⁰¹²³⁴-⁹]|{_NOTE_MARK}")
 _DIGITS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹", "0123456789", "⁺⁻")
 FRACTIONS = "½⅓⅔¼¾⅛⅜⅝⅞"
@@ -62,7 +64,7 @@ _LETTER_NAMES = (
     "ay bee see dee ee eff jee aitch eye jay kay ell em en oh pee cue ar ess tee you vee double-you ex why zee"
 )
 LETTERS = dict(zip("ABCDEFGHIJKLMNOPQRSTUVWXYZ", _LETTER_NAMES.split(), strict=True))
-# Words of two and three letters that are not abbreviations even in capitals.
+# Words of two and three letters that are not abbreviations, even in capitals.
 _SHORT_WORDS = """
     ad add age ago aid air all am an and any are arm art as ask at ate away bad bag bar be bed best big bit boy bus but
     buy by can car cat cow cry cup cut dad day did die do dog dry due eat egg end eye far fat few fix fly for fun get go
@@ -84,7 +86,7 @@ def _one_of(words: dict[str, str]) -> str:
     return "|".join(map(re.escape, sorted(words, key=len, reverse=True)))
 
 
-# One token that is not read as written. It depends on at most one word before it and one character after it.
+# Token that is not read as written. Its reading depends on at most one earlier word and one later character.
 _TOKEN = re.compile(
     rf"""
     (?!(?<=[A-Za-z])[a-z])(?:  # Skips the inside of words quickly.
@@ -127,7 +129,8 @@ _TOKEN = re.compile(
     """,
     re.VERBOSE,
 )
-MAX_WORD_CHARS = 40  # The last characters of a word decide if it is read together with the next.
+# Maximum characters of a word. Its last characters decide if it is read together with the next word.
+MAX_WORD_CHARS = 40
 _GAP = re.compile(r"[ ]{2,}|[ ]+(?=[.,;:!?])")
 _SENTENCE_END = re.compile(r"[ ]+[A-Z]|[ ]*(?:\n|\Z)")
 # Positions that no rule crosses, unless the word before matches `_JOINS_NEXT`.
@@ -139,16 +142,19 @@ _JOINS_NEXT = re.compile(
     """,
     re.VERBOSE | re.IGNORECASE,
 )
-# A mark at the end of the text, after a word that no rule reads together with the mark.
+# Punctuation mark at the end of the text, after a word that no rule reads together with the mark.
 _MARK_AT_END = re.compile(r"(?<![^\s\"'(])(?!(?:dept|approx|prof|etc|www|https?)\b)[A-Za-z]?[a-z]{3,}(?=[.,;:!?]+\Z)")
 
 
 class GrowingReading:
-    """Reading of one growing text. The joined results of `add` and `flush` are the reading of the whole text."""
+    """Incremental reading of one text.
+
+    The concatenated results of `add` and `flush` are the reading of the complete text.
+    """
 
     def __init__(self) -> None:
         self.pending = ""  # Text whose reading may still change.
-        self._before = ""  # The last character before it.
+        self._before = ""  # Last character before `pending`.
 
     def add(self, text: str) -> str:
         """Append text and return the reading that later text cannot change."""
@@ -162,7 +168,7 @@ class GrowingReading:
 
     @property
     def holds_words(self) -> bool:
-        """True if there are words whose reading may still change."""
+        """True if `pending` contains words."""
         return self.pending.strip(" \n.,;:!?\"'()") != ""
 
     def _read_to(self, end: int) -> str:
@@ -174,17 +180,17 @@ class GrowingReading:
 
 
 def read_english(text: str) -> str:
-    """Return the reading of a whole text."""
+    """Return the reading of a complete text."""
     return GrowingReading().add(f"{text}\n").removesuffix("\n")
 
 
 def has_note_marks(text: str) -> bool:
-    """Return True if the reading leaves out raised digits because they mark notes."""
+    """True if the reading omits superscript digits because they are footnote marks."""
     return _NOTED.search(text) is not None
 
 
 def _certain_end(text: str, start: int) -> int:
-    """Return the last position after `start` before which later text cannot change the reading; 0 if there is none."""
+    """Return the last position after `start` up to which the reading is final; 0 if there is none."""
     if mark := _MARK_AT_END.search(text, max(0, len(text) - MAX_WORD_CHARS)):
         return mark.end()
     end = 0
@@ -223,7 +229,7 @@ def _words(token: re.Match[str]) -> str:
 
 
 def _full_stop(token: re.Match[str]) -> str:
-    """Return the full stop of an abbreviation if it ends the sentence as well."""
+    """Return a full stop if the abbreviation also ends the sentence."""
     return "." if token[0].endswith(".") and _SENTENCE_END.match(token.string, token.end()) else ""
 
 
@@ -299,7 +305,7 @@ def _letters(text: str) -> str:
 
 
 def _capitals(_: str, word: str, plural_s: str) -> str:
-    """Read a word in capitals as a word, or letter by letter if it is not pronounceable."""
+    """Read a word in capitals as a word if it is pronounceable, else letter by letter."""
     if word == "OK":
         return "okay"
     is_word = "'" in word or word.lower() in SHORT_WORDS or (len(word) > 3 and re.search("[AEIOUY]", word))
@@ -320,7 +326,7 @@ def _symbol(symbol: str) -> str:
     return f" {SYMBOLS[symbol.strip()[0]]} "
 
 
-# Reading of each kind of token: its replacement, or a function of its text and groups.
+# Reading of each kind of token: a replacement, or a function of its text and groups.
 _READERS: dict[str, str | Callable[..., str]] = {
     "address": "", "date": _date, "time": _time, "hour": _hour, "phone": _phone, "money": _money, "price": _price,
     "fraction": _fraction, "ordinal": lambda _, number: ordinal(int(number)), "decade": _decade, "day": _day,

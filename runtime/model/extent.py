@@ -1,7 +1,7 @@
-"""Padding and sums of a sequence in a longer buffer, so that one graph shape serves all lengths.
+"""Padding and means of sequences in longer buffers, so that one graph serves all lengths.
 
-`length` is a scalar tensor on the device, or None if the sequence fills its buffer; then torch's own functions are
-used. Values after the end of a sequence are arbitrary but finite, and do not affect the values before it.
+`length` is a scalar tensor on the device, or None if the sequence fills its buffer (torch's own functions are then
+used). Values after the end of a sequence are arbitrary but finite, and do not affect the values before it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from torch import Tensor
 
 
 def reflect(x: Tensor, left: int, right: int, length: Tensor | None) -> Tensor:
-    """Mirror both ends. Shapes: x [..., T] -> [..., left + T + right]."""
+    """Pad both ends by reflection. Shapes: x [..., T] -> [..., left + T + right]."""
     if length is None:
         return F.pad(x, (left, right), mode="reflect")
     last = length - 1
@@ -21,14 +21,14 @@ def reflect(x: Tensor, left: int, right: int, length: Tensor | None) -> Tensor:
 
 
 def replicate(x: Tensor, left: int, right: int, length: Tensor | None) -> Tensor:
-    """Repeat both ends. Shapes: x [..., T] -> [..., left + T + right]."""
+    """Pad both ends by repetition. Shapes: x [..., T] -> [..., left + T + right]."""
     if length is None:
         return F.pad(x, (left, right), mode="replicate")
     return x.index_select(-1, _places(x, left, right).clamp(min=0).minimum(length - 1))
 
 
 def zeroed(x: Tensor, length: Tensor | None) -> Tensor:
-    """Set the values after the end to zero. Shapes: x, result [..., T]."""
+    """Set values after the end of the sequence to zero. Shapes: x, result [..., T]."""
     return x if length is None else x.masked_fill(behind(x, length), 0)
 
 
@@ -40,7 +40,7 @@ def mean(x: Tensor, length: Tensor | None) -> Tensor:
 
 
 def behind(x: Tensor, length: Tensor) -> Tensor:
-    """Return a mask of the positions after the end. Shapes: x [..., T] -> [T] bool."""
+    """Return a mask of the positions after the end of the sequence. Shapes: x [..., T] -> [T] bool."""
     return torch.arange(x.shape[-1], device=x.device) >= length
 
 

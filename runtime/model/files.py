@@ -1,4 +1,4 @@
-"""Selection of a checkpoint's files by name, in a folder or on the Hub (docs/model.md 1.1)."""
+"""Selection of the files of a checkpoint by name, in a folder or on the Hub (docs/model.md 1.1)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SPEECH_TOKENIZER = "speech_tokenizer"
 ADAPTER = "adapter_*.safetensors"
 ADAPTER_CONFIG, ADAPTER_WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 
-# Weight formats of other programs by file pattern, with advice.
+# File patterns of weight formats of other programs, with a hint for each.
 OTHERS = {
     "*.bin *.bin.index.json *.pt *.pth *.ckpt": "a pickle, which could run code and is never opened",
     ADAPTER: "an adapter, which needs adapter_config.json in the same folder",
@@ -28,24 +28,24 @@ OTHERS = {
     "*.onnx": "a file of ONNX, which is not read; take what it was made from",
 }
 
-IndexOf = Callable[[str], dict[str, Any]]  # Returns the content of an index file by its name.
+IndexOf = Callable[[str], dict[str, Any]]  # Function that returns the content of an index file.
 
 
 @dataclass(frozen=True, slots=True)
 class FileChoice:
-    """Chosen files by their paths relative to the checkpoint's root."""
+    """Chosen files, as paths relative to the checkpoint's root."""
 
     read: tuple[str, ...] = ()
     ignored: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()  # Required files that are missing.
-    problems: tuple[SetUpError, ...] = ()  # Missing and unreadable files, as errors.
+    problems: tuple[SetUpError, ...] = ()  # Errors about missing and unreadable files.
 
 
 def choose_files(where: object, names: Collection[str], index_of: IndexOf) -> FileChoice:
     """Choose the files of a checkpoint to read.
 
     Args:
-        where: The checkpoint's name in error messages.
+        where: Name of the checkpoint for error messages.
         names: Paths of all its files; those of folders end with a slash.
     """
     read: list[str] = []
@@ -81,7 +81,7 @@ def _words(names: Collection[str]) -> list[str]:
 
 
 def weight_names(where: object, names: Collection[str], index_of: IndexOf) -> list[str]:
-    """Return the weight files among the names of one folder: one file, or the shards of an index.
+    """Return the weight files among the names in a folder: one file, or the shards in an index.
 
     Raises:
         CheckpointMissing: There are no weights, or a shard is missing.
@@ -119,10 +119,10 @@ def _weights_hint(names: Collection[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointSource:
-    """Folders that a checkpoint is read from: the published layout, and an adapter (LoRA) of its weights."""
+    """Folders of a checkpoint: one in the published layout, and one with an adapter (LoRA), if any."""
 
     folder: Path
-    adapter: Path | None = None  # The same folder, or one whose adapter_config.json names the other.
+    adapter: Path | None = None  # The same folder, or one whose adapter_config.json refers to it.
 
     @property
     def adapter_files(self) -> list[Path]:
@@ -130,7 +130,7 @@ class CheckpointSource:
 
     @property
     def weights(self) -> list[Path]:
-        """Return the weight files, with the adapter's at last; raises as `weight_names`."""
+        """Return the weight files, the adapter's last. Errors are those of `weight_names`."""
         return weight_files(self.folder) + self.adapter_files[1:]
 
 
@@ -145,13 +145,13 @@ def unapplied_adapters(source: CheckpointSource) -> list[str]:
 
 
 def weight_files(folder: Path) -> list[Path]:
-    """Return the weight files of a folder; raises as `weight_names`."""
+    """Return the weight files of a folder. Errors are those of `weight_names`."""
     names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
     return [folder / name for name in weight_names(folder, names, lambda name: read_json(folder / name))]
 
 
 def names_in(folder: Path) -> list[str]:
-    """Return the paths of a checkpoint folder's files; other folders appear as one name with a slash."""
+    """Return the paths of a checkpoint folder's files. Each other folder is one name with a slash at its end."""
     speech = folder / SPEECH_TOKENIZER
     inside = [f"{SPEECH_TOKENIZER}/{path.name}" for path in speech.iterdir()] if speech.is_dir() else []
     beside = [path.name + "/" * path.is_dir() for path in folder.iterdir() if path != speech]

@@ -1,4 +1,4 @@
-"""Fused operations of a layer in one launch each, for few rows; ``Operations`` is the readable version."""
+"""Fused operations of a layer for few rows, one launch each. ``Operations`` is the readable version."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from runtime.model.products import Linear
 
 
 class FusedOperations(Operations):
-    """Fused operations for inputs [..., K] with at most `fused.max_rows` rows; more rows run unfused."""
+    """Fused operations for inputs [..., K] with at most `fused.max_rows` rows. More rows use separate operations."""
 
     def __init__(self, fused: Fused) -> None:
         self._fused = fused
@@ -56,7 +56,7 @@ class FusedOperations(Operations):
         residual: Tensor | None = None,
         out: Tensor | None = None,
     ) -> Tensor:
-        """Call ``Fused.gemm`` with a layer's weights and bias. Shapes: x [M, K]; residual, out, result [M, N]."""
+        """Call ``Fused.gemm`` with the weights and bias of a layer. Shapes: x [M, K]; residual, out, result [M, N]."""
         weight, scale = _matrix(linear)
         return self._fused.gemm(x, weight, scale=scale, bias=linear.bias, norm=norm, residual=residual, out=out)
 
@@ -65,7 +65,7 @@ class FusedOperations(Operations):
 
 
 def _matrix(linear: Linear) -> tuple[Tensor, Tensor | None]:
-    """Return the weights [N, K] and, for integer weights, the scales of the outputs [N]."""
+    """Return the weights [N, K], and for int8 weights the scales of the outputs [N]."""
     if isinstance(linear.product, DequantizedInt8):
         return linear.product.values, linear.product.steps
     assert linear.product is None, "a card has no other weights"

@@ -1,4 +1,4 @@
-"""Comparison of safetensors headers with the networks' parameters, without torch or weights."""
+"""Comparison of safetensors headers with the networks' parameters, without torch or loading weights."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from runtime.errors import CheckpointInvalid, CheckpointUnsupported
 
-MAX_NAMED = 5  # Keys listed in one error message.
+MAX_NAMED = 5  # Maximum number of keys in an error message.
 FLOATS = frozenset({"F64", "F32", "F16", "BF16"})  # Other dtypes are quantized and need scales.
 
 
@@ -29,10 +29,10 @@ def check_headers(
 
     Args:
         wanted: Shapes of the required floating-point tensors by key.
-        rounded: Required tensors of quantized weights, whose dtypes are checked too.
+        rounded: Required tensors of quantized weights, whose dtypes are also checked.
 
     Returns:
-        Keys that are not required, such as an unused encoder or training state.
+        Keys that are not required, such as those of an unused encoder or of training state.
 
     Raises:
         CheckpointInvalid: Keys are missing or have the wrong shape; the message names some and counts the rest.
@@ -41,7 +41,7 @@ def check_headers(
     rounded = rounded or {}
     wanted = wanted | {key: header.shape for key, header in rounded.items()}
     missing, extra = wanted.keys() - found.keys(), sorted(found.keys() - wanted.keys())
-    # Quantizers write integers under a tensor's name, or other tensors instead.
+    # Quantizers write integers under a tensor's name, or write other tensors instead.
     weighed = found.keys() if missing else found.keys() & wanted.keys()
     kinds = {key: (header.dtype,) for key, header in rounded.items()}
     if others := sorted(
@@ -55,7 +55,7 @@ def check_headers(
         for key, shape in wanted.items()
         if key in found and found[key].shape != shape
     ]
-    if missing or misshaped:  # An additional tensor may be a missing one under another name.
+    if missing or misshaped:  # If a tensor is missing, an unknown tensor may be the same under another name.
         complaints = (("missing", missing), ("unexpected", extra), ("misshaped", misshaped))
         why = "; ".join(filter(None, (list_some(what, sorted(keys)) for what, keys in complaints)))
         raise CheckpointInvalid(path=where, why=why)
@@ -63,7 +63,7 @@ def check_headers(
 
 
 def list_some(what: str, names: Sequence[str]) -> str:
-    """Return a phrase with a few names and the number of further ones; empty without names."""
+    """Return a phrase with a few names and the number of the others; empty without names."""
     rest = len(names) - MAX_NAMED
     shown = ", ".join(names[:MAX_NAMED])
     return f"{what} {shown}" + (f" and {rest} more" if rest > 0 else "") if names else ""

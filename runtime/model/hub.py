@@ -1,4 +1,4 @@
-"""Listing of a checkpoint's files on the Hub, and their state in the local cache."""
+"""File lists of checkpoints on the Hub, and the state of these files in the local cache."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from runtime.model.files import FileChoice, choose_files
 from runtime.model.headers import Headers, TensorHeader
 from runtime.model.hub_access import GB, asking, cache, room
 
-QUERY_TIMEOUT_S = 10.0  # Timeout of a request for a listing.
+QUERY_TIMEOUT_S = 10.0  # Timeout of a request for a file list.
 WEIGHTS = "*.safetensors"
 SHA256_LENGTH = 64
 
@@ -46,7 +46,7 @@ class Listing:
     revision: str | None
     commit: str
     files: tuple[HubFile, ...]
-    choice: FileChoice = field(default_factory=FileChoice)  # The choice that requires these files.
+    choice: FileChoice = field(default_factory=FileChoice)  # Selection for which these files are required.
 
     @property
     def size(self) -> int:
@@ -54,11 +54,11 @@ class Listing:
 
     @property
     def here(self) -> int:
-        """Return the bytes that are already in the cache, including those of partial files."""
+        """Return the number of bytes that are already in the cache, including partial files."""
         return sum(self.held(file) for file in self.files)
 
     def held(self, file: HubFile) -> int:
-        """Return the cached bytes of a file, from any repository."""
+        """Return the number of cached bytes of a file, from any repository."""
         if (self.folder / "snapshots" / self.commit / file.path).exists() or elsewhere(file):
             return file.size
         with suppress(OSError):
@@ -66,7 +66,7 @@ class Listing:
         return 0
 
     def names(self, *, weights: bool = True) -> list[str]:
-        """Return the paths to fetch, escaped as patterns, with or without the weights."""
+        """Return the paths to download, escaped as patterns, with or without weights."""
         return [escape(file.path) for file in self.files if weights or not file.is_weights]
 
     @property
@@ -81,14 +81,14 @@ class Listing:
 
 
 def elsewhere(file: HubFile) -> Path | None:
-    """Return a cached file with this hash from any repository; published checkpoints share the speech tokenizer."""
+    """Return a cached file with this hash from any repository, because published checkpoints share files."""
     if len(file.hash) != SHA256_LENGTH:
         return None
     return next((path for path in cache().glob(f"models--*/blobs/{file.hash}") if path.exists()), None)
 
 
 def listing(reference: str) -> Listing:
-    """Request a checkpoint's listing from the Hub.
+    """Request the file list of a checkpoint from the Hub.
 
     Raises:
         CheckpointMissing, CheckpointUnsupported, CheckpointInvalid: The checkpoint cannot be loaded.
@@ -101,7 +101,7 @@ def listing(reference: str) -> Listing:
 
 
 def contents(reference: str) -> Listing:
-    """Request a listing without a check that the checkpoint can be loaded.
+    """Request a file list without checking that the checkpoint can be loaded.
 
     Raises:
         CheckpointMissing: The repository does not exist.
@@ -126,7 +126,7 @@ def contents(reference: str) -> Listing:
 
 
 def require_room(listings: Sequence[Listing]) -> None:
-    """Check the disk space for the missing files of several listings; shared files count once.
+    """Check that there is disk space for the missing files of several checkpoints. Shared files count once.
 
     Raises:
         DiskFull: There is not enough space.
@@ -137,7 +137,7 @@ def require_room(listings: Sequence[Listing]) -> None:
 
 
 def headers(listed: Listing, paths: Sequence[str]) -> Headers:
-    """Read the safetensors headers of weights on the Hub, by fetching only the start of each file.
+    """Read the safetensors headers of weights on the Hub; only the start of each file is downloaded.
 
     Raises:
         CheckpointInvalid: A file is not in safetensors format, or two files have the same tensor.

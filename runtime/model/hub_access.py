@@ -1,6 +1,6 @@
-"""Access to the Hub: its cache on this machine, and its failures as errors with one sentence.
+"""Access to the Hub: its local cache, and conversion of its errors to our error classes.
 
-The cache is that of huggingface_hub in its layout, so that programs share downloads.
+The cache is that of huggingface_hub, so that programs share downloads.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from huggingface_hub.utils import disable_progress_bars
 
 from runtime.errors import CheckpointMissing, DiskFull, HubRefused, HubUnreachable, SetUpError
 
-RESERVED_DISK_BYTES = 2**30  # Bytes of the disk that downloads leave free.
+RESERVED_DISK_BYTES = 2**30  # Disk space that downloads must leave free.
 GB = 10**9
 
-disable_progress_bars()  # The `fetch` command reports progress itself.
+disable_progress_bars()  # The `fetch` command has its own progress report.
 
 
 def cache() -> Path:
-    """Return the Hub's cache on this machine."""
+    """Return the folder of the Hub's cache."""
     return Path(constants.HF_HUB_CACHE).expanduser()
 
 
 def room() -> int:
-    """Return the free bytes of the cache's disk that downloads may use."""
+    """Return the number of bytes that downloads may use on the cache's disk."""
     folder = cache()
     while not folder.exists():
         folder = folder.parent
@@ -47,10 +47,10 @@ def room() -> int:
 
 @contextmanager
 def asking(reference: str) -> Iterator[None]:
-    """Context manager that converts failed Hub requests into SetUpErrors.
+    """Context manager that converts failed Hub requests to SetUpErrors.
 
     Raises:
-        CheckpointMissing, HubRefused, HubUnreachable, DiskFull: The request in the block failed.
+        CheckpointMissing, HubRefused, HubUnreachable, DiskFull: The request in its body failed.
     """
     try:
         yield
@@ -73,7 +73,7 @@ def asking(reference: str) -> Iterator[None]:
             raise DiskFull(need="more", free=round(room() / GB, 1), path=cache()) from None
         if isinstance(error.__cause__, HfHubHTTPError | httpx2.HTTPError):
             raise _unreachable(_why(error.__cause__)) from None
-        if error.errno is None:  # Errors of huggingface_hub itself: a truncated file, or no response.
+        if error.errno is None:  # Errors of huggingface_hub itself, such as a truncated file or no response.
             raise _unreachable("the connection broke off") from None
         raise HubRefused(name=reference, why=f"the cache cannot be written ({error.strerror})") from None
 

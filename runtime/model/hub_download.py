@@ -1,8 +1,8 @@
-"""Download of checkpoints from the Hub into its cache, with resumption of interrupted downloads.
+"""Download of checkpoints from the Hub into its cache. Interrupted downloads are resumed.
 
-``snapshot_download`` of huggingface_hub restarts a file after the process has ended. So weights are written to
-``blobs/HASH.incomplete`` by its ``http_get``, which can resume, and verified by hash; ``snapshot_download`` then finds
-them in its cache.
+``snapshot_download`` of huggingface_hub cannot resume a file in another process. So weights are downloaded to
+``blobs/HASH.incomplete`` with its ``http_get``, which can resume, and verified by hash. ``snapshot_download`` then
+finds them in the cache.
 """
 
 from __future__ import annotations
@@ -30,18 +30,19 @@ from runtime.model.files import SPEECH_TOKENIZER, choose_files, names_in
 from runtime.model.hub import SHA256_LENGTH, HubFile, Listing, elsewhere, listing
 from runtime.model.hub_access import asking, cache
 
-LOCK_S = 2.0  # Timeout for the lock if another process fetches the same file.
-PIECE = 2**16  # Bytes per write, and the loss if the process is killed; the library's 10 MB may take minutes.
+LOCK_S = 2.0  # Timeout for the lock if another process downloads the same file.
+# Number of bytes per write, which are lost if the process is killed. The library's 10 MB may take minutes.
+PIECE = 2**16
 
 constants.DOWNLOAD_CHUNK_SIZE = PIECE
 
-Tell = Callable[[str, int, int], None]  # Arguments: step, bytes fetched, total bytes.
+Tell = Callable[[str, int, int], None]  # Arguments: step, downloaded bytes, total bytes.
 
 
 def folder_of(reference: str) -> Path:
-    """Return the folder of a complete checkpoint in the cache, after fetching its missing files.
+    """Return the cache folder of a checkpoint after downloading its missing files.
 
-    If the Hub is unreachable, a complete cached checkpoint is used.
+    If the Hub cannot be reached, a complete cached checkpoint is used.
 
     Raises:
         CheckpointMissing, CheckpointUnsupported, CheckpointInvalid: The checkpoint cannot be loaded.
@@ -58,11 +59,12 @@ def folder_of(reference: str) -> Path:
 
 
 def _folder_here(reference: str) -> Path | None:
-    """Return the folder of a checkpoint in the cache if it is complete."""
+    """Return the cache folder of a checkpoint if it is complete."""
     name, _, revision = reference.partition("@")
     try:
         folder = Path(snapshot_download(name, revision=revision or None, local_files_only=True))
-    except IncompleteSnapshotError as error:  # The library expects all files of the repository; only some are fetched.
+    # The library expects all files of the repository, but only some are downloaded.
+    except IncompleteSnapshotError as error:
         folder = Path(error.snapshot_path)
     except (OSError, HFValidationError):
         return None
@@ -71,7 +73,7 @@ def _folder_here(reference: str) -> Path | None:
 
 
 def fetch_small(listed: Listing) -> ModelConfig:
-    """Fetch all files except the weights and read the configurations, before any large download.
+    """Download all files except the weights, and read the configurations, before any large download.
 
     Raises:
         CheckpointMissing, CheckpointInvalid: The checkpoint cannot be loaded.
@@ -83,7 +85,7 @@ def fetch_small(listed: Listing) -> ModelConfig:
 
 
 def fetch_without_weights(listed: Listing) -> Path:
-    """Fetch all files except the weights, and return the folder.
+    """Download all files except the weights, and return the folder.
 
     Raises:
         HubRefused, HubUnreachable, DiskFull: The download failed.
@@ -93,10 +95,10 @@ def fetch_without_weights(listed: Listing) -> Path:
 
 
 def fetch_weights(listed: Listing, tell: Tell) -> Path:
-    """Fetch the weights, and return the folder; an interrupted download can be resumed by another process.
+    """Download the weights and return the folder. Another process can resume an interrupted download.
 
     Raises:
-        HubRefused, HubUnreachable, DiskFull: The download failed; its bytes are kept for the next attempt.
+        HubRefused, HubUnreachable, DiskFull: The download failed. The bytes so far are kept.
         DownloadDamaged: The content does not match the Hub's hash.
     """
     for file in sorted((file for file in listed.files if file.is_weights), key=lambda file: file.size):
@@ -143,7 +145,7 @@ def _fetch_file(listed: Listing, file: HubFile, tell: Tell) -> None:
 
 
 def _link(same: Path, blob: Path) -> None:
-    """Link a cached file with the same content."""
+    """Link to a cached file with the same content."""
     try:
         os.link(same.resolve(), blob)
     except OSError:
@@ -162,7 +164,7 @@ def _hash_of(path: Path, file: HubFile) -> str:
 
 
 def _counting(tell: Callable[[int], None]) -> type[Any]:
-    """Return a progress bar class for http_get that calls `tell` with the fetched bytes."""
+    """Return a progress bar class for http_get that calls `tell` with the number of downloaded bytes."""
 
     class Bar:
         def __init__(self, *, initial: int = 0, **_: object) -> None:

@@ -1,6 +1,6 @@
 """Inspection of a checkpoint without loading: its files, configurations, tokenizers and weight headers.
 
-The steps are those of loading (runtime/model/checkpoint.py), but a failed step does not stop the others.
+The steps are the same as for loading (runtime/model/checkpoint.py), but a failed step does not stop the others.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from runtime.model.weights import read_headers, wanted_tensors
 
 SAFETENSORS = ".safetensors"
 
-HeadersOf = Callable[[Sequence[str]], Headers]  # Returns the headers of files by their relative paths.
+HeadersOf = Callable[[Sequence[str]], Headers]  # Function that returns the headers of files by relative path.
 
 
 @dataclass(frozen=True, slots=True)
 class Download:
-    """Sizes of a checkpoint's download, in bytes."""
+    """Download sizes of a checkpoint in bytes."""
 
     size: int
     here: int
@@ -47,12 +47,12 @@ class Download:
 
 @dataclass(frozen=True, slots=True)
 class WeightsSeen:
-    """Summary of the headers of a weight file, or of its shards."""
+    """Summary of the headers of one weight file or of all shards."""
 
     files: tuple[str, ...]
     tensors: int
-    dtypes: dict[str, int]  # Number of tensors by dtype name of the format.
-    unread: tuple[str, ...]  # Tensors that no network has.
+    dtypes: dict[str, int]  # Number of tensors by dtype, in safetensors' notation.
+    unread: tuple[str, ...]  # Tensors that do not belong to any network.
 
 
 @dataclass(slots=True, eq=False)
@@ -60,15 +60,15 @@ class Inspection:
     """Result of an inspection. Fields that could not be read are None, and `problems` has the errors."""
 
     files: FileChoice
-    sizes: dict[str, int]  # Bytes of the files to read.
+    sizes: dict[str, int]  # Sizes of the files to read, in bytes.
     source: CheckpointSource
     config: ModelConfig | None = None
     speech: SpeechTokenizerConfig | None = None
     text_tokenizer: TextTokenizer | None = None
-    networks: dict[str, nn.Module] = field(default_factory=dict)  # On the meta device, by the prefix of their keys.
+    networks: dict[str, nn.Module] = field(default_factory=dict)  # Networks on the meta device, by key prefix.
     weights: WeightsSeen | None = None
     speech_weights: WeightsSeen | None = None
-    types: dict[str, str] = field(default_factory=dict)  # Dtypes of the tensors of model.safetensors.
+    types: dict[str, str] = field(default_factory=dict)  # Dtypes of the tensors in model.safetensors.
     download: Download | None = None
     problems: list[SetUpError] = field(default_factory=list)
 
@@ -90,7 +90,7 @@ class Inspection:
 
     @contextmanager
     def noting(self) -> Iterator[None]:
-        """Record a SetUpError of the block instead of raising it; missing files are already recorded."""
+        """Context manager that records a SetUpError instead of raising it. Missing files are already recorded."""
         try:
             yield
         except SetUpError as error:
@@ -104,10 +104,10 @@ class Inspection:
 
 
 def inspect(reference: str) -> Inspection:
-    """Inspect a folder or a Hub id, without fetching weights.
+    """Inspect a folder or a Hub id without downloading weights.
 
     Raises:
-        CheckpointMissing: There is no such folder or repository.
+        CheckpointMissing: The folder or repository does not exist.
         HubRefused, HubUnreachable, DiskFull: The request failed and the checkpoint is not cached.
     """
     folder = local_folder(reference)
@@ -118,7 +118,7 @@ def inspect_folder(folder: Path) -> Inspection:
     """Inspect a folder.
 
     Raises:
-        CheckpointMissing, CheckpointUnsupported, SetUpError: It is an adapter, and there is no base checkpoint for it.
+        CheckpointMissing, CheckpointUnsupported, SetUpError: It is an adapter without its base checkpoint.
     """
     source = source_at(folder)
     folder, added = source.folder, source.adapter_files

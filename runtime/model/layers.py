@@ -1,8 +1,9 @@
 """Decoder layer shared by talker and code predictor, in the order of its data flow.
 
-The layers have no cache. The caller passes `attend`, which stores the new keys and values and returns the attention,
-and `ops`, which runs products and norms fused or one by one. Numerics and casts follow the reference (docs/model.md
-2.1): RMSNorm in float32, cast, then weight; RoPE tables in float32, cast, then used.
+The layers have no cache. The caller passes `attend`, which stores the new keys and values and returns the attention
+output, and `ops`, which runs products and norms fused or separately. Dtypes follow the reference implementation
+(docs/model.md 2.1): RMSNorm is computed in float32, cast, then multiplied by the weight; RoPE tables are computed in
+float32 and cast before use.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from runtime.model.products import Linear
 
 
 class Attend(Protocol):
-    """Attention of one layer over old and new positions, including head norms and RoPE.
+    """Protocol of the attention of one layer over old and new positions, including head norms and RoPE.
 
     Shapes: qkv [B, T, (heads + 2 kv_heads) * d]; result [B, T, heads * d].
     """
@@ -28,7 +29,7 @@ class Attend(Protocol):
 
 
 class Operations:
-    """Operations of a layer except attention, one at a time: the reference for fused implementations."""
+    """Operations of a layer except attention, as separate operations: the reference for fused ones."""
 
     def linear(self, x: Tensor, linear: Linear) -> Tensor:
         """Apply a linear layer. Shapes: x [..., K]; result [..., N]."""
@@ -51,19 +52,19 @@ class Operations:
         return residual + linear(x)
 
     def heads(self, attention: Attention, qkv: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return queries, keys and values after norms and RoPE. Shapes: as ``Attention.heads_of``."""
+        """Return queries, keys and values after norms and RoPE. Shapes: see ``Attention.heads_of``."""
         return attention.heads_of(qkv, cos, sin)
 
     def norm_swiglu(self, x: Tensor, norm: RMSNorm, mlp: SwiGLU) -> Tensor:
-        """Apply a norm and return an MLP's gated inner values. Shapes: x [..., K]; result [..., inner]."""
+        """Apply a norm and the first half of an MLP. Shapes: x [..., K]; result [..., inner]."""
         return mlp.inner(norm(x))
 
 
 class FusedLinear(Linear):
     """Linear layer that joins several published projections of one input.
 
-    `parts` are the published modules and their output widths in row order. The loader fills the rows from the published
-    keys (runtime/model/weights.py).
+    `parts` lists the published modules with their output widths, in the order of the rows. The loader fills the rows
+    from the published keys (runtime/model/weights.py).
     """
 
     def __init__(self, in_features: int, parts: dict[str, int], bias: bool) -> None:
@@ -72,7 +73,7 @@ class FusedLinear(Linear):
 
 
 class RMSNorm(nn.Module):
-    """Root-mean-square norm: float32 inside, cast to the input's dtype before the weight."""
+    """RMSNorm: computed in float32, cast to the input's dtype, then multiplied by the weight."""
 
     def __init__(self, width: int, eps: float) -> None:
         super().__init__()
@@ -86,7 +87,7 @@ class RMSNorm(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         # [..., width]
-        if x.is_cpu and x.dtype is torch.float32:  # One operation with the same bits.
+        if x.is_cpu and x.dtype is torch.float32:  # One operation with a bitwise equal result.
             return F.rms_norm(x, self.weight.shape, self.weight, self.eps)
         wide = x.float()
         scale = torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + self.eps)
@@ -107,8 +108,8 @@ class LayerScale(nn.Module):
 def rotary(positions: Tensor, dim: int, theta: float, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     """Return cosine and sine of split-half RoPE.
 
-    The interleaved mRoPE with three equal position rows of the talker's config gives the same values (docs/model.md
-    1.2).
+    The talker's config has interleaved mRoPE. Its three rows of positions are equal, so it gives the same values
+    (docs/model.md 1.2).
 
     Shapes: positions [..., T] integer; results [..., T, dim].
     """
@@ -125,7 +126,7 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 
 
 class Attention(nn.Module):
-    """Projections and head norms of an attention layer. The caller computes the attention itself (``Attend``)."""
+    """Projections and head norms of an attention layer. The caller computes attention itself (``Attend``)."""
 
     def __init__(self, config: DecoderConfig) -> None:
         super().__init__()
@@ -140,7 +141,7 @@ class Attention(nn.Module):
         self.k_norm = RMSNorm(self.head_dim, config.rms_norm_eps)
 
     def qk_norm_rope(self, cos: Tensor, sin: Tensor) -> QKNormRope:
-        """Return the inputs of an operation that fuses norms and rotary positions. Shapes: cos, sin [T, d]."""
+        """Return the parameters of fused norms and RoPE. Shapes: cos, sin [T, d]."""
         return QKNormRope(self.q_norm.plain, self.k_norm.plain, cos, sin)
 
     def heads_of(self, qkv: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -1,8 +1,8 @@
-"""Decoder layers and code predictor as one call of C++ each, on a CPU (runtime/device/native/decoder.cpp).
+"""Decoder layers and code predictor on a CPU, each as one call of C++ (runtime/device/native/decoder.cpp).
 
 A frame of a published size has some thousands of small operations between its products. Calling one from Python takes
-about as long as computing it, and needs the interpreter lock that the Code2Wav worker also needs. The readable versions
-are `layers.py` and `code_predictor.py`. They also serve networks with other products, such as bfloat16, and machines
+about as long as computing it, and needs the GIL, which the Code2Wav worker also needs. The readable versions are
+`layers.py` and `code_predictor.py`. They are used for networks with other products, such as bfloat16, and on machines
 without a compiler.
 """
 
@@ -20,7 +20,7 @@ from runtime.model.code_predictor import CodePredictor, FrameCache
 from runtime.model.layers import DecoderLayer, DecoderStack
 from runtime.model.products import Linear, Table
 
-# Values of `Kind` of products.h.
+# Values of the enum `Kind` in products.h.
 KINDS = {torch.float32: 0, torch.float16: 1, torch.bfloat16: 2}
 INT8, INT4 = 3, 4
 
@@ -29,7 +29,7 @@ Angles = tuple[Tensor, Tensor]  # Cosine and sine of every position, [T, d] each
 
 @dataclass(frozen=True, slots=True)
 class RowSampling:
-    """Sampling of the code predictor for every slot, and the rows to sample.
+    """Sampling settings of the code predictor for all slots, and the rows to sample.
 
     Shapes: reals [2, S] float32: temperature, top_p; ints [2, S] int64: top_k, greedy; seeds, frames [S] int64; rows
     [B] int64.
@@ -43,22 +43,22 @@ class RowSampling:
 
 
 class NativeLayers:
-    """Layers of a stack over a cache of keys and values.
+    """Layers of a decoder stack with a KV cache.
 
     Raises:
-        NotSupported: The operators do not support a product of the layers.
+        NotSupported: The operators do not support a matrix product of the layers.
     """
 
     def __init__(self, stack: DecoderStack) -> None:
         self._words = Words()
         layers = [layer for layer in stack.layers if isinstance(layer, DecoderLayer)]
         self.layers = self._words.table([self._layer(layer) for layer in layers])
-        self.eps = stack.norm.eps  # The same for all norms of a stack.
+        self.eps = stack.norm.eps  # All norms of a stack have the same eps.
 
     def __call__(
         self, x: Tensor, cache: tuple[Tensor, Tensor], angles: Angles, slots: Tensor, starts: Tensor
     ) -> Tensor:
-        """Run one new position of some rows; return hidden states before the final norm.
+        """Run one new position of some rows, and return the hidden states before the final norm.
 
         Shapes: x, result [B, H]; keys and values of the cache [layers, S, kv_heads, T, d], contiguous; slots, starts
         [B] int64.
@@ -69,7 +69,7 @@ class NativeLayers:
         return made
 
     def _layer(self, layer: DecoderLayer) -> list[int]:
-        """Return the words of `Layer` in decoder.cpp."""
+        """Return the 64-bit words of a `Layer` structure in decoder.cpp."""
         attention, mlp = layer.self_attn, layer.mlp
         norms = layer.input_layernorm, layer.post_attention_layernorm, attention.q_norm, attention.k_norm
         linears = attention.qkv_proj, attention.o_proj, mlp.gate_up_proj, mlp.down_proj
@@ -78,10 +78,10 @@ class NativeLayers:
 
 
 class NativePredictor(NativeLayers):
-    """All passes of the code predictor, each with the sampling of its code.
+    """All passes of the code predictor, including the sampling of each code.
 
     Raises:
-        NotSupported: As for `NativeLayers`.
+        NotSupported: See `NativeLayers`.
     """
 
     def __init__(self, predictor: CodePredictor) -> None:
@@ -95,7 +95,10 @@ class NativePredictor(NativeLayers):
         self._project = words.table([words.matrix(small)] if isinstance(small, Linear) else [])
 
     def predict(self, x: Tensor, cache: FrameCache, sampling: RowSampling) -> Tensor:
-        """Return codes 1 to Q-1 of every row, and 1 if all its scores were finite. Shapes: x [B, 2, H']; [B, Q]."""
+        """Return codes 1 to Q-1 of every row, and 1 if all scores of the row were finite.
+
+        Shapes: x [B, 2, H']; result [B, Q].
+        """
         made: Tensor = torch.ops.voicewright.predict_codes(
             *(x, self.layers, self._norm, self._codebooks, self._project),
             *(cache.keys, cache.values, cache.cos[0, 0], cache.sin[0, 0]),
@@ -105,11 +108,11 @@ class NativePredictor(NativeLayers):
 
 
 class NotSupported(Exception):
-    """The operators do not support a product or a dtype."""
+    """The operators do not support a matrix product or a dtype."""
 
 
 class Words:
-    """Tables of sizes and addresses that the operators read as structures. The tensors are kept."""
+    """Builder of structures for the operators, as lists of sizes and addresses. It keeps the tensors alive."""
 
     def __init__(self) -> None:
         self._kept: list[Tensor] = []
@@ -121,7 +124,7 @@ class Words:
         return tensor.data_ptr()
 
     def matrix(self, linear: nn.Module) -> list[int]:
-        """Return the words of `Matrix` in products.h."""
+        """Return the 64-bit words of a `Matrix` structure in products.h."""
         assert isinstance(linear, Linear)
         product, steps = linear.product, 0
         if product is None:
@@ -150,7 +153,7 @@ class Words:
 
 
 def native_layers(stack: DecoderStack) -> NativeLayers | None:
-    """Return a stack's layers in C++, or None if the library is missing or does not support its products."""
+    """Return the C++ layers of a stack; None if the library is missing or does not support its products."""
     try:
         return NativeLayers(stack) if native.is_loaded() else None
     except NotSupported:
@@ -158,7 +161,7 @@ def native_layers(stack: DecoderStack) -> NativeLayers | None:
 
 
 def native_predictor(predictor: CodePredictor) -> NativePredictor | None:
-    """Return a code predictor in C++; None as for `native_layers`."""
+    """Return the C++ code predictor; None if the library is missing or does not support its products."""
     try:
         return NativePredictor(predictor) if native.is_loaded() else None
     except NotSupported:

@@ -1,7 +1,8 @@
-"""Layer operations with the device's own norm operator: the same numbers in fewer launches.
+"""Layer operations with the device's own norm operator: equal results in fewer launches.
 
 The operator divides by the root mean square and casts; the weight is multiplied afterwards as in the networks
-(runtime/model/layers.py), so the order of casts is the reference's. Query and key heads share their launches.
+(runtime/model/layers.py), so the order of casts is that of the reference implementation. Query and key heads share
+launches.
 """
 
 from __future__ import annotations
@@ -18,14 +19,15 @@ UnitNorm = Callable[[Tensor, float], Tensor]  # Arguments: x, eps.
 
 
 class NormedOperations(Operations):
-    """Operations of a device with a `unit_norm` operator.
+    """Layer operations for devices with a `unit_norm` operator.
 
-    One instance per checkpoint, because it caches head weights.
+    Each checkpoint needs its own instance, because head weights are cached.
     """
 
     def __init__(self, unit_norm: UnitNorm) -> None:
         self._unit_norm = unit_norm
-        self._heads: dict[Attention, Tensor] = {}  # Weights of query and key heads, [heads + kv_heads, d].
+        # Concatenated norm weights of query and key heads, [heads + kv_heads, d].
+        self._heads: dict[Attention, Tensor] = {}
 
     def norm(self, x: Tensor, norm: RMSNorm) -> Tensor:
         return norm.weight * self._unit_norm(x, norm.eps)

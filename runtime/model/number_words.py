@@ -47,7 +47,7 @@ def spoken_year(year: int) -> str:
 
 
 def spoken_number(number: str) -> str:
-    """Return the words of a number that is written with digits, thousands commas and a decimal point.
+    """Return the words of a number with digits, thousands commas and a decimal point.
 
     A number with a leading zero or more than `MAX_CARDINAL_DIGITS` digits is read digit by digit.
     """
@@ -58,13 +58,13 @@ def spoken_number(number: str) -> str:
 
 
 def digit_groups(digits: str) -> str:
-    """Return long digits one by one, with a comma after each group of four."""
+    """Return long digit strings digit by digit, with a comma after each group of four."""
     groups = (digits[start : start + GROUP_DIGITS] for start in range(0, len(digits), GROUP_DIGITS))
     return ", ".join(map(_digits, groups))
 
 
 def plural(noun: str) -> str:
-    """Return the plural of a unit: the word before "per" changes ("miles per hour"), else the last ("watt hours")."""
+    """Return the plural of a unit: of the word before "per" ("miles per hour"), else of its last word."""
     head, per, rest = noun.partition(" per ")
     *first, last = head.split(" ")
     if last == "Celsius" or last == "Fahrenheit":

@@ -1,4 +1,4 @@
-"""Code2Wav by kernels over the states of all open streams. The readable version is `code2wav.py`."""
+"""Code2Wav with Triton kernels, for the states of all open streams. The readable version is `code2wav.py`."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from runtime.device.kernels.window import attend_window, ring_for
 from runtime.model.code2wav import Code2Wav, StreamState
 from runtime.model.packing import Block, pack
 
-LONGEST = 16  # Minimum of the maximum chunk length, in frames.
-ALIGNED = 64  # Alignment of each convolution's memory, in elements.
+LONGEST = 16  # Minimum value of `longest`, in frames.
+ALIGNED = 64  # Alignment of each convolution's state memory, in elements.
 
 
 class PackedCode2Wav:
@@ -44,7 +44,7 @@ class PackedCode2Wav:
             ]
             self.network = pack(code2wav, dtype, pasts)
 
-    # --- The interface Code2WavNetwork.
+    # --- The interface of Code2WavNetwork.
 
     def decode(self, rows: Tensor, codes: Tensor) -> Tensor:
         return self.vocode(self.latents(rows, codes), rows)
@@ -72,7 +72,7 @@ class PackedCode2Wav:
         return self.state_of(self.side), turn
 
     def move_on(self, rows: Tensor, codes: Tensor) -> Tensor:
-        return self.latents(rows, codes)  # The convolutions' state covers only the last frames.
+        return self.latents(rows, codes)  # The state of the convolutions covers only the last frames.
 
     def state_of(self, slot: int) -> StreamState:
         return StreamState([self.memory[:, slot].clone()], [self.rings[slot].clone()], [], torch.empty(0))
@@ -113,7 +113,7 @@ class PackedCode2Wav:
         """Run one block. Shapes: x [B, T, C], already activated; results [B, T * rate, block.channels]."""
         made = convolve(block.upsample, x, rows, block.past, then=block.head).shaped(len(x), -1, block.channels)
         for unit, past, then in zip(block.units, block.pasts, (*block.heads, after), strict=True):
-            plain = then is not after  # After the last unit only its SnakeBeta is used.
+            plain = then is not after  # After the last unit, only the result of SnakeBeta is used.
             if isinstance(unit, PackedUnit):
                 made = residual_unit(unit, made.values, made.after_snake, rows, past, then, plain)
             else:

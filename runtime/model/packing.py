@@ -1,8 +1,8 @@
-"""Folding, casting and layout of Code2Wav's weights for the kernels.
+"""Conversion of Code2Wav's weights for the kernels: folding, casting and layout.
 
-Successive linear operations become one product. Codebooks with their projections become tables, the transformer's
-entry is folded into pre_conv, and its exit into the first upsampling. Norm weights, layer scales and gamma are folded
-into the adjacent products. All folding is in float64, with one cast at the end.
+Consecutive linear operations become one product. Codebooks and their projections become tables. The transformer's input
+projection is folded into pre_conv, and its output projection into the first upsampling. Norm weights, layer scales and
+gamma are folded into adjacent products. Folding is computed in float64 with one cast at the end.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ class Layer:
 
     qkv: Packed
     out: Packed
-    gate_up: Packed  # Columns are interleaved in pairs.
+    gate_up: Packed  # Columns are interleaved pairs of gate and up.
     down: Packed
 
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """Packed ConvNeXt block with the upsampling before it, unless that is folded into the transformer's exit."""
+    """Packed ConvNeXt block with the upsampling before it, unless that is folded into the transformer's output."""
 
     upsample: Packed | None
     depthwise: Tensor  # [taps, C] float32
@@ -60,8 +60,8 @@ class Block:
     upsample: Packed
     past: Past
     channels: int
-    head: Snake  # Before the first unit, applied once to all upsampled steps.
-    heads: list[Snake]  # Before the other units.
+    head: Snake  # SnakeBeta before the first unit, applied once to all upsampled steps.
+    heads: list[Snake]  # SnakeBeta before each of the other units.
     units: list[PackedUnit | WideUnit]
     pasts: list[Past]
 
@@ -79,7 +79,7 @@ class PackedNetwork:
     stages: list[Stage]
     first: Packed
     first_past: Past
-    snakes: list[Snake]  # Before each block, and before the last convolution.
+    snakes: list[Snake]  # SnakeBeta before each block and before the last convolution.
     blocks: list[Block]
     last: Tensor  # [taps, C] float32
     last_bias: Tensor
@@ -89,7 +89,7 @@ class PackedNetwork:
 def pack(code2wav: Code2Wav, dtype: torch.dtype, pasts: list[Past]) -> PackedNetwork:
     """Pack a loaded network. `pasts` has the state memory of each causal convolution by its slot."""
     packer = _Packer(dtype, pasts)
-    network: Any = code2wav  # Torch's types do not cover the elements of a ModuleList.
+    network: Any = code2wav  # Torch's types do not describe the elements of a ModuleList.
     config, transformer = code2wav.config, network.pre_transformer
     entry, bias = _taps(network.pre_conv.conv)
     inner = transformer.input_proj.weight.double()
@@ -124,7 +124,7 @@ def pack(code2wav: Code2Wav, dtype: torch.dtype, pasts: list[Past]) -> PackedNet
 
 
 class _Packer:
-    """Conversion of the modules of runtime/model/code2wav.py to the kernels' layout."""
+    """Converter from the modules of runtime/model/code2wav.py to the kernels' layout."""
 
     def __init__(self, dtype: torch.dtype, pasts: list[Past]) -> None:
         self.dtype = dtype
@@ -227,7 +227,7 @@ def _snake(snake: Any) -> Snake:
 
 
 def _tables(quantizer: Any) -> Tensor:
-    """Return every codebook after its projection. Shapes: [groups, codes, outer] float64."""
+    """Return all codebooks after their projections. Shapes: [groups, codes, outer] float64."""
     projection = quantizer.output_proj.weight.double()[:, :, 0]
     tables = []
     for layer in quantizer.vq.layers:

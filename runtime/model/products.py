@@ -1,11 +1,11 @@
-"""Matrix products and convolutions on a CPU, bitwise independent of the batch.
+"""Matrix products and convolutions on a CPU with results that are bitwise independent of the batch.
 
 CPU matrix kernels process four rows at a time and treat the remainder differently, so the last bits of a row depend on
 the number of rows. Here, rows and the summed dimension are padded to multiples of four, and a convolution is the sum of
-one product per tap. The results are the same in any batch and any division into chunks, and as fast as the library's.
-On Intel processors this also needs MKL's strict mode (runtime/__init__.py). The library does not guarantee this; it is
-measured, in float32 (tests/unit/model/test_products.py). GPUs use the library's convolutions. All audio is [B, T, C]
-here, so a time step is a row.
+one product per tap. The results are equal in any batch and any division into chunks, and take no more time than the
+library's. On Intel processors, MKL's strict mode is also needed (runtime/__init__.py). The library does not guarantee
+any of this; tests/unit/model/test_products.py checks it in float32. GPUs use the library's convolutions. All audio is
+[B, T, C] here, so a time step is a row.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from torch import Tensor, nn
 from runtime.device.packed import packed
 from runtime.device.quantized import Product, Quantization, WeightOnlyFloat16, multiplies_float16, quantized
 
-GRAIN = 4  # Rows that a kernel processes at a time.
-LONG = 64  # Rows from which a sequence gets its own products, which avoid a copy.
+GRAIN = 4  # Number of rows that a kernel processes at a time.
+LONG = 64  # Sequences of at least this many rows get separate products, which avoid a copy.
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -33,20 +33,20 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 
 
 def silu(x: Tensor) -> Tensor:
-    """Return x * sigmoid(x), without the library's different rounding of a tensor's last numbers."""
+    """Return x * sigmoid(x). The library's function rounds the last elements of a tensor differently."""
     if not x.is_cpu or x.dtype is not torch.float32:
         return F.silu(x)
     return x / (1 + torch.exp(-x))
 
 
 def sum_of_taps(x: Tensor, taps: Sequence[Tensor], bias: Tensor, dilation: int) -> Tensor:
-    """Return a convolution without padding: output t is the sum of tap i's product with input t + i * dilation.
+    """Return a convolution without padding: output t is the sum over i of tap i applied to input t + i * dilation.
 
     Shapes: x [B, T + (taps - 1) * dilation, C]; each tap [N, C]; bias [N]; result [B, T, N].
     """
     B, width = len(x), len(bias)
     T = x.shape[1] - (len(taps) - 1) * dilation
-    if B > 1 and T < LONG:  # Short sequences share their products.
+    if B > 1 and T < LONG:  # Short sequences of a batch share their products.
         return _taps_of([x[:, i * dilation :][:, :T].flatten(0, 1) for i in range(len(taps))], taps, bias).view(
             B, T, -1
         )
@@ -77,9 +77,9 @@ def _in_fours(rows: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
 
 
 class Linear(nn.Linear):
-    """``nn.Linear`` with batch-invariant rows, and optionally packed or quantized weights."""
+    """``nn.Linear`` with batch-invariant results, and optionally packed or quantized weights."""
 
-    product: Product | None = None  # Product with packed weights, which replaces ``weight``.
+    product: Product | None = None  # Product with packed weights, used instead of ``weight``.
 
     def forward(self, x: Tensor) -> Tensor:
         if self.product is None:
@@ -92,24 +92,24 @@ class Linear(nn.Linear):
         self.take(quantized(self.weight.detach(), kind))  # Detached, because autograd would keep the original weights.
 
     def lay_out(self, dtype: torch.dtype = torch.float32) -> None:
-        """Store the weight in `dtype` if that has fewer bits; otherwise it is unchanged."""
+        """Store the weight in `dtype` if it is narrower; otherwise do nothing."""
         if (product := narrowed(self.weight, dtype)) is not None:
             self.take(product)
 
     def pack(self) -> None:
-        """Store the weight in the library's packed order, if that keeps rows batch-invariant."""
+        """Store the weight in the library's packed layout, if the product stays batch-invariant."""
         if self.product is None and (product := packed(self.weight.detach())) is not None:
             self.take(product)
 
     def take(self, product: Product, dtype: torch.dtype | None = None) -> None:
-        """Use a product instead of the weight. An empty weight tensor keeps the dtype."""
+        """Use a product instead of the weight. The weight becomes an empty tensor that keeps the dtype."""
         self.product, self.weight = product, _let_go(self.weight, dtype)
 
 
 class Table(nn.Embedding):
-    """``nn.Embedding`` whose rows may be mapped from the file in their published dtype, if the cast is exact."""
+    """``nn.Embedding`` whose rows may be memory-mapped from the file, in their published dtype if the cast is exact."""
 
-    dtype: torch.dtype | None = None  # Dtype of the result; None: the rows' own.
+    dtype: torch.dtype | None = None  # Dtype of the result; None: the dtype of the rows.
 
     def forward(self, ids: Tensor) -> Tensor:
         return self._cast(F.embedding(ids, self.weight))
@@ -124,7 +124,7 @@ class Table(nn.Embedding):
 
 
 class Narrow:
-    """Product that casts rows to the matrix's dtype, and the result back to the rows' dtype."""
+    """Product that casts rows to the matrix's dtype, and the result back to the dtype of the rows."""
 
     def __init__(self, product: Product, dtype: torch.dtype) -> None:
         self.dtype = dtype
@@ -135,7 +135,10 @@ class Narrow:
 
 
 def narrowed(weight: Tensor, dtype: torch.dtype) -> Product | None:
-    """Return a product with a narrowed matrix; None if it would not be batch-invariant. Shapes: weight [N, K]."""
+    """Return a product with the matrix in a narrower dtype; None if it is not batch-invariant.
+
+    Shapes: weight [N, K].
+    """
     if dtype is torch.float16:
         return WeightOnlyFloat16(weight.detach()) if multiplies_float16() else None
     product = packed(weight.detach().to(dtype)) if dtype.itemsize < weight.dtype.itemsize else None
@@ -143,7 +146,10 @@ def narrowed(weight: Tensor, dtype: torch.dtype) -> Product | None:
 
 
 def product_of_taps(x: Tensor, product: Product, taps: int, dilation: int) -> Tensor:
-    """Compute `sum_of_taps` as one product without bias. Shapes: x [B, T + (taps - 1) * dilation, C]; [B, T, N]."""
+    """Compute `sum_of_taps` without bias as one product.
+
+    Shapes: x [B, T + (taps - 1) * dilation, C]; result [B, T, N].
+    """
     B, length, C = x.shape
     T = length - (taps - 1) * dilation
     if isinstance(product, Narrow):
@@ -154,14 +160,14 @@ def product_of_taps(x: Tensor, product: Product, taps: int, dilation: int) -> Te
 
 
 def _let_go(weight: Tensor, dtype: torch.dtype | None = None) -> nn.Parameter:
-    """Return an empty CPU parameter that replaces a weight and keeps its dtype and inner dimensions."""
+    """Return an empty CPU parameter with the dtype and inner dimensions of a weight, which it replaces."""
     return nn.Parameter(torch.empty((0, *weight.shape[1:]), dtype=dtype or weight.dtype), requires_grad=False)
 
 
 class Conv(nn.Conv1d):
-    """Convolution over [B, T, C] without padding: T shrinks by (kernel - 1) * dilation."""
+    """Convolution over [B, T, C] without padding: T decreases by (kernel - 1) * dilation."""
 
-    product: Product | None = None  # Product of all taps at once, which replaces ``weight``.
+    product: Product | None = None  # Product of all taps at once, used instead of ``weight``.
 
     def forward(self, x: Tensor) -> Tensor:
         if not x.is_cpu:
@@ -177,7 +183,7 @@ class Conv(nn.Conv1d):
         return sum_of_taps(x, self.weight.permute(2, 0, 1).unbind(), self.bias, self.dilation[0])
 
     def _each_channel(self, x: Tensor) -> Tensor:
-        """Compute a depthwise convolution, one tap after the other."""
+        """Compute a depthwise convolution tap by tap."""
         step = self.dilation[0]
         taps = self.weight[:, 0].unbind(1)
         T = x.shape[1] - (len(taps) - 1) * step
@@ -187,7 +193,7 @@ class Conv(nn.Conv1d):
         return total if self.bias is None else total.add_(self.bias)
 
     def lay_out(self, dtype: torch.dtype = torch.float32) -> None:
-        """Store the weight as one contiguous matrix per tap; it keeps the published shape unless it is narrowed."""
+        """Store the weight as one contiguous matrix per tap. Its shape stays as published unless it is narrowed."""
         if self.groups > 1:
             return
         if not narrows(self, dtype):
@@ -199,9 +205,9 @@ class Conv(nn.Conv1d):
 
 
 class TransposedConv(nn.ConvTranspose1d):
-    """Upsampling of [B, T, C] to (T - kernel / stride + 1) * stride steps: only outputs that every tap reaches."""
+    """Transposed convolution of [B, T, C] to (T - kernel / stride + 1) * stride steps: outputs with all taps only."""
 
-    product: Product | None = None  # Product of all taps at once, which replaces ``weight``.
+    product: Product | None = None  # Product of all taps at once, used instead of ``weight``.
 
     def forward(self, x: Tensor) -> Tensor:  # type: ignore[override]  # no output_size: it follows from x
         stride = self.stride[0]
@@ -213,12 +219,12 @@ class TransposedConv(nn.ConvTranspose1d):
         assert self.bias is not None, "every published convolution has a bias"
         if self.product is not None:
             return product_of_taps(x, self.product, parts, 1).view(len(x), T, -1).add_(self.bias)
-        # One input gives `stride` outputs at once. The oldest input that reaches them comes first.
+        # One product computes `stride` outputs at once. The oldest input comes first.
         taps = self.weight.permute(2, 1, 0).reshape(parts, -1, self.in_channels).unbind()[::-1]
         return sum_of_taps(x, taps, self.bias.repeat(stride), 1).reshape(len(x), T, -1)
 
     def lay_out(self, dtype: torch.dtype = torch.float32) -> None:
-        """Store the weight as one contiguous matrix per output; it keeps the published shape unless it is narrowed."""
+        """Store the weight as one contiguous matrix per output. Its shape stays as published unless it is narrowed."""
         parts = self.kernel_size[0] // self.stride[0]
         taps = self.weight.permute(2, 1, 0).reshape(parts, -1, self.in_channels)
         if (product := narrowed(taps.flip(0).transpose(0, 1).flatten(1), dtype)) is not None:
@@ -228,9 +234,9 @@ class TransposedConv(nn.ConvTranspose1d):
 
 
 def narrows(module: nn.Module, dtype: torch.dtype) -> bool:
-    """True if `lay_out` stores a module's weights in a narrower `dtype` that the processor can multiply.
+    """True if `lay_out` stores a module's weights in the narrower `dtype`, which the processor must support.
 
-    Float16 weights with float32 rows suit few rows; a convolution of many rows is faster tap by tap.
+    Float16 weights with float32 rows are fast for few rows; a convolution of many rows is faster tap by tap.
     """
     if isinstance(module, Conv):
         return module.groups == 1 and dtype is not torch.float16
@@ -243,19 +249,19 @@ def narrowed_names(network: nn.Module, dtype: torch.dtype) -> list[str]:
 
 
 def pack(module: nn.Module) -> None:
-    """Pack a module's published weights in the library's order, on a CPU."""
+    """Pack a module's published weights in the library's layout, on a CPU."""
     if isinstance(module, Linear) and module.weight.is_cpu:
         module.pack()
 
 
 def lay_out(network: nn.Module, dtype: torch.dtype = torch.float32) -> None:
-    """Store the weights of a loaded network in the device's layout instead of the published one."""
+    """Store the weights of a loaded network in the layout of the CPU instead of the published one."""
     for module in network.modules():
         layer_out(dtype)(module)
 
 
 def layer_out(dtype: torch.dtype) -> Callable[[nn.Module], None]:
-    """Return a function that lays out a module's published weights on a CPU for products in `dtype`."""
+    """Return a function that lays out a module's published weights for products in `dtype` on a CPU."""
 
     def lay_out(module: nn.Module) -> None:
         if isinstance(module, Linear | Conv | TransposedConv) and module.weight.is_cpu:

@@ -41,7 +41,7 @@ def quantize(reference: str, kind: Quantization, out: Path) -> int:
     """
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise InvalidSetting(name="--out", value=repr(str(out)), why="it is there already, and not an empty folder")
-    out = out.resolve()  # Follow links, so that the folder has a name.
+    out = out.resolve()  # Resolve links, so that the folder has a name.
     folder = resolve(reference)
     found = inspect_folder(folder)
     found.require()
@@ -55,7 +55,7 @@ def quantize(reference: str, kind: Quantization, out: Path) -> int:
         if out.exists():
             out.rmdir()
         unfinished.rename(out)
-    except (OSError, SafetensorError) as error:  # The safetensors library raises its own error on a full disk.
+    except (OSError, SafetensorError) as error:  # On a full disk, the safetensors library raises its own error.
         shutil.rmtree(unfinished, ignore_errors=True)
         raise StorageFailed(what=str(out), why=getattr(error, "strerror", None) or str(error)) from None
     return sum(path.stat().st_size for path in out.rglob("*") if path.is_file())

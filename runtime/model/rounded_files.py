@@ -1,7 +1,7 @@
 """Format of int8 and int4 weights in safetensors files.
 
-Instead of its published weights, a linear layer NAME has ``NAME.values`` and ``NAME.steps``, and with four bits
-``NAME.middles``. Several published projections of one input are one layer, as in the network. A byte has two four-bit
+Instead of published weights, a linear layer NAME has ``NAME.values`` and ``NAME.steps``, and with int4 also
+``NAME.middles``. Several published projections of one input are one layer, as in the network. A byte contains two int4
 values, the first in the lower half. All other tensors are as published (docs/model.md 1.1).
 """
 
@@ -20,7 +20,7 @@ VALUES, STEPS, MIDDLES = "values", "steps", "middles"
 
 
 def rounded_headers(network: nn.Module, prefix: str, kind: Quantization) -> dict[str, TensorHeader]:
-    """Return the headers of a network's quantized weights by key; works on the meta device."""
+    """Return the headers of a network's quantized weights by key. The network may be on the meta device."""
     wanted: dict[str, TensorHeader] = {}
     for name, module in linears(network):
         N, K = module.out_features, module.in_features
@@ -52,7 +52,7 @@ def tensors_of(name: str, weights: Rounded) -> dict[str, Tensor]:
 
 
 def weights_from(name: str, tensor: Callable[[str], Tensor], has_middles: bool) -> Rounded:
-    """Read a quantized layer from a file. `tensor` returns a tensor by its key."""
+    """Read a quantized layer; `tensor` returns a tensor of the file by its key."""
     values, steps = tensor(f"{name}.{VALUES}"), tensor(f"{name}.{STEPS}")
     if not has_middles:
         return Int8(values, steps)

@@ -1,6 +1,6 @@
 """Speaker encoder: reference audio to an x-vector (docs/model.md 2.3; Desplanques et al. 2020).
 
-It runs once per voice in float32. The talker uses its output as one embedding without normalization.
+It runs once per voice, in float32. The talker uses the x-vector as an embedding, without normalization.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from runtime.model.config import SpeakerEncoderConfig
 from runtime.model.extent import behind, mean, reflect
 
-# The mel front end is fixed by the published models (docs/model.md 2.3).
+# The mel front end is the same for all published models (docs/model.md 2.3).
 FFT, HOP, MEL_MAX_HZ = 1024, 256, 12_000
 MAGNITUDE_EPS, MEL_FLOOR = 1e-9, 1e-5
 VARIANCE_FLOOR = 1e-12
@@ -24,7 +24,7 @@ VARIANCE_FLOOR = 1e-12
 
 @dataclass(frozen=True, slots=True)
 class MelFilter:
-    """Filter bank and window of the mel spectrogram, computed once because it is as slow as a short recording.
+    """Filter bank and window of the mel spectrogram. They are computed only once, because this is slow.
 
     Shapes: bank [mel_dim, FFT // 2 + 1]; window [FFT].
     """
@@ -41,7 +41,7 @@ class MelFilter:
 def slaney_filters(filters: int, sample_rate: int, bins: int = FFT // 2 + 1) -> NDArray[np.float64]:
     """Return triangular mel filters of equal area from 0 to `MEL_MAX_HZ` (Slaney, Auditory Toolbox, 1998).
 
-    They are bitwise equal to those of `transformers.audio_utils.mel_filter_bank`, whose import takes over a second.
+    They are bitwise equal to those of `transformers.audio_utils.mel_filter_bank`, which takes a second to import.
 
     Shapes: result [bins, filters].
     """
@@ -56,7 +56,7 @@ def slaney_filters(filters: int, sample_rate: int, bins: int = FFT // 2 + 1) -> 
 
 
 def log_mel(samples: Tensor, mel: MelFilter, length: Tensor | None = None) -> Tensor:
-    """Return the log-mel spectrogram of 24 kHz audio, of the first `length` samples.
+    """Return the log-mel spectrogram of the first `length` samples of 24 kHz audio.
 
     Shapes: samples [..., N] float32; result [..., N // 256, mel_dim] float32.
     """
@@ -72,7 +72,7 @@ def same_conv(inputs: int, outputs: int, kernel: int, dilation: int = 1) -> nn.C
 
 
 def convolved(conv: nn.Conv1d, x: Tensor, length: Tensor | None) -> Tensor:
-    """Apply a `same_conv` to a sequence that ends at ``length``. Shapes: x, result [B, C, T]."""
+    """Apply a `same_conv` to a sequence of ``length`` steps in a longer buffer. Shapes: x, result [B, C, T]."""
     edge = conv.dilation[0] * (conv.kernel_size[0] - 1)
     if length is None or not edge:
         result: Tensor = conv(x)
@@ -91,7 +91,7 @@ class TimeDelay(nn.Module):
 
 
 class Res2Net(nn.Module):
-    """Chain of channel groups: each is filtered after adding the output of the previous one."""
+    """Chain of channel groups. Each group is added to the previous group's output before it is filtered."""
 
     def __init__(self, channels: int, scale: int, kernel: int, dilation: int) -> None:
         super().__init__()
@@ -132,7 +132,7 @@ class SERes2NetBlock(nn.Module):
 
 
 class AttentiveStatistics(nn.Module):
-    """Attention-weighted mean and standard deviation over time; the attention's input includes the unweighted ones."""
+    """Attention-weighted mean and standard deviation over time. The attention also sees the unweighted ones."""
 
     def __init__(self, channels: int, squeezed: int) -> None:
         super().__init__()
@@ -158,7 +158,7 @@ class AttentiveStatistics(nn.Module):
 
 
 class SpeakerEncoder(nn.Module):
-    """Speaker encoder; Base checkpoints have it under ``speaker_encoder.``."""
+    """Speaker encoder. In Base checkpoints, its keys begin with ``speaker_encoder.``."""
 
     def __init__(self, config: SpeakerEncoderConfig) -> None:
         super().__init__()
@@ -176,7 +176,7 @@ class SpeakerEncoder(nn.Module):
         self.fc = same_conv(2 * channels[-1], config.enc_dim, 1)
 
     def prepare(self) -> MelFilter:
-        """Return the front end's filter on the weights' device; it is created once."""
+        """Return the mel filter on the device of the weights. It is created once."""
         if self._mel is None:
             self._mel = MelFilter.of(self.config, self.fc.weight.device)
         return self._mel

@@ -1,8 +1,8 @@
-"""Speech encoder, half of Mimi: reference audio to codes (docs/model.md 2.5; Défossez et al. 2024, 3.3).
+"""Speech encoder: the encoder of Mimi, from reference audio to codes (docs/model.md 2.5; Défossez et al. 2024, 3.3).
 
-We do not use `transformers`, whose module tree and attention mask of Mimi change between versions: the models were
-trained with attention to the whole past, and a sliding window would change the codes of references over ten seconds. It
-runs once per voice in float32.
+It does not use `transformers`, because module tree and attention mask of its Mimi change between versions. The models
+were trained with attention to the whole past; a sliding window would change the codes of references of more than ten
+seconds. The encoder runs once per voice, in float32.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from runtime.model.extent import replicate, zeroed
 from runtime.model.layers import LayerScale, rotary, rotate
 
 CODEBOOK_EPS = 1e-5
-PADS = ("constant", "replicate")  # Padding modes that allow a sequence in a longer buffer.
+PADS = ("constant", "replicate")  # Padding modes that support a sequence in a longer buffer.
 
 
 class PaddedConv(nn.Module):
-    """Causal convolution that also pads the end so that every sample is used: T -> ceil(T / stride)."""
+    """Causal convolution that also pads the end, so that every sample is used: T -> ceil(T / stride)."""
 
     def __init__(
         self,
@@ -41,14 +41,14 @@ class PaddedConv(nn.Module):
 
     def forward(self, x: Tensor, length: Tensor | None = None) -> Tensor:
         right = -x.shape[-1] % self.stride
-        if length is not None and self.stride > 1:  # Without a stride nothing is padded at the end.
+        if length is not None and self.stride > 1:  # Without a stride, the end needs no padding.
             if self.pad == "replicate":
                 return self.conv(replicate(x, self.left, right, length))
             x = zeroed(x, length)
         return self.conv(F.pad(x, (self.left, right), mode=self.pad))
 
     def made_of(self, length: Tensor | None) -> Tensor | None:
-        """Return the output length for a sequence length."""
+        """Return the output length for an input length."""
         return None if length is None else (length + self.stride - 1) // self.stride
 
 
@@ -90,7 +90,7 @@ class SEANet(nn.Module):
         self.layers = nn.ModuleList(layers)
 
     def forward(self, x: Tensor, length: Tensor | None) -> tuple[Tensor, Tensor | None]:
-        """Return latents, and the number of valid ones."""
+        """Return the latents and the number of valid ones."""
         for layer in self.layers:
             if isinstance(layer, PaddedConv):
                 x, length = layer(x, length), layer.made_of(length)
@@ -165,7 +165,7 @@ class EncoderTransformer(nn.Module):
 
 
 class EncoderCodebook(nn.Module):
-    """Codebook of the encoder. `initialized` is a published training flag without use here."""
+    """Codebook of the encoder. `initialized` is a flag for training that is in published files but not used."""
 
     initialized: Tensor
     cluster_usage: Tensor
@@ -187,14 +187,17 @@ class EncoderQuantizerLayer(nn.Module):
         self.codebook = EncoderCodebook(size, width)
 
     def forward(self, left: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the index of each vector's nearest row, and the residual. Shapes: left [T, W]; results [T], [T, W]."""
+        """Return the index of the nearest row for each vector, and the residual.
+
+        Shapes: left [T, W]; results [T], [T, W].
+        """
         rows = self.codebook.rows()
         codes = torch.cdist(left[None], rows[None])[0].argmin(dim=-1)
         return codes, left - rows[codes]
 
 
 class GreedyQuantizer(nn.Module):
-    """Residual quantization: each codebook selects the row nearest to the residual of the previous ones."""
+    """Residual quantizer: each codebook selects the row nearest to the residual of the previous codebooks."""
 
     def __init__(self, config: SpeechEncoderConfig, groups: int) -> None:
         super().__init__()
@@ -203,7 +206,7 @@ class GreedyQuantizer(nn.Module):
             EncoderQuantizerLayer(config.codebook_size, config.codebook_dim) for _ in range(groups)
         )
         self.input_proj: nn.Module = nn.Identity()
-        self.output_proj: nn.Module = nn.Identity()  # In published files; used for decoding only.
+        self.output_proj: nn.Module = nn.Identity()  # In published files, but used for decoding only.
         if width != config.hidden_size:
             self.input_proj = nn.Conv1d(config.hidden_size, width, 1, bias=False)
             self.output_proj = nn.Conv1d(width, config.hidden_size, 1, bias=False)
@@ -219,7 +222,7 @@ class GreedyQuantizer(nn.Module):
 
 
 class EncoderQuantizer(nn.Module):
-    """Semantic and acoustic quantizers of the same latents, independent of each other."""
+    """Semantic and acoustic quantizers, which quantize the same latents independently."""
 
     def __init__(self, config: SpeechEncoderConfig) -> None:
         super().__init__()
@@ -237,8 +240,8 @@ class SpeechEncoder(nn.Module):
     """Encoder of the speech tokenizer; its published keys begin with ``encoder.``.
 
     Args:
-        groups: codes per frame. Residual quantisation is greedy, so fewer groups give the same first codes.
-        samples_per_frame: 1920 in published models.
+        groups: Number of codes per frame. Quantization is greedy, so fewer groups give the same first codes.
+        samples_per_frame: Samples per frame; 1920 in published models.
     """
 
     def __init__(self, config: SpeechEncoderConfig, groups: int, samples_per_frame: int) -> None:
@@ -261,7 +264,7 @@ class SpeechEncoder(nn.Module):
         return self._pad in PADS
 
     def forward(self, samples: Tensor, length: Tensor | None = None) -> Tensor:
-        """Encode a reference to codes. It is the first `length` samples of a buffer of whole frames, or all samples.
+        """Encode the first `length` samples of a buffer of whole frames, or all samples, to codes.
 
         Shapes: samples [N] float32, 24 kHz; result [ceil(N / samples_per_frame), groups] int64.
         """

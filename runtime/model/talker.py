@@ -1,4 +1,4 @@
-"""Talker: text and codes to code 0 of the next frame and a hidden state (docs/model.md 2.1, 3, 4)."""
+"""Talker: from text and codes to code 0 of the next frame and a hidden state (docs/model.md 2.1, 3, 4)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from runtime.model.config import ModelConfig, TalkerConfig
 from runtime.model.layers import Attend, DecoderStack, Operations
 from runtime.model.products import Linear, Table, silu
 
-PART = 8192  # Ids of a text table projected at once.
+PART = 8192  # Number of ids that are projected at once.
 
 NO_CODEC = -1
 
@@ -32,7 +32,7 @@ class TextProjection(nn.Module):
 
 
 class TalkerDecoder(DecoderStack):
-    """Decoder with its two input tables. Codec ids include special tokens, languages and speakers."""
+    """Decoder with its text and codec embedding tables. Codec ids include special tokens, languages and speakers."""
 
     def __init__(self, config: TalkerConfig) -> None:
         super().__init__(config)
@@ -41,7 +41,7 @@ class TalkerDecoder(DecoderStack):
 
 
 class Talker(nn.Module):
-    """Talker and code predictor of one checkpoint; their published keys begin with ``talker.``."""
+    """Talker and code predictor of one checkpoint. Their published keys begin with ``talker.``."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
@@ -53,7 +53,7 @@ class Talker(nn.Module):
         self.tables: Tables | None = None
 
     def tabulate(self) -> None:
-        """Precompute the projected embeddings as tables, which replace the text embedding in memory."""
+        """Precompute projected embeddings as tables, which replace the text embedding in memory."""
         codec = [self.model.codec_embedding, *self.code_predictor.model.codec_embedding]
         self.tables = tabulate(
             self.model.text_embedding.rows,
@@ -74,7 +74,7 @@ class Talker(nn.Module):
         return self.model.codec_embedding(ids)
 
     def embed_codec_or_none(self, ids: Tensor) -> Tensor:
-        """Embed codec ids, with zeros for NO_CODEC. Shapes: ids [...] int64; result [..., H]."""
+        """Embed codec ids; NO_CODEC gives zeros. Shapes: ids [...] int64; result [..., H]."""
         if self.tables is not None:
             return self.tables.codec[ids]
         return self.embed_codec(ids.clamp(min=0)).masked_fill((ids == NO_CODEC)[..., None], 0)
@@ -101,7 +101,7 @@ class Talker(nn.Module):
 
     @property
     def device(self) -> torch.device:
-        """Return the talker's device. A rounded matrix leaves an empty weight, which may be on another device."""
+        """Return the talker's device. A quantized layer has an empty weight, which may be on another device."""
         return self.model.norm.weight.device
 
     def decode(self, x: Tensor, attend: Attend, ops: Operations) -> Tensor:
@@ -113,7 +113,7 @@ class Talker(nn.Module):
         return self.model.angles(positions, self.codec_head.weight.dtype)
 
     def logits(self, hidden: Tensor, ops: Operations) -> Tensor:
-        """Return the logits of the next frame's c0. Shapes: hidden [B, H] after the final norm; result [B, V]."""
+        """Return the logits of the next frame's code 0. Shapes: hidden [B, H] after the final norm; result [B, V]."""
         return ops.linear(hidden, self.codec_head)
 
 
@@ -121,7 +121,7 @@ class Talker(nn.Module):
 class Tables:
     """Precomputed embedding tables of a checkpoint.
 
-    Shapes: text [text_vocab, H]; codec [talker_vocab + 1, H], the last row zero; frames [Q, V, H], codes of each
+    Shapes: text [text_vocab, H]; codec [talker_vocab + 1, H], whose last row is zero; frames [Q, V, H], codes of each
     codebook in the talker's width; first [talker_vocab, H'] and rest [Q - 1, V, H'], in the code predictor's width.
     """
 
@@ -138,7 +138,7 @@ class Tables:
 
 @torch.inference_mode()
 def tabulate(text: Tensor, text_projection: torch.nn.Module, codec: list[Tensor], small: torch.nn.Module) -> Tables:
-    """Project every row of the published tables to the widths of talker and code predictor.
+    """Project all rows of the published tables to the widths of the talker and the code predictor.
 
     Shapes: text [text_vocab, text_width]; codec: [talker_vocab, H], then [V, H] of each code group after the first.
     """

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # Texts are short and tokenized one at a time.
+# Texts are short and tokenized one at a time, so parallelism does not help.
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 from tokenizers import AddedToken, Regex, Tokenizer
 from tokenizers.models import BPE
@@ -19,19 +20,19 @@ from runtime.model.config import ModelConfig
 from runtime.model.english_reading import GrowingReading, read_english
 from runtime.model.tokenizer_files import TokenizerFiles, read_tokenizer_files
 
-# Qwen2's pre-tokenizer pattern; BPE merges only within the pieces that it matches.
+# Pre-tokenizer pattern of Qwen2. BPE merges only within the pieces that it matches.
 PIECES = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}"
     r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
-END_OF_TEXT = "<|endoftext|>"  # The class of transformers adds it even if the files do not have it.
+END_OF_TEXT = "<|endoftext|>"  # The tokenizer class of transformers adds this token even if it is not in the files.
 
 
 class TextTokenizer:
-    """Tokenizer with the prompt's three templates (docs/model.md 3.1).
+    """Tokenizer with the three templates of a prompt (docs/model.md 3.1).
 
-    It is built directly from the vocabulary and merges: loaders that read more files of the folder may replace the
-    pre-tokenizer by another model's (docs/model.md 7.3), which splits "iPhone" differently.
+    It is built directly from the vocabulary and merges. Loaders that read more files may use the pre-tokenizer of
+    another model (docs/model.md 7.3), which splits "iPhone" differently.
     """
 
     def __init__(self, folder: Path, config: ModelConfig) -> None:
@@ -39,52 +40,53 @@ class TextTokenizer:
         self._spells_ascii = config.alphabet is not None
         try:
             self._tokenizer = qwen2_tokenizer(files)
-        except Exception as error:  # The Rust side raises bare exceptions.
+        except Exception as error:  # The Rust code raises plain exceptions.
             raise CheckpointInvalid(path=folder, why=f"the text tokenizer cannot be read ({error})") from None
-        self.ids = max(self._tokenizer.get_vocab().values()) + 1  # Rows that an embedding must have.
+        self.ids = max(self._tokenizer.get_vocab().values()) + 1  # Number of rows that an embedding table must have.
         self.reserved = tuple(files.added)
-        self.longest_reserved = max(map(len, self.reserved), default=1)  # Characters.
+        # Length of the longest reserved token in characters.
+        self.longest_reserved = max(map(len, self.reserved), default=1)
         self._role = self.encode("<|im_start|>assistant\n")
         self._check_template(folder, config)
 
     def reserved_in(self, text: str) -> bool:
-        """True if a client's text contains a token reserved for the prompt, which would break the layout.
+        """True if a client's text contains a token that is reserved for the prompt.
 
-        The text must be the result of `spelled`, which is the tokenizer's input.
+        The text must be a result of `spelled`, because that is the tokenizer's input.
         """
         return any(token in text for token in self.reserved)
 
     def spelled(self, text: str) -> str:
-        """Return the text in the checkpoint's alphabet: character by character in ASCII, or unchanged."""
+        """Return the text in the checkpoint's alphabet: spelled in ASCII, or unchanged."""
         return in_ascii(text) if self._spells_ascii else text
 
     def leaves_out(self, text: str) -> bool:
-        """Return True if `spelled` drops characters of the text that the checkpoint cannot read."""
+        """True if `spelled` drops characters that the checkpoint cannot read."""
         return self._spells_ascii and is_left_out(text)
 
     def reading(self) -> GrowingReading | None:
-        """Return a new reading of a growing text for checkpoints trained on words only, else None."""
+        """Return a new incremental reading if the checkpoint was trained on words only, else None."""
         return GrowingReading() if self._spells_ascii else None
 
     def read(self, text: str) -> str:
-        """Return the reading of a whole text for this checkpoint."""
+        """Return the reading of a complete text for this checkpoint."""
         return read_english(in_ascii(text)) if self._spells_ascii else text
 
     def role(self) -> list[int]:
-        """Return the ids that start every utterance."""
+        """Return the ids at the start of every utterance."""
         return list(self._role)
 
     def body(self, text: str) -> list[int]:
-        """Return the ids of the text to speak, or of a reference text."""
+        """Return the ids of a text to speak or of a reference text."""
         if (spelled := self.spelled(text)) != text:
-            text = spelled.strip()  # A dropped character may have been next to white space.
+            text = spelled.strip()  # Dropping a character may have exposed white space at the ends.
         return self.encode(f"<|im_start|>assistant\n{text}<|im_end|>\n")[len(self._role) : -2]
 
     def pieces(self, text: str) -> list[tuple[int, list[int]]]:
-        """Return the pre-tokenizer's pieces of a text: start in characters, and ids independent of other pieces.
+        """Return the pieces of a text as (start in characters, ids). The ids of a piece do not depend on other pieces.
 
-        The text must be the result of `spelled`. The ids are those of `body` if the text has no white space or
-        combining mark at its ends.
+        The text must be a result of `spelled`. The ids are those of `body` if there is no white space or combining mark
+        at the ends of the text.
         """
         encoding = self._tokenizer.encode(text, add_special_tokens=False)
         pieces: list[tuple[int, list[int]]] = []
@@ -113,14 +115,14 @@ def qwen2_tokenizer(files: TokenizerFiles) -> Tokenizer:
     """Build transformers' ``Qwen2Tokenizer`` from its files without importing transformers, which takes a second.
 
     Raises:
-        Exception: The library's Rust code raises bare exceptions.
+        Exception: The library's Rust code raises plain exceptions.
     """
     tokenizer = Tokenizer(BPE(vocab=files.vocabulary, merges=files.merges))
     tokenizer.normalizer = NFC()
     tokenizer.pre_tokenizer = InTurn(
         [Split(Regex(PIECES), "isolated"), ByteLevel(add_prefix_space=False, use_regex=False)]
     )
-    # Added tokens get their ids from the vocabulary, because the library would close gaps between ids.
+    # Added tokens get their ids from the vocabulary, because the library would not allow gaps between ids.
     added = [token for token, _ in sorted(files.added.items(), key=lambda item: item[1])]
     tokenizer.add_tokens([AddedToken(token, special=True, normalized=False) for token in (*added, END_OF_TEXT)])
     return tokenizer

@@ -15,7 +15,7 @@ Merges = list[tuple[str, str]]
 
 @dataclass(frozen=True, slots=True)
 class TokenizerFiles:
-    """Contents of the tokenizer files. Ids need not be contiguous, also those of added tokens."""
+    """Contents of the tokenizer's files. Ids, also those of added tokens, need not be contiguous."""
 
     vocabulary: Ids  # Includes the added tokens.
     merges: Merges
@@ -61,13 +61,13 @@ def _whole(folder: Path) -> tuple[Ids, Merges, Ids]:
 
 
 def _decoder(folder: Path, *, is_needed: bool) -> Ids:
-    """Return the added tokens of tokenizer_config.json."""
+    """Return the added tokens in tokenizer_config.json."""
     path = folder / TOKENIZER_CONFIG
     listed = read_json(path).get("added_tokens_decoder") if is_needed or path.is_file() else None
     return {str(token["content"]): int(index) for index, token in (listed or {}).items()}
 
 
 def _pair(merge: str | list[str]) -> tuple[str, str]:
-    """Return the two tokens of a merge, which is a line, or a list in newer files."""
+    """Return the two tokens of a merge, which is a string, or a list in newer files."""
     left, right = merge.split(" ") if isinstance(merge, str) else merge
     return left, right

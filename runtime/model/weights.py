@@ -1,4 +1,4 @@
-"""Loading of weights from safetensors files, strict about every key and shape, without pickle."""
+"""Loading of weights from safetensors files, with strict checks of all keys and shapes, without pickle."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from runtime.model.rounded_files import MIDDLES, linears, rounded_headers, weigh
 
 Finish = Callable[[nn.Module], None]
 
-MIN_MAPPED_BYTES = 2**26  # Minimum bytes of a memory-mapped table. Overwriting its file would crash the process.
+MIN_MAPPED_BYTES = 2**26  # Minimum size of a table that is memory-mapped. Overwriting its file would crash the process.
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Destination of a published tensor: a whole tensor of the network, or rows of a fused one."""
+    """Destination of a published tensor: a tensor of the network, or some rows of a fused one."""
 
     target: str
     shape: tuple[int, ...]
@@ -42,7 +42,10 @@ class Place:
 
 
 def published_places(network: nn.Module, prefix: str = "") -> dict[str, Place]:
-    """Return the place of every parameter and stored buffer by published key; works on the meta device."""
+    """Return the destination of each parameter and stored buffer by published key.
+
+    The network may be on the meta device.
+    """
     fused = {name: module for name, module in network.named_modules() if isinstance(module, FusedLinear)}
     places: dict[str, Place] = {}
     for key, tensor in network.state_dict(keep_vars=True).items():
@@ -68,18 +71,17 @@ def load_weights(
     rounded: dict[str, Quantization] | None = None,
     rounds: dict[str, Quantization] | None = None,
 ) -> list[str]:
-    """Fill the networks, built on the meta device, from one file or several shards.
+    """Load the weights of networks on the meta device from one file or several shards.
 
     Args:
         networks: Networks by key prefix (``talker.``).
         dtypes: Dtypes of the networks' weights by key prefix.
-        finish: Functions by key prefix, called with each module that has weights as soon as it is filled, before the
-            next module gets memory.
-        rounded: Quantization of a network's stored weights by key prefix, if they are not as published.
-        rounds: Quantization to apply to a network's published weights by key prefix, one layer at a time.
+        finish: Functions by key prefix. Each is called with every loaded module before the next module is allocated.
+        rounded: Quantization of stored weights by key prefix, if they are not as published.
+        rounds: Quantization to apply to published weights by key prefix, one layer at a time.
 
     Returns:
-        The keys of the files that belong to no network.
+        Keys in the files that do not belong to any network.
 
     Raises:
         CheckpointMissing: A file does not exist.
@@ -131,13 +133,14 @@ def _fill(
     Args:
         tensor: Returns a stored tensor by its key.
         kind: Quantization to apply to the weights of a linear layer.
-        done: Called with the loaded module.
+        done: Function to call with the loaded module.
     """
     if isinstance(module, Table) and device.type == "cpu" and _map_table(module, places, tensor, dtype):
         return
-    if isinstance(module, Linear) and kind is not None:  # Rounded from the published weights, independent of ``dtype``.
+    # Quantized from the published weights, independent of ``dtype``.
+    if isinstance(module, Linear) and kind is not None:
         weights = [key for key, place in places.items() if place.target.rpartition(".")[2] == "weight"]
-        rows = [tensor(key).to(device) for key in weights]  # Parts of a fused product in their order.
+        rows = [tensor(key).to(device) for key in weights]  # Parts of a fused layer in the order of its rows.
         module.take(quantized(rows[0] if len(rows) == 1 else torch.cat(rows), kind), dtype)
         places = {key: place for key, place in places.items() if key not in weights}
     types = {place.target.rpartition(".")[2]: dtype for place in places.values()}
@@ -150,18 +153,18 @@ def _fill(
 
 @contextmanager
 def _side_by_side(device: torch.device) -> Iterator[Callable[..., Iterator[None]]]:
-    """Return a `map` that uses one thread per core if the device is a CPU, one module per thread at a time."""
+    """Context manager for a `map` function, which on a CPU uses one thread per core and one module per thread."""
     if device.type != "cpu" or CORES == 1:
         yield map
         return
     before = torch.get_num_threads()
     with ThreadPoolExecutor(CORES, initializer=torch.set_num_threads, initargs=(1,)) as pool:
         yield pool.map
-    torch.set_num_threads(before)  # New threads start with this number.
+    torch.set_num_threads(before)  # New threads start with this number of threads.
 
 
 def _map_table(table: Table, places: dict[str, Place], tensor: Callable[[str], Tensor], dtype: torch.dtype) -> bool:
-    """Memory-map a large table from its file if the cast to `dtype` is exact, because few rows are ever read."""
+    """Memory-map a large table if the cast to `dtype` is exact, because only a few of its rows are read."""
     (key,) = places
     rows = tensor(key)
     if not is_mapped(rows, dtype):
@@ -177,14 +180,14 @@ def is_mapped(rows: Tensor, dtype: torch.dtype) -> bool:
 
 
 def _as_published(network: nn.Module, prefix: str, rounds: bool) -> dict[str, Place]:
-    """Return the places of tensors stored as published: all, or all except weights of linear layers if `rounds`."""
+    """Return the destinations of tensors that are stored as published. With `rounds`, linear layers are excluded."""
     places = published_places(network, prefix)
     weights = {f"{name}.weight" for name, _ in linears(network)} if rounds else set()
     return {key: place for key, place in places.items() if place.target not in weights}
 
 
 def _by_owner(places: dict[str, Place]) -> dict[str, dict[str, Place]]:
-    """Group places by the module that owns the tensor."""
+    """Group destinations by the module that owns the tensor."""
     owned: dict[str, dict[str, Place]] = {}
     for key, place in places.items():
         owned.setdefault(place.target.rpartition(".")[0], {})[key] = place
@@ -192,15 +195,15 @@ def _by_owner(places: dict[str, Place]) -> dict[str, dict[str, Place]]:
 
 
 def _nothing(module: nn.Module) -> None:
-    """Leave a module's weights unchanged."""
+    """Do nothing: leave a module's weights unchanged."""
 
 
 def wanted_tensors(
     networks: dict[str, nn.Module], rounded: dict[str, Quantization]
 ) -> tuple[dict[str, tuple[int, ...]], Headers]:
-    """Return the required tensors by key: shapes of published ones, and headers of quantized weights.
+    """Return the required tensors by key: shapes of published tensors, and headers of quantized weights.
 
-    `networks` and `rounded` are as for `load_weights`.
+    `networks` and `rounded` are those of `load_weights`.
     """
     shapes: dict[str, tuple[int, ...]] = {}
     fewer: Headers = {}
@@ -223,10 +226,10 @@ def read_headers(paths: Sequence[Path]) -> Headers:
 
 
 def require_finite(paths: Sequence[Path]) -> None:
-    """Check that all weights of some files are finite; a gigabyte takes about a second.
+    """Check that all weights in some files are finite. This takes about a second per gigabyte.
 
     Raises:
-        CheckpointInvalid: Some weights are NaN or infinite.
+        CheckpointInvalid: Weights are NaN or infinite.
     """
     with opened_weights(paths) as files:
         broken = sorted(key for key, file in files.items() if not torch.isfinite(file.get_tensor(key)).all())
@@ -236,7 +239,7 @@ def require_finite(paths: Sequence[Path]) -> None:
 
 @contextmanager
 def opened_weights(paths: Sequence[Path]) -> Iterator[dict[str, Any]]:
-    """Open files and return the file of each key; tensors that an adapter among the files changes are merged.
+    """Open files and yield the open file of each key. Tensors that an adapter changes are merged.
 
     Raises:
         CheckpointMissing, CheckpointInvalid, CheckpointUnsupported: A file or the adapter cannot be read.
@@ -254,7 +257,7 @@ def opened_weights(paths: Sequence[Path]) -> Iterator[dict[str, Any]]:
 
 
 def adapter_of(source: CheckpointSource) -> Adapter | None:
-    """Return the content of a checkpoint's adapter; raises as `opened_weights`."""
+    """Return the content of a checkpoint's adapter. Errors are those of `opened_weights`."""
     if source.adapter is None:
         return None
     path = source.adapter_files[1]
@@ -273,7 +276,8 @@ def _place_of(paths: Sequence[Path]) -> Path:
 
 def _allocate(module: nn.Module, device: torch.device, types: dict[str, torch.dtype]) -> dict[str, Tensor]:
     """Allocate uninitialized memory for some tensors of a module on the meta device; return them by name."""
-    # Allocate from shapes: factory functions with a meta tensor make torch import modules for a second.
+    # The tensors are allocated from shapes. Factory functions with a meta tensor would make torch import modules for 1
+    # s.
     made = {
         name: torch.empty(
             tensor.shape, dtype=types[name] if tensor.is_floating_point() else tensor.dtype, device=device
@@ -304,7 +308,7 @@ def open_weights(path: Path) -> safe_open:
 
 @contextmanager
 def on_meta() -> Iterator[None]:
-    """Build networks in the body on the meta device, without memory."""
+    """Context manager that builds networks on the meta device, without memory."""
     with torch.device("meta"), _Unfilled():
         yield
 

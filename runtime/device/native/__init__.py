@@ -1,4 +1,4 @@
-"""Products and decoder layers in C++, built once by this machine's compiler.
+"""Matrix products and decoder layers in C++, compiled once on this machine.
 
 `python -m runtime.device.native` builds the library next to this file; `make run` does so after an installation.
 Without it, torch's own kernels are used (`runtime.device.quantized`), operation by operation.

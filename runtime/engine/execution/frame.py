@@ -268,7 +268,7 @@ class Frame:
         return torch.stack(codes, dim=-1), torch.stack(sums).isfinite().all(dim=0)
 
     def row_sampling(self, rows: Tensor) -> RowSampling:
-        """Return the code predictor's sampling of some rows, for its operator. Shapes: rows [B] int64."""
+        """Return the code predictor's sampling settings of some rows, for the C++ operator. Shapes: rows [B] int64."""
         slot_cache, level = self.slot_cache, self.slot_cache.predictor_level
         return RowSampling(level.reals, level.ints, slot_cache.seed, slot_cache.frame, rows)
 
@@ -332,7 +332,7 @@ class Frame:
 
 
 def runs_native(device: Device) -> bool:
-    """True if frames may be calls of C++: on a CPU, which captures no graphs."""
+    """True if frames may run as C++ operators: on a CPU, which has no graphs."""
     return device.name == "cpu" and not device.holds_graphs
 
 

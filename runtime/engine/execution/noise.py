@@ -76,7 +76,7 @@ class CpuNoise:
         self._hashes = [hashes_of(width) for width in widths]
 
     def of(self, seeds: Tensor, frames: Tensor, *, others: bool = True) -> tuple[Tensor, Tensor]:
-        """Return the noise of codebook 0 and of the others, or of codebook 0 alone if not `others`.
+        """Return the noise of codebook 0 and, if `others`, of the other codebooks.
 
         Shapes: seeds, frames [B] int64; results [B, V], [B, Q - 1 or 0, V'].
         """
