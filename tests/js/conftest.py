@@ -1,4 +1,4 @@
-"""The page's modules that have no DOM, under Node: one process for all tests, a call is a millisecond."""
+"""Node for tests of the page's modules without a DOM: one process for all tests, a millisecond per call."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ EVALUATE = Path(__file__).with_name("evaluate.js")
 
 
 class Node:
-    """Calls JavaScript functions as Playwright's pages do."""
+    """Process that calls JavaScript functions like Playwright's pages."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
 
     def evaluate(self, body: str, value: Any = None) -> Any:
-        """Call the function that ``body`` is with a value of JSON, and return what it returns, or resolves to.
+        """Call the function in ``body`` with a JSON value, and return its result, or that of its promise.
 
         Raises:
             AssertionError: it threw.

@@ -1,6 +1,6 @@
 /**
- * Calls functions for the tests: a line of JSON in ({body, value}), a line out ({result} or {error}). `import('/js/…')` in a body
- * is a module of the page, as it is in a browser.
+ * Calls functions for the tests: reads a line of JSON ({body, value}), and writes one ({result} or {error}).
+ * `import('/js/…')` in a body imports a module of the page, as in a browser.
  */
 
 import { createInterface } from 'node:readline';

@@ -1,4 +1,4 @@
-"""What the page hears in a recording, and the part that it chooses: on sound with a cough, a hum and silence put in."""
+"""Analysis of recordings and the selected part, with audio that contains a cough, a hum and silence."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def hum(seconds: float) -> NDArray[np.float32]:
 
 
 def recorded(path: Path, *parts: NDArray[np.float32], noise_db: float = -62) -> tuple[str, list[float]]:
-    """Parts behind each other in a quiet room, in a file; and the seconds at which each begins."""
+    """Return a file with parts one after another in a quiet room, and the start of each in seconds."""
     quiet = np.concatenate(parts)
     sound = quiet + 10 ** (noise_db / 20) * np.random.RandomState(7).standard_normal(len(quiet))
     file = path / "recording.s16"
@@ -45,7 +45,7 @@ def recorded(path: Path, *parts: NDArray[np.float32], noise_db: float = -62) -> 
 
 
 def heard(node: Node, path: str, cuts: list[dict[str, float]] | None = None) -> dict[str, Any]:
-    """The part that is chosen, and what could be better in it and in the whole."""
+    """Return the selected part, and the faults of it and of the whole recording."""
     body = f"""async ({{ path, cuts }}) => {{
       {READ}
       const {{ listen }} = await import('/js/clone/speech_detection.js');

@@ -1,4 +1,4 @@
-"""The design room's rules by themselves: seeds, loudness, names, where a voice comes from."""
+"""Modules of the Design room: seeds, loudness, names and the origin of a voice."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def test_seeds_of_a_set_follow_from_the_first_and_are_not_adjacent(node: Node) -
     assert seeds[0] == 7
     assert len(set(seeds)) == 500
     assert all(isinstance(seed, int) and 0 <= seed <= MAX_SEED for seed in seeds)
-    assert max(seeds) > MAX_SEED // 2  # all 32 bits are in use
+    assert max(seeds) > MAX_SEED // 2  # All 32 bits are used.
     assert min(abs(other - seed) for seed in seeds for other in seeds if other != seed) > 1
     assert node.call("design/take_requests", "series", 7, 3) == seeds[:3]
     assert not set(node.call("design/take_requests", "series", 8, 500)) & set(seeds)
@@ -40,9 +40,9 @@ def test_change_is_appended_in_the_description_language_and_strengthened_when_re
     ("levels", "level", "gains"),
     [
         ([-20, -23, -18], -23, [-3, 0, -5]),
-        ([-20, None, -18], -20, [0, 0, -2]),  # what nobody measured stays as it is
+        ([-20, None, -18], -20, [0, 0, -2]),  # An unmeasured take is unchanged.
         ([-20, None, None], None, [0, 0, 0]),
-        ([-20, -70, -18], -20, [0, 0, -2]),  # a take of near silence does not take the others with it
+        ([-20, -70, -18], -20, [0, 0, -2]),  # A nearly silent take does not lower the others.
         ([], None, []),
     ],
 )
@@ -83,10 +83,10 @@ CAPTION = """async (take) => {
     [
         ("Take 1A", LOW, f"{BUT_SHORT} · Take 1A"),
         ("候选 12C", LOW, f"{BUT_SHORT} · 候选 12C"),
-        ("Take B", LOW, f"{BUT_SHORT} · Take B"),  # before there were sets
+        ("Take B", LOW, f"{BUT_SHORT} · Take B"),  # A label from before sets existed.
         ("Take 1A", "A preset.", "Narrator · Take 1A"),
         ("Take 1A", None, "Take 1A"),
-        (f"Take 2B · {LOW}", None, f"{BUT_SHORT} · Take 2B · {LOW}"),  # after a sound: its request has no description
+        (f"Take 2B · {LOW}", None, f"{BUT_SHORT} · Take 2B · {LOW}"),  # A clone, whose request has no description.
         ("Take 2B · Low · slow", None, "Low · slow · Take 2B"),
         (f"{BUT_SHORT} · Take 1A", LOW, f"{BUT_SHORT} · Take 1A"),
         (f"{BUT_SHORT} · Take 1A · {LOW}", None, f"{BUT_SHORT} · Take 1A · {LOW}"),

@@ -1,4 +1,4 @@
-"""What is played as one, and how early a take starts: programme.js and pace.js alone."""
+"""Programmes and the start buffer (programme.js, start_buffer.js)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def module(node: Node, body: str, **given: Any) -> Any:
 
 
 def test_programme_plays_in_order_from_any_position(node: Node) -> None:
-    """Takes and silences, one of them still being made, without a gap and without a sample twice."""
+    """Takes and silences play without a gap or a repeated sample, also during generation."""
     handed = module(
         node,
         """
@@ -65,12 +65,12 @@ FRAME = 1920
 @pytest.mark.parametrize(
     ("arrivals_ms", "frames"),
     [
-        ([0, 40, 80, 120], 1),  # twice as fast as it is heard
-        ([0, 80, 160, 240], 1),  # just in time
-        ([0, 300, 310, 320], 2),  # a stall behind the first chunk
-        ([0, 100, 200, 300, 400], 2),  # a little too slow: what is behind must hold to the end
-        ([0, 160, 320, 480], 3),  # half as fast as it is heard
-        ([0, 10, 20, 500], 4),  # a stall that only the end can outwait
+        ([0, 40, 80, 120], 1),  # Twice as fast as playback.
+        ([0, 80, 160, 240], 1),  # Just in time.
+        ([0, 300, 310, 320], 2),  # A stall after the first chunk.
+        ([0, 100, 200, 300, 400], 2),  # A little too slow: the buffer must last to the end.
+        ([0, 160, 320, 480], 3),  # Half as fast as playback.
+        ([0, 10, 20, 500], 4),  # A stall that needs all audio before the start.
     ],
 )
 def test_start_buffer_equals_what_the_last_take_needed(node: Node, arrivals_ms: list[int], frames: int) -> None:
@@ -83,7 +83,7 @@ def test_start_buffer_equals_what_the_last_take_needed(node: Node, arrivals_ms: 
         arrivals=arrivals_ms,
     )
     assert needed == frames * FRAME
-    # By trial: begun with so much it never runs dry, begun with one chunk less it does.
+    # Simulation: with this buffer there is no underrun, with one chunk less there is one.
     at = np.array(arrivals_ms) / 1000
     dry = [bool(np.any(at[k:] > at[k - 1] + np.arange(k, len(at)) * 0.08 + 1e-9)) for k in range(1, len(at) + 1)]
     assert dry.index(False) + 1 == frames
@@ -94,7 +94,7 @@ def test_start_buffer_equals_what_the_last_take_needed(node: Node, arrivals_ms: 
     [
         ([0, 40, 80, 120], 0),
         ([0, 80, 160, 240], 0),
-        ([0, 85, 90, 100], 5),  # 5 ms late, once
+        ([0, 85, 90, 100], 5),  # 5 ms late, once.
         ([0, 100, 200, 300, 400], 80),
         ([0, 10, 20, 500], 260),
     ],
@@ -109,21 +109,21 @@ def test_start_is_delayed_by_the_lateness_of_the_last_take(node: Node, arrivals_
         arrivals=arrivals_ms,
     )
     assert hold == pytest.approx(24 * hold_ms)
-    # By trial: begun so late it never runs dry, begun a millisecond earlier it does.
+    # Simulation: with this delay there is no underrun, a millisecond earlier there is one.
     played_until = hold_ms + 80 * np.arange(len(arrivals_ms))
     assert not np.any(np.array(arrivals_ms) > played_until)
     assert hold_ms == 0 or np.any(np.array(arrivals_ms) > played_until - 1)
 
 
-FAST, SLOW, LATE = [0, 10, 20, 30], [0, 160, 320, 480], [0, 40, 500, 540]  # when chunks of 80 ms came, in ms
+FAST, SLOW, LATE = [0, 10, 20, 30], [0, 160, 320, 480], [0, 40, 500, 540]  # Arrival times of chunks of 80 ms, in ms.
 
 
 @pytest.mark.parametrize(
     ("takes", "holds_ms"),
     [
-        # About as slow as the ear: at once, and as long as one of the last five takes was so.
+        # A runtime as slow as playback raises the buffer at once, while one of the last five takes was so.
         ([SLOW, FAST, FAST, FAST, FAST, FAST], [240, 240, 240, 240, 240, 0]),
-        # One late chunk is chance and costs nothing; the same in a second take is none.
+        # One late chunk counts as chance; the same in a second take does not.
         ([FAST, LATE, FAST, FAST, LATE, FAST], [0, 0, 0, 0, 340, 340]),
         ([LATE, FAST, FAST, FAST, FAST, LATE, FAST], [0, 0, 0, 0, 0, 0, 0]),
         ([[0, 400]], [0]),
@@ -149,19 +149,19 @@ def test_single_late_chunk_is_forgotten_and_slow_generation_is_not(
         takes=takes,
     )
     assert [round(hold) for hold, _ in learnt] == holds_ms
-    # With less than one frame there is nothing to start with.
+    # At least one frame is needed to start.
     assert all((target > 1920) == (hold > 0) for hold, target in learnt)
 
 
 @pytest.mark.parametrize(
     ("learnt", "frames", "hold_ms"),
     [
-        (SLOW, 0, 240),  # of a length that nobody knows
-        (SLOW, 2, 160),  # a word: what came after the third chunk, a quarter more than was expected, is not waited for
-        (SLOW, 8, 600),  # half as fast as the ear, and longer: it falls behind as much again
+        (SLOW, 0, 240),  # Unknown length.
+        (SLOW, 2, 160),  # A word: chunks after the expected length plus a quarter are ignored.
+        (SLOW, 8, 600),  # Half as fast as playback and longer: it needs twice the buffer.
         (SLOW, 800, 1500),  # the most
         (FAST, 800, 0),
-        ([0, 500, 510, 520, 530], 3, 420),  # a stall is no longer in a longer take
+        ([0, 500, 510, 520, 530], 3, 420),  # A stall is not longer in a longer take.
         ([0, 500, 510, 520, 530], 800, 420),
     ],
 )

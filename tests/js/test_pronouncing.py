@@ -1,4 +1,4 @@
-"""Which words of a text are said otherwise: the page's rules and the studio's, by one table; and lists as files."""
+"""Pronunciation: one table tests the page's and the studio's rules; also word lists as files."""
 
 from __future__ import annotations
 
@@ -143,8 +143,8 @@ def test_edits_of_two_windows_are_merged(node: Node) -> None:
         return [{"word": word, "said": how} for word, how in said.items()]
 
     before = words(a="1", b="2", c="3", d="4")
-    mine = words(a="1", b="mine", d="4", e="5")  # c is gone
-    theirs = words(a="theirs", b="2", c="3", f="6")  # d is gone
+    mine = words(a="1", b="mine", d="4", e="5")  # c was removed.
+    theirs = words(a="theirs", b="2", c="3", f="6")  # d was removed.
     assert node.call("speak/pronunciation", "mergedWords", before, mine, theirs) == words(
         a="theirs", b="mine", f="6", e="5"
     )

@@ -1,4 +1,4 @@
-"""Files that the page decodes itself."""
+"""Decoding of files in the page."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.js.conftest import Node
     [
         ([[0.5, -0.25]], [0.5, -0.25]),
         ([[0.5, 0.25], [0.25, 0.5]], [0.375, 0.375]),
-        ([[0.5, -0.25], [-0.5, 0.25]], [0.5, -0.25]),  # phase-inverted stereo
+        ([[0.5, -0.25], [-0.5, 0.25]], [0.5, -0.25]),  # Phase-inverted stereo.
         ([[0.25, 0.25], [-0.25, -0.25], [0.5, 1.0], [-0.5, -1.0]], [0.5, 1.0]),
         ([[0.5, 0.25], [0.0, 0.0]], [0.25, 0.125]),
         ([[0.0, 0.0], [0.0, 0.0]], [0.0, 0.0]),

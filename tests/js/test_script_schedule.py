@@ -1,4 +1,4 @@
-"""Where each line of a script lies in the whole: schedule.js alone, with sounds of known lengths."""
+"""Positions of a script's lines in the full audio (schedule.js), with audio of known lengths."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_clips_follow_each_other_with_their_gaps(node: Node) -> None:
     ]
     sounds = {"One.": {"samples": 1000}, "Two.": {"samples": 2000}, "Three.": {"samples": 3000}}
     first = 1000 + RATE
-    second = first + RATE // 2  # a line with nothing to say has no silence of its own either
+    second = first + RATE // 2  # A line without text has no silence.
     third = second + 2000 + 2 * RATE
     last = third + 3000 + RATE // 2
     assert laid_out(node, lines, **sounds) == [

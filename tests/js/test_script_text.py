@@ -1,4 +1,4 @@
-"""What the script room reads: pauses inside a line, whole texts with names, cues. The modules alone."""
+"""Parsing in the Script room: pauses inside a line, texts with names, and cues."""
 
 from __future__ import annotations
 

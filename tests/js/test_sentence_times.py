@@ -1,4 +1,4 @@
-"""When each sentence of a take sounds: found again in sound whose sentences are known."""
+"""Estimated sentence times, compared with audio whose sentences are known."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SENTENCES = [
     "10.5 miles, he said. ",
     "Then they all went home along the river, slowly, and slept.",
 ]
-# Sound as peaks of 10 ms: clauses at a pace of their own, with a pause behind each, a longer one where a sentence ends.
+# Audio as peaks of 10 ms: clauses with different paces, each followed by a pause, a longer one after a sentence.
 FOUND = """async ({ text, paces }) => {
   const { sentencesOf, clausesOf, pausesOf, beginningsOf } = await import('/js/speak/sounding_text.js');
   const { expectedSeconds } = await import('/js/common/text.js');

@@ -1,4 +1,4 @@
-"""Speech faster and slower, measured: length by the rate, pitch as it was, and at 1 the samples as they came."""
+"""Playback speed: length by the rate, constant pitch, and unchanged samples at a rate of 1."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ RATE = 24000
 WINDOW = 2400
 RATES = [0.75, 1.25, 1.5, 2]
 
-# As the audio thread does it: a block at a time, with as much of the sound put in as it wants.
+# Like the audio thread: one block at a time, with as much input as the stretcher wants.
 STRETCH = """async ({ pcm, rate }) => {
   const { Stretch } = await import('/js/player/worklet_stretch.js');
   const stretch = new Stretch(24000);
@@ -35,7 +35,7 @@ def stretched(node: Node, pcm: NDArray[np.int16], rate: float) -> NDArray[np.flo
 
 
 def vowel(pitch: float, seconds: float = 4.0) -> NDArray[np.int16]:
-    """Harmonics under two formants whose pitch glides by 8 % and whose loudness moves as in syllables, with breath."""
+    """Return harmonics under two formants, with a pitch glide of 8 %, syllable-like loudness, and breath noise."""
     t = np.arange(int(RATE * seconds)) / RATE
     phase = 2 * np.pi * np.cumsum(pitch * (1 + 0.08 * np.sin(3 * np.pi * t))) / RATE
     sound = np.zeros(t.size)
@@ -47,7 +47,7 @@ def vowel(pitch: float, seconds: float = 4.0) -> NDArray[np.int16]:
 
 
 def pitch_of(sound: NDArray[np.int16] | NDArray[np.float64], rate: float) -> NDArray[np.float64]:
-    """Forty times over the sound: the lag at which a window of it is most like itself, as a frequency."""
+    """Return the pitch of forty windows, from the lag of the highest autocorrelation."""
     hann = np.hanning(WINDOW)
 
     def correlation(window: NDArray[np.float64]) -> NDArray[np.float64]:

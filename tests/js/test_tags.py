@@ -1,4 +1,4 @@
-"""Tags as the page finds them: the runtime's rule and its words."""
+"""Tags found by the page, compared with the runtime's rules and words."""
 
 from __future__ import annotations
 

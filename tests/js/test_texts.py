@@ -1,4 +1,4 @@
-"""What the page knows of a text: how long it takes, its file's name, its language. The modules alone."""
+"""Facts of a text in the page: duration, file name and language."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_duration_estimates_and_file_names_equal_those_of_the_runtime(node: Node
       return texts.map((text) => [expectedSeconds(text), fileName(text, 'wav')]);
     }"""
     for text, (seconds, name) in zip(TEXTS, node.evaluate(body, TEXTS), strict=True):
-        assert abs(seconds - expected_seconds(text)) <= 0.0401, text  # whole frames there
+        assert abs(seconds - expected_seconds(text)) <= 0.0401, text  # The runtime has whole frames.
         assert name == file_name(text, "wav"), text
 
 

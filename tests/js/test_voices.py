@@ -1,4 +1,4 @@
-"""What all pickers know of voices: their marks, who is found, who can speak."""
+"""Voices in pickers: marks, search, and availability."""
 
 from __future__ import annotations
 
