@@ -27,7 +27,18 @@ from runtime.shared.files import storing
 from runtime.shared.loudness import LOUDNESSES_LUFS, levelled_pieces
 from studio.errors import StoreFull
 from studio.store.audio_files import EXPORT_FORMATS, encode_into, joined_tags
-from studio.store.programme import Clip, ProgrammePart, ReadTake, Samples, fitted, joined, parts_of, silence, subtitles
+from studio.store.programme import (
+    Clip,
+    ProgrammePart,
+    ReadTake,
+    Samples,
+    fitted,
+    joined,
+    parts_of,
+    silence,
+    subtitles,
+    without_edges,
+)
 from studio.store.records import MAX_SCRIPT_LINES, Fields, Line
 from studio.store.takes import Takes
 
@@ -36,7 +47,7 @@ MAX_CHAPTERS = 1000
 BOOK_FORMATS = ("m4b", "mp3")  # Formats with chapters and a cover.
 MAX_SILENCE_S = 60.0
 MAX_TIME_S = 86_400.0
-MAX_NAMED_LINES = 20  # Lines that a note names.
+MAX_NAMED_LINES = 400  # Lines that a note names.
 IN_MEMORY = 16 * 2**20  # Bytes kept in memory.
 PIECE = 60 * SAMPLE_RATE  # Samples that are encoded at once.
 MAX_WAV_BYTES = 2**32 - 2**20  # RIFF has 32 bits for its length.
@@ -129,7 +140,9 @@ def export(takes: Takes, owner: str, wanted: ExportFields, folder: Path, max_s: 
         StorageFailed: The takes cannot be read, or the disk fails.
     """
     name = wanted.name or "script"
-    clips, notes = _timed(_clips(takes, owner, wanted), wanted)
+    read_take = _reader(takes, owner)
+    with storing("The export", "takes"):
+        clips, notes = _timed(_clips(takes, owner, wanted), wanted, read_take)
     parts = parts_of(clips)
     if not parts:
         raise InvalidConfig(where="clips", why="there is no take among them", param="clips")
@@ -141,7 +154,7 @@ def export(takes: Takes, owner: str, wanted: ExportFields, folder: Path, max_s: 
             file.write(subtitles(parts).encode())
             return _finished(file, "application/x-subrip", file_name(name, "srt"), notes)
         _check_disk(samples, wanted, folder)
-        programme = _stored(joined(clips, _reader(takes, owner), wanted.loudness_lufs), folder)
+        programme = _stored(joined(clips, read_take, wanted.loudness_lufs), folder)
         if wanted.loudness_lufs is not None:
             programme = _stored(levelled_pieces(programme, wanted.loudness_lufs), folder)
         chapters = _chapters(wanted, clips, name)
@@ -166,7 +179,7 @@ def _sample(seconds: float | None) -> int | None:
     return None if seconds is None else round(seconds * SAMPLE_RATE)
 
 
-def _timed(clips: list[Clip], wanted: ExportFields) -> tuple[list[Clip], tuple[str, ...]]:
+def _timed(clips: list[Clip], wanted: ExportFields, read_take: ReadTake) -> tuple[list[Clip], tuple[str, ...]]:
     """Return the clips at the times of their lines, if they have some, and a note about lines that begin late.
 
     Raises:
@@ -180,6 +193,7 @@ def _timed(clips: list[Clip], wanted: ExportFields) -> tuple[list[Clip], tuple[s
     if len(known) < len(starts) or known != sorted(known) or wanted.chapters:
         why = "with starts_s, every line begins with one, in order, and there are no chapters"
         raise InvalidConfig(where="clips", why=why, param="clips")
+    spoken = [without_edges(clip, read_take) for clip in spoken]
     placed, late = fitted(spoken, _sample(wanted.length_s))
     if not late:
         return placed, ()

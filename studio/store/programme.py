@@ -20,7 +20,9 @@ from studio.store.records import words_read
 
 Samples = NDArray[np.int16]
 MAX_TEMPO = 1.15
-_MAX_LATE = SAMPLE_RATE // 10  # Samples by which a line may begin late without a note.
+_SILENCE = 0.02  # Part of a take's peak that samples at its edges exceed if they are speech.
+_EDGE = SAMPLE_RATE // 50  # Samples that are kept around the speech of a take.
+_MAX_LATE = SAMPLE_RATE // 10 - _EDGE  # Samples by which a line may begin late without a note.
 ReadTake = Callable[[str], Samples]  # Returns the samples of a take by its id.
 
 
@@ -33,6 +35,7 @@ class Clip:
     line: int | None = None
     start: int | None = None  # First sample at which its line is to begin.
     tempo: float = 1.0  # Above 1, its audio is shortened to `samples`.
+    span: tuple[int, int] | None = None  # The samples of its take that are used; None: all.
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +57,18 @@ class LateLine:
 
     line: int
     seconds: float
+
+
+def without_edges(clip: Clip, read: ReadTake) -> Clip:
+    """Return a take without the silence before and after its speech."""
+    if clip.record is None:
+        return clip
+    levels = np.abs(read(clip.record["id"]).astype(np.int32))
+    loud = np.flatnonzero(levels > _SILENCE * levels.max(initial=1))
+    if not loud.size:
+        return clip
+    start, end = max(int(loud[0]) - _EDGE, 0), min(int(loud[-1]) + _EDGE, levels.size)
+    return replace(clip, samples=end - start, span=(start, end))
 
 
 def fitted(clips: Iterable[Clip], length: int | None) -> tuple[list[Clip], list[LateLine]]:
@@ -116,6 +131,8 @@ def joined(clips: list[Clip], read: ReadTake, loudness_lufs: float | None) -> It
             yield np.zeros(clip.samples, np.int16)
         else:
             samples, gain_db = read(clip.record["id"]), gains.get(_voice(clip.record), 0.0)
+            if clip.span is not None:
+                samples = samples[slice(*clip.span)]
             if clip.tempo != 1.0:
                 samples = _shortened(samples, clip.tempo, clip.samples)
             yield np.round(samples * 10 ** (gain_db / 20)).astype(np.int16) if gain_db else samples
