@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 import regex
 
-from runtime.errors import InvalidConfig
+from runtime.errors import InvalidBlend, InvalidConfig
 
 LONGEST = 64  # Maximum number of characters.
 STORED = "voice:"  # Prefix in a request that selects a stored voice and never a speaker.
@@ -20,6 +20,12 @@ UNSEEN = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})
 
 _IGNORABLE = regex.compile(r"\p{Default_Ignorable_Code_Point}")
 _ID = re.compile(r"[0-9a-f]{32}")
+
+_BLEND = re.compile(r"(?P<first>.+):(?P<first_weight>[^:+]*)\+(?P<second>.+):(?P<second_weight>[^:+]*)", re.DOTALL)
+_WEIGHT = re.compile(r"(?:0|1|0?\.\d{1,6}|1\.0{1,6})")
+_TOLERANCE = 0.001  # Of the sum of the weights.
+
+Named = tuple[str, float]  # A voice of a blend, and its weight.
 
 
 def new_id() -> str:
@@ -74,3 +80,21 @@ def _seen(text: str, longest: int, where: str, what: str) -> str:
 def name_key(name: str) -> str:
     """Return a key for comparison: equal for names that differ only in case or compatibility forms."""
     return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold()).strip()
+
+
+def parse_blend(voice: str, param: str = "voice") -> tuple[Named, Named] | None:
+    """Return the names and weights of a blend, or None if the text has another form.
+
+    Raises:
+        InvalidBlend: A weight is no number from 0 to 1, or their sum is not 1.
+    """
+    found = _BLEND.fullmatch(voice)
+    if found is None:
+        return None
+    words = found["first_weight"].strip(), found["second_weight"].strip()
+    if not all(_WEIGHT.fullmatch(word) for word in words):
+        raise InvalidBlend(param=param)
+    first, second = map(float, words)
+    if abs(first + second - 1) > _TOLERANCE:
+        raise InvalidBlend(param=param)
+    return (found["first"].strip(), first), (found["second"].strip(), second)

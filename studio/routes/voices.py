@@ -11,6 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from runtime.errors import InvalidConfig, SpeechError
+from runtime.shared.names import STORED, parse_blend
 from studio.relay.relay import Relay
 from studio.routes.responses import RouteTable, StoreRoutes, WorkerPool, json_response, query_flag, read_body
 from studio.store.audio_files import encoded, tags_of
@@ -96,8 +97,19 @@ class VoiceRoutes(StoreRoutes):
         voice = read(TakeVoice, decode(await read_body(request)))
         owner = self._visitors.of(request).known
         form, sound = await self._workers(self._form_fields, owner, request.path_params["id"], voice.name)
+        if named := parse_blend(form.pop("blend", "")):
+            form["consent"] = " ".join([await self._consent(request, name) for name, _ in named])
         files = {"audio_sample": ("take.wav", sound)}
         return passed_on(await self._relay.ask(request, "POST", VOICES, data=form, files=files))
+
+    async def _consent(self, request: Request, name: str) -> str:
+        """Return the consent of one voice of a blend, as it is recorded with the blend's own voice."""
+        stored = name.removeprefix(STORED)
+        card = await self._relay.ask(request, "GET", f"{VOICES}/{quote(stored, safe='')}")
+        if card.status_code != httpx.codes.OK:
+            return f"{name}: a speaker of the checkpoint."
+        fields = card.json()
+        return f"{fields['name']}: {fields['consent']}"
 
     def _form_fields(self, owner: str, take_id: str, name: str) -> tuple[dict[str, str], bytes]:
         record, pcm = self._store.takes.pcm(owner, take_id)
@@ -112,6 +124,7 @@ class VoiceRoutes(StoreRoutes):
             "speaker_description": origin.get("description", ""),
             "language": origin.get("language", ""),
             "provenance": json.dumps(origin),
+            "blend": origin.get("blend", ""),
         }
         return {field: value for field, value in form.items() if value}, encoded("wav", pcm, tags_of(record))
 
@@ -170,8 +183,11 @@ def description(record: dict[str, Any], store: Store, owner: str) -> str:
 def provenance(record: dict[str, Any], words: str) -> dict[str, str]:
     """Return the provenance of a take's voice for its file; unknown fields are left out."""
     model = record["model"] if isinstance(record["model"], dict) else {"id": record["model"]}
+    voice = str(record["config"].get("voice") or "")
+    is_blend = parse_blend(voice) is not None
     known = {
-        "source": "design",
+        "source": "blend" if is_blend else "design",
+        "blend": voice if is_blend else None,
         "model": model.get("id"),
         "revision": model.get("revision") or model.get("fingerprint"),
         "fingerprint": model.get("fingerprint"),

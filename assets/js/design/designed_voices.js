@@ -1,7 +1,8 @@
-/** The list of designed voices with their origin and actions. */
+/** The list of designed voices with their origin and actions, and the form that blends two voices. */
 
+import { errorOf } from '../common/api.js';
 import { all, make, need } from '../common/elements.js';
-import { title } from '../common/fields.js';
+import { FieldError, fillSelect, title } from '../common/fields.js';
 
 /** @typedef {import('../speak/voices.js').StoredVoice} StoredVoice */
 
@@ -22,7 +23,7 @@ export class DesignedVoices {
   }
 
   refresh() {
-    const designed = this.studio.voices.list.filter(({ provenance }) => provenance.source === 'design');
+    const designed = this.studio.voices.list.filter(({ provenance }) => ['design', 'blend'].includes(provenance.source));
     designed.sort((one, other) => other.created_at - one.created_at);
     const open = new Set(all(this.list, 'li:has(details[open])').map(({ dataset }) => dataset.voice));
     this.section.hidden = designed.length === 0;
@@ -63,5 +64,116 @@ export class DesignedVoices {
       ]),
     );
     return make('dl', {}, rows);
+  }
+}
+
+// --- A slider between two voices. The blend is heard while it moves, and can be stored as a voice.
+
+/** @typedef {import('../speak/voices.js').Choice} Choice */
+
+const SETTLED_MS = 250; // The slider has rested so long when the blend is heard.
+const BLEND_SEED = 7; // Fixed, so that only the voice changes.
+
+export class BlendForm {
+  /** The take of the last blend that was heard. @type {import('../player/take.js').Take|null} */
+  take = null;
+  /** @type {ReturnType<typeof setTimeout>|undefined} */
+  later = undefined;
+
+  /** @param {HTMLElement} root the room's panel @param {import('../app/studio.js').Studio} studio */
+  constructor(root, studio) {
+    this.studio = studio;
+    this.root = need(root, '#vw-blend');
+    this.first = need(root, '#vw-blend-first', HTMLSelectElement);
+    this.second = need(root, '#vw-blend-second', HTMLSelectElement);
+    this.share = need(root, '#vw-blend-share', HTMLInputElement);
+    this.mix = need(root, '#vw-blend-mix');
+    this.name = need(root, '#vw-blend-name', HTMLInputElement);
+    this.store = need(root, '#vw-blend-keep', HTMLButtonElement);
+    this.error = need(root, '#vw-blend-error');
+    studio.catalogue.addEventListener('change', () => this.offer());
+    this.first.onchange = this.second.onchange = () => this.change();
+    this.share.oninput = () => this.change();
+    need(root, '#vw-blend-hear').onclick = () => this.hear();
+    need(root, '#vw-blend form', HTMLFormElement).onsubmit = (event) => {
+      event.preventDefault();
+      this.keep();
+    };
+  }
+
+  /** Offer every voice that can speak. */
+  offer() {
+    const choices = this.voices.map(({ key, name }) => [key, name]);
+    const isNew = this.second.options.length === 0;
+    for (const select of [this.first, this.second]) fillSelect(select, choices);
+    if (isNew && choices.length > 1) this.second.value = choices[1][0];
+    this.root.hidden = choices.length < 2;
+    this.show();
+  }
+
+  get voices() {
+    return this.studio.catalogue.all.filter(({ why }) => !why);
+  }
+
+  /** The two voices. @returns {Choice[]} */
+  get chosen() {
+    return [this.first, this.second].flatMap(({ value }) => this.voices.find(({ key }) => key === value) ?? []);
+  }
+
+  show() {
+    const [first, second] = this.chosen;
+    const other = this.share.valueAsNumber;
+    this.mix.textContent = second ? this.studio.t('blend.mix', { first: first.name, second: second.name, one: 100 - other, other }) : '';
+    this.store.disabled = !this.take;
+  }
+
+  /** The blend has changed: hear it once the slider rests. */
+  change() {
+    this.take = null;
+    this.show();
+    clearTimeout(this.later);
+    this.later = setTimeout(() => this.hear(), SETTLED_MS);
+  }
+
+  hear() {
+    const { studio, chosen } = this;
+    clearTimeout(this.later);
+    this.error.textContent = '';
+    if (chosen.length < 2 || !studio.reached()) return;
+    const clicked = performance.now();
+    const other = this.share.valueAsNumber / 100;
+    const [first, second] = chosen.map(({ voice }) => voice);
+    const mode = chosen.some((one) => one.mode === 'custom_voice') ? 'custom_voice' : 'base';
+    const config = { voice: `${first}:${(1 - other).toFixed(2)}+${second}:${other.toFixed(2)}` };
+    const label = this.mix.textContent ?? '';
+    studio.stop();
+    studio.stage.player.arm().catch(() => {});
+    try {
+      const take = studio.say({ room: 'design', mode, config, text: studio.text, seed: BLEND_SEED, label, isQuiet: true, keepsStopped: false });
+      take.addEventListener('error', () => take === this.take && (this.error.textContent = take.error?.message ?? ''));
+      this.take = take;
+      studio.stage.play(take, { clicked });
+    } catch (error) {
+      if (!(error instanceof FieldError)) throw error;
+      this.error.textContent = error.message;
+    }
+    this.show();
+  }
+
+  async keep() {
+    const { studio, take } = this;
+    const name = this.name.value.trim();
+    this.error.textContent = name ? '' : studio.t('design.name_first');
+    if (!name || !take) return;
+    try {
+      await take.stored();
+      if (!take.id) throw new Error(studio.t('design.not_stored'));
+      await studio.api.post(`studio/takes/${take.id}/voice`, { name });
+      await studio.voices.refresh();
+      this.name.value = '';
+      studio.toast(studio.t('blend.kept', { name }));
+    } catch (thrown) {
+      this.error.textContent = errorOf(thrown).message;
+    }
   }
 }

@@ -11,7 +11,7 @@ import { SAMPLE_RATE, wavBlob } from '../common/audio.js';
 import { need } from '../common/elements.js';
 import { FieldError, fillLanguages, preselect, title } from '../common/fields.js';
 import { CardActions, TakeMenu } from './card_actions.js';
-import { DesignedVoices } from './designed_voices.js';
+import { BlendForm, DesignedVoices } from './designed_voices.js';
 import { KeepForm } from './keep_form.js';
 import { Listening } from './listening.js';
 import { PresetPicker } from './presets.js';
@@ -49,6 +49,7 @@ export class DesignRoom {
       again: (card) => this.fromTake(card),
       drop: (card) => this.attempt(() => this.actions.drop(card)),
     });
+    this.blend = new BlendForm(root, studio);
     this.designed = new DesignedVoices(root, studio, { again: (voice) => this.again(voice) });
     this.listening = new Listening(studio.stage, () => this.shown.cards);
     this.savedSets = new SavedSets(this);

@@ -6,41 +6,15 @@ it carries the id of a stored voice.
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 
 import numpy as np
 
-from runtime.errors import InvalidBlend
 from runtime.request import BlendPart, Reference
 from runtime.server.voices.voice_library import VoiceCard, VoiceLibrary
-from runtime.shared.names import STORED
-
-_BLEND = re.compile(r"(?P<first>.+):(?P<first_weight>[^:+]*)\+(?P<second>.+):(?P<second_weight>[^:+]*)", re.DOTALL)
-_WEIGHT = re.compile(r"(?:0|1|0?\.\d{1,6}|1\.0{1,6})")
-_TOLERANCE = 0.001  # Of the sum of the weights.
+from runtime.shared.names import STORED, parse_blend
 
 FORBIDS = "no"  # Value of a voice's provenance entry ``blend`` if its consent excludes blends.
-
-Named = tuple[str, float]
-
-
-def parse_blend(voice: str, param: str = "voice") -> tuple[Named, Named] | None:
-    """Return the names and weights of a blend, or None if the text has another form.
-
-    Raises:
-        InvalidBlend: A weight is no number from 0 to 1, or their sum is not 1.
-    """
-    found = _BLEND.fullmatch(voice)
-    if found is None:
-        return None
-    words = found["first_weight"].strip(), found["second_weight"].strip()
-    if not all(_WEIGHT.fullmatch(word) for word in words):
-        raise InvalidBlend(param=param)
-    first, second = map(float, words)
-    if abs(first + second - 1) > _TOLERANCE:
-        raise InvalidBlend(param=param)
-    return (found["first"].strip(), first), (found["second"].strip(), second)
 
 
 def forbids_blends(card: VoiceCard) -> bool:

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 from runtime.errors import BlendForbidden, ModeNotServed, UnknownModel, UnknownVoice
 from runtime.request import DESCRIBED_VOICE, OTHER_SPEAKER, RECORDED_VOICE, STORED_NAMESAKE, Mode, ModelCard
-from runtime.server.voices.blending import Named, forbids_blends, parse_blend
+from runtime.server.voices.blending import forbids_blends
 from runtime.server.voices.voice_library import VoiceCard, VoiceLibrary
-from runtime.shared.names import STORED, name_key
+from runtime.shared.names import STORED, Named, name_key, parse_blend
 
 # OpenAI's names of models and voices. The voices are mapped to ours in order.
 MODEL_ALIASES = frozenset({"tts-1", "tts-1-hd", "gpt-4o-mini-tts", "gpt-4o-mini-tts-2025-12-15", "qwen3-tts"})

@@ -112,3 +112,12 @@ def test_visitor_cannot_use_the_take_of_another(running: RunningServer, tmp_path
     with served as address, visitor(address) as anna, visitor(address) as bert:
         take = keep(anna, pcm_of(3.5), **DESIGNED)
         assert refusal(made(bert, take, "Stolen"))[:2] == (404, "not_found")
+
+
+def test_blend_becomes_a_voice_with_the_consent_of_both(client: httpx.Client) -> None:
+    anna = made(client, keep(client, pcm_of(3.5), **DESIGNED), "Anna").json()
+    blend = f"{anna['id']}:0.40+clara:0.60"
+    take = keep(client, pcm_of(3.5), room="design", mode="custom_voice", config={"voice": blend}, voice=blend)
+    voice = made(client, take, "Between").json()
+    assert (voice["provenance"]["source"], voice["provenance"]["blend"]) == ("blend", blend)
+    assert voice["consent"] == f"Anna: {CONSENT} clara: a speaker of the checkpoint."

@@ -1,0 +1,35 @@
+"""A blend of two voices in the Design room: heard while the slider moves, and kept with the origin of both."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.conftest import SCREENSHOTS
+from tests.browser.steps import PLAYED_MS, await_end, enter
+
+pytestmark = pytest.mark.browser
+
+
+def test_blend_is_heard_while_the_slider_moves_and_kept(studio: Page, no_voices: None) -> None:
+    enter(studio, "design")
+    studio.fill("#vw-text", "The heron waits for the evening, and the otter dives where the river is deep.")
+    studio.click("#vw-blend summary")
+    studio.select_option("#vw-blend-first", label="Angus")
+    studio.select_option("#vw-blend-second", label="Clara")
+    studio.locator("#vw-blend-share").fill("30")
+    expect(studio.locator("#vw-blend-mix")).to_have_text("Angus 70 %, Clara 30 %")
+    expect(studio.locator("#vw-caption")).to_contain_text(re.compile("Angus 70 %"))
+    await_end(studio)
+    studio.screenshot(path=SCREENSHOTS / "blend.png")
+    studio.click("#vw-blend-keep")
+    expect(studio.locator("#vw-blend-error")).not_to_be_empty()
+    studio.fill("#vw-blend-name", "Between")
+    studio.click("#vw-blend-keep")
+    expect(studio.locator("#vw-toasts")).to_contain_text("Between is kept", timeout=PLAYED_MS)
+    (voice,) = studio.request.get(f"{studio.url.partition('#')[0]}v1/audio/voices").json()["data"]
+    assert voice["provenance"]["source"] == "blend"
+    assert voice["provenance"]["blend"] == "angus:0.70+clara:0.30"
+    assert voice["consent"] == "angus: a speaker of the checkpoint. clara: a speaker of the checkpoint."
