@@ -14,6 +14,7 @@ import { fileName, saveFile } from '../common/files.js';
 import { expectedSeconds } from '../common/text.js';
 import { calledBy } from './line_text.js';
 
+const MAX_NOTE_CHARS = 300;
 const RETRY_MS = 2000;
 const MAX_AWAY_MS = 600_000; // Time limit for a restart of the studio or the runtime.
 const SOON_MS = 5000; // Time left is shown once lines were made for this long.
@@ -112,7 +113,9 @@ export async function exportClips(api, script, { clips, chapters }, { shape, for
   const headers = { 'content-type': 'application/json' };
   const answer = await api.ask('studio/exports', { method: 'POST', headers, body: JSON.stringify(asked) });
   const suffix = { joined: format, files: 'zip', chapters: 'zip', srt: 'srt', all: 'zip' }[shape];
-  return { file: await answer.blob(), name: fileName(name, suffix), notes: answer.headers.get('x-notes') ?? '' };
+  const notes = answer.headers.get('x-notes') ?? ''; // It may name hundreds of lines.
+  const shown = notes.length <= MAX_NOTE_CHARS ? notes : `${notes.slice(0, MAX_NOTE_CHARS)} …`;
+  return { file: await answer.blob(), name: fileName(name, suffix), notes: shown };
 }
 
 // --- The export sheet: content, format, loudness and progress.
