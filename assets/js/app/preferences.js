@@ -6,6 +6,7 @@
  * @typedef {Object} Features         optional features of this studio
  * @property {{available: boolean, how: string}} [transcribe]  how: instructions for the host
  * @property {{sign_out: string}|null} [oauth]
+ * @property {{max_s: number|null, max_clips: number}} [export]  max_s: null if only the disk limits it
  * @property {boolean} [share]        sharing of takes by link
  * @property {{small: string, speaks: boolean, may: boolean, download?: import('../host/real_voices.js').Download|null}} [real_voices]
  *   small: id of the built-in checkpoint; may: the visitor is the host; download: state, for the host only

@@ -9,6 +9,7 @@
  */
 
 import { errorOf } from '../common/api.js';
+import { SAMPLE_RATE } from '../common/audio.js';
 import { need } from '../common/elements.js';
 import { fileName, saveFile } from '../common/files.js';
 import { expectedSeconds } from '../common/text.js';
@@ -72,13 +73,14 @@ export class TimeLeft {
  * @param {(made: number, of: number, left: number|null) => void} onProgress  left: seconds, null if unknown
  * @param {boolean} [isTimed] lines begin at the times of their subtitles
  * @param {() => void} [onAway] the studio or the runtime is being restored
+ * @param {import('./document.js').Line[]} [wanted] lines of the export; all by default
  * @returns {Promise<{clips: Object<string, any>[], chapters: {title: string, first_clip: number}[]}>}
  * @throws {Error} a line could not be generated; the message has its number
  */
-export async function collectClips(maker, onProgress, isTimed = false, onAway = () => {}) {
+export async function collectClips(maker, onProgress, isTimed = false, onAway = () => {}, wanted = maker.script?.lines ?? []) {
   const { script } = maker;
   if (!script) return { clips: [], chapters: [] };
-  const lines = script.lines.filter((line) => maker.plan(line).length > 0);
+  const lines = wanted.filter((line) => maker.plan(line).length > 0);
   const unmade = new Set(lines.filter((line) => maker.state(line).state !== 'made'));
   const timeLeft = new TimeLeft([...unmade]);
   const clips = [];
@@ -129,6 +131,7 @@ export class ExportForm {
     this.shape = need(root, '#vw-script-shape', HTMLSelectElement);
     this.format = need(root, '#vw-script-format', HTMLSelectElement);
     this.loudness = need(root, '#vw-script-loudness', HTMLSelectElement);
+    this.part = need(root, '#vw-script-part', HTMLSelectElement);
     this.timed = need(root, '#vw-script-timed', HTMLInputElement);
     this.go = need(root, '#vw-script-go', HTMLButtonElement);
     this.progress = need(root, '#vw-script-progress', HTMLProgressElement);
@@ -138,7 +141,11 @@ export class ExportForm {
       event.preventDefault();
       this.make();
     };
-    this.sheet.addEventListener('beforetoggle', () => this.offerTimes());
+    this.sheet.addEventListener('beforetoggle', () => {
+      this.offerTimes();
+      this.offerParts();
+    });
+    this.part.onchange = () => this.checkLength();
     this.shape.onchange = () => {
       for (const field of [this.format, this.loudness]) field.disabled = this.shape.value === 'srt';
     };
@@ -157,6 +164,41 @@ export class ExportForm {
     this.timed.checked &&= hasTimes;
   }
 
+  /** Offer each chapter as a part of its own. */
+  offerParts() {
+    const { part, room, studio } = this;
+    const chosen = part.value;
+    const chapters = room.script.lines.filter(({ chapter }) => chapter);
+    part.replaceChildren(new Option(studio.t('script.export_whole'), ''), ...chapters.map(({ id, chapter }) => new Option(chapter, id)));
+    part.value = chapters.some(({ id }) => id === chosen) ? chosen : '';
+    /** @type {HTMLElement} */ (part.parentElement).hidden = chapters.length < 2;
+    this.checkLength();
+  }
+
+  /** The lines of the chosen part. */
+  get lines() {
+    const { lines } = this.room.script;
+    const first = lines.findIndex(({ id }) => id === this.part.value);
+    if (first < 0) return lines;
+    const next = lines.findIndex(({ chapter }, at) => at > first && chapter);
+    return lines.slice(first, next < 0 ? undefined : next);
+  }
+
+  /** Refuse a part that is longer than the server exports, before anything is made for it. */
+  checkLength() {
+    const { room, studio } = this;
+    const limit = studio.me.features?.export?.max_s ?? Infinity;
+    const ids = new Set(this.lines.map(({ id }) => id));
+    const clips = room.fullAudio.clips.filter(({ line }) => ids.has(line.id));
+    const seconds = clips.length ? (clips[clips.length - 1].end - clips[0].start) / SAMPLE_RATE : 0;
+    const isTooLong = seconds > limit;
+    this.go.disabled = isTooLong || !this.progress.hidden;
+    this.error.textContent = '';
+    if (!isTooLong) return;
+    const said = studio.t('script.export_too_long', { time: studio.facts.time(seconds), max: studio.facts.time(limit) });
+    this.error.textContent = this.part.options.length > 2 ? `${said} ${studio.t('script.export_chapters')}` : said;
+  }
+
   /** Clear messages about an earlier state of the script. */
   clearMessages() {
     this.error.textContent = '';
@@ -173,18 +215,19 @@ export class ExportForm {
     const { room, studio } = this;
     const { t } = studio;
     const { script, maker } = room;
+    const { lines } = this;
     this.error.textContent = '';
     this.go.disabled = true;
     this.progress.hidden = false;
     try {
-      room.check(script.lines.map(({ id }) => id));
+      room.check(lines.map(({ id }) => id));
       const { wanted } = this;
       const onProgress = (/** @type {number} */ made, /** @type {number} */ of, /** @type {number|null} */ left) => {
         const line = left === null ? t('script.making', { n: made + 1, of }) : t('script.making_left', { n: made + 1, of, time: studio.facts.time(left) });
         this.showProgress(made / (of + 1), made < of ? line : t('script.joining'));
       };
       const onAway = () => this.showProgress(this.progress.value, t('script.away'));
-      const collected = await collectClips(maker, onProgress, wanted.isTimed, onAway);
+      const collected = await collectClips(maker, onProgress, wanted.isTimed, onAway, lines);
       const { file, name, notes } = await persist(() => exportClips(studio.api, script, collected, wanted), onAway);
       saveFile(file, name);
       this.showProgress(0, '');
