@@ -1,6 +1,7 @@
 /** The sheet for editing the pronunciation dictionary. Complete rows are saved at once. */
 
 import { errorOf } from '../common/api.js';
+import { SAMPLE_RATE, wavBlob } from '../common/audio.js';
 import { all, copyOf, need } from '../common/elements.js';
 import { saveFile } from '../common/files.js';
 import { readWordList, writeWordList } from './pronunciation.js';
@@ -11,6 +12,13 @@ const SEED = 7; // Fixed, so that a word sounds the same each time.
 const MAX_WORD_CHARS = 80; // As in the studio.
 
 export class PronunciationSheet {
+  /** The word that was heard last. @type {import('../player/take.js').Take|null} */
+  sample = null;
+  /** Playback of a word during a reading. @type {HTMLAudioElement|null} */
+  audio = null;
+  /** True if the reading waits for the end of the word. */
+  isPaused = false;
+
   /** @param {HTMLElement} page @param {import('../app/studio.js').Studio} studio */
   constructor(page, studio) {
     this.studio = studio;
@@ -54,7 +62,9 @@ export class PronunciationSheet {
   }
 
   leave() {
-    this.studio.stage.stop();
+    const { stage } = this.studio;
+    if (stage.take === this.sample) stage.stop();
+    this.silence();
     this.list.replaceChildren();
   }
 
@@ -159,8 +169,38 @@ export class PronunciationSheet {
     if (!words.trim() || !speakers.chosen || !studio.reached()) return;
     const { mode } = speakers.chosen;
     const asked = { room: speakers.id, mode, config: speakers.config(speakers.chosen), text: words, spoken: words, seed: SEED };
-    studio.stop();
-    studio.stage.play(studio.say({ ...asked, label: words, isSample: true }));
+    const before = this.sample;
+    this.silence();
+    const isReading = studio.isBusy && studio.stage.take !== before;
+    if (!isReading) studio.stop();
+    const sample = studio.say({ ...asked, label: words, isSample: true });
+    this.sample = sample;
+    if (!isReading) studio.stage.play(sample);
+    else sample.addEventListener('done', () => sample === this.sample && this.interject(sample));
+  }
+
+  /** Play a word during a reading, which pauses and then continues. @param {import('../player/take.js').Take} sample */
+  interject({ chunks }) {
+    const { stage } = this.studio;
+    this.isPaused ||= stage.sounding;
+    stage.pause();
+    const url = URL.createObjectURL(wavBlob(chunks, SAMPLE_RATE));
+    this.audio = new Audio(url);
+    this.audio.volume = stage.player.volume;
+    this.audio.onended = () => this.silence();
+    this.audio.play().catch(() => this.silence());
+  }
+
+  /** End a word that plays during a reading, and continue the reading. */
+  silence() {
+    const { audio, isPaused } = this;
+    this.sample = this.audio = null;
+    this.isPaused = false;
+    if (audio) {
+      audio.pause();
+      URL.revokeObjectURL(audio.src);
+    }
+    if (isPaused) this.studio.stage.resume();
   }
 
   /** Import a file; its entries replace existing ones. */
