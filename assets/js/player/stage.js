@@ -261,7 +261,7 @@ export class Stage extends EventTarget {
     timing.underruns = underruns;
     if (timing.clicked === null || timing.audible !== null || start > 0) return;
     const audible = this.player.audibleAt();
-    if (audible !== null) timing.audible = audible - timing.clicked;
+    if (audible !== null && audible >= timing.clicked) timing.audible = audible - timing.clicked; // An output's clock may be another.
   }
 
   /** Show the previous take again after a failed one. @param {Take} take */
@@ -293,7 +293,7 @@ export class Stage extends EventTarget {
     const { take, slider } = this;
     const timing = take?.timing;
     const [first] = take?.arrivals ?? [];
-    if (first && timing?.ttfa === null && timing.clicked !== null) timing.ttfa = first.at - timing.clicked;
+    if (first && timing?.ttfa === null && timing.clicked !== null && first.at >= timing.clicked) timing.ttfa = first.at - timing.clicked;
     this.waveform.seek(this.at);
     this.meter.show(take);
     write(this.time, clock(this.at));
