@@ -35,7 +35,7 @@ ROOMS = ("speakers", "design", "clone", "script", "library", "host")
 MODULES = {"page": "app/studio.js", "startup": "app/startup.js"}
 SHELL_SHEETS = ("faces", "tokens", "studio", "controls", "dock")
 PART_SHEETS = ("real_voices", "voice_picker", "pronunciation", "importing")
-OVERRIDING_SHEETS = ("forced_colors",)
+OVERRIDING_SHEETS = ("forced_colors", "touch", "print")
 
 _IMPORT = re.compile(r"^import (?P<names>\{[^}'\"]*\}) from '(?P<path>\.[^']+)';$", re.MULTILINE)
 _EXPORT = re.compile(r"^export (?=(?:async function|function\*?|class|const) (\w+))", re.MULTILINE)

@@ -153,6 +153,7 @@ export class TakeCard extends Emitter {
     this.word.textContent = this.said();
     this.article.classList.toggle('vw-design-take-playing', this.playing);
     this.play.disabled = !this.playable;
+    this.play.dataset.icon = this.playing ? 'stop' : 'play';
     if (this.playable) this.play.setAttribute('aria-keyshortcuts', `${this.key} Shift+${this.key}`);
     this.describe(this.play, this.playing ? 'design.stop' : this.playable ? 'design.play' : 'design.nothing');
     this.describe(this.menu, 'design.menu');
