@@ -55,7 +55,7 @@ import { Status } from './status.js';
  * @typedef {() => void} Back  undoes an action
  *
  * @typedef {{id: string, root: HTMLElement, mode?: Mode, modes?: Mode[],
- *   offer?(cards: ModelCard[]): void, onLanguage?(): void, enter?(given: Given): void, leave?(): void,
+ *   offer?(cards: ModelCard[]): void, onLanguage?(): void, enter?(given: Given): void, leave?(): void, catchUp?(): void,
  *   speak?(how: {clicked: number}): void|Promise<void>, line?(): string, presentRequest?(): import('../library/code.js').Present|null, spokenBy?(): SpokenBy|null, takesTags?: boolean, takesAnyLength?: boolean, followsTags?: boolean, stop?(): void,
  *   onKey?(event: KeyboardEvent): boolean, restore?(take: Restored): Back|void} & import('../player/reload.js').Place & import('../common/storage.js').Source} Room
  *   interface of a room for the shell
@@ -169,9 +169,17 @@ export class Studio {
     this.stage.addEventListener('share', () => this.stage.take instanceof Take && this.stage.take.id && shareTake(this, this.stage.take.id));
     this.status.on('models', (cards) => this.offer(cards));
     this.socket.addEventListener('state', () => this.socket.state !== 'open' && this.errorMessages.away());
+    addEventListener('focus', () => this.catchUp());
     this.socket.addEventListener('session', () => (this.limits = this.socket.session?.limits ?? {}));
     this.listenToPreferences();
     this.socket.open();
+  }
+
+  /** Show voices and takes that other tabs and programs have made. */
+  catchUp() {
+    if (this.cards.size === 0) return;
+    this.voices.refresh().catch(() => {});
+    this.current?.catchUp?.();
   }
 
   listenToPreferences() {
@@ -298,7 +306,7 @@ export class Studio {
     this.realVoices.introduce(cards);
     this.realVoices.refresh();
     if (this.current) this.variation.offer(this.cardOf(this.current));
-    this.voices.refresh().catch(() => {});
+    this.catchUp();
     this.cutOff.offer();
     this.refresh();
   }

@@ -91,6 +91,11 @@ export function fillChips(holder, suggestions, choose) {
   holder.replaceChildren(...chips);
 }
 
+/** Mark the chip whose suggestion is chosen. @param {HTMLElement} holder @param {string} text */
+export function pressChip(holder, text) {
+  for (const chip of holder.children) chip.ariaPressed = String(/** @type {HTMLElement} */ (chip).title === text);
+}
+
 /** Return the display name of a speaker: uncle_fu becomes Uncle Fu. @param {string} name */
 export function title(name) {
   return name.replaceAll('_', ' ').replace(/(^|\s)\p{L}/gu, (letter) => letter.toUpperCase());

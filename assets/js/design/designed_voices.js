@@ -8,7 +8,12 @@ import { FieldError, fillSelect, title } from '../common/fields.js';
 
 const TOLD = ['description', 'model', 'revision', 'seed', 'language', 'take', 'sha256', 'parent'];
 
+const NEWEST = 12; // Voices that are shown before the user asks for all.
+
 export class DesignedVoices {
+  /** True once the user has asked for all voices. */
+  isWhole = false;
+
   /**
    * @param {HTMLElement} root the room's panel
    * @param {import('../app/studio.js').Studio} studio
@@ -27,7 +32,17 @@ export class DesignedVoices {
     designed.sort((one, other) => other.created_at - one.created_at);
     const open = new Set(all(this.list, 'li:has(details[open])').map(({ dataset }) => dataset.voice));
     this.section.hidden = designed.length === 0;
-    this.list.replaceChildren(...designed.map((voice) => this.entry(voice, open.has(voice.id))));
+    const shown = this.isWhole ? designed : designed.slice(0, NEWEST);
+    this.list.replaceChildren(...shown.map((voice) => this.entry(voice, open.has(voice.id))));
+    const { t } = this.studio;
+    const onclick = () => {
+      this.isWhole = true;
+      this.refresh();
+      need(this.list, `li:nth-child(${NEWEST + 1}) button`).focus();
+    };
+    if (shown.length < designed.length) {
+      this.list.append(make('li', {}, [make('button', { type: 'button', textContent: t('design.all_voices', { n: designed.length }), onclick })]));
+    }
   }
 
   /** @param {StoredVoice} voice @param {boolean} open */

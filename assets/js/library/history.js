@@ -69,7 +69,7 @@ export function compare(before, after) {
 
 /** @typedef {{takes: number, max_takes: number, bytes: number, max_bytes: number, removable: {takes: number, bytes: number, from: number|null, until: number|null}, restorable_s: number}} Space as GET studio/takes/space */
 
-const PAGE = 30;
+export const PAGE = 30;
 
 export class TakeHistory extends EventTarget {
   /** @type {TakeRecord[]} */

@@ -3,6 +3,7 @@
 import { errorOf } from '../common/api.js';
 import { dayOf, nameOfDay } from '../common/dates.js';
 import { all, arrangeChildren, make, need, throttle, write } from '../common/elements.js';
+import { PAGE } from './history.js';
 import { SavedScripts } from './saved_scripts.js';
 import { headOf, speakerOf, TakeRow } from './take_row.js';
 import { VoicesPanel } from './voices_panel.js';
@@ -68,6 +69,11 @@ export class TakesPanel {
       favourite: this.starred.ariaPressed === 'true' ? '1' : '',
       loose: '1', // Takes of a script are grouped under it.
     };
+  }
+
+  /** True if the list shows more than its first page. */
+  get isPaged() {
+    return this.studio.history.list.length > PAGE;
   }
 
   refresh() {
@@ -275,6 +281,11 @@ export class LibraryRoom {
     this.takes.follow();
     this.takes.refresh();
     this.voices.refresh();
+  }
+
+  /** Show takes that were made elsewhere, unless the user has opened older pages. */
+  catchUp() {
+    if (!this.takes.isPaged) this.takes.refresh();
   }
 
   /** Show this panel if the window is too narrow for both. @param {string} half */

@@ -4,7 +4,7 @@
  */
 
 import { need } from '../common/elements.js';
-import { FieldError, fillChips, fillLanguages, preselect, spokenBy } from '../common/fields.js';
+import { FieldError, fillChips, fillLanguages, preselect, pressChip, spokenBy } from '../common/fields.js';
 import { dress, VoicePicker } from './voice_picker.js';
 import { keyOf } from './voices.js';
 
@@ -41,10 +41,23 @@ export class SpeakersRoom {
     studio.catalogue.addEventListener('change', () => this.settle());
     this.suggestManners();
     this.language.onchange = () => this.suggestText();
+    this.instruct.addEventListener('input', () => this.pressManner());
   }
 
   suggestManners() {
     fillChips(this.chips, this.studio.presets.instructs, (text) => this.suggest(text));
+    this.pressManner();
+  }
+
+  /** @param {string} text */
+  writeManner(text) {
+    this.instruct.value = text;
+    this.pressManner();
+  }
+
+  /** Mark the suggestion that the style field has. */
+  pressManner() {
+    pressChip(this.chips, this.instruct.value);
   }
 
   onLanguage() {
@@ -133,7 +146,8 @@ export class SpeakersRoom {
   suggest(text) {
     const { studio, instruct } = this;
     const isOwn = instruct.value.trim() !== '' && !studio.presets.instructs.some((one) => one.text === instruct.value);
-    studio.replacing(this, isOwn, () => void (instruct.value = text));
+    const manner = text === instruct.value ? '' : text; // A second press takes the suggestion back.
+    studio.replacing(this, isOwn, () => this.writeManner(manner));
   }
 
   /** Return the dock's text before the first take. */
@@ -150,7 +164,7 @@ export class SpeakersRoom {
     this.wanted = voice ?? this.wanted;
     this.settle();
     preselect(this.language, language);
-    this.instruct.value = instruct;
+    this.writeManner(instruct);
     this.graft.checked = graft;
   }
 
@@ -215,7 +229,7 @@ export class SpeakersRoom {
     const { wanted, earlier } = this; // A draft without a chosen voice has no voice.
     this.take(catalogue.find(keyOf(mode, config.voice ?? '')) ?? catalogue.named(config.voice ?? ''));
     this.language.value = config.language ?? 'auto';
-    this.instruct.value = config.instructions ?? '';
+    this.writeManner(config.instructions ?? '');
     this.graft.checked = Boolean(config.graft);
     return () => {
       Object.assign(this, { wanted, earlier });

@@ -91,7 +91,7 @@ export class VoicePicker {
     const own = kept.filter(({ isCommon }) => !isCommon);
     const common = kept.filter(({ isCommon }) => isCommon);
     const groups = {
-      all: [['speakers', speakers], ['own', own], ['common', common]],
+      all: [['own', own], ['speakers', speakers], ['common', common]],
       speakers: [['speakers', speakers], ['common', common]],
       mine: [['own', own]],
       recent: [['recent', lately]],

@@ -81,7 +81,7 @@ export class Voices extends EventTarget {
     const { data } = await api.get('v1/audio/voices');
     if (turn < this.shown) return;
     this.shown = turn;
-    this.list = data;
+    this.list = data.sort(inOrder);
     this.isListed = true;
     this.dispatchEvent(new Event('change'));
   }
@@ -91,6 +91,13 @@ export class Voices extends EventTarget {
     const name = idOrName.toLowerCase();
     return this.list.find((voice) => voice.id === idOrName) ?? this.list.find((voice) => voice.name.toLowerCase() === name) ?? null;
   }
+}
+
+const NATURAL = new Intl.Collator(undefined, { numeric: true, sensitivity: 'base' });
+
+/** Compare voices: the visitor's own first, then by name with numbers in their order. @param {StoredVoice} one @param {StoredVoice} other */
+function inOrder(one, other) {
+  return Number(other.yours !== false) - Number(one.yours !== false) || NATURAL.compare(one.name, other.name);
 }
 
 /**

@@ -1,0 +1,130 @@
+"""Small points of use: what is pressed, sorted, reachable by a finger, refreshed, printed, and never negative."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+import pytest
+from playwright.sync_api import Page, Route, expect
+
+from tests.browser.conftest import OpenStudio
+from tests.browser.design_steps import make_three
+from tests.browser.steps import await_sound, enter, kept_take, picker, wav
+from tests.support.app import App
+
+pytestmark = pytest.mark.browser
+
+LONG = "The boat came back in the evening, and nobody on the quay had expected it so soon. " * 9
+SMALL = """
+() => [...document.querySelectorAll('#vw :is(button, a, select, summary, label.vw-button)')]
+  .filter((each) => each.checkVisibility() && each.getBoundingClientRect().height > 0)
+  .filter((each) => each.getBoundingClientRect().height < 40)
+  .map((each) => each.id || each.className || each.textContent.trim())
+"""
+
+
+def test_style_suggestion_is_marked_as_pressed_and_a_second_press_takes_it_back(studio: Page) -> None:
+    chips = studio.locator("#vw-speakers-chips button")
+    chips.nth(1).click()
+    expect(chips.nth(1)).to_have_attribute("aria-pressed", "true")
+    expect(studio.locator("#vw-speakers-chips [aria-pressed=true]")).to_have_count(1)
+    studio.fill("#vw-speakers-instruct", "As if in a hurry")
+    expect(studio.locator("#vw-speakers-chips [aria-pressed=true]")).to_have_count(0)
+    chips.nth(1).click()
+    chips.nth(1).click()
+    expect(studio.locator("#vw-speakers-instruct")).to_have_value("")
+
+
+def test_script_has_one_primary_button(studio: Page) -> None:
+    enter(studio, "script")
+    expect(studio.locator(".vw-primary:visible")).to_have_count(1)
+
+
+def test_targets_are_large_enough_for_fingers_in_every_room(open_studio: OpenStudio) -> None:
+    page = open_studio(viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True)
+    kept_take(page, "Hi.")
+    for room in ("speakers", "design", "clone", "script", "library", "host"):
+        enter(page, room)
+        if room == "design":
+            make_three(page)
+            expect(page.locator(".vw-design-take-wave[data-icon=play]").first).to_be_visible()
+        assert page.evaluate(SMALL) == [], room
+
+
+def test_word_heard_during_a_reading_does_not_end_it(studio: Page) -> None:
+    studio.fill("#vw-text", LONG)
+    studio.click("#vw-speak")
+    await_sound(studio)
+    length = studio.text_content("#vw-caption")
+    studio.click("#vw-text-said")
+    studio.locator(".vw-word input").nth(0).fill("Nguyen")
+    studio.locator(".vw-word input").nth(1).fill("Win")
+    studio.locator(".vw-word-hear").first.click()
+    studio.wait_for_timeout(3000)  # The word is made and heard in the meantime.
+    expect(studio.locator("#vw-play")).to_have_attribute("data-icon", "pause")
+    studio.click("#vw-pronunciation-close")
+    expect(studio.locator("#vw-play")).to_have_attribute("data-icon", "pause")
+    assert studio.text_content("#vw-caption") == length
+    studio.keyboard.press("Escape")
+
+
+def test_voices_are_sorted_by_number_and_appear_when_the_window_gets_the_focus(
+    studio: Page, app: App, no_voices: None
+) -> None:
+    for number in (10, 2, 1):
+        data = {"name": f"Voice {number}", "consent": "Yes.", "ref_text": "A few words."}
+        files = {"audio_sample": wav(4.0)["buffer"]}
+        httpx.post(f"{app.url}/v1/audio/voices", data=data, files=files, trust_env=False).raise_for_status()
+    studio.evaluate("dispatchEvent(new Event('focus'))")
+    names = picker(studio).locator(".vw-pick-name > span:first-child")
+    expect(names.nth(2)).to_have_text("Voice 10")
+    assert names.all_text_contents()[:3] == ["Voice 1", "Voice 2", "Voice 10"]
+
+
+def test_take_made_elsewhere_appears_in_the_library_with_the_focus(open_studio: OpenStudio) -> None:
+    library = open_studio()
+    enter(library, "library")
+    other = open_studio()
+    kept_take(other, "Made elsewhere.")
+    library.evaluate("dispatchEvent(new Event('focus'))")
+    expect(library.locator("#vw-takes-list .vw-take", has_text="Made elsewhere.").first).to_be_visible()
+
+
+def test_first_audio_is_never_negative(open_studio: OpenStudio) -> None:
+    # Chromium's output clock and the page's differ under a fake clock; some devices' do so too.
+    page = open_studio(
+        script="AudioContext.prototype.getOutputTimestamp = function () {"
+        " return { contextTime: this.currentTime, performanceTime: 1 }; };"
+    )
+    page.fill("#vw-text", "Hi.")
+    page.click("#vw-speak")
+    expect(page.locator("#vw-to-sound")).to_be_visible()
+    expect(page.locator("#vw-stop")).to_be_disabled(timeout=60_000)
+    assert not (page.text_content("#vw-to-sound") or "").startswith("-")
+
+
+def test_printed_script_has_its_lines_and_no_controls(studio: Page) -> None:
+    enter(studio, "script")
+    studio.emulate_media(media="print")
+    expect(studio.locator(".vw-line-text").first).to_be_visible()
+    for control in ("#vw-stage", "#vw-script-files", "#vw-tab-speakers", ".vw-line-play >> nth=0"):
+        expect(studio.locator(control)).to_be_hidden()
+
+
+def test_export_over_the_servers_limit_is_refused_before_it_starts_and_offered_by_chapter(
+    open_studio: OpenStudio,
+) -> None:
+    def limited(route: Route) -> None:
+        me: dict[str, Any] = route.fetch().json()
+        me["features"]["export"]["max_s"] = 8
+        route.fulfill(json=me)
+
+    page = open_studio(await_ready=False)
+    page.route("**/studio/me", limited)
+    page.reload()
+    page.locator("#vw-speak:enabled").wait_for()
+    enter(page, "script")
+    page.click("#vw-script-files")
+    expect(page.locator("#vw-script-export-error")).to_contain_text("this server exports at most 8")
+    expect(page.locator("#vw-script-go")).to_be_disabled()
