@@ -52,7 +52,7 @@ class Design:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownSpeaker:
-    """Card of a known speaker; ``character`` and ``accent`` are by the page's language."""
+    """Card of a known speaker; ``character`` and ``accent`` map the page's language to a text."""
 
     name: str
     language: str

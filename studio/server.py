@@ -38,7 +38,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 GRACE_S = 2  # Timeout of open requests at the end of the process.
 GOODBYE_S = 2.0  # Timeout for final messages before that.
 HURRIED_GOODBYE_S = 0.3  # Timeout for final messages after a second signal.
-AT_ONCE_S = 0.5  # Timeout of idle sockets after the runtime is told to end.
+AT_ONCE_S = 0.5  # Timeout of idle sockets after the runtime was asked to end.
 
 
 async def serve(settings: StudioSettings) -> int:

@@ -159,7 +159,7 @@ class _Story:
         self._cells: list[list[_Block]] = []
         self._open = _Open()
         self._script = ""  # Script of the current run, as in Style.
-        self._carried = ""  # Text of a paragraph whose mark is deleted: it continues in the next one.
+        self._carried = ""  # Text of a paragraph that continues in the next one because its mark is deleted.
         self._fields: list[bool] = []  # For each open field, True once its result begins.
         self._handlers: dict[str, Callable[[etree._Element], None]] = {
             "w:p": self._paragraph,

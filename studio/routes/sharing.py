@@ -46,7 +46,7 @@ _PAGE = """<!doctype html>
 
 FORMAT = "mp3"
 AT_A_TIME = 8  # Concurrent reads and encodings for shared links.
-KEPT = 16  # Cached encoded files.
+KEPT = 16  # Number of cached encoded files.
 _RANGE = re.compile(r"bytes=(\d{0,12})-(\d{0,12})")
 HEADERS = {
     **PRIVATE,

@@ -55,7 +55,7 @@ from tests.support.instant_speech import FRAME, frames_of, speech
 log = logging.getLogger(__name__)
 
 AT_ONCE = 12  # Frames that are available immediately.
-SPEED = float(os.environ.get("INSTANT_SPEED", "1.25"))  # Of the later frames, as a multiple of real time.
+SPEED = float(os.environ.get("INSTANT_SPEED", "1.25"))  # Speed of the later frames as a multiple of real time.
 UNREAD = 250  # The most frames that may be sent without an acknowledgement.
 MAX_CHUNK_FRAMES = 8  # The most frames of one chunk.
 TURN_S = 0.01

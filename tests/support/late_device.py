@@ -44,7 +44,7 @@ class LateEvent:
 
 
 class LateGraph(Graph[Made]):
-    """Graph whose replay queues the same work on the same memory."""
+    """Graph whose replay queues the captured work again."""
 
     def __init__(self, device: LateDevice, work: Callable[[], Made]) -> None:
         self._device, self._work = device, work

@@ -46,7 +46,7 @@ class EncoderSpec:
     """The encoder half of the speech tokenizer (Mimi)."""
 
     filters: int
-    ratios: tuple[int, ...] = (8, 6, 5, 4)  # In the order of the config; the encoder applies them in reverse.
+    ratios: tuple[int, ...] = (8, 6, 5, 4)  # Strides in the config's order; the encoder applies them in reverse.
     hidden: int
     intermediate: int
     layers: int
@@ -88,7 +88,7 @@ class CheckpointSpec:
     speakers: Mapping[str, int]
     speaker_dialects: Mapping[str, str]
     tokens: tuple[str, ...]  # Texts that are single tokens of the BPE vocabulary, in addition to every byte.
-    special_tokens: tuple[str, ...]  # In the order of their ids, which follow the BPE vocabulary.
+    special_tokens: tuple[str, ...]  # Sorted by their ids, which follow the BPE vocabulary.
     code2wav: Code2WavSpec
     encoder: EncoderSpec
     speaker_encoder: SpeakerEncoderSpec

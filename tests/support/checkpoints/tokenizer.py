@@ -20,7 +20,7 @@ def byte_symbols() -> list[str]:
 
 
 def merges(texts: Sequence[str]) -> list[tuple[str, str]]:
-    """Build every text from its left, as a list of ranked merges; earlier texts win where merges compete."""
+    """Return ranked merges that build every text from left to right; earlier texts win if merges conflict."""
     symbols = byte_symbols()
     ranked: dict[tuple[str, str], None] = {}
     for text in texts:
