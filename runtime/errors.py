@@ -22,9 +22,10 @@
     ├─ Expired               a timeout passed: SessionIdle · SessionTooLong · BodyTooSlow · SlowReader
     ├─ Failed                a fault of the server, in this request only
     │  └─ NonFiniteOutput · GenerationFailed · EngineDead · CheckpointUnusable · StorageFailed
-    └─ SetUpError            shown to the operator on the command line, never sent to a client ├─ CheckpointMissing ·
-       CheckpointInvalid · CheckpointUnsupported · CheckpointTooLarge ├─ HubUnreachable · HubRefused · DiskFull ·
-       DownloadDamaged └─ DeviceUnavailable · DeviceMemory · AttentionRefused · PortInUse · InvalidSetting
+    └─ SetUpError            shown to the operator on the command line, never sent to a client
+       ├─ CheckpointMissing · CheckpointInvalid · CheckpointUnsupported · CheckpointTooLarge
+       ├─ HubUnreachable · HubRefused · DiskFull · DownloadDamaged
+       └─ DeviceUnavailable · DeviceMemory · AttentionRefused · PortInUse · InvalidSetting
 
 Each class has a template for its message. An error is raised with keyword arguments that fill the template, so that a
 message never contains a client's text, a traceback or (except in ``SetUpError``) a path. The studio's own errors are in
