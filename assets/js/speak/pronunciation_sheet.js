@@ -185,7 +185,7 @@ export class PronunciationSheet {
     this.isPaused ||= stage.sounding;
     stage.pause();
     const url = URL.createObjectURL(wavBlob(chunks, SAMPLE_RATE));
-    this.audio = new Audio(url);
+    this.audio = Object.assign(document.createElement('audio'), { src: url });
     this.audio.volume = stage.player.volume;
     this.audio.onended = () => this.silence();
     this.audio.play().catch(() => this.silence());
