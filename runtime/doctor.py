@@ -23,25 +23,25 @@ def doctor(reference: str, settings: EngineSettings, *, as_json: bool) -> bool:
         SetUpError: The checkpoint or the device does not exist.
     """
     try:
-        told = diagnose(reference, settings)
+        diagnosis = diagnose(reference, settings)
     except SetUpError as error:
         if as_json:
             print(json.dumps({"name": reference, "servable": False, "problems": [asdict(Problem.of(error))]}))
         raise
     if as_json:
-        print(json.dumps(asdict(told)))
+        print(json.dumps(asdict(diagnosis)))
     else:
-        for name, words in _lines(told):
+        for name, words in _lines(diagnosis):
             print(f"{name:{WIDTH}}{words}")
-    return told.servable
+    return diagnosis.servable
 
 
-def _lines(told: Diagnosis) -> Iterator[tuple[str, str]]:
+def _lines(diagnosis: Diagnosis) -> Iterator[tuple[str, str]]:
     """Yield the lines of the report as pairs (name, text)."""
-    yield told.name, "can be served" if told.servable else "cannot be served"
-    for problem in told.problems:
+    yield diagnosis.name, "can be served" if diagnosis.servable else "cannot be served"
+    for problem in diagnosis.problems:
         yield "  problem", f"{problem.message} [{problem.code}]"
-    if (served := told.served) is not None:
+    if (served := diagnosis.served) is not None:
         yield "  modes", ", ".join(served.modes) + (f" ({served.size})" if served.size else "")
         yield "  speakers", _some(served.speakers)
         yield "  languages", _some(served.languages)
@@ -49,25 +49,25 @@ def _lines(told: Diagnosis) -> Iterator[tuple[str, str]]:
         yield "  instruct", "is followed" if served.takes_instruct else "is dropped"
         if not served.speaks:
             yield "  speaks", "no: its weights are random"
-    yield "  files", f"{len(told.files.read)}, {_size(sum(told.files.read.values()))} in all"
-    yield "  missing", _some(told.files.missing)
-    yield "  ignored", _some(told.files.ignored)
-    if (adapter := told.adapter) is not None:
+    yield "  files", f"{len(diagnosis.files.read)}, {_size(sum(diagnosis.files.read.values()))} in all"
+    yield "  missing", _some(diagnosis.files.missing)
+    yield "  ignored", _some(diagnosis.files.ignored)
+    if (adapter := diagnosis.adapter) is not None:
         yield "  adapter", f"{adapter.folder}, merged into {adapter.base} in float32: {', '.join(adapter.changes)}"
-    if (download := told.download) is not None:
+    if (download := diagnosis.download) is not None:
         left = _size(download.size - download.here)
         yield "  to be fetched", f"{left} of {_size(download.size)}; the disk has room for {_size(download.room)}"
-    for name, weights in (("  weights", told.weights), ("  speech tokenizer", told.speech_tokenizer)):
+    for name, weights in (("  weights", diagnosis.weights), ("  speech tokenizer", diagnosis.speech_tokenizer)):
         if weights is not None:
             dtypes = ", ".join(f"{count} {dtype}" for dtype, count in sorted(weights.dtypes.items()))
             yield name, f"{weights.tensors} tensors ({dtypes}) in {len(weights.files)} file(s)"
             if weights.unread:
                 yield "", f"tensors that nothing reads: {_some(weights.unread)}"
-    if told.text_ids is not None:
-        yield "  text tokenizer", f"{told.text_ids} ids"
-    yield "  left to defaults", _some(told.defaulted)
-    yield "  unknown fields", _some(told.unknown)
-    memory = told.memory
+    if diagnosis.text_ids is not None:
+        yield "  text tokenizer", f"{diagnosis.text_ids} ids"
+    yield "  left to defaults", _some(diagnosis.defaulted)
+    yield "  unknown fields", _some(diagnosis.unknown)
+    memory = diagnosis.memory
     yield "  device", f"{memory.device}, {_size(memory.free)} free of {_size(memory.may_have)} that may be used"
     for row in memory.rows:
         yield f"  {row.dtype}", _memory(row)

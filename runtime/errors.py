@@ -61,7 +61,7 @@ class SpeechError(Exception):
         return _made, (type(self), self.param, self.facts)
 
     @property
-    def told(self) -> dict[str, str | float | bool]:
+    def public_facts(self) -> dict[str, str | float | bool]:
         """Return the values in the message, for clients that translate it."""
         return {name: fact for name, fact in self.facts.items() if isinstance(fact, str | int | float)}
 

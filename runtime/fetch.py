@@ -28,7 +28,7 @@ def fetch(references: Sequence[str], *, as_json: bool) -> int:
     Raises:
         SetUpError: A download failed; the message gives the reason, and files that are already complete are kept.
     """
-    say = _Teller(as_json)
+    say = _ProgressReport(as_json)
     try:
         listings = [hub.listing(reference) for reference in references]
         for name, listed in zip(references, listings, strict=True):
@@ -42,7 +42,7 @@ def fetch(references: Sequence[str], *, as_json: bool) -> int:
             say({"event": "done", "id": name, "got": listed.size, "of": listed.size})
     except SetUpError as error:
         if as_json:
-            say({"event": "failed", "code": error.code, "message": str(error), "facts": told(error)})
+            say({"event": "failed", "code": error.code, "message": str(error), "facts": error_facts(error)})
         raise
     return 0
 
@@ -65,11 +65,13 @@ def plan(settings: EngineSettings) -> dict[str, Any]:
     return asdict(here) | {
         "offers": [asdict(offer) | _sizes(by_id[offer.id]) for offer in here.offers],
         "room": room(),
-        "problem": None if problem is None else {"code": problem.code, "message": str(problem), "facts": told(problem)},
+        "problem": None
+        if problem is None
+        else {"code": problem.code, "message": str(problem), "facts": error_facts(problem)},
     }
 
 
-def told(error: SetUpError) -> dict[str, str | float | bool]:
+def error_facts(error: SetUpError) -> dict[str, str | float | bool]:
     """Return the values in an error message for the operator, including paths."""
     return {name: fact if isinstance(fact, int | float) else str(fact) for name, fact in error.facts.items()}
 
@@ -88,7 +90,7 @@ def _sizes(found: hub.Listing | SetUpError) -> dict[str, Any]:
     return {"files": [{"hash": file.hash, "size": file.size, "held": found.held(file)} for file in found.files]}
 
 
-class _Teller:
+class _ProgressReport:
     """Progress report: lines of JSON on stdout, or text on stderr."""
 
     def __init__(self, as_json: bool) -> None:
@@ -96,20 +98,20 @@ class _Teller:
         self._said_at = 0.0
         self._lock = threading.Lock()
 
-    def __call__(self, told: dict[str, Any]) -> None:
+    def __call__(self, event: dict[str, Any]) -> None:
         with self._lock:
             if self._as_json:
-                print(json.dumps(told), flush=True)
-            elif told["event"] in {"progress", "done"}:
-                size = f"{told['got'] / GB:.2f} of {told['of'] / GB:.2f} GB"
-                word = "here" if told["event"] == "done" else told["step"]
-                print(f"{told['id']}: {size}, {word}", file=sys.stderr, flush=True)
+                print(json.dumps(event), flush=True)
+            elif event["event"] in {"progress", "done"}:
+                size = f"{event['got'] / GB:.2f} of {event['of'] / GB:.2f} GB"
+                word = "here" if event["event"] == "done" else event["step"]
+                print(f"{event['id']}: {size}, {word}", file=sys.stderr, flush=True)
 
-    def progress(self, name: str) -> hub_download.Tell:
+    def progress(self, name: str) -> hub_download.OnProgress:
         """Return the progress callback of one checkpoint, which limits how often progress is reported."""
         last = ""
 
-        def tell(step: str, got: int, size: int) -> None:
+        def report(step: str, got: int, size: int) -> None:
             nonlocal last
             now = time.monotonic()
             pause = PROGRESS_INTERVAL_S if self._as_json else 20 * PROGRESS_INTERVAL_S
@@ -117,4 +119,4 @@ class _Teller:
                 self._said_at, last = now, step
                 self({"event": "progress", "id": name, "step": step, "got": got, "of": size})
 
-        return tell
+        return report

@@ -36,7 +36,7 @@ PIECE = 2**16
 
 constants.DOWNLOAD_CHUNK_SIZE = PIECE
 
-Tell = Callable[[str, int, int], None]  # Arguments: step, downloaded bytes, total bytes.
+OnProgress = Callable[[str, int, int], None]  # Arguments: step, downloaded bytes, total bytes.
 
 
 def folder_of(reference: str) -> Path:
@@ -94,7 +94,7 @@ def fetch_without_weights(listed: Listing) -> Path:
         return Path(snapshot_download(listed.name, revision=listed.commit, allow_patterns=listed.names(weights=False)))
 
 
-def fetch_weights(listed: Listing, tell: Tell) -> Path:
+def fetch_weights(listed: Listing, on_progress: OnProgress) -> Path:
     """Download the weights and return the folder. Another process can resume an interrupted download.
 
     Raises:
@@ -103,13 +103,13 @@ def fetch_weights(listed: Listing, tell: Tell) -> Path:
     """
     for file in sorted((file for file in listed.files if file.is_weights), key=lambda file: file.size):
         if listed.held(file) < file.size or not listed.blob(file).exists():
-            _fetch_file(listed, file, tell)
-        tell("fetching", listed.here, listed.size)
+            _fetch_file(listed, file, on_progress)
+        on_progress("fetching", listed.here, listed.size)
     with asking(listed.name):
         return Path(snapshot_download(listed.name, revision=listed.revision, allow_patterns=listed.names()))
 
 
-def _fetch_file(listed: Listing, file: HubFile, tell: Tell) -> None:
+def _fetch_file(listed: Listing, file: HubFile, on_progress: OnProgress) -> None:
     blob, part = listed.blob(file), listed.part(file)
     lock = cache() / ".locks" / listed.folder.name / f"{file.hash}.lock"
     with asking(listed.name):
@@ -126,7 +126,7 @@ def _fetch_file(listed: Listing, file: HubFile, tell: Tell) -> None:
             before = listed.here - listed.held(file)
 
             def count(got: int) -> None:
-                tell("fetching", before + got, listed.size)
+                on_progress("fetching", before + got, listed.size)
 
             with part.open("ab") as sink:
                 http_get(
@@ -137,7 +137,7 @@ def _fetch_file(listed: Listing, file: HubFile, tell: Tell) -> None:
                     expected_size=file.size,
                     tqdm_class=_counting(count),
                 )
-            tell("checking", before + file.size, listed.size)
+            on_progress("checking", before + file.size, listed.size)
             if _hash_of(part, file) != file.hash:
                 part.unlink()
                 raise DownloadDamaged(name=f"{listed.name}/{file.path}")
@@ -163,17 +163,17 @@ def _hash_of(path: Path, file: HubFile) -> str:
     return digest.hexdigest()
 
 
-def _counting(tell: Callable[[int], None]) -> type[Any]:
-    """Return a progress bar class for http_get that calls `tell` with the number of downloaded bytes."""
+def _counting(on_progress: Callable[[int], None]) -> type[Any]:
+    """Return a progress bar class for http_get that calls `on_progress` with the number of downloaded bytes."""
 
     class Bar:
         def __init__(self, *, initial: int = 0, **_: object) -> None:
             self.got = initial
-            tell(self.got)
+            on_progress(self.got)
 
         def update(self, more: int | float | None = 1) -> None:
             self.got += int(more or 0)
-            tell(self.got)
+            on_progress(self.got)
 
         def __enter__(self) -> Self:
             return self

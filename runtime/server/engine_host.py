@@ -22,7 +22,7 @@ from runtime.server.logs import RequestLog, log_end
 from runtime.server.metrics import ServerMetrics
 from runtime.server.speech_engine import Progress, SpeechEngine
 from runtime.server.text.text_thread import TextThread
-from runtime.server.voices.prompt_keeper import PromptKeeper
+from runtime.server.voices.prompt_worker import PromptWorker
 from runtime.server.voices.speakers import Speaker, Speakers
 from runtime.server.voices.uploads import fetcher_for
 from runtime.settings import Settings
@@ -82,7 +82,7 @@ class Host:
         self._speakers = Speakers(server.elsewhere_file)
         self.spending = Spending()
         self.progress = LoadingStep(of=len(settings.models))
-        self._prompts: PromptKeeper | None = None
+        self._prompts: PromptWorker | None = None
         self._keeping: asyncio.Task[None] | None = None
         self._requests = 0  # HTTP requests in progress.
         self._ends: WeakSet[SpeechError] = WeakSet()  # Errors that have ended a request and are already counted.
@@ -187,7 +187,7 @@ class Host:
         await self._watchdog.start()
         if isinstance(self._problem, Loading):  # The host may be draining already.
             self._problem = None
-        self._prompts = PromptKeeper(self.owner_libraries.libraries, self._engine, self.decoders)
+        self._prompts = PromptWorker(self.owner_libraries.libraries, self._engine, self.decoders)
         self._keeping = asyncio.create_task(self._prompts.run(), name="prompts")
 
     def wake_prompts(self) -> None:

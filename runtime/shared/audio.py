@@ -25,7 +25,7 @@ MIN_MIX = 0.1  # Minimum energy of the mix relative to that of independent chann
 
 
 @dataclass(frozen=True, slots=True)
-class Sound:
+class DecodedAudio:
     """Decoded audio.
 
     Shapes: samples [N] float32, mono.
@@ -82,7 +82,7 @@ class Downmix:
         return int(self._energies.argmax()) if is_cancelled else None
 
 
-def mixed_down(read: Callable[[Downmix], int]) -> Sound:
+def mixed_down(read: Callable[[Downmix], int]) -> DecodedAudio:
     """Mix a file down to one channel.
 
     Args:
@@ -93,7 +93,7 @@ def mixed_down(read: Callable[[Downmix], int]) -> Sound:
     if (channel := mix.loudest_if_cancelled) is not None:
         mix = Downmix(channel)
         rate = read(mix)
-    return Sound(mix.samples, rate)
+    return DecodedAudio(mix.samples, rate)
 
 
 def read_pcm(file: BinaryIO | str) -> bytes:
@@ -135,15 +135,15 @@ def check_length(count: int, rate: int, limit_s: float, *, header_s: float = 0.0
         raise ReferenceTooLong(seconds=max(count / rate, header_s), limit=limit_s)
 
 
-def resample(sound: Sound, rate: int) -> Sound:
+def resample(audio: DecodedAudio, rate: int) -> DecodedAudio:
     """Return the audio at another rate; the same object if it already has this rate.
 
     The output length is computed with the same float product as in librosa, which the reference implementation uses,
     because one sample more can change the number of codec frames.
     """
-    if sound.rate == rate:
-        return sound
-    samples = soxr.resample(sound.samples, sound.rate, rate, quality="HQ")
-    length = math.ceil(len(sound.samples) * (rate / sound.rate))
+    if audio.rate == rate:
+        return audio
+    samples = soxr.resample(audio.samples, audio.rate, rate, quality="HQ")
+    length = math.ceil(len(audio.samples) * (rate / audio.rate))
     missing = max(0, length - len(samples))
-    return Sound(np.pad(samples[:length], (0, missing)).astype(np.float32, copy=False), rate)
+    return DecodedAudio(np.pad(samples[:length], (0, missing)).astype(np.float32, copy=False), rate)

@@ -15,12 +15,12 @@ from typing import IO
 import numpy as np
 
 from runtime.errors import BadReferenceAudio, ReferenceTooLong
-from runtime.shared.audio import Sound
+from runtime.shared.audio import DecodedAudio
 from runtime.shared.decode_child import ANSWER_BYTES, CPU_S
 from runtime.shared.wav_reader import is_plain_wav, read_wav
 
-WALL_S = 30.0  # Timeout of a child process including its start, on a busy machine.
-LOOK_S = 0.25  # Poll interval for the child's end.
+TIMEOUT_S = 30.0  # Timeout of a child process including its start, on a busy machine.
+POLL_INTERVAL_S = 0.25  # Poll interval for the child's end.
 PIECE_BYTES = 2**18
 AT_A_TIME = 2  # Maximum number of child processes at a time. Each may use its full memory limit.
 
@@ -39,7 +39,7 @@ KILLED = -9  # Return code of a process that was killed by the timeout or the CP
 _turn = threading.BoundedSemaphore(AT_A_TIME)
 
 
-def decode(data: bytes, *, limit_s: float) -> Sound:
+def decode(data: bytes, *, limit_s: float) -> DecodedAudio:
     """Decode an audio file of at most `limit_s` seconds to one channel. The format is detected from the content.
 
     Raises:
@@ -53,7 +53,7 @@ def decode(data: bytes, *, limit_s: float) -> Sound:
         return _decode_apart(data, limit_s, COMMAND)
 
 
-def _decode_apart(data: bytes, limit_s: float, command: tuple[str, ...], wall_s: float = WALL_S) -> Sound:
+def _decode_apart(data: bytes, limit_s: float, command: tuple[str, ...], timeout_s: float = TIMEOUT_S) -> DecodedAudio:
     with subprocess.Popen(  # noqa: S603  the command is ours, whole
         command,
         cwd=ROOT,
@@ -65,7 +65,7 @@ def _decode_apart(data: bytes, limit_s: float, command: tuple[str, ...], wall_s:
         assert child.stdin is not None
         assert child.stdout is not None
         ended = threading.Event()
-        alarm = threading.Thread(target=_kill_late, args=(child.kill, wall_s, ended), daemon=True)
+        alarm = threading.Thread(target=_kill_late, args=(child.kill, timeout_s, ended), daemon=True)
         giving = threading.Thread(target=_give, args=(child.stdin, limit_s, data), daemon=True)
         alarm.start()
         giving.start()
@@ -81,10 +81,10 @@ def _decode_apart(data: bytes, limit_s: float, command: tuple[str, ...], wall_s:
     return _understood(answer, if_none=TOO_SLOW if child.returncode == KILLED else CRASHED)
 
 
-def _kill_late(kill: Callable[[], None], wall_s: float, ended: threading.Event) -> None:
-    """Kill the child after `wall_s` seconds, counted in polls so that a suspended machine does not count."""
-    for _ in range(ceil(wall_s / LOOK_S)):
-        if ended.wait(LOOK_S):
+def _kill_late(kill: Callable[[], None], timeout_s: float, ended: threading.Event) -> None:
+    """Kill the child after `timeout_s` seconds, counted in polls so that a suspended machine does not count."""
+    for _ in range(ceil(timeout_s / POLL_INTERVAL_S)):
+        if ended.wait(POLL_INTERVAL_S):
             return
     kill()
 
@@ -106,13 +106,13 @@ def _taken(stdout: IO[bytes]) -> bytes:
     return bytes(answer)
 
 
-def _understood(answer: bytes, if_none: str) -> Sound:
+def _understood(answer: bytes, if_none: str) -> DecodedAudio:
     head, _, samples = answer.partition(b"\n")
     try:
         said = json.loads(head)
         if "rate" in said:
             # The copy is writable; an array from bytes is not.
-            return Sound(np.frombuffer(samples, np.float32).copy(), int(said["rate"]))
+            return DecodedAudio(np.frombuffer(samples, np.float32).copy(), int(said["rate"]))
         kind = ReferenceTooLong if said["code"] == ReferenceTooLong.code else BadReferenceAudio
         refusal = kind(**said["facts"])
     except (ValueError, TypeError, KeyError):

@@ -16,10 +16,18 @@ from av.container import InputContainer
 from numpy.typing import NDArray
 
 from runtime.errors import BadReferenceAudio
-from runtime.shared.audio import FORMAT_NOT_TAKEN, NO_SOUND, Downmix, Sound, check_length, check_shape, mixed_down
+from runtime.shared.audio import (
+    FORMAT_NOT_TAKEN,
+    NO_SOUND,
+    DecodedAudio,
+    Downmix,
+    check_length,
+    check_shape,
+    mixed_down,
+)
 
 
-def read_any(file: BinaryIO, *, limit_s: float) -> Sound:
+def read_any(file: BinaryIO, *, limit_s: float) -> DecodedAudio:
     """Decode the main audio stream of a file of at most `limit_s` seconds and mix it down to one channel.
 
     As in the ``ffmpeg`` program, damaged packets are skipped, and a truncated file ends with its data. If a stream

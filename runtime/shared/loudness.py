@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from runtime.request import SAMPLE_RATE
-from runtime.shared.audio import Sound, resample
+from runtime.shared.audio import DecodedAudio, resample
 
 LOUDNESSES_LUFS = (-40.0, -5.0)  # Minimum and maximum target loudness of a request.
 SILENCE_LUFS = -70.0  # The gate of BS.1770 ignores audio below this level.
@@ -180,7 +180,7 @@ def _block_peaks(samples: NDArray[np.int16], gains: NDArray[np.float64]) -> NDAr
     for start in range(0, len(samples), _PIECE):
         first, end = max(0, start - context), min(len(samples), start + _PIECE)
         values = _scaled(samples, gains, first, min(len(samples), end + context))
-        dense = resample(Sound(values, SAMPLE_RATE), _OVERSAMPLED * SAMPLE_RATE).samples
+        dense = resample(DecodedAudio(values, SAMPLE_RATE), _OVERSAMPLED * SAMPLE_RATE).samples
         dense = np.abs(dense[_OVERSAMPLED * (start - first) : _OVERSAMPLED * (end - first)])
         plain = np.abs(values[start - first : end - first])
         parts.append(np.maximum(_highest(dense, _OVERSAMPLED * _BLOCK), _highest(plain, _BLOCK)))

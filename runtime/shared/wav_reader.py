@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from runtime.errors import BadReferenceAudio
-from runtime.shared.audio import FORMAT_NOT_TAKEN, Downmix, Sound, check_length, check_shape, mixed_down
+from runtime.shared.audio import FORMAT_NOT_TAKEN, DecodedAudio, Downmix, check_length, check_shape, mixed_down
 
 PCM, FLOAT, EXTENSIBLE = 1, 3, 0xFFFE
 # End of a subformat GUID that stands for a plain format number.
@@ -45,7 +45,7 @@ def is_plain_wav(data: bytes) -> bool:
     return found is None or len(found) < 16 or _is_plain(_tag(found), int.from_bytes(found[14:16], "little"))
 
 
-def read_wav(data: bytes, *, limit_s: float) -> Sound:
+def read_wav(data: bytes, *, limit_s: float) -> DecodedAudio:
     """Decode a WAV file of at most `limit_s` seconds and mix it down to one channel.
 
     Raises:

@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 
 from runtime.request import SAMPLE_RATE
-from runtime.shared.audio import Sound, resample
+from runtime.shared.audio import DecodedAudio, resample
 from runtime.voices.activity import Activity, by_likelihood
 
 RATE = 16_000  # Sample rate of the network in Hz.
@@ -32,7 +32,7 @@ def find_speech(samples: NDArray[np.float32]) -> Activity:
     Shapes: samples [N] float32, mono, 24 kHz.
     Thread: a worker.
     """
-    heard = resample(Sound(samples, SAMPLE_RATE), RATE).samples
+    heard = resample(DecodedAudio(samples, SAMPLE_RATE), RATE).samples
     return by_likelihood(_likelihood(heard), WINDOW / RATE)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pocketsphinx import Decoder
 
-from runtime.shared.audio import Sound, resample
+from runtime.shared.audio import DecodedAudio, resample
 from studio.aligning.plugin import Placed
 
 RATE = 16_000  # Sample rate of the model in Hz.
@@ -40,7 +40,7 @@ def align(samples: NDArray[np.float32], rate: int, text: str, language: str | No
         if not decoder.lookup_word(token):
             decoder.add_word(token, _phones(token, decoder.lookup_word))
     decoder.set_align_text(" ".join(token for tokens in spoken for token in tokens))
-    heard = resample(Sound(samples, rate), RATE).samples
+    heard = resample(DecodedAudio(samples, rate), RATE).samples
     decoder.start_utt()
     decoder.process_raw((np.clip(heard, -1, 1) * 32767).astype("<i2").tobytes(), full_utt=True)
     decoder.end_utt()

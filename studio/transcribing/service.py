@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from runtime.errors import SpeechError
 from runtime.request import SAMPLE_RATE
 from runtime.settings import Limits
-from runtime.shared.audio import Sound, resample
+from runtime.shared.audio import DecodedAudio, resample
 from runtime.shared.reference import read_reference
 from studio.errors import TranscriberBusy, TranscriberMissing, TranscriptionFailed
 from studio.plugins import PluginWorker, WorkerBusyError, code_of
@@ -60,7 +60,7 @@ class TranscriptionService:
             raise TranscriptionFailed from None
 
     def _heard(self, recording: bytes) -> NDArray[np.float32]:
-        return resample(Sound(read_reference(recording, self._limits), SAMPLE_RATE), RATE).samples
+        return resample(DecodedAudio(read_reference(recording, self._limits), SAMPLE_RATE), RATE).samples
 
     def close(self) -> None:
         """End the process; waiting recordings are not transcribed."""

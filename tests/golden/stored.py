@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from runtime.request import SAMPLE_RATE, Layout, Mode, Reference, Sampling, SpeechRequest
-from runtime.shared.audio import Sound, resample
+from runtime.shared.audio import DecodedAudio, resample
 from tests.support.signals import voice
 
 DATA = Path(__file__).parent / "data"
@@ -49,7 +49,7 @@ def _reference(case: dict[str, Any]) -> Reference | None:
     rate = audio["sample_rate"]
     samples = voice(audio["seconds"], audio["seed"], rate)
     return Reference(
-        samples=resample(Sound(samples, rate), SAMPLE_RATE).samples,
+        samples=resample(DecodedAudio(samples, rate), SAMPLE_RATE).samples,
         text=case["reference_text"],
         x_vector_only=case["x_vector_only"],
     )

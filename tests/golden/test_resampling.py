@@ -7,7 +7,7 @@ import pytest
 
 from runtime.request import SAMPLE_RATE
 from runtime.settings import Limits
-from runtime.shared.audio import Sound, resample
+from runtime.shared.audio import DecodedAudio, resample
 from runtime.shared.reference import read_reference
 from tests.golden.stored import arrays
 from tests.support.audio_files import audio_file
@@ -23,7 +23,7 @@ KEPT = [tuple(map(int, name.split("_")[1:])) for name in STORED if name.startswi
 @pytest.mark.parametrize("rate", RATES)
 def test_resampled_length_equals_the_reference(rate: int) -> None:
     counts, wanted = STORED[f"lengths_{rate}"].T
-    made = [len(resample(Sound(np.zeros(count, np.float32), rate), SAMPLE_RATE).samples) for count in counts]
+    made = [len(resample(DecodedAudio(np.zeros(count, np.float32), rate), SAMPLE_RATE).samples) for count in counts]
     assert made == wanted.tolist()
 
 

@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 LOW = 10  # Nice value (0 to 19) of the loader thread, so that frames and audio have priority if all cores are busy.
 GATHERING = "huge pages"  # Name of the thread that moves loaded weights to huge pages.
 
-Tell = Callable[[str], None]  # Receives the name of the current step.
+OnStep = Callable[[str], None]  # Receives the name of the current step.
 # Factory of engine cores. Arguments: checkpoint, slots, positions per slot, waiting queue.
 NewCore = Callable[[Checkpoint, int, int, WaitingQueue], EngineCore]
 
@@ -53,11 +53,11 @@ class CheckpointLoader:
             entry.quantization = self._bits.known
             entry.dtype = self._bits.with_bits(entry.config, None)[0]
 
-    def load(self, entry: RegistryEntry, tell: Tell = lambda step: None) -> None:
+    def load(self, entry: RegistryEntry, on_step: OnStep = lambda step: None) -> None:
         """Load a checkpoint's weights and start serving it. This takes seconds to minutes.
 
         Args:
-            tell: Called with the name of each step.
+            on_step: Called with the name of each step.
 
         Raises:
             SetUpError: The checkpoint cannot be used.
@@ -74,7 +74,7 @@ class CheckpointLoader:
             entry.reference, device.torch_device, dtype, others, entry.quantization, sound_dtype
         )
         release_unused_memory()  # Quantization and packing have used temporary memory.
-        self.add(entry, checkpoint, tell, before)
+        self.add(entry, checkpoint, on_step, before)
         # This runs after the warm-up, because it would slow the warm-up down.
         if device.name == "cpu" and not are_small([checkpoint.talker]):
             Thread(target=_gather, args=(entry.name,), name=GATHERING, daemon=True).start()
@@ -83,13 +83,13 @@ class CheckpointLoader:
         self,
         entry: RegistryEntry,
         checkpoint: Checkpoint,
-        tell: Tell = lambda step: None,
+        on_step: OnStep = lambda step: None,
         before: int | None = None,
     ) -> None:
         """Start serving a loaded checkpoint.
 
         Args:
-            tell: Called with the name of each step.
+            on_step: Called with the name of each step.
             before: Free bytes before its weights were loaded. None: no memory is reserved for later checkpoints.
 
         Raises:
@@ -105,11 +105,11 @@ class CheckpointLoader:
         code2wav = checkpoint.speech_tokenizer.code2wav
         slot = slot_bytes(checkpoint.config, code2wav, self._settings, dtype.itemsize)
         slots = slots_for(device, self._settings, slot, 1 + len(later), kept)
-        tell(f"{entry.name}: {slots} slots of {length} positions")
+        on_step(f"{entry.name}: {slots} slots of {length} positions")
         core = self._new_core(checkpoint, slots, length, entry.waiting)
         device.mark().synchronize()  # Device streams that use the weights are not ordered after this thread's stream.
         self.prepare_thread(checkpoint)
-        warm_up(core, tell)
+        warm_up(core, on_step)
         left = device.free_bytes()
         log.info(
             "%s: %d slots; of %.2f GiB memory %.2f were free after the weights, %.2f taken, %.2f left",
@@ -168,15 +168,15 @@ def _gather(name: str) -> None:
     log.info("%s: %d MiB of this process lie in huge pages", name, gather() // 2**20)
 
 
-def warm_up(core: EngineCore, tell: Callable[[str], None]) -> None:
-    """Capture the graphs and run all kinds of work once. `tell` is called with the progress."""
+def warm_up(core: EngineCore, on_step: Callable[[str], None]) -> None:
+    """Capture the graphs and run all kinds of work once. `on_step` is called with the progress."""
     name, runner, streams = core.checkpoint.name, core.runner, core.code2wav_streams
     try:
         if core.device.holds_graphs:
-            tell(f"compiling kernels of {name}")
+            on_step(f"compiling kernels of {name}")
             core.device.precompile([*runner.works(), *streams.graphs.works(), *streams.after.works()])
-        runner.capture(lambda done, of: tell(f"capturing graphs of {name}: {done} of {of}"))
-        streams.capture(lambda done, of: tell(f"capturing sound of {name}: {done} of {of}"))
+        runner.capture(lambda done, of: on_step(f"capturing graphs of {name}: {done} of {of}"))
+        streams.capture(lambda done, of: on_step(f"capturing sound of {name}: {done} of {of}"))
     except Exception:
         log.exception("graphs of %s could not be captured; what has none is run eagerly", name)
     _run_once(core)

@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 # Arrays of at least this size (reference audio) are written without being copied into the pickle.
 APART_BYTES = 64 * 2**10
 PIPE_BYTES = 2**20  # Pipe buffer for the audio of a whole batch. The default of 64 KiB holds only a few chunks.
-LOOK_S = 0.5  # Poll interval while a pipe is full.
+POLL_INTERVAL_S = 0.5  # Poll interval while a pipe is full.
 _COUNT = struct.Struct("<I")  # Number of pieces of a message: the pickle, followed by its arrays.
 _SIZE = 8  # Size of a piece's length field in bytes.
 
@@ -153,7 +153,7 @@ class Channel:
         if self._writes_itself:
             room = select.poll()  # Not select(), which supports only the first 1024 descriptors.
             room.register(self._sink.fileno(), select.POLLOUT)
-            room.poll(1000 * LOOK_S)
+            room.poll(1000 * POLL_INTERVAL_S)
 
     def _give_up(self) -> None:
         with self._lock:

@@ -34,8 +34,10 @@ from runtime.request import (
 from runtime.server.engine_process.channel import Channel
 from runtime.server.engine_process.messages import (
     AckSent,
+    Call,
     Heard,
     Message,
+    Method,
     NotOpened,
     Open,
     Order,
@@ -44,8 +46,6 @@ from runtime.server.engine_process.messages import (
     Status,
     Step,
     Submit,
-    Tell,
-    Verb,
 )
 from runtime.server.speech_engine import Progress
 from runtime.settings import Settings
@@ -174,13 +174,13 @@ class EngineClient:
         return ticket
 
     def append(self, ticket: int, text: str) -> None:
-        self._channel.send(Tell(Verb.APPEND, ticket, (text,)))
+        self._channel.send(Call(Method.APPEND, ticket, (text,)))
 
     def flush(self, ticket: int) -> None:
-        self._channel.send(Tell(Verb.FLUSH, ticket))
+        self._channel.send(Call(Method.FLUSH, ticket))
 
     def finish_text(self, ticket: int) -> None:
-        self._channel.send(Tell(Verb.FINISH_TEXT, ticket))
+        self._channel.send(Call(Method.FINISH_TEXT, ticket))
 
     def ack_sent(self, ticket: int, samples: int) -> None:
         """Queue an acknowledgement. It is sent together with those of other requests. Thread: event loop, if any."""
@@ -196,10 +196,10 @@ class EngineClient:
         self._sent_samples = {}
 
     def ack_played(self, ticket: int, ms: float) -> None:
-        self._channel.send(Tell(Verb.ACK_PLAYED, ticket, (ms,)))
+        self._channel.send(Call(Method.ACK_PLAYED, ticket, (ms,)))
 
     def cancel(self, ticket: int) -> None:
-        self._channel.send(Tell(Verb.CANCEL, ticket))
+        self._channel.send(Call(Method.CANCEL, ticket))
 
     def prepare(self, reference: Reference, mode: Mode, done: Done) -> None:
         """Request the prompt of a reference; `done` is called with the prompt or an error."""

@@ -36,7 +36,7 @@ class Submit:
     request: SpeechRequest
 
 
-class Verb(StrEnum):
+class Method(StrEnum):
     """Methods of `SpeechEngine` for a running request."""
 
     APPEND = "append"
@@ -47,10 +47,10 @@ class Verb(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Tell:
+class Call:
     """Call of one of these methods for a request."""
 
-    verb: Verb
+    method: Method
     ticket: int
     arguments: tuple[Any, ...] = ()
 
@@ -116,4 +116,4 @@ class Prepared:
     result: VoicePrompt | SpeechError
 
 
-Message = Open | Order | Submit | Tell | AckSent | Prepare | Step | Status | NotOpened | Heard | Prepared
+Message = Open | Order | Submit | Call | AckSent | Prepare | Step | Status | NotOpened | Heard | Prepared

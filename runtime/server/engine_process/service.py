@@ -15,6 +15,7 @@ from runtime.request import Broken, EngineLoad, Finished, ModelCard, Refused, Sp
 from runtime.server.engine_process.channel import Channel
 from runtime.server.engine_process.messages import (
     AckSent,
+    Call,
     Heard,
     Message,
     Order,
@@ -22,7 +23,6 @@ from runtime.server.engine_process.messages import (
     Prepared,
     Status,
     Submit,
-    Tell,
 )
 from runtime.server.speech_engine import SpeechEngine
 
@@ -89,13 +89,13 @@ class EngineService:
                 self._closing = True
             case Submit():
                 self._submit(message)
-            case Tell(verb, ticket, arguments):
+            case Call(method, ticket, arguments):
                 if (own := self._tickets.get(ticket)) is not None:
-                    self._tell(own, getattr(self._engine, verb), *arguments)
+                    self._call(own, getattr(self._engine, method), *arguments)
             case AckSent(samples):
                 for ticket, count in samples.items():
                     if (own := self._tickets.get(ticket)) is not None:
-                        self._tell(own, self._engine.ack_sent, count)
+                        self._call(own, self._engine.ack_sent, count)
             case Prepare():
                 self._prepare(message)
 
@@ -109,7 +109,7 @@ class EngineService:
             log.exception("the engine failed at a request")
             self._channel.send(Heard(ticket, Refused(GenerationFailed())))
 
-    def _tell(self, own: int, command: Callable[..., None], *arguments: Any) -> None:
+    def _call(self, own: int, command: Callable[..., None], *arguments: Any) -> None:
         try:
             command(own, *arguments)
         except Exception:  # An internal error in one request must not end other requests.

@@ -213,7 +213,7 @@ def error(problem: SpeechError, context_id: str | None = None, *, partial_audio:
         "code": problem.code,
         "param": problem.param,
         "retryable": problem.retryable,
-        "facts": problem.told,
+        "facts": problem.public_facts,
         "context_id": context_id,
     }
     if partial_audio:

@@ -39,7 +39,7 @@ def error_body(error: SpeechError) -> dict[str, object]:
         "param": error.param,
         "code": error.code,
         "retryable": error.retryable,
-        "facts": error.told,
+        "facts": error.public_facts,
     }
 
 

@@ -121,8 +121,8 @@ def give_up(connection: socket.socket, settings: ServerSettings) -> None:
     """Make the kernel drop a closed connection whose client reads no data, even if its send buffer is not empty."""
     if hasattr(socket, "TCP_USER_TIMEOUT"):
         # Longer than the server's own timeout, after which it sends the reason.
-        patience_s = settings.send_s + _KERNEL_GRACE_S
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(patience_s * 1000))
+        timeout_s = settings.send_s + _KERNEL_GRACE_S
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(timeout_s * 1000))
 
 
 _KEEP_ALIVE_S = 15  # Timeout between two requests on an HTTP connection.

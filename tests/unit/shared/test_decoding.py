@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from runtime.errors import BadReferenceAudio, ReferenceTooLong
 from runtime.settings import Limits
 from runtime.shared import decoding
-from runtime.shared.audio import Sound
+from runtime.shared.audio import DecodedAudio
 from runtime.shared.decode_child import ANSWER_BYTES, Seekable
 from runtime.shared.decoding import ROOT, _decode_apart, _kill_late, decode
 from runtime.shared.ffmpeg_reader import read_any
@@ -273,7 +273,7 @@ def test_decoder_cpu_timeout_is_distinguished_from_a_crash() -> None:
 
 def test_hanging_decoder_is_killed() -> None:
     with pytest.raises(BadReferenceAudio, match="takes longer than"):  # an hour, had it waited
-        _decode_apart(bytes(10**6), 60.0, child("import time; time.sleep(3600)"), wall_s=0.3)
+        _decode_apart(bytes(10**6), 60.0, child("import time; time.sleep(3600)"), timeout_s=0.3)
 
 
 def test_suspended_machine_does_not_time_out_the_decoder() -> None:
@@ -288,7 +288,7 @@ def test_suspended_machine_does_not_time_out_the_decoder() -> None:
 
     killed, over = [], Hours()
     _kill_late(lambda: killed.append(over.looks), 10.0, over)
-    assert killed == [10 / decoding.LOOK_S]
+    assert killed == [10 / decoding.POLL_INTERVAL_S]
     over.set()
     _kill_late(lambda: killed.append(over.looks), 10.0, over)
     assert len(killed) == 1
@@ -327,7 +327,7 @@ print(resource.getrlimit(resource.RLIMIT_CPU)[1])
 def test_at_most_two_decoders_run_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     running, most, lock = 0, 0, threading.Lock()
 
-    def count(*_: object) -> Sound:
+    def count(*_: object) -> DecodedAudio:
         nonlocal running, most
         with lock:
             running += 1
@@ -335,7 +335,7 @@ def test_at_most_two_decoders_run_at_once(monkeypatch: pytest.MonkeyPatch) -> No
         time.sleep(0.005)
         with lock:
             running -= 1
-        return Sound(VOICE, RATE)
+        return DecodedAudio(VOICE, RATE)
 
     monkeypatch.setattr(decoding, "_decode_apart", count)
     with ThreadPoolExecutor(100) as pool:

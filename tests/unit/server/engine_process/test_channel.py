@@ -14,7 +14,7 @@ import pytest
 from runtime.request import AudioChunk, Mode, Reference
 from runtime.server.engine_process import channel
 from runtime.server.engine_process.channel import APART_BYTES, Channel
-from runtime.server.engine_process.messages import Heard, Message, Prepare, Step, Tell, Verb
+from runtime.server.engine_process.messages import Call, Heard, Message, Method, Prepare, Step
 from tests.support.patience import PATIENCE_S
 
 Ends = tuple[Channel, Channel]
@@ -55,15 +55,15 @@ def test_messages_of_several_threads_are_complete_and_ordered_per_thread(ends: E
 
     def send(ticket: int) -> None:
         for samples in range(200):
-            one.send(Tell(Verb.ACK_PLAYED, ticket, (samples,)))
+            one.send(Call(Method.ACK_PLAYED, ticket, (samples,)))
 
     threads = [threading.Thread(target=send, args=(ticket,)) for ticket in range(4)]
     for thread in threads:
         thread.start()
     came = received(other, 800)
     for ticket in range(4):
-        mine = [message for message in came if isinstance(message, Tell) and message.ticket == ticket]
-        assert mine == [Tell(Verb.ACK_PLAYED, ticket, (samples,)) for samples in range(200)]
+        mine = [message for message in came if isinstance(message, Call) and message.ticket == ticket]
+        assert mine == [Call(Method.ACK_PLAYED, ticket, (samples,)) for samples in range(200)]
     for thread in threads:
         thread.join()
 
@@ -197,7 +197,7 @@ def test_unpicklable_message_is_logged_and_closes_the_channel(ends: Ends, caplog
     one, other = ends
     one.send(step(1))
     assert other.receive() == step(1)
-    one.send(Tell(Verb.APPEND, 1, (threading.Lock(),)))
+    one.send(Call(Method.APPEND, 1, (threading.Lock(),)))
     with pytest.raises(EOFError):
         other.receive()
     (record,) = caplog.records

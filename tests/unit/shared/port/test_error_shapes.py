@@ -148,6 +148,6 @@ async def test_cartesia_key_is_accepted_in_the_url_of_all_its_routes() -> None:
 def test_a_path_with_too_many_or_too_few_v1_gets_a_hint(path: str, meant: str | None) -> None:
     error = unknown_route(path)
     message = str(error)
-    assert str(pickle.loads(pickle.dumps(error))) == message == error.sentence.format(**error.told)
+    assert str(pickle.loads(pickle.dumps(error))) == message == error.sentence.format(**error.public_facts)
     assert "There is no such route" in message
     assert (f"The path is {meant}, with /v1 once" in message) if meant else "with /v1 once" not in message

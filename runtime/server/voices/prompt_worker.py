@@ -24,7 +24,7 @@ BUSY_S = 0.5  # Poll interval while requests are served.
 MAKE_S = 120.0  # Timeout for computing one prompt.
 
 
-class PromptKeeper:
+class PromptWorker:
     """Background task that computes missing prompts. Thread: event loop."""
 
     def __init__(self, libraries: Callable[[], Iterable[Library]], engine: SpeechEngine, workers: Executor) -> None:

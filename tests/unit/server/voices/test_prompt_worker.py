@@ -16,8 +16,8 @@ import pytest
 
 from runtime.errors import ReferenceTooLong, SpeechError
 from runtime.request import EngineLoad, Mode, Reference, VoicePrompt
-from runtime.server.voices import prompt_keeper
-from runtime.server.voices.prompt_keeper import PromptKeeper
+from runtime.server.voices import prompt_worker
+from runtime.server.voices.prompt_worker import PromptWorker
 from runtime.server.voices.voice_library import VoiceLibrary
 from runtime.voices.library import Library
 from runtime.voices.voice_file import read_voice
@@ -68,12 +68,12 @@ def library(tmp_path: Path) -> Iterator[Library]:
     made.close()
 
 
-async def keep(library: Library, engine: PreparingEngine, during: Callable[[PromptKeeper], Any]) -> None:
-    """Run a keeper beside ``during``, a coroutine function."""
+async def keep(library: Library, engine: PreparingEngine, during: Callable[[PromptWorker], Any]) -> None:
+    """Run a worker beside ``during``, a coroutine function."""
     with ThreadPoolExecutor(2) as workers:
-        keeper = PromptKeeper(lambda: [library], engine, workers)  # type: ignore[arg-type]
-        task = asyncio.create_task(keeper.run())
-        await during(keeper)
+        worker = PromptWorker(lambda: [library], engine, workers)  # type: ignore[arg-type]
+        task = asyncio.create_task(worker.run())
+        await during(worker)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
 
@@ -92,10 +92,10 @@ async def test_every_voice_gets_its_prompt_one_at_a_time(library: Library) -> No
         library.add(a_voice(name, prompts={}))
     engine = PreparingEngine()
 
-    async def during(keeper: PromptKeeper) -> None:
+    async def during(worker: PromptWorker) -> None:
         await becomes(lambda: not library.without_prompt("first"))
         library.add(a_voice("D", prompts={}))
-        keeper.wake()
+        worker.wake()
         await becomes(lambda: not library.without_prompt("first"))
 
     await keep(library, engine, during)
@@ -108,7 +108,7 @@ async def test_another_checkpoint_computes_prompts_again(library: Library) -> No
     card = library.add(a_voice("A", prompts={}))
     for fingerprint in ("first", "second"):
 
-        async def during(_: PromptKeeper, wanted: str = fingerprint) -> None:
+        async def during(_: PromptWorker, wanted: str = fingerprint) -> None:
             await becomes(lambda: not library.without_prompt(wanted))
 
         await keep(library, PreparingEngine(fingerprint), during)
@@ -121,12 +121,12 @@ async def test_another_checkpoint_computes_prompts_again(library: Library) -> No
 async def test_no_prompt_is_computed_during_speech_or_loading(
     library: Library, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(prompt_keeper, "BUSY_S", 0.01)
-    monkeypatch.setattr(prompt_keeper, "POLL_INTERVAL_S", 0.01)
+    monkeypatch.setattr(prompt_worker, "BUSY_S", 0.01)
+    monkeypatch.setattr(prompt_worker, "POLL_INTERVAL_S", 0.01)
     library.add(a_voice("A", prompts={}))
     engine = PreparingEngine(active=1)
 
-    async def during(_: PromptKeeper) -> None:
+    async def during(_: PromptWorker) -> None:
         await asyncio.sleep(0.1)
         assert engine.made == []
         engine.active, engine.loaded = 0, False
@@ -141,16 +141,16 @@ async def test_no_prompt_is_computed_during_speech_or_loading(
 async def test_voice_that_cannot_be_prepared_is_not_retried_forever(
     library: Library, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(prompt_keeper, "POLL_INTERVAL_S", 0.01)
+    monkeypatch.setattr(prompt_worker, "POLL_INTERVAL_S", 0.01)
     card = library.add(a_voice("A", prompts={}))
     engine = PreparingEngine(refuse=ReferenceTooLong(seconds=70.0, limit=60.0))
 
-    async def during(keeper: PromptKeeper) -> None:
+    async def during(worker: PromptWorker) -> None:
         await becomes(lambda: len(engine.made) == 1)
         await asyncio.sleep(0.2)
         assert len(engine.made) == 1
         engine.refuse = None
-        keeper.wake()  # another upload
+        worker.wake()  # another upload
         await becomes(lambda: not library.without_prompt("first"))
 
     await keep(library, engine, during)
@@ -162,11 +162,11 @@ async def test_voice_deleted_during_preparation_is_ignored(library: Library) -> 
     card = library.add(a_voice("A", prompts={}))
     engine = PreparingEngine()
 
-    async def during(keeper: PromptKeeper) -> None:
+    async def during(worker: PromptWorker) -> None:
         await becomes(lambda: bool(engine.made))
         library.delete(card.id)
         library.add(a_voice("B", prompts={}))
-        keeper.wake()
+        worker.wake()
         await becomes(lambda: library.without_prompt("first") == ())
 
     await keep(library, engine, during)
