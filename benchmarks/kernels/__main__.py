@@ -1,7 +1,7 @@
 """Measure the kernels of runtime/device/kernels on a GPU, with many launches in one CUDA graph.
 
-python -m benchmarks.kernels launches --batches 1,8,32,64     attention, sampling, frame input and output python -m
-benchmarks.kernels tiles --rows 1,32,64             products with all tiles that fit, the fastest first
+python -m benchmarks.kernels launches --batches 1,8,32,64     attention, sampling, frame input and output
+python -m benchmarks.kernels tiles --rows 1,32,64             products with all tiles that fit, the fastest first
 
 Launches use several caches and weights in turn, so that data comes from memory and not from the GPU's cache. `bits` is
 a hash of the first row's result, which must be equal for all tiles of a product.

@@ -1,13 +1,13 @@
 """Check the engine's output: codes in a batch and by settings, and scores by weights.
 
-python -m benchmarks.quality codes --model FOLDER --rows 1,8 [--arm graphs --arm eager:EAGER=1] [--kept FILE] python -m
-benchmarks.quality scores --model FOLDER --weights bfloat16,int8,int4
+python -m benchmarks.quality codes --model FOLDER --rows 1,8 [--arm graphs --arm eager:EAGER=1] [--kept FILE]
+python -m benchmarks.quality scores --model FOLDER --weights bfloat16,int8,int4
 
 codes   texts in every mode, alone and in a batch, must have the same codes. Arms are compared with the first arm, and
-        with `--kept FILE` with an earlier run: a card with a CPU (`--dtype float32`), graphs with eager frames.
-scores  float32 speaks eight texts in a batch, and other weights are forced to the same codes. The probabilities of each
-sample are compared: KL divergence from float32 (nats per sample), and how often both have the same most probable code.
-`int8-card` is int8 as on a GPU, where rows stay bfloat16.
+        with `--kept FILE` with an earlier run: a GPU with a CPU (`--dtype float32`), graphs with eager frames.
+scores  float32 speaks eight texts in a batch, and other weights are forced to the same codes. The probabilities of
+        each sample are compared: KL divergence from float32 (nats per sample), and how often both have the same most
+        probable code. `int8-card` is int8 as on a GPU, where rows stay bfloat16.
 """
 
 from __future__ import annotations

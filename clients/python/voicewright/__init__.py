@@ -2,12 +2,15 @@
 
 ::
 
-    async with connect("http://localhost:8210") as client: async with client.speak("The kettle is on.", voice="clara")
-                as speech: async for chunk in speech: play(chunk.pcm)
+    async with connect("http://localhost:8210") as client:
+        async with client.speak("The kettle is on.", voice="clara") as speech:
+            async for chunk in speech:
+                play(chunk.pcm)
 
-**Memory is bounded.** Each utterance has at most ``MAX_WAITING`` unread chunks. If one has more, the client stops
-reading the socket, which blocks all of its utterances, until a chunk is read. The runtime then pauses, and disconnects
-the client after half a minute. So read every utterance that you start, or cancel it. Leaving its block also cancels it.
+**Memory is bounded.** Each utterance has at most ``MAX_WAITING`` unread chunks. If one of them is
+full, the client stops reading the socket, which blocks all of its utterances, until a chunk is read. The runtime then
+pauses, and disconnects the client after half a minute. So read every utterance that you start, or cancel it. Leaving
+its block also cancels it.
 
 There are two kinds of errors: `SpeechRefused` has the code of a refusal by the runtime. After `ConnectionLost`, all
 running utterances have ended, and you have to connect again. `voicewright.sync` is the client without an event loop.

@@ -1,12 +1,14 @@
 """State machine of the segments of a sequence's text.
 
         start_segment            start_decoding             finish_segment
-    ────────────────► PREFILL ────────────────► DECODE ────────────────────► next_step ▲       first frame      │ ▲
-                                                  EOS, limit, guard      │ │                        └─┘
-                                                  │ │                   append_tokens                      │
-                                                  ├───────────────── START, REPEAT ◄─────────────────────┤ │ resume:
-                                                  more text                                    │ └──────────────────────
-                                                  REST ◄─────────────────────────┤ │ resume: end of the text     │
+    ────────────────► PREFILL ────────────────► DECODE ────────────────────► next_step
+                         ▲       first frame      │ ▲    EOS, limit, guard      │
+                         │                        └─┘                           │
+                         │                   append_tokens                      │
+                         ├───────────────── START, REPEAT ◄─────────────────────┤
+                         │ resume: more text                                    │
+                         └────────────────────── REST ◄─────────────────────────┤
+                                                  │ resume: end of the text     │
                                                   └────────► DRAIN ◄────────────┘
 
 `next_step` decides what follows the end of a segment; the other methods execute the decision.

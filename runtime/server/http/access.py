@@ -3,9 +3,11 @@
 It runs after the checks that the runtime and the studio share (`shared/port/guard.py`). The order of its checks ensures
 that callers without a key get no information:
 
-1. /health and /ready are open to every client. 2. Requests per minute of a key, of an address without a valid key, and
-of an account that the studio names: 429. Each additional utterance of a request or socket counts as another request. 3.
-The key, if the server has any: 401. A WebSocket may send a ticket instead. 4. The body's size, as it arrives: 413.
+1. /health and /ready are open to every client.
+2. Requests per minute of a key, of an address without a valid key, and of an account that the studio names: 429. Each
+   additional utterance of a request or socket counts as another request.
+3. The key, if the server has any: 401. A WebSocket may send a ticket instead.
+4. The body's size, as it arrives: 413.
 
 A refused WebSocket gets an HTTP response before it is accepted. No client data is logged.
 """

@@ -2,10 +2,11 @@
 
 The checks run in this order, cheap ones first:
 
-1. /health and /ready are open to every client. 2. The path: 404 for dot segments (``..``), which later handlers might
-resolve differently. 3. The Host header: 403 (origins.py). 4. Connections, in total and per address (except loopback):
-503. 5. The Origin header of WebSockets and unsafe methods: 403. Requests without an Origin are from programs, not from
-browsers.
+1. /health and /ready are open to every client.
+2. The path: 404 for dot segments (``..``), which later handlers might resolve differently.
+3. The Host header: 403 (origins.py).
+4. Connections, in total and per address (except loopback): 503.
+5. The Origin header of WebSockets and unsafe methods: 403. Requests without an Origin come from programs.
 """
 
 from __future__ import annotations
