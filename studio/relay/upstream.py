@@ -33,7 +33,7 @@ class Upstream(httpx.AsyncHTTPTransport):
             limits=httpx.Limits(max_keepalive_connections=0),
             socket_options=socket_options,
         )
-        self._pool._network_backend = _Backend()  # httpx has no public argument for the backend.
+        self._pool._network_backend = _Backend()  # No public argument of httpx can set the backend.
 
 
 @contextmanager
