@@ -1,1 +1,1 @@
-"""Benchmark of exactness: codes and scores."""
+"""Comparison of codes and scores with a reference."""

@@ -1,4 +1,4 @@
-"""Targets of a load: an arm with a transport, or a running server."""
+"""Targets of a load test: settings with a transport, or a running server."""
 
 from __future__ import annotations
 

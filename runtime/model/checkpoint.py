@@ -179,7 +179,7 @@ def source_of(reference: str) -> CheckpointSource:
 
 
 def source_at(folder: Path) -> CheckpointSource:
-    """Return the folders of a checkpoint in a folder of the published layout, or of an adapter with a base checkpoint.
+    """Return the folders of a checkpoint, given its folder or that of an adapter for it.
 
     Raises:
         CheckpointMissing: The adapter's weights or its base checkpoint are missing.

@@ -46,7 +46,7 @@ class Listing:
     revision: str | None
     commit: str
     files: tuple[HubFile, ...]
-    choice: FileChoice = field(default_factory=FileChoice)  # Selection for which these files are required.
+    choice: FileChoice = field(default_factory=FileChoice)  # Selection of files that this list is based on.
 
     @property
     def size(self) -> int:

@@ -46,7 +46,9 @@ class Intake:
 def examine(samples: NDArray[np.float32], transcript: str | None) -> Examination:
     """Check a recording that `read_reference` has accepted.
 
-    Shapes: samples [N] float32, mono, 24 kHz. Thread: a worker; a minute of audio takes 0.6 s.
+    Shapes: samples [N] float32, mono, 24 kHz.
+
+    Thread: a worker; a minute of audio takes 0.6 s.
     """
     activity, is_speech = _activity(samples)
     levels = levels_of(samples, activity)

@@ -1,4 +1,4 @@
-"""Readable version of products.cpp in NumPy, bitwise equal by the same order of float32 additions."""
+"""Readable version of products.cpp in NumPy. Additions have the same order, so results are bitwise equal."""
 
 from __future__ import annotations
 

@@ -77,7 +77,9 @@ class Code2WavChunk:
 
     `deadline` is the earliest deadline of the rows. `is_urgent` is True for first chunks and for short chunks that a
     listener needs soon. `at_end` is True if this is the last chunk of all rows. A row with fewer frames than the others
-    has ended, and is padded. Shapes: slots, frames [B].
+    has ended, and is padded.
+
+    Shapes: slots, frames [B].
     """
 
     slots: Slots

@@ -94,7 +94,7 @@ class MultiStreamInputSession(ElevenLabsSession):
     # --- Errors and the end.
 
     def _abort_all(self, error: SpeechError) -> None:
-        self._is_leaving = False  # The error closes the socket, so the end of the last context must not.
+        self._is_leaving = False  # The error closes the socket, so the last context must not close it again.
         super()._abort_all(error)
 
     def _fail(self, utterance: Context, error: SpeechError) -> None:

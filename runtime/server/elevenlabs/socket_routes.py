@@ -16,7 +16,7 @@ from runtime.server.websocket_routes import new_id, shared, speak, turn_away
 
 
 def add_routes(app: FastAPI, host: Host) -> None:
-    """Register the dialect."""
+    """Register the routes."""
 
     async def serve(kind: type[ElevenLabsSession], websocket: WebSocket, voice_id: str) -> None:
         await websocket.accept()

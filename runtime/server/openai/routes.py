@@ -42,7 +42,7 @@ MEDIA_TYPES = tuple(dict.fromkeys(form.media_type for form in FORMATS.values()))
 
 
 def add_routes(app: FastAPI, host: Host) -> None:
-    """Register the dialect."""
+    """Register the routes."""
 
     @app.post(OPEN_WEBUI + "/audio/speech", response_model=None)
     @app.post("/v1/audio/speech", response_model=None)

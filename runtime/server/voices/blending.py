@@ -1,4 +1,4 @@
-"""Blends of two voices: ``angus:0.6+clara:0.4`` names two voices and the weight of each.
+"""Blends of two voices, written as ``angus:0.6+clara:0.4``: two names with a weight each.
 
 A resolved blend has the same form, with the id of a stored voice after ``voice:``, so that every dialect carries it as
 it carries the id of a stored voice.
