@@ -49,7 +49,7 @@ def _requires_input_or_inputs(schema: dict[str, Any]) -> None:
 
 
 class DialogueInput(VoiceFields):
-    """Turn of a dialogue; a null field is the body's."""
+    """Turn of a dialogue. If a field is null, that of the body is used."""
 
     text: Text = Field(validation_alias=AliasChoices("text", "input"))
     voice: Name | None = Field(None, validation_alias=_VOICE_NAMES)
