@@ -26,7 +26,8 @@ def build() -> str:
     path.parent.mkdir(exist_ok=True)
     unfinished = path.with_suffix(f".{os.getpid()}")
     root = Path(torch.__file__).parent
-    flags = ("-O3", "-std=c++20", "-shared", "-fPIC", "-ffp-contract=off", "-fno-math-errno", "-w")
+    numerics = ("-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math")
+    flags = ("-O3", "-std=c++20", "-shared", "-fPIC", *numerics, "-w")
     command = [
         *(compiler, *flags, "-I", str(root / "include"), *map(str, SOURCES[1:]), "-o", str(unfinished)),
         *("-L", str(root / "lib"), "-ltorch_cpu"),

@@ -6,6 +6,7 @@
 #include "products.h"
 
 #include <cmath>
+#include <functional>
 #include <limits>
 
 namespace {
@@ -54,9 +55,11 @@ inline float exponential(float x) {
   x = x < -87.0f ? -87.0f : x;
   const float whole = __builtin_rintf(x * 1.44269504f);
   const float rest = x - whole * 0.693359375f + whole * 2.12194440e-4f;
-  float sum = 1.9875691500e-4f;
-  for (const float term : {1.3981999507e-3f, 8.3334519073e-3f, 4.1665795894e-2f, 1.6666665459e-1f, 5.0000001201e-1f})
-    sum = sum * rest + term;
+  float sum = 1.9875691500e-4f * rest + 1.3981999507e-3f;
+  sum = sum * rest + 8.3334519073e-3f;
+  sum = sum * rest + 4.1665795894e-2f;
+  sum = sum * rest + 1.6666665459e-1f;
+  sum = sum * rest + 5.0000001201e-1f;
   const int32_t bits = (static_cast<int32_t>(whole) + 127) << 23;
   float power;
   std::memcpy(&power, &bits, 4);

@@ -160,7 +160,10 @@ void dense_portable(const Weight* weight, int64_t K, const float* x, float* out,
   for (int r = 0; r < R; ++r)
     for (int n = 0; n < N; ++n) {
       float lanes[LANES] = {};
-      for (int64_t k = 0; k < K; ++k) lanes[k % LANES] += x[r * K + k] * wide(weight[n * K + k]);
+      int64_t k = 0;
+      for (; k + LANES <= K; k += LANES)
+        for (int lane = 0; lane < LANES; ++lane) lanes[lane] += x[r * K + k + lane] * wide(weight[n * K + k + lane]);
+      for (; k < K; ++k) lanes[k % LANES] += x[r * K + k] * wide(weight[n * K + k]);
       out[r * stride + n] = sum_lanes(lanes);
     }
 }
