@@ -14,10 +14,10 @@ from runtime.server.elevenlabs.responses import ElevenLabsError, TimedDialogue, 
 from runtime.server.elevenlabs.schema import DialogueBody, FileOptions, read, read_file_options
 from runtime.server.elevenlabs.spoken_text import JSON_LINES, SpokenText
 from runtime.server.engine_host import Host
-from runtime.server.http.dialogue import check_turn_text, check_turns, errors_of_turn
 from runtime.server.http.request_ids import id_of
 from runtime.server.http.speech import read_fields
 from runtime.server.openapi.operations import SPEECH, documented
+from runtime.server.session.dialogue import check_turn_text, check_turns, errors_of_turn
 from runtime.server.wire import Reply
 from runtime.shared.word_times import TimedWords
 

@@ -13,7 +13,7 @@ from pydantic import AfterValidator, AliasChoices, Field
 from runtime.errors import InvalidConfig, UnsupportedFormat
 from runtime.request import ModelCard, Sampling
 from runtime.server.elevenlabs.output_formats import DEFAULT, OUTPUT_FORMATS, OutputFormat
-from runtime.server.http.dialogue import MAX_TURN_PAUSE_MS, MAX_TURNS, TURN_PAUSE_MS
+from runtime.server.session.dialogue import MAX_TURN_PAUSE_MS, MAX_TURNS, TURN_PAUSE_MS
 from runtime.server.session.speech_fields import SynthesisOptions
 from runtime.server.text.filter import FilterName
 from runtime.server.text.pronunciations import MAX_DICTIONARIES, Pronunciations

@@ -7,83 +7,29 @@ previous one has ended. All turns have the seed of the first one, so that a sing
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from types import TracebackType
-from typing import Protocol, Self, cast
+from typing import Self, cast
 
 import numpy as np
 
-from runtime.errors import Busy, EmptyText, InvalidConfig, SpeechError
+from runtime.errors import Busy
 from runtime.request import (
     SAMPLE_RATE,
     AudioChunk,
     Finished,
-    RequestStats,
     SpeechEvent,
     SpeechRequest,
     Started,
     StopReason,
 )
 from runtime.server.http.speech_stream import SpeechStream
-from runtime.server.wire import BYTES_PER_SAMPLE, check_text
-from runtime.settings import Limits
+from runtime.server.session.dialogue import join_ends
+from runtime.server.wire import BYTES_PER_SAMPLE
 from runtime.shared.word_times import TimedWords, WordTimes
 
-MAX_TURNS = 128
-MAX_VOICES = 10  # Limit of ElevenLabs' API.
-MAX_TURN_PAUSE_MS = 10_000.0
-TURN_PAUSE_MS = 250.0
-
 OpenStream = Callable[[int, SpeechRequest], SpeechStream]  # Opens the stream of a turn, given its index.
-
-
-class Turn(Protocol):
-    """Turn of a dialogue."""
-
-    @property
-    def text(self) -> str: ...
-
-    @property
-    def voice_name(self) -> str | None: ...
-
-
-def check_turns(turns: Sequence[Turn], limits: Limits) -> None:
-    """Check the size of a dialogue.
-
-    Raises:
-        TextTooLong: The texts together exceed the limit of one text.
-        InvalidConfig: The dialogue has too many voices.
-    """
-    check_text(sum(len(turn.text) for turn in turns), limits, param="inputs")
-    if len({turn.voice_name for turn in turns}) > MAX_VOICES:
-        raise InvalidConfig(where="inputs", why=f"they may have at most {MAX_VOICES} voices", param="inputs")
-
-
-@contextmanager
-def errors_of_turn(index: int, fields: Mapping[str, str]) -> Iterator[None]:
-    """Context manager that renames an error's field to the client's name for it, such as ``inputs.3.voice_id``."""
-    try:
-        yield
-    except SpeechError as error:
-        if (field := fields.get(error.param or "")) is not None:
-            error.param = turn_field(index, field)
-        raise
-
-
-def turn_field(index: int, field: str) -> str:
-    return f"inputs.{index}.{field}"
-
-
-def check_turn_text(text: str) -> None:
-    """Check the text of a turn before the first turn is spoken.
-
-    Raises:
-        EmptyText: The text is empty after filtering.
-    """
-    if not text.strip():
-        raise EmptyText(param="text")
 
 
 class DialogueStream:
@@ -146,7 +92,7 @@ class DialogueStream:
                 case Finished():
                     self._ends.append(event)
                     if event.stop_reason is StopReason.CANCELLED or self.turn == len(self._requests) - 1:
-                        return _joined(self._ends)
+                        return join_ends(self._ends)
                     await self._begin_turn(self.turn + 1)
                     continue
             return event
@@ -213,27 +159,3 @@ def _words_of(text: str) -> WordTimes:
     words = WordTimes()
     words.add(text)
     return words
-
-
-def _joined(ends: Sequence[Finished]) -> Finished:
-    """Return one Finished for all turns: the first stop reason that is not EOS, with the statistics of all turns."""
-    if len(ends) == 1:
-        return ends[0]
-    stats = [end.stats for end in ends]
-    return Finished(
-        stop_reason=next((end.stop_reason for end in ends if end.stop_reason is not StopReason.EOS), StopReason.EOS),
-        stats=RequestStats(
-            queue_ms=sum(each.queue_ms for each in stats),
-            prefill_ms=sum(each.prefill_ms for each in stats),
-            ttfa_ms=stats[0].ttfa_ms,
-            total_ms=sum(each.total_ms for each in stats),
-            prompt_tokens=sum(each.prompt_tokens for each in stats),
-            frames=sum(each.frames for each in stats),
-            audio_s=sum(each.audio_s for each in stats),
-            parts=sum(each.parts for each in stats),
-            repeated=sum(each.repeated for each in stats),
-            underruns=sum(each.underruns for each in stats),
-            guard=next((each.guard for each in stats if each.guard is not None), None),
-        ),
-        notes=tuple(dict.fromkeys(note for end in ends for note in end.notes)),
-    )

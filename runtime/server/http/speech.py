@@ -15,9 +15,10 @@ from runtime.errors import InvalidMessage, MessageTooLarge, TextTooLong
 from runtime.request import Reference, SpeechRequest
 from runtime.server.caller import CALLER, submit
 from runtime.server.engine_host import Host
-from runtime.server.http.dialogue import DialogueStream, turn_field
+from runtime.server.http.dialogue import DialogueStream
 from runtime.server.http.speech_stream import SpeechStream, StreamingReply
 from runtime.server.logs import RequestLog
+from runtime.server.session.dialogue import turn_field
 from runtime.server.text.filter import FilterName, filtered
 from runtime.server.text.pronunciations import NamesDictionaries, all_words, dictionary_for
 from runtime.server.voices.blending import voice_reference

@@ -14,7 +14,7 @@ from runtime.errors import InvalidConfig, UnsupportedFormat
 from runtime.markdown.narration import Part, PartKind, split_narration
 from runtime.markdown.thoughts import without_thoughts
 from runtime.request import Reference
-from runtime.server.http.dialogue import MAX_TURN_PAUSE_MS, MAX_TURNS, TURN_PAUSE_MS
+from runtime.server.session.dialogue import MAX_TURN_PAUSE_MS, MAX_TURNS, TURN_PAUSE_MS
 from runtime.server.session.speech_fields import SpeechFields
 from runtime.server.text.filter import FilterName
 from runtime.server.wire import Name, Text, VoiceFields, checked, given

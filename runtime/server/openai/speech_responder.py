@@ -11,9 +11,10 @@ import numpy as np
 from runtime.errors import EmptyText, SpeechError
 from runtime.request import AudioChunk, Finished, Mode, Reference, SpeechRequest, StopReason
 from runtime.server.descriptions import metrics
-from runtime.server.http.dialogue import DialogueStream, DialogueWords, check_turn_text, check_turns, errors_of_turn
+from runtime.server.http.dialogue import DialogueStream, DialogueWords
 from runtime.server.http.speech import HttpSpeech, event
 from runtime.server.openai.schema import SpeechBody
+from runtime.server.session.dialogue import check_turn_text, check_turns, errors_of_turn
 from runtime.server.voices.uploads import read_upload
 from runtime.server.voices.voice_resolver import ResolvedVoice
 from runtime.server.wire import BYTES_PER_SAMPLE, Reply, check_text
