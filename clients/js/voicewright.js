@@ -41,6 +41,10 @@
  * @property {(position: number, etaMs: number|null) => void} [onQueue]  no slot is free; 0 is next
  * @property {(ack: {sent_ms: number, played_ms: number|null}) => void} [onCancelled]  the server has confirmed a cancel
  *
+ * @typedef {Object} Dialogue       turns in voices of their own, as one audio stream
+ * @property {{text: string, voice?: string}[]} inputs  a turn without a voice has the one of the config
+ * @property {number} [turn_pause_ms]                   silence between turns
+ *
  * @typedef {Object} Options
  * @property {string} [key]                           an API key
  * @property {() => Promise<string>} [ticket]         returns a ticket; called once for each connection
@@ -286,16 +290,19 @@ export class SpeechSocket extends EventTarget {
   /** * Speak a text.
    *
    * @param {Object<string, unknown>} config  fields of session.config
-   * @param {string|null} text  null: write it piece by piece
+   * @param {string|Dialogue|null} text  null: write it piece by piece
    * @param {Handlers} handlers
    * @returns {Utterance}
    */
   speak(config, text, handlers) {
     const utterance = new Utterance(this, `u${++this.count}`, handlers);
     this.utterances.set(utterance.id, utterance);
-    if (text !== null) {
+    if (typeof text === 'string') {
       utterance.write(text);
       utterance.finish();
+    } else if (text) {
+      utterance.say({ type: 'input.dialogue', ...text });
+      utterance.finished = true;
     }
     const spoken = text === null ? config : { text_filter: 'none', ...config };
     if (this.state === 'open') utterance.begin(spoken); // Send now, not after the caller's next steps.

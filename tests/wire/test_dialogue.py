@@ -12,8 +12,10 @@ import pytest
 
 from runtime.settings import DEMO_CHECKPOINT, EngineSettings
 from tests.support.runtime_server import RunningServer, running_server
+from voicewright import SpeechRefused
+from voicewright.sync import connect
 
-TURNS = [
+TURNS: list[Any] = [
     {"voice": "clara", "text": "Is the kettle on?"},
     {"voice": "angus", "text": "It has been on for a while."},
     {"voice": "clara", "text": "Good."},
@@ -74,3 +76,31 @@ def test_a_narration_has_the_quoted_voice(talking: RunningServer) -> None:
     parts = [("clara", "She waited."), ("angus", '"Come in."'), ("clara", "He came.")]
     turns = [{"voice": voice, "text": part} for voice, part in parts]
     assert narrated.content == post(talking, inputs=turns, turn_pause_ms=0).content
+
+
+def test_native_dialogue_is_the_same_audio(talking: RunningServer) -> None:
+    with connect(talking.socket) as client:
+        with client.speak(inputs=[*TURNS], turn_pause_ms=400, language="English", seed=7) as speech:
+            chunks = list(speech)
+        pcm = b"".join(chunk.pcm for chunk in chunks)
+        assert pcm == post(talking, stream=False, turn_pause_ms=400).content
+        assert [chunk.first_sample for chunk in chunks] == [
+            sum(len(chunk.pcm) for chunk in chunks[:index]) // 2 for index in range(len(chunks))
+        ]
+        assert speech.done is not None
+        assert (speech.done.seed, speech.done.stats.parts) == (7, 3)
+
+        with pytest.raises(SpeechRefused) as caught:
+            client.speak(inputs=[*TURNS, {"voice": "nobody", "text": "No."}]).read()
+        assert (caught.value.code, caught.value.param) == ("unknown_voice", "inputs.3.voice")
+        assert client.speak("Still here.", voice="clara", seed=7).read()
+
+
+def test_cancelled_native_dialogue_frees_its_slot(talking: RunningServer) -> None:
+    before = talking.frames_made()
+    with connect(talking.socket) as client:
+        with client.speak(inputs=TURNS * 40, language="English", seed=7) as speech:
+            next(iter(speech))
+        talking.wait_until_idle()
+        assert talking.frames_made() - before < 400
+        assert client.speak("Still here.", voice="clara", seed=7).read()

@@ -22,7 +22,7 @@ from voicewright.errors import ConnectionLost, SpeechRefused, SpeechTimeout, Voi
 from voicewright.sound import wav
 from voicewright.speech import MAX_WAITING, Speech
 from voicewright.sync import say
-from voicewright.values import Cancelled, Chunk, Config, Done, End, Queued, Start, Stats
+from voicewright.values import Cancelled, Chunk, Config, Done, End, Queued, Start, Stats, Turn
 from voicewright.wire import PROTOCOL, SAMPLE_RATE
 
 __all__ = [
@@ -42,6 +42,7 @@ __all__ = [
     "SpeechTimeout",
     "Start",
     "Stats",
+    "Turn",
     "VoicewrightError",
     "connect",
     "say",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import fields
 from typing import Any, Unpack
@@ -18,7 +18,7 @@ from websockets.typing import Subprotocol
 from voicewright.errors import ConnectionLost, SpeechRefused, SpeechTimeout, VoicewrightError
 from voicewright.routes import Http, Proxy, Routes, refusal_of
 from voicewright.speech import OnQueue, Speech
-from voicewright.values import Cancelled, Config, Done, End, Queued, Start, Stats
+from voicewright.values import Cancelled, Config, Done, End, Queued, Start, Stats, Turn
 from voicewright.wire import PROTOCOL, read_frame, socket_address
 
 CONNECT_S = 10.0  # Timeout for the first message of the runtime.
@@ -51,11 +51,16 @@ class Client(Routes):
         self,
         text: str | None = None,
         *,
+        inputs: Sequence[Turn] | None = None,
+        turn_pause_ms: float | None = None,
         timeout: float | None = SILENCE_S,
         on_queue: OnQueue | None = None,
         **config: Unpack[Config],
     ) -> Speech:
         """Create an utterance. Without `text`, stream its text with `Speech.write` and `Speech.finish`.
+
+        Instead of a text, `inputs` are the turns of a dialogue, spoken in sequence with `turn_pause_ms` between them.
+        A turn without a voice has that of `config`.
 
         ``async with client.speak(…) as speech`` starts it, and cancels it if the block is left early; ``speech = await
         client.speak(…)`` only starts it. `timeout` is the maximum time without audio in seconds. `on_queue` is called
@@ -64,6 +69,9 @@ class Client(Routes):
         Raises:
             ConnectionLost, SpeechRefused: Raised when the utterance starts or while it is read.
         """
+        if text is not None and inputs is not None:
+            raise ValueError("an utterance has a text or inputs")
+        is_live = text is None and inputs is None
         self._count += 1
         reference = config.get("ref_audio")
         if isinstance(reference, bytes):
@@ -74,13 +82,16 @@ class Client(Routes):
             self._speeches[context_id] = speech
             if self._has_ended:
                 raise self._complaint or ConnectionLost
-            filtered: Config = config if text is None else {"text_filter": "none", **config}
+            filtered: Config = config if is_live else {"text_filter": "none", **config}
             await self._send("session.config", **filtered, context_id=context_id, frames="labelled")
-            if text is not None:
+            if inputs is not None:
+                pause = {} if turn_pause_ms is None else {"turn_pause_ms": turn_pause_ms}
+                await self._send("input.dialogue", context_id=context_id, inputs=inputs, **pause)
+            elif text is not None:
                 await self._send("input.text", context_id=context_id, text=text)
                 await self._send("input.done", context_id=context_id)
 
-        return Speech(f"u{self._count}", begin, self._send, live=text is None, timeout=timeout, on_queue=on_queue)
+        return Speech(f"u{self._count}", begin, self._send, live=is_live, timeout=timeout, on_queue=on_queue)
 
     # --- The connection.
 

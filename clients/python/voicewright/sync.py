@@ -17,7 +17,7 @@ from voicewright import speech as aio_speech
 from voicewright.client import CONNECT_S, SILENCE_S
 from voicewright.routes import Proxy
 from voicewright.speech import OnQueue
-from voicewright.values import Chunk, Config, Done, End, Queued, Start
+from voicewright.values import Chunk, Config, Done, End, Queued, Start, Turn
 
 T = TypeVar("T")
 
@@ -103,6 +103,8 @@ class Client:
         self,
         text: str | None = None,
         *,
+        inputs: Sequence[Turn] | None = None,
+        turn_pause_ms: float | None = None,
         timeout: float | None = SILENCE_S,
         on_queue: OnQueue | None = None,
         **config: Unpack[Config],
@@ -114,7 +116,9 @@ class Client:
         """
 
         async def begun() -> aio_speech.Speech:
-            return await self._client.speak(text, timeout=timeout, on_queue=on_queue, **config)
+            return await self._client.speak(
+                text, inputs=inputs, turn_pause_ms=turn_pause_ms, timeout=timeout, on_queue=on_queue, **config
+            )
 
         return Speech(self._loop, self._loop.run(begun()))
 

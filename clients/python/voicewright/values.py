@@ -40,6 +40,16 @@ class Config(TypedDict, total=False):
     subtalker_top_p: float
 
 
+class _TurnText(TypedDict):
+    text: str
+
+
+class Turn(_TurnText, total=False):
+    """Turn of a dialogue."""
+
+    voice: str
+
+
 @dataclass(frozen=True, slots=True)
 class Queued:
     """Event: the utterance waits for a slot; ``position`` 0 is next."""

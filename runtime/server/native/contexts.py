@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import deque
+from dataclasses import dataclass, field
 
+from runtime.request import SAMPLE_RATE, Finished
 from runtime.server.native.schema import SessionConfig
-from runtime.server.session.utterance import Utterance
+from runtime.server.session.utterance import ChosenVoice, Utterance
+from runtime.server.voices.voice_resolver import ResolvedVoice
 
 _CHANNELS = 2**16
+
+
+@dataclass(frozen=True, slots=True)
+class ReadyTurn:
+    """Turn of a dialogue that has been checked. `voice` is None for the configured voice of the context."""
+
+    text: str  # Filtered.
+    voice: tuple[SessionConfig, ResolvedVoice] | None = None
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -17,10 +28,33 @@ class NativeUtterance(Utterance[SessionConfig]):
     keeps_pieces: bool = True
     messages: int = 0  # Number of queued audio messages.
     played_ms: float | None = None  # Last playback position that the client has reported.
+    # Dialogue: the turn that is spoken and its first sample, those that follow, and the ends of those before.
+    configured_voice: ChosenVoice[SessionConfig] | None = None  # Of turns without one; None if this is no dialogue.
+    current_turn: ReadyTurn | None = None
+    turn: int = 0
+    turn_start: int = 0
+    turns: deque[ReadyTurn] = field(default_factory=deque)
+    turn_pause_samples: int = 0
+    turn_ends: list[Finished] = field(default_factory=list)
+    busy_until: float | None = None  # Time of the next attempt to submit a turn.
+    retries_until: float = 0.0
 
     @property
     def channel(self) -> int:
         return self.number % _CHANNELS
+
+    @property
+    def turn_played_ms(self) -> float:
+        """Return the playback position in the turn that is spoken."""
+        return max(0.0, (self.played_ms or 0.0) - self.turn_start * 1000 / SAMPLE_RATE)
+
+    def begin_turn(self, turn: ReadyTurn, voice: ChosenVoice[SessionConfig]) -> None:
+        """Take a turn as the text to be submitted, in its voice."""
+        self.voice, self.current_turn = voice, turn
+        self.is_submitted = self.is_end_sent = False
+        self.is_complete = True
+        self.queued.clear()
+        self.queue_text(turn.text)
 
     @property
     def labelled(self) -> bool:

@@ -83,6 +83,17 @@ class AudioStart(TypedDict):
     notes: Annotated[list[str], Field(description="sentences about what was replaced or ignored")]
 
 
+class DialogueTurnStart(TypedDict):
+    """A turn of a dialogue starts."""
+
+    type: Literal["dialogue.turn"]
+    context_id: ContextName
+    turn: int
+    first_sample: Annotated[int, Field(description="of the utterance's audio")]
+    voice: str | None
+    notes: list[str]
+
+
 class AudioDone(TypedDict):
     """Last message: the utterance was spoken."""
 
@@ -149,7 +160,16 @@ class SessionDone(TypedDict):
 
 
 ServerMessage = (
-    SessionCreated | Queue | AudioStart | AudioDone | ContextCancelled | Error | Pong | SessionExpiring | SessionDone
+    SessionCreated
+    | Queue
+    | AudioStart
+    | DialogueTurnStart
+    | AudioDone
+    | ContextCancelled
+    | Error
+    | Pong
+    | SessionExpiring
+    | SessionDone
 )
 
 
@@ -182,6 +202,17 @@ def audio_start(utterance: NativeUtterance, event: Started) -> AudioStart:
         "model": event.checkpoint,
         "voice": utterance.voice_name,
         "seed": event.seed,
+        "notes": list(event.notes),
+    }
+
+
+def dialogue_turn(utterance: NativeUtterance, event: Started) -> DialogueTurnStart:
+    return {
+        "type": "dialogue.turn",
+        "context_id": utterance.name,
+        "turn": utterance.turn,
+        "first_sample": utterance.turn_start,
+        "voice": utterance.voice_name,
         "notes": list(event.notes),
     }
 

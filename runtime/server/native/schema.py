@@ -7,8 +7,9 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, StringConstraints, TypeAdapter, ValidationError
 
 from runtime.errors import InvalidConfig
+from runtime.server.session.dialogue import MAX_TURN_PAUSE_MS, MAX_TURNS, TURN_PAUSE_MS
 from runtime.server.session.speech_fields import SpeechFields
-from runtime.server.wire import StrictFields, Text, checked
+from runtime.server.wire import Name, StrictFields, Text, VoiceFields, checked
 
 
 def _pcm(word: str) -> str:
@@ -40,6 +41,27 @@ class InputText(Message):
 
     type: Literal["input.text"]
     text: Text
+
+
+class DialogueTurn(VoiceFields):
+    """Turn of a dialogue."""
+
+    text: Text
+    voice: Name | None = Field(None, description="null: the configured one")
+
+    @property
+    def voice_name(self) -> str | None:
+        return self.voice
+
+
+class InputDialogue(Message):
+    """The whole text as a dialogue: one audio stream and seed."""
+
+    type: Literal["input.dialogue"]
+    inputs: Annotated[list[DialogueTurn], Field(min_length=1, max_length=MAX_TURNS)] = Field(description="in sequence")
+    turn_pause_ms: Annotated[float, Field(ge=0, le=MAX_TURN_PAUSE_MS)] = Field(
+        TURN_PAUSE_MS, description="silence between turns"
+    )
 
 
 class InputFlush(Message):
@@ -82,10 +104,13 @@ class SessionClose(Message):
     type: Literal["session.close"]
 
 
-ClientMessage = SessionConfig | InputText | InputFlush | InputDone | ContextCancel | Playback | Ping | SessionClose
+ClientMessage = (
+    SessionConfig | InputText | InputDialogue | InputFlush | InputDone | ContextCancel | Playback | Ping | SessionClose
+)
 MESSAGES: dict[str, type[ClientMessage]] = {
     "session.config": SessionConfig,
     "input.text": InputText,
+    "input.dialogue": InputDialogue,
     "input.flush": InputFlush,
     "input.done": InputDone,
     "context.cancel": ContextCancel,

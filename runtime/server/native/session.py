@@ -6,14 +6,17 @@ its unsent audio is dropped.
 
 from __future__ import annotations
 
-from typing import Any
+from collections import deque
+from collections.abc import Iterator
+from typing import Any, cast
 
-from runtime.errors import BadRequest, OutOfOrder, SpeechError, TooManyContexts
-from runtime.request import AudioChunk, Broken, Finished, Queued, SpeechEvent, Started, StopReason
+from runtime.errors import BadRequest, Busy, OutOfOrder, SpeechError, TooManyContexts
+from runtime.request import SAMPLE_RATE, AudioChunk, Broken, Finished, Queued, SpeechEvent, Started, StopReason
 from runtime.server.native import binary_frame, messages, schema
-from runtime.server.native.contexts import NativeUtterance
+from runtime.server.native.contexts import NativeUtterance, ReadyTurn
 from runtime.server.session.commands import Played
 from runtime.server.session.dialect import Dialect
+from runtime.server.session.dialogue import check_turn_text, check_turns, errors_of_turn, join_ends
 from runtime.server.session.utterance import ChosenVoice
 from runtime.server.text.pronunciations import all_words
 from runtime.server.wire import BYTES_PER_SAMPLE, Reply, check_frames, pieces
@@ -46,21 +49,34 @@ class Session(Dialect[NativeUtterance]):
             case Queued():
                 self.send_queue.say(messages.queue(utterance.name, event))
             case Started():
-                self.send_queue.say(messages.audio_start(utterance, event))
+                self._start(utterance, event)
             case AudioChunk():
-                self._sound(utterance, event)
+                self._sound(utterance, event.pcm, utterance.turn_start + event.first_sample)
             case Finished(stop_reason=StopReason.CANCELLED):
                 self._ended(utterance, self._cancelled(utterance))
+            case Finished() if utterance.turns:
+                utterance.turn_ends.append(event)
+                self._begin_turn(utterance)
             case Finished():
-                self._ended(utterance, messages.audio_done(utterance, event))
+                end = join_ends([*utterance.turn_ends, event]) if utterance.turn_ends else event
+                self._ended(utterance, messages.audio_done(utterance, end))
             case Broken():
                 self._fail(utterance, event.error)
 
-    def _sound(self, utterance: NativeUtterance, chunk: AudioChunk) -> None:
-        first_sample = chunk.first_sample
-        for pcm in pieces(chunk.pcm):
-            samples = len(pcm) // BYTES_PER_SAMPLE
-            data = binary_frame.header(utterance, first_sample) + pcm if utterance.labelled else pcm
+    def _start(self, utterance: NativeUtterance, event: Started) -> None:
+        if utterance.turn:
+            pause, utterance.turn_start = utterance.samples, utterance.samples + utterance.turn_pause_samples
+            utterance.samples = utterance.turn_start
+            self._sound(utterance, bytes(utterance.turn_pause_samples * BYTES_PER_SAMPLE), pause)
+        else:
+            self.send_queue.say(messages.audio_start(utterance, event))
+        if utterance.configured_voice is not None:
+            self.send_queue.say(messages.dialogue_turn(utterance, event))
+
+    def _sound(self, utterance: NativeUtterance, pcm: bytes, first_sample: int) -> None:
+        for piece in pieces(pcm):
+            samples = len(piece) // BYTES_PER_SAMPLE
+            data = binary_frame.header(utterance, first_sample) + piece if utterance.labelled else piece
             self.send_queue.sound(data, number=utterance.number, samples=samples)
             utterance.messages += 1
             first_sample += samples
@@ -95,6 +111,8 @@ class Session(Dialect[NativeUtterance]):
                 self._configure(message)
             case schema.InputText():
                 self._append(name, message.text)
+            case schema.InputDialogue():
+                self._begin_dialogue(name, message)
             case schema.InputFlush():
                 self._flush(name)
             case schema.InputDone():
@@ -148,7 +166,82 @@ class Session(Dialect[NativeUtterance]):
         if utterance := self._named(name):
             utterance.played_ms = played_ms
             if utterance.is_submitted:
-                self._commands.append(Played(utterance.number, played_ms))
+                self._commands.append(Played(utterance.number, utterance.turn_played_ms))
+
+    # --- Dialogues.
+
+    def _begin_dialogue(self, name: str, message: schema.InputDialogue) -> None:
+        utterance = self._taking_text(name, "input.dialogue")
+        if utterance is None:
+            return
+        if utterance.is_submitted or utterance.queued:
+            self._send_error(OutOfOrder(what="input.dialogue", why="that context has a text already"))
+            return
+        try:
+            turns = deque(self._ready_turns(utterance.voice.config, message))
+        except BadRequest as error:
+            self._abort(utterance, error)
+            return
+        utterance.configured_voice = utterance.voice
+        utterance.turns = turns
+        utterance.turn_pause_samples = round(message.turn_pause_ms * SAMPLE_RATE / 1000)
+        self._submit_turn(utterance)
+
+    def _ready_turns(self, config: schema.SessionConfig, message: schema.InputDialogue) -> Iterator[ReadyTurn]:
+        """Check all turns before the first one is spoken.
+
+        Raises:
+            BadRequest: A voice or text cannot be spoken; the field of the error names the turn.
+        """
+        check_turns(message.inputs, self._limits)
+        for index, turn in enumerate(message.inputs):
+            with errors_of_turn(index, {turn.voice_field: turn.voice_field, "text": "text"}):
+                growing = config.growing_text(self._limits)
+                text = growing.add(turn.text, self._clock()) + growing.finish()
+                check_turn_text(text)
+                if turn.voice is None:
+                    yield ReadyTurn(text)
+                    continue
+                own = config.model_copy(update={"voice": turn.voice, "ref_text": None})
+                own._voice_field = turn.voice_field
+                yield ReadyTurn(text, (own, own.resolve_voice(self._resolver)))
+
+    def _begin_turn(self, utterance: NativeUtterance) -> None:
+        utterance.turn += 1
+        utterance.retries_until = self._clock() + self._limits.queue_s
+        self.utterances[utterance.number] = utterance
+        self._submit_turn(utterance)
+
+    def _submit_turn(self, utterance: NativeUtterance) -> None:
+        turn = utterance.turns.popleft()
+        voice = self._chosen(*turn.voice) if turn.voice is not None else utterance.configured_voice
+        assert voice is not None
+        if isinstance(voice.reference, SpeechError):
+            self._abort(utterance, voice.reference)
+            return
+        utterance.begin_turn(turn, voice)
+        utterance.send_text()
+
+    def on_refused(self, number: int, error: SpeechError) -> None:
+        utterance = self.utterances.get(number)
+        if utterance is not None and utterance.current_turn is not None and utterance.turn and isinstance(error, Busy):
+            at = self._clock() + cast(float, error.facts.get("retry_after_s", self._limits.queue_s))
+            if at <= utterance.retries_until:
+                utterance.turns.appendleft(utterance.current_turn)
+                utterance.busy_until = at
+                return
+        super().on_refused(number, error)
+
+    def _dues(self) -> Iterator[float]:
+        yield from super()._dues()
+        yield from (each.busy_until for each in self.utterances.values() if each.busy_until is not None)
+
+    def _look_at_dues(self, now: float) -> None:
+        super()._look_at_dues(now)
+        for utterance in tuple(self.utterances.values()):
+            if utterance.busy_until is not None and now >= utterance.busy_until:
+                utterance.busy_until = None
+                self._submit_turn(utterance)
 
     def _cancel(self, name: str, played_ms: float | None = None) -> None:
         self._muted.forget(name)

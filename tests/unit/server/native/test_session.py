@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import struct
 from dataclasses import asdict
+from typing import Any
 
 import pytest
 
-from runtime.errors import BadReferenceAudio, Draining, EmptyText, NonFiniteOutput, VoiceNotFound
+from runtime.errors import BadReferenceAudio, Draining, EmptyText, NonFiniteOutput, Overloaded, VoiceNotFound
 from runtime.request import Broken, Layout, Mode, Queued, RequestStats, Sampling, Split, StopReason
 from runtime.server.session.commands import Played, Recall
 from runtime.settings import Limits
@@ -621,3 +622,87 @@ def test_client_that_reads_no_replies_is_congested() -> None:
     assert driver.session.is_congested
     driver.heard()
     assert not driver.session.is_congested
+
+
+TURNS = [{"text": "One.", "voice": "anna"}, {"text": "Two."}, {"text": "Three.", "voice": "Clara"}]
+
+
+def turn_of(driver: Driver, number: int, frames: int = 1) -> None:
+    driver.start(number)
+    driver.sound(number, frames=frames)
+    driver.finish(number)
+
+
+def test_dialogue_is_one_utterance_with_pauses_and_one_seed() -> None:
+    driver = ready(voice="anna", frames="labelled")
+    driver.send("input.dialogue", inputs=TURNS[:2], turn_pause_ms=80)
+    (first,) = driver.submitted
+    turn_of(driver, first.utterance)
+    second = driver.submitted[-1]
+    assert (second.utterance, second.request.text, second.request.seed) == (first.utterance, "Two.", 7)
+    turn_of(driver, first.utterance)
+    heard = driver.heard()
+    replies = [item for item in heard if isinstance(item, dict)]
+    assert [reply["type"] for reply in replies] == ["audio.start", "dialogue.turn", "dialogue.turn", "audio.done"]
+    assert [(reply["turn"], reply["first_sample"]) for reply in replies[1:3]] == [(0, 0), (1, 3840)]
+    assert (replies[3]["total_samples"], replies[3]["metrics"]["frames"]) == (5760, 2)
+    starts = [struct.unpack_from("<Q", item, 8)[0] for item in heard if isinstance(item, bytes)]
+    assert starts == [0, 1920, 3840]
+
+
+def test_stored_voice_of_a_turn_is_read_before_the_turn() -> None:
+    driver = ready(voice="anna")
+    driver.send("input.dialogue", inputs=[TURNS[0], TURNS[2]])
+    number = driver.submitted[-1].utterance
+    turn_of(driver, number)
+    assert len(driver.submitted) == 1
+    (recall,) = driver.uploads
+    driver.session.on_reference(recall.upload, REFERENCE)
+    driver.gather()
+    assert [submit.request.text for submit in driver.submitted] == ["One.", "Three."]
+    driver.heard()
+
+    driver.session.on_refused(number, Overloaded(slots=1, waiting=1, retry_after_s=1.0))
+    assert driver.heard() == []
+    driver.now += 1.0
+    driver.session.tick()
+    driver.gather()
+    driver.session.on_reference(driver.uploads[-1].upload, REFERENCE)
+    driver.gather()
+    assert [submit.request.text for submit in driver.submitted] == ["One.", "Three.", "Three."]
+
+
+def test_played_position_counts_from_the_turn() -> None:
+    driver = ready(voice="anna")
+    driver.send("input.dialogue", inputs=TURNS[:2], turn_pause_ms=80)
+    number = driver.submitted[-1].utterance
+    turn_of(driver, number)
+    driver.start(number)
+    driver.send("playback", played_ms=170)
+    assert driver.of(Played)[-1] == Played(number, 10.0)
+    driver.send("context.cancel")
+    assert driver.kinds()[-1] == "context.cancelled"
+
+
+@pytest.mark.parametrize(
+    ("inputs", "code", "param"),
+    [
+        ([*TURNS, {"text": "No.", "voice": "nobody"}], "unknown_voice", "inputs.3.voice"),
+        ([*TURNS, {"text": " "}], "empty_text", "inputs.3.text"),
+        ([{"text": "a", "voice": f"v{index}"} for index in range(11)], "invalid_config", "inputs"),
+        ([], "invalid_config", "inputs"),
+    ],
+)
+def test_dialogue_is_checked_before_its_first_turn(inputs: list[Any], code: str, param: str) -> None:
+    driver = ready(voice="anna")
+    driver.send("input.dialogue", inputs=inputs)
+    (error,) = driver.replies()
+    assert (error["code"], error["param"], driver.submitted) == (code, param, [])
+
+
+def test_dialogue_is_refused_in_a_context_that_has_a_text() -> None:
+    driver = ready(voice="anna")
+    driver.send("input.text", text="Hello.")
+    driver.send("input.dialogue", inputs=TURNS)
+    (error,) = driver.replies()
+    assert (error["code"], len(driver.submitted)) == ("out_of_order", 1)
