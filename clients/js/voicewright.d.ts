@@ -78,7 +78,7 @@ export class SpeechSocket extends EventTarget {
      */
     speak(config: {
         [x: string]: unknown;
-    }, text: string | null, handlers: Handlers): Utterance;
+    }, text: string | Dialogue | null, handlers: Handlers): Utterance;
     ping(): void;
     /** Ping the server, and treat the connection as stalled if no pong arrives in time. @param {number} [withinMs] */
     check(withinMs?: number): void;
