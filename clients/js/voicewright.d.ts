@@ -72,7 +72,7 @@ export class SpeechSocket extends EventTarget {
     /** * Speak a text.
      *
      * @param {Object<string, unknown>} config  fields of session.config
-     * @param {string|null} text  null: write it piece by piece
+     * @param {string|Dialogue|null} text  null: write it piece by piece
      * @param {Handlers} handlers
      * @returns {Utterance}
      */
@@ -170,6 +170,22 @@ export type Handlers = {
         sent_ms: number;
         played_ms: number | null;
     }) => void) | undefined;
+};
+/**
+ * turns in voices of their own, as one audio stream
+ */
+export type Dialogue = {
+    /**
+     * a turn without a voice has the one of the config
+     */
+    inputs: {
+        text: string;
+        voice?: string;
+    }[];
+    /**
+     * silence between turns
+     */
+    turn_pause_ms?: number | undefined;
 };
 /**
  * Client of the speech protocol `voicewright.speech.v1`: one socket with several utterances at once, whose audio
