@@ -36,6 +36,11 @@ def everything_said() -> list[dict[str, Any]]:
     driver.session.on_speech(two, Broken(NonFiniteOutput(), RequestStats()))
     driver.speak(context_id="c")
     driver.send("context.cancel", context_id="c", played_ms=3)
+    said += driver.replies()
+    dialogue = ready(voice="anna")
+    dialogue.send("input.dialogue", inputs=[{"text": "One."}])
+    dialogue.start(dialogue.submitted[-1].utterance)
+    said += dialogue.replies()
     driver.send("ping", t=1.5)
     driver.now = 3599.0
     driver.session.tick()
