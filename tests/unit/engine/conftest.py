@@ -1,4 +1,4 @@
-"""Devices that engines of these tests may run on."""
+"""Fixtures: the devices on which the engine tests run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A batch says what its members say alone, whoever joins, leaves or sits beside them."""
+"""Batch invariance: a request's output does not depend on the other rows of the batch."""
 
 from __future__ import annotations
 

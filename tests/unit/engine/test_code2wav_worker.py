@@ -1,4 +1,7 @@
-"""The Code2Wav worker: most urgent first, nothing withdrawn is begun, a failure ends nothing else."""
+"""Code2Wav worker: urgent tasks run first, withdrawn tasks do not run.
+
+A failed task ends only its own request.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The completion waiter wakes the engine at every event, in order, and whatever happens."""
+"""Completion waiter: it wakes the engine at every event, in order and also after errors."""
 
 from __future__ import annotations
 

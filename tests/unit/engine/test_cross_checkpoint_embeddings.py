@@ -1,4 +1,4 @@
-"""A CustomVoice checkpoint that reads text and code 0 as a Base one embeds them, for the rows that ask for it."""
+"""CustomVoice checkpoints that use a Base checkpoint's embeddings of text and of code 0."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_each_embedding_table_affects_the_codes(cloner: Checkpoint, speaker: Che
     whole = engine_of(replace(speaker, talker=copy.deepcopy(cloner.talker)), cloner)
     own, lent, all_base = codes_of(engine, styled()), codes_of(engine, styled(graft=True)), codes_of(whole, styled())
     assert own != lent
-    # Tags are codec ids too, and stay the speaker's.
+    # Tags are codec ids too, and their embeddings stay those of the CustomVoice checkpoint.
     assert (lent == all_base) == (table != "model.codec_embedding")
 
 

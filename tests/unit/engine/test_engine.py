@@ -1,4 +1,4 @@
-"""The life of requests: how they queue, begin, end, are cancelled and are counted."""
+"""Engine requests: queueing, start, end, cancellation and counters."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def submit(engine: Engine, *count_or_words: dict[str, object]) -> list[tuple[int
     ]
 
 
-# --- how it ends
+# --- End of a request
 
 
 def test_talker_ends_a_request_after_at_least_two_frames(speaker: Checkpoint) -> None:
@@ -103,7 +103,7 @@ def test_streamed_text_longer_than_the_slot_is_spoken_up_to_its_end(endless: Che
     assert np.array_equal(alone.codes, heards[0].codes)
 
 
-# --- what it says on the way
+# --- Events of a request
 
 
 def test_events_are_in_order_and_count_samples(speaker: Checkpoint) -> None:
@@ -165,7 +165,7 @@ def test_statistics_cover_only_their_own_request(endless: Checkpoint) -> None:
     assert stats.prompt_tokens > 9
 
 
-# --- how they wait
+# --- Waiting queue
 
 
 def test_waiting_request_is_notified_when_its_place_changes(endless: Checkpoint) -> None:
@@ -205,7 +205,8 @@ def test_full_queue_drops_the_newest_request_of_the_largest_caller(endless: Chec
     greedy = submit(engine, *[{"max_frames": 2, "caller": "a"}] * 4)
     engine.tick()
     polite = submit(engine, {"max_frames": 2, "caller": "b"}, {"max_frames": 2, "caller": "c"})
-    with pytest.raises(Overloaded):  # of "a" one speaks and one waits, which is as many as "b" would have
+    # Caller "a" has one running and one waiting request, which is as many as "b" would have.
+    with pytest.raises(Overloaded):
         engine.submit(custom_voice(caller="b"), Heard())
     drain(engine)
     for _, displaced in greedy[2:]:
@@ -231,7 +232,8 @@ def test_request_about_to_start_is_not_dropped(endless: Checkpoint) -> None:
     engine = engine_of(endless, slots=1, max_waiting=1)
     (running, first), (_, second) = submit(engine, *[{"max_frames": 2, "caller": "a"}] * 2)
     engine.tick()
-    engine.cancel(running)  # the command that displaces comes behind this one, and the slot is given away between them
+    # The engine assigns the slot after this cancel and before the command that would drop a request.
+    engine.cancel(running)
     late = Heard()
     engine.submit(custom_voice(caller="b", max_frames=2), late)
     engine.commands.popleft()()
@@ -269,7 +271,7 @@ def test_refused_request_takes_no_queue_place(speaker: Checkpoint) -> None:
     assert not engine.tick()
 
 
-# --- how they are cancelled
+# --- Cancellation
 
 
 def test_cancel_before_the_engine_has_read_the_request(endless: Checkpoint) -> None:
@@ -336,7 +338,7 @@ def test_second_cancel_is_ignored(endless: Checkpoint) -> None:
     assert heard.end.stop_reason is StopReason.CANCELLED
 
 
-# --- on a thread, and without one
+# --- With and without an engine thread
 
 
 def test_engine_thread_serves_requests_from_any_thread(endless: Checkpoint) -> None:
@@ -422,7 +424,7 @@ def test_speak_raises_errors_before_it_starts(speaker: Checkpoint) -> None:
         next(engine_of(speaker).speak(custom_voice(voice="nobody")))
 
 
-# --- several checkpoints
+# --- Several checkpoints
 
 
 def settings_of(*models: str) -> Settings:

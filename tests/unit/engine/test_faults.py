@@ -1,4 +1,4 @@
-"""What breaks one request, and how little else (E1)."""
+"""Faults in one request: they end no other request (promise E1)."""
 
 from __future__ import annotations
 
@@ -177,7 +177,8 @@ def test_row_that_fails_repeatedly_ends_alone_and_others_keep_their_bytes(
 @pytest.mark.logs_errors
 def test_failing_first_frame_ends_only_its_request(quick: Checkpoint) -> None:
     engine = engine_of(quick, slots=3)
-    late_fault(core_of(engine), 2)  # the second request's: the first slot was warmed with, and is the last free one
+    # Slot 2 belongs to the second request. The warm-up used the first slot, so that slot is assigned last.
+    late_fault(core_of(engine), 2)
     heards = said_together(engine, *(custom_voice(seed=index, sampling=Sampling()) for index in range(3)))
     assert [failed(heard) for heard in heards] == [False, True, False]
     for index in (0, 2):
@@ -242,7 +243,7 @@ def test_death_of_the_engine_thread_is_reported_to_all_requests(
     engine.close()
 
 
-# --- the Code2Wav worker
+# --- Code2Wav worker
 
 
 @pytest.mark.logs_errors
@@ -259,9 +260,9 @@ def test_audio_decoding_failure_ends_only_its_request(quick: Checkpoint, monkeyp
 
     def spoiled(slots: list[int], codes: Any, stream: Stream, **words: bool) -> Any:
         nonlocal together
-        if 2 in slots:  # the second request's
+        if 2 in slots:  # Slot 2 belongs to the second request.
             together = max(together, len(slots))
-            codes[slots.index(2), -1] = 10**6  # the codebooks have no such row
+            codes[slots.index(2), -1] = 10**6  # The codebooks have no entry of this number.
         return decode(slots, codes, stream, **words)
 
     monkeypatch.setattr(streams, "decode", spoiled)
@@ -279,7 +280,8 @@ def test_end_of_one_request_keeps_the_pending_audio_of_others(
 ) -> None:
     """All frames are made, and the worker takes one task a turn: what an end withdraws is offered again."""
     engine = engine_of(quick, slots=3)
-    engine.code2wav_worker.threads.append(threading.current_thread())  # so that tasks wait until they are taken
+    # With a thread in the list, tasks wait in the queue until the test takes them.
+    engine.code2wav_worker.threads.append(threading.current_thread())
     heards = [Heard() for _ in range(3)]
     for index, heard in enumerate(heards):
         engine.submit(custom_voice(max_frames=2 + index), heard)

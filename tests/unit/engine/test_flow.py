@@ -1,4 +1,4 @@
-"""Who waits for whom: readers that are slow, slots that are scarce, a line with an end to patience."""
+"""Flow control: slow readers, scarce slots and queue timeouts."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def patient(engine: Engine, frames: int = 60) -> tuple[int, Heard]:
     return engine.submit(custom_voice(max_frames=frames, acknowledged=True), heard), heard
 
 
-# --- readers
+# --- Slow readers
 
 
 def test_reader_that_acknowledges_nothing_gets_a_bounded_number_of_frames(quick: Checkpoint) -> None:
@@ -76,7 +76,7 @@ def test_request_without_acknowledgements_is_never_paused(quick: Checkpoint) -> 
     assert len(said(engine, custom_voice(max_frames=20)).codes) == 20
 
 
-# --- leads
+# --- Rows ahead of playback
 
 
 @pytest.fixture
@@ -100,7 +100,7 @@ def test_no_row_yields_if_decoding_is_fast(quick: Checkpoint) -> None:
 
 def test_no_frame_is_decoded_before_pending_first_audio(quick: Checkpoint) -> None:
     engine = engine_of(quick, slots=1, clock=VirtualClock())
-    said(engine, custom_voice(max_frames=3))  # what things take is known now
+    said(engine, custom_voice(max_frames=3))  # This request measures the durations that the scheduler uses.
     engine.submit(custom_voice(max_frames=9), heard := Heard())
     table = core_of(engine).table
     while not table.made[0]:
@@ -161,7 +161,7 @@ def test_acknowledgements_of_unknown_requests_are_ignored(quick: Checkpoint) -> 
     assert len(said(engine, custom_voice(max_frames=2)).codes) == 2
 
 
-# --- the line
+# --- Waiting queue
 
 
 def test_wait_estimate_is_sent_after_slots_have_been_used(quick: Checkpoint) -> None:
@@ -175,7 +175,7 @@ def test_wait_estimate_is_sent_after_slots_have_been_used(quick: Checkpoint) -> 
     unknown, known = heards[2].of(Queued)
     assert unknown == Queued(1, None)
     assert known.position == 0
-    held_ms = heards[1].end.stats.queue_ms  # it waited for as long as the first one held the slot
+    held_ms = heards[1].end.stats.queue_ms  # The second request waited for as long as the first one held the slot.
     assert known.eta_ms == pytest.approx(held_ms)
 
 
@@ -238,7 +238,7 @@ def test_request_that_would_time_out_is_refused_immediately(quick: Checkpoint) -
     drain(engine, clock, 0.5)
     held_s = clock.now - 100
     assert 4.0 / 3 < held_s < 4.0 / 2
-    for _ in range(3):  # nothing of this has come to the engine's thread yet
+    for _ in range(3):  # The engine's thread has not received these requests yet.
         engine.submit(custom_voice(max_frames=3), Heard())
     with pytest.raises(Overloaded) as caught:
         engine.submit(custom_voice(max_frames=3), Heard())
@@ -258,7 +258,7 @@ def test_retry_after_has_a_minimum(quick: Checkpoint) -> None:
     drain(engine)
 
 
-# --- cancel, wherever a request is
+# --- Cancellation and prefill
 
 
 def test_cancel_during_chunked_prefill(quick: Checkpoint) -> None:

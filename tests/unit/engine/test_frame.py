@@ -1,4 +1,7 @@
-"""A row's frames have the same bits in any company; prompts in pieces, texts that grow, ends that are held."""
+"""Frames of a batch: bitwise equal to those of each row alone.
+
+Also covers chunked prefill, growing texts and held ends.
+"""
 
 from __future__ import annotations
 
@@ -229,7 +232,8 @@ def test_row_makes_as_many_frames_as_it_has_text(speaker: Checkpoint) -> None:
     ]
     assert [slot_cache.inputs[slot].text_frames for slot in taken] == [1, 3, UNLIMITED, UNLIMITED]
     slot_cache.write(taken)
-    slot_cache.append_text(taken[0], [5] * 200)  # more than the slot has places for: they count, and none is read
+    # The slot has fewer positions than these ids. All are counted, and those without a position are dropped.
+    slot_cache.append_text(taken[0], [5] * 200)
     assert slot_cache.inputs[taken[0]].text_frames == 201
     assert slot_cache.trailing[taken[0]].tolist() == [5] * 160
     slot_cache.release(taken[0])
@@ -275,7 +279,7 @@ def test_held_end_is_allowed_at_the_last_text_frame(eager: Checkpoint) -> None:
     def end_of(ids: list[int], **words: bool) -> int:
         return frames_until_the_end(runner, runner.slot_cache.take(SlotInputs(settings_of(0), 1, ids, **words)), prompt)
 
-    assert end_of([1, 2, 3, 4, 5]) == 2  # the reference's own rule
+    assert end_of([1, 2, 3, 4, 5]) == 2  # Without `holds_end`, the row ends as in the reference implementation.
     assert end_of([1, 2, 3, 4, 5], holds_end=True) == 5
     assert end_of([1], holds_end=True) == 2
     assert end_of([], holds_end=True) == 2

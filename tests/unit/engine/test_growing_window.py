@@ -1,4 +1,7 @@
-"""The engine's caches against a slow twin that has none and reads the whole sequence again for every code."""
+"""Cached decoding compared with a slow implementation without caches.
+
+The slow implementation processes the whole sequence again for every code.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ from tests.support.engines import Codes, cloned, custom_voice, engine_of, said_t
 
 pytestmark = pytest.mark.slow
 
-BATCHES = (4, 1, 3, 8, 2)  # sizes of consecutive batches on one engine
+BATCHES = (4, 1, 3, 8, 2)  # Sizes of consecutive batches on one engine.
 
 
 class Attending:

@@ -1,4 +1,7 @@
-"""Speech that does not end is ended, with the guard's name; without guards it runs to its budget."""
+"""Runaway guards: they stop speech that does not end, and report which guard did.
+
+Without guards such speech runs to its frame budget.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +22,8 @@ from tests.support.frames import Slots, change_frames
 
 pytestmark = pytest.mark.usefixtures("each_device")
 
-TEXT = "a"  # spent after a second
-LOOP = 3  # frames
+TEXT = "a"  # The talker has used all ids of this text after one second.
+LOOP = 3  # Length of the repeated loop in frames.
 
 
 def looping(engine: Engine, slot: int | None = None) -> None:

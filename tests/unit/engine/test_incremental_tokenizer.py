@@ -1,4 +1,4 @@
-"""Ids of a text that grows are those of the whole, however it comes."""
+"""Incremental tokenizer: ids of a growing text equal those of the whole text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Inline tags in the engine: spans are parts of one reply, each with its own style; pauses are exact to the sample."""
+"""Inline tags in the engine: a style for each tagged span, and sample-exact pauses."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ from tests.support.frames import end_parts_after
 
 pytestmark = pytest.mark.usefixtures("each_device")
 
-FRAMES = 5  # of every part
+FRAMES = 5  # Number of frames of every segment.
 LAYOUTS = [Layout.NON_STREAMING, Layout.STREAMING]
 HALF_SECOND = np.zeros(SAMPLE_RATE // 2, np.int16)
 
@@ -189,7 +189,7 @@ def test_text_of_only_a_pause_gives_its_silence(engine: Engine, tags: str) -> No
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("ticks", [0, 3])
 def test_streamed_letters_give_the_same_reply(quick: Checkpoint, layout: Layout, ticks: int) -> None:
-    engine = ending(quick, 20)  # more than its tokens: nothing ends before its text
+    engine = ending(quick, 20)  # Every segment has more frames than tokens, so none ends before its text.
     text = "Hello world. [excited] You speak [pause:500ms] slow. [neutral] The phone."
     request = tagged(text, layout=layout, holds_end=layout is Layout.STREAMING)
     whole = said(engine, request)
@@ -213,7 +213,7 @@ def test_flush_does_not_split_an_incomplete_tag(engine: Engine) -> None:
     assert np.array_equal(heard.codes, codes_of(engine, ("Hello world.", None), ("You speak.", "excited")))
 
 
-# --- where no style is followed
+# --- Checkpoints that ignore styles
 
 
 @pytest.fixture(scope="module")
@@ -255,7 +255,7 @@ def test_clone_ignores_style_tags_and_a_described_voice_appends_them(cloner: Che
     assert np.array_equal(described.codes[2:], alone.codes)
 
 
-# --- what is refused
+# --- Refused tags
 
 
 @pytest.mark.parametrize(

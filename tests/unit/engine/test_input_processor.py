@@ -1,4 +1,4 @@
-"""At the door: what a request means on its checkpoint, and what is refused before anything has begun."""
+"""Input processor: the plan of a request for its checkpoint, and early refusals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whole frames through the kernels, under Triton's interpreter, against the plain engine's."""
+"""Whole frames of the kernels, in Triton's interpreter, compared with the plain engine."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_kernel_frames_equal_those_of_the_plain_engine(loaded: Loaded, spec: str
     prompts = [Prompt(torch.randn(length, width, generator=generator), [3 * length, 7]) for length in (9, 21)]
     plain = ModelRunner(checkpoint, open_device("cpu"), torch.float32, 2, LENGTH, 16)
     expected = said(plain, prompts)
-    # Fused operations look things up in tables that take the place of the checkpoint's own.
+    # Fused operations read their own tables, so this runner gets a copy of the checkpoint.
     runner = ModelRunner(copy.deepcopy(checkpoint), Interpreted(), torch.float32, 2, LENGTH, 16)
     for ours, truth in zip(said(runner, prompts), expected, strict=True):
         assert np.array_equal(ours.codes, truth.codes)
@@ -120,7 +120,7 @@ def test_row_with_cross_checkpoint_embeddings_shares_a_batch(loaded: Loaded, spe
         mixed.append(said(runner, prompts, (False, True)))
     for ours, truth in zip(*mixed, strict=True):
         assert np.array_equal(ours.codes, truth.codes)
-    # Frames of both have the second row first.
+    # The second row is the last one in frames that both rows share.
     assert all(
         np.array_equal(one.codes[-1], other.codes[-1]) for one, other in zip(alone[2:], mixed[0][2:], strict=True)
     )

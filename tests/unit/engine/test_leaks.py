@@ -1,4 +1,4 @@
-"""Nothing of one request reaches another through what they share: slots, caches, streams of sound."""
+"""Isolation of requests that share slots, caches and audio streams."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.frames import Slots, change_frames
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("each_device")]
 
-NONSENSE = 10**9  # out of every table's range: an index error where it is read
+NONSENSE = 10**9  # This index is outside every table, so a read of it raises an index error.
 
 
 @torch.inference_mode()
@@ -114,7 +114,7 @@ def test_non_finite_row_ends_alone_and_neighbours_keep_their_bytes(speaker: Chec
     assert isinstance(broken.end, Broken)
     assert isinstance(broken.end.error, NonFiniteOutput)
     assert 0 < broken.end.stats.frames < 16
-    # The same batch shapes without a single NaN: that row is only said to be broken.
+    # This run has the same batch shapes and no NaN: the row is only marked as broken.
     _, untouched = speak_with_a_bad_row(speaker, "flag")
     assert_identical(neighbours, untouched)
 

@@ -1,4 +1,4 @@
-"""Text that is written while it is spoken: the same codes and bytes as the whole text, and nothing for waiting."""
+"""Text that arrives during speech: codes and audio equal those of the whole text."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def assert_same(heard: Heard, expected: Heard) -> None:
     assert heard.end.stop_reason == expected.end.stop_reason
 
 
-# --- token by token
+# --- Streaming layout
 
 
 @settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -220,7 +220,8 @@ def test_requests_waiting_for_text_are_counted_separately(quick: Checkpoint) -> 
     engine.append(speaking, "You speak. ")
     turns(engine, 1)
     assert engine.load().waiting_for_text == 1
-    assert json.loads(json.dumps(asdict(engine.load())))["waiting_for_text"] == 1  # a figure of /ready
+    # The value of /ready can be written as JSON.
+    assert json.loads(json.dumps(asdict(engine.load())))["waiting_for_text"] == 1
     for ticket in (wordless, speaking):
         engine.cancel(ticket)
     drain(engine)
@@ -234,7 +235,7 @@ def test_waiting_for_text_is_reported_after_all_audio_was_sent(quick: Checkpoint
     first, second, third = "Hello world. ", "You speak. ", "The"
     engine.append(ticket, first)
     turns(engine, 40)
-    assert heard.events == []  # a sentence that may go on
+    assert heard.events == []  # The sentence may continue, so no speech starts.
     engine.flush(ticket)
     until(engine, lambda: bool(heard.of(WaitingForText)))
     assert heard.events[-1] == WaitingForText(len(first))
@@ -246,7 +247,7 @@ def test_waiting_for_text_is_reported_after_all_audio_was_sent(quick: Checkpoint
     engine.append(ticket, third)
     until(engine, lambda: len(heard.codes) > said_so_far and core_of(engine).waiting_for_text == 1)
     turns(engine, 40)
-    assert len(heard.of(WaitingForText)) == 1  # a word is held back
+    assert len(heard.of(WaitingForText)) == 1  # The engine keeps the last word until more text or a flush arrives.
     engine.flush(ticket)
     until(engine, lambda: len(heard.of(WaitingForText)) == 2)
     assert heard.events[-1] == WaitingForText(len(first + second + third))
@@ -269,7 +270,7 @@ def test_waiting_for_text_is_reported_only_after_a_possible_sentence_end(
     drain(engine)
 
 
-# --- text that cannot be spoken
+# --- Texts that cannot be spoken
 
 
 BAD = [
@@ -313,7 +314,7 @@ def test_queued_request_with_bad_text_leaves_the_queue(quick: Checkpoint, text: 
     assert engine.load().active == engine.load().waiting == 0
 
 
-# --- sentence by sentence
+# --- Segments of whole sentences
 
 
 def sentence_wise(**words: object) -> SpeechRequest:
@@ -369,7 +370,7 @@ def test_clone_with_reference_codes_speaks_streamed_text_by_sentence(cloner: Che
     assert heard.end.stats.parts == 2
 
 
-# --- cancel
+# --- Cancellation
 
 
 @pytest.mark.parametrize("when", range(0, 12, 2))

@@ -1,4 +1,4 @@
-"""Checkpoints that are loaded by their first request: nobody is lost on the way, and a broken one harms only itself."""
+"""Checkpoints that load at their first request: no lost requests, isolated failures."""
 
 from __future__ import annotations
 

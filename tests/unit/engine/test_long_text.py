@@ -1,4 +1,4 @@
-"""A text above the length that the checkpoint states is spoken in parts on every way in, one below it as it was."""
+"""Long texts: segments for texts above the checkpoint's limit, no change below it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.usefixtures("each_device")
 
 SENTENCES = ("The harbour was quiet.", "Nobody came.", "Then the old boat left.")
 TEXT = " ".join(SENTENCES)
-PART = 40  # characters: two sentences at most
+PART = 40  # Maximum number of characters of a segment, which holds two of the sentences.
 SENTENCES_IN_PARTS = ["The harbour was quiet. Nobody came.", "Then the old boat left."]
 
 
@@ -107,7 +107,7 @@ def test_text_streamed_at_once_has_the_segments_of_the_whole(short: Checkpoint) 
     assert [part.text for part in text_stream.segments] == SENTENCES_IN_PARTS[:1]
 
 
-# --- token by token
+# --- Streaming layout
 
 LONG = " ".join(SENTENCES * 2)
 
@@ -174,7 +174,7 @@ def test_chunking_of_streamed_text_changes_no_segment_or_token(
 @pytest.mark.parametrize("ticks", [0, 3, 8])
 def test_streamed_text_has_the_same_codes_for_any_chunking(short: Checkpoint, ticks: int) -> None:
     engine: Engine = engine_of(short)
-    end_parts_after(core_of(engine), 40)  # which no part has before its text is complete
+    end_parts_after(core_of(engine), 40)  # No segment reaches this number of frames before its text is complete.
     whole = said(engine, by_token())
     pieces = [LONG[start : start + 17] for start in range(0, len(LONG), 17)]
     heard = said_live(engine, by_token(), pieces, [ticks] * len(pieces))

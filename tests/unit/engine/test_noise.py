@@ -1,4 +1,4 @@
-"""Noise of the host's making is the noise of any device's, and what a single sort keeps is what two keep."""
+"""Sampling noise that is equal on every device, and top-k and top-p with a single sort."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_combined_top_k_and_top_p_equal_two_separate_sorts(seed: int, ties: bool
         pick(
             scores,
             LevelSettings(torch.ones(rows), top_k, top_p, torch.zeros(rows, dtype=torch.bool), codes, True, once),
-            noise * 5,  # wide enough to reach far into what is kept
+            noise * 5,  # Scaled noise also draws improbable codes of the kept set.
         )
         for once in (False, True)
     ]

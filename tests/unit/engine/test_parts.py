@@ -1,4 +1,4 @@
-"""A text of several parts is one utterance: one voice, one seed, one stream of sound, one count of frames."""
+"""Texts of several segments: one voice, seed, audio stream and frame count."""
 
 from __future__ import annotations
 

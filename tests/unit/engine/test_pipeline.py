@@ -1,4 +1,4 @@
-"""An engine that is a frame ahead of what it knows says what one says that waits for every frame."""
+"""Pipelined engine: results equal those of an engine that waits for every frame."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def assert_same(heards: list[Heard], expected: list[Heard]) -> None:
         assert heard.pcm.tobytes() == other.pcm.tobytes()
 
 
-# --- rows that end while a frame of theirs is in flight
+# --- Rows that end while one of their frames is in flight
 
 
 @pytest.mark.parametrize("most", [None, 10])
@@ -120,9 +120,10 @@ def test_first_frames_of_cancelled_requests_are_not_assigned_to_others(quick: Ch
     """More of them than there are slots come true before the host looks at any."""
     request = custom_voice(max_frames=4, **seeded(1))
     alone, device = said(engine_of(quick), request), LateDevice(0, 0.0)
-    modes = dict.fromkeys(Mode, ModeSettings(prefills=8))  # as on cards
+    modes = dict.fromkeys(Mode, ModeSettings(prefills=8))  # GPUs have the same limit of prefills.
     engine, heard = engine_of(quick, slots=2, device=device, modes=modes), Heard()
-    engine.completion_waiter.threads.append(threading.current_thread())  # so that nobody waits for the device
+    # With a thread in the list, the engine does not wait for the device itself.
+    engine.completion_waiter.threads.append(threading.current_thread())
     engine.submit(request, heard)
     engine.tick()
     for seed in range(2, 8):
@@ -141,7 +142,8 @@ def test_tokens_appended_during_prefill_are_not_lost(quick: Checkpoint) -> None:
     engine, heard = engine_of(quick, device=LateDevice(0, 0.0)), Heard()
     ticket = engine.submit(streamed("", open_text=True, max_frames=12), heard)
     engine.append(ticket, "Hello ")
-    engine.completion_waiter.threads.append(threading.current_thread())  # so that nobody waits for the device
+    # With a thread in the list, the engine does not wait for the device itself.
+    engine.completion_waiter.threads.append(threading.current_thread())
     for _ in range(3):
         engine.tick()
     assert not core_of(engine).table.speaking.any()
@@ -154,7 +156,7 @@ def test_tokens_appended_during_prefill_are_not_lost(quick: Checkpoint) -> None:
     assert_same([heard], [expected])
 
 
-# --- how many in flight
+# --- Number of frames in flight
 
 
 def test_at_most_one_frame_is_launched_ahead_of_results(quick: Checkpoint) -> None:
@@ -206,7 +208,7 @@ def test_device_events_wake_the_engine_thread(quick: Checkpoint) -> None:
     assert_same(heards, expected)
 
 
-# --- graphs
+# --- Graphs
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 5, 7, 9, 10])

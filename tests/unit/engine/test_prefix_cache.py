@@ -1,4 +1,4 @@
-"""The beginning of a voice's prompt: read once, copied into every slot that begins alike, and never told apart."""
+"""Prefix cache: the prompt prefix of a voice is computed once and copied into later slots."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Prompts, column by column, against the tables of docs/model.md 3.2 to 3.5."""
+"""Columns of prompts compared with the tables of docs/model.md 3.2 to 3.5."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How chunks of prompts are laid out for a launch."""
+"""Layout of prompt chunks in a launch."""
 
 from __future__ import annotations
 

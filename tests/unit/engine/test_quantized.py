@@ -1,4 +1,4 @@
-"""With weights of fewer bits a request still says alone what it says beside others, and memory is what is reckoned."""
+"""Quantized weights: batch invariance and the estimated memory."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ from tests.conftest import FolderOf, Loaded
 from tests.support.engines import custom_voice, engine_of, said, said_together, seeded
 
 KINDS = kinds_here()
-SAID = [kind for kind in KINDS if kind is not Quantization.FLOAT16]  # by the setting; float16 is the machine's choice
+# Settings choose these kinds. The engine itself chooses float16 for some machines.
+SAID = [kind for kind in KINDS if kind is not Quantization.FLOAT16]
 REQUESTS = [
     custom_voice("Hello world, the old phone is slow.", max_frames=9, **seeded(3)),
     custom_voice("a", voice="ryan", max_frames=14),
@@ -76,7 +77,8 @@ def test_unquantized_weights_in_memory_are_bounded_by_the_core_count(
     def finish(module: nn.Module) -> None:
         if isinstance(module, Linear):
             module.quantize(Quantization.INT8)
-            # Others go on meanwhile: those seen twice were unrounded at the same moment, that between the two looks.
+            # Other threads quantize layers at the same time. A layer that both scans report was unquantized during the
+            # first.
             others.append(len(unrounded(unrounded(linears))))
 
     paths = [folder_of("tiny", "custom_voice") / "model.safetensors"]

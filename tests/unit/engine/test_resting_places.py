@@ -1,4 +1,7 @@
-"""One real request on its way through a dialect and an engine rests in the places that docs/architecture.md names."""
+"""Waiting places of a request: the engine and a dialect use only the documented ones.
+
+The table is in docs/architecture.md.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,7 @@ class Way:
         self.driver = Driver(cards=engine.cards)
         self.number = self.ticket = -1
         self.chunks: list[AudioChunk] = []
-        self.taken = 0  # messages of sound that the client has
+        self.taken = 0  # Number of audio messages that the client has received.
         self.has_ended = False
         self.visited: list[str] = []
 
@@ -89,9 +92,10 @@ class Way:
 
 def test_request_waits_only_in_the_documented_states(cloner: Checkpoint) -> None:
     clock, pcm = VirtualClock(), b""
-    engine = engine_of(cloner, slots=1, device=LateDevice(2), clock=clock)  # which is still at it when it is asked
+    # The device still works when the engine polls it for results.
+    engine = engine_of(cloner, slots=1, device=LateDevice(2), clock=clock)
     other = Heard()
-    engine.submit(cloned(max_frames=3), other)  # has the slot at first
+    engine.submit(cloned(max_frames=3), other)  # This request occupies the only slot at first.
     engine.tick()
     way = Way(engine)
     way.driver.configure(voice="Clara", max_frames=12, seed=7)

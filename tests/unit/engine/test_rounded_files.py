@@ -1,4 +1,4 @@
-"""A checkpoint that was written with weights of fewer bits says what rounding at load makes of its origin say."""
+"""Quantized checkpoint files: output equals that of quantization at load."""
 
 from __future__ import annotations
 
@@ -154,11 +154,12 @@ def test_empty_working_directory_is_accepted_as_target(
 
 @pytest.mark.skipif(sys.platform == "win32", reason="a process has no limit of a file's size there")
 def test_full_disk_is_reported_and_leaves_no_files(folder_of: FolderOf, tmp_path: Path) -> None:
-    import resource  # Windows has none
+    import resource  # Windows does not have this module.
 
     origin, whole, out = folder_of("odd", "custom_voice"), tmp_path / "whole", tmp_path / "out"
     quantize(str(origin), 8, whole)
-    allowed = max(path.stat().st_size for path in origin.glob("speech_tokenizer/*"))  # what is copied fits
+    # Copied files stay below this limit.
+    allowed = max(path.stat().st_size for path in origin.glob("speech_tokenizer/*"))
     assert (whole / "model.safetensors").stat().st_size > allowed, "what is rounded does not"
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (allowed, before[1]))

@@ -1,4 +1,4 @@
-"""Runaways are caught soon, whatever the chunks, and speech is not."""
+"""Runaway detector: early detection for any chunk size, and no false alarms on speech."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from runtime.engine.text.rules import expected_frames, frame_budget
 from runtime.request import Guard
 from tests.support.examples import examples
 
-SAMPLES = 1920  # of a frame
+SAMPLES = 1920  # Samples per frame.
 Codes = NDArray[np.int64]
 
 

@@ -1,4 +1,7 @@
-"""Draws follow the reference's exact distribution, and noise belongs to the request alone (docs/model.md 4)."""
+"""Distribution of sampled codes and independence of each request's noise.
+
+The rules are in docs/model.md 4.
+"""
 
 from __future__ import annotations
 
@@ -16,16 +19,16 @@ from runtime.model.config import GenerationDefaults
 from runtime.request import Sampling
 from tests.golden.stored import DATA, arrays
 
-# Every seed is fixed, so a test passes always or never; the rate says how improbable it would be that a correct
-# sampler was unlucky with the seeds that stand here.
-FALSE_ALARM_Z = 3.719  # 1e-4, as a normal deviate
+# All seeds are fixed, so each test always passes or always fails. The rate is the probability that a correct sampler
+# fails with randomly chosen seeds.
+FALSE_ALARM_Z = 3.719  # The standard normal quantile of a false-alarm rate of 1e-4.
 DRAWS = 20_000
-FEWEST = 10  # expected draws of a code that is counted on its own
+FEWEST = 10  # The minimum number of expected draws of a code that forms its own class in the G-test.
 
 SETTINGS: list[dict[str, Any]] = json.loads((DATA / "sampling.json").read_text(encoding="utf-8"))
 TRUTH = arrays("sampling")
 VOCAB, CODES, EOS = 1088, 64, 166
-AT_ONCE = torch.zeros(1, dtype=torch.int64)  # hold_until of rows whose end is not held
+AT_ONCE = torch.zeros(1, dtype=torch.int64)  # The `hold_until` of rows whose end is not held.
 
 per_setting = pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: setting["name"])
 

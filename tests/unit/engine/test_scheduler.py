@@ -1,4 +1,4 @@
-"""Who makes the next frame and whose sound is made next, against listeners under a virtual clock."""
+"""Scheduler: order of frames and audio chunks for simulated listeners on a virtual clock."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def speaking(
     ), table
 
 
-# --- a listener alone
+# --- One listener
 
 
 @pytest.mark.parametrize("max_in_flight", [0, 1])
@@ -88,7 +88,7 @@ def test_chunks_are_limited_to_the_code2wav_work_limit() -> None:
     assert max(both[0].chunks + both[1].chunks) == 4
 
 
-# --- many listeners
+# --- Many listeners
 
 
 @pytest.mark.parametrize("max_in_flight", [0, 1])
@@ -112,7 +112,7 @@ def test_first_chunk_does_not_wait_for_later_audio_of_others() -> None:
     late = Listener(frames=20, arrives=3.0)
     simulation.run([*crowd, late])
     assert late.first_audio_at is not None
-    # At most: the frame that runs, its prefill, the call that runs, its own first chunk.
+    # Upper bound: the running frame, the prefill, the running Code2Wav call and the first chunk.
     assert late.first_audio_at - late.arrives < 0.021 + 0.02 + 0.034 + 0.011
 
 
@@ -134,13 +134,13 @@ def test_every_listener_is_served_to_the_end(arrivals: list[float], share: float
     listeners = [Listener(frames=30 + place, arrives=arrival) for place, arrival in enumerate(arrivals)]
     simulation.run(listeners)
     assert [sum(listener.chunks) for listener in listeners] == [listener.frames for listener in listeners]
-    # Its first frame comes of its prompt, and none is begun that its limit would throw away.
+    # The prefill makes the first frame, and the row launches no frame beyond its limit.
     assert [stepped_with(simulation, listener.slot) for listener in listeners] == [
         listener.frames - 1 for listener in listeners
     ]
 
 
-# --- who runs
+# --- Rows of the next frame
 
 
 def test_rows_far_ahead_yield_only_if_slots_are_scarce() -> None:
@@ -158,9 +158,9 @@ def test_only_rows_near_their_end_decode_during_pending_first_audio() -> None:
     table.buffer_empty_at[:3] = 100.0 + LOW_BUFFER_S + np.array([0.1, -0.1, -9.0])
     assert scheduler.runnable(table, 100.0, is_scarce=False, yields_to_first_audio=True).tolist() == [1, 2]
     assert scheduler.runnable(table, 100.0, is_scarce=False, yields_to_first_audio=False).tolist() == [0, 1, 2, 3]
-    table.first_chunk[3] = 2  # it lacks a frame of its first sound
+    table.first_chunk[3] = 2  # Row 3 lacks one frame of its first chunk.
     assert scheduler.runnable(table, 100.0, is_scarce=False, yields_to_first_audio=True).tolist() == [0, 1, 2, 3]
-    table.first_chunk[3], table.last_chunk[3] = 1, 1  # it is out
+    table.first_chunk[3], table.last_chunk[3] = 1, 1  # The first chunk of row 3 has been sent.
     assert scheduler.runnable(table, 100.0, is_scarce=False, yields_to_first_audio=True).tolist() == [0, 1, 2, 3]
 
 
@@ -237,7 +237,7 @@ def test_row_never_overwrites_codes_without_audio() -> None:
     assert scheduler.runnable(table, 0.0, is_scarce=False).tolist() == []
 
 
-# --- whose sound
+# --- Order of audio chunks
 
 
 def test_first_chunks_are_decoded_in_request_order() -> None:
@@ -265,9 +265,11 @@ def test_equal_chunks_share_a_call_within_mode_and_work_limits() -> None:
     table.last_chunk[:], table.sent[:], table.buffer_empty_at[:] = 2, 4, 50.0
     table.batch[:] = 3
     table.largest_chunk[:] = 4
-    assert [len(chunk.slots) for chunk in scheduler.sound(table, 0.0, Pace())] == [2, 2, 2]  # 8 frames of 4 each
+    # Eight frames of work allow two chunks of four frames in a call.
+    assert [len(chunk.slots) for chunk in scheduler.sound(table, 0.0, Pace())] == [2, 2, 2]
     table.largest_chunk[:] = 2
-    assert [len(chunk.slots) for chunk in scheduler.sound(table, 0.0, Pace())] == [3, 3]  # three by the mode
+    # The mode limits a call to three rows.
+    assert [len(chunk.slots) for chunk in scheduler.sound(table, 0.0, Pace())] == [3, 3]
 
 
 def test_modes_keep_their_chunk_sizes_side_by_side() -> None:
@@ -291,7 +293,7 @@ def test_last_frames_of_an_ended_row_are_not_delayed() -> None:
     assert [chunk.size for chunk in scheduler.sound(table, 0.0, Pace())] == [3]
 
 
-# --- batches of chunks
+# --- Batches of chunks
 
 
 def in_company(*pending: int, batch_fill_ratio: float = 0.5) -> tuple[Scheduler, SequenceTable]:
@@ -321,7 +323,8 @@ def test_single_row_does_not_wait_for_a_batch() -> None:
 def test_waiting_for_a_batch_ends_with_a_low_buffer_or_a_second_chunk() -> None:
     scheduler, table = in_company(16, 16, 3, 3, 3, 3, 3, 3)
     table.buffer_empty_at[1] = LOW_BUFFER_S
-    assert asked(scheduler, table) == [(True, [1], [2])]  # what can be heard until it runs dry, and urgent
+    # The chunk has the frames that keep the listener's buffer filled, and is urgent.
+    assert asked(scheduler, table) == [(True, [1], [2])]
     table.buffer_empty_at[1], table.made[0] = 50.0, table.sent[0] + 32
     assert asked(scheduler, table) == [(False, [0, 1], [16, 16])]
 
@@ -362,7 +365,7 @@ def test_final_chunks_join_a_larger_call() -> None:
     scheduler, table = in_company(5, 16, 9, 3)
     table.ended[[0, 2]], table.speaking[[0, 2]] = True, False
     assert asked(scheduler, table) == [(False, [0, 1, 2], [5, 16, 9])]
-    table.speaking[:] = True  # not enough for half of them, and nothing that would have to go
+    table.speaking[:] = True  # Fewer than half of the rows have a full chunk, and no chunk is a final one.
     assert asked(scheduler, table) == [(False, [0], [5]), (False, [2], [9])]
     alone, table = in_company(5, 16, 9, 3, batch_fill_ratio=0.0)
     table.ended[[0, 2]] = True
@@ -383,7 +386,7 @@ def test_waiting_for_a_batch_causes_no_gap_and_no_late_end(arrivals: list[float]
     assert [nobody_waits_for(listener.gap_s) for listener in listeners] == [0.0] * len(listeners)
 
 
-# --- what went out
+# --- Sent audio
 
 
 def test_record_sent_extends_the_buffer_and_returns_starved_rows() -> None:

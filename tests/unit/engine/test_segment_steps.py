@@ -1,4 +1,4 @@
-"""Table of what follows the end of a segment."""
+"""Action after the end of a segment, as a table."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from runtime.engine.scheduling.segment_runner import Step, next_step
 
 FLAGS = ("is_too_short", "has_all_frames", "is_segment_open", "has_next", "is_text_closed")
 
-# A dash stands for either value; the first line that fits counts.
+# A dash matches either value. The first matching line applies.
 TABLE = """
 1 - - - -  REPEAT
 0 1 - - -  DRAIN

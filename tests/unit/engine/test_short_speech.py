@@ -1,4 +1,4 @@
-"""Speech that ends long before its text can have been said: its part is made again once, and then it is said so."""
+"""Retries of a segment whose speech ends much too early for its text."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.usefixtures("each_device")
 
 TEXT = "The harbour was quiet and nobody came to see the old boat."
 LEAST = 15
-SHORT, ENOUGH = 3, 20  # frames
+SHORT, ENOUGH = 3, 20  # Numbers of frames.
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""The bytes of a request are its own: whatever the chunks, the company, the worker, the reader or who is cancelled."""
+"""Audio of a request: independent of chunks, batch, worker, reader and cancellations."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ def test_first_audio_is_launched_with_its_frame_if_graphs_are_available(
     decode = Code2WavStreams.decode
 
     def noted(self: Code2WavStreams, slots: list[int], codes: torch.Tensor, stream: Stream, **words: Any) -> Any:
-        fresh.extend(self._rows[slots, 2] == 0)  # frames decoded
+        fresh.extend(self._rows[slots, 2] == 0)  # Column 2 is the number of decoded frames.
         return decode(self, slots, codes, stream, **words)
 
     engine = engine_of(quick)
@@ -209,7 +209,8 @@ def test_batching_changes_no_bit_of_the_audio(quick: Checkpoint) -> None:
         make(chunk, *rest, **words)
 
     core.code2wav_scheduler.make = noted  # type: ignore[method-assign]
-    ends = (60, 36, 37, 38)  # chunks of the first end after 5, 21, 37 frames, of the others after 15 and 31
+    # Chunks of the first request end after 5, 21 and 37 frames, those of the others after 15 and 31.
+    ends = (60, 36, 37, 38)
     requests = [
         custom_voice("Hello.", max_frames=end, seed=end, first_chunk_frames=1 if end > 50 else 3) for end in ends
     ]

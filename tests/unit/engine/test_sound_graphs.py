@@ -1,4 +1,7 @@
-"""Streams of sound over buckets, on a CPU whose graphs do their work again; the sound is that of the plain path."""
+"""Graphs of Code2Wav for bucketed shapes: audio equals that of the path without graphs.
+
+A CPU device that runs captured work again replaces a GPU.
+"""
 
 from __future__ import annotations
 
@@ -220,8 +223,9 @@ def test_padding_rows_change_no_stream(code2wav: Code2Wav) -> None:
     streams.capture()
     codes = codes_of(code2wav, 4, 2)
     whole = decoded(Code2WavStreams(code2wav, SLOTS), [0, 1, 2, 3], codes, [2])
-    first = decoded(streams, [0, 1, 2, 3], codes, [1])  # a bucket of four
-    for slots in ([0, 1, 2], [3]):  # of four, one to spare, and of one
+    first = decoded(streams, [0, 1, 2, 3], codes, [1])  # These rows run in a bucket of four.
+    # Three rows run in a bucket of four with one padding row, and one row in a bucket of one.
+    for slots in ([0, 1, 2], [3]):
         for slot, pcm in zip(slots, streams.decode(slots, codes[slots, 1:]), strict=True):
             assert pcm is not None
             assert first[slot] + pcm == whole[slot]
@@ -260,7 +264,7 @@ def test_only_requested_shapes_have_graphs(code2wav: Code2Wav) -> None:
     two = codes_of(code2wav, 2, 7)
     assert decoded(streams, [1, 3], two, [7]) == decoded(plain, [1, 3], two, [7])
     assert streams.uncaptured == 0
-    three = codes_of(code2wav, 3, 4)  # no graph of 4 frames holds three rows
+    three = codes_of(code2wav, 3, 4)  # No graph of four frames has three rows or more.
     assert decoded(streams, [4, 0, 2], three, [4]) == decoded(plain, [4, 0, 2], three, [4])
     assert streams.uncaptured == 1
 

@@ -1,4 +1,4 @@
-"""Where texts are cut, that nothing is lost, and that the pieces in which they come change nothing."""
+"""Splitting of texts into segments: positions, completeness and independence of chunking."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def fed(chunks: list[str], split: Split, longest: int | None = None) -> list[str
     return [part for chunk in chunks for part in splitter.add(chunk)] + splitter.flush()
 
 
-# "|" stands where the text is cut.
+# "|" marks the positions at which the text is split.
 SENTENCES = (
     "One sentence.",
     "It rained. |Nobody came! |Why? |Well… |Then it ended.",

@@ -1,4 +1,4 @@
-"""A voice that is no speaker of a CustomVoice checkpoint, spoken by it with a style."""
+"""Styled speech of a CustomVoice checkpoint in a voice that is not one of its speakers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a text may be, and how long it may take to say."""
+"""Text validation and the frame limit of a text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Voices of Base mode: read once, kept for a while, never another's, and a failure is one request's."""
+"""Voice cache: each reference is encoded once, and failures stay with their request."""
 
 from __future__ import annotations
 
@@ -90,7 +90,8 @@ def test_equal_references_have_equal_keys_and_others_differ() -> None:
 def test_cache_size_is_limited_by_the_setting(cloner: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = engine_of(cloner, prompt_cache=2)
     reads = counted(voices_of(engine), "read", monkeypatch)
-    for seconds in (1.2, 1.4, 1.2, 1.6, 1.2, 1.4):  # 1.4 was used longest ago when 1.6 came
+    # When the cache needs space for 1.6, the least recently used entry is 1.4.
+    for seconds in (1.2, 1.4, 1.2, 1.6, 1.2, 1.4):
         said(engine, cloned(seconds=seconds, x_vector_only=True, max_frames=1))
     lengths = [round(len(args[0].samples) / 24_000, 1) for args in reads]
     assert lengths == [1.2, 1.4, 1.6, 1.4]
@@ -104,7 +105,7 @@ def test_cache_of_size_zero_still_serves_requests(cloner: Checkpoint) -> None:
     assert not voices_of(engine).kept
 
 
-# --- prompts that come with a reference
+# --- Requests with a prepared prompt
 
 
 def test_prompt_of_this_checkpoint_avoids_encoding(cloner: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,7 +150,7 @@ def test_forged_prompt_is_not_used_for_another_voice(cloner: Checkpoint) -> None
     assert np.array_equal(honest.pcm, expected.pcm)
 
 
-# --- failures and cancels
+# --- Failures and cancellation
 
 
 class Gate:
@@ -277,7 +278,7 @@ def test_audio_failure_after_the_reference_is_not_cached(cloner: Checkpoint, mon
     assert np.array_equal(whole.pcm, said(engine_of(cloner), cloned(max_frames=3)).pcm)
 
 
-# --- prepare
+# --- Prepared prompts
 
 
 def test_prepared_prompt_equals_that_of_a_request(cloner: Checkpoint) -> None:

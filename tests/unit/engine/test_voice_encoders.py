@@ -1,4 +1,4 @@
-"""New voices: in graphs where a device holds them, made ready at the start, each as it would be alone."""
+"""Voice encoders: graph capture at startup and batch invariance."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.signals import voice
 from tests.unit.engine.test_sound_graphs import GraphDevice
 from tests.unit.engine.test_voice_cache import counted, settle, voices_of
 
-X_VECTOR_ATOL = 2e-6  # a buffer has other sums than a recording
+X_VECTOR_ATOL = 2e-6  # Sums over a padded buffer round differently from sums over the recording alone.
 
 
 def encoders_of(checkpoint: Checkpoint, device: GraphDevice) -> VoiceEncoders:
@@ -39,7 +39,7 @@ def test_recording_is_encoded_in_the_shortest_fitting_graph(
     speaker, speech = cloner.speaker_encoder, cloner.speech_tokenizer.encoder
     assert speaker is not None
     lengths = counted(speaker, "forward", monkeypatch)
-    # The long one comes before a shorter one of the same graph: nothing of it may be left there.
+    # The long recording runs before a shorter one in the same graph, so that a stale buffer would be detected.
     for seconds, buffer_s in ((3.1, 3.2), (1.7, 3.2), (1.6, 1.6), (1.2, 1.6), (3.5, 3.5)):
         samples = voice(seconds, 5)
         with torch.inference_mode():

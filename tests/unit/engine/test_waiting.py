@@ -1,4 +1,4 @@
-"""The waiting queue: what each request waits for, places, estimates, patience."""
+"""Waiting queue: conditions, positions, estimates and timeouts of requests."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ def test_caller_with_the_fewest_slots_is_next() -> None:
         queue.add_request(sequence_of(ticket, caller=caller), float(ticket))
     assert [queue.next().ticket for _ in range(2)] == [0, 3]
     queue.add_request(sequence_of(4, caller="c"), 4.0)
-    assert queue.next().ticket == 4  # the others have one each
+    assert queue.next().ticket == 4  # The other callers have one slot each.
     queue.slot_freed("b", 1.0)
     queue.add_request(sequence_of(5, caller="b"), 5.0)
     assert [queue.next().ticket for _ in range(3)] == [5, 1, 2]

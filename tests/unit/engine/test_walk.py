@@ -1,7 +1,7 @@
-"""Random steps of clients on one engine: no slot is lost or shared, no end is missing or said twice.
+"""Random client actions on one engine: no lost or shared slot, one end per request.
 
-Frames and sound are stand-ins that carry the request's seed and the frame's number, so that a walk costs no time and
-every sample tells whose it is. All else is the engine's own.
+Stand-ins replace the networks: their frames and samples carry the request's seed and the frame's number, so that a run
+is fast and every sample shows its request. All other parts are the engine's own.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Stand:
         core.code2wav_streams.follow = self.follow  # type: ignore[method-assign]
         core.code2wav_streams.decode = self.decode  # type: ignore[method-assign, assignment]
         self.fails = self.has_failed = False
-        self.made = np.zeros(SLOTS, np.int64)  # by slot: frames of the part
+        self.made = np.zeros(SLOTS, np.int64)  # Number of frames of the current segment, by slot.
 
     def prefill_chunks(self, wanted: Sequence[tuple[int, Prompt, int]]) -> list[int]:
         return [
@@ -110,7 +110,7 @@ class Walk(RuleBasedStateMachine):
         self.stand = Stand(core_of(self.engine))
         self.heards: dict[int, Heard] = {}
         self.seeds: dict[int, int] = {}
-        self.checked: dict[int, int] = {}  # events of each that were found in order
+        self.checked: dict[int, int] = {}  # Number of each request's events that were found in order.
 
     @initialize()
     def begin(self) -> None:
@@ -200,7 +200,7 @@ class Walk(RuleBasedStateMachine):
     def everybody_hears_its_own_sound_and_nothing_after_the_end(self) -> None:
         for ticket, heard in self.heards.items():
             if self.checked.get(ticket) == len(heard.events):
-                continue  # events are only ever added, and never change
+                continue  # Events are only appended and never changed, so checked events stay valid.
             self.checked[ticket] = len(heard.events)
             at = 0
             for chunk in heard.chunks:

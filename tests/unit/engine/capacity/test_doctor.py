@@ -1,4 +1,4 @@
-"""The doctor says what a checkpoint would serve, and all that keeps it from it, before a weight is read."""
+"""`voicewright doctor`: capacity and problems of a checkpoint before it is loaded."""
 
 from __future__ import annotations
 
@@ -32,8 +32,9 @@ from tests.unit.model.published import DATA, write_configs
 
 WEIGHTS, SOUND = "model.safetensors", "speech_tokenizer/model.safetensors"
 NAME = "somebody/Fine-Tune"
-NARROW = choose_sound_dtype("auto", CpuDevice(), torch.bfloat16, None)  # of sound beside a talker in bfloat16
-# Numbers of the published speech tokenizer that are multiplied in fewer bits, and of the text embedding.
+# The dtype of Code2Wav for a talker in bfloat16.
+NARROW = choose_sound_dtype("auto", CpuDevice(), torch.bfloat16, None)
+# Number of weights that each dtype narrows in the published speech tokenizer, and the size of the text embedding.
 NARROWED = {torch.float32: 0, torch.bfloat16: 105_812_640, torch.float16: 73_904_128}
 TEXT_TABLE = 151_936 * 2048
 
@@ -106,7 +107,8 @@ def test_memory_of_a_published_checkpoint_follows_from_its_configuration(
         return frame_reads(config) * bytes_per_weight(*weights) / 25e9 / 0.08
 
     monkeypatch.setattr(Probe, "rtf", rtf)
-    monkeypatch.setattr(Probe, "rtf_now", rtf)  # or the layers would run in these shapes, for half a minute
+    # Without this patch the probe would run layers of these shapes for half a minute.
+    monkeypatch.setattr(Probe, "rtf_now", rtf)
     write_configs(tmp_path, variant)
     (tmp_path / "speech_tokenizer").mkdir()
     shutil.copy(DATA / "config_speech_tokenizer.json", tmp_path / "speech_tokenizer" / "config.json")

@@ -1,4 +1,4 @@
-"""How many slots a checkpoint gets, by the memory that the device has."""
+"""Number of slots of a checkpoint for a given device memory."""
 
 from __future__ import annotations
 
@@ -86,7 +86,8 @@ def test_first_of_two_checkpoints_gets_half_of_the_slots(speaker: Checkpoint) ->
 def test_first_of_two_checkpoints_reserves_the_fixed_memory_of_the_second(speaker: Checkpoint) -> None:
     each = slot_bytes(speaker)
     assert slots(speaker, card_for(speaker, 10.5), to_come=2, kept_bytes=4 * each) == 3
-    assert slots(speaker, card_for(speaker, 10.5), to_come=2, kept_bytes=20 * each) == 1  # it is served all the same
+    # A checkpoint always gets at least one slot.
+    assert slots(speaker, card_for(speaker, 10.5), to_come=2, kept_bytes=20 * each) == 1
 
 
 def test_memory_of_later_checkpoints_is_estimated_from_file_sizes(folder_of: FolderOf, tmp_path: Path) -> None:
@@ -101,7 +102,7 @@ def test_memory_of_later_checkpoints_is_estimated_from_file_sizes(folder_of: Fol
     gone = shutil.copytree(second.reference, tmp_path / "gone")
     third = RegistryEntry.read(str(gone))
     (gone / "model.safetensors").unlink()
-    assert _expected_bytes([third], first, 1000) == GRAPH_BYTES  # what is wrong with it is told when it is loaded
+    assert _expected_bytes([third], first, 1000) == GRAPH_BYTES  # Loading the checkpoint reports the missing file.
 
 
 def test_gpu_reserves_memory_for_later_checkpoints(folder_of: FolderOf, monkeypatch: pytest.MonkeyPatch) -> None:

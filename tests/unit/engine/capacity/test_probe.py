@@ -1,4 +1,4 @@
-"""The speed of a checkpoint here is measured before its weights are here."""
+"""Speed estimates for a checkpoint before its weights are available."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_frame_time_of_the_engine_is_measured_once(weights: probing.Weights, mon
 
 def test_audio_on_its_own_core_adds_only_its_slowdown_of_frames() -> None:
     assert together(frame=1.0, sound=0.4, slowdown=1.0) == 1.0
-    assert together(frame=1.0, sound=0.4, slowdown=2.0) == 1.2  # Half the pace while there is sound.
+    assert together(frame=1.0, sound=0.4, slowdown=2.0) == 1.2  # Frames take twice as long while audio is decoded.
     assert together(frame=0.2, sound=0.4, slowdown=1.0) == 0.4
     assert together(frame=1.0, sound=0.4, slowdown=math.inf) == 1.4
 
@@ -124,7 +124,7 @@ def test_load_by_others_is_excluded_for_one_thread(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("runtime.engine.capacity.timing.ROUNDS", 1)
 
     def work() -> torch.Tensor:
-        time.sleep(0.02)  # Like other processes on the core.
+        time.sleep(0.02)  # This delay simulates other processes on the core.
         return torch.zeros(())
 
     with cpu_threads(1):

@@ -1,4 +1,4 @@
-"""Which weights a machine takes is measured before they are here: the most exact that speak in real time."""
+"""Choice of the weights: the most exact kind that decodes in real time on this machine."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def ladder(*rtfs: float) -> Iterator[Pace]:
         ((0.9, 0.4, 0.3), None),
         ((1.1, 1.0, 0.3), INT8),
         ((3.0, 1.1, 0.9), INT4),
-        ((3.0, 1.5, 1.1), INT8),  # four bits cost sound, and would not be in time either
+        ((3.0, 1.5, 1.1), INT8),  # INT4 would lower the audio quality and still not reach real time.
         ((1.2, 1.5, 1.1), None),
     ],
 )
