@@ -1,4 +1,4 @@
-"""The five published variants as facts of their files: configurations and key lists, without the weights."""
+"""Configurations and key lists of the five published variants, without their weights."""
 
 from __future__ import annotations
 

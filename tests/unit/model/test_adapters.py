@@ -1,4 +1,4 @@
-"""LoRA adapters are merged at load to the values of PEFT's merge_and_unload, and named by the doctor."""
+"""LoRA adapters: weights merged at load equal those of PEFT, and the doctor reports them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Text for a checkpoint that knows only ASCII is spelled in it, and what has no spelling is left out."""
+"""Transliteration of texts for checkpoints that read ASCII only."""
 
 from __future__ import annotations
 

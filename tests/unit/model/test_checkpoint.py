@@ -1,4 +1,7 @@
-"""Loading: strict about every key and shape, safetensors only, one speech tokenizer for all who ship the same."""
+"""Loading of checkpoints: strict keys and shapes, safetensors only.
+
+Checkpoints with equal speech tokenizers share one copy of it.
+"""
 
 from __future__ import annotations
 

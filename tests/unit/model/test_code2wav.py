@@ -1,4 +1,7 @@
-"""Streaming sound equals a full decode, whatever the chunks, the batch and the neighbours (docs/model.md 6)."""
+"""Streaming Code2Wav: equal to a full decode for any chunks and batch.
+
+The network is described in docs/model.md 6.
+"""
 
 from __future__ import annotations
 
@@ -22,9 +25,9 @@ from runtime.model.weights import on_meta
 from tests.conftest import Loaded
 from tests.unit.model.published import speech_tokenizer_config
 
-FRAMES = 60  # longer than every attention window (16 and 7 frames) and every convolution behind it
+FRAMES = 60  # More frames than every attention window (16 and 7 frames) and the convolutions after it cover.
 
-# In float64 rounding is far below anything that a wrong seam would do.
+# A wrong chunk boundary causes errors far above the rounding errors of float64.
 EXACT = 1e-9
 
 SCHEDULES = {
@@ -154,7 +157,7 @@ def test_frame_affects_only_samples_within_its_window(precise: Code2Wav) -> None
     changed[0, 10] = (changed[0, 10] + 1) % config.codebook_size
     differs = (decoded(precise, codes) != decoded(precise, changed))[0].nonzero()[:, 0] // config.samples_per_frame
     assert int(differs.min()) == 10
-    # Each layer hands on what it saw to the last frame that still sees it; then pre_conv and the convolutions behind.
+    # Each layer extends the influence of a frame by its window, then pre_conv and the convolutions extend it further.
     through_layers = config.num_hidden_layers * (config.sliding_window - 1)
     assert through_layers <= int(differs.max()) - 10 <= through_layers + 2 + precise.tail_frames - 1
 

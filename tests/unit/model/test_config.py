@@ -1,4 +1,4 @@
-"""Configuration files are data: what is missing, mistyped or unsupported is named, and nothing is guessed."""
+"""Configuration files: missing, mistyped and unsupported fields are reported by name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The encoders of reference audio over a buffer that is longer than the recording: as over the recording alone."""
+"""Encoders of reference audio: a padded buffer gives the result of the recording alone."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from runtime.model.speech_encoder import PaddedConv
 from tests.conftest import Loaded
 from tests.support.signals import voice
 
-X_VECTOR_ATOL = 2e-6  # sums over another number of terms, of which some are zero
-BUFFER = 20 * 3840  # samples: whole frames of both encoders, 3.2 s
+X_VECTOR_ATOL = 2e-6  # A padded buffer adds zero terms to the sums, which changes their rounding.
+BUFFER = 20 * 3840  # Number of samples in 3.2 s, a whole number of frames of both encoders.
 
-# Whole frames; one sample more and less; half a frame of the last halving; nothing round.
+# Whole frames, one sample more, one sample less, half a frame of the last downsampling, and an uneven length.
 LENGTHS = (24_000, 38_400, 38_401, 38_399, 39_360, 57_123)
 
 

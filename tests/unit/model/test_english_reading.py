@@ -1,4 +1,4 @@
-"""Text is read aloud as an English reader would, and a growing text as the whole one."""
+"""Normalization of English text, and equality of growing and whole texts."""
 
 from __future__ import annotations
 

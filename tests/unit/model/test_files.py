@@ -1,4 +1,4 @@
-"""Which files of a checkpoint are read is known from their names, wherever they lie."""
+"""Selection of a checkpoint's files by their names, in local folders and on the Hub."""
 
 from __future__ import annotations
 
@@ -82,8 +82,8 @@ def test_weights_under_other_names_are_named(names: tuple[str, ...], hint: str) 
 @pytest.mark.parametrize(
     "names",
     [
-        ("checkpoint-epoch-0/", "checkpoint-epoch-1/", "README.md"),  # a folder
-        ("checkpoint-epoch-0/config.json", "checkpoint-epoch-1/config.json"),  # a repository of the Hub
+        ("checkpoint-epoch-0/", "checkpoint-epoch-1/", "README.md"),  # The names in a local folder.
+        ("checkpoint-epoch-0/config.json", "checkpoint-epoch-1/config.json"),  # The names in a repository on the Hub.
     ],
 )
 def test_parent_folder_of_checkpoints_suggests_one_of_them(names: tuple[str, ...]) -> None:

@@ -1,4 +1,4 @@
-"""What others make of the published checkpoints and the official package loads is loaded here, to the same values."""
+"""Fine-tuned checkpoints that the official package loads: the same values are loaded here."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def make_custom_voice(folder: Path, speakers: dict[str, int]) -> None:
 
     rewrite_config(folder, change)
     kept = {key: part for key, part in load_file(folder / WEIGHTS).items() if not key.startswith("speaker_encoder")}
-    save_file(kept, folder / WEIGHTS)  # without the metadata that transformers writes
+    save_file(kept, folder / WEIGHTS)  # The file lacks the metadata that transformers writes.
 
 
 @pytest.mark.parametrize("speakers", [{"speaker_test": 1000}, {"Alice": 900, "bob": 901, "speaker 3": 902}], ids=len)
@@ -128,7 +128,7 @@ def test_single_file_tokenizer_equals_three_files(folder: Path, merges: type, ha
         "added_tokens": [
             {"id": int(index), **token, "special": False} for index, token in config["added_tokens_decoder"].items()
         ],
-        "pre_tokenizer": {"type": "Whitespace"},  # of another model, as some loaders write it
+        "pre_tokenizer": {"type": "Whitespace"},  # Some loaders write the pre-tokenizer of another model.
         "model": {
             "type": "BPE",
             "vocab": json.loads((folder / "vocab.json").read_text()),
@@ -138,7 +138,7 @@ def test_single_file_tokenizer_equals_three_files(folder: Path, merges: type, ha
     (folder / "tokenizer.json").write_text(json.dumps(content))
     for name in ("vocab.json", "merges.txt", *(() if has_config else ("tokenizer_config.json",))):
         (folder / name).unlink()
-    if has_config:  # as transformers 5 writes it
+    if has_config:  # This is the file that transformers 5 writes.
         (folder / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "Qwen2Tokenizer"}))
     after = tokenizer_of(folder)
     assert (after.body(TEXT), after.instruct(TEXT), after.ids) == (before.body(TEXT), before.instruct(TEXT), before.ids)

@@ -1,4 +1,4 @@
-"""Checkpoints from a Hub: what is asked of it, what is kept of a download that ends early, and what is refused."""
+"""Checkpoint downloads from the Hub: requests, resumed downloads and refusals."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_interrupted_download_resumes_and_shared_files_are_fetched_once(hub: Hub
     first, again, *rest = hub.weights_asked()
     assert (first, again.startswith("bytes="), rest) == ("", True, ["", ""]), "the speech tokenizer is asked for once"
     assert not partial(tmp_path)
-    # The folder is huggingface_hub's own: what loads checkpoints finds it there, without asking for weights again.
+    # The folder is the cache of huggingface_hub, so the loader finds the weights there and does not request them again.
     code = f"from runtime.model.checkpoint import resolve; print(resolve('{BASE}'))"
     command = [sys.executable, "-c", code]
     found = subprocess.run(command, env=environment(hub, tmp_path), capture_output=True, text=True, check=True)

@@ -1,4 +1,7 @@
-"""Of a repository on the Hub what is needed is fetched, by its own listing, and nothing before it is known to do."""
+"""Choice of the files to download from a Hub repository, by the repository's file list.
+
+A checkpoint that cannot be loaded is reported before its weights are downloaded.
+"""
 
 from __future__ import annotations
 

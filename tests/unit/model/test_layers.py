@@ -1,4 +1,4 @@
-"""Numerics of the shared layers, to the cast (docs/model.md 2.1): bfloat16 shows what float32 hides."""
+"""Numerics of the shared layers, including the dtype of each step (docs/model.md 2.1)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_rms_norm_casts_before_applying_the_weight() -> None:
     cast_last = (norm.weight.float() * scaled).bfloat16()
     assert not torch.equal(cast_first, cast_last)
     agree = (norm(x) == cast_first).float().mean()
-    assert agree > 0.99  # a reciprocal square root and a division round apart here and there
+    assert agree > 0.99  # A reciprocal square root and a division round differently for some values.
     assert (norm(x) == cast_last).float().mean() < agree
 
 

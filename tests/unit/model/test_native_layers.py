@@ -1,4 +1,7 @@
-"""Layers in C++ equal their readable twins except rounding, for every kind of product and on every instruction set."""
+"""Layers in C++: equal to their PyTorch twins except rounding.
+
+The tests cover every kind of product and every instruction set.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Code2Wav in kernels, under Triton's interpreter, against the plain network; tests/gpu does the same on a card."""
+"""Code2Wav kernels, in Triton's interpreter, compared with the plain network.
+
+tests/gpu runs the same comparison on a GPU.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,7 @@ pytestmark = [
 ]
 
 SLOTS = 5
-STEP = 1  # of s16: a sum in another order may fall on the other side of a rounding
+STEP = 1  # One step of the 16-bit samples, because a sum in another order may round to the neighboring value.
 
 
 @pytest.fixture(autouse=True)
@@ -117,7 +120,7 @@ def test_streams_join_and_leave_and_reopened_streams_are_fresh(small: Code2Wav) 
         streams.sound.memory.fill_(float("nan"))
         streams.sound.rings.fill_(float("nan"))
     done = {0: 0, 1: 0, 2: 0, 3: 0}
-    places = {0: 4, 1: 0, 2: 1, 3: 4}  # the last one takes the first one's slot
+    places = {0: 4, 1: 0, 2: 1, 3: 4}  # The last stream reuses the slot of the first one.
     heard: dict[int, list[Tensor]] = {row: [] for row in done}
     for members, size in (([0], 3), ([0, 1], 4), ([1, 0], 5), ([2, 1], 2), ([3, 2], 6), ([2, 3], 4), ([3], 2)):
         for row in members:
@@ -162,7 +165,7 @@ def test_captured_warm_up_steps_equal_one_pass(small: Code2Wav, reference: int) 
     with torch.inference_mode():
         graphs.capture(after.captures())
     assert device.captured == len(list(after.works()))
-    after(codes_of(small, 1, 9, seed=4)[0])  # another's, of which nothing may be left
+    after(codes_of(small, 1, 9, seed=4)[0])  # This call encodes another reference, whose state must not remain.
     sound = after(codes[0, :reference])
     with torch.inference_mode():
         streams.sound.put(2, sound.state)

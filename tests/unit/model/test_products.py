@@ -1,4 +1,4 @@
-"""Rows have the same bits in any company, and a sum of taps is the library's convolution but for rounding."""
+"""Batch-invariant products and convolutions, equal to the library's except rounding."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def test_packed_weights_keep_their_published_shape(conv: Conv | TransposedConv) 
     assert torch.equal(conv.weight, before)
     assert conv.weight.untyped_storage().nbytes() == before.untyped_storage().nbytes()
     assert list(conv.state_dict()) == ["weight", "bias"]
-    # Each tap is a matrix that a product reads as it lies there.
+    # A product reads the matrix of each tap without a copy.
     taps = conv.weight.permute(2, 0, 1) if isinstance(conv, Conv) else conv.weight.permute(2, 1, 0)
     assert taps.is_contiguous()
 
@@ -173,7 +173,8 @@ def test_bfloat16_layer_is_batch_invariant_and_close_to_the_published_one() -> N
 
 @pytest.mark.parametrize("kind", kinds_here())
 def test_quantized_layer_frees_its_original_weights(kind: Quantization) -> None:
-    layer = Linear(64, 32, bias=False)  # trainable, as a layer is until its network is loaded whole
+    # The weights require gradients, as in a layer whose network is not loaded completely.
+    layer = Linear(64, 32, bias=False)
     weight = weakref.ref(layer.weight)
     layer.quantize(kind)
     gc.collect()

@@ -1,4 +1,7 @@
-"""Every published checkpoint's configuration makes networks with exactly its keys and shapes (docs/model.md 1, 2)."""
+"""Networks of the published configurations: exactly the published keys and shapes.
+
+The lists are described in docs/model.md 1 and 2.
+"""
 
 from __future__ import annotations
 

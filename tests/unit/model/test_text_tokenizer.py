@@ -1,4 +1,7 @@
-"""Text is cut as Qwen2 cuts it, whatever else lies in the folder (docs/model.md 7.3)."""
+"""Text tokenizer: the ids of Qwen2, whatever other files the folder has.
+
+The rules are in docs/model.md 7.3.
+"""
 
 from __future__ import annotations
 
@@ -131,7 +134,8 @@ def test_token_ids_equal_those_of_transformers(folder: Path, change: str | None)
         )
         without, added = parts
         files = TokenizerFiles(without, files.merges, added)
-    from transformers import Qwen2Tokenizer  # or each process that collects tests would
+    # An import of the module here keeps it out of the processes that only collect tests.
+    from transformers import Qwen2Tokenizer
 
     theirs = Qwen2Tokenizer(
         vocab=files.vocabulary,

@@ -1,4 +1,4 @@
-"""Synthetic checkpoints: the published layout, texts in few tokens, and utterances that never end by themselves."""
+"""Synthetic checkpoints: published layout, short texts and utterances without an end."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.slow
 
 ENDLESS = replace(TINY_EOS, name="endless", is_endless=True, tokens=single_tokens())
 FRAMES = 60
-WILD = Sampling(temperature=3.0, top_k=0, repetition_penalty=1.5)  # whatever can be drawn is drawn
+WILD = Sampling(temperature=3.0, top_k=0, repetition_penalty=1.5)  # These settings exclude no code from sampling.
 
 
 class Shapes(Draw):
