@@ -1,4 +1,4 @@
-"""Stands for any engine and any decoder behind a foreign dialect, in any order, and holds it to what may be asked."""
+"""Hypothesis state machine: a foreign dialect with random engine and decoder replies."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ def named(driver: DialectDriver) -> str:
 
 
 class AnyDialect(RuleBasedStateMachine):
-    """An engine and a decoder that answer in any order; subclasses are the client."""
+    """Engine and decoder with random replies in any order; subclasses are the client."""
 
     driver: DialectDriver
 
     def begin(self, driver: DialectDriver, clock: Clock) -> None:
         self.driver, self.clock = driver, clock
-        self.running: dict[int, bool] = {}  # requests the engine holds: may more text come?
+        self.running: dict[int, bool] = {}  # Running requests, and whether each may still receive text.
         self.used: set[int] = set()
         self.reading: list[int] = []
         self.is_over = False
 
     def after(self) -> None:
-        """Do what the dialect wants done, and hold it against what may be asked for."""
+        """Process the dialect's commands and assert that each is allowed in its state."""
         self.driver.gather()
         for command in self.driver.commands:
             match command:
@@ -56,7 +56,7 @@ class AnyDialect(RuleBasedStateMachine):
         assert not (self.driver.dialect.closed and self.running)
 
     def hear(self, item: Any) -> None:
-        """What the client thinks of a message."""
+        """Check one message that the client receives."""
         raise NotImplementedError
 
     @rule()
@@ -111,7 +111,7 @@ class AnyDialect(RuleBasedStateMachine):
         self.after()
 
     @rule(text=st.sampled_from(["{", "[]", "{}", '{"type":7}', '{"context_id":{}}', '{"a":1,"a":2}']))
-    @precondition(lambda self: self.clock.now > 60)  # or few sequences would go on
+    @precondition(lambda self: self.clock.now > 60)  # An earlier error would end most sequences.
     def nonsense(self, text: str) -> None:
         self.driver.send(text)
         self.after()

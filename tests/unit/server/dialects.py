@@ -1,4 +1,4 @@
-"""Drives a dialect by hand: messages in, what it says and wants out, time by the test's own clock."""
+"""Sessions of the foreign dialects that a test drives by hand, with its own clock."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def one_voice() -> MemoryLibrary:
 
 
 class Marked:
-    """An encoder whose file can be read by eye: what went in, between brackets."""
+    """Encoder with readable output: the input between brackets."""
 
     def __init__(self, response_format: str, speed: float) -> None:
         self.head = f"[{response_format}@{speed:g}:".encode()
@@ -42,7 +42,7 @@ class Marked:
 
 
 class DialectDriver(SessionDriver):
-    """A session of a foreign dialect, played by a test."""
+    """Session of a foreign dialect that a test drives by hand."""
 
     def send(self, message: dict[str, Any] | str) -> None:
         self.receive(message)

@@ -1,4 +1,4 @@
-"""Drives a dialect by hand: messages in, what it says and wants out, time by the test's own clock."""
+"""Test driver for a dialect session: it sends messages and records replies and commands."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ CLONER = ModelCard(**{**{name: getattr(CARD, name) for name in CARD.__slots__}, 
 
 
 class SessionDriver:
-    """A session of any dialect and the process around it, played by a test."""
+    """Session of any dialect; the test plays the server and the engine."""
 
     def __init__(self, dialect: Dialect[Any]) -> None:
         self.dialect = dialect
@@ -60,7 +60,7 @@ class SessionDriver:
         self.gather()
 
     def sound(self, number: int, frames: int = 1, first: int = 0) -> bytes:
-        """Let the engine make frames; returns their samples."""
+        """Let the engine generate frames and return their samples."""
         pcm = (np.arange(first * 1920, (first + frames) * 1920) % 20_000).astype("<i2").tobytes()
         chunk = AudioChunk(pcm=pcm, codes=np.zeros((frames, 16), np.int64), first_sample=first * 1920)
         self.dialect.on_speech(number, chunk)
@@ -73,7 +73,7 @@ class SessionDriver:
         self.gather()
 
     def of(self, kind: type[Any]) -> list[Any]:
-        """The commands of one kind so far."""
+        """Return the commands of one kind so far."""
         return [command for command in self.commands if isinstance(command, kind)]
 
     @property
@@ -86,7 +86,7 @@ class SessionDriver:
 
     @property
     def text_told(self) -> str:
-        """All text that the engine was given, in order; a stroke where it was said to be complete."""
+        """All text that the engine received, in order; `|` marks the end of a text."""
         told = ""
         for command in self.commands:
             match command:
@@ -103,7 +103,7 @@ class SessionDriver:
         return [command for command in self.commands if isinstance(command, Decode | Recall)]
 
     def heard(self) -> list[Any]:
-        """Take everything that waits for the client: dicts, bytes and Close."""
+        """Take and return all pending replies: dicts, bytes and Close."""
         heard: list[Any] = []
         while (item := self.dialect.take()) is not None:
             match item:
@@ -119,16 +119,16 @@ class SessionDriver:
         return heard
 
     def kinds(self) -> list[str]:
-        """Take everything and name it: message types, codes of errors, sound, close codes."""
+        """Take all pending replies and return their names: message types, error codes, sound, close codes."""
         return [self.kind(item) for item in self.heard()]
 
     def kind(self, item: Any) -> str:
-        """Name one message."""
+        """Return the name of one message."""
         if isinstance(item, bytes):
             return "sound"
         if isinstance(item, Close):
             return f"close {item.code}"
-        if "type" not in item:  # ElevenLabs'
+        if "type" not in item:  # Only ElevenLabs' messages have no type.
             return str(item.get("error") or ("final" if item["isFinal"] else "audio"))
         if item["type"] == "error":
             return str(item.get("code") or item.get("error_code") or item["data"]["code"])

@@ -1,6 +1,6 @@
-"""Anything that a client might send, in every dialect: it is answered or taken, and no exception of ours comes of it.
+"""Random client messages in every dialect: each is accepted or answered with an error.
 
-Messages are those that clients send, with some of their fields replaced; so they pass the first checks and go far.
+The messages are valid ones with some fields replaced, so that many of them pass the first checks.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ BODIES: dict[str, tuple[Callable[[dict[str, Any]], object], dict[str, Any]]] = {
 
 @st.composite
 def changed(draw: st.DrawFn, message: dict[str, Any]) -> dict[str, Any]:
-    """The message with some fields left out, some replaced at any depth, and some that nobody knows."""
+    """Return the message with some fields removed, some replaced at any depth, and some unknown ones added."""
     result: dict[str, Any] = {}
     for name, value in message.items():
         match draw(st.integers(0, 7)):

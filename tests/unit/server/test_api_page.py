@@ -1,4 +1,4 @@
-"""docs/api.md lists every error code with its status."""
+"""docs/api.md: every error code is listed with its status."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ OPERATORS = {leaf.code for leaf in SetUpError.__subclasses__()}
 
 
 def rows(heading: str) -> list[list[str]]:
-    """The cells of every table row under a heading."""
+    """Return the cells of every table row under a heading."""
     section = PAGE.split(f"\n{heading}\n", 1)[1].split("\n## ", 1)[0]
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in section.splitlines() if line[:1] == "|"]
 

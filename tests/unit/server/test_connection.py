@@ -1,4 +1,4 @@
-"""The shell around a dialect, with a client and an engine that are played by the test."""
+"""WebSocket connection of a dialect, between a client and an engine of the test."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ END = Finished(stop_reason=StopReason.EOS, stats=RequestStats())
 
 
 class Client:
-    """One end of a WebSocket as ASGI has it. ``deaf`` holds every send up."""
+    """One end of a WebSocket in ASGI terms. ``deaf`` blocks every send."""
 
     def __init__(self) -> None:
         self.inbox: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
@@ -42,7 +42,8 @@ class Client:
         return await self.inbox.get()
 
     async def send(self, message: Any) -> None:
-        if message["type"] != "websocket.close":  # as connections.WebSocketConnection
+        # Close messages are never blocked, as in connections.WebSocketConnection.
+        if message["type"] != "websocket.close":
             await self.reads.wait()
         text = message.get("text")
         await self.heard.put(json.loads(text) if text else message.get("bytes") or message)
@@ -51,7 +52,7 @@ class Client:
         self.inbox.put_nowait({"type": "websocket.receive", "text": json.dumps({"type": kind, **fields})})
 
     async def hears(self, *kinds: str) -> list[Any]:
-        """The next messages, which are of these kinds."""
+        """Return the next messages and assert their kinds."""
         messages = [await asyncio.wait_for(self.heard.get(), 60) for _ in kinds]
         named = ["sound" if isinstance(message, bytes) else message["type"] for message in messages]
         assert named == list(kinds), messages
@@ -229,6 +230,6 @@ async def test_audio_encoding_failure_ends_the_session_with_a_sentence() -> None
     async with session() as (client, _engine, host):
         connection: Any = next(iter(host.sockets))
         connection._dialect.send_queue.encoded(broken, number=1, samples=1, about="c")
-        client.say("ping", t=1)  # has the writer look at what waits
+        client.say("ping", t=1)  # The reply wakes the writer, which then encodes the pending audio.
         _, error, _ = await client.hears("pong", "error", "websocket.close")
         assert error["code"] == "generation_failed"

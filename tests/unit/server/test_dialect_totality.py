@@ -1,4 +1,4 @@
-"""Every message in every state of the three foreign dialects, and any sequence of them with any engine behind."""
+"""Three foreign dialects: every message in every state, and random message sequences."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.unit.server.dialects import Clock, DialectDriver, cartesia, elevenlab
 STREAM = {"type": "session.config", "stream_audio": True, "response_format": "pcm"}
 
 
-# --- vLLM-Omni's, pair by pair
+# --- vLLM-Omni: each state with each message
 
 OMNI_MESSAGES: dict[str, Any] = {
     "config": STREAM,
@@ -32,7 +32,7 @@ OMNI_MESSAGES: dict[str, Any] = {
     "unknown": {"type": "ping"},
     "no json": "{",
 }
-# Replies and commands by state and message. A message that is not named is ignored.
+# Replies and commands by state and message. A message without an entry is ignored.
 OMNI_ANSWERS: dict[str, dict[str, str]] = {
     "unconfigured": {
         "wrong config": "invalid_config, close 1000",
@@ -87,7 +87,7 @@ def test_every_pair_of_omni_state_and_message_has_a_response(state: str, message
     assert named(driver) == OMNI_ANSWERS[state].get(message, "")
 
 
-# --- Cartesia's, pair by pair
+# --- Cartesia: each state with each message
 
 CARTESIA_MESSAGES: dict[str, Any] = {
     "words": {"context_id": "c", "transcript": "More.", "continue": True},
@@ -184,7 +184,7 @@ def test_every_pair_of_cartesia_state_and_message_has_a_response(state: str, mes
     assert named(driver) == CARTESIA_ANSWERS[state].get(message, "")
 
 
-# --- Wyoming's, pair by pair
+# --- Wyoming: each state with each message
 
 WYOMING_MESSAGES: dict[str, Any] = {
     "describe": {"type": "describe", "data": {}},
@@ -258,11 +258,11 @@ def test_every_pair_of_wyoming_state_and_message_has_a_response(state: str, mess
     assert named(driver) == WYOMING_ANSWERS[state].get(message, "")
 
 
-# --- any sequence
+# --- random sequences
 
 
 class AnyOmni(AnyDialect):
-    """Its client counts: start, sound, done, and as many as session.done says."""
+    """Client that counts start, audio and done of each sentence, and compares the totals with session.done."""
 
     @initialize(split=st.sampled_from(["none", "sentence"]), stream=st.booleans(), base=st.booleans())
     def open(self, split: str, stream: bool, base: bool) -> None:
@@ -271,7 +271,7 @@ class AnyOmni(AnyDialect):
         self.fields: dict[str, Any] = {"type": "session.config", "split_granularity": split}
         self.fields |= {"stream_audio": True, "response_format": "pcm"} if stream else {}
         self.fields |= {"ref_audio": "AAAA", "ref_text": "x"} if base else {}
-        self.place: tuple[int, int] | None = None  # of the sentence that is open
+        self.place: tuple[int, int] | None = None  # Utterance and sentence index of the open sentence.
         self.turns = self.sentences = self.bytes = 0
         self.driver.send(self.fields)
         self.after()
@@ -322,7 +322,7 @@ class AnyOmni(AnyDialect):
 
 
 class AnyCartesia(AnyDialect):
-    """Its client knows each context by its name, from its first message to its last."""
+    """Client that tracks each context by its id, from its first to its last message."""
 
     @initialize()
     def open(self) -> None:
@@ -338,7 +338,7 @@ class AnyCartesia(AnyDialect):
         if item["type"] == "error":
             assert item["error_code"]
         elif item["type"] != "done":
-            assert name not in self.ended  # nothing of it follows its last message
+            assert name not in self.ended  # A context sends nothing after its last message.
         if item["done"] and name is not None:
             self.ended.add(name)
 
@@ -354,7 +354,7 @@ class AnyCartesia(AnyDialect):
     def generate(
         self, name: str, text: str | None, goes_on: bool, flush: bool, stored: bool, times: bool, rate: int
     ) -> None:
-        # Each use of a name is a context of its own; what is queued of the one before is heard first.
+        # Each use of a name is a new context. The client first receives the messages of the previous one.
         self.take_everything()
         self.ended.discard(name)
         self.cancelled.discard(name)
@@ -372,7 +372,7 @@ class AnyCartesia(AnyDialect):
 
     @rule(name=st.sampled_from(["a", "b", "c"]))
     def cancel(self, name: str) -> None:
-        """Nothing of it is heard any more, not even what was waiting to go; unless the session had ended by then."""
+        """Cancel a context; unless the session has ended, the client receives nothing more of it."""
         is_heard = not self.driver.dialect.closed
         self.driver.send({"context_id": name, "cancel": True})
         if is_heard:
@@ -381,7 +381,7 @@ class AnyCartesia(AnyDialect):
 
 
 class AnyWyoming(AnyDialect):
-    """Its client hears one text after the other: start, sound, stop, and an error is the last thing."""
+    """Client that receives one text at a time: start, audio, stop; an error is the last message."""
 
     @initialize()
     def open(self) -> None:
@@ -419,7 +419,7 @@ class AnyWyoming(AnyDialect):
     @rule(
         kind=st.sampled_from(["synthesize", "synthesize-chunk"]), text=st.sampled_from(["far too long to be said", 7])
     )
-    @precondition(lambda self: self.clock.now > 60)  # or few sequences would go on
+    @precondition(lambda self: self.clock.now > 60)  # An earlier error would end most sequences.
     def wrong(self, kind: str, text: Any) -> None:
         self.driver.send({"type": kind, "data": {"text": text}})
         self.after()
@@ -432,7 +432,7 @@ def test_response_tables_name_only_known_messages() -> None:
 
 
 def test_audio_messages_of_every_dialect_report_their_sample_count() -> None:
-    """The shell reports by them what the listener has; without them a row would pause for ever."""
+    """The connection acknowledges audio by this count; without it a row would stay paused."""
     whole, streamed, json_, events, eleven = omni(), omni(), cartesia(), wyoming(), elevenlabs()
     whole.send({"type": "session.config"})
     streamed.send(STREAM)

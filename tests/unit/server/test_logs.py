@@ -1,4 +1,4 @@
-"""Log lines: one a request, readable by people or by machines, with figures and nobody's words."""
+"""Request logs: one line per request, as text or JSON, with metrics and without user text."""
 
 from __future__ import annotations
 
@@ -19,11 +19,12 @@ DONE = Finished(stop_reason=StopReason.EOS, stats=RequestStats(frames=3, audio_s
 
 @pytest.fixture
 def root() -> Iterator[io.StringIO]:
-    """What the process's log writes, at INFO."""
+    """Yield the output of the root logger at INFO."""
     written, logger = io.StringIO(), logging.getLogger()
     handler = logging.StreamHandler(written)
     before = logger.handlers, logger.level
-    pytests = [(one, one.formatter, list(one.filters)) for one in logger.handlers]  # set_up() changes these as well
+    # set_up() changes the handlers of pytest as well.
+    pytests = [(one, one.formatter, list(one.filters)) for one in logger.handlers]
     logger.handlers, logger.level = [handler], logging.INFO
     logger.setLevel(logging.INFO)
     yield written

@@ -1,4 +1,4 @@
-"""A sentence that nothing follows is spoken after a silence, in every dialect that takes growing texts."""
+"""Flush delay: a sentence is spoken if no text follows it for a while, in each dialect."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_each_context_has_its_own_delay() -> None:
     assert [command.utterance for command in driver.commands if isinstance(command, Flush)] == [1]
 
 
-# --- Cartesia's
+# --- Cartesia
 
 
 def generation(transcript: str, **fields: Any) -> dict[str, Any]:
@@ -115,7 +115,7 @@ def generation(transcript: str, **fields: Any) -> dict[str, Any]:
 
 
 def waits(driver: DialectDriver, clock: Clock, seconds: float) -> int:
-    """Let time pass; how many flushes the engine has had."""
+    """Let time pass and return the number of flushes that the engine has received."""
     clock.now += seconds
     driver.dialect.tick()
     driver.gather()
@@ -134,7 +134,7 @@ def test_cartesia_delay_is_set_by_the_client_or_three_seconds(fields: dict[str, 
     assert waits(driver, clock, 5.0) == 1
 
 
-# --- vLLM-Omni's
+# --- vLLM-Omni
 
 
 def test_omni_sentence_without_trailing_space_is_spoken_after_the_delay() -> None:

@@ -1,4 +1,4 @@
-"""Messages as large as they may be: what is in them does not decide how long the loop is held."""
+"""Message size limits: no message blocks the event loop for long, whatever it contains."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The figures an operator watches, counted from the events that pass."""
+"""Server metrics: counters and gauges of requests, sessions, load and the event loop."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ STATS = RequestStats(queue_ms=40, ttfa_ms=120, total_ms=540, audio_s=2.0, underr
 
 
 def read(metrics: ServerMetrics, load: EngineLoad | None = None) -> dict[tuple[str, ...], float]:
-    """Sample name and label values, in the order of their names, -> value, as Prometheus's own parser reads it."""
+    """Return the value of each sample by its name and label values (sorted by label name), as Prometheus parses it."""
     return {
         (sample.name, *(sample.labels[name] for name in sorted(sample.labels))): sample.value
         for family in text_string_to_metric_families(metrics.page(load).decode())
@@ -50,7 +50,8 @@ def test_runaways_cancels_and_failures_are_counted_separately() -> None:
     for outcome in ("runaway", "cancelled", "generation_failed"):
         assert values["voicewright_requests_total", "openai", "base", outcome] == 1
     assert values["voicewright_refusals_total", "overloaded"] == 1
-    assert ("voicewright_ttfa_seconds_count", "openai", "base") not in values  # no sound, no figure
+    # A request without audio has no time to first audio.
+    assert ("voicewright_ttfa_seconds_count", "openai", "base") not in values
 
 
 def test_session_and_load_gauges_show_the_current_values() -> None:
@@ -61,7 +62,8 @@ def test_session_and_load_gauges_show_the_current_values() -> None:
         )
     assert values["voicewright_sessions", "omni"] == 2
     assert [values[f"voicewright_{name}",] for name in ("slots", "active", "waiting")] == [8, 3, 2]
-    assert values["voicewright_waiting_for_text",] == values["voicewright_short_of_text",] == 1  # the former name
+    # The former name of the metric is still exported.
+    assert values["voicewright_waiting_for_text",] == values["voicewright_short_of_text",] == 1
     assert read(metrics)["voicewright_sessions", "omni"] == 0
 
 
@@ -70,7 +72,7 @@ async def test_blocked_event_loop_is_measured() -> None:
 
     watching = asyncio.create_task(metrics.watch_lag())
     await asyncio.sleep(0.01)
-    time.sleep(0.8)  # noqa: ASYNC251  that is the fault
+    time.sleep(0.8)  # noqa: ASYNC251  The test blocks the event loop on purpose.
     await asyncio.sleep(0.01)
     watching.cancel()
     values = read(metrics)

@@ -1,4 +1,4 @@
-"""Text messages as JSON objects."""
+"""Text messages as JSON objects: byte order marks and unknown fields."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cartesia's dialect: what its clients send, and the few messages that they understand."""
+"""Cartesia's dialect: client messages, replies, and the commands for the engine."""
 
 from __future__ import annotations
 
@@ -104,7 +104,8 @@ def test_long_chunks_are_split_without_losing_samples() -> None:
     while (item := driver.dialect.take()) is not None:
         assert isinstance(item, TextMessage)
         items.append(item)
-    assert max(item.samples for item in items) <= 6000 + 720  # what the resampler kept back counts later
+    # Samples that the resampler delayed count in a later message.
+    assert max(item.samples for item in items) <= 6000 + 720
     assert sum(item.samples for item in items) == 16 * 1920
 
 
@@ -117,12 +118,12 @@ def test_resampled_audio_has_the_exact_length() -> None:
 
 
 def test_streamed_text_is_forwarded_to_the_engine_immediately() -> None:
-    """Cartesia's own client: push, push, no_more_inputs."""
+    """Cartesia's own client calls push, push and no_more_inputs."""
     driver = cartesia()
     driver.send(generation("Hello ", **{"continue": True}))
     assert [submit.request.open_text for submit in driver.submitted] == [True]
     driver.send(generation("there.", **{"continue": True}))
-    driver.sound(1)  # already
+    driver.sound(1)  # Audio starts before the text is complete.
     driver.send(generation("", **{"continue": False}))
     assert driver.text_told == "Hello there.|"
     assert driver.commands[1:] == [Append(1, "there."), FinishText(1)]
@@ -161,8 +162,8 @@ def test_flush_speaks_the_buffered_text_and_is_acknowledged() -> None:
     assert (first.utterance, first.request.text, first.request.open_text) == (1, "Hello ", False)
     driver.send(generation("you", **{"continue": True}))
     driver.send(generation("", **{"continue": True, "flush": True}))
-    assert len(driver.submitted) == 1  # the next begins once this one has ended
-    assert driver.heard() == []  # a flush is answered after its sound
+    assert len(driver.submitted) == 1  # The next request starts when this one has ended.
+    assert driver.heard() == []  # A flush is acknowledged after its audio.
     driver.start(1)
     driver.sound(1)
     driver.finish(1)
@@ -211,7 +212,7 @@ def test_flush_with_the_final_message_is_acknowledged_before_the_end() -> None:
 
 
 def test_zero_buffer_delay_flushes_every_message() -> None:
-    """Pipecat: no white space between its sentences, max_buffer_delay_ms 0, and no answer to it."""
+    """Pipecat sends sentences without white space and max_buffer_delay_ms 0, and expects no flush_done."""
     driver = cartesia()
     for text in ("One.", "Two."):
         driver.send(generation(text, **{"continue": True, "max_buffer_delay_ms": 0}))
@@ -228,7 +229,7 @@ def test_word_timestamps_are_sent_if_requested() -> None:
     heard = driver.heard()
     times = [event for event in heard if event["type"] == "timestamps"]
     assert times[0]["context_id"] == "c"
-    assert heard.index(times[0]) < 9  # while it speaks
+    assert heard.index(times[0]) < 9  # The times are sent during the speech.
     words = [word for each_word in times for word in each_word["word_timestamps"]["words"]]
     ends = [end for word in times for end in word["word_timestamps"]["end"]]
     assert words == ["Hello", "there", "you."]
@@ -258,7 +259,7 @@ def test_contexts_on_one_socket_keep_their_audio_apart() -> None:
 
 
 def test_cancel_drops_unsent_audio_sends_nothing_and_frees_the_slot() -> None:
-    """A done would end what Cartesia's client listens to next: it has dropped the name."""
+    """Cartesia's client would end its next context at a `done` message of a context that it has cancelled."""
     driver = cartesia()
     driver.send(generation("One.", context="a", add_timestamps=True))
     driver.send(generation("Two.", context="b"))
@@ -334,7 +335,7 @@ def test_own_model_names_are_used_and_unknown_ones_mean_the_default() -> None:
 
 
 def test_voice_may_be_given_as_an_id_string() -> None:
-    """Cartesia's client since 2026-08, with the last message of a context too."""
+    """Cartesia's client sends an id string since 2026-08, also in the last message of a context."""
     driver = cartesia()
     driver.send(generation("Hello ", voice="anna", **{"continue": True}))
     driver.send(generation("", voice="6ccbfb76-1fc6-48f7-b71d-91ac6298247b"))
@@ -435,7 +436,7 @@ def test_error_in_a_streamed_text_ends_it_once() -> None:
 def test_misspelt_transcript_key_is_an_error(goes_on: bool) -> None:
     driver = cartesia()
     misspelt = {"context_id": "c", "transcipt": "Hello there.", "voice": "anna", "continue": goes_on, "flush": True}
-    for _ in range(2):  # of one text that goes on, only the first is told
+    for _ in range(2):  # A streamed text reports only its first error.
         driver.send(misspelt)
     errors = driver.heard()
     assert len(errors) == (1 if goes_on else 2)
@@ -519,7 +520,7 @@ def test_idle_socket_times_out_after_five_minutes_and_an_idle_context_earlier() 
     driver.sound(1)
     assert driver.dialect.deadline == 170
     driver.send(generation(""))
-    assert driver.dialect.deadline == 3600  # it is being spoken to
+    assert driver.dialect.deadline == 3600  # A session that is speaking is not idle.
     driver.finish(1)
     assert driver.dialect.deadline == 350
     driver.send(generation("One ", context="slow", **{"continue": True}))
@@ -532,7 +533,7 @@ def test_idle_socket_times_out_after_five_minutes_and_an_idle_context_earlier() 
 
 
 def waits(driver: DialectDriver, clock: Clock, seconds: float) -> None:
-    """Let time pass up to there, as the socket's timer does: whenever the dialect wants to be called."""
+    """Advance the clock by `seconds` and call the dialect at each of its deadlines, as the socket's timer does."""
     until = clock.now + seconds
     while driver.dialect.deadline is not None and driver.dialect.deadline <= until:
         assert driver.dialect.deadline >= 0
@@ -540,7 +541,7 @@ def waits(driver: DialectDriver, clock: Clock, seconds: float) -> None:
         before = driver.dialect.deadline
         driver.dialect.tick()
         driver.gather()
-        assert driver.dialect.deadline != before  # or the timer would never rest
+        assert driver.dialect.deadline != before  # An unchanged deadline would make the timer fire for ever.
     clock.now = until
 
 
@@ -560,12 +561,12 @@ def test_context_expires_one_second_after_its_last_audio() -> None:
     waits(driver, clock, 0.9)
     assert driver.of(FinishText) == []
     waits(driver, clock, 0.2)
-    assert driver.of(FinishText) == [FinishText(1)]  # its slot is for others
+    assert driver.of(FinishText) == [FinishText(1)]  # The slot is released for other requests.
     assert driver.kinds() == ["chunk"]
     driver.finish(1)
     waits(driver, clock, 0.01)
     assert driver.kinds() == ["done"]
-    driver.send(generation("", context="c"))  # LiveKit ends its text late, and waits for the answer
+    driver.send(generation("", context="c"))  # LiveKit ends its text late and waits for the reply.
     assert driver.kinds() == ["done"]
     driver.send(generation("Two.", **{"continue": True}))
     assert driver.submitted[1].request.text == "Two."
@@ -578,7 +579,7 @@ def test_context_that_receives_text_does_not_expire() -> None:
     driver.start(1)
     driver.sound(1)
     driver.send(generation(" Two", **{"continue": True}))
-    short(driver, 1, len("One."))  # it was on its way
+    short(driver, 1, len("One."))  # The engine sent this event before it received the text.
     waits(driver, clock, 3)
     assert driver.of(FinishText) == []
     short(driver, 1, len("One. Two"))
@@ -601,7 +602,7 @@ def test_text_for_an_expiring_context_continues_in_its_voice() -> None:
     short(driver, 1, len("One."))
     waits(driver, clock, 1)
     driver.send(generation("Two.", **{"continue": True}))
-    driver.sound(1)  # what was left to say
+    driver.sound(1)  # The engine still had audio of the first text.
     driver.finish(1)
     assert [(message["type"], message["flush_id"]) for message in driver.heard()] == [("chunk", 1), ("chunk", 1)]
     second = driver.submitted[1]

@@ -1,4 +1,4 @@
-"""Every format that ElevenLabs' clients may name is written, as long as it should be."""
+"""ElevenLabs' output formats: every name is supported and keeps the duration."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ElevenLabs' sockets: what its clients send, and what they understand of the answers."""
+"""ElevenLabs' WebSockets: client messages, replies, and the commands for the engine."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def test_unknown_pronunciation_dictionary_is_one_sentence() -> None:
     assert len(driver.submitted) == 1
 
 
-# --- when it is spoken
+# --- start of speech
 
 
 def test_flush_speaks_the_buffered_text() -> None:
@@ -170,11 +170,11 @@ def test_chunk_length_schedule_does_not_cut_words() -> None:
     assert driver.of(Flush) == []
     spoken(driver, " ", context_id="c")
     assert len(driver.of(Flush)) == 1
-    # The next is due where the listener would run dry, and not before.
+    # The next flush is due when the listener would run out of audio, and not before.
     spoken(driver, "who had three sons and a castle ", context_id="c")
     assert len(driver.of(Flush)) == 1
     driver.start(1)
-    driver.sound(1, frames=25)  # two seconds
+    driver.sound(1, frames=25)  # 25 frames are two seconds.
     waits(driver, clock, 0.9)
     assert len(driver.of(Flush)) == 1
     waits(driver, clock, 0.2)
@@ -189,7 +189,7 @@ def test_complete_sentence_satisfies_the_schedule() -> None:
 
 
 def test_try_trigger_generation_speaks_from_fifty_characters() -> None:
-    """ElevenLabs' own client says so with every word."""
+    """ElevenLabs' own client sends try_trigger_generation with every word."""
     driver = elevenlabs(is_multi=False)
     spoken(driver, "Once there was a king who had a castle by ", try_trigger_generation=True)
     assert driver.of(Flush) == []
@@ -198,7 +198,7 @@ def test_try_trigger_generation_speaks_from_fifty_characters() -> None:
 
 
 def test_without_a_schedule_text_is_spoken_immediately() -> None:
-    """Pipecat's and LiveKit's auto_mode: sentences."""
+    """Pipecat and LiveKit send whole sentences with auto_mode."""
     driver = elevenlabs(auto_mode="true")
     spoken(driver, " ", "One.", "Two.", "Thr", context_id="c")
     assert [type(command) for command in driver.commands[1:]] == [Flush, Append, Flush, Append]
@@ -206,7 +206,7 @@ def test_without_a_schedule_text_is_spoken_immediately() -> None:
     driver.sound(1, frames=25)
     driver.finish(1)
     heard = driver.heard()
-    assert told(heard) == "One. Two. Thr "  # words are told apart by the spaces behind them
+    assert told(heard) == "One. Two. Thr "  # The client splits words at the spaces after them.
 
 
 def test_pause_after_a_sentence_triggers_speech() -> None:
@@ -296,7 +296,7 @@ def test_codecs_encode_on_a_worker_and_count_samples() -> None:
     driver.sound(2)
     for _ in range(2):
         driver.send({"context_id": "d", "close_context": True})
-    assert driver.kinds() == ["final"]  # what was not encoded yet is not wanted any more
+    assert driver.kinds() == ["final"]  # Audio that was not encoded yet is dropped.
 
 
 # --- several contexts
@@ -321,7 +321,7 @@ def test_contexts_keep_their_audio_apart_and_end_once() -> None:
 
 def test_messages_without_a_context_id_share_the_default_context() -> None:
     driver = elevenlabs()
-    spoken(driver, "", " ", "Hi.")  # the first is Pipecat's, which keeps the socket open
+    spoken(driver, "", " ", "Hi.")  # Pipecat sends the first text to keep the socket open.
     driver.send({"close_context": True})
     driver.finish(1)
     assert [message["contextId"] for message in driver.heard()] == ["default"]
@@ -334,7 +334,7 @@ def test_second_close_stops_the_context_immediately() -> None:
         driver.send({"context_id": "c", "close_context": True})
         driver.sound(1)
     assert driver.cancelled == [1]
-    assert driver.kinds() == ["final"]  # of its sound nothing was taken yet
+    assert driver.kinds() == ["final"]  # None of the context's audio was sent before the second close.
     driver.send({"context_id": "c", "close_context": True})
     assert driver.heard() == []
 
@@ -418,9 +418,10 @@ def test_server_shutdown_is_reported() -> None:
 
 
 def test_url_contains_the_voice() -> None:
-    with pytest.raises(UnknownVoice, match=r"there are: .*bert.*Grandmother"):  # a stored voice may be meant as well
+    # The error also lists the stored voices.
+    with pytest.raises(UnknownVoice, match=r"there are: .*bert.*Grandmother"):
         elevenlabs(voice="nobody")
-    driver = elevenlabs(voice=PREMADE[1])  # a name of theirs means one of ours
+    driver = elevenlabs(voice=PREMADE[1])  # An ElevenLabs voice maps to a speaker of the checkpoint.
     spoken(driver, "Hi.", context_id="c")
     assert driver.submitted[0].request.voice == "bert"
     driver = elevenlabs(voice="Grandmother", model_id="eleven_flash_v2_5")

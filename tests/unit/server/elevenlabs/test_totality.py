@@ -1,4 +1,4 @@
-"""Every message in every state of ElevenLabs' sockets, and any sequence of them with any engine behind."""
+"""ElevenLabs' WebSockets: every message in every state, and random message sequences."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ELEVENLABS_MESSAGES: dict[str, Any] = {
     "wrong": {"context_id": "c", "text": 7},
     "no json": "{",
 }
-# Replies and commands by state and message. A message that is not named is ignored.
+# Replies and commands by state and message. A message without an entry is ignored.
 ELEVENLABS_ANSWERS: dict[str, dict[str, str]] = {
     "free": {
         "words": "submit",
@@ -90,7 +90,7 @@ def test_every_pair_of_elevenlabs_messages_has_a_response(state: str, message: s
 
 
 class AnyElevenLabs(AnyDialect):
-    """Its client knows each context by its name, from its first message to its last, on either kind of socket."""
+    """Client of either kind of socket that tracks each context by its id, from its first to its last message."""
 
     @initialize(is_multi=st.booleans(), stored=st.booleans(), auto=st.sampled_from(["true", "false"]))
     def open(self, is_multi: bool, stored: bool, auto: str) -> None:
@@ -107,7 +107,7 @@ class AnyElevenLabs(AnyDialect):
         if "error" in item:
             assert item["message"]
             return
-        assert name not in self.ended  # nothing of it follows its last message
+        assert name not in self.ended  # A context sends nothing after its last message.
         if item["isFinal"]:
             self.ended.add(name)
 
@@ -119,7 +119,7 @@ class AnyElevenLabs(AnyDialect):
         triggers=st.booleans(),
     )
     def speak(self, name: str, text: str | None, flush: bool, closes: bool, triggers: bool) -> None:
-        # Each use of a name is a context of its own; what is queued of the one before is heard first.
+        # Each use of a name is a new context. The client first receives the messages of the previous one.
         self.take_everything()
         self.ended.discard(name)
         message: dict[str, Any] = {"text": 7 if text == "wrong" else text, "flush": flush}

@@ -1,4 +1,4 @@
-"""The channel between the runtime's two processes: order, arrays, and ends."""
+"""Channel between the runtime's two processes: message order, arrays, and closing."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Ends = tuple[Channel, Channel]
 
 @pytest.fixture
 def ends() -> Iterator[Ends]:
-    """Both ends of a channel; what one sends the other receives."""
+    """Yield the two ends of a channel; each receives the messages of the other."""
     (there_out, there_in), (back_out, back_in) = os.pipe(), os.pipe()
     with os.fdopen(there_out, "rb") as there, os.fdopen(back_out, "rb") as back:
         one = Channel(back, os.fdopen(there_in, "wb"))
@@ -71,7 +71,7 @@ def test_messages_of_several_threads_are_complete_and_ordered_per_thread(ends: E
 def test_messages_sent_while_the_pipe_is_full_keep_their_order(ends: Ends) -> None:
     one, other = ends
     large = Heard(1, AudioChunk(pcm=bytes(2**20), codes=np.zeros((1, 4), np.int64), first_sample=0))
-    one.send(large)  # more than a pipe holds, and nobody reads yet
+    one.send(large)  # The message is larger than the pipe's buffer, and nothing reads it yet.
     for number in range(20):
         one.send(step(number))
     first, *others = received(other, 21)
@@ -113,7 +113,7 @@ def test_large_arrays_are_sent_outside_the_pickle() -> None:
     assert len(channel._pieces(Prepare(1, Reference(samples=small), Mode.BASE))) == 1
     pickled, *arrays = channel._pieces(Prepare(1, Reference(samples=large), Mode.BASE))
     assert [piece.nbytes for piece in arrays] == [large.nbytes]
-    assert np.shares_memory(np.asarray(arrays[0]), large.view(np.uint8))  # not even copied
+    assert np.shares_memory(np.asarray(arrays[0]), large.view(np.uint8))  # The array is sent without a copy.
     assert pickled.nbytes < 2000
 
 
@@ -130,7 +130,7 @@ def test_end_inside_a_message_is_end_of_file() -> None:
     with os.fdopen(out, "rb") as source:
         os.write(into, b"\x01\x00\x00\x00" + b"\x09" + bytes(7) + b"half")
         os.close(into)
-        end = Channel(source, open(os.devnull, "wb"))  # noqa: SIM115  the channel closes it
+        end = Channel(source, open(os.devnull, "wb"))  # noqa: SIM115  The channel closes it.
         with pytest.raises(EOFError):
             end.receive()
         end.close(PATIENCE_S)
@@ -145,7 +145,7 @@ def test_partial_message_is_delivered_when_complete(length: int, monkeypatch: py
     out, into = os.pipe()
     with os.fdopen(out, "rb") as source:
         os.set_blocking(out, False)
-        end = Channel(source, open(os.devnull, "wb"))  # noqa: SIM115  the channel closes it
+        end = Channel(source, open(os.devnull, "wb"))  # noqa: SIM115  The channel closes it.
         came: list[Message] = []
         assert end.receive_now() is None
         for at in range(0, len(written), length):

@@ -1,4 +1,4 @@
-"""When the engine has a process of its own."""
+"""Choice of the engine's process: its own process, or that of the server."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What the server's process asks reaches an engine, and what the engine says comes back: both ends, over real pipes.
+"""Engine in another process: requests and events cross real pipes in both directions.
 
-Everything holds where an event loop reads what the engine says, and where a thread does.
+Each test runs twice: either an event loop or a thread reads the events of the engine.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ Run = Callable[[Callable[[], None]], None]
 
 @contextmanager
 def loop_running() -> Iterator[Run]:
-    """What runs a call on an event loop of another thread, and waits for it."""
+    """Yield a function that runs a call on the event loop of another thread and waits for it."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, name="test-loop")
     thread.start()
@@ -100,7 +100,7 @@ def no_loop() -> Iterator[Run]:
 
 @dataclass(slots=True)
 class Apart:
-    """An engine, and the same as the server's process sees it."""
+    """Engine, its service, and the client in the server's process."""
 
     engine: PreparingEngine
     service: EngineService
@@ -108,19 +108,19 @@ class Apart:
     process: subprocess.Popen[bytes]
     serving: threading.Thread
     run: Run
-    by_loop: bool  # listens, and no thread
+    by_loop: bool  # True if the event loop reads the events, and no listener thread.
 
     def close(self, timeout_s: float) -> None:
-        """Close the client where it was started."""
+        """Close the client on the thread that started it."""
         self.run(lambda: self.client.close(timeout_s))
 
     def submit(self, request: SpeechRequest = REQUEST) -> tuple[int, list[SpeechEvent]]:
-        """A ticket of the client's, and what its sink hears."""
+        """Submit a request and return its ticket and the list that receives its events."""
         heard: list[SpeechEvent] = []
         return self.client.submit(request, heard.append), heard
 
     def settle(self) -> None:
-        """Return once the engine has been told all that the client was told so far."""
+        """Return when the engine has received all commands that the client was given so far."""
         answers: list[object] = []
         before = len(self.engine.prepared)
         self.client.prepare(REFERENCE, Mode.BASE, answers.append)
@@ -133,7 +133,7 @@ class Apart:
 def apart(request: pytest.FixtureRequest) -> Iterator[Apart]:
     (there_out, there_in), (back_out, back_in) = os.pipe(), os.pipe()
     engine = PreparingEngine()
-    # It holds nothing but its own standard input: the engine's end is a thread here.
+    # The process only waits for its standard input. A thread of this process serves the engine.
     process = subprocess.Popen((sys.executable, "-c", "input()"), stdin=subprocess.PIPE, stderr=subprocess.DEVNULL)
     with os.fdopen(there_out, "rb") as there, os.fdopen(back_out, "rb") as back, request.param() as run:
         of_engine = Channel(there, os.fdopen(back_in, "wb"))
@@ -198,7 +198,7 @@ def test_acknowledgements_are_batched_and_only_the_latest_is_sent(apart: Apart) 
         for samples in (1920, 3840):
             apart.client.ack_sent(first, samples)
             apart.client.ack_sent(second, 2 * samples)
-        apart.client.ack_sent(second + 1000, 1)  # There is no such request.
+        apart.client.ack_sent(second + 1000, 1)  # The ticket belongs to no request.
 
     apart.run(leave)
     last = [("ack_sent", 1, 3840), ("ack_sent", 2, 7680)]
@@ -213,7 +213,7 @@ def test_commands_for_unknown_or_ended_tickets_are_ignored(apart: Apart) -> None
     apart.client.cancel(ticket + 1000)
     apart.engine.say(1, finished())
     until(lambda: heard)
-    apart.settle()  # behind a batch that has ended tickets are forgotten
+    apart.settle()  # Ended tickets are removed after the batch that contains their last event.
     apart.client.append(ticket, "Too late.")
     apart.client.cancel(ticket)
     apart.settle()
@@ -334,7 +334,7 @@ def test_metrics_and_model_cards_are_forwarded(apart: Apart) -> None:
     told = apart.client.cards
     ended = apart.client._told_at
     until(lambda: apart.client._told_at > ended)
-    assert apart.client.cards is told  # they are not sent again
+    assert apart.client.cards is told  # Unchanged model cards are not sent again.
 
 
 def test_dead_engine_is_reported_even_without_metrics(apart: Apart) -> None:
@@ -352,20 +352,20 @@ def test_silent_engine_counts_as_busy(apart: Apart, monkeypatch: pytest.MonkeyPa
     assert apart.client.at_work_since() is None
     told = apart.client._told_at
     monkeypatch.setattr(service_module, "STATUS_S", PATIENCE_S)
-    until(lambda: apart.client._told_at > told)  # the last word for long
+    until(lambda: apart.client._told_at > told)  # No status message follows for a long time.
     monkeypatch.setattr(client_module, "SILENT_S", 0.01)
     since = until(apart.client.at_work_since)
     assert since == apart.client._told_at
     apart.submit()
     until(lambda: apart.engine.requests)
-    apart.engine.say(1, started())  # at which it says how it is
+    apart.engine.say(1, started())  # The service sends its status after this event.
     until(lambda: apart.client._told_at > since)
 
 
 def test_step_running_when_the_engine_fell_silent_keeps_its_start_time(
     apart: Apart, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another time would tell the watchdog of a step that took long and came back, for which it would wait longer."""
+    """With another time, the watchdog would assume that a long step had finished, and would wait longer."""
     apart.engine.step_since = 5.0
     until(lambda: apart.client.at_work_since() == 5.0)
     monkeypatch.setattr(client_module, "SILENT_S", 0.0)
@@ -400,13 +400,13 @@ def test_unreadable_message_counts_as_process_exit(apart: Apart, monkeypatch: py
         raise ModuleNotFoundError("no module named so")
 
     monkeypatch.setattr(apart.client._channel, "_put_together", spoilt)
-    until(lambda: not apart.client.alive)  # at the batch after the one that it waits for
+    until(lambda: not apart.client.alive)  # The client fails at the batch that follows the pending one.
     until(lambda: heard)
     assert isinstance(heard[0], Broken)
 
 
 def test_close_ends_the_engine_and_the_process(apart: Apart) -> None:
-    apart.process.stdin.close()  # type: ignore[union-attr]  # it ends
+    apart.process.stdin.close()  # type: ignore[union-attr]  # The process exits when its input is closed.
     apart.process.wait()
     apart.close(PATIENCE_S)
     apart.serving.join(PATIENCE_S)

@@ -1,4 +1,4 @@
-"""A checkpoint that is there twice, for different modes, says different things, and the canary knows it."""
+"""Canary: reproducible audio of each mode if one checkpoint serves several modes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from runtime.settings import DEMO_CHECKPOINT, EngineSettings, Settings
 
 
 async def test_canary_of_each_mode_is_reproducible_with_a_shared_checkpoint(caplog: pytest.LogCaptureFixture) -> None:
-    """As in the studio, where a published one serves one mode and the embedded voice goes on with the others."""
+    """In the studio, the embedded voice serves all modes that no published checkpoint serves."""
     models = tuple(f"{mode}={DEMO_CHECKPOINT}" for mode in ("voice_design", "base"))
     engine = Engine.open(Settings(models=models, engine=EngineSettings(device="cpu", max_slots=1, max_model_len=512)))
     assert len({card.fingerprint for card in engine.cards}) == 1
@@ -21,6 +21,6 @@ async def test_canary_of_each_mode_is_reproducible_with_a_shared_checkpoint(capl
     try:
         with caplog.at_level(logging.INFO, "runtime"):
             assert [await canary.sing() for _ in range(2)] == [Outcome.SAME] * 2
-        assert "request" not in caplog.text  # it is none of a client's
+        assert "request" not in caplog.text  # The canary is not logged as a client's request.
     finally:
         engine.close()

@@ -1,4 +1,4 @@
-"""Who comes in and who does not, for HTTP and WebSocket alike, without a server around it."""
+"""Access control of HTTP and WebSocket: keys, tickets, origins, rates and body sizes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def no_engine(settings: Settings, progress: Progress) -> SpeechEngine:
 
 @dataclass
 class Door:
-    """Door and access control with a room behind them that records what came in; its clock is moved by hand."""
+    """Request guard and access control around an app that records its calls; the test sets the clock."""
 
     settings: ServerSettings = field(default_factory=ServerSettings)
     limits: Limits = field(default_factory=Limits)
@@ -78,7 +78,7 @@ class Door:
         body: tuple[bytes, ...] = (b"",),
         **headers: str,
     ) -> tuple[int, dict[str, Any], dict[str, str]]:
-        """Return status (101 for an accepted socket), error object and headers of the answer."""
+        """Send one request and return its status (101 for an accepted socket), error object and response headers."""
         said: list[Message] = []
         pairs = {"host": "studio.example:8210", **{name.replace("_", "-"): value for name, value in headers.items()}}
         scope: Scope = {
@@ -108,7 +108,7 @@ class Door:
 
 
 def as_openai_s(body: dict[str, Any]) -> dict[str, Any]:
-    """The error object of a refusal, whosever shape it has."""
+    """Return the error object of a refusal in any dialect, with its code."""
     if "error" in body:
         return dict(body["error"])
     if "detail" in body:
@@ -166,7 +166,8 @@ def test_key_may_be_sent_as_a_subprotocol_and_is_not_forwarded() -> None:
 def test_ticket_is_valid_for_one_socket_and_a_short_time() -> None:
     door = Door(ServerSettings(**KEYS, ticket_s=60))
     ticket, late = door.tickets.issue(), door.tickets.issue()
-    assert knock(door, "http", query=f"ticket={ticket}") == (401, "unauthorized")  # sockets only
+    # A ticket is valid only for a socket.
+    assert knock(door, "http", query=f"ticket={ticket}") == (401, "unauthorized")
     assert knock(door, query=f"ticket={ticket}&x=1") == (101, None)
     assert knock(door, query=f"ticket={ticket}") == (401, "unauthorized")
     assert knock(door, query=f"ticket={late}&ticket={late}") == (401, "unauthorized")
@@ -191,7 +192,7 @@ ROUTES = [
 
 @pytest.mark.parametrize(("kind", "path"), ROUTES)
 def test_every_route_requires_the_key_except_the_two_health_probes(kind: str, path: str) -> None:
-    """The walk is over the real application, so a new route is met by this test without a word here."""
+    """The routes are those of the real application, so a new route is tested automatically."""
     scope_type = "websocket" if "WebSocket" in kind else "http"
     door = Door(ServerSettings(**KEYS))
     door.access._app = create_app(door.host)
@@ -293,7 +294,7 @@ def test_requests_per_minute_are_counted_by_key_or_address() -> None:
 
     assert [ask(x_api_key=KEY, address=f"192.0.2.{n}") for n in range(3)] == [200, 200, 429]
     assert ask(x_api_key="key-two") == 200
-    assert [ask(x_api_key="guess") for _ in range(3)] == [401, 401, 429]  # guessing gets slower too
+    assert [ask(x_api_key="guess") for _ in range(3)] == [401, 401, 429]  # Invalid keys are rate-limited too.
     status, error, headers = asyncio.run(door.knock("websocket", x_api_key=KEY))
     assert (status, error["code"], headers["retry-after"]) == (429, "rate_limited", "30")
     door.now = 30.0
@@ -332,7 +333,7 @@ def test_body_over_the_limit_is_refused(told: bool) -> None:
     headers = {"content_length": str(limit + 1)} if told else {}
     status, code = knock(door, "http", method="POST", body=(b"x" * limit, b"x", b"x" * 9), **headers)
     assert (status, code) == (413, "message_too_large")
-    assert door.bodies == ([] if told else [b"x" * limit])  # the room saw a client that left
+    assert door.bodies == ([] if told else [b"x" * limit])  # The app saw a disconnect.
     assert len(door.inside) == (0 if told else 1)
     assert knock(door, "http", method="POST", body=(b"x" * (limit - 1), b"x")) == (200, None)
     assert door.bodies[-1] == b"x" * limit

@@ -1,4 +1,4 @@
-"""Turns in sequence: one stream of events, its limits, errors that name the turn, and a busy or cancelled engine."""
+"""Dialogues over HTTP: the turns in one stream of events, their limits and their errors."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ async def test_a_later_turn_waits_while_the_queue_is_full() -> None:
 
 
 async def test_cancelling_stops_the_current_turn_and_starts_no_other() -> None:
-    engine = ScriptedEngine({1: turns(1)[1], 2: []})  # The second turn says nothing.
+    engine = ScriptedEngine({1: turns(1)[1], 2: []})  # The second turn has no events.
     async with hosting(engine) as host:
         body = read_speech({"inputs": [*TURNS, TURNS[0]], "response_format": "pcm"})
         pieces = SpeechResponder(host, body, host.library, "r").as_audio()
@@ -136,7 +136,7 @@ async def test_a_single_text_is_a_request_as_before() -> None:
 
 
 async def narrated(text: str, **fields: Any) -> list[tuple[str, str | None]]:
-    """Text and voice of each request."""
+    """Return the text and the voice of each request."""
     engine = ScriptedEngine(turns(9))
     await spoken(engine, inputs=None, input=text, voice="serena", **fields)
     return [(each.text.strip(), each.voice) for each in engine.requests]

@@ -1,4 +1,4 @@
-"""Keys of a file are good while they stand in it; tickets of one replica are good at the others."""
+"""Key file and tickets: changes of the file, and tickets of another replica."""
 
 from __future__ import annotations
 

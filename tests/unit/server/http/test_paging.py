@@ -1,4 +1,4 @@
-"""Pages of a list, forwards and backwards, have each item once."""
+"""Paging of lists: forward and backward pages contain each item once."""
 
 from __future__ import annotations
 

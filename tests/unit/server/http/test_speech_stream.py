@@ -1,4 +1,4 @@
-"""A request in flight over HTTP: when it begins, what it acknowledges, how it ends, and that it always gives back."""
+"""HTTP response of a running request: start, acknowledgements, end and cancellation."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ REPLIES: set[asyncio.Task[Any]] = set()
 
 
 class Wire:
-    """The ASGI side of a client: what it was sent, and when it hangs up."""
+    """ASGI side of a client: the messages that it receives, and its disconnect."""
 
     def __init__(self) -> None:
         self.sent: list[Message] = []
@@ -200,7 +200,7 @@ async def test_client_that_reads_nothing_is_paused_and_disconnected() -> None:
     wire.reading.clear()
     engine.say(1, chunk(), chunk(), chunk())
     await settle()
-    assert engine.sent == [(1, 1920)]  # the second is still being sent
+    assert engine.sent == [(1, 1920)]  # The second chunk is still being sent.
     await asyncio.wait_for(serving, 60)
     assert engine.cancelled == [1]
     assert not wire.is_complete

@@ -1,4 +1,4 @@
-"""Drives a session by hand: messages in, what it says and wants out, time by the test's own clock."""
+"""Test driver for a native session: it sends messages and records replies and commands."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ REFERENCE = Reference(samples=np.tile(np.float32([0.5, 0.0]), 12_000))
 
 
 def two_voices() -> MemoryLibrary:
-    """Clara, whose words are known, and Quiet, whose are not."""
+    """Return a library with Clara, who has a transcript, and Quiet, who has none."""
     quiet = Reference(samples=REFERENCE.samples, x_vector_only=True)
     clara = Reference(samples=REFERENCE.samples, text="I am Clara.")
     return MemoryLibrary(
@@ -37,7 +37,7 @@ def two_voices() -> MemoryLibrary:
 
 
 class Driver(SessionDriver):
-    """A native session and the process around it, played by a test."""
+    """Native session; the test plays the server and the engine."""
 
     def __init__(self, limits: Limits | None = None, cards: tuple[ModelCard, ...] = (CARD, CLONER)) -> None:
         self.now = 0.0
@@ -58,7 +58,7 @@ class Driver(SessionDriver):
         self.send("session.config", **fields)
 
     def speak(self, text: str = "Hello.", **fields: Any) -> int:
-        """Send a whole text and return the number of the utterance that it became."""
+        """Send a whole text and return the number of its utterance."""
         self.send("input.text", text=text, **fields)
         self.send("input.done", **fields)
         return self.submitted[-1].utterance
@@ -68,7 +68,7 @@ class Driver(SessionDriver):
         return self.of(Decode)
 
     def told(self, number: int) -> list[str | None]:
-        """What the engine was given of an utterance's text, in order: texts, None for a flush, "." for its end."""
+        """Return the text commands of an utterance in order: texts, None for a flush, "." for the end."""
         told: list[str | None] = []
         for command in self.commands:
             match command:
@@ -90,13 +90,13 @@ class Driver(SessionDriver):
         return [item for item in self.heard() if isinstance(item, dict)]
 
     def kind(self, item: Any) -> str:
-        """Name a message as others do, and say the context of an error."""
+        """Return the name of a message, with the context id of an error."""
         is_error = isinstance(item, dict) and item["type"] == "error"
         return f"{item['code']}@{item['context_id']}" if is_error else super().kind(item)
 
 
 def ready(limits: Limits | None = None, **config: Any) -> Driver:
-    """A driver past session.created and one session.config."""
+    """Return a driver after session.created and one session.config."""
     driver = Driver(limits)
     driver.configure(**config)
     assert driver.kinds() == ["session.created"]

@@ -1,4 +1,4 @@
-"""The protocol's page and schema say what the wire does."""
+"""Protocol page and schema: equal to the messages that the server sends and receives."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SERVER = {adapter["properties"]["type"]["const"]: adapter for adapter in schema(
 
 
 def everything_said() -> list[dict[str, Any]]:
-    """At least one message of every type that the server has."""
+    """Return at least one message of every type that the server sends."""
     said = Driver().replies()
     driver = ready(Limits(idle_s=9999), frames="labelled")
     first, two = driver.speak(context_id="a"), driver.speak(context_id="b")

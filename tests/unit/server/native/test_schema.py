@@ -1,4 +1,4 @@
-"""What the client's messages may be: strict JSON, strict types, and sentences that quote nobody."""
+"""Native client messages: strict JSON and types, and errors that do not quote the client."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The native protocol without sockets: what is said and done in which state."""
+"""Native protocol without sockets: replies and engine commands in each state."""
 
 from __future__ import annotations
 
@@ -117,8 +117,8 @@ def test_text_over_the_limit_stops_its_speech() -> None:
     driver.start(1)
     driver.sound(1)
     driver.sound(1, first=1)
-    assert driver.session.take() is not None  # audio.start
-    assert driver.session.take() is not None  # 80 ms
+    assert driver.session.take() is not None  # This is audio.start.
+    assert driver.session.take() is not None  # This is the first 80 ms of audio.
     driver.send("input.text", text="efghi")
     (error,) = driver.replies()
     assert (error["code"], error["context_id"], error["partial_audio"]) == ("text_too_long", "default", True)
@@ -179,7 +179,7 @@ def test_every_configuration_field_reaches_the_request() -> None:
     request = driver.submitted[0].request
     assert (request.mode, request.voice, request.language) == (Mode.CUSTOM_VOICE, "anna", "English")
     assert (request.instruct, request.layout, request.seed) == ("softly", Layout.STREAMING, 2**60)
-    assert request.max_frames == 10  # the eleventh token is the end
+    assert request.max_frames == 10  # The eleventh token is the end token.
     assert (request.split, request.first_chunk_frames) == (Split.CLAUSE, 3)
     assert (request.open_text, request.holds_end, request.acknowledged) == (True, True, True)
     assert request.sampling == Sampling(
@@ -203,7 +203,7 @@ def test_context_id_may_be_reused_after_its_end() -> None:
     first = driver.speak("One.")
     driver.finish(first)
     second = driver.speak("Two.")
-    driver.sound(first)  # too late, and not the second's
+    driver.sound(first)  # This late audio belongs to the first utterance.
     driver.finish(second)
     assert first != second
     assert driver.kinds() == ["audio.done", "audio.done"]
@@ -245,12 +245,12 @@ def test_cancel_drops_unsent_audio() -> None:
     driver.start(number)
     driver.sound(number)
     driver.sound(number, first=1)
-    assert driver.session.take() is not None  # audio.start
-    assert driver.session.take() is not None  # 80 ms
+    assert driver.session.take() is not None  # This is audio.start.
+    assert driver.session.take() is not None  # This is the first 80 ms of audio.
     driver.send("playback", played_ms=30)
     driver.send("context.cancel")
     assert driver.cancelled == [number]
-    driver.sound(number, first=2)  # the engine had it ready
+    driver.sound(number, first=2)  # The engine had generated this frame before the cancel.
     driver.finish(number, StopReason.CANCELLED)
     (cancelled,) = driver.heard()
     assert cancelled == {
@@ -386,7 +386,7 @@ def test_contexts_count_until_their_end_was_received() -> None:
     driver.send("input.text", text="Hello", context_id="c")
     assert driver.kinds() == ["too_many_contexts@c"]
     driver.finish(spoken)
-    driver.send("input.text", text="Hello", context_id="d")  # the client cannot have seen the end of a
+    driver.send("input.text", text="Hello", context_id="d")  # The client has not received the end of context a yet.
     assert driver.kinds() == ["audio.done", "too_many_contexts@d"]
     driver.speak(context_id="e")
     assert driver.kinds() == []
@@ -459,7 +459,7 @@ def test_failed_reference_ends_the_contexts_waiting_for_it() -> None:
     assert driver.kinds() == ["invalid_ref_audio@a", "invalid_ref_audio@b"]
     assert not driver.submitted
     driver.send("input.text", text="Hello.", context_id="c")
-    assert driver.kinds() == ["out_of_order@c"]  # the configuration went with its reference
+    assert driver.kinds() == ["out_of_order@c"]  # The failed reference also removed the configuration.
 
 
 def test_reference_failure_before_any_text_is_reported_once() -> None:

@@ -1,4 +1,4 @@
-"""Every message in every state, and any sequence of them: one terminal message a context, every slot given back."""
+"""Native protocol: every message in every state, and random sequences of messages."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from runtime.settings import Limits
 from tests.support.examples import examples
 from tests.unit.server.native.driver import REFERENCE, Driver
 
-# What a message is answered with, by the state of its context: terminal and other replies, commands.
+# Responses by the state of the context and the message: terminal replies, other replies and commands.
 STATES = ("unconfigured", "free", "opening", "reading", "composing", "speaking", "refused")
 MESSAGES: dict[str, dict[str, Any]] = {
     "session.config": {},
@@ -98,17 +98,17 @@ NAMES = st.sampled_from(["a", "b", None])
 
 
 class AnySession(RuleBasedStateMachine):
-    """A client that sends anything in any order, an engine and a decoder that answer in any order."""
+    """Client, engine and decoder that send random messages in any order."""
 
     @initialize(frames=st.sampled_from(["plain", "labelled"]))
     def open(self, frames: str) -> None:
         self.driver = Driver(Limits(max_contexts=2, max_text_chars=20))
         self.frames = frames
-        self.running: list[int] = []  # utterances the engine holds
-        self.texts_open: set[int] = set()  # of them, those whose text may go on
+        self.running: list[int] = []  # Utterances that run in the engine.
+        self.texts_open: set[int] = set()  # Running utterances with an open text.
         self.decoding: list[int] = []
         self.open_before: dict[int, NativeUtterance] = {}
-        self.said: list[dict[str, Any]] = []  # terminal messages since the last step
+        self.said: list[dict[str, Any]] = []  # Terminal messages since the last step.
         self.closed = False
         say = self.driver.session.send_queue.say
 
@@ -121,7 +121,7 @@ class AnySession(RuleBasedStateMachine):
         self.driver.configure(frames=frames)
 
     def ends_are_told_once(self) -> None:
-        """Whatever left the session in this step was told so by one terminal message, and cancelled sound is gone."""
+        """Assert one terminal message per context that ended in this step, and no queued audio if it was cancelled."""
         now = {utterance.number: utterance for utterance in self.driver.session.utterances.values()}
         ended = [utterance for number, utterance in self.open_before.items() if number not in now]
         told = Counter(reply["context_id"] for reply in self.said)
@@ -133,7 +133,7 @@ class AnySession(RuleBasedStateMachine):
         self.open_before, self.said = now, []
 
     def after(self) -> None:
-        """Do what the session wants done, and hold what it says against its promises."""
+        """Process the session's commands and assert the promises of the protocol."""
         driver = self.driver
         driver.commands += driver.session.commands()
         for command in driver.commands:
@@ -262,7 +262,7 @@ class AnySession(RuleBasedStateMachine):
     def teardown(self) -> None:
         if hasattr(self, "driver"):
             self.driver.session.on_disconnect()
-            self.open_before = {}  # nobody is there to be told
+            self.open_before = {}  # A disconnected client receives no terminal messages.
             self.after()
             assert self.running == []
             assert not any(isinstance(item, Close) for item in self.driver.heard())

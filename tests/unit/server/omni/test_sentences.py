@@ -1,4 +1,4 @@
-"""Where vLLM-Omni's dialect cuts a growing text."""
+"""Sentence splitting of vLLM-Omni's dialect for a text that arrives in chunks."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_texts_are_split_like_vllm_omni(split: Split, text: str, wanted: list[st
 def test_sentence_is_emitted_when_its_end_is_certain() -> None:
     sentences = Sentences(Split.SENTENCE)
     assert sentences.add("One") == []
-    assert sentences.add(".") == []  # 1.5 may follow
+    assert sentences.add(".") == []  # The period may belong to a number such as 1.5.
     assert sentences.add(" T") == ["One."]
     assert sentences.waiting_chars == 1
     assert sentences.finish() == ["T"]

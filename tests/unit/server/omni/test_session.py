@@ -1,4 +1,4 @@
-"""vLLM-Omni's dialect, message by message: its shapes, its texts, and what ends a session there."""
+"""vLLM-Omni's dialect: message formats, texts, and the reasons that end a session."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_without_stream_audio_each_sentence_is_one_file() -> None:
     (start,) = driver.heard()
     assert (start["format"], "sample_rate" in start) == ("wav", False)
     (submit,) = driver.submitted
-    assert not submit.request.acknowledged  # nothing is taken before the file is complete
+    assert not submit.request.acknowledged  # No audio is sent before the file is complete.
     driver.start(submit.utterance)
     pcm = driver.sound(submit.utterance) + driver.sound(submit.utterance, first=1)
     assert driver.heard() == []
@@ -156,10 +156,10 @@ def test_each_sentence_is_a_request_with_the_first_seed_and_the_next_is_prefetch
     driver.start(2, seed=33)
     first = driver.sound(1)
     second = driver.sound(2)
-    assert driver.kinds() == ["audio.start", "sound"]  # the second is held back
+    assert driver.kinds() == ["audio.start", "sound"]  # Audio of the second sentence is held back.
     driver.finish(2)
     assert driver.kinds() == []
-    assert len(driver.submitted) == 2  # no more than one ahead
+    assert len(driver.submitted) == 2  # At most one sentence is prefetched.
     driver.finish(1)
     heard = driver.heard()
     assert [item["type"] if isinstance(item, dict) else item for item in heard] == [
@@ -205,7 +205,8 @@ def test_refused_sentence_is_reported_in_its_turn() -> None:
 def test_next_utterance_may_be_sent_while_one_is_speaking() -> None:
     driver = configured(**STREAM)
     say(driver, "One.")
-    driver.send({"type": "session.config", "speaker": "anna", "seed": 4, **STREAM})  # between utterances
+    # The configuration arrives between two utterances.
+    driver.send({"type": "session.config", "speaker": "anna", "seed": 4, **STREAM})
     say(driver, "Two.")
     driver.start(1)
     driver.finish(1)
@@ -395,7 +396,7 @@ def test_timeouts_equal_those_of_vllm_omni() -> None:
     driver.heard()
     clock.now = 200
     driver.dialect.tick()
-    assert driver.heard() == []  # it is being spoken to
+    assert driver.heard() == []  # A session that is speaking is not idle.
     driver.finish(1)
     driver.heard()
     assert driver.dialect.deadline == 230

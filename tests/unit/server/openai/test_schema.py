@@ -1,4 +1,4 @@
-"""The bodies of the HTTP speech routes, read strictly."""
+"""Bodies of the HTTP speech routes: accepted fields, defaults and refusals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What becomes of a body: the request that reaches the engine, whose voice it has, and what is tried again."""
+"""Responder of the HTTP speech routes: engine request, voice, retries and replies."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def hosting(engine: ScriptedEngine, *voices: tuple[VoiceCard, Reference]) 
 
 
 async def requested(**fields: Any) -> SpeechRequest:
-    """The request that a body becomes."""
+    """Return the engine request of a body."""
     engine = ScriptedEngine({1: [started(), chunk(), finished()]})
     async with hosting(engine, (CLARAS_CARD, CLARA)) as host:
         body = read_speech({"input": "Hello.", "stream": False, "response_format": "pcm", **fields})
@@ -88,7 +88,7 @@ async def test_empty_library_has_no_stored_voices() -> None:
 
 
 async def tried(retries: int, *reasons: StopReason, seed: int | None = 8) -> tuple[list[int | None], bytes, int | None]:
-    """Seeds of the requests that were made, the sound that was kept, and its seed."""
+    """Return the seeds of all attempts, the PCM of the accepted one, and its seed."""
     script = {
         number: [started((8 if seed is None else seed) + number - 1), chunk(1, number), finished(reason)]
         for number, reason in enumerate(reasons, 1)
@@ -107,7 +107,8 @@ async def test_only_runaways_are_retried_and_a_limited_number_of_times() -> None
     assert (await tried(3, StopReason.MAX_TOKENS))[0] == [8]
     assert await tried(0, runaway) == ([8], chunk(1, 1).pcm, 8)
     assert await tried(2, runaway, runaway, runaway) == ([8, 9, 10], chunk(1, 3).pcm, 10)
-    assert (await tried(1, runaway, eos, seed=None))[0] == [None, 9]  # the drawn one is reported, and then the next
+    # The engine reports the seed that it drew, and the retry uses the next one.
+    assert (await tried(1, runaway, eos, seed=None))[0] == [None, 9]
 
 
 async def test_seed_wraps_around_after_the_maximum() -> None:

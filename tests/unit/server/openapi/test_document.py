@@ -1,4 +1,4 @@
-"""The OpenAPI document: every route is in it, what it refers to is there, and its statuses are those of the errors."""
+"""OpenAPI document: all routes, valid references, and the statuses of the errors."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ VOID_TAGS = {"meta", "link", "br"}
 
 
 def app(**server: Any) -> FastAPI:
-    """The runtime's, of which nothing is loaded."""
+    """Return the runtime's application without a loaded checkpoint."""
 
     def nothing(*_: object) -> NoReturn:
         raise AssertionError("nothing is to be loaded")
@@ -51,7 +51,7 @@ def operations(described: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, 
 
 
 def everything(part: Any) -> Iterator[dict[str, Any]]:
-    """Every object in it."""
+    """Yield every object in the document."""
     if isinstance(part, dict):
         yield part
     for inner in part.values() if isinstance(part, dict) else part if isinstance(part, list) else ():
@@ -67,14 +67,15 @@ def test_undocumented_route_is_detected() -> None:
 
     @bare.get("/new")
     async def new() -> None:
-        """It has words, and nobody has said what it answers."""
+        """Return a text; the route has no documented response."""
 
     @bare.get("/silent")
     @documented(answer=str)
     async def silent() -> None: ...
 
     assert undocumented(bare.routes)[-2:] == ["/new", "/silent"]
-    assert document(bare.routes, has_keys=False)["paths"].keys() >= {"/new", "/silent"}  # in the document all the same
+    # Undocumented routes are still in the document.
+    assert document(bare.routes, has_keys=False)["paths"].keys() >= {"/new", "/silent"}
 
 
 def test_references_resolve(described: dict[str, Any]) -> None:
@@ -125,7 +126,7 @@ def test_authentication_is_documented_if_the_server_requires_keys() -> None:
 
 
 class Tags(HTMLParser):
-    """Whether tags are closed in order, the ids, and where links lead."""
+    """HTML parser that records unclosed tags, ids and link targets."""
 
     def __init__(self) -> None:
         super().__init__()

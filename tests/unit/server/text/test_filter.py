@@ -1,4 +1,4 @@
-"""Markdown is taken out of live text, where and as a request asks for it, in every dialect."""
+"""Markdown filter for live text in every dialect, as each request configures it."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_omni_dialect_filters_streamed_text(mode: str, name: str | None, told: s
     if mode == "sentence_commit":
         driver.send({"type": "input.commit"})
         (committed,) = [message for message in driver.heard() if message["type"] == "input.committed"]
-        assert committed["chars_committed"] == len(MARKED)  # of what was sent
+        assert committed["chars_committed"] == len(MARKED)  # The count is that of the text as sent.
     driver.send({"type": "input.done"})
     assert driver.text_told == told + "|"
 

@@ -1,4 +1,4 @@
-"""The time of every text stage grows with the length of the text, whatever a client sends and in whatever pieces."""
+"""Linear time of every text stage, for any text in chunks of any size."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ UNITS = (
 )
 WORDS = tuple((" ".join("abcdefgh"[(seed + place) % 8] for place in range(40)), "x", True) for seed in range(8))
 Stage = Callable[[], Callable[[str], object]]
-# What more text is given to; `Utterance` and `TextStream` compose them.
+# Stages that process incoming text; `Utterance` and `TextStream` compose them.
 STAGES: dict[str, Stage] = {
     "markdown": lambda: GrowingMarkdown().add,
     "dictionary": lambda: GrowingPronunciation(dictionary_of(WORDS, tag_pattern(Limits(), brackets=True))).add,
@@ -42,14 +42,14 @@ STAGES: dict[str, Stage] = {
     "script": lambda: lambda text: strange_script(text, ("english",)),
     "end": lambda: lambda text: may_end(text[-2 * TAIL :]),
 }
-SHORT, LONG = 2048, 4096  # The largest text of one request.
+SHORT, LONG = 2048, 4096  # `LONG` is the largest text of one request.
 MAX_RATIO = 2.5
-MAX_S = 0.5  # A stage that is fast at any length is not compared: its time is noise.
+MAX_S = 0.5  # A stage below this time is not compared, because its time is noise.
 PIECE = 64
 
 
 def seconds(stage: Stage, text: str, piece: int) -> float:
-    """Return the processor time of a whole text in pieces."""
+    """Return the processor time of a whole text in chunks."""
     add = stage()
     begin = time.thread_time()
     for start in range(0, len(text), piece):
@@ -69,7 +69,7 @@ def test_filter_time_is_linear_in_the_text(stage: str, unit: str) -> None:
 
 
 def test_many_sentence_ends_in_one_message_are_processed_at_once() -> None:
-    """The largest message: without words, and with a word only at its end."""
+    """The largest message contains no words, or one word at its end."""
     for text in (". " * 60_000, ". " * 60_000 + "a. "):
         begin = time.thread_time()
         Sentences(Split.SENTENCE).add(text)

@@ -1,4 +1,4 @@
-"""The thread for long texts leaves the interpreter to others, and takes texts piece by piece."""
+"""Thread for long texts: it yields the interpreter and processes texts in chunks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ WORKED_S = 0.08
 
 
 def _work(seconds: float) -> float:
-    """Compute for this long, and return how long it took."""
+    """Compute for this long and return the elapsed time."""
     began, end = time.monotonic(), time.thread_time() + seconds
     while time.thread_time() < end:
         rest()

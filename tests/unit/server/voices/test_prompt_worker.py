@@ -1,4 +1,4 @@
-"""Prompts of stored voices: made in the background one at a time, while nobody speaks, anew for each checkpoint."""
+"""Prompt worker: makes prompts of stored voices while the engine is idle, one at a time."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from tests.support.voices import a_voice
 
 @dataclass
 class PreparingEngine:
-    """An engine that makes prompts on another thread, as the real one does."""
+    """Engine that makes prompts on another thread, as the real one does."""
 
     fingerprint: str = "first"
     loaded: bool = True
     active: int = 0
     refuse: SpeechError | None = None
-    made: list[int] = field(default_factory=list)  # lengths of the references
+    made: list[int] = field(default_factory=list)  # Lengths of the references.
     at_once: int = 0
     most_at_once: int = 0
 
@@ -69,7 +69,7 @@ def library(tmp_path: Path) -> Iterator[Library]:
 
 
 async def keep(library: Library, engine: PreparingEngine, during: Callable[[PromptWorker], Any]) -> None:
-    """Run a worker beside ``during``, a coroutine function."""
+    """Run a worker in addition to ``during``, a coroutine function."""
     with ThreadPoolExecutor(2) as workers:
         worker = PromptWorker(lambda: [library], engine, workers)  # type: ignore[arg-type]
         task = asyncio.create_task(worker.run())
@@ -150,7 +150,7 @@ async def test_voice_that_cannot_be_prepared_is_not_retried_forever(
         await asyncio.sleep(0.2)
         assert len(engine.made) == 1
         engine.refuse = None
-        worker.wake()  # another upload
+        worker.wake()  # Another upload wakes the worker.
         await becomes(lambda: not library.without_prompt("first"))
 
     await keep(library, engine, during)

@@ -1,4 +1,4 @@
-"""Speakers of other checkpoints behind the same port are known beside one's own."""
+"""Speaker list of all checkpoints that share a port."""
 
 from __future__ import annotations
 

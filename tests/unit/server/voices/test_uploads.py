@@ -1,4 +1,4 @@
-"""Reference audio as messages carry it."""
+"""Reference audio in client messages: base64, data URLs, limits and refusals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A voice that is named is spoken with, or a note says what is."""
+"""Voice resolver: the voice of a request, and notes about replaced or ignored names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Wyoming's dialect: whole texts, texts in pieces, one after the other, and what it says of voices."""
+"""Wyoming's dialect: whole and streamed texts, their order, and the list of voices."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def in_pieces(driver: DialectDriver, *pieces: str, **voice: Any) -> None:
         driver.send(event("synthesize-chunk", text=piece))
 
 
-# --- what is asked of the engine
+# --- requests to the engine
 
 
 def test_whole_text_is_one_request() -> None:
@@ -47,7 +47,8 @@ def test_streamed_text_is_one_request_without_markdown() -> None:
     driver = wyoming()
     in_pieces(driver, "Hello **th", "ere**. ", "More.", name="anna")
     assert driver.submitted[0].request.open_text
-    driver.send(event("synthesize", text="Hello **there**. More."))  # for servers that take no pieces
+    # Clients send the whole text too, for servers without streaming.
+    driver.send(event("synthesize", text="Hello **there**. More."))
     driver.send(event("synthesize-stop"))
     assert driver.text_told == "Hello there. More.|"
     assert len(driver.submitted) == 1
@@ -74,7 +75,7 @@ def test_pause_after_a_sentence_triggers_speech() -> None:
         ({"name": "tiny", "speaker": "bert"}, "bert", "auto"),
         ({"name": None, "language": "en"}, None, "english"),
         ({"language": "en_GB"}, None, "english"),
-        ({"language": "nl"}, None, "nl"),  # the engine says which it knows
+        ({"language": "nl"}, None, "nl"),  # The engine refuses a language that it does not support.
         ({"name": "alloy"}, "anna", "auto"),
     ],
 )
@@ -99,7 +100,7 @@ def test_stored_voice_is_read_first(name: str) -> None:
     assert request.reference.text == "Stored words."
 
 
-# --- what is heard
+# --- replies
 
 
 def test_events_for_a_whole_text() -> None:
@@ -142,7 +143,8 @@ def test_texts_are_spoken_in_order() -> None:
     driver.send(event("synthesize", text="Three."))
     driver.send(event("ping", text="still there?"))
     assert driver.text_told == "One.|"
-    assert driver.heard() == [event("pong", text="still there?")]  # not about a text: said at once
+    # The pong is sent at once, because it does not belong to a text.
+    assert driver.heard() == [event("pong", text="still there?")]
     driver.finish(1)
     assert driver.text_told == "One.|Two.|"
     driver.finish(2)
@@ -163,7 +165,7 @@ def test_socket_is_not_read_while_its_queue_is_full() -> None:
     assert not driver.dialect.is_congested
 
 
-# --- errors are the end
+# --- errors
 
 
 @pytest.mark.parametrize(
@@ -209,7 +211,7 @@ def test_shutdown_drops_unsent_audio() -> None:
     assert not driver.of(Append)
 
 
-# --- what there is
+# --- list of voices
 
 
 def test_every_voice_is_described_with_its_languages() -> None:
