@@ -1,4 +1,4 @@
-"""torch_npu's stand-in, where a test asks for it, and checkpoints of few codes, on the CPU and on its NPU."""
+"""Fixtures: a stand-in for torch_npu and small checkpoints on the CPU and its NPU."""
 
 from __future__ import annotations
 

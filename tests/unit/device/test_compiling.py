@@ -1,4 +1,4 @@
-"""Kernels are compiled on threads, before anything is launched, for a card that this machine need not have."""
+"""Compilation of kernels on threads before the first launch, without a GPU."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The CPU's attention against its definition; every other device is held to the same."""
+"""Attention of the CPU device compared with its definition.
+
+The tests of the other devices compare with this attention.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A whole frame holds nothing that a graph cannot, and the lint would see it if it did."""
+"""Graph lint: a whole frame has only operations that a graph can capture.
+
+Further tests show that the lint finds operations that cannot be captured.
+"""
 
 from __future__ import annotations
 
@@ -50,11 +53,12 @@ def test_whole_frame_can_be_captured(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """And none of it goes to the AI CPU, copies the slots, or sorts where no row needs it."""
-    monkeypatch.setattr("runtime.engine.execution.slots.PLAIN_K", 8)  # fewer than these checkpoints have codes
+    # This limit is below the number of codes of these checkpoints.
+    monkeypatch.setattr("runtime.engine.execution.slots.PLAIN_K", 8)
     checkpoint = on_npu(spec, "custom_voice", dtype)
     frame = frame_of(checkpoint, npu, dtype)
     which = torch.zeros(rows, device=NPU, dtype=torch.int64)
-    frame.next(which, span=span, plain=plain)  # what is kept from the first frame on
+    frame.next(which, span=span, plain=plain)  # The first frame allocates the tensors that later frames reuse.
     ascend.npu.launches.clear()
     ascend.npu.ai_cpu, ascend.npu.copied = [], 0
     with torch.inference_mode(), linted(NPU) as lint:

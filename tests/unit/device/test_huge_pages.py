@@ -1,4 +1,4 @@
-"""Memory is gathered in huge pages where the system does that; what lies there stays, what is not there is not made."""
+"""Huge pages: memory is collapsed, its content is unchanged and no page is added."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ def test_full_regions_become_huge_pages_with_unchanged_content() -> None:
     assert any(start <= written[0] and written[1] <= stop < address + 32 * MIB for start, stop in huge_pages.worthy())
     held, gathered = of_region(address, "Rss"), huge_pages.gather()
     assert memory[: 16 * MIB] == bytes(range(256)) * (16 * MIB // 256)
-    assert of_region(address, "Rss") < held + 2 * huge_pages.HUGE  # the ends of what was written
+    # Only the ends of the region that was written may add pages.
+    assert of_region(address, "Rss") < held + 2 * huge_pages.HUGE
     if not (huge := of_region(address, "AnonHugePages")):
         pytest.skip("this system gathers nothing when asked, or has no room for it")
     assert huge <= gathered
@@ -51,7 +52,7 @@ def test_only_full_private_regions_are_chosen(monkeypatch: pytest.MonkeyPatch, t
     """Not a file's, not a stack, not what is hardly used, and whole huge pages only."""
     pages, there = huge_pages.HUGE // mmap.PAGESIZE, (1 << 63).to_bytes(8, "little")
     lines = [
-        "00200000-00900000 rw-p 00000000 00:00 0 ",  # its second huge page has holes
+        "00200000-00900000 rw-p 00000000 00:00 0 ",  # The second huge page of this region is not full.
         "00a00000-00c00000 r--p 00000000 00:00 0 ",
         "00c00000-00e00000 rw-p 00000000 fe:00 77  /a file",
         "00e00000-01000000 rw-p 00000000 00:00 0                          [stack]",

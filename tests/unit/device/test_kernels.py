@@ -1,4 +1,4 @@
-"""Where kernels are there, and what becomes of the runtime where they are not."""
+"""Availability of the kernels, and a runtime without Triton."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Attention kernels under Triton's interpreter against plain torch; tests/gpu/test_kernels.py runs them on a card."""
+"""Attention kernels, in Triton's interpreter, compared with PyTorch.
+
+tests/gpu/test_kernels.py runs them on a GPU.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ pytestmark = [
 TOLERANCE = {"rtol": 1e-5, "atol": 1e-5}
 BLOCK_OF_ROWS = PARTS * PART
 
-# heads, kv_heads, d
+# The numbers are heads, kv_heads and d.
 SHAPES = {"published": (16, 8, 128), "alone": (2, 2, 16), "three": (6, 2, 32), "four": (4, 1, 64), "odd": (4, 2, 20)}
 per_shape = pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES.keys())
 

@@ -1,4 +1,4 @@
-"""A frame's first and last kernel under Triton's interpreter against their twins."""
+"""First and last kernel of a frame, in Triton's interpreter, compared with their twins."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_row_state_advances_and_reports_its_frame(groups: int, counted: bool) ->
     rows = torch.tensor([4, 0, SCRATCH, 8, SCRATCH])
     codes = torch.randint(0, CODES, (5, groups), generator=generator)
     codes[1, 0] = eos
-    codes[4] = codes[2]  # who comes last to the scratch slot is left open
+    codes[4] = codes[2]  # Two rows write to the scratch slot in any order, so they get equal codes.
     finite = torch.ones(5, groups, dtype=torch.bool)
     finite[3, groups - 1] = finite[0, 0] = False
     positions, counts = state.position[rows], torch.tensor([3, 1, 9, 7, 2])

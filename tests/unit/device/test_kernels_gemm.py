@@ -1,4 +1,4 @@
-"""Products of few rows under Triton's interpreter against plain torch, in every way they may be cut."""
+"""GEMM kernels for few rows, in Triton's interpreter, compared with PyTorch."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""When medium_m_gemm serves a product, and that it compiles for a card and fits it.
+"""Selection of medium_m_gemm, and its compilation for a GPU with enough shared memory.
 
-No card is needed to compile; what comes out is compared on one, in tests/gpu/test_kernels.py.
+Compilation needs no GPU. tests/gpu/test_kernels.py compares the results on a GPU.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The sampler's kernel under Triton's interpreter against runtime/engine/execution/sampling.py."""
+"""Sampling kernel, in Triton's interpreter, compared with the PyTorch sampler.
+
+The sampler is in runtime/engine/execution/sampling.py.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ pytestmark = [
 ]
 
 GROUPS, WIDTH = 16, 20
-SEEDS = 40  # so many draws leave out a code of probability 0.2 once in 7,000 times
+SEEDS = 40  # This number of draws misses a code of probability 0.2 once in 7,000 runs.
 
 
 def drawn(
@@ -71,8 +74,8 @@ def test_talker_rules_equal_the_pytorch_twin(seed: int) -> None:
     rules = slots.rules(fewest=2, eos=eos, codes=128)
     rows = torch.randperm(12, generator=generator)[:10]
     logits = 2 * torch.randn(10, width, generator=generator)
-    logits[:, 128:] += 9.0  # what may not be drawn is the most probable
-    logits[5:, eos] = 12.0  # and so is the end, which only some rows must hold
+    logits[:, 128:] += 9.0  # Codes that the rules exclude are the most probable ones.
+    logits[5:, eos] = 12.0  # The end is also very probable, and only some rows must hold it.
     codes, _ = drawn(logits, rows, slots, 0, rules)
     assert codes.tolist() == draw_twin(logits, rows, slots, 0, rules).tolist()
     assert ((codes < 128) | (codes == eos)).all()

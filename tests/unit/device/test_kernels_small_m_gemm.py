@@ -1,6 +1,6 @@
-"""When small_m_gemm serves a product, and that it compiles for a card and fits it.
+"""Selection of small_m_gemm, and its compilation for a GPU with enough shared memory.
 
-No card is needed to compile; what comes out is compared on one, in tests/gpu/test_kernels.py.
+Compilation needs no GPU. tests/gpu/test_kernels.py compares the results on a GPU.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def test_int8_small_m_gemm_has_its_own_tiles_and_needs_hopper(monkeypatch: pytes
 def test_small_m_gemm_compiles_for_hopper_and_fits() -> None:
     """Weights are asked for, then the next kernel may begin, then the one ahead is waited for: without a card."""
     kernels_made = compiled("small_m_gemm")
-    assert len(kernels_made) == 16  # with weights of sixteen bits and of eight
+    assert len(kernels_made) == 16  # Kernels for 16-bit weights and for 8-bit weights.
     for kernel in kernels_made:
         assert kernel["shared"] <= H200, kernel
         assert -1 < kernel["at"][0] < kernel["at"][1] < kernel["at"][2] < kernel["at"][3], kernel

@@ -1,4 +1,4 @@
-"""The products of Code2Wav under Triton's interpreter, one by one, against the library's convolutions."""
+"""Code2Wav products, in Triton's interpreter, compared with the library's convolutions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytestmark = [
 ]
 
 SLOTS = 4
-ROWS = torch.tensor([[2, 1, 0], [0, 0, 0]], dtype=torch.int32)  # slot, turn, frames
+ROWS = torch.tensor([[2, 1, 0], [0, 0, 0]], dtype=torch.int32)  # The columns are slot, turn and frames.
 TOLERANCE = {"rtol": 2e-5, "atol": 2e-5}
 
 

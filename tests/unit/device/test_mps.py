@@ -1,4 +1,7 @@
-"""Apple's GPU was never there: what an engine's turn asks of it is held against torch's own table of Metal kernels."""
+"""Apple GPU: every operation of a turn is in torch's table of Metal kernels.
+
+The tests need no Apple GPU.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,7 @@ class Elsewhere(MpsDevice):
 
 def recorded(loaded: Loaded, monkeypatch: pytest.MonkeyPatch) -> Recorder:
     """A turn of everything: three modes, short and live text, with all rules of sampling, alone and together."""
-    # The networks choose their own products by where their tensors are (runtime/model/products.py).
+    # The networks choose their products by the device of their tensors (runtime/model/products.py).
     monkeypatch.setattr(torch.Tensor, "is_cpu", property(lambda tensor: False), raising=False)
     with Recorder() as recorder:
         for mode, request in (("custom_voice", custom_voice), ("voice_design", voice_design), ("base", cloned)):

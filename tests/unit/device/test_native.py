@@ -1,4 +1,7 @@
-"""The C++ products equal their readable twin bit for bit, on every instruction set, alone and in a batch."""
+"""C++ products: bitwise equal to their readable twin and batch-invariant.
+
+The tests cover every instruction set of the processor.
+"""
 
 from __future__ import annotations
 
@@ -85,7 +88,7 @@ def test_int4_product_of_any_shape_equals_its_twin(M: int, N: int, groups: int, 
 @given(M=st.integers(1, 19), N=st.integers(1, 70), K=st.integers(1, 200), seed=st.integers(0, 2**30))
 def test_float16_product_of_any_shape_equals_its_twin(M: int, N: int, K: int, seed: int) -> None:
     x, weight = numbers(M, K, seed=seed), numbers(N, K, seed=seed + 1)
-    weight[0, 0] = 2.0**-24  # The smallest one.
+    weight[0, 0] = 2.0**-24  # The smallest positive number in float16.
     product = NativeFloat16(weight)
     expected = torch.from_numpy(reference.dense_product(x.numpy(), product.weight.float().numpy()))
     for level in LEVELS:

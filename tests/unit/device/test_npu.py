@@ -1,4 +1,4 @@
-"""The NPU as a device: opened or refused in a sentence, streams, graphs, memory, formats of weights."""
+"""NPU device: opening, error messages, streams, graphs, memory and weight formats."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.support.torch_npu_stand_in import StandIn
 
 @pytest.fixture
 def not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "torch_npu", None)  # an import of it fails
+    monkeypatch.setitem(sys.modules, "torch_npu", None)  # This entry makes an import of the module fail.
 
 
 def test_npu_is_opened_by_name(ascend: StandIn) -> None:

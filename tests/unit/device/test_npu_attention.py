@@ -1,4 +1,4 @@
-"""The NPU's attention against torch's for every case, and what stops a wrong mask before an operator answers by it."""
+"""NPU attention compared with PyTorch, and refusal of wrong masks before an operator runs."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ def test_stale_keys_after_the_row_end_are_not_attended(npu: NpuDevice, left: flo
     assert torch.equal(*outs)
 
 
-# --- what stops a wrong mask
+# --- Refusal of wrong masks
 
 
 def causal(size: int = COMPRESSED) -> Tensor:

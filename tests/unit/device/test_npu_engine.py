@@ -1,4 +1,7 @@
-"""The whole engine on the NPU's path over the stand-in: the CPU's codes, replayed from graphs and not."""
+"""Engine on the NPU path, with a stand-in for torch_npu: codes equal those of the CPU.
+
+The tests run with and without graphs.
+"""
 
 from __future__ import annotations
 
@@ -86,7 +89,7 @@ def test_batched_npu_codes_equal_those_of_the_cpu(
     """All sixteen codes of a frame, and nothing for the AI CPU to do."""
     device = NpuDevice(eager=eager)
     engine = engine_of(on_npu("tiny", "custom_voice"), slots=5, device=device, dtype="float32")
-    # 1, 2 and 6 rows, with a sort and without.
+    # Graphs for 1, 2 and 6 rows, each with and without a sort.
     assert len(core_of(engine).runner.graphs.of(Work.DECODE)) == (0 if eager else 6)
     assert bool(ascend.npu.graphs) != eager
     assert_same_codes(engine, engine_of(loaded("tiny", "custom_voice"), slots=5), varied(7))
@@ -143,7 +146,8 @@ def test_half_precision_codes_with_fused_attention_equal_those_of_the_cpu(
     on_npu: LoadedOnNpu,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("runtime.model.checkpoint.pack", lambda module: None)  # a library's own order sums otherwise
+    # Packed weights sum in another order than the library.
+    monkeypatch.setattr("runtime.model.checkpoint.pack", lambda module: None)
     checkpoint = load_checkpoint(str(folder_of("brief", "custom_voice")), CPU, torch.bfloat16)
     engine = engine_of(on_npu("brief", "custom_voice", torch.bfloat16), slots=4, device=npu)
     on_cpu = engine_of(checkpoint, slots=4, device=InFloat64())
@@ -174,7 +178,7 @@ def test_startup_captures_every_code2wav_shape(folder_of: FolderOf, ascend: Stan
     assert streams.uncaptured == 0
 
 
-# --- frames, one by one
+# --- Single frames
 
 
 SETTINGS = [LevelChoice(0.9, 50, 1.0, False), LevelChoice(1.0, 0, 0.8, False), LevelChoice(1.0, 0, 1.0, True)]
@@ -276,7 +280,8 @@ def test_failed_capture_is_logged_once_and_runs_without_a_graph(
     capture, asked, of_sound = NpuDevice.capture, [], []
 
     def fails(device: NpuDevice, work: Callable[[], Tensor], stream: Stream) -> Graph[Tensor]:
-        # The largest graph of sound comes first, after those of frames; some of the others are on the stream of starts.
+        # Graphs of Code2Wav are captured after those of frames. The first of them is the largest one, on Stream.AUDIO,
+        # and some of the others are on other streams.
         kind = of_sound if of_sound or stream is Stream.AUDIO else asked
         kind.append(stream)
         if of_sound or len(asked) - 1 in broken:
@@ -288,7 +293,7 @@ def test_failed_capture_is_logged_once_and_runs_without_a_graph(
         engine = engine_of(npu_speaker, slots=4, device=npu, dtype="float32")
     record, _ = [
         record for record in caplog.records if record.name == "runtime.engine.execution.graphs"
-    ]  # of frames, and of sound
+    ]  # One record for frames and one for Code2Wav.
     failed = len(broken & set(range(len(asked))))
     assert f"capture failed for {failed} of {len(asked)}" in record.getMessage()
     assert "Cannot run aclop operators" in record.getMessage()

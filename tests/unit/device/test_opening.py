@@ -1,4 +1,4 @@
-"""From the words of the settings to a device and a dtype, or a sentence that says why not."""
+"""Resolution of the `--device` and `--dtype` settings, and its error messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Products of fewer bits are what their rounded weights say, and a row has the same bits in any company."""
+"""Quantized products: equal to those of the rounded weights, and batch-invariant."""
 
 from __future__ import annotations
 
@@ -42,7 +42,8 @@ PRODUCTS = [
     lambda weight: (WeightOnlyInt8(Int8.of(weight)), Int8.of(weight).weight()),
     lambda weight: (WeightOnlyInt4(Int4.of(weight)), Int4.of(weight).weight()),
 ]
-Made = Callable[[Tensor], tuple[Product, Tensor]]  # of a weight: the product, and what its rounded weights stand for
+# A function from a weight to the quantized product and the dequantized weights.
+Made = Callable[[Tensor], tuple[Product, Tensor]]
 each_product = pytest.mark.parametrize("made", PRODUCTS, ids=["float16", "rounded rows", "int8", "int4"])
 
 
@@ -68,9 +69,9 @@ def test_product_equals_that_of_the_dequantized_weights(made: Made) -> None:
     product, weight = made(numbers(N, K, seed=1))
     rows = numbers(40, K) * torch.logspace(-3, 3, 40)[:, None]
     expected = rows @ weight.t()
-    # That a row is rounded to: half as many on processors without VNNI.
+    # Number of steps to which a row is rounded, which is half of FULL on processors without VNNI.
     steps = product.steps if isinstance(product, RoundedRowsInt8) else FULL
-    most = 0.012 * FULL / steps  # a row's rounding, to eight bits or to bfloat16
+    most = 0.012 * FULL / steps  # Largest rounding error of a row in eight bits or in bfloat16.
     for found, row in zip(product(rows), expected, strict=True):
         assert away(found, row) < most
 
@@ -143,7 +144,7 @@ def test_weights_are_rounded_to_nearest() -> None:
     weight = numbers(N, K, seed=1)
     eight, four = Int8.of(weight), Int4.of(weight)
     assert ((eight.weight() - weight).abs() <= eight.steps[:, None] / 2 + SMALLEST).all()
-    # A group's ends may lie beyond its first and last value by what bfloat16 takes of its middle.
+    # The limits of a group may exceed its values by the rounding error of its middle in bfloat16.
     steps = four.steps.float().repeat_interleave(GROUP, dim=1)
     assert ((four.weight() - weight).abs() <= steps / 2 + 0.03 * weight.abs().amax()).all()
     assert away(eight.weight(), weight) < 0.01

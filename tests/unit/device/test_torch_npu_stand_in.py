@@ -1,4 +1,4 @@
-"""The stand-in refuses what torch_npu would refuse or misread; else tests over it would prove nothing."""
+"""Stand-in for torch_npu: it refuses whatever torch_npu would refuse or misread."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def test_unknown_settings_and_streams_are_refused(ascend: StandIn) -> None:
         ascend.npu.current_stream().wait_event(ascend.npu.Event())
 
 
-# --- graphs
+# --- Graphs
 
 
 def ready(ascend: StandIn) -> StandIn:
@@ -177,7 +177,7 @@ def test_replay_repeats_the_operations_on_the_same_memory(ascend: StandIn) -> No
     calls: list[Any] = []
 
     def work() -> None:
-        calls.append(len(calls))  # Python runs once
+        calls.append(len(calls))  # Python runs this function once, during the capture.
         doubled = given * 2
         state.add_(doubled[:2].sum())
         calls.append(doubled)
@@ -269,7 +269,7 @@ def test_capture_requires_its_settings_pool_and_stream(ascend: StandIn) -> None:
             pass
 
 
-# --- the device itself
+# --- Device
 
 
 def test_tensors_of_different_devices_cannot_be_mixed(ascend: StandIn) -> None:
