@@ -1,4 +1,4 @@
-"""Real ASGI servers on ephemeral ports of this process, for the tests of what stands between two of them."""
+"""ASGI servers on ephemeral ports of this process, for tests of proxies and clients."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""What a runtime does on a bad day: it loads for ever, refuses its settings, crashes, ignores SIGTERM; or is ready.
+"""Stand-in for a runtime process: ready, loading forever, failing, crashing or hanging.
 
-Its --check takes everything but what refuses; ``large`` and ``large-crash`` do not fit beside another.
+Its `--check` fails for the behaviour `refuse` only. `large` and `large-crash` do not fit into memory next to
+another runtime.
 
 Run as ``python -m runtime.shared.child tests.unit.studio.stand_in BEHAVIOUR --host H --port P``.
 """

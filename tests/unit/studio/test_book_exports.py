@@ -1,4 +1,7 @@
-"""Audiobooks: chapters, cover, tags and duration of M4B and MP3 files, as ffprobe reads them, and bounded memory."""
+"""Audiobooks in M4B and MP3: chapters, cover, tags, duration and bounded memory.
+
+ffprobe reads the files.
+"""
 
 from __future__ import annotations
 

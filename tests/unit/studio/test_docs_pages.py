@@ -1,4 +1,4 @@
-"""The documentation as pages: every link leads somewhere, and nothing but the documentation is served."""
+"""Documentation pages: every link has a target, and no other file is served."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""EPUB, DOCX and texts become chapters of paragraphs; what is made to break the reader is refused in one sentence."""
+"""EPUB, DOCX and text documents: chapters of paragraphs, and refusal of hostile files."""
 
 from __future__ import annotations
 
@@ -512,7 +512,7 @@ def test_the_same_choice_of_what_is_read_holds_for_every_format(kind: str, tmp_p
     assert "three" not in chosen(data, kind, tables=False)
     assert "first" in chosen(data, kind, list_numbers=False)
     assert "1. first" not in chosen(data, kind, list_numbers=False)
-    if kind != "markdown":  # Its filter has neither captions nor marks of notes.
+    if kind != "markdown":  # The Markdown filter has neither captions nor note marks.
         assert "caption" in usual
         assert "caption" not in chosen(data, kind, captions=False)
         assert re.search(r"Words\.\s*[1¹]", chosen(data, kind, note_marks=True))

@@ -1,4 +1,4 @@
-"""Real voices: what the host is told and may do, and a download that pauses, goes on, fails and takes over."""
+"""Downloads of the real voices: host status, pause, resume, failure and activation."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ PATH = "/studio/host/downloads"
 CUSTOM = "Qwen/Qwen3-TTS-12Hz-0.6B-CustomVoice"
 BASE = "Qwen/Qwen3-TTS-12Hz-0.6B-Base"
 READY = ("tests.unit.studio.stand_in", "ready")
-HELD_AT = 600_000  # bytes, of nearly two million: how far a download comes that is to be seen on its way
+# Number of bytes, of nearly two million, after which the hub holds a download so that tests can observe it.
+HELD_AT = 600_000
 
 Told = dict[str, Any]
 
@@ -113,13 +114,13 @@ async def test_download_pauses_survives_a_restart_resumes_and_switches_checkpoin
         assert paused["state"] == "paused"
         assert runtime.args == ("--model", str(DEMO_CHECKPOINT))
         before, hub.hold_at = -1, None
-        while before != hub.sent:  # Pieces that were being sent still arrive.
+        while before != hub.sent:  # The hub still sends the pieces that it had started.
             before = hub.sent
             await asyncio.sleep(0.3)
         assert hub.sent < paused["of"], "nothing is fetched meanwhile"
         await client.post(f"{PATH}/resume")
         await until(client, lambda told: told["got"] > paused["got"])
-    # The studio ended in the middle; the next one finds it paused, and goes on when it is told to.
+    # The studio stops during the download. The next studio finds the download paused and can resume it.
     hub.rate = None
     async with studio(tmp_path) as (client, runtime):
         assert (await until(client, is_in("paused")))["got"] > 200_000
@@ -130,7 +131,7 @@ async def test_download_pauses_survives_a_restart_resumes_and_switches_checkpoin
         assert hub.weights_asked()[0].startswith("bytes="), "from where it stopped"
         rest = [word for mode in ("voice_design", "base") for word in ("--model", f"{mode}={DEMO_CHECKPOINT}")]
         assert runtime.args == ("--model", CUSTOM, *rest), "what it does not serve is served as before"
-    # It comes back with the next start, unless the command names others.
+    # The next start serves the downloaded checkpoint again, unless the command names others.
     async with studio(tmp_path, []) as (client, runtime):
         await until(client, lambda _: runtime.args[:2] == ("--model", CUSTOM))
         await client.post(f"{PATH}/back")
@@ -153,7 +154,7 @@ async def test_failed_download_says_why_keeps_the_serving_checkpoint_and_can_be_
         hub.status = None
         await client.post(f"{PATH}/resume")
         assert (await until(client, is_in("done", "failed")))["problem"] is None
-        # A name that is wrong costs nothing.
+        # A wrong name causes no other change.
         await client.post(PATH, json={"models": ["nobody/nothing"]})
         wrong = await until(client, is_in("failed"))
         assert wrong["problem"]["code"] == "checkpoint_missing"
@@ -173,7 +174,7 @@ async def test_checkpoint_that_cannot_be_loaded_keeps_the_current_one(hub: Hub, 
 
 
 async def test_stopped_download_ends_immediately_and_keeps_fetched_files(hub: Hub, tmp_path: Path) -> None:
-    hub.rate, hub.hold_at = 200_000, HELD_AT  # it would never end by itself
+    hub.rate, hub.hold_at = 200_000, HELD_AT  # At this rate the download would not end during the test.
     async with studio(tmp_path) as (client, _):
         await client.post(PATH, json={"models": [BASE]})
         await until(client, lambda told: told["got"] > 100_000)

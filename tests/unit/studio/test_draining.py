@@ -1,4 +1,4 @@
-"""What the operator hears who ends the studio: something, where something is spoken."""
+"""Messages for an operator who stops the studio while it serves requests."""
 
 from __future__ import annotations
 

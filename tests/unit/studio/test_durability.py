@@ -1,4 +1,4 @@
-"""What is kept outlives restarts, kills, full disks and damaged files; what is deleted goes when it is due."""
+"""Durability of the store: restarts, kills, full disks, damaged files and due deletions."""
 
 from __future__ import annotations
 
@@ -252,7 +252,7 @@ def test_failed_database_write_leaves_no_file(folder: Path, monkeypatch: pytest.
         first = add(store)
         before = files(folder)
         other = sqlite3.connect(folder / FILE, isolation_level=None)
-        other.execute("BEGIN IMMEDIATE")  # another process that does not let go
+        other.execute("BEGIN IMMEDIATE")  # Another process keeps the database locked.
         with pytest.raises(StoreBusy):
             add(store)
         other.execute("ROLLBACK")
@@ -270,7 +270,7 @@ def test_unusable_store_folder_is_reported_and_speech_works_without_it(tmp_path:
     assert (tmp_path / "file").read_text() == "in the way"
 
 
-# --- what goes
+# --- Deletion of old data
 
 
 def test_bin_is_purged_at_startup_and_periodically(folder: Path) -> None:
@@ -309,7 +309,7 @@ def test_visitor_data_expires_and_host_data_does_not(folder: Path) -> None:
         assert [len(store.scripts.all(owner)) for owner in owners] == [1, 0, 1]
 
 
-# --- how long it lasts
+# --- Persistence of the folder
 
 MOUNTS = """overlay / overlay rw 0 0
 /dev/sda1 /data ext4 rw 0 0

@@ -1,4 +1,4 @@
-"""Exports over real HTTP: lengths, loudness, peaks, names, subtitles, and what is said in the files."""
+"""Exports over real HTTP: length, loudness, peaks, file names, subtitles and metadata."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_export_balances_voices_and_keeps_whispers_quiet(client: httpx.Client) -
     assert whisper is not None
     assert ben is not None
     assert abs(anna - ben) < 1.0
-    assert abs(anna - whisper - 20) < 1.5  # as far apart as they were spoken
+    assert abs(anna - whisper - 20) < 1.5  # The export keeps the loudness difference of the two takes.
 
 
 def test_silence_is_not_amplified(client: httpx.Client) -> None:

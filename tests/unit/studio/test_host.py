@@ -1,4 +1,4 @@
-"""The host's routes: who may use them, what they tell, and what they refuse."""
+"""Host routes: access control, responses and refusals."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ EACH = StoreSettings(visitors="each")
 async def test_local_host_sees_everything() -> None:
     status, told = await asked()
     assert (status, told["checkpoints"], told["own"], told["changing"]) == (200, ["one"], True, False)
-    assert (told["models"], told["figures"], told["ports"]) == ([], None, {})  # the runtime is not there yet
+    assert (told["models"], told["figures"], told["ports"]) == ([], None, {})  # The runtime is not running yet.
     assert set(told["memory"] or {}) in ({"own", "available"}, set())
     knobs = {setting["env"]: setting for setting in told["settings"]}
     assert knobs["VOICEWRIGHT_MAX_TEXT_CHARS"]["value"] == 4096
@@ -135,7 +135,8 @@ def test_connection_owner_lookup_does_not_read_the_full_table(host: str, monkeyp
             scope = {"type": "http", "client": client.getsockname()[:2], "server": address}
             assert peer_user(Request(scope)) == os.getuid()
             stranger = {**scope, "client": (host, 1)}
-            assert peer_user(Request(stranger)) is None  # And the table, which is empty here, is asked.
+            # The request queries the table of sockets, which is empty here.
+            assert peer_user(Request(stranger)) is None
 
 
 async def test_host_can_read_runtime_metrics_preceded_by_restart_counters() -> None:
@@ -187,7 +188,7 @@ async def test_host_routes_are_refused_for_others(settings: dict[str, Any], head
     if settings or "host" in headers:
         assert (status, told["error"]["code"]) == (403, "host_only")
     else:
-        assert status == 200  # on the machine itself no key is asked for
+        assert status == 200  # Requests from the machine itself need no key.
 
 
 async def test_host_key_grants_remote_access_and_is_never_sent() -> None:

@@ -1,4 +1,7 @@
-"""What one visitor may have at once, on a real server with real sockets; tests/wire/test_allowance.py: in a day."""
+"""Limits of one visitor's concurrent use, on a real server with real sockets.
+
+tests/wire/test_allowance.py tests the daily allowance.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +40,7 @@ from studio.visitors.visitors import COOKIE, Visitor, Visitors
 from tests.support.visiting import KEY, VISITORS, header_of
 from tests.unit.studio.serving import served
 
-PCM = 48_000  # bytes of a second
+PCM = 48_000  # Number of bytes of one second of audio.
 ONE, OTHER = header_of("a"), header_of("b")
 TEXT = json.dumps({"type": "input.text", "text": "Hello."})
 
@@ -118,10 +121,10 @@ async def test_sockets_per_visitor_are_limited_and_become_free() -> None:
             async with connect(url, additional_headers=OTHER, proxy=None) as others:
                 await others.send(TEXT)
                 assert len(await others.recv()) == PCM
-            await second.send(TEXT)  # those that were there go on
+            await second.send(TEXT)  # Existing connections continue.
             assert len(await second.recv()) == PCM
             await first.close()
-            async with asyncio.timeout(60):  # The studio notices the disconnect later.
+            async with asyncio.timeout(60):  # The studio detects the disconnect after a delay.
                 while await heard(url) is None:  # noqa: ASYNC110
                     await asyncio.sleep(0.02)
 
@@ -189,7 +192,8 @@ def test_runtime_receives_the_account_and_its_limits() -> None:
     assert stranger == Allowance("address:192.0.2.7", 60)
     assert (anna.account[:8], anna.seconds) == ("visitor:", 60)
     assert (ben.account, ben.seconds) == ("member:17", 600)
-    assert told(visitors, VisitSettings(), **ONE) == Allowance(anna.account)  # any
+    # The default settings do not limit the seconds.
+    assert told(visitors, VisitSettings(), **ONE) == Allowance(anna.account)
     assert told(Visitors(each=False), **ONE) == Allowance("address:192.0.2.7")
 
 
@@ -223,11 +227,11 @@ def test_sign_in_is_required_for_every_runtime_route(app: FastAPI) -> None:
     assert [path for path in relayed if not path.startswith(CLOSED)] == []
 
 
-# Requests that change something and store nothing for their visitor.
+# Requests that change data and store nothing for their visitor.
 STORE_NOTHING = {
     *("/studio/documents", "/studio/exports", "/studio/transcribe", "/studio/pronunciation/said"),
     *("/studio/takes/free", "/studio/takes/delete"),
-    *("/health", "/ready", "/studio/{path:path}", "/shared/{path:path}"),  # They answer 404 or 405.
+    *("/health", "/ready", "/studio/{path:path}", "/shared/{path:path}"),  # These paths respond with 404 or 405.
 }
 OF_THE_HOST = ("/studio/host", "/studio/real-voices")
 

@@ -1,4 +1,4 @@
-"""Whatever JSON comes to the studio's routes, it is answered without a 5xx, and every list still works afterwards."""
+"""Hostile JSON in requests to the studio: no 5xx response, and all lists still work."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DEEP = "[" * 960 + "]" * 960
 BOTTOMLESS = "[" * 100_000 + "]" * 100_000
 LONG = "9" * 4000
 
-# Pieces of JSON as text, because what is nasty is in how it is written.
+# Pieces of JSON as text, because some of them are hostile only through their notation.
 WRITTEN = [
     *(r'"\ud800"', r'"\udfff\ud800"', r'"\u0000"', '"\U0001f600"', f'"{"a" * 5000}"', '""'),
     *(LONG, "18446744073709551616", "1e999", "-0.0", "1e-400", "NaN", "-Infinity", "null", "true"),
@@ -145,5 +145,6 @@ def test_unreadable_row_is_skipped_and_the_rest_is_listed(tmp_path: Path, poison
     held = connection.execute("SELECT kind, held FROM set_aside ORDER BY kind").fetchall()
     assert held == [("preferences", poison), ("scripts", poison), ("takes", poison)]
 
-    with kept(tmp_path) as address, visitor(address) as client:  # its file is whole, and so it is found again
+    # The file is complete, so the studio recovers the take.
+    with kept(tmp_path) as address, visitor(address) as client:
         assert {take["id"] for take in client.get("/studio/takes").json()["takes"]} == {good, bad}

@@ -1,4 +1,4 @@
-"""The studio's OpenAPI document, made from the runtime's."""
+"""OpenAPI document of the studio, derived from that of the runtime."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""VOICEWRIGHT_ORIGINS at the studio's port: the runtime's routes for the origins that it names, and no other route."""
+"""VOICEWRIGHT_ORIGINS at the studio's port: CORS for the runtime's routes only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page's application, without a browser."""
+"""ASGI application of the page, tested without a browser."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Joined files of the page: whole, in order, and as their sources are."""
+"""Bundled files of the page: complete, in order and equal to their sources."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A PDF becomes chapters of paragraphs; what is no text of it is left out, and scanned pages are refused."""
+"""PDF documents: chapters without running titles and page numbers, and refusal of scans."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files and folders of the studio, which nobody but its user may read."""
+"""Permissions of the studio's files and folders: only its user can read them."""
 
 from __future__ import annotations
 
@@ -48,7 +48,8 @@ def test_copied_file_is_private_from_creation(folder: Path, monkeypatch: pytest.
     with sqlite3.connect(folder / FILE) as connection:
         connection.executescript(f"{MIGRATIONS[0]} PRAGMA user_version = 1;")
     connection.close()
-    monkeypatch.setattr(Path, "chmod", lambda path, mode: None)  # Too late for who has it open already.
+    # A later chmod does not help against a process that has already opened the file.
+    monkeypatch.setattr(Path, "chmod", lambda path, mode: None)
     before = os.umask(0)
     try:
         with opened(folder):

@@ -1,4 +1,4 @@
-"""Memory of the studio and its runtime, as the Host room shows it."""
+"""Memory of the studio and its runtime, as the Host room displays it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from studio.runtimes import process_memory
 from studio.runtimes.process_memory import own_memory
 
 MIB = 2**20
-# Starts a process of its own that holds memory, says so, and waits.
+# HOLDER allocates memory, prints a line and waits. PARENT starts it as a child process.
 HOLDER = f"held = bytearray({64 * MIB}); held[::4096] = b'x' * len(held[::4096]); print(flush=True); input()"
 PARENT = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {HOLDER!r}])"
 

@@ -1,4 +1,4 @@
-"""Pronunciation dictionaries over real HTTP: kept whole, each visitor's own, and refused where they could harm."""
+"""Pronunciation dictionaries over real HTTP: storage, owners and refusal of harmful ones."""
 
 from __future__ import annotations
 

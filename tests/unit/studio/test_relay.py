@@ -1,4 +1,7 @@
-"""The relay on real sockets: a client, the relay's server, and the server that stands for the runtime."""
+"""Relay of HTTP and WebSocket connections, on real sockets.
+
+A client connects to the relay's server, which connects to a server in the role of the runtime.
+"""
 
 from __future__ import annotations
 
@@ -205,7 +208,8 @@ async def test_refused_handshake_is_relayed_unchanged() -> None:
 async def expect_unavailable(socket_: ClientConnection) -> None:
     error = json.loads(await socket_.recv())
     assert (error["type"], error["code"], error["retryable"]) == ("error", "runtime_unavailable", True)
-    assert error["context_id"] is None  # of all of them: the close that follows ends every context
+    # An error without a context ID concerns all contexts, and the close that follows ends them.
+    assert error["context_id"] is None
     with pytest.raises(ConnectionClosed):
         await socket_.recv()
     assert (socket_.close_code, socket_.close_reason) == (1013, "runtime_unavailable")
@@ -219,7 +223,7 @@ async def test_missing_runtime_is_reported_to_the_page() -> None:
                 assert socket_.subprotocol == "voicewright.speech.v1"
                 await expect_unavailable(socket_)
             async with connect(f"ws://{address}/v1/text-to-speech/clara/stream-input") as socket_:
-                error = json.loads(await socket_.recv())  # as ElevenLabs' clients read it
+                error = json.loads(await socket_.recv())  # This is the error format that ElevenLabs' clients read.
                 assert (error["error"], error["code"], error["retryable"]) == ("runtime_unavailable", 1013, True)
             async with httpx.AsyncClient() as client:
                 answer = await client.get(f"http://{address}/v1/models")
@@ -227,7 +231,7 @@ async def test_missing_runtime_is_reported_to_the_page() -> None:
             assert answer.json()["error"]["code"] == "runtime_unavailable"
             assert int(answer.headers["retry-after"]) >= 1
 
-    with socket.socket() as nobody:  # has a port that no other program can take, and does not listen
+    with socket.socket() as nobody:  # This socket reserves a port and does not listen on it.
         nobody.bind(("127.0.0.1", 0))
         port = nobody.getsockname()[1]
         await told(f"http://127.0.0.1:{port}")
@@ -281,7 +285,7 @@ async def test_slow_client_applies_backpressure_to_the_runtime() -> None:
         socket_.transport.abort()
         async with asyncio.timeout(60):
             await over.wait()
-    # Kernel buffers on loopback take a few MB; the 131 MB of the whole would be in our memory.
+    # Kernel buffers on loopback take a few MB. Without back-pressure the relay would buffer all 131 MB.
     assert 0 < sent < 40 * 2**20
 
 
@@ -357,7 +361,8 @@ async def test_trailing_space_in_a_header_value_is_removed(value: str) -> None:
 
     async with relayed(Route("/v1/key", key)) as address:
         host, port = address.split(":")
-        reader, writer = await asyncio.open_connection(host, int(port))  # httpx itself would not send it
+        # The test uses a raw connection, because httpx refuses to send this header.
+        reader, writer = await asyncio.open_connection(host, int(port))
         head = f"GET /v1/key HTTP/1.1\r\nHost: {address}\r\nAuthorization: {value}\r\nConnection: close\r\n\r\n"
         writer.write(head.encode())
         answer = (await reader.read()).decode()

@@ -1,4 +1,4 @@
-"""Shares of the store, and what makes room for something new."""
+"""Storage quotas of the store, and removal of old data to make space."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_full_take_store_refuses_new_takes_and_frees_the_oldest_on_request(folde
         with pytest.raises(StoreFull, match="3 takes outside scripts"):
             add(store)
         assert ids(store) == [new, old, favourite]
-        add(store, "visitor:other")  # Each owner has the number.
+        add(store, "visitor:other")  # The maximum number of takes applies to each owner separately.
         space = store.takes.space(OWNER)
         assert (space["takes"], space["max_takes"], space["removable"]["takes"]) == (3, 3, 2)
         assert space["removable"]["from"] == pytest.approx(store.takes.find(OWNER, old)["created_at"], abs=0.001)
@@ -36,7 +36,7 @@ def test_full_take_store_refuses_new_takes_and_frees_the_oldest_on_request(folde
         newest = add(store)
         assert ids(store) == [newest, new, favourite]
         assert store.takes.move(OWNER, [old, "0" * 32, new], into_bin=False) == [old]
-        assert store.takes.space(OWNER)["takes"] == 4  # An undone deletion is not refused.
+        assert store.takes.space(OWNER)["takes"] == 4  # Restoring a deleted take is allowed even above the maximum.
         assert store.takes.free(OWNER, 9) == [old, new, newest]
         assert store.takes.space(OWNER)["removable"] == {"takes": 0, "bytes": 0, "from": None, "until": None}
         assert f"takes/{old}.flac" in files(folder)
@@ -67,7 +67,7 @@ def test_total_size_of_takes_is_limited(folder: Path) -> None:
                 add(store, owner, pcm=noise)
         assert ids(store) == [second, first]
         store.takes.delete(OWNER, second)
-        third = add(store, pcm=noise)  # The bin makes room.
+        third = add(store, pcm=noise)  # Takes in the bin are removed if a new take needs the space.
         assert ids(store) == [third, first]
         assert store.bytes() <= 2**20
         with pytest.raises(NotKept):
@@ -98,9 +98,10 @@ def test_every_kind_of_stored_data_counts_towards_the_visitor_limit(folder: Path
             store.scripts.put("visitor:one", f"s{number}", script)
         with pytest.raises(StoreFull, match="1 MB"):
             store.scripts.put("visitor:one", "s2", script)
-        store.scripts.put("visitor:one", "s1", script)  # The same again takes no more.
+        store.scripts.put("visitor:one", "s1", script)  # Storing an unchanged script needs no more space.
         store.scripts.delete("visitor:one", "s1")
-        store.scripts.put("visitor:one", "s2", script)  # The bin makes room.
+        # Scripts in the bin are removed if a new script needs the space.
+        store.scripts.put("visitor:one", "s2", script)
         with pytest.raises(StoreFull):
             add(store, "visitor:one", reference=random.Random(1).randbytes(300_000))
         add(store, "visitor:two", reference=random.Random(1).randbytes(300_000))
@@ -118,7 +119,7 @@ def test_shared_reference_counts_once_and_is_deleted_with_its_last_take(folder: 
         newest = add(store, "visitor:one", reference=other)
         for take_id in takes[:3]:
             store.takes.delete("visitor:one", take_id)
-        with pytest.raises(StoreFull):  # A take that still has the reference keeps it.
+        with pytest.raises(StoreFull):  # The last take with this reference keeps its file.
             add(store, "visitor:one", reference=random.Random(3).randbytes(400_000))
         store.takes.delete("visitor:one", takes[3])
         third = add(store, "visitor:one", reference=random.Random(3).randbytes(400_000))
@@ -132,7 +133,7 @@ def test_store_size_per_address_is_limited_regardless_of_cookies(folder: Path) -
             store.takes.add(owner, fields(), noise, address="here")
         with pytest.raises(StoreFull, match="address"):
             store.takes.add("visitor:three", fields(), noise, address="here")
-    with opened(folder, address_store_bytes=2**20) as store:  # It lasts.
+    with opened(folder, address_store_bytes=2**20) as store:  # The limit also applies after a restart.
         with pytest.raises(StoreFull, match="address"):
             store.takes.add("visitor:four", fields(), noise, address="here")
         there = store.takes.add("visitor:one", fields(), noise, address="there")["id"]
@@ -140,7 +141,7 @@ def test_store_size_per_address_is_limited_regardless_of_cookies(folder: Path) -
         store.takes.delete("visitor:one", there)
         with pytest.raises(StoreFull, match="address"):
             store.takes.add("visitor:one", fields(), noise, address="here")
-        # A deleted take from this address makes room, the one from another does not go.
+        # A deleted take from this address is removed for the new one, and the take from another address stays.
         store.takes.delete("visitor:one", here)
         last = store.takes.add("visitor:one", fields(), noise, address="here")["id"]
         assert ids(store, "visitor:one") == [last]
@@ -164,7 +165,7 @@ def test_binned_script_is_kept_if_deleting_it_would_not_free_enough(folder: Path
             add(store, "visitor:one", reference=random.Random(1).randbytes(1_100_000))
         store.scripts.restore("visitor:one", "new")
         store.scripts.delete("visitor:one", "new")
-        store.scripts.put("visitor:one", "third", long)  # Only the oldest has to go.
+        store.scripts.put("visitor:one", "third", long)  # Only the oldest script has to be removed.
         assert store.scripts.restore("visitor:one", "new")
         with pytest.raises(NotKept):
             store.scripts.restore("visitor:one", "old")
@@ -174,7 +175,7 @@ def test_number_of_storing_visitors_per_address_is_limited(folder: Path) -> None
     with opened(folder) as store:
         for owner in ("visitor:one", "visitor:two", "visitor:one"):
             store.runtime_owners.admit(owner, "here", 2)
-    with opened(folder) as store:  # It lasts.
+    with opened(folder) as store:  # The limit also applies after a restart.
         with pytest.raises(StoreFull, match="2 visitors from your address"):
             store.runtime_owners.admit("visitor:three", "here", 2)
         store.runtime_owners.admit("visitor:three", "there", 2)

@@ -1,4 +1,4 @@
-"""Scripts over real HTTP: kept as the page made them, and never written over what another tab wrote."""
+"""Scripts over real HTTP: stored unchanged, and protected from conflicting tabs."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def test_operations_on_a_long_script_do_not_block_the_event_loop(
         put = client.put("/studio/scripts/s", content=body).raise_for_status()
         got = client.get("/studio/scripts/s").raise_for_status()
         listed = client.get("/studio/scripts", params={"search": "novel 5999"}).raise_for_status()
-    assert 0 < largest < 1000  # Bytes that Python's parser or writer had at once.
+    assert 0 < largest < 1000  # Size of the largest piece that Python's parser or writer handled at once.
     assert put.content == got.content
     assert got.json()["lines"] == lines
     assert listed.json()["scripts"][0]["lines"] == 6000

@@ -1,4 +1,4 @@
-"""Browsers are told who may frame the page and what it may load."""
+"""Security headers: framing and content policy of the page."""
 
 from __future__ import annotations
 

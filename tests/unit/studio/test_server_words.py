@@ -1,4 +1,4 @@
-"""The page words what the server says: every error by its code, and every reason that people can meet."""
+"""The page's texts for messages of the server: every error code and every reason."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ ENGLISH = words("en")
 PLACE = re.compile(r"\{[^{}]*\}")
 SHAPES = {PLACE.sub("{}", said) for key, said in ENGLISH.items() if key.startswith("server.phrase.")}
 
-# What is raised with reasons that people meet on the page; other errors' sentences hold figures and names alone.
+# Errors with reasons that the page displays. The sentences of other errors have only numbers and names as values.
 MET = {"BadReferenceAudio", "StoreFull", "StorageFailed", "NotKept", "ChangedMeanwhile", "SignInFailed", "TextTooLong"}
 REASONS = {"why", "what", "unit"}
 OF_THE_OPERATOR = {
@@ -119,14 +119,14 @@ def test_page_has_texts_for_invalid_checkpoint_paths(is_file: bool) -> None:
     assert {facts["what"], facts["hint"]} <= SHAPES
 
 
-# What keeps checkpoints from being loaded or fetched; ports are bound before there is a page.
+# Errors that prevent loading or fetching of checkpoints. Ports are bound before the page exists.
 OF_CHECKPOINTS = {code for code, kind in BY_CODE.items() if issubclass(kind, SetUpError)} - {"port_in_use"}
 
 
 @pytest.mark.parametrize("code", sorted(OF_CHECKPOINTS))
 def test_page_has_a_text_for_every_checkpoint_error_code(code: str) -> None:
     if PLACE.sub("{}", BY_CODE[code].sentence) in SHAPES and "{why}" not in BY_CODE[code].sentence:
-        return  # it says the whole sentence
+        return  # The page displays the whole sentence.
     for language in languages():
         plain = words(language).get(f"server.error.{code}.plain", words(language).get(f"server.error.{code}", "{}"))
         assert "{" not in plain, language

@@ -1,4 +1,4 @@
-"""The studio's own arguments, and the two mistakes that it can tell before anything is loaded."""
+"""Settings of the studio, and the two errors that it detects before loading anything."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Links to takes over real HTTP: heard by whoever has one, found by nobody else, and ended with the take or before."""
+"""Links to takes over real HTTP: public, unguessable, revocable, deleted with the take."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_share_link_is_unlisted_and_cannot_be_framed(owner: httpx.Client, anybod
 
 def test_revoked_link_looks_like_an_unknown_one(owner: httpx.Client, anybody: httpx.Client) -> None:
     take, link = shared(owner)
-    assert owner.post(f"/studio/takes/{take}/share").json()["link"] == link[1:]  # one a take
+    assert owner.post(f"/studio/takes/{take}/share").json()["link"] == link[1:]  # Each take has one link.
     assert owner.delete(f"/studio/takes/{take}/share").json() == {"link": None}
     never = anybody.get("/shared/" + "a" * 43)
     gone = anybody.get(link)

@@ -1,4 +1,4 @@
-"""Signing in, against a small OpenID provider on a port of its own: discovery, consent, code, signed token, keys."""
+"""OpenID sign-in with a small provider: discovery, consent, code, signed token and keys."""
 
 from __future__ import annotations
 
@@ -120,7 +120,8 @@ async def test_visitor_can_sign_in_and_out() -> None:
     async with studio(Provider()) as client:
         assert (await who(client))["kind"] == "visitor"
         member = {"kind": "member", "owner": "member:42", "name": "clara"}
-        assert (await client.get("/studio/sign-in")).json() == member  # through the provider and back to the page
+        # The client follows the redirects to the provider and back to the page.
+        assert (await client.get("/studio/sign-in")).json() == member
         assert await who(client) == member
         async with httpx.AsyncClient(base_url=client.base_url, trust_env=False) as other:
             assert (await who(other))["kind"] == "visitor"
@@ -167,7 +168,7 @@ def test_invalid_configuration_is_reported_at_startup(monkeypatch: pytest.Monkey
     required = VisitSettings(sign_in="required")
     with pytest.raises(InvalidSetting, match="OPENID_PROVIDER_URL"):
         _sign_in(StudioSettings(store=each, visits=required))
-    assert _sign_in(StudioSettings(visits=required)) is None  # nobody is told apart there
+    assert _sign_in(StudioSettings(visits=required)) is None  # The default store does not distinguish visitors.
     monkeypatch.setenv("OPENID_PROVIDER_URL", "https://provider.example")
     with pytest.raises(InvalidSetting, match="OAUTH_CLIENT_ID"):
         _sign_in(StudioSettings(store=each))

@@ -1,4 +1,4 @@
-"""The hand-over from the waiting page to the page, on a real server."""
+"""Change from the waiting page to the page, on a real server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The supervisor on real processes: they are killed, stopped and orphaned."""
+"""Supervisor of real runtime processes that are killed, stopped and orphaned."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ async def test_refused_settings_end_the_supervisor_with_their_status() -> None:
 async def test_repeatedly_crashing_child_is_restarted_with_backoff(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    # Short waits, not a clock that runs faster: servers of other tests live in this process, and count by its clock.
+    # Short delays replace a faster clock, because servers of other tests in this process use the same clock.
     monkeypatch.setattr(supervisor, "FIRST_BACKOFF_S", 0.05)
     monkeypatch.setattr(supervisor, "MAX_BACKOFF_S", 0.2)
 
@@ -110,7 +110,8 @@ async def test_hung_child_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
         os.kill(hung, signal.SIGSTOP)
         await becomes(lambda: runtime.pid != hung and runtime.status.state is RuntimeState.READY)
         assert not runs(hung)
-        assert set(runtime.restarts) == {supervisor.NO_ANSWER}  # On a busy machine, its successor may be slow, too.
+        # On a busy machine the next process may also be too slow, and is restarted for the same reason.
+        assert set(runtime.restarts) == {supervisor.NO_ANSWER}
 
 
 @pytest.mark.parametrize(
@@ -263,7 +264,7 @@ async def test_new_child_is_ready_before_the_old_one_is_stopped(monkeypatch: pyt
         await changed(runtime, "ready")
         assert runtime.url != url
         assert runtime.status.state is RuntimeState.READY
-        async with httpx.AsyncClient() as client:  # what runs in it has its time
+        async with httpx.AsyncClient() as client:  # The earlier process still has time to finish its requests.
             assert (await client.get(f"{url}/ready")).status_code == 200
         await becomes(lambda: not runs(earlier))
 

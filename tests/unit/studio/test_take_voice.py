@@ -1,4 +1,4 @@
-"""A take becomes a voice of the library: what is said of it, and which takes may; over a real runtime."""
+"""Voices made from takes: stored facts and permitted takes, with a real runtime."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_designed_take_becomes_a_voice_with_its_origin(client: httpx.Client, run
     voice = answer.json()
     assert (voice["name"], voice["transcript"], voice["description"]) == ("Harbour", take["text"], LOW)
     assert (voice["consent"], voice["language"]) == (CONSENT, "English")
-    assert voice["seconds"] == pytest.approx(3.5, abs=0.5)  # silence at its ends is cut
+    assert voice["seconds"] == pytest.approx(3.5, abs=0.5)  # The silence at both ends is cut.
     assert voice["provenance"] == {
         "source": "design",
         "model": "demo-voice",

@@ -1,4 +1,4 @@
-"""Takes over real HTTP: what is sent comes back bit for bit, to its owner and to nobody else."""
+"""Takes over real HTTP: stored unchanged, and visible to their owner only."""
 
 from __future__ import annotations
 

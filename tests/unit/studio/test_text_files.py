@@ -14,7 +14,7 @@ from studio.documents.charset import decode
 from studio.documents.reading import read
 from studio.documents.text import read_text
 
-# Three sentences of each language as its books have them.
+# Three sentences of each language in the style of its books.
 TEXTS = {
     "cs": "Byla jednou jedna babička, která žila v malé chaloupce. Každé ráno šla k řece pro vodu. Říkala pohádky.",
     "pl": "Dawno temu żyła sobie babcia, która miała mały domek. Każdego ranka szła nad rzekę po wodę. Było ciepło.",

@@ -1,4 +1,4 @@
-"""Lines at the times of a film: exact starts, speech that is shortened to fit, and what does not fit is named."""
+"""Exports with subtitle times: exact starts, shortened speech and reported overruns."""
 
 from __future__ import annotations
 

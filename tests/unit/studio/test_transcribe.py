@@ -1,4 +1,4 @@
-"""Recordings written down by a recogniser that is a plug-in, over the studio's own route."""
+"""Transcription of recordings with a plug-in recogniser, over the studio's route."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ from tests.support.signals import voice
 from tests.support.spoken import WORDS, share_heard, spoken, words
 from tests.unit.studio.serving import served
 
-MAY_END = "VOICEWRIGHT_TEST_MAY_END"  # a file; until it is there, `Slow` is at its first recording
+# Environment variable with the path of a file. `Slow` does not finish its first recording before the file exists.
+MAY_END = "VOICEWRIGHT_TEST_MAY_END"
 SPHINX = Choice.of("tests.support.sphinx:transcriber")
 
 
@@ -144,7 +145,7 @@ def test_recordings_are_transcribed_one_at_a_time_with_a_bounded_queue(
     def hear(_: httpx.Response) -> None:
         nonlocal refused
         refused -= 1
-        if refused == 0:  # nothing is written down before all others have been turned away
+        if refused == 0:  # The first transcription ends only after all other requests have been refused.
             may_end.touch()
 
     choice = Choice.of("tests.unit.studio.test_transcribe:Slow")

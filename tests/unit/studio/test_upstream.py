@@ -1,4 +1,4 @@
-"""Any number of requests at once have a connection each, and one that is given up at any moment leaves none behind."""
+"""Connections to the runtime: one for each concurrent request, closed after cancellation."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from studio.relay.upstream import Upstream, connections_closed
 from tests.support.patience import becomes
 
 REQUESTS = 400
-AT_ONCE = 150  # more than the pools of httpx (100) and httpcore (10) hold by themselves
+AT_ONCE = 150  # More connections than the default pools of httpx (100) and httpcore (10) allow.
 
 
 Hold = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -37,7 +37,7 @@ async def test_cancelled_request_leaks_no_connection() -> None:
         nonlocal connected, ever
         connected, ever = connected + 1, ever + 1
         try:
-            while await reader.read(65536):  # never answers, as while a request waits for its slot
+            while await reader.read(65536):  # The server never responds, as if the request waited for a slot.
                 pass
         except ConnectionResetError:
             pass
@@ -85,7 +85,7 @@ async def test_number_of_upstream_connections_is_unlimited() -> None:
         asking = [asyncio.create_task(ask()) for _ in range(AT_ONCE)]
         async with asyncio.timeout(60):
             for _ in asking:
-                await arrived.acquire()  # all of them are here, and none has been answered
+                await arrived.acquire()  # All requests have arrived, and the server has answered no request.
             for each in asking:
                 each.cancel()
             await asyncio.gather(*asking, return_exceptions=True)

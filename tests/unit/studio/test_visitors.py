@@ -1,4 +1,4 @@
-"""Whose is whose: one visitor never sees, changes or guesses at what another one keeps."""
+"""Separation of visitors: no visitor can read, change or guess another's data."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_data_of_one_visitor_is_unreachable_for_another(address: str) -> None:
         ben.put("/studio/scripts/s", json={"name": "Ben's own"}).raise_for_status()
         assert anna.get("/studio/scripts/s").json()["name"] == "Secret"
         assert anna.get(path).json() == record
-        # The same recording of two visitors lies on the disk once, and each has it by a take of their own only.
+        # Two visitors with the same recording share one file, and each can use it only through their own takes.
         same = keep(ben, SOUND, reference=b"RIFF secret")
         anna.delete(path).raise_for_status()
         assert ben.get(f"/studio/takes/{same['id']}/reference").content == b"RIFF secret"
@@ -128,7 +128,7 @@ def test_cookie_key_is_created_once_and_private(folder: Path) -> None:
     key = cookie_key(folder)
     assert (cookie_key(folder), len(key)) == (key, 32)
     assert (folder / FILE_OF_KEY).stat().st_mode & 0o077 == 0
-    (folder / FILE_OF_KEY).write_bytes(key[:16])  # Half of it is none.
+    (folder / FILE_OF_KEY).write_bytes(key[:16])  # A truncated key file is invalid.
     assert len(cookie_key(folder)) == 32
 
 

@@ -1,4 +1,7 @@
-"""A stored voice away and back, for the host and for visitors who are kept apart; over a real runtime."""
+"""Stored voices of the host and of separate visitors: export and import.
+
+The tests use a real runtime.
+"""
 
 from __future__ import annotations
 
@@ -180,7 +183,7 @@ async def test_visitors_cannot_see_change_or_delete_voices_of_others(running: Ru
         annas = await kept(client, "Clara", **anna)
         listed = (await client.get(VOICES, headers=bert)).json()["data"]
         assert [voice["id"] for voice in listed] == [house["id"]]
-        # What a client says of itself is not believed.
+        # The studio ignores an owner that the client itself claims.
         lying = {**bert, "X-Voice-Owner": "anna"}
         for headers in (bert, lying, {"X-Voice-Owner": "anna"}):
             assert (await client.get(f"{VOICES}/{annas['id']}", headers=headers)).status_code == 404
@@ -210,13 +213,15 @@ async def test_visitor_is_identified_by_the_studio_cookie_and_stores_nothing_wit
         assert code(refusal) == (401, "visitor_unknown")
         assert code(await client.delete(f"/studio/voices/{made['id']}")) == (401, "visitor_unknown")
         assert code(await client.patch(f"{VOICES}/{made['id']}", json={"name": "x"})) == (401, "visitor_unknown")
-        assert (await client.post(f"{VOICES}/check", files=files)).status_code == 200  # keeps nothing
+        assert (await client.post(f"{VOICES}/check", files=files)).status_code == 200  # A check stores nothing.
         assert (await client.delete(f"/studio/voices/{made['id']}", headers=anna)).status_code == 200
 
         assert code(await client.post("/v1/audio/pronunciations", json={"name": "x"})) == (401, "visitor_unknown")
         theirs = await client.post("/v1/pronunciation-dictionaries/add-from-rules", json={"name": "x"})
-        assert (theirs.status_code, theirs.json()["detail"]["status"]) == (401, "visitor_unknown")  # ElevenLabs' shape
-        crafted = {"host": f"{client.base_url.netloc.decode()}/x"}  # before the path, in an address made of both
+        # This is the error format of ElevenLabs.
+        assert (theirs.status_code, theirs.json()["detail"]["status"]) == (401, "visitor_unknown")
+        # A server that joins the host and the path into one URL would read this host as part of the path.
+        crafted = {"host": f"{client.base_url.netloc.decode()}/x"}
         assert code(await client.post("/v1/audio/pronunciations", headers=crafted)) == (401, "visitor_unknown")
     assert whose_voices(Visitors(each=False)) is None
 
@@ -245,7 +250,7 @@ async def test_socket_of_a_visitor_uses_its_own_voices(running: RunningServer) -
     await relay.aclose()
 
 
-# --- the bin
+# --- Bin
 
 
 def test_bin_entries_expire(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A machine's clock that is wrong for a while deletes nothing that was kept."""
+"""Wrong system clock: no stored data is deleted because of a temporary jump."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ YEAR = 365 * 86400.0
 def test_clock_jump_is_logged_once() -> None:
     wall, passed = 1000.0, 0.0
     clock = WallClock(lambda: wall, lambda: passed)
-    wall, passed = wall + 3600, passed + 3601  # a clock that is a little slow
+    wall, passed = wall + 3600, passed + 3601  # This clock runs a little slow.
     assert clock.jumped_s() == 0
     wall, passed = wall + YEAR, passed + 3600
     assert clock.jumped_s() == pytest.approx(YEAR - 3600)
@@ -59,7 +59,7 @@ def test_deleted_take_can_be_restored_after_a_temporary_clock_jump(
         store_service.log.removeHandler(told)
         assert "jumped by 3153" in looks[0]
         assert "jumped by -3153" in looks[1]
-        time.sleep(0.8)  # one more look
+        time.sleep(0.8)  # The bin is checked once more in this time.
         answer: httpx.Response = client.post(f"studio/takes/{take}/restore")
         assert answer.is_success
         assert client.get(f"studio/takes/{take}").json()["id"] == take

@@ -1,4 +1,4 @@
-"""Web pages by their address: the article without what is around it, through the guards of other addresses."""
+"""Articles from web addresses: chapters without menus, and refusal of private addresses."""
 
 from __future__ import annotations
 

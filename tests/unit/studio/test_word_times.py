@@ -1,4 +1,4 @@
-"""When the words of a kept take are spoken: by an aligner where one is installed, and else an estimate that says so."""
+"""Word times of a stored take: from an aligner if installed, otherwise a marked estimate."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Known = tuple[NDArray[np.float32], list[tuple[float, float]]]
 
 PHRASES = ("The kettle is on.", "Nobody had expected it so soon.", "Good morning!")
 TEXT = " ".join(PHRASES)
-SILENCES = (0.2, 1.4, 0.3, 0.9)  # s, before, between and behind them
+SILENCES = (0.2, 1.4, 0.3, 0.9)  # Durations in seconds of the silence before, between and after the phrases.
 
 
 def trimmed(samples: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -98,7 +98,7 @@ def test_recording_without_most_of_the_text_is_not_aligned(known: Known) -> None
     assert align(sound[: SAMPLE_RATE // 2], SAMPLE_RATE, TEXT, "en") is None
 
 
-# --- what an aligner says, held against text and sound
+# --- Validation of an aligner's result
 
 
 def test_aligner_words_may_be_split_differently_and_lack_punctuation() -> None:
@@ -155,7 +155,7 @@ def test_captions_are_sentences_of_at_most_two_lines() -> None:
     assert len(rest) == 3
 
 
-# --- over the studio's route
+# --- Route of the studio
 
 MODULE = """
 import os, time
@@ -285,7 +285,7 @@ def test_failing_plugin_is_logged_without_text_and_the_next_is_tried(
     [
         ("crashing", "its process ended", PATIENCE_S),
         ("hanging", "it took too long", 5.0),
-    ],  # 600, had it been waited for
+    ],  # The hanging aligner would sleep for 600 s.
 )
 def test_aligner_crash_or_hang_affects_no_other_request(
     only: Install, caplog: pytest.LogCaptureFixture, function: str, why: str, wall_s: float

@@ -1,4 +1,4 @@
-"""Every word of the page exists in every language, and every word that is used exists."""
+"""Texts of the page: all languages have all of them, and every used text exists."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ OTHERS = [code for code in languages() if code != "en"]
 
 IN_MARKUP = re.compile(r'data-(?:i18n(?:-[a-z-]+)?|vw-speak)="([^"]+)"')
 IN_SCRIPT = re.compile(r"\bt\(\s*'([a-z][\w.]+)'")
-BUILT = re.compile(r"\bt\(\s*`([a-z][\w.]*)\$\{")  # the beginning of a key whose end is computed
+BUILT = re.compile(r"\bt\(\s*`([a-z][\w.]*)\$\{")  # The first part of a key whose last part is computed.
 PLACE = re.compile(r"\{(\w+)(?:\|[^|}]*\|[^}]*)?\}")
 TEXT = re.compile(r'data-i18n="([^"]+)"[^>]*>([^<]*)<')
 
