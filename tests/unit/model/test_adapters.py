@@ -244,7 +244,7 @@ def magnitude(tensors: Tensors) -> None:
         ({"base_model_name_or_path": "/nowhere/base"}, None, CheckpointMissing, "/nowhere/base"),
         ({"base_model_name_or_path": "."}, None, CheckpointUnsupported, "is an adapter, too"),
     ],
-    ids=lambda value: str(value)[:30],
+    ids=lambda value: getattr(value, "__name__", str(value)[:30]),
 )
 def test_adapters_that_cannot_be_merged_are_refused(
     base: Path,
