@@ -1,4 +1,4 @@
-"""Names that look like the name of another voice, and names that do not."""
+"""Confusable names: names that look like the name of another voice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Audio files from anybody: plain WAV is read in this process, every other format in one that may die of it."""
+"""Decoding of untrusted audio: plain WAV in this process, other formats in a child."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def encoded(samples: NDArray[np.generic], kind: str, subtype: str | None = None,
 
 
 def bomb(seconds: int, kind: str, subtype: str) -> bytes:
-    """Silence, written second by second: libsndfile's encoders do not survive much of it at once."""
+    """Return silence, written in steps of a second, because libsndfile's encoders fail for long inputs."""
     file = io.BytesIO()
     with soundfile.SoundFile(file, "w", RATE, 1, subtype, format=kind) as sound:
         for _ in range(seconds):
@@ -52,14 +52,14 @@ def bomb(seconds: int, kind: str, subtype: str) -> bytes:
 
 
 def wav(body: bytes, tag: int = 1, channels: int = 1, rate: int = RATE, bits: int = 16, tail: bytes = b"") -> bytes:
-    """A WAV file by hand."""
+    """Return a WAV file with these header fields."""
     align = channels * bits // 8
     head = struct.pack("<HHIIHH", tag, channels, rate, (rate * align) & 0xFFFFFFFF, align & 0xFFFF, bits) + tail
     chunks = b"fmt " + struct.pack("<I", len(head)) + head + b"data" + struct.pack("<I", len(body)) + body
     return b"RIFF" + struct.pack("<I", 4 + len(chunks)) + b"WAVE" + chunks
 
 
-# --- our WAV reader
+# --- WAV reader of this process
 
 
 @pytest.mark.parametrize("kind", ["WAV", "WAVEX"])
@@ -154,7 +154,7 @@ def test_overlong_wav_is_refused_before_conversion() -> None:
         read_wav(wav(bytes(RATE * 2 * 3), rate=RATE), limit_s=2.8)
 
 
-# --- the child
+# --- child process
 
 
 @pytest.mark.parametrize(
@@ -177,9 +177,9 @@ def test_other_formats_are_decoded_in_a_child_process(kind: str, subtype: str, m
     ("kind", "subtype"), [("FLAC", "PCM_16"), ("OGG", "VORBIS"), ("OGG", "OPUS"), ("MP3", "MPEG_LAYER_III")]
 )
 def test_decompression_bomb_costs_little_cpu_time(kind: str, subtype: str) -> None:
-    """Three minutes of silence in a few kilobytes."""
+    """The file is three minutes of silence in a few kilobytes."""
     data = bomb(180, kind, subtype)
-    start = sum(os.times()[:4])  # processor time, the decoder's process included
+    start = sum(os.times()[:4])  # Processor time, including that of the child processes.
     with pytest.raises(ReferenceTooLong):
         decode(data, limit_s=60)
     assert sum(os.times()[:4]) - start < 8
@@ -189,7 +189,7 @@ def test_decompression_bomb_costs_little_cpu_time(kind: str, subtype: str) -> No
 
 
 def m4a(seconds: float = 1.5, codec: str = "aac", rate: int = 44_100, layout: str = "mono") -> bytes:
-    """A recording as phones keep theirs."""
+    """Return a recording in the format of phones."""
     file = io.BytesIO()
     with av.open(file, "w", format="ipod") as container:
         stream = container.add_stream(codec, rate=rate, layout=layout)
@@ -209,7 +209,7 @@ def test_phone_recordings_are_decoded(codec: str, rate: int, layout: str) -> Non
     sound = decode(m4a(1.5, codec, rate, layout), limit_s=60)
     assert sound.rate == rate
     assert sound.seconds == pytest.approx(1.5, abs=0.1)
-    if rate == RATE:  # ALAC loses nothing
+    if rate == RATE:  # ALAC is lossless.
         assert np.abs(sound.samples[: len(VOICE)] - VOICE).max() < 1e-4
     else:
         assert np.sqrt((sound.samples**2).mean()) == pytest.approx(np.sqrt((VOICE**2).mean()), rel=0.35)
@@ -227,7 +227,7 @@ def test_overlong_or_damaged_m4a_is_refused() -> None:
 @settings(max_examples=examples(100), deadline=None)
 @given(st.data())
 def test_any_m4a_is_decoded_or_refused(data: st.DataObject) -> None:
-    """In this process, where nothing but these two may come of it."""
+    """The decoder runs in this process, and any other result is a failure."""
     file = bytearray(M4A)
     for place in data.draw(st.lists(st.integers(8, len(file) - 1), max_size=8)):
         file[place] = data.draw(st.integers(0, 255))
@@ -272,12 +272,13 @@ def test_decoder_cpu_timeout_is_distinguished_from_a_crash() -> None:
 
 
 def test_hanging_decoder_is_killed() -> None:
-    with pytest.raises(BadReferenceAudio, match="takes longer than"):  # an hour, had it waited
+    # Without the timeout, the decoder would wait an hour.
+    with pytest.raises(BadReferenceAudio, match="takes longer than"):
         _decode_apart(bytes(10**6), 60.0, child("import time; time.sleep(3600)"), timeout_s=0.3)
 
 
 def test_suspended_machine_does_not_time_out_the_decoder() -> None:
-    """Each look takes an hour here; there are as many as in any other time."""
+    """Each poll takes an hour; the timeout counts polls and not the time on the clock."""
 
     class Hours(threading.Event):
         looks = 0
@@ -344,7 +345,7 @@ def test_at_most_two_decoders_run_at_once(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_many_bombs_at_once_use_bounded_memory() -> None:
-    """Eight bombs in eight threads: this process stays as it is."""
+    """Eight threads decode bombs; the memory of this process does not grow."""
     data = bomb(1800, "FLAC", "PCM_16")
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
@@ -355,4 +356,4 @@ def test_many_bombs_at_once_use_bounded_memory() -> None:
 
     with ThreadPoolExecutor(8) as pool:
         assert all(pool.map(refuse, range(8)))
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 50 * 1024  # KB
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 50 * 1024  # The unit of ru_maxrss is KB.

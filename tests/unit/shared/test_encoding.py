@@ -1,4 +1,4 @@
-"""Every format is decoded again: the same sound, the right length, and out as soon as it is in."""
+"""Audio encoding: each format decodes to the same audio, has its length, and streams."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from runtime.shared.encoding import COMMENT, FORMATS, UNKNOWN_SIZE, Encoder, rea
 from tests.support.patience import until
 from tests.support.signals import voice
 
-FRAME = 3840  # bytes of 80 ms
+FRAME = 3840  # The bytes of 80 ms.
 SOUND = (voice(3.2, 3) * 32767).astype("<i2")
 PCM = SOUND.tobytes()
 
-# docs/api.md: milliseconds of sound that the encoder still holds, at most, after each 80 ms that it was given.
+# Maximum milliseconds of audio that an encoder buffers after each 80 ms of input, as in docs/api.md.
 HELD_MS = {"pcm": 0, "wav": 0, "flac": 0, "opus": 27, "mp3": 40, "aac": 80}
 
 
@@ -37,7 +37,7 @@ def encoded(response_format: str, *, piece: int = FRAME, **options: Any) -> byte
 
 
 def decoded(response_format: str, data: bytes) -> tuple[NDArray[np.float32], int]:
-    """Samples in [-1, 1] and their rate."""
+    """Return the samples in [-1, 1] and their rate."""
     if response_format == "pcm":
         return (np.frombuffer(data, "<i2") / 32768).astype(np.float32), 24_000
     with av.open(io.BytesIO(data)) as container:
@@ -48,7 +48,7 @@ def decoded(response_format: str, data: bytes) -> tuple[NDArray[np.float32], int
 
 
 def alike(samples: NDArray[np.float32], rate: int, source_rate: int = 24_000) -> float:
-    """Correlation with the sound that went in, at the best shift; 1 is the same."""
+    """Return the correlation with the input audio at the best shift; 1 means equal."""
     wanted = SOUND / 32768
     step = rate // 8_000
     one, other = samples[:: max(1, step)], wanted[:: source_rate // 8_000]
@@ -72,7 +72,7 @@ def test_lossy_formats_preserve_the_audio(response_format: str, whole: bool) -> 
     seconds = len(samples) / rate
     assert len(SOUND) / 24_000 <= seconds < len(SOUND) / 24_000 + 0.1
     assert alike(samples, rate) > 0.95
-    assert alike(samples[::-1], rate) < 0.7  # the comparison can fail
+    assert alike(samples[::-1], rate) < 0.7  # Reversed audio shows that the comparison can fail.
 
 
 @pytest.mark.parametrize("response_format", ["mp3", "opus"])
@@ -99,7 +99,7 @@ def test_encoded_audio_is_emitted_as_input_arrives(response_format: str) -> None
 @settings(max_examples=15, deadline=None)
 @given(cuts=st.lists(st.integers(1, len(SOUND) - 1), max_size=6, unique=True))
 def test_chunking_does_not_change_the_output(response_format: str, cuts: list[int]) -> None:
-    # A number at random names an Ogg stream.
+    # Ogg streams have a random serial number, so only their samples are compared.
     def bare(data: bytes) -> bytes:
         return decoded(response_format, data)[0].tobytes() if response_format == "opus" else data
 
@@ -112,7 +112,7 @@ def test_chunking_does_not_change_the_output(response_format: str, cuts: list[in
 
 @pytest.mark.parametrize("options", [{"rate": 8_000}, {"speed": 1.3}, {"speed": 0.3, "rate": 8_000}])
 def test_chunking_does_not_change_resampled_or_time_stretched_output(options: dict[str, Any]) -> None:
-    """In whole frames, as the engine cuts it; atempo's last 50 ms of slow speech hang on other cuts."""
+    """The chunks are whole frames, as from the engine; other chunks change the last 50 ms of atempo's slow speech."""
     wanted = encoded("pcm", **options)
     for piece in (2 * FRAME, 16 * FRAME, len(PCM)):
         assert encoded("pcm", piece=piece, **options) == wanted
@@ -156,7 +156,7 @@ def test_audio_is_resampled_to_telephone_rate(response_format: str) -> None:
     samples, rate = decoded(response_format, encoded(response_format, rate=8_000))
     if response_format == "pcm":
         rate = 8_000
-    assert rate == (48_000 if response_format == "opus" else 8_000)  # Opus always decodes to 48 kHz
+    assert rate == (48_000 if response_format == "opus" else 8_000)  # Opus always decodes to 48 kHz.
     assert len(SOUND) / 24_000 <= len(samples) / rate < len(SOUND) / 24_000 + 0.25
     assert alike(samples, rate) > 0.9
 
@@ -207,7 +207,7 @@ def test_abandoned_encoder_ends_its_threads_without_garbage_collection(
             encoder.add(PCM[: 12 * FRAME])
             most = max(most, native_threads())
             del encoder
-        until(lambda: native_threads() <= before)  # a joined thread may stay listed for a moment
+        until(lambda: native_threads() <= before)  # A joined thread may be listed for a moment.
         assert before < most
     finally:
         gc.enable()

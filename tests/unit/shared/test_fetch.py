@@ -1,4 +1,4 @@
-"""References by address: a public https machine, pinned; anything else is refused before a byte leaves."""
+"""Reference audio by URL: only pinned public HTTPS hosts; other URLs are never contacted."""
 
 from __future__ import annotations
 
@@ -19,19 +19,20 @@ from runtime.server.voices.uploads import read_upload
 from runtime.settings import Limits
 from runtime.shared.fetch import Fetcher, is_public, web_address_of
 
-CERTIFICATE = Path(__file__).parent / "data" / "certificate.pem"  # of voices.example, for a hundred years
+# The certificate is for voices.example and valid for a hundred years.
+CERTIFICATE = Path(__file__).parent / "data" / "certificate.pem"
 SOUND = bytes(range(256)) * 100
 
 
 @dataclass(slots=True)
 class Trap:
-    """A TLS server on this machine that counts who knocks."""
+    """TLS server on this machine that counts connections."""
 
     port: int
     knocks: list[tuple[str, int]] = field(default_factory=list)
-    asked: list[tuple[str, str]] = field(default_factory=list)  # path and Host
+    asked: list[tuple[str, str]] = field(default_factory=list)  # Path and Host header of each request.
     body: bytes = SOUND
-    target: str = "https://voices.example/sound"  # of the redirect at /away
+    target: str = "https://voices.example/sound"  # The target of the redirect at /away.
 
 
 @pytest.fixture
@@ -63,7 +64,7 @@ def trap() -> Iterator[Trap]:
             return connection, address
 
         def handle_error(self, *_: object) -> None:
-            return  # clients that hang up are what is tested
+            return  # The tested clients disconnect early.
 
     server = Server(("127.0.0.1", 0), Handler)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -79,7 +80,7 @@ def trap() -> Iterator[Trap]:
 
 
 def fetcher(trap: Trap, *resolved: str, public: bool = False, seconds: float = 5.0) -> Fetcher:
-    """One for which every name is one of these addresses, and the trap's port is 443."""
+    """Return a fetcher that resolves every name to these addresses and connects to the trap instead of port 443."""
     return Fetcher(
         resolve=lambda _: list(resolved or ["127.0.0.1"]),
         is_public=(lambda _: True) if public else is_public,
@@ -212,7 +213,7 @@ PRIVATE = [
 
 @pytest.mark.parametrize("resolved", PRIVATE)
 def test_names_of_private_machines_are_refused(trap: Trap, resolved: str) -> None:
-    for addresses in ([resolved], ["93.184.216.34", resolved]):  # one of them is enough
+    for addresses in ([resolved], ["93.184.216.34", resolved]):  # One private address is enough for a refusal.
         with pytest.raises(AddressRefused, match="not a public one"):
             fetcher(trap, *addresses).fetch("https://voices.example/x", most=10**6)
     assert trap.knocks == []
@@ -224,7 +225,7 @@ def test_public_addresses_are_recognised() -> None:
 
 
 def test_host_name_is_resolved_only_once(trap: Trap) -> None:
-    """DNS rebinding: the first answer is public, the next is ours."""
+    """DNS rebinding: the first answer is public, the next is this machine."""
     answers = iter([["192.0.2.1"], ["127.0.0.1"]])
     asked: list[str] = []
 
@@ -325,5 +326,5 @@ def test_uploads_fetch_urls_only_if_allowed(trap: Trap) -> None:
     assert trap.knocks == []
     error = read_upload("https://voices.example/x", Limits(), fetcher(trap, public=True))
     assert isinstance(error, SpeechError)
-    assert error.code == "invalid_ref_audio"  # it was read, and is no sound
+    assert error.code == "invalid_ref_audio"  # The URL was fetched, and the content is not audio.
     assert len(trap.knocks) == 1

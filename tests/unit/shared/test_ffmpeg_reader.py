@@ -1,4 +1,7 @@
-"""Formats, damage and limits of FFmpeg's reader; tests/corpus/test_audio.py compares it with the ffmpeg program."""
+"""FFmpeg reader: formats, damaged files and limits.
+
+tests/corpus/test_audio.py compares the reader with the ffmpeg program.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,7 @@ def encoded(
     tags: dict[str, str] | None = None,
     encoding: str = "utf-8",
 ) -> bytes:
-    """A file that PyAV writes, with the same voice in every channel."""
+    """Return a file encoded by PyAV, with the same voice in every channel."""
     file = io.BytesIO()
     with av.open(file, "w", format=container, metadata_encoding=encoding) as out:
         out.metadata.update(tags or {})
@@ -54,8 +57,8 @@ def encoded(
 @pytest.mark.parametrize(
     ("container", "codec"),
     [
-        ("webm", "libopus"),  # MediaRecorder of Chrome, Edge and Firefox
-        ("mp4", "aac"),  # MediaRecorder of Safari
+        ("webm", "libopus"),  # MediaRecorder of Chrome, Edge and Firefox.
+        ("mp4", "aac"),  # MediaRecorder of Safari.
         ("adts", "aac"),
         ("matroska", "flac"),
         ("ogg", "flac"),
@@ -81,14 +84,15 @@ def test_telephone_formats_are_decoded(container: str) -> None:
 
 
 def test_individually_listed_channels_are_mixed_down() -> None:
-    """PyAV frees such a list twice, which ends the process."""
+    """PyAV frees such a channel list twice, which crashes the process."""
     sound = decode(encoded("aiff", "pcm_s16be", layout="7.1"), limit_s=60)
     assert np.abs(sound.samples - voice(1.5, 1, RATE)).max() < 1e-4
 
 
 @pytest.mark.parametrize("layout", ["stereo", "5.1", "7.1", "octagonal"])
 def test_aac_channels_are_mixed_down(layout: str) -> None:
-    sound = decode(encoded("ipod", "aac", layout=layout), limit_s=60)  # in the process that eight of them crashed
+    # Eight channels used to crash the decoder process.
+    sound = decode(encoded("ipod", "aac", layout=layout), limit_s=60)
     assert sound.seconds == pytest.approx(1.5, abs=0.1)
     assert np.abs(sound.samples).max() > 0.2
 
@@ -116,7 +120,7 @@ def test_playlist_opens_no_other_file(is_open: bool, tmp_path: Path, monkeypatch
     monkeypatch.chdir(tmp_path)
     (tmp_path / "other.flac").write_bytes(encoded("flac", "flac"))
     playlist = io.BytesIO(b"ffconcat version 1.0\nfile other.flac\n")
-    if is_open:  # FFmpeg itself would
+    if is_open:  # Without the protocol list, FFmpeg opens the other file.
         monkeypatch.delitem(ffmpeg_reader.OPTIONS, "protocol_whitelist")
         assert read_any(playlist, limit_s=60).seconds == pytest.approx(1.5, abs=0.1)
         return

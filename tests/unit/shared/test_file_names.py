@@ -1,4 +1,4 @@
-"""What people wrote as names of files."""
+"""File names of downloads, from user text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Inline tags: what is a tag, what is text, and the same items for any pieces."""
+"""Inline tags: parsed from text in chunks, with the same items for any chunks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LIMITS = Limits(max_instruct_chars=24, max_pause_s=10, max_pauses_s=15)
 
 
 def items_of(*pieces: str, limits: Limits = LIMITS, **options: Any) -> list[Item]:
-    """What comes of a text in pieces, neighbouring text joined."""
+    """Return the items of a text in chunks, with adjacent texts joined."""
     tags, joined = InlineTags(limits, **options), list[Item]()
     for item in [item for piece in pieces for item in tags.add(piece)] + tags.finish():
         if isinstance(item, str) and joined and isinstance(joined[-1], str):

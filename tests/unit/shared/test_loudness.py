@@ -1,4 +1,4 @@
-"""The meter against what BS.1770 and EBU R 128 say of known signals; the limiter against any signal."""
+"""Loudness meter against signals of BS.1770 and EBU R 128, and the limiter."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ def test_single_channel_sine_measures_3_db_below_its_peak(dbfs: float) -> None:
 
 
 def test_low_and_high_frequencies_are_k_weighted() -> None:
-    assert (integrated(tone(-20, 5, hz=60)) or 0) < -24  # the high pass
-    assert (integrated(tone(-20, 5, hz=4000)) or 0) > -21  # the shelf
+    assert (integrated(tone(-20, 5, hz=60)) or 0) < -24  # The high-pass filter lowers 60 Hz.
+    assert (integrated(tone(-20, 5, hz=4000)) or 0) > -21  # The shelf filter raises 4 kHz.
 
 
 def test_silence_between_words_is_gated_out() -> None:
-    # EBU Tech 3341, case 3, for one channel: what lies 10 LU under the rest is gated out.
+    # EBU Tech 3341, case 3, for one channel: parts 10 LU below the rest are gated out.
     parts = [tone(-36, 10), tone(-23, 30), tone(-36, 10)]
     assert integrated(np.concatenate(parts)) == pytest.approx(-26.01, abs=0.1)
     gaps = np.zeros(3 * SAMPLE_RATE, np.int16)
@@ -51,7 +51,7 @@ def test_too_short_or_silent_audio_has_no_loudness() -> None:
 
 
 def test_inter_sample_peak_is_detected() -> None:
-    # A quarter of the rate, sampled 45 degrees off its peaks: samples reach 0.707 of what the wave reaches.
+    # A sine at a quarter of the rate, sampled 45 degrees off its peaks: the samples reach 0.707 of its amplitude.
     wave = tone(-6, 1, hz=SAMPLE_RATE / 4, phase=np.pi / 4)
     assert np.abs(wave).max() / 32768 == pytest.approx(0.354, abs=0.01)
     assert true_peak(wave[2400:-2400]) == pytest.approx(0.501, abs=0.03)
@@ -62,7 +62,7 @@ def test_long_audio_is_measured_as_a_whole() -> None:
     assert len(sound) > 30 * SAMPLE_RATE
     assert integrated(sound) == pytest.approx(integrated(sound[: 7 * SAMPLE_RATE]) or 0, abs=0.3)
     loud = sound.copy()
-    loud[20 * SAMPLE_RATE + 5] = 32767  # in the third piece
+    loud[20 * SAMPLE_RATE + 5] = 32767  # The peak is in the third chunk.
     assert true_peak(loud) >= 32767 / 32768
 
 

@@ -1,4 +1,4 @@
-"""Raw formats: untouched where nothing is to be done, exact where a standard says how, in tune where resampled."""
+"""Raw PCM formats: native PCM unchanged, G.711 exact, and resampled tones in tune."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from runtime.shared.pcm_formats import ENCODINGS, PcmWriter
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)
-    import audioop  # Part of Python up to 3.12; later the package audioop-lts has it.
+    import audioop  # audioop is part of Python up to 3.12; later it is in the package audioop-lts.
 
 EVERY = np.arange(-32768, 32768).astype("<i2").tobytes()
 

@@ -1,4 +1,7 @@
-"""Words that are said otherwise in a text that grows: the same as in the whole. The rules are in tests/js."""
+"""Pronunciation dictionary on a growing text: equal to the result of the whole text.
+
+The matching rules are tested in tests/js.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from runtime.shared.inline_tags import tag_pattern
 from runtime.shared.pronouncing import Dictionary, Entry, GrowingPronunciation, dictionary_of, pronounced
 from tests.support.least_times import least_times
 
-MAX_RATIO = 3.0  # For twice the input; work that grows with the square has 4.
+MAX_RATIO = 3.0  # The limit is for twice the input; quadratic work has a ratio of 4.
 TAG = tag_pattern(Limits(max_instruct_chars=12), brackets=True)
 ENTRIES = (
     *(("New York", "the Apple"), ("York", "Yorick"), ("Nguyen", "Win"), ("3", "three"), ("café", "coffee")),
@@ -97,7 +100,7 @@ def test_case_sensitive_entry_matches_only_its_case_and_hides_no_shorter_entry()
 
 
 def by_one_pattern(text: str, entries: list[Entry], apart: str) -> str:
-    """The slow way: all words in one pattern, the longest first, and each as it is written before any other case."""
+    """Slow twin: one pattern of all words, the longest first, and exact case before any other case."""
     letter = r"(?![\p{Han}])[\p{L}\p{M}\p{N}]"
 
     def whole(word: str, *exact: bool) -> str:
@@ -137,7 +140,7 @@ def test_matches_equal_those_of_one_combined_pattern(entries: list[Entry], text:
 
 
 def test_dictionaries_compile_in_linear_time() -> None:
-    """Entries of 40 letters and 39 spaces, 800 as a request may join: one pattern of them took 6 s."""
+    """800 entries of 40 letters and 39 spaces are one request's maximum; as one pattern they took 6 s."""
 
     def seconds_of(count: int) -> float:
         words = (f"{number:040b}".replace("0", "á").replace("1", "é") for number in range(count))

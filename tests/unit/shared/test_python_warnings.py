@@ -1,4 +1,4 @@
-"""A dependency's warning reaches the console only if the operator asked for it."""
+"""Python warnings of dependencies: shown only if the operator enables them."""
 
 from __future__ import annotations
 

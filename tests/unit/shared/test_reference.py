@@ -1,4 +1,4 @@
-"""Reference audio of every making: taken in, or refused by one sentence before it costs anything."""
+"""Reference audio of any format: decoded, or refused early with one sentence."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ def float_wav(samples: NDArray[np.floating]) -> bytes:
 def test_mono_24_khz_passes_bit_for_bit(kind: str) -> None:
     read = read_reference(encoded(VOICE, kind=kind, subtype="PCM_16"), LIMITS)
     assert read.dtype == np.float32
-    assert np.array_equal(read, VOICE)  # the signal lies on the 16-bit grid
+    assert np.array_equal(read, VOICE)  # The samples are exact 16-bit values.
 
 
 def test_float_samples_pass_bit_for_bit() -> None:
-    samples = (VOICE * np.float32(np.pi)).astype(np.float32)  # a little over full scale too
+    samples = (VOICE * np.float32(np.pi)).astype(np.float32)  # Some samples are slightly above full scale.
     assert np.array_equal(read_reference(float_wav(samples), LIMITS), samples)
 
 
@@ -84,12 +84,12 @@ def test_references_of_exactly_the_limits_are_accepted() -> None:
     assert len(read_reference(encoded(np.tile(VOICE, 30)), LIMITS)) == 60 * SAMPLE_RATE
     with pytest.raises(ReferenceTooLong):
         read_reference(encoded(np.tile(VOICE, 31)), LIMITS)
-    with pytest.raises(ReferenceTooShort):  # and no crash where an operator set the limit to nothing
+    with pytest.raises(ReferenceTooShort):  # Empty audio is refused even if the operator sets the limit to 0.
         read_reference(encoded(VOICE[:0]), Limits(min_reference_s=0.0))
 
 
 def peak_bytes(work: Callable[[], object]) -> int:
-    """Most memory that Python and numpy held at a time while ``work`` ran and was refused."""
+    """Return the peak memory of Python and numpy while ``work`` ran and was refused."""
     tracemalloc.start()
     try:
         with pytest.raises(BadReferenceAudio):
@@ -101,11 +101,11 @@ def peak_bytes(work: Callable[[], object]) -> int:
 
 @pytest.mark.parametrize("honest", [True, False])
 def test_a_decompression_bomb_costs_little(honest: bool) -> None:
-    """Half an hour of silence is 70 KB of FLAC, and 173 MB decoded. Its header may also not say how long it is."""
+    """Half an hour of silence is 70 KB of FLAC and 173 MB decoded. Its header may omit the length."""
     bomb = bytearray(encoded(np.zeros(1800 * SAMPLE_RATE, np.int16), kind="FLAC"))
     assert len(bomb) < 2**20
     if not honest:
-        bomb[21] &= 0xF0  # STREAMINFO: 36 bits of total samples, 0 is unknown
+        bomb[21] &= 0xF0  # STREAMINFO has 36 bits for the number of samples; 0 means unknown.
         bomb[22:26] = bytes(4)
     peak = peak_bytes(lambda: read_reference(bytes(bomb), LIMITS))
     assert peak < (2**20 if honest else 20 * 2**20)
@@ -173,7 +173,7 @@ def test_too_many_channels_are_refused() -> None:
 
 @pytest.mark.parametrize("size", [0, 2**31, 2**32 - 1])
 def test_header_with_a_wrong_length(size: int) -> None:
-    """Streaming writers leave 0 or 0xFFFFFFFF there: what is in the file counts, or it is refused."""
+    """Streaming writers leave 0 or 0xFFFFFFFF there: the actual data counts, or the file is refused."""
     data = bytearray(encoded(VOICE, subtype="PCM_16"))
     place = data.index(b"data") + 4
     data[place : place + 4] = struct.pack("<I", size)
@@ -185,7 +185,7 @@ def test_header_with_a_wrong_length(size: int) -> None:
 
 
 def damaged(whole: bytes) -> Iterator[bytes]:
-    """The file with each of its first 64 bytes set to each of four values."""
+    """Yield the file with each of its first 64 bytes set to each of four values."""
     for place in range(64):
         for value in (0x00, 0x01, 0x7F, 0xFF):
             data = bytearray(whole)
@@ -196,7 +196,7 @@ def damaged(whole: bytes) -> Iterator[bytes]:
 def test_damaged_wav_header_is_decoded_or_refused() -> None:
     for data in damaged(encoded(VOICE[:36_000], subtype="PCM_16")):
         if not is_plain_wav(data):
-            continue  # another reader's
+            continue  # Another reader decodes these files.
         try:
             read = read_reference(data, LIMITS)
         except BadReferenceAudio:
@@ -207,7 +207,7 @@ def test_damaged_wav_header_is_decoded_or_refused() -> None:
 
 @pytest.mark.parametrize(("kind", "subtype"), [("FLAC", "PCM_16"), ("OGG", "VORBIS"), ("AIFF", "PCM_16")])
 def test_damaged_compressed_header_is_decoded_or_refused(kind: str, subtype: str) -> None:
-    """The child's work done in this process, where a thousand files take seconds."""
+    """The child's work runs in this process, where a thousand files take seconds."""
     for data in damaged(encoded(VOICE[:36_000], kind=kind, subtype=subtype)):
         with contextlib.suppress(BadReferenceAudio):
             read_any(Seekable(data), limit_s=60.0)

@@ -1,4 +1,4 @@
-"""Log lines that repeat are limited to one a second, and counted."""
+"""Repeated log lines: at most one per second, with a count."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scripts that a checkpoint's languages are not written in."""
+"""Detection of scripts that the languages of a checkpoint do not use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The text in `<spell>` is spelled, however it comes in; other tags are the engine's."""
+"""Spelling of the text in `<spell>`, for any chunks; other tags are passed to the engine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The door for JSON from outside: what it lets in can be written and read again, whatever came."""
+"""Strict JSON parser: accepted values can be stored and parsed again."""
 
 from __future__ import annotations
 

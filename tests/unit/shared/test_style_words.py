@@ -1,4 +1,4 @@
-"""Tells a way of speaking in square brackets from prose in square brackets."""
+"""Style descriptions in square brackets, distinguished from prose in brackets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is said of a field that is not as it must be: its name as the client wrote it, and the reason in words."""
+"""Validation errors: the field as the client wrote it, and the reason in a sentence."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from runtime.shared.validation import first_fault
 
 
 class Inner(BaseModel, extra="forbid"):
-    """What a field may hold."""
+    """Value of a nested field."""
 
     name: str
 
 
 class Strict(BaseModel, strict=True, extra="forbid"):
-    """As of a message."""
+    """Model of a JSON message."""
 
     t: float | int | None = None
     either: Annotated[str, AfterValidator(str.strip)] | list[int] | None = None
@@ -27,7 +27,7 @@ class Strict(BaseModel, strict=True, extra="forbid"):
 
 
 class Lax(BaseModel):
-    """As of an address."""
+    """Model of URL parameters."""
 
     seed: int = 0
     speed: float = 1.0

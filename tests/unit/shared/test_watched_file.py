@@ -1,4 +1,4 @@
-"""A file's value follows the file, at most one look late, and is the absent one where there is nothing to read."""
+"""Watched file: a value that follows the file, with a default if the file is unusable."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Estimated times of words: each once, in order, inside the sound."""
+"""Estimated word times: each word once, in order, within the audio."""
 
 from __future__ import annotations
 

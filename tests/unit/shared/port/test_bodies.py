@@ -1,4 +1,4 @@
-"""Bodies of requests: compressed, too large, silent, too slow."""
+"""Request bodies: compressed, too large, stalled and slow ones."""
 
 from __future__ import annotations
 

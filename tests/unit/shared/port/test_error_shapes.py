@@ -1,4 +1,4 @@
-"""What is refused in front of a dialect has the shape in which the clients of its routes read errors, on both ports."""
+"""Error formats: a refusal in the middleware has the format of its route, on both ports."""
 
 from __future__ import annotations
 
@@ -94,7 +94,8 @@ async def test_error_format_of_studio_limits_and_relay(path: str, code_of: CodeO
     app.add_route("/{path:path}", relay.http, methods=["POST"])
     unavailable = await asked(app, path, json={})
     assert code_of(unavailable.json()) == "runtime_unavailable"
-    assert "start" not in unavailable.text  # someone else started it, and has to do it again
+    # The studio did not start this runtime, so the error must not say that it restarts.
+    assert "start" not in unavailable.text
     if path.startswith(("/v1/", "/tts/")):
         settings = VisitSettings(visitor_requests=0)
         limits = Middleware(

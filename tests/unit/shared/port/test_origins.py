@@ -1,4 +1,4 @@
-"""VOICEWRIGHT_ORIGINS has one reader: preflights, requests and WebSockets give the same answer."""
+"""VOICEWRIGHT_ORIGINS: preflights, requests and WebSockets allow the same origins."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ REFUSED = [
 
 
 def answers(setting: str, origin: str) -> set[bool]:
-    """The answers to a preflight, a POST and a WebSocket, which must be one and the same."""
+    """Return the answer to a preflight, a POST and a WebSocket, which must be the same."""
 
     async def socket(client: WebSocket) -> None:
         await client.accept()

@@ -1,4 +1,4 @@
-"""Which address a client has behind proxies, whatever it writes into the headers itself."""
+"""Client address and scheme behind trusted proxies, with forged headers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PROXY = "10.0.0.9"
 
 
 async def seen(count: int, *headers: tuple[str, str], kind: str = "http") -> tuple[str, str]:
-    """The client's address and the scheme of a request that a proxy has passed on with these headers."""
+    """Return the client address and the scheme of a request that a proxy forwarded with these headers."""
     scopes: list[Any] = []
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
@@ -52,7 +52,7 @@ async def test_client_address_is_that_seen_by_the_outermost_trusted_proxy(
 async def test_scheme_is_taken_from_the_trusted_proxy_and_mapped_to_ws() -> None:
     forwarded = ("x-forwarded-proto", "https")
     assert (await seen(1, forwarded))[1] == "https"
-    assert (await seen(2, forwarded))[1] == "https"  # The inner proxy has passed it on.
+    assert (await seen(2, forwarded))[1] == "https"  # The inner proxy forwarded the scheme.
     assert (await seen(1, forwarded, kind="websocket"))[1] == "wss"
     assert (await seen(0, forwarded))[1] == "http"
     assert (await seen(1, ("x-forwarded-proto", "gopher")))[1] == "http"

@@ -1,4 +1,4 @@
-"""What a port does with HTTP connections, by real sockets and an application of the test's own."""
+"""HTTP connections of a port: framing limits, error formats, pipelining and closing."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ CHUNKED = b"POST /size HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked
 
 
 async def answers(*pieces: bytes | None) -> list[tuple[int, Any]]:
-    """Status and body of each response to what is sent on one connection."""
+    """Return status and body of each response to the data sent on one connection."""
     async with Port().open() as port:
         result = await exchange(port, *pieces)
     found, rest = [], result
@@ -107,7 +107,7 @@ ENDLESS: dict[str, list[bytes | None]] = {
 async def test_endless_headers_and_framing_are_refused_early(kind: str) -> None:
     *before, (status, body) = await answers(*ENDLESS[kind])
     assert [status for status, _ in before] == ([200] if "second" in kind else [])
-    if "folded" in kind or "zeros" in kind:  # The parser does not take these at all.
+    if "folded" in kind or "zeros" in kind:  # The parser refuses these even below the limit.
         assert (status, body["error"]["code"]) in [(400, "malformed_request"), (431, "headers_too_large")]
     else:
         assert (status, body["error"]["code"]) == (431, "headers_too_large")
@@ -181,7 +181,7 @@ async def test_refused_request_does_not_interrupt_the_previous_response() -> Non
 
 
 async def test_pipelined_requests_are_throttled_after_a_burst() -> None:
-    """A flood of requests gets a tenth of the loop, and no more than one read of it is kept."""
+    """A flood of requests gets a tenth of the event loop's time, and at most one read of it is buffered."""
     at = Port()
     async with at.open() as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -212,7 +212,7 @@ async def test_pipelined_requests_are_charged_with_the_time_that_they_use() -> N
                 while True:
                     answered += await reader.read(2**16)
         writer.transport.abort()
-    # A tenth of two seconds, and the burst.
+    # The allowance is a tenth of two seconds, and the burst.
     assert 1 <= answered.count(b"HTTP/1.1 200") <= 2.0 * 0.1 / BUSY_S + 2
 
 

@@ -1,4 +1,4 @@
-"""How many connections of a port may be open."""
+"""Limit of open connections of a port."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a port does with WebSockets, by real sockets and an application of the test's own."""
+"""WebSocket connections of a port: close reasons, timeouts, floods and handshakes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ REASONS = {1008: "slow_reader", 1011: "keepalive ping timeout"}
 
 @pytest.mark.parametrize("send_s", [1.0, PATIENCE_S])
 async def test_disconnected_client_receives_the_close_reason(send_s: float) -> None:
-    """A ping went unanswered by then; the reason stands behind what was not read, whichever limit was the first."""
+    """The client also misses a ping. The reason follows the unread data, whichever limit was exceeded first."""
     ping_s = 0.8
 
     at = Port(ws_ping_interval=ping_s, ws_ping_timeout=ping_s)
@@ -46,7 +46,7 @@ async def test_disconnected_client_receives_the_close_reason(send_s: float) -> N
 async def test_close_timeout_after_a_completed_close_logs_no_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The connection that would be cut is gone by then, and cutting it would be an error in the log."""
+    """The connection is already closed at the timeout, and closing it again would log an error."""
     ping_s, closing_s = 0.4, 2.0
     monkeypatch.setattr(websocket, "_CLOSING_S", closing_s)
 
@@ -65,7 +65,8 @@ async def test_close_timeout_after_a_completed_close_logs_no_error(
                     pass
             await deaf.wait_closed()
             await becomes(lambda: not at.server.server_state.connections)
-        assert asyncio.get_running_loop().time() < told_at + closing_s  # or it was cut, and this shows nothing
+        # The close must complete before the timeout, or the test shows nothing.
+        assert asyncio.get_running_loop().time() < told_at + closing_s
         await asyncio.sleep(told_at + closing_s + 0.2 - asyncio.get_running_loop().time())
     assert faults == []
 
@@ -157,7 +158,7 @@ async def test_messages_of_real_clients_are_answered(sent: bytes, replies: bytes
 
 
 async def test_small_messages_are_throttled_after_a_burst() -> None:
-    """A flood of messages gets a tenth of the loop; its neighbour's round trips stay short."""
+    """A flood of messages gets a tenth of the event loop's time; round trips of another client stay short."""
     at = Port()
     async with at.open() as port, connect(f"ws://127.0.0.1:{port}/length", compression=None) as neighbour:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
