@@ -1,4 +1,4 @@
-"""What a recording goes through when a voice is made of it, and what is said about it."""
+"""Examination of a recording for a new voice: speech detection, trimming and advice."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ def noise(count: int, level: float) -> Samples:
 
 
 def codes(samples: Samples, transcript: str | None = None) -> set[str]:
-    """The advice on a recording."""
+    """Return the codes of the advice on a recording."""
     return {advice.code for advice in take_in(samples.astype(np.float32), transcript, LIMITS).advice}
 
 
 @pytest.fixture(scope="module")
 def speech() -> Samples:
-    """Four seconds of the demo voice."""
+    """Return four seconds of the demo voice."""
     return spoken()
 
 
-# --- where somebody speaks
+# --- speech detection
 
 
 def test_speech_is_detected_between_noises(speech: Samples) -> None:
@@ -85,15 +85,15 @@ assert "silero_vad" not in sys.modules
 def test_speech_detection_ignores_short_gaps_and_clicks() -> None:
     likely = np.zeros(100, np.float32)
     likely[10:30] = 0.9
-    likely[20:22] = 0.1  # shorter than a pause
-    likely[50:53] = 0.9  # a click
+    likely[20:22] = 0.1  # This gap is shorter than a pause.
+    likely[50:53] = 0.9  # This is a click.
     likely[60:80] = 0.6
-    likely[65:80] = 0.4  # quieter, and still speech
+    likely[65:80] = 0.4  # This is quieter speech.
     found = by_likelihood(likely, 0.032)
     assert np.flatnonzero(found.windows).tolist() == [*range(10, 30), *range(60, 80)]
 
 
-# --- cutting
+# --- trimming
 
 
 def test_recording_is_trimmed_to_speech_and_ends_in_a_pause(speech: Samples) -> None:
@@ -163,7 +163,7 @@ def test_advice_is_one_sentence_per_fault() -> None:
         assert "\n" not in hint.sentence
 
 
-# --- before anything is kept
+# --- examination report
 
 
 def test_examination_reports_the_trimmed_range_and_levels(speech: Samples) -> None:

@@ -1,4 +1,4 @@
-"""The library on disk: what was kept is there, whatever else happens to the folder."""
+"""Voice library on disk: stored voices survive crashes, damaged files and other processes."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_default_folder_belongs_to_the_user_and_is_never_used_by_tests(voices_of
 
 
 def opened(folder: Path) -> Library:
-    """Another process's view."""
+    """Return the library as another process opens it."""
     other = Library(folder)
     other.open()
     return other
@@ -69,7 +69,7 @@ def names(library: Library) -> list[str]:
 
 
 def files(folder: Path) -> set[str]:
-    """What lies in the folder, the index and its lock aside."""
+    """Return the names of the files in the folder, without the index and its lock."""
     return {name for name in os.listdir(folder) if not name.startswith((FILE, LOCK))}
 
 
@@ -142,7 +142,8 @@ def test_names_are_unique_ignoring_case(library: Library) -> None:
     second = library.add(a_voice("Weg"))
     with pytest.raises(VoiceNameTaken):
         library.change(second.id, Edit(name="strasse"))
-    assert library.change(first.id, Edit(name="STRASSE")).name == "STRASSE"  # its own name may change its case
+    # A voice may change the case of its own name.
+    assert library.change(first.id, Edit(name="STRASSE")).name == "STRASSE"
     assert names(library) == ["STRASSE", "Weg"]
 
 
@@ -155,7 +156,8 @@ def test_confusable_name_is_refused(library: Library) -> None:
         library.import_(a_voice("CIara"))
     with pytest.raises(VoiceNameLooksAlike, match="Bert"):
         library.change(first.id, Edit(name="Веrt"))
-    assert library.change(second.id, Edit(name="Веrt")).name == "Веrt"  # Looks like its own old name only.
+    # The new name is confusable only with the old name of the same voice.
+    assert library.change(second.id, Edit(name="Веrt")).name == "Веrt"
     assert names(library) == ["Clara", "Веrt"]
 
 
@@ -260,7 +262,7 @@ def test_id_is_never_used_as_a_path(library: Library, address: str) -> None:
             work(address)
 
 
-# --- a folder that others use too
+# --- a folder shared with other processes
 
 
 def test_damaged_and_foreign_files_are_reported_and_left_unchanged(library: Library, folder: Path) -> None:
@@ -310,7 +312,7 @@ def test_crafted_file_affects_no_request_and_is_set_aside_at_the_next_start(
 
 @contextmanager
 def without_room_for_files() -> Iterator[None]:
-    """No file can be opened within: the process has as many as it may."""
+    """Context in which no file can be opened, because the process has reached its limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
     try:
@@ -336,7 +338,7 @@ def test_voices_stay_listed_while_no_file_can_be_opened(library: Library, folder
 def test_voice_is_listed_again_after_a_temporary_read_failure(
     library: Library, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Neither the index nor a start makes it one that never can be."""
+    """Neither the index nor a restart marks the voice as damaged."""
     library.add(a_voice("First"))
     (path,) = folder.glob("*.voice")
     os.utime(path, (1e9, 1e9))
@@ -399,7 +401,7 @@ def test_many_new_files_do_not_block_a_reader(library: Library, folder: Path) ->
         voice = a_voice(f"Voice {number}")
         (folder / f"{voice.id}.voice").write_bytes(write_voice(voice))
     assert [len(library.cards()) for _ in range(4)] == [1 + A_LOOK, 1 + 2 * A_LOOK, 1 + 3 * A_LOOK, 1 + 3 * A_LOOK]
-    assert len(opened(folder).cards()) == 1 + 3 * A_LOOK  # at the start all are read
+    assert len(opened(folder).cards()) == 1 + 3 * A_LOOK  # All files are read at the start.
 
 
 def test_changes_by_another_process_are_seen(library: Library, folder: Path) -> None:
@@ -424,10 +426,10 @@ def test_concurrent_writes_of_two_processes_lose_nothing(library: Library, folde
     for thread in threads:
         thread.join()
     wanted = {f"{who} {number}!" for who in "AB" for number in range(0, 25, 2)}
-    library.open()  # a look alone reads only some of so many
+    library.open()  # A single poll reads only some of many files.
     found = set(names(library))
     assert wanted <= found
-    assert len(found - wanted - {"Shared"}) == 1  # the keeper under its last name
+    assert len(found - wanted - {"Shared"}) == 1  # One more voice remains, under its last name.
     assert library.problems() == ()
     assert names(opened(folder)) == names(library)
 
@@ -435,10 +437,10 @@ def test_concurrent_writes_of_two_processes_lose_nothing(library: Library, folde
 @pytest.mark.slow
 def test_killed_writer_leaves_the_old_or_the_new_file(folder: Path) -> None:
     subprocess.run([sys.executable, "-m", "tests.support.writers", "kill", str(folder), "100"], cwd=ROOT, check=True)
-    assert len(files(folder)) == 1  # what was left over was swept
+    assert len(files(folder)) == 1  # Temporary files of the killed writers were deleted.
 
 
-# --- a disk that does not do what it should
+# --- disk failures
 
 
 @pytest.mark.parametrize(
@@ -487,7 +489,7 @@ def test_unusable_index_is_rebuilt(library: Library, folder: Path) -> None:
         assert [card.name for card in again.search("clara")] == ["Clara"]
         again.close()
     (folder / FILE).unlink()
-    (folder / FILE).mkdir()  # nothing can be kept there: it lives in memory
+    (folder / FILE).mkdir()  # The index file cannot be created, so the index is kept in memory.
     again = opened(folder)
     assert again.add(a_voice("Other")).name == "Other"
     assert names(again) == ["Clara", "Other"]

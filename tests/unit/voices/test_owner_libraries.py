@@ -1,4 +1,4 @@
-"""Voices of owners: each sees its own and the common ones, and nothing of anybody else's."""
+"""Voices of owners: each owner sees its own voices and the shared ones, and no others."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_names_are_available_to_every_owner(owner_libraries: OwnerLibraries) -> 
     assert owner_libraries.of("bert").add(a_voice("clara")).id not in {common.id, annas.id}
     with pytest.raises(VoiceNameTaken):
         owner_libraries.of("anna").add(a_voice("CLARA"))
-    found = owner_libraries.of("anna").find("clara")  # of two the own one
+    found = owner_libraries.of("anna").find("clara")  # The owner's voice hides the shared voice of the same name.
     assert found is not None
     assert found.id == annas.id
 

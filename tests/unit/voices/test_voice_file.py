@@ -1,4 +1,4 @@
-"""The portable voice file: what was written is read, and nothing else is."""
+"""Portable voice file: written voices read back equal, and all other files are refused."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.support.examples import examples
 from tests.support.signals import voice as signal
 from tests.support.voices import BOMBS, a_prompt, a_voice, crafted
 
-FIRST = Path(__file__).with_name("data") / "first_version.voice"  # written before there were tags
+FIRST = Path(__file__).with_name("data") / "first_version.voice"  # This file of version 1 has no tags.
 
 
 def assert_same(one: Voice, other: Voice) -> None:
@@ -78,7 +78,7 @@ def test_samples_on_the_16_bit_grid_are_preserved_exactly() -> None:
     assert np.array_equal(to_float(to_pcm(samples)), samples)
     assert np.abs(to_pcm(4 * samples / np.abs(samples).max())).max() <= 32768
     loud = to_float(to_pcm((3 * samples).astype(np.float32)))
-    assert np.corrcoef(loud, samples)[0, 1] > 0.999999  # turned down and not clipped
+    assert np.corrcoef(loud, samples)[0, 1] > 0.999999  # The samples are scaled down and not clipped.
 
 
 SMALL = write_voice(a_voice(prompts={"abc": a_prompt()}, reference=np.arange(50, dtype=np.int16)))
@@ -114,7 +114,7 @@ def test_arbitrary_bytes_are_refused(rubbish: bytes, place: int, gone: int) -> N
 
 
 def rewritten(change: Callable[[dict[str, Any]], None]) -> bytes:
-    """The small file with another header over the same tensors."""
+    """Return the small file with another header for the same tensors."""
     end = 8 + int.from_bytes(SMALL[:8], "little")
     header = json.loads(SMALL[8:end])
     change(header)
@@ -126,7 +126,7 @@ def rewritten(change: Callable[[dict[str, Any]], None]) -> bytes:
     ("change", "why"),
     [
         (lambda header: header["__metadata__"].update(version="3"), "version"),
-        (lambda header: header["__metadata__"].update(version="1"), "metadata"),  # which had no tags
+        (lambda header: header["__metadata__"].update(version="1"), "metadata"),  # Version 1 has no tags.
         (lambda header: header["__metadata__"].update(format="pt"), "not a voice file"),
         (lambda header: header.pop("__metadata__"), "not a voice file"),
         (lambda header: header["__metadata__"].pop("sha256"), "metadata"),
@@ -158,7 +158,7 @@ def test_foreign_header_is_refused_with_its_reason(change: Callable[[dict[str, A
         {"name": ""},
         {"name": "a\x00b"},
         {"name": "a\u202eb"},
-        {"name": "e\u0301"},  # not composed
+        {"name": "e\u0301"},  # The accent is not composed (NFC).
         {"language": "../en"},
         {"description": "x" * 501},
         {"transcript": "x" * 4097},
