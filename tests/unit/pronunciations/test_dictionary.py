@@ -1,4 +1,4 @@
-"""A kept dictionary's file: what is written is read again, and nothing else is; versions; lexicons."""
+"""Pronunciation dictionary file: round trip, versions, limits, and imported lexicons."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kept dictionaries on disk: found by their ids, changed one behind the other, never half of one; by owner."""
+"""Pronunciation dictionaries on disk: ids, concurrent changes, crashes and owners."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def folder(tmp_path: Path) -> DictionaryFolder:
 
 def test_dictionary_is_stored_found_changed_and_deleted(folder: DictionaryFolder) -> None:
     assert folder.all() == []
-    assert not folder.folder.exists()  # nothing is written before the first is kept
+    assert not folder.folder.exists()  # No folder is created before the first dictionary.
     made = folder.add("Names", NGUYEN, description="Ours.")
     assert folder.find(made.id) == made
     assert DictionaryFolder(folder.folder).all() == [made]
@@ -121,10 +121,11 @@ def test_killed_write_leaves_the_old_or_the_new_file(folder: DictionaryFolder) -
         assert found.latest == made.latest
         assert found.description in {"", *(str(other) * 500 for other in range(number + 1))}
     folder.change(made.id, DictionaryEdit(name="Last"))
-    assert not [path for path in folder.folder.iterdir() if path.name.endswith(".tmp")]  # what they left was swept
+    # Temporary files of the killed writers were deleted.
+    assert not [path for path in folder.folder.iterdir() if path.name.endswith(".tmp")]
 
 
-# --- of owners
+# --- owners
 
 
 def of(libraries: OwnerLibraries, owner: str) -> OwnerDictionaries:
@@ -154,5 +155,5 @@ def test_each_owner_sees_its_own_and_the_shared_dictionaries(tmp_path: Path) -> 
     anna.add("Another", NGUYEN)
     with pytest.raises(TooManyDictionaries, match="2 pronunciation dictionaries"):
         anna.add("One too many", NGUYEN)
-    for number in range(3):  # whoever brings no owner keeps any number
+    for number in range(3):  # Requests without an owner have no limit.
         of(libraries, "").add(f"Common {number}", NGUYEN)
