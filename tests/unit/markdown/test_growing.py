@@ -1,4 +1,4 @@
-"""What is to be said of Markdown that grows: the same for any pieces, and what markdown-it makes of the whole."""
+"""Markdown filter on a growing text: equal for any chunks, and to markdown-it's parse."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ def test_text_resembling_markdown_is_kept(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("2*3*4", "234"),  # emphasis to CommonMark
+        ("2*3*4", "234"),  # CommonMark reads this as emphasis.
         ("**never closed", "**never closed"),
         ("    indented is text", "indented is text"),
         ("<p>Hi</p>", "Hi"),
@@ -295,7 +295,7 @@ HARD = {
 @pytest.mark.slow("brackets", "quotation", "nested")
 @pytest.mark.parametrize("kind", HARD)
 def test_long_text_costs_linear_time(kind: str) -> None:
-    """Ten times the text may cost no more than thirty times the time; if it grew with the square it were a hundred."""
+    """Ten times the text may take at most thirty times the time; quadratic work would take a hundred times."""
     begin = {"nested": "- a\n", "code": "```\n", "address": "http://x.y/"}.get(kind, "")
 
     def seconds(length: int) -> float:

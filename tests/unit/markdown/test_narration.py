@@ -1,4 +1,4 @@
-"""Quoted speech and actions of a text, and what only looks like them."""
+"""Narration: quoted speech and actions in a text, and text that resembles them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def split(text: str, *, quotes: bool = True, actions: bool = True) -> list[tuple
         ("Hello. *waves at him* Bye.", [(T, "Hello. "), (A, "waves at him"), (T, " Bye.")]),
         ("他说：「你好。」她走了。", [(T, "他说："), (Q, "「你好。」"), (T, "她走了。")]),
         ("Er sagte: „Ja.“ Dann ging er.", [(T, "Er sagte: "), (Q, "„Ja.“"), (T, " Dann ging er.")]),
-        # Within a sentence it is emphasis, or a word that is only called so.
+        # Asterisks and quotes within a sentence mark emphasis or single words.
         ('The "best" coffee is *very* good.', [(T, 'The "best" coffee is *very* good.')]),
         ("**Bold.** 2 * 3 * 4, a*b*c", [(T, "**Bold.** 2 * 3 * 4, a*b*c")]),
         ('One " alone.', [(T, 'One " alone.')]),
@@ -39,7 +39,7 @@ def test_parts(text: str, parts: list[tuple[PartKind, str]]) -> None:
     found = split(text)
     assert "".join(part for _, part in found) == "".join(part for _, part in parts)
     merged: list[tuple[PartKind, str]] = []
-    for kind, part in parts:  # Parts of one kind in a row are one.
+    for kind, part in parts:  # Consecutive parts of one kind are merged.
         merged[-1:] = (
             [(kind, merged[-1][1] + part)] if merged and merged[-1][0] is kind else [*merged[-1:], (kind, part)]
         )

@@ -1,4 +1,4 @@
-"""Thoughts of a language model are left out however the text arrives, and nothing else is."""
+"""Thought blocks of a language model: left out for any chunks, without losing other text."""
 
 from __future__ import annotations
 

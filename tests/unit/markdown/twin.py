@@ -1,4 +1,4 @@
-"""What is said of a whole text in Markdown, read at once: the slow twin of `GrowingMarkdown`."""
+"""Spoken form of a whole Markdown text: the slow twin of `GrowingMarkdown`."""
 
 from __future__ import annotations
 
@@ -26,6 +26,6 @@ def _words(leaf: Leaf) -> str:
 
 
 def same_words(one: str, other: str) -> bool:
-    """Whether they differ by no more than white space: what stands before a line break was given out already."""
+    """True if the texts differ only in white space: `GrowingMarkdown` has already emitted it at a line break."""
     one, other = (re.sub(r"\s+(?=[.。](?:\s|$))", "", text) for text in (one, other))
     return one.split() == other.split()
