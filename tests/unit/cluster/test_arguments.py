@@ -1,4 +1,4 @@
-"""Each replica asks Ray for an accelerator of its own, where there are any, and no more of them than there are."""
+"""Accelerators of a pool: each replica requests one from Ray, if there are enough."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""HAProxy's leastconn, under our weights, takes the replica with most free slots."""
+"""Weights for HAProxy's leastconn: it chooses the replica with the most free slots."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from runtime.cluster.balance import MAX_WEIGHT, Load, weights
 
 
 def chosen(weight_by_name: dict[str, int], connections: dict[str, int]) -> str:
-    """What leastconn takes: the smallest (connections + 1) / weight, as HAProxy computes it."""
+    """Return leastconn's choice: the smallest (connections + 1) / weight, as HAProxy computes it."""
     return min(weight_by_name, key=lambda name: (connections[name] + 1) * MAX_WEIGHT / weight_by_name[name])
 
 
@@ -44,7 +44,7 @@ def test_weights_fit_haproxy_and_prefer_free_slots(replicas: list[tuple[int, int
     weight_by_name = weights(loads, connections)
     assert all(1 <= weight <= MAX_WEIGHT for weight in weight_by_name.values())
     taken = chosen(weight_by_name, connections)
-    # Whole weights round: the chosen replica may have a few free slots less than the freest one, never less than half.
+    # Weights are integers, so the chosen replica may have slightly fewer free slots than the freest one.
     if min(weight_by_name.values()) > 8:
         assert loads[taken].free >= max(load.free for load in loads.values()) * 0.85
 

@@ -1,4 +1,4 @@
-"""The directory knows who is there, and lets a replica go only when no ingress sends it anything any more."""
+"""Directory of replicas: a drained replica leaves when no ingress sends it requests."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def test_drain_waits_until_every_ingress_confirms() -> None:
     assert not draining.done(), "the other ingress has not heard of it"
     await directory.replicas("two", heeded)
     await asyncio.wait_for(draining, 60.0)
-    await directory.report(REPLICA)  # it goes on to say that it is there
+    await directory.report(REPLICA)  # A draining replica continues to report.
     assert (await directory.replicas("one", heeded))[1] == [replace(REPLICA, state=ReplicaState.DRAINING)]
     await directory.leave("a")
     assert (await directory.replicas("one", heeded))[1] == []

@@ -1,4 +1,4 @@
-"""The figures of a cluster are those of its replicas, and their sums."""
+"""Cluster metrics: those of each replica, and their sums."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A program that does not do as HAProxy does is ended again, whatever it does instead."""
+"""HAProxy process: a program that does not behave like HAProxy is killed."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ async def test_cancelled_start_leaves_no_process(tmp_path: Path) -> None:
     started = in_place_of_haproxy(tmp_path, SILENT)
 
     starting = asyncio.create_task(started.start())
-    while not started.pid:  # noqa: ASYNC110  a process
+    while not started.pid:  # noqa: ASYNC110  A process has no event for it.
         await asyncio.sleep(0.01)
     assert is_there(started.pid)
     starting.cancel()

@@ -1,4 +1,4 @@
-"""A start of Ray that fails is tried once more and then one sentence; its end is quiet and has a limit."""
+"""Local Ray: one retry at the start, one sentence at a failure, and a bounded shutdown."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TIMED_OUT = "The current node timed out during startup.\nThis could happen becau
 
 
 class Ray(SimpleNamespace):
-    """Stands for the module: each start does what the next of ``starts`` does."""
+    """Stand-in for the module `ray`; each start calls the next of ``starts``."""
 
     def __init__(self, *starts: Any) -> None:
         super().__init__(starts=list(starts), given=[], shutdowns=0, serve=SimpleNamespace(shutdown=lambda: None))
@@ -51,7 +51,7 @@ def test_failed_ray_start_is_retried_once(monkeypatch: pytest.MonkeyPatch) -> No
     assert len(ray.given) == 2
     assert ray.shutdowns == 1
     assert ray.given[1]["include_dashboard"] is False
-    assert ray.given[1]["logging_level"] > logging.ERROR  # Ray logs an error of its dashboard and goes on.
+    assert ray.given[1]["logging_level"] > logging.ERROR  # Ray logs an error of its dashboard and continues.
     assert isinstance(ray._private.utils.get_dashboard_dependency_error(), ImportError)
 
 
@@ -76,7 +76,7 @@ def test_hanging_start_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_processes_left_by_a_failed_start_are_killed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Runs in a process of its own, whose children are Ray's alone."""
+    """The test runs in its own process, so that all of its children belong to Ray."""
     program = """
 import subprocess, sys, types
 from runtime.cluster.local_ray import start_ray

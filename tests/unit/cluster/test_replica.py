@@ -1,4 +1,4 @@
-"""A replica's runtime has the threads that it would have outside of Ray."""
+"""Replica environment: the runtime has as many threads as outside of Ray."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Started = Callable[[dict[str, str]], int]
 
 @pytest.fixture
 def started() -> Iterator[Started]:
-    """(environment) -> the process id of one that was started with it, in the place of Ray's raylet."""
+    """Yield a function that starts a process with an environment, instead of Ray's raylet, and returns its id."""
     with ExitStack() as stack:
 
         def start(environment: dict[str, str]) -> int:

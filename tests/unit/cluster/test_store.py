@@ -1,4 +1,4 @@
-"""What one replica keeps, others have; files are whole on either side."""
+"""Shared store of replicas: changes reach all of them, and files are always complete."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_concurrent_changes_converge_to_one_version(two: tuple[Mirror, Mirror], 
 
 
 class Meddling:
-    """A file system during whose calls something else happens, once."""
+    """File system that runs another action once, during a call."""
 
     def __init__(self, files: Any, call: str, deed: Callable[[], object]) -> None:
         self._files, self._call, self._deed = files, call, deed
@@ -150,7 +150,7 @@ def test_synchronisation_outlasting_a_shutdown_deletes_nothing(two: tuple[Mirror
     assert asked.wait(60)
     ending = threading.Thread(target=lambda: asyncio.run(here.close()))
     ending.start()
-    ending.join(0.5)  # long enough to delete the folder, if it waits for nobody
+    ending.join(0.5)  # Without waiting for the thread, close() would delete the folder in this time.
     answered.set()
     for thread in (looking, ending):
         thread.join(60)

@@ -1,4 +1,4 @@
-"""What is answered for the cluster, and to which callers."""
+"""Cluster view: its responses, and the requests that may see it."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from runtime.settings import Settings
 
 
 class ClusterState:
-    """Of one replica, which nothing answers for."""
+    """State of a cluster with one replica that refuses connections."""
 
     def __init__(self, state: ReplicaState) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as probe:  # and closed: a connection to it is refused
+        # The port is closed again, so connections to it are refused.
+        with socket.create_server(("127.0.0.1", 0)) as probe:
             port = int(probe.getsockname()[1])
         replica = Replica(name="secret-name", host="127.0.0.1", port=port, pool="speech", modes=("base",), state=state)
         self.replicas = {replica.name: replica}
