@@ -1,4 +1,4 @@
-"""What deploy/ holds is what Ray Serve, KubeRay, Prometheus and the runtime themselves take."""
+"""Files in deploy/: accepted by Ray Serve, KubeRay, Prometheus and the runtime."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from runtime.server.metrics import ServerMetrics
 from runtime.settings import Settings
 
 DEPLOY = Path(__file__).resolve().parents[3] / "deploy"
-SCHEMA = Path(__file__).with_name("rayservice_schema.json")  # the fields that are used here, as KubeRay 1.5 has them
+SCHEMA = Path(__file__).with_name("rayservice_schema.json")  # The schema has the used fields of KubeRay 1.5.
 
 
 def manifest() -> dict[str, Any]:
@@ -55,7 +55,7 @@ def test_kuberay_service_routes_to_the_public_port_of_the_head() -> None:
     named = {port["name"]: port["containerPort"] for port in head["ports"]}
     (config,) = yaml.safe_load(spec["serveConfigV2"])["applications"]
     settings = Settings.from_env(config["args"]["environment"])
-    # KubeRay asks the head's port of this name for its health, and has a Service only where there is one.
+    # KubeRay checks the health of the head at the port of this name, and creates a Service only if it exists.
     assert named["serve"] == settings.server.port
     (port,) = spec["serveService"]["spec"]["ports"]
     assert (port["name"], port["targetPort"]) == ("serve", settings.server.port)
@@ -72,7 +72,7 @@ def test_environment_of_the_configurations_contains_only_known_settings() -> Non
         assert Settings.from_env(environment).server.port == 8210
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # Ray's of its own models
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # Ray warns about its own models.
 def test_ray_serve_accepts_the_configurations() -> None:
     pytest.importorskip("ray", reason="the extra cluster is not installed")
     from ray.serve._private.api import call_user_app_builder_with_args_if_necessary as built_by_serve
@@ -103,14 +103,14 @@ def test_dashboard_queries_only_existing_metrics() -> None:
         for name in re.findall(r"voicewright_\w+", target["expr"])
     }
     assert len(asked) > 10
-    # A sum is there once a replica has a sample, under the name of what it sums.
+    # A sum exists only if a replica has a sample, so its name is compared with that of its summands.
     summands = {name.removesuffix("_bucket").replace("voicewright_cluster_", "voicewright_") for name in asked}
     assert summands - {"voicewright_replicas"} <= known
     assert len({panel["id"] for panel in dashboard["panels"]}) == len(dashboard["panels"])
 
 
 def _close(schema: Any) -> None:
-    """Let an object have only the fields that its schema names, as the API server prunes all others."""
+    """Allow only the fields in the schema of each object, because the API server drops all others."""
     if isinstance(schema, list):
         for item in schema:
             _close(item)
