@@ -1,4 +1,4 @@
-"""What pip-audit says is read as it is meant: what it could not ask for is not clean."""
+"""Dependency audit: pip-audit's report, with skipped packages and failures."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from tests.support.thorough import ROOT
 from tools.audit import UNKNOWN, VULNERABLE, Audit, Pin, pins
 
-# As pip-audit 2.10.1 writes them.
+# The reports have the format of pip-audit 2.10.1.
 CLEAN = {"name": "attrs", "version": "26.1.0", "vulns": []}
 FOUND = {
     "name": "idna",
@@ -65,7 +65,7 @@ def test_vulnerability_is_named_with_its_fixed_release() -> None:
 
 
 def test_network_failure_is_reported_and_does_not_pass(tmp_path: Path) -> None:
-    """As where no name can be resolved: pip-audit ends with a traceback and without a word of JSON."""
+    """If no name can be resolved, pip-audit ends with a traceback and without JSON."""
     silent = tmp_path / "pip-audit"
     silent.write_text(f"#!{sys.executable}\nraise ConnectionError('Failed to resolve the name')\n")
     silent.chmod(0o700)

@@ -1,4 +1,4 @@
-"""The interpreter that `make run` takes, refuses, or makes a stale environment again with."""
+"""Choice of the Python interpreter by `make run`, and removal of a stale environment."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ HERE = "{}.{}".format(*sys.version_info)
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """An empty PATH, but for this interpreter under a name that is never a candidate."""
+    """Return an empty folder as PATH."""
     folder = tmp_path / "bin"
     folder.mkdir()
     return folder
@@ -80,7 +80,7 @@ def test_missing_requested_interpreter_is_refused(path: Path, tmp_path: Path) ->
 
 
 def environment(folder: Path, python: str) -> Path:
-    """Make an environment of the interpreter, with a file that tells whether it was removed."""
+    """Make an environment of the interpreter, with a file that shows whether it was removed."""
     venv = folder / "venv"
     (venv / "bin").mkdir(parents=True)
     (venv / "bin" / "python").symlink_to(python)
@@ -98,7 +98,7 @@ def test_working_environment_is_kept(path: Path, tmp_path: Path) -> None:
 def test_stale_environment_is_removed(path: Path, tmp_path: Path, state: str) -> None:
     python3 = add(path, "python3", "3.13")
     own = add(path, "other", "3.10" if state == "unsupported" else "3.12")
-    if state == "upgraded":  # Debian 12 became 13: the interpreter works and finds none of the packages.
+    if state == "upgraded":  # After an upgrade of Debian 12 to 13, the interpreter works but finds no packages.
         Path(own).write_text("#!/bin/sh\necho 3.13\necho False\n")
     venv = environment(tmp_path, own)
     if state == "missing":

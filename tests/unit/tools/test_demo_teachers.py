@@ -1,4 +1,4 @@
-"""The embedded voice's neural teacher and judges: phoneme mapping, batched norms, word counting."""
+"""Teacher and judges of the embedded voice: phonemes, batched norms and word counts."""
 
 from __future__ import annotations
 
@@ -41,7 +41,8 @@ def test_exported_lstm_has_the_gate_order_of_pytorch(recipe: dict[str, ModuleTyp
     """ONNX stores input, output, forget, cell; a saturated forget gate with a closed input keeps the cell at 0."""
     shapes = {"l.ih": (2, 1024, 3), "l.hh": (2, 1024, 256), "l.bias": (2, 2048)}
     weights = {k: torch.zeros(s) for k, s in shapes.items()}
-    gates = torch.tensor([30.0, 30.0, -30.0, 30.0]).repeat_interleave(256)  # input, output open, forget shut, cell 1
+    # The input and output gates are open, the forget gate is closed, and the cell input is 1.
+    gates = torch.tensor([30.0, 30.0, -30.0, 30.0]).repeat_interleave(256)
     weights["l.bias"][:, :1024] = gates
     out, _ = recipe["kokoro_model"].lstm(weights, "l")(torch.zeros(1, 4, 3))
     torch.testing.assert_close(out, torch.full((1, 4, 512), torch.tanh(torch.tensor(1.0)).item()))
@@ -55,7 +56,7 @@ def test_everyday_sentences_have_no_unfilled_placeholders(recipe: dict[str, Modu
 
 
 def tone(speak: ModuleType) -> Any:
-    """Return one second of silence, one of a 120 Hz tone under two tokens, one of silence."""
+    """Return one second of silence, one of a 120 Hz tone with two tokens, and one of silence."""
     audio, f0 = np.zeros(3 * 24000, np.float32), np.zeros(240, np.float32)
     audio[24000:48000] = 0.3 * np.sin(np.arange(24000) * 2 * np.pi * 120 / 24000)
     f0[80:160] = 120
@@ -71,14 +72,14 @@ def test_formant_shift_changes_duration_labels_and_pitch(recipe: dict[str, Modul
 
 
 def test_cutting_an_utterance_cuts_its_labels(recipe: dict[str, ModuleType]) -> None:
-    """Labels start where the tone does."""
+    """The labels start at the same time as the tone."""
     speak = recipe["speak"]
     made, phones, pitch = speak.finish(tone(speak))
     assert len(made) % 1920 == 0
     assert len(made) == 480 * len(phones) == 480 * len(pitch)
     assert phones.tolist().count(46) == phones.tolist().count(83) == 25
     assert [int(i) for i in (phones > 0).nonzero()[0][[0, -1]]] == [int(i) for i in (pitch > 0).nonzero()[0][[0, -1]]]
-    assert 4 <= (phones > 0).argmax() <= 6  # 0.1 s of lead at 50 labels per second.
+    assert 4 <= (phones > 0).argmax() <= 6  # The lead of 0.1 s has 5 labels at 50 per second.
 
 
 def test_voices_mix_styles_of_their_gender(recipe: dict[str, ModuleType]) -> None:

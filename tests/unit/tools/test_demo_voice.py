@@ -1,4 +1,4 @@
-"""The demo voice's recipe trains on the prompts that the runtime builds, and exports what the runtime loads."""
+"""Recipe of the demo voice: training prompts and exports that match the runtime."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from runtime.request import Layout, Mode
 TEXT, INSTRUCT, REFERENCE_TEXT = "The harbour was quiet.", "A calm man.", "One, two, three, and the rest of it."
 SPEAKER = "clara"
 LINES = ["The harbour was quiet", "Nobody came back.", "It rained for a week, and then it stopped!", "Yes."]
-FRAMES = 24  # of each line
+FRAMES = 24  # Frames of each line.
 
 
 @pytest.fixture(scope="module")
 def exported(recipe: dict[str, ModuleType], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An untrained voice and codec, exported; the checkpoints that they come from lie beside the folder."""
+    """Return an untrained voice and codec, exported next to the checkpoints that they come from."""
     folder, checkpoints = tmp_path_factory.mktemp("voice"), recipe["checkpoints"]
     torch.manual_seed(3)
     vocabulary = vocabulary_of(300)
@@ -50,7 +50,7 @@ def shipped(exported: Path) -> Checkpoint:
 
 @pytest.fixture(scope="module")
 def voice(recipe: dict[str, ModuleType], exported: Path) -> tuple[Any, Any]:
-    """The exported voice as the recipe reads it, with its text vocabulary."""
+    """Return the exported voice as the recipe loads it, with its text vocabulary."""
     state, vocabulary = recipe["checkpoints"].read_voice(exported)
     own = recipe["checkpoints"].new_voice(vocabulary).eval()
     own.load_state_dict(state)
@@ -68,7 +68,7 @@ REFERENCE = np.sin(np.arange(36_000) / 20).astype(np.float32)
 @torch.no_grad()
 @pytest.mark.parametrize("layout", list(Layout))
 @pytest.mark.parametrize(
-    ("mode", "frames"),  # of a reference: none, fewer and more than its text has ids
+    ("mode", "frames"),  # Frames of a reference: none, and fewer and more than its text has ids.
     [(Mode.CUSTOM_VOICE, 0), (Mode.VOICE_DESIGN, 0), (Mode.BASE, 0), (Mode.BASE, 4), (Mode.BASE, 40)],
 )
 def test_training_prompt_equals_that_of_the_runtime(
@@ -111,7 +111,7 @@ def test_training_prompt_equals_that_of_the_runtime(
 
 @pytest.fixture
 def corpus(recipe: dict[str, ModuleType], tmp_path: Path) -> Any:
-    """Four lines of one named speaker, with codes that tell the frames apart."""
+    """Return four lines of one named speaker, with codes that identify the frames."""
     count, books = len(LINES) * FRAMES, recipe["prompts"].BOOKS
     codes, phones = np.arange(count * books, dtype=np.int16).reshape(count, books) % 500, np.arange(4 * count) % 40
     rows = [
@@ -151,7 +151,7 @@ def test_training_sequences_align_text_like_the_decoding_loop(recipe: dict[str, 
         assert prompt.codec[-1] == recipe["vocabulary"].CODEC_BOS
         assert batch["first"][0, start - 1 : start - 1 + count].tolist() == frames[:, 0].tolist()
         assert batch["first"][0, start - 1 + count] == recipe["vocabulary"].CODEC_EOS
-        # From behind the prefix to the end of the text: the words, whatever pieces they were cut into.
+        # The words between the prefix and the end of the text are equal for any tokenization.
         first = max(i for i, x in enumerate(text) if x == vocabulary.bos) + 1
         body = text[first : text.tolist().index(vocabulary.eos)]
         said = "".join(letters[int(x)] for x in body).replace("Ġ", " ")
@@ -201,7 +201,7 @@ def test_exported_codec_loads_equal(
     )
     audio = torch.randn(1, 20 * 1920, generator=torch.Generator().manual_seed(1)) * 0.1
     codes = before.encode(audio)
-    assert (after.encode(audio) == codes).float().mean() > 0.95  # The export is in half precision.
+    assert (after.encode(audio) == codes).float().mean() > 0.95  # The export has half precision.
     before.fold()
     quantizer = before.quantizer
     quantizer.sums, quantizer.usage = quantizer.tables, torch.ones_like(quantizer.usage)
@@ -245,4 +245,4 @@ def test_muon_steps_equal_torch_and_follow_the_learning_rate(recipe: dict[str, M
         twin.step()
         for a, b, start in zip(ours, theirs, before, strict=True):
             assert (a - start).detach().square().mean().sqrt() == pytest.approx(0.2 * value, rel=0.3)
-            torch.testing.assert_close(a, b, rtol=0, atol=0.2 * value)  # both iterate in bfloat16
+            torch.testing.assert_close(a, b, rtol=0, atol=0.2 * value)  # Both iterate in bfloat16.

@@ -1,4 +1,4 @@
-"""The build of torch that `make run` installs: by the machine's card, by PyTorch's index, or by the default index."""
+"""Installation of torch by `make run`: the build and package index for this machine."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ import pytest
 from tests.support.thorough import ROOT
 from tools import install
 
-PIN = "torch==0.1"  # A version that no index has, so that only the stand-in can serve it.
+PIN = "torch==0.1"  # No real index has this version, so only the stand-in can serve it.
 
 
 @pytest.fixture
 def index(tmp_path: Path) -> Iterator[str]:
-    """Serve a package index of one wheel, torch 0.1+cpu, on loopback."""
+    """Serve a package index with one wheel, torch 0.1+cpu, on loopback."""
     folder = tmp_path / "whl" / "cpu" / "torch"
     folder.mkdir(parents=True)
     wheel = "torch-0.1+cpu-py3-none-any.whl"
@@ -44,7 +44,7 @@ CONSTRAINT = ("--constraint", "others.lock")
 
 
 class Pip:
-    """Records the calls of pip. The calls that name an index are made, into a folder; the others succeed."""
+    """Recorder of pip's calls. Calls that name an index run and install into a folder; the others succeed."""
 
     def __init__(self, target: Path) -> None:
         self.target = target
