@@ -1,4 +1,4 @@
-"""A checkpoint whose frames are cheap and whose utterances never end by themselves."""
+"""Fixtures: a checkpoint with cheap frames and utterances that never end on their own."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from tests.support.checkpoints.tiny import QUICK
 
 @pytest.fixture(scope="package")
 def endless(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a CustomVoice checkpoint."""
+    """Return the folder of a CustomVoice checkpoint."""
     return _endless(tmp_path_factory, "custom_voice")
 
 
 @pytest.fixture(scope="package")
 def endless_cloner(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a Base checkpoint."""
+    """Return the folder of a Base checkpoint."""
     return _endless(tmp_path_factory, "base")
 
 

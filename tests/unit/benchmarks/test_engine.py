@@ -1,4 +1,4 @@
-"""The engine's parts beside their floors, on a tiny checkpoint; floors of the published sizes."""
+"""Engine benchmark: times of the parts and their lower bounds, on a tiny checkpoint."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_lower_bound_is_the_larger_of_memory_and_compute_time() -> None:
 
 
 def test_published_sizes_cost_what_their_matrices_contain(tmp_path: Path) -> None:
-    """By hand: 28 layers of 50.3 million numbers, five of 15.7, read once, and fifteen times."""
+    """Computed by hand: 28 layers of 50.3 million numbers, read once, and five of 15.7, read fifteen times."""
     (tmp_path / "config.json").write_text(json.dumps(model_config(LARGE, "custom_voice")), encoding="utf-8")
     (tmp_path / "generation_config.json").write_text(json.dumps(GENERATION), encoding="utf-8")
     config = read_model_config(tmp_path)
@@ -64,7 +64,7 @@ def test_published_sizes_cost_what_their_matrices_contain(tmp_path: Path) -> Non
     assert predictor_cost(config, 1).weights == pytest.approx(15 * (predictor + 2048 * 1024), rel=0.01)
     frame = frame_cost(config, 1, 0)
     assert frame.weights == pytest.approx(talker + 3072 * 2048 + predictor_cost(config, 1).weights)
-    # Sixty-four rows read the same weights, and each its own keys and values.
+    # 64 rows share the weights, and each row reads its own keys and values.
     more = 2 * (frame_cost(config, 64, 100).kept - frame_cost(config, 64, 0).kept)
     assert more == 64 * 100 * 28 * 2 * 8 * 128 * 2
     assert prefill_cost(config, 512).operations > 512 * 2 * talker

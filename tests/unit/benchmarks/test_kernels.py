@@ -1,4 +1,4 @@
-"""The launches of the kernel benchmark under Triton's interpreter, and the tiles that a search times."""
+"""Kernel benchmark: launches under Triton's interpreter, and the tiles that it searches."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ pytestmark = [
 def test_each_kernel_accepts_the_arguments_of_its_launch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(launches, "CARD", torch.device("cpu"))
     monkeypatch.setattr(launches, "TEXT_ROWS", 3000)
-    cases = {case.kernel: case for case in reversed(list(launches.launches((1,))))}  # The first of each kernel.
+    # The first case of each kernel remains.
+    cases = {case.kernel: case for case in reversed(list(launches.launches((1,))))}
     assert set(cases) == {"decode_attention", "sample", "begin", "finish", "prefill_attention"}
     for case in cases.values():
         assert case.bytes > 0

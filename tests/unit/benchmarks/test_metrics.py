@@ -1,4 +1,4 @@
-"""Figures of hand-made arrivals: percentiles, underruns, rates, and what counts as a failure."""
+"""Benchmark metrics of made-up arrival times: percentiles, underruns, rates and failures."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from benchmarks.common.metrics import (
 )
 
 SECOND = 1_000_000_000
-HALF = BYTES_PER_S // 2  # bytes of half a second of sound
+HALF = BYTES_PER_S // 2  # Bytes of half a second of audio.
 
 
 def chunks_at(*seconds: float) -> list[tuple[int, int]]:
-    """Half a second of sound at each of these moments."""
+    """Return half a second of audio at each of these times."""
     return [(round(second * SECOND), HALF) for second in seconds]
 
 
@@ -51,10 +51,10 @@ def test_percentile_of_no_samples_is_none() -> None:
         ((), SimulatedPlayer(0, 0.0)),
         ((3.0,), SimulatedPlayer(0, 0.0)),
         ((3.0, 3.1, 3.2), SimulatedPlayer(0, 0.0)),
-        ((3.0, 3.5, 4.0), SimulatedPlayer(0, 0.0)),  # each in the last moment
-        ((3.0, 3.6, 3.7), SimulatedPlayer(1, 0.1)),  # a tenth of a second dry
-        ((3.0, 3.6, 4.2), SimulatedPlayer(2, 0.2)),  # the player went on from 3.6, and was dry again from 4.1
-        ((3.0, 3.6, 4.1), SimulatedPlayer(1, 0.1)),  # as above, just in time the second time
+        ((3.0, 3.5, 4.0), SimulatedPlayer(0, 0.0)),  # Each chunk arrives at the last moment.
+        ((3.0, 3.6, 3.7), SimulatedPlayer(1, 0.1)),  # The player has no audio for 0.1 s.
+        ((3.0, 3.6, 4.2), SimulatedPlayer(2, 0.2)),  # The player continues at 3.6 s and has no audio from 4.1 s on.
+        ((3.0, 3.6, 4.1), SimulatedPlayer(1, 0.1)),  # As above, but the last chunk arrives in time.
     ],
 )
 def test_underruns_of_a_player_without_a_buffer(arrivals: tuple[float, ...], wanted: SimulatedPlayer) -> None:
@@ -110,14 +110,14 @@ def test_warm_up_failures_are_reported() -> None:
 
 
 def test_drain_phase_is_excluded_from_the_rate() -> None:
-    """Half a second of sound each at 1 and 2 s; the last call is sent at 2 s and its own sound comes later."""
+    """Half a second of audio arrives at 1 s and at 2 s. The last call is sent at 2 s; its audio comes later."""
     first = a_trace(sent=0.0, end=2.0, chunks=(1.0, 2.0))
     last = a_trace(sent=2.0, end=9.0, chunks=(8.0, 9.0))
     assert audio_rate([first, last]) == pytest.approx(0.5)
 
 
 def test_rates_start_with_the_first_counted_call() -> None:
-    """A warm-up call reads a voice for four seconds; what came of it after that counts like any other sound."""
+    """A warm-up call prepares a voice for four seconds; its audio after that counts like any other audio."""
     warm = replace(a_trace(sent=0.0, end=5.0, chunks=(4.0, 5.0)), is_counted=False)
     first = a_trace(sent=4.5, end=6.0, chunks=(5.5, 6.0))
     last = a_trace(sent=6.5, end=9.0, chunks=(8.0, 9.0))

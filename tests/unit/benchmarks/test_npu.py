@@ -1,4 +1,4 @@
-"""The commands of docs/npu.md over the stand-in: codes are the CPU's, the parts are timed, graphs are counted."""
+"""Commands of docs/npu.md on the stand-in device: codes equal the CPU's, times and graphs."""
 
 from __future__ import annotations
 

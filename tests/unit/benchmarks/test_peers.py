@@ -1,4 +1,4 @@
-"""Rows of other implementations and ours, from children and from what a program reports."""
+"""Comparison with other implementations: rows measured here or reported by a program."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Audio: 0.8s generated in 21.3s (RTF 26.59)
 
 
 def program(folder: Path, report: str) -> Path:
-    """Return a program that reports this for every text."""
+    """Return a program that prints this report for every text."""
     path = folder / "qwen_tts"
     path.write_text(f"#!/bin/sh\ncat >&2 <<'END'\n{report}END\n", encoding="utf-8")
     path.chmod(0o755)

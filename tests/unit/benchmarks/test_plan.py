@@ -1,4 +1,4 @@
-"""Plans: Poisson arrivals, texts that never come twice, lengths that follow from them."""
+"""Load plans: Poisson arrivals, unique texts, and lengths that follow from the texts."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_arrivals_follow_a_poisson_process() -> None:
     mean = sum(gaps) / len(gaps)
     spread = math.sqrt(sum((gap - mean) ** 2 for gap in gaps) / len(gaps))
     assert mean == pytest.approx(0.2, rel=0.05)
-    assert spread == pytest.approx(0.2, rel=0.08)  # even arrivals would have none
+    assert spread == pytest.approx(0.2, rel=0.08)  # Evenly spaced arrivals would have a spread of 0.
     assert sum(gap < 0.2 * math.log(2) for gap in gaps) / len(gaps) == pytest.approx(0.5, abs=0.03)
 
 

@@ -1,4 +1,4 @@
-"""The quality tool: codes alone and in a batch, scores draw by draw."""
+"""Quality tool: codes of one row and of a batch compared, and scores of each draw."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every kind of load once, short, on a tiny checkpoint: in process and over sockets from processes of clients."""
+"""Serving benchmark: each kind of load in a short run, in process and over sockets."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ Row = dict[str, Any]
 
 
 def shortened(text: str) -> int:
-    """Return fewer frames than a text would be spoken for, and more than it has tokens."""
+    """Return fewer frames than the text would need, but more than it has tokens."""
     return 4 + len(text) // 4
 
 
@@ -64,7 +64,7 @@ def tables(endless: Path) -> dict[str, list[Row]]:
                 "closed": await measure_closed(targets, [LOAD], [2], 1, ONE),
                 "open": await measure_open(targets, [LOAD], [2.0], 2.0),
                 "live": await measure_closed(targets, live, [1], 1, ONE),
-                # Without a warm-up, so that the calls that find a slot count.
+                # This load has no warm-up, so all calls that get a slot are counted.
                 "abuse": await measure(targets, [open_loop(abuse, 12.0, 2.0, seed=0)], {}),
             }
 
@@ -138,11 +138,12 @@ async def test_reply_ending_before_its_text_is_a_failure(endless: Path, monkeypa
             return await target.endpoint.drive(closed_loop(replace(LOAD, manner=Manner.TOKENS), 1, ONE))
 
     monkeypatch.setattr("benchmarks.common.texts.frames_of", lambda text: 3)
-    assert "ended_before_its_text" in {trace.code for trace in await traces()}  # The shortest may be written.
+    # The shortest text may be written completely in time.
+    assert "ended_before_its_text" in {trace.code for trace in await traces()}
 
 
 class Noted:
-    """An endpoint that notes its name and the plan of every drive."""
+    """Endpoint that records its name and the plan of every run."""
 
     def __init__(self, name: str, noted: list[tuple[str, Plan]]) -> None:
         self.name = name

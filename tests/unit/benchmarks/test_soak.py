@@ -1,4 +1,4 @@
-"""The promises that a soak finds broken."""
+"""Soak report: the promises that a run has broken."""
 
 from __future__ import annotations
 
