@@ -1,4 +1,4 @@
-"""The schema of presets/: what the page may rely on."""
+"""Presets: the content of presets/ that the page relies on."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_every_language_has_a_voice_description_for_every_use() -> None:
 
 
 def test_sample_of_a_described_voice_is_a_usable_reference() -> None:
-    """Long enough to keep the voice by, short enough for one breath of the smallest checkpoint."""
+    """The sample is long enough to store the voice, and short enough for one segment of the smallest checkpoint."""
     lengths = {design.name: expected_seconds(design.sample) for design in Presets.load().designs}
     assert min(lengths.values()) >= 7, min(lengths, key=lengths.__getitem__)
     assert max(lengths.values()) <= 15, max(lengths, key=lengths.__getitem__)
