@@ -1,4 +1,4 @@
-"""Fixtures of every test: tiny random checkpoints, written and loaded once a session, and a data folder of its own."""
+"""Fixtures of all tests: random checkpoints, loaded once per session, and a data folder."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from tests.support.checkpoints import SPECS, write_checkpoint
 from tests.support.patience import be_patient
 from tests.support.thorough import ROOT, THIRDS, is_thorough, is_thorough_file, third_of
 
-# A machine that stands still for ten seconds, as those do on which others work, makes no test fail.
+# Exclude the time in which the process is stopped from timeouts, so that no test fails on a busy machine.
 be_patient()
 
-# Matrices of a few dozen rows: a second thread only waits, and on a busy machine it waits long.
+# The matrices have a few dozen rows: a second thread gains nothing, and on a busy machine it waits.
 torch.set_num_threads(1)
 
-# Without a card, kernels are run by Triton's interpreter; it must be chosen before anything imports Triton.
+# Without a GPU, kernels run in Triton's interpreter, which must be chosen before Triton is imported.
 if not torch.cuda.is_available():
     os.environ.setdefault("TRITON_INTERPRET", "1")
 
-# The same examples on every machine and at every run, and none of them refused because the machine is busy.
-# `make test` takes the second profile: a tenth of them.
+# Hypothesis uses the same examples on every machine and in every run, and rejects none because the machine is slow.
+# `make test` uses the second profile, with a tenth of the examples.
 settings.register_profile("same", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("quick", settings.get_profile("same"), max_examples=10)
 settings.register_profile("proof", settings.get_profile("same"), derandomize=False, max_examples=5_000)
@@ -44,10 +44,10 @@ FolderOf = Callable[..., Path]
 Loaded = Callable[..., Checkpoint]
 
 SEED = 1
-# Files that share servers that take long to start: those of one row run in one process.
+# Files that share servers with a slow start: the files of one row run in one process.
 TOGETHER = (("tests/clients/",), ("tests/browser/test_speaking.py", "tests/browser/test_whole_path.py"))
-WITH_THE_QUICK = (("tests/browser/",),)  # of the page `make test` keeps too little for two Chromiums and two studios
-# Rooms that take longest come first, so that no process has one left when the others are done.
+WITH_THE_QUICK = (("tests/browser/",),)  # `make test` runs too few browser tests for two browsers and two studios.
+# The slowest folders run first, so that no process still has one of them when the others have finished.
 FIRST = ("tests/browser/", "tests/clients/", "tests/wire/", "tests/chaos/", "tests/speech/", "tests/unit/benchmarks/")
 END_OF_CERTIFICATE = "-----END CERTIFICATE-----\n"
 NO_CHROMIUM = "Chromium was not found"

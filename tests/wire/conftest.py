@@ -1,6 +1,7 @@
-"""One server with the three tiny checkpoints for all wire tests that do not break it.
+"""One server with the three tiny checkpoints, for all wire tests that do not break it.
 
-It lives for as long as this package's tests: its canary would hear what tests of the engine patch in the same process.
+It lives only as long as this package's tests. Otherwise its canary would detect what the tests of the engine patch in
+the same process.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from tests.support.runtime_server import RunningServer, running_server
 from tests.support.signals import voice
 from tests.support.studio_port import running_server_behind_studio, studio_port
 
-Serving = Callable[..., AbstractContextManager[RunningServer]]  # as `running_server`
+Serving = Callable[..., AbstractContextManager[RunningServer]]  # The signature of `running_server`.
 
 
 @pytest.fixture(scope="package")

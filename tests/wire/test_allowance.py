@@ -1,4 +1,4 @@
-"""A visitor's seconds of speech a day: what the engine made counts, in every dialect and however it is written."""
+"""Daily speech allowance of a visitor: generated audio counts in every dialect."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.speech_client import PROTOCOL
 from tests.support.studio_port import studio_port
 from tests.support.visiting import new_visitor
 
-FIELDS = {"max_frames": 13, "seed": 5}  # a little over a second
+FIELDS = {"max_frames": 13, "seed": 5}  # A little more than one second of speech.
 POSTED: dict[str, tuple[str, dict[str, Any]]] = {
     "stream": ("/v1/audio/speech", {"input": "Hello.", "response_format": "pcm"}),
     "mp3": ("/v1/audio/speech", {"input": "Hello.", "response_format": "mp3"}),

@@ -1,4 +1,4 @@
-"""Speech over a network that delays and loses, breaks off in the middle of a frame, or falls silent."""
+"""Speech over a network that delays, loses, cuts frames, or falls silent."""
 
 from __future__ import annotations
 
@@ -101,12 +101,13 @@ async def test_silent_network_is_detected_within_two_pings_and_a_slow_one_is_not
         ):
             after_s = await noticed_s(server.own_http, silent, cut_off, others=1)
             await asyncio.to_thread(server.wait_until_idle)
-            # A ping is due within one interval, and its pong within another; the rest is for a busy machine.
+            # A ping is sent within one interval, and its pong is due within another. The rest is a margin for a busy
+            # machine.
             assert after_s < 2 * ping_s + 2
             await asyncio.sleep(max(0.0, 2.5 * ping_s - after_s))
             await patient.send("ping", t=1)
             assert await patient.until("pong") == {"type": "pong", "t": 1}
-            silent.reset()  # nobody waits for the answer to a close
+            silent.reset()  # No client waits for the reply to the close.
 
     with serving(folder_of("brief", "custom_voice"), server=ServerSettings(ping_s=ping_s, send_s=60)) as server:
         await asyncio.wait_for(silence(server), SECONDS)

@@ -1,4 +1,4 @@
-"""Blends of two voices, over the native and OpenAI's dialects."""
+"""Blends of two voices in the native dialect and in OpenAI's."""
 
 from __future__ import annotations
 

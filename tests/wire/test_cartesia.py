@@ -1,4 +1,4 @@
-"""Cartesia's dialect over real sockets, with the messages that LiveKit, Pipecat and Cartesia's own client send."""
+"""Cartesia's dialect over real sockets, with messages of LiveKit, Pipecat and Cartesia."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ async def hear(connection: ClientConnection) -> dict[str, Any]:
     message = await asyncio.wait_for(connection.recv(), WAIT_S)
     assert isinstance(message, str)
     found = json.loads(message)
-    assert "context_id" in found  # Pipecat reads it before anything else
+    assert "context_id" in found  # Pipecat reads this field before all others.
     assert isinstance(found, dict)
     return found
 
@@ -167,12 +167,13 @@ async def test_cancel_while_speaking_ends_only_that_context(server: RunningServe
         await send(connection, "Good morning.", "short", goes_on=False)
         await connection.send(json.dumps({"context_id": "long", "cancel": True}))
         came = await until_done(connection, "short")
-        assert {message["type"] for message in came["long"]} <= {"chunk"}  # sound that was on its way, and no end
+        # Audio that was already sent may arrive, but no end.
+        assert {message["type"] for message in came["long"]} <= {"chunk"}
         assert came["short"][-1]["type"] == "done"
         assert sound_of(came["short"])
         server.wait_until_idle()
         await send(connection, "", "ping", goes_on=False)
-        assert (await hear(connection))["context_id"] == "ping"  # not a message more of the cancelled one
+        assert (await hear(connection))["context_id"] == "ping"  # No further message of the cancelled context arrives.
 
 
 async def test_disconnect_releases_its_slot_within_a_few_frames(server: RunningServer) -> None:
@@ -223,9 +224,10 @@ async def test_flush_is_acknowledged_after_its_audio_and_the_next_text_is_separa
 async def test_idle_context_expires_and_releases_its_slot(server: RunningServer) -> None:
     async with cartesia(server) as connection:
         await send(connection, "Good morning.", "c", goes_on=True, max_buffer_delay_ms=0, max_frames=40)
-        said = (await until_done(connection, "c"))["c"]  # though nobody has said that its text is complete
+        # The speech ends although the client has not marked its text as complete.
+        said = (await until_done(connection, "c"))["c"]
         server.wait_until_idle()
-        await send(connection, " ", "c", goes_on=False)  # LiveKit's end, for which it awaits an answer
+        await send(connection, " ", "c", goes_on=False)  # LiveKit ends a context so, and awaits a response.
         assert [message["type"] for message in (await until_done(connection, "c"))["c"]] == ["done"]
         await send(connection, "Good evening.", "c", goes_on=False)
         messages = [*said, *(await until_done(connection, "c"))["c"]]

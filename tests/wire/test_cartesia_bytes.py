@@ -1,4 +1,4 @@
-"""Cartesia's POST /tts/bytes over real sockets: the same sound as everywhere, in every container and encoding."""
+"""Cartesia's POST /tts/bytes over real sockets: the same audio in all formats."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Python client against the real server, and against servers that break off in the middle."""
+"""Python client with the real server, and with servers that break the connection."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ async def test_text_is_received_in_chunks_that_join(server: RunningServer) -> No
         assert speech.done.stop_reason in {"eos", "max_tokens"}
         assert speech.done.stats.frames == len(sound) // 3840
         assert speech.done.stats.ttfa_ms is not None
-        assert [chunk async for chunk in speech] == []  # over is over
+        assert [chunk async for chunk in speech] == []  # A finished speech yields no more chunks.
         result = sound
     assert same_sound(result, (await spoken(server.socket, "Good morning.", **VOICE)).pcm)
 
@@ -90,7 +90,7 @@ async def test_concurrent_utterances_on_one_socket_equal_solo_runs(server: Runni
 
     together = await at_once()
     assert all(same_sound(heard, other) for heard, other in zip(together, alone, strict=True))
-    assert not same_sound(together[0], alone[1])  # the comparison can fail
+    assert not same_sound(together[0], alone[1])  # Different seeds give different audio, so the comparison can fail.
 
 
 async def test_text_may_be_appended_during_speech(server: RunningServer) -> None:
@@ -139,7 +139,7 @@ async def test_utterances_abandoned_before_text_or_refused_take_no_place(
 ) -> None:
     async with asyncio.timeout(60):
         async with connect(server.http) as client:
-            for _ in range(12):  # more than may be in flight
+            for _ in range(12):  # This is more than the number of requests that may run at once.
                 async with client.speak(**VOICE) as left:
                     pass
                 assert await left.ended() == Cancelled(0.0, None)
@@ -160,7 +160,7 @@ async def test_leaving_the_context_manager_early_cancels(server: RunningServer) 
 
 async def test_cancel_wakes_a_waiting_reader(server: RunningServer) -> None:
     async with connect(server.http) as client:
-        speech = await client.speak(**VOICE)  # live, and nothing is written
+        speech = await client.speak(**VOICE)  # The speech is live, and no text is sent.
         waiting = asyncio.create_task(speech.read())
         await asyncio.sleep(0.05)
         await speech.cancel()
@@ -203,8 +203,8 @@ async def test_unread_audio_is_not_fetched(server: RunningServer) -> None:
         other = await client.speak("Short.", **VOICE)
         await asyncio.sleep(1.5)
         assert speech._sound.qsize() <= MAX_WAITING
-        assert speech.end is None  # its end lies behind the sound
-        sounds = await asyncio.gather(speech.read(), other.read())  # and all of it is there
+        assert speech.end is None  # The end follows the audio, which has not been read yet.
+        sounds = await asyncio.gather(speech.read(), other.read())  # All audio is still there.
         assert [len(sound) // 2 for sound in sounds] == [
             each_speech.done.samples for each_speech in (speech, other) if each_speech.done
         ]
@@ -270,7 +270,7 @@ def test_exported_names_exist_and_are_typed() -> None:
     assert (CLIENT / "voicewright" / "py.typed").exists()
 
 
-# --- its other faces
+# --- Other interfaces of the client.
 
 
 async def test_synchronous_client_receives_the_same_audio(server: RunningServer) -> None:
@@ -308,7 +308,7 @@ async def test_one_line_say_works_inside_a_running_event_loop(server: RunningSer
     async def notebook() -> bytes:
         return say(server.http, "Good morning.", **VOICE)
 
-    # The server runs on a loop of its own, so that a notebook's may stand still meanwhile.
+    # The server has an event loop of its own, so the loop of the notebook may block.
     assert same_sound(await notebook(), (await spoken(server.socket, "Good morning.", **VOICE)).pcm)
 
 
@@ -370,7 +370,7 @@ def test_synchronous_classes_have_every_method() -> None:
         assert public - {"read", "keep_open"} <= set(dir(twin))
 
 
-# --- servers that are not at their best
+# --- Faulty servers.
 
 CREATED = {"type": "session.created", "protocol": PROTOCOL, "models": [], "limits": {}}
 STARTED = {
@@ -592,7 +592,8 @@ async def test_silent_utterance_times_out_and_queue_updates_reset_the_timer() ->
                     cancelled.set()
 
         async with sick(queues) as url, connect(url) as client:
-            speech = client.speak("Hello.", timeout=1.2)  # shorter than all four together, longer than any
+            # The timeout is shorter than all four waits together, but longer than each of them.
+            speech = client.speak("Hello.", timeout=1.2)
             with pytest.raises(SpeechTimeout):
                 await speech.read()
             await cancelled.wait()

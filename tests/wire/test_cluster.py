@@ -1,4 +1,4 @@
-"""Runtime processes behind one port: what one of them cannot do to the others' streams, and what all do as one."""
+"""Runtime processes behind one port: isolation of failures, and shared results."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster]:
     folder = tmp_path_factory.mktemp("cluster")
-    # A stream that holds a slot in these tests takes no sound for as long as they need; one that waits for a slot, or
-    # is drained, has time.
+    # Streams that hold a slot in these tests read no audio for a while. Streams that wait for a slot, or that are
+    # drained, have time.
     patience = {f"VOICEWRIGHT_{name}": "300" for name in ("PING_S", "SEND_S", "QUEUE_S", "DRAIN_S")}
     with running_cluster(folder, "--replicas", "2", VOICEWRIGHT_MAX_WAITING="1", **patience) as running:
         yield running
@@ -48,12 +48,13 @@ async def test_new_streams_go_to_the_freest_replica_and_a_full_cluster_refuses_o
     cluster: RunningCluster,
 ) -> None:
     async with AsyncExitStack() as held:
-        for number in range(1, 9):  # as many as there are slots
+        for number in range(1, 9):  # One stream per slot.
             await held.enter_async_context(holding(cluster.url))
             active, _ = await cluster.until_busy(active=number)
             if number == 4:
                 assert active == [2, 2]
-        waiting = [asyncio.create_task(hear(cluster.url, SHORT)) for _ in range(2)]  # one in each queue
+        # One request in the queue of each replica.
+        waiting = [asyncio.create_task(hear(cluster.url, SHORT)) for _ in range(2)]
         assert await cluster.until_busy(active=8, waiting=2) == ([4, 4], [1, 1])
         async with connect(cluster.url) as client:
             with pytest.raises(SpeechRefused) as refused:
@@ -122,7 +123,7 @@ async def test_http_of_every_dialect_passes_and_metrics_cover_all_replicas(clust
             },
         )
         assert bytes_.status_code == 200
-        assert (await client.get("/-/healthz")).text == "success"  # where KubeRay asks
+        assert (await client.get("/-/healthz")).text == "success"  # KubeRay requests this path.
         ready = (await client.get("/ready")).json()
         assert (ready["status"], ready["slots"], ready["replicas"]) == ("ready", 8, 2)
         assert [model["id"] for model in (await client.get("/v1/models")).json()["data"]] == ["demo-voice"]

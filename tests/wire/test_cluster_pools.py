@@ -1,4 +1,4 @@
-"""Replicas of different modes behind one port, with one store: what one keeps, lists or is told holds for all."""
+"""Replicas of different modes behind one port share stored voices, lists and keys."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ require_cluster()
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 KEY = "the first key"
-EVERYWHERE_S = 2.0  # for a voice or a key to be with every replica, on a machine that does nothing else
+EVERYWHERE_S = 2.0  # Time until every replica has a new voice or key, on an idle machine.
 SPEAKERS = {"angus", "clara", "nora", "mia", "iris", "reed", "bruno", "owen"}
 SAID = LONG[:74]
 
@@ -57,7 +57,7 @@ def pools(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pools]:
             *("--quantize", "int8", "--eager", "--wyoming", for_wyoming),
             key=KEY,
             VOICEWRIGHT_STORE=f"file://{store}",
-            VOICEWRIGHT_QUANTIZE="off",  # the command line goes before it
+            VOICEWRIGHT_QUANTIZE="off",  # The command line takes precedence over this variable.
             VOICEWRIGHT_QUEUE_S="77.5",
         ) as cluster,
         ExitStack() as stack,
@@ -71,7 +71,7 @@ def pools(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pools]:
         by_mode = {}
         for port in cluster.runtimes():
             runtime = client(f"http://127.0.0.1:{port}")
-            with suppress(httpx.HTTPError):  # Wyoming's port, which a runtime has too
+            with suppress(httpx.HTTPError):  # A runtime listens on Wyoming's port, too.
                 by_mode[runtime.get("/v1/models").json()["data"][0]["modes"][0]] = runtime
         yield Pools(cluster, store, client(cluster.url), by_mode["custom_voice"], by_mode["base"])
 
@@ -137,7 +137,7 @@ def test_voice_stored_on_one_replica_is_spoken_and_deleted_on_all(pools: Pools) 
     kept = keep(pools.speakers, "Kept", pools.all.post("/v1/audio/speech", json=speech).content)
     assert kept.status_code in {200, 201}, kept.text
     took = after(lambda: pools.clones.get("/v1/audio/voices/Kept").status_code == 200)
-    # No speaker has that name: it is the other replica that speaks.
+    # No speaker has this name, so the replica with the stored voice serves the request.
     spoken = pools.all.post("/v1/audio/speech", json={"input": SHORT, "voice": "Kept", "response_format": "pcm"})
     assert spoken.status_code == 200, spoken.text
     assert len(spoken.content) > 24_000

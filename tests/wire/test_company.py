@@ -1,4 +1,4 @@
-"""First sound of four clients beside that of one, on a CPU."""
+"""Delay of the first audio with four clients, compared with one client, on a CPU."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dialogues of the embedded voice over real HTTP: OpenAI's route, its events, and a hang-up between turns."""
+"""Dialogues over real HTTP: OpenAI's route, its events, and a hang-up between turns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SIGTERM: what runs may finish, what is new is refused, and nobody who is spoken to is cut off."""
+"""Draining after SIGTERM: running speech may finish, and new requests are refused."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ async def test_second_signal_ends_immediately(folder_of: FolderOf, number: signa
             await until_draining(url)
             child.send_signal(number)
             closed = await session.closed()
-            assert child.wait(60) == 0  # an hour, had it waited for its reply
+            assert child.wait(60) == 0  # The process would run for an hour if it waited for this client's reply.
             result = closed
         assert result == (1001, "draining")
     finally:

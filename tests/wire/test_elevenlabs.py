@@ -1,4 +1,4 @@
-"""ElevenLabs' dialect over real sockets and HTTP, with the messages that its own clients, LiveKit and Pipecat send."""
+"""ElevenLabs' dialect over real sockets and HTTP, with the messages of common clients."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.wire.test_cartesia import speaker
 from tests.wire.test_openai import raw, wait_for_sound
 
 ONE, MANY = "stream-input", "multi-stream-input"
-SHORT = {"seed": 11, "max_frames": 12}  # fields of ours, which theirs may stand beside
+SHORT = {"seed": 11, "max_frames": 12}  # Fields of the native protocol, which ElevenLabs' messages may contain.
 SECONDS = 12 * 0.08
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "api.md").read_text()
 
@@ -105,7 +105,7 @@ def post(server: RunningServer, path: str = "", *, form: str = "pcm_24000", **fi
     return httpx.post(url, params={"output_format": form}, json=body, timeout=60, headers={"xi-api-key": "none"})
 
 
-# --- one text on a socket
+# --- One text per socket.
 
 
 async def test_audio_equals_that_of_the_native_protocol_and_the_socket_closes(either: RunningServer) -> None:
@@ -134,7 +134,7 @@ async def test_elevenlabs_client_sends_words_with_immediate_generation(server: R
         )
         for word in text.split(" ")[:-1]:
             await send(connection, word + " ", try_trigger_generation=True)
-        first = await hear(connection)  # though the text has no end yet
+        first = await hear(connection)  # Audio arrives before the text has ended.
         await send(connection, "")
         rest, code = await closed(connection)
         messages, code = [first, *rest], code
@@ -190,7 +190,7 @@ async def test_invalid_url_is_one_error(server: RunningServer, query: dict[str, 
     assert "nobody" not in message["message"]
 
 
-# --- several contexts on a socket
+# --- Several contexts per socket.
 
 
 @pytest.mark.slow
@@ -208,7 +208,7 @@ async def test_livekit_sentences_are_flushed_and_the_context_closed(server: Runn
 
 async def test_contexts_keep_their_audio_apart_and_the_socket_closes_at_the_end(server: RunningServer) -> None:
     async with socket(server, MANY, auto_mode="true") as connection:
-        await send(connection, "")  # Pipecat keeps the socket open so
+        await send(connection, "")  # Pipecat sends this message to keep the socket open.
         for name, text in (("a", "Good morning."), ("b", "Good evening.")):
             await send(connection, " ", context_id=name, **SHORT)
             await send(connection, text, context_id=name)
@@ -270,7 +270,7 @@ async def test_late_text_gets_an_idle_timeout_error(server: RunningServer) -> No
     assert sound_of(result)
 
 
-# --- one text over HTTP
+# --- One text over HTTP.
 
 
 async def test_http_audio_equals_that_of_the_socket(either: RunningServer) -> None:
@@ -408,7 +408,7 @@ def test_documented_curl_command_works(server: RunningServer) -> None:
     assert (reply.status_code, reply.headers["content-type"]) == (200, "audio/mpeg")
 
 
-# --- voices and models
+# --- Voices and models.
 
 
 def test_voices_are_listed_at_once_in_pages_and_individually(either: RunningServer) -> None:
@@ -429,7 +429,7 @@ def test_voices_are_listed_at_once_in_pages_and_individually(either: RunningServ
     found = httpx.get(f"{either.http}/v2/voices", params={"search": ids[0], "voice_ids": [ids[0], "x"]}).json()
     assert [voice["voice_id"] for voice in found["voices"]] == ids[:1]
     settings = httpx.get(f"{either.http}/v1/voices/{ids[0]}/settings").json()
-    assert (settings["stability"], settings["speed"]) == (0.5, 1.0)  # with which a request changes nothing
+    assert (settings["stability"], settings["speed"]) == (0.5, 1.0)  # These settings do not change a request.
     assert httpx.get(f"{either.http}/v1/voices/settings/default").json() == settings
     nobodys = httpx.get(f"{either.http}/v1/voices/nobody/settings")
     assert nobodys.status_code == 404

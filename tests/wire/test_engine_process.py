@@ -1,4 +1,4 @@
-"""The engine in a process of its own: nothing that a client meets differs, and neither process outlives the other."""
+"""Engine in its own process: the same behaviour for clients, and a common end."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def recording(seconds: float) -> bytes:
     return audio_file(voice(seconds, 5))
 
 
-# --- what a client meets
+# --- Client behaviour.
 
 
 def test_engine_runs_in_a_child_process_and_only_there_is_torch_loaded(folder_of: FolderOf) -> None:
@@ -143,7 +143,7 @@ def test_cancel_during_speech_releases_the_slot(folder_of: FolderOf) -> None:
         asyncio.run(scenario())
         with raw(server, {"input": "Speak for a long time.", "max_frames": 200, "response_format": "pcm"}):
             until(lambda: server.load()["active"])
-        until(lambda: not server.load()["active"])  # whoever hangs up gives it back too
+        until(lambda: not server.load()["active"])  # The slot is also released after a hang-up.
 
 
 @pytest.mark.slow
@@ -154,11 +154,11 @@ def test_slow_reader_pauses_only_its_own_row(folder_of: FolderOf) -> None:
         with raw(server, body, receive_bytes=4096) as connection:
             until(server.frames_made)
             held, before = 1, 0
-            while before < held < 150:  # until a second brings nothing new
+            while before < held < 150:  # Wait until a second brings no new frames.
                 time.sleep(1)
                 held, before = server.frames_made(), held
-            assert held < 100  # 8 s: buffers, and the two seconds of the setting
-            assert post(server).status_code == 200  # a neighbour is served meanwhile
+            assert held < 100  # The buffers and the setting's two seconds hold at most 8 s of audio.
+            assert post(server).status_code == 200  # Another client is served in the meantime.
             connection.settimeout(60)
             heard = 0
             while heard < held * 3840 + 48_000:
@@ -167,7 +167,7 @@ def test_slow_reader_pauses_only_its_own_row(folder_of: FolderOf) -> None:
         until(lambda: not server.load()["active"])
 
 
-# --- refusals
+# --- Refusals.
 
 
 @pytest.fixture(scope="module")
@@ -250,7 +250,7 @@ def test_full_engine_gives_the_same_error_and_the_session_continues(
             await speaking.send("context.cancel")
             await speaking.until("context.cancelled")
             end = {"code": "overloaded"}
-            while end.get("code") == "overloaded":  # until the slot is free
+            while end.get("code") == "overloaded":  # Repeat until the slot is free.
                 await other.say("And now?")
                 end = (await other.take()).end
             return [*said, end["type"]]
@@ -261,7 +261,7 @@ def test_full_engine_gives_the_same_error_and_the_session_continues(
     assert here[1]["retry_after_s"]
 
 
-# --- what ends when what dies
+# --- Ends of the processes.
 
 
 def heard_at_the_end(server: RunningServer, deed: signal.Signals) -> tuple[list[Any], list[tuple[int, str]]]:
@@ -298,7 +298,7 @@ def test_killed_engine_is_reported_to_all_requests_and_ends_the_server(folder_of
 @pytest.mark.logs_errors
 def test_stopped_engine_is_detected_and_killed(folder_of: FolderOf, caplog: pytest.LogCaptureFixture) -> None:
     settings = ServerSettings(frame_s=2)
-    patient = Limits(config_s=PATIENCE_S)  # with a client that says nothing
+    patient = Limits(config_s=PATIENCE_S)  # The server waits for a client that sends nothing.
     with running_server(folder_of("brief", "custom_voice"), server=settings, limits=patient, apart=True) as server:
         assert heard_at_the_end(server, signal.SIGSTOP) == TOLD
         until(lambda: server.exit_status is not None)
@@ -321,7 +321,7 @@ async def test_engine_ignores_the_signals_that_end_the_server(folder_of: FolderO
                 os.kill(server.engine_pid or 0, number)
             assert (await session.take()).end["type"] == "audio.done"
         pid = server.engine_pid
-    assert not runs(pid)  # closed in order
+    assert not runs(pid)  # The process was closed in order.
 
 
 @contextmanager
@@ -411,7 +411,7 @@ def test_ctrl_c_during_engine_start_ends_both_silently(folder_of: FolderOf) -> N
         assert child.stderr.read() == ""
 
 
-# --- the start
+# --- The start.
 
 
 @pytest.mark.slow

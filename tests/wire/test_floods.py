@@ -1,4 +1,4 @@
-"""What one client may send to a port, by real sockets: endless heads, tiny frames, a flood of messages."""
+"""Floods from one client over real sockets: endless headers, tiny frames, many messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""HAProxy, under our configuration, connects clients to the replica that serves what they need."""
+"""HAProxy with the shipped configuration: clients reach a replica that can serve them."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ async def test_replica_receives_the_client_address(settings: Settings, tmp_path:
     assert (plain.headers["asked-for"], told.headers["asked-for"]) == ("address:127.0.0.1", "anna")
     with_keys = replace(settings, server=replace(settings.server, api_keys="one"))
     (keyed,) = await ask(with_keys, [asked], tmp_path / "keys", {"a": ("base",)})
-    assert keyed.headers["asked-for"] == ""  # the key says who it is
+    assert keyed.headers["asked-for"] == ""  # The key already identifies the client.
 
 
 PATHS = {"openai": "/v1/audio/voices", "elevenlabs": "/v1/voices?show_legacy=true", "cartesia": "/tts/websocket?a=/v1"}
@@ -223,7 +223,7 @@ async def assert_told(settings: Settings, folder: Path, *, padding: int) -> None
     try:
         with ending() as port:
             for dialect, path in SPEECH.items():
-                # Up, whatever became of it meanwhile.
+                # The replica becomes available again, whatever happened to it in the meantime.
                 replica = Replica(name="r1", host="127.0.0.1", port=port, pool="a", modes=("base",))
                 await put(haproxy, "r1", replica)
                 async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{settings.server.port}") as client:

@@ -1,4 +1,7 @@
-"""The JavaScript client under Node against the real server; tests/browser/test_ws_client.py has it in Chromium."""
+"""JavaScript client in Node with the real server.
+
+tests/browser/test_ws_client.py tests it in Chromium.
+"""
 
 from __future__ import annotations
 

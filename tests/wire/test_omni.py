@@ -1,4 +1,4 @@
-"""vLLM-Omni's dialect over real sockets, as its own example clients speak it."""
+"""vLLM-Omni's dialect over real sockets, with the messages of its example clients."""
 
 from __future__ import annotations
 
@@ -194,7 +194,7 @@ async def test_client_messages_are_processed_during_speech(server: RunningServer
             pass
         assert isinstance(message, dict)
         assert (message["message"], message["code"]) == ("Unknown message type: nonsense", "invalid_config")
-        while not isinstance(await hear(connection), bytes):  # and the speech goes on
+        while not isinstance(await hear(connection), bytes):  # The speech continues.
             pass
         connection.transport.abort()
     server.wait_until_idle()
@@ -209,7 +209,7 @@ async def test_invalid_first_message_and_silent_client_are_closed_with_a_reason(
         async with connect(server.socket) as connection:
             for message in messages:
                 await connection.send(message)
-            async for reply in connection:  # ends without an exception: the close is in order
+            async for reply in connection:  # The loop ends without an exception, because the close is in order.
                 texts.append(json.loads(reply)["message"])
             return texts, connection.close_code
 
@@ -255,7 +255,7 @@ async def test_token_level_text_is_one_request_with_early_audio(server: RunningS
         await send(connection, "input.text", text="Good morning, the kettle is on, and the ")
         start = await hear(connection)
         assert isinstance(start, dict)
-        first = await hear(connection)  # nothing but the first words has been sent
+        first = await hear(connection)  # Only the first words of the text were sent.
         assert isinstance(first, bytes)
         await send(connection, "input.text", text="boat comes back.")
         await send(connection, "input.done")
@@ -269,7 +269,7 @@ async def test_token_level_text_is_one_request_with_early_audio(server: RunningS
     assert (said[0]["sample_rate"], said[0]["channels"]) == (24_000, 1)
     assert said[0]["sentence_text"] == "Good morning, the kettle is on, and the "
     assert (said[1]["sentence_index"], said[1]["total_bytes"], said[1]["error"]) == (0, len(pcm), False)
-    assert said[2]["total_sentences"] == 2  # that server counts the pieces
+    assert said[2]["total_sentences"] == 2  # vLLM-Omni counts the pieces of a text.
 
 
 async def test_sentence_commits_belong_to_one_request(server: RunningServer) -> None:

@@ -1,4 +1,4 @@
-"""One seed, one sound: the same bytes of PCM on every route, in every mode, whole or in pieces, alone or in company."""
+"""One seed gives the same PCM bytes on every route, in every mode, and in every batch."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ DESIGN = "A calm old man."
 WORDS = "Some words."
 STORED = "Clara"
 
-Cast = dict[str, Any]  # who speaks, in the fields that the native protocol, vLLM-Omni's and OpenAI's share
+Cast = dict[str, Any]  # Fields that select the voice, shared by the native protocol, vLLM-Omni's and OpenAI's.
 Route = Callable[[RunningServer, Cast], bytes]
 
 
@@ -47,7 +47,7 @@ def samples_of(file: bytes) -> bytes:
     return samples.astype("<i2").tobytes()
 
 
-# --- our own protocol
+# --- Native protocol.
 
 
 def native_whole(server: RunningServer, cast: Cast) -> bytes:
@@ -82,7 +82,7 @@ def python_client(server: RunningServer, cast: Cast) -> bytes:
     return client_say(server.http, TEXT, seed=SEED, max_frames=FRAMES, **cast)
 
 
-# --- vLLM-Omni's
+# --- vLLM-Omni's dialect.
 
 
 def omni_reply(server: RunningServer, cast: Cast, *texts: str, **more: Any) -> bytes:
@@ -112,7 +112,7 @@ def omni_flac(server: RunningServer, cast: Cast) -> bytes:
     return samples_of(omni_reply(server, cast, TEXT, response_format="flac"))
 
 
-# --- OpenAI's
+# --- OpenAI's dialect.
 
 
 def post(server: RunningServer, cast: Cast, path: str = "/v1/audio/speech", **more: Any) -> httpx.Response:
@@ -150,7 +150,7 @@ def openai_batch(server: RunningServer, cast: Cast) -> bytes:
     return base64.b64decode(reply["results"][0]["audio_data"])
 
 
-# --- Cartesia's, where a voice is an id
+# --- Cartesia's dialect, where a voice is an id.
 
 
 def cartesia_whole(server: RunningServer, cast: Cast) -> bytes:
@@ -179,7 +179,7 @@ def cartesia_bytes(server: RunningServer, cast: Cast) -> bytes:
     return httpx.post(f"{server.http}/tts/bytes", json={**body, **more}, timeout=60).content
 
 
-# --- ElevenLabs', where it stands in the address
+# --- ElevenLabs' dialect, where the voice is in the path.
 
 
 def elevenlabs_in_pieces(server: RunningServer, cast: Cast) -> bytes:

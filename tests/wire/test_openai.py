@@ -1,4 +1,4 @@
-"""POST /v1/audio/speech over real sockets from the real engine: formats, events, errors, hang-ups, batches."""
+"""POST /v1/audio/speech over real sockets: formats, events, errors, hang-ups, batches."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def open_files() -> dict[str, str]:
     """Each open file of this process and what it is."""
     found = {}
     for number in os.listdir("/proc/self/fd"):
-        with contextlib.suppress(FileNotFoundError):  # the listing's own
+        with contextlib.suppress(FileNotFoundError):  # The descriptor of the listing itself is closed by now.
             found[number] = os.readlink(f"/proc/self/fd/{number}")
     return found
 
@@ -140,7 +140,8 @@ async def test_audio_equals_that_of_the_native_protocol(server: RunningServer, p
     config = {"task_type": "custom_voice", "seed": 11, "max_frames": 12}
     take = await spoken(server.socket, "Good morning.", **config)
     assert same_sound(plain, take.pcm)
-    assert not same_sound(plain, post(server, response_format="pcm", seed=12).content)  # the comparison can fail
+    # Different seeds give different audio, so the comparison can fail.
+    assert not same_sound(plain, post(server, response_format="pcm", seed=12).content)
 
 
 def test_each_mode_speaks(server: RunningServer, ref_audio: str) -> None:
@@ -177,7 +178,7 @@ def test_first_byte_is_sent_with_the_first_chunk(either: RunningServer, extra: d
         assert reply.status_code == 200
         pieces = reply.iter_raw()
         assert len(next(pieces)) > 100
-        assert either.load()["active"] == 1  # it goes on speaking
+        assert either.load()["active"] == 1  # The engine continues to speak.
     either.wait_until_idle()
 
 
@@ -246,7 +247,7 @@ def test_body_without_length_is_limited_while_reading(either: RunningServer) -> 
     pieces = (b"a" * 2**20 for _ in range(40))
     try:
         reply = httpx.post(either.http + PATH, content=pieces, timeout=30)
-    except httpx.TransportError:  # it is cut off while it still sends; that is an answer too
+    except httpx.TransportError:  # The server closed the connection during the upload, which is also a valid refusal.
         return
     assert reply.json()["error"]["code"] == "message_too_large"
 
@@ -321,7 +322,7 @@ def test_disconnect_ends_encoder_threads_without_garbage_collection(
         server.wait_until_idle()
         server.wait_for_no_tasks()
 
-    for _ in range(8):  # the pool of encoders has all its threads
+    for _ in range(8):  # After this, the pool of encoders has all its threads.
         hang_up()
     gc.collect()
     before = len(os.listdir("/proc/self/task"))
@@ -329,7 +330,7 @@ def test_disconnect_ends_encoder_threads_without_garbage_collection(
     try:
         for _ in range(8):
             hang_up()
-        until(lambda: len(os.listdir("/proc/self/task")) <= before + 2)  # and not two for each
+        until(lambda: len(os.listdir("/proc/self/task")) <= before + 2)  # There are not two new threads per hang-up.
     finally:
         gc.enable()
 
@@ -359,10 +360,10 @@ def test_100_disconnects_leak_nothing(either: RunningServer, ref_audio: str) -> 
         whole_batch = dice.random() < 0.1
         with raw(either, batch if whole_batch else body, PATH + "/batch" if whole_batch else PATH) as connection:
             time.sleep(dice.random() * 0.15)
-            if dice.random() < 0.5:  # with a reset rather than an orderly end
+            if dice.random() < 0.5:  # Reset the connection instead of closing it in order.
                 connection.setsockopt(sockets.SOL_SOCKET, sockets.SO_LINGER, b"\1\0\0\0\0\0\0\0")
 
-    post(either)  # the workers of encoding and decoding are there from here on
+    post(either)  # After this, the threads for encoding and decoding exist.
     post(either, ref_audio=ref_audio, ref_text="Words.")
     threads, files = threading.active_count(), open_files()
     callers = [threading.Thread(target=lambda: [hang_up() for _ in range(25)]) for _ in range(4)]
@@ -372,8 +373,9 @@ def test_100_disconnects_leak_nothing(either: RunningServer, ref_audio: str) -> 
         caller.join(120)
     either.wait_until_idle()
     either.wait_for_no_tasks()
-    assert threading.active_count() <= threads + 2  # a second worker each
-    until(lambda: len(open_files()) <= len(files) + 2)  # they close a turn of the loop after their tasks have ended
+    assert threading.active_count() <= threads + 2  # Each of the two pools may have a second thread.
+    # Files are closed one iteration of the event loop after their tasks have ended.
+    until(lambda: len(open_files()) <= len(files) + 2)
     assert post(either).status_code == 200
 
 
@@ -409,11 +411,11 @@ def test_slow_reader_pauses_its_row_and_resumes(
             while not made:
                 time.sleep(0.01)
             held, before = 0, -1
-            while before < held < 12 * 48_000:  # until a second brings nothing new
+            while before < held < 12 * 48_000:  # Wait until a second brings no new bytes.
                 time.sleep(1)
                 held, before = sum(made.values()), held
-            assert held < 8 * 48_000  # buffers, and the two seconds of the setting
-            assert post(server).status_code == 200  # a neighbour is served meanwhile
+            assert held < 8 * 48_000  # The limit covers the buffers and the setting's two seconds.
+            assert post(server).status_code == 200  # Another client is served in the meantime.
             connection.settimeout(30)
             heard = 0
             while heard < held + 48_000:
@@ -427,7 +429,7 @@ def test_missing_body_times_out(serving: Serving, folder_of: FolderOf) -> None:
         with sockets.create_connection(("127.0.0.1", server.port)) as connection:
             connection.sendall(b"POST /v1/audio/speech HTTP/1.1\r\nHost: localhost\r\nContent-Length: 50\r\n\r\n{")
             connection.settimeout(60)
-            reply = b"".join(iter(lambda: connection.recv(4096), b""))  # it is closed
+            reply = b"".join(iter(lambda: connection.recv(4096), b""))  # The server closes the connection.
         assert b" 408 " in reply.split(b"\r\n")[0]
         assert b"idle_timeout" in reply
 

@@ -1,4 +1,4 @@
-"""What an operator sees of each dialect: every request and every refusal is counted once, and logged without words."""
+"""Metrics and logs of all dialects: each request counts once, and no text is logged."""
 
 from __future__ import annotations
 

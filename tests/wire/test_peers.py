@@ -1,4 +1,4 @@
-"""Clients on a bad day, by real sockets: hang-ups at any byte, silence, deafness, text that never ends."""
+"""Misbehaving clients over real sockets: hang-ups at any byte, silence, unread responses."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ async def test_thousand_disconnects_at_any_byte_leak_nothing(either: RunningServ
         + frame(type="input.done", context_id="a")
         + frame(type="context.cancel", context_id="b"),
     ]
-    # The large one seldom, and mostly cut near its end, where things happen.
+    # The large message is rare, and it is mostly cut near its end, where most of the work happens.
     big = HANDSHAKE + _large(json.dumps({"type": "session.config", **clone}).encode()) + text[0] + text[1]
 
     async def hang_up() -> None:
@@ -71,7 +71,7 @@ async def test_thousand_disconnects_at_any_byte_leak_nothing(either: RunningServ
                 await reader.readuntil(b"\r\n\r\n")
                 writer.write(script[len(HANDSHAKE) : cut])
             if cut == len(script) and dice.random() < 0.7:
-                # Into the sound, as a rule; a text that stays open may have none.
+                # Usually read some of the audio; a text that stays open may have none.
                 await asyncio.wait_for(reader.readexactly(dice.randrange(1, 12_000)), 0.5)
             elif dice.random() < 0.5:
                 await asyncio.sleep(dice.random() * 0.02)
@@ -90,10 +90,10 @@ async def test_thousand_disconnects_at_any_byte_leak_nothing(either: RunningServ
     either.wait_until_idle()
     either.wait_for_no_tasks()
     until(lambda: len(os.listdir("/proc/self/fd")) <= descriptors + 2)
-    assert threading.active_count() <= threads + 3  # the two decoders and the thread for long texts
+    assert threading.active_count() <= threads + 3  # These are the two decoders and the thread for long texts.
     assert (await spoken(either.socket, "Still here.", **VOICE)).end["type"] == "audio.done"
     nobody = 'voicewright_sessions{dialect="voicewright"} 0.0'
-    until(lambda: nobody in either.metrics())  # the relay closes behind its client
+    until(lambda: nobody in either.metrics())  # The relay closes after its client has.
 
 
 def _large(text: bytes) -> bytes:
@@ -220,7 +220,7 @@ async def test_row_of_a_stalled_reader_pauses_and_resumes(serving: Serving, fold
         async with asyncio.timeout(100):
             deaf, connection = await deafness(server, **{**LONG, "max_frames": 800})
             counts = [-1, 0, 1]
-            while len(set(counts)) > 1:  # what lies between fills up first, on a busy machine with halts
+            while len(set(counts)) > 1:  # The network buffers fill first, which takes time on a busy machine.
                 await asyncio.sleep(0.5)
                 counts = [*counts[1:], server.frames_made()]
             start_s = time.process_time()
@@ -250,7 +250,7 @@ async def test_missing_request_times_out(serving: Serving, folder_of: FolderOf, 
 
         async def dawdle(*first: bytes) -> float:
             reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
-            for request in first:  # answered, and the connection is kept
+            for request in first:  # The server answers each request and keeps the connection.
                 writer.write(request)
                 assert (await reader.readuntil(b"}")).startswith(b"HTTP/1.1 200")
             start_s = time.monotonic()
@@ -281,7 +281,7 @@ async def test_idle_connections_do_not_exhaust_the_limit(
         async with httpx.AsyncClient(base_url=server.http, trust_env=False) as client:
             assert (await client.get("/v1/models")).status_code == 200
         assert (await spoken(server.socket, "Me.", **VOICE)).end["type"] == "audio.done"
-        async with asyncio.timeout(60):  # until the news of it has come
+        async with asyncio.timeout(60):  # Wait until the closes have arrived.
             while sum(reader.at_eof() or reader.exception() is not None for reader, _ in silent) < 300 - 2 * 20:  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
         for _, writer in silent:
@@ -344,7 +344,7 @@ def test_keys_tickets_and_origins_are_enforced_on_real_sockets(folder_of: Folder
 def test_client_input_is_neither_echoed_nor_logged(folder_of: FolderOf, caplog: pytest.LogCaptureFixture) -> None:
     canary = "canary7f3a"
     caplog.set_level(logging.DEBUG)
-    logging.getLogger("websockets.client").setLevel(logging.WARNING)  # the test's own client
+    logging.getLogger("websockets.client").setLevel(logging.WARNING)  # Silence the logger of the test's own client.
     logging.getLogger("httpcore").setLevel(logging.WARNING)
     logging.getLogger("httpx").setLevel(logging.WARNING)
     said: list[object] = []

@@ -1,4 +1,4 @@
-"""The runtime as a process, and what its HTTP routes say: start, readiness, ends."""
+"""Runtime process: start, readiness, exit, and the responses of its HTTP routes."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def process(folder_of: FolderOf) -> Iterator[tuple[subprocess.Popen[str], str]]:
 
 
 def test_health_ready_and_model_routes_respond(server: RunningServer) -> None:
-    server.wait_until_idle()  # what the tests before it hung up on
+    server.wait_until_idle()  # Earlier tests may have left requests running.
     for method in ("GET", "HEAD"):
         assert httpx.request(method, f"{server.http}/health").status_code == 200
         assert httpx.request(method, f"{server.http}/ready").status_code == 200
@@ -79,7 +79,7 @@ def test_http_and_session_list_the_same_models(server: RunningServer) -> None:
         "styles_voices", "grafts_voices", "sample_rate", "samples_per_frame", "part_chars", "device", "dtype",
         "fingerprint", "loaded", "slots", "sampling",
     }  # fmt: skip
-    assert not any("/" in card["id"] for card in reply["data"])  # a name, never a path
+    assert not any("/" in card["id"] for card in reply["data"])  # An id is a name, never a path.
     assert sum(card["slots"] for card in reply["data"]) == httpx.get(f"{server.http}/ready").json()["slots"]
 
     async def created() -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""Kept pronunciation dictionaries over HTTP: ours, ElevenLabs' and Cartesia's routes to the same ones, and speech."""
+"""Stored pronunciation dictionaries: native, ElevenLabs and Cartesia routes share them."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_elevenlabs_dictionary_routes(http: httpx.Client) -> None:
     less = http.post(f"{place}/remove-rules", json={"rule_strings": ["US", "never was"]}).json()
     assert less["version_rules_num"] == 1
     again = http.post(f"{place}/remove-rules", json={"rule_strings": ["US"]}).json()
-    assert again["version_id"] == less["version_id"]  # nothing has changed
+    assert again["version_id"] == less["version_id"]  # The rules have not changed.
     assert http.post(f"{place}/set-rules", json={"rules": [rule]}).json()["version_rules_num"] == 1
 
     lexicon = http.get(f"{place}/{more['version_id']}/download")
@@ -264,7 +264,7 @@ def test_dictionary_routes_exist_on_both_ports(either: RunningServer) -> None:
             refused(http.get(f"{path.rstrip('/')}/{'0' * 32}"), 404, "pronunciation_dictionary_not_found")
 
 
-# --- speech
+# --- Speech.
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""WebSocket frames as no library would send them: the classes of Autobahn's cases, by a raw socket (RFC 6455)."""
+"""Invalid and unusual WebSocket frames over a raw socket (RFC 6455, Autobahn's classes)."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ def test_character_may_be_split_between_fragments(either: RunningServer) -> None
 )
 def test_close_frames_are_echoed(server: RunningServer, payload: bytes, code: int) -> None:
     with raw(server) as connection:
-        connection.send(frame(CLOSE, payload) + frame(TEXT, PING_MESSAGE))  # nothing counts behind a close
+        connection.send(frame(CLOSE, payload) + frame(TEXT, PING_MESSAGE))  # Frames after a close have no effect.
         answer = connection.close_code()
         assert answer == (code if payload else answer)
         assert answer in {code, 0, 1005} or not payload

@@ -1,4 +1,4 @@
-"""Refusals and failures as a client meets them: status and code of what the other files here do not cause."""
+"""Status and code of refusals and failures that the other wire tests do not cause."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def recording(seconds: float) -> str:
 @pytest.mark.slow
 async def test_queued_request_reports_its_wait_and_times_out(serving: Serving, folder_of: FolderOf) -> None:
     with serving(folder_of("brief", "custom_voice"), engine=ONE_SLOT, limits=Limits(queue_s=0.5)) as server:
-        await spoken(server.socket, "First.", **VOICE)  # there is something to judge by from here on
+        await spoken(server.socket, "First.", **VOICE)  # After this request, the server can estimate the waiting time.
         async with talk(server.socket, **LONG) as speaking, talk(server.socket, **VOICE) as waiting:
             await speaking.say("Speak for a long time.")
             await speaking.first_audio()
@@ -73,13 +73,13 @@ async def test_streamed_sessions_without_text_hold_no_slot_or_queue_place(folder
     engine = EngineSettings(threads=1, max_slots=1, max_waiting=1)
     with running_server(folder_of("brief", "custom_voice"), engine=engine, limits=Limits(queue_s=1.0)) as server:
         async with talk(server.socket, **VOICE, frames="labelled") as idle:
-            for name in "abcd":  # open, and nothing yet that could be spoken
+            for name in "abcd":  # These contexts are open, but have no text that can be spoken.
                 await idle.send("input.text", context_id=name, text=" ")
             await idle.send("ping", t=1)
             await idle.until("pong")
             load = server.load()
             assert (load["active"], load["waiting"]) == (0, 0)
-            await asyncio.sleep(1.5)  # longer than anybody may stand in line
+            await asyncio.sleep(1.5)  # This is longer than the limit of the queue.
             for _ in range(2):
                 assert (await spoken(server.socket, "Me.", **VOICE)).end["type"] == "audio.done"
             for name in "abcd":
@@ -95,7 +95,7 @@ def test_requests_over_the_rate_limit_are_refused(folder_of: FolderOf) -> None:
         assert [httpx.get(f"{server.http}/v1/models").status_code for _ in range(2)] == [200, 200]
         refused(httpx.get(f"{server.http}/v1/models"), "rate_limited")
         assert handshake(server) == "rate_limited"
-        assert httpx.get(f"{server.http}/ready").status_code == 200  # whoever watches the process is not counted
+        assert httpx.get(f"{server.http}/ready").status_code == 200  # Health checks are not counted by the rate limit.
 
 
 def test_utterances_over_the_rate_limit_are_refused(folder_of: FolderOf) -> None:
@@ -104,7 +104,8 @@ def test_utterances_over_the_rate_limit_are_refused(folder_of: FolderOf) -> None
 
         async def scenario() -> None:
             async with talk(server.socket, **VOICE) as session:
-                for code in (None, None, None, "rate_limited"):  # the first came with the socket
+                # The rate limit counts the first request together with the socket.
+                for code in (None, None, None, "rate_limited"):
                     await session.say("Once more.")
                     end = (await session.take()).end
                     assert end.get("code") == code
@@ -189,7 +190,7 @@ def test_checkpoint_that_cannot_be_loaded_fails_only_its_mode(folder_of: FolderO
     (broken / "model.safetensors").write_bytes(b"\x08" + bytes(40))
     engine = EngineSettings(threads=1, max_slots=1, loads="first_use")
     with running_server(folder_of("brief", "custom_voice"), broken, engine=engine) as server:
-        for _ in range(2):  # the second is refused at the door
+        for _ in range(2):  # The server refuses the second request before it is queued.
             reply = post(server, task_type="VoiceDesign", instructions="Calm.")
             refused(reply, "checkpoint_unusable")
             assert str(tmp_path) not in reply.text

@@ -60,11 +60,12 @@ async def test_audio_equals_that_of_the_engine(server: RunningServer, folder_of:
     config = {"task_type": "custom_voice", "do_sample": False, "seed": 1, "max_frames": 9}
     assert same_sound((await spoken(server.socket, "Good morning.", **config)).pcm, wanted)
     other = (await spoken(server.socket, "Good evening.", **config)).pcm
-    assert not same_sound(other, wanted)  # the comparison can fail
+    assert not same_sound(other, wanted)  # Different texts give different audio, so the comparison can fail.
 
 
 async def test_contexts_share_a_socket_with_labelled_frames(server: RunningServer) -> None:
-    voice = {**VOICE, "max_frames": 80}  # the second one's text comes long before the first one's end
+    # The text of the second context arrives long before the end of the first one's audio.
+    voice = {**VOICE, "max_frames": 80}
     alone = {name: (await spoken(server.socket, f"This is {name}.", **voice)).pcm for name in "ab"}
 
     async def both() -> tuple[dict[str, bytes], list[str]]:
@@ -93,7 +94,7 @@ async def test_contexts_share_a_socket_with_labelled_frames(server: RunningServe
 
     pcm, order = await both()
     assert all(same_sound(pcm[name], alone[name]) for name in "ab")
-    assert order != sorted(order)  # they took turns
+    assert order != sorted(order)  # The two contexts took turns.
 
 
 @pytest.mark.slow
@@ -141,7 +142,7 @@ async def test_cancel_stops_audio_immediately_and_releases_the_slot(either: Runn
         assert end["sent_ms"] >= 240
         await session.send("ping", t=1)
         following = await session.hear()
-        assert isinstance(following, dict)  # not a byte more
+        assert isinstance(following, dict)  # No more audio arrives.
         assert following == {"type": "pong", "t": 1}
         either.wait_until_idle()
         assert either.frames_made() - made <= FREED_FRAMES
@@ -276,7 +277,7 @@ async def test_wrong_socket_path_says_so(either: RunningServer, path: str) -> No
         await connect(f"ws://127.0.0.1:{either.port}{path}", subprotocols=[PROTOCOL])
     answer = refused.value.response
     said = json.loads(answer.body or b"")
-    error = said.get("error", said)  # where Cartesia's routes lie a refusal has Cartesia's shape
+    error = said.get("error", said)  # Under the paths of Cartesia's routes, a refusal has Cartesia's format.
     assert (answer.status_code, error.get("code", error.get("error_code"))) == (404, "unknown_route")
     assert "/openapi lists" in error["message"]
 
@@ -306,7 +307,7 @@ async def test_session_without_configuration_or_text_times_out(serving: Serving,
             assert await session.closed() == (1008, "idle_timeout")
             return time.monotonic() - start
 
-    # A limit that is not the test's is so long that no machine is too slow for it.
+    # All limits that are not under test are long enough for the slowest machine.
     for limits, config in ((Limits(config_s=0.3), {}), (Limits(idle_s=1), VOICE)):
         with serving(folder_of("brief", "custom_voice"), limits=limits) as server:
             waited_s = await wait(server, **config)

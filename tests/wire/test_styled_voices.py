@@ -1,4 +1,4 @@
-"""A stored voice with a style, and with a graft, over the sockets of every dialect: one sound, whoever asks."""
+"""Stored voices with a style or a graft: the same audio over the sockets of all dialects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Inline tags and pronunciations over real sockets, in every dialect that has them."""
+"""Inline tags and pronunciations over real sockets, in every dialect that supports them."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_excessive_tags_are_refused(server: RunningServer, text: str, code: str)
     assert native(server, text, tags=True, size=7).end["code"] == code
 
 
-# --- ElevenLabs' dialect has tags of its own too, in other brackets
+# --- ElevenLabs' own tags, which have other brackets.
 
 
 def eleven(server: RunningServer, kind: str, text: str, size: int = 1000, **fields: Any) -> list[dict[str, Any]]:
@@ -147,7 +147,7 @@ def test_elevenlabs_routes_support_tags_and_pronunciations(server: RunningServer
     assert (too_long.status_code, too_long.json()["detail"]["status"]) == (400, "tag_too_long")
 
 
-# --- Cartesia's dialect has tags of its own
+# --- Cartesia's own tags.
 
 
 def test_cartesia_clients_can_send_pronunciations(server: RunningServer) -> None:

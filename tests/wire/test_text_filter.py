@@ -1,4 +1,4 @@
-"""Live Markdown over real sockets speaks the same codes as the plain text that it means."""
+"""Live Markdown over real sockets: the same codes as for its plain text."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.slow
 MARKDOWN = "The **kettle** is [on](http://a.b/c) `now`.\n- *Tea*\n- milk\n"
 PLAIN = "The kettle is on now.\n\nTea.\nmilk."
 CAST: dict[str, Any] = {"task_type": "custom_voice", "seed": 11, "max_frames": 40}
-LIVE = {**CAST, "split_granularity": "sentence"}  # so that the messages in which it comes do not cut it
+LIVE = {**CAST, "split_granularity": "sentence"}  # The limits between messages do not split the text.
 
 
 async def in_pieces(server: RunningServer, text: str, size: int, **config: Any) -> bytes:

@@ -1,4 +1,4 @@
-"""A new dialect is a few lines: one of the tests' own, over a real socket, with a real engine behind it."""
+"""A small dialect that only the tests define, over a real socket with a real engine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The path of one short native request, from its socket to the engine's core, enters few files and calls."""
+"""Path of one short native request: it passes through few files and function calls."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.support.runtime_server import running_server
 RUNTIME = str(Path(__file__).resolve().parents[2] / "runtime")
 MAX_FILES = 45
 MAX_HOPS = 22
-ASIDE = ("Watchdog.", "ServerMetrics.")  # Tasks of the server that run in the meantime.
+ASIDE = ("Watchdog.", "ServerMetrics.")  # Tasks of the server that run during the request.
 
 
 class Trace:
@@ -36,7 +36,7 @@ class Trace:
         self.is_on = False
         self.files: set[str] = set()
         self.functions: set[tuple[str, int]] = set()
-        self.chains: dict[str, list[str]] = {"test-server": [], "engine": []}  # The longest of each thread.
+        self.chains: dict[str, list[str]] = {"test-server": [], "engine": []}  # The longest call chain of each thread.
 
     @property
     def hops(self) -> int:
@@ -87,7 +87,7 @@ def test_a_native_request_enters_few_files_and_calls(folder_of: FolderOf) -> Non
             server=ServerSettings(canary_s=0),
         ) as server,
     ):
-        for is_measured in (False, True):  # The first request fills caches.
+        for is_measured in (False, True):  # The first, unmeasured request fills the caches.
             with connect(server.socket, subprotocols=[PROTOCOL]) as socket:  # type: ignore[list-item]
                 assert json.loads(socket.recv())["type"] == "session.created"
                 trace.is_on = is_measured

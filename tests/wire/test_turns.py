@@ -1,4 +1,4 @@
-"""Callers take turns: one with many requests keeps nobody out, by whatever the server tells callers apart."""
+"""Fair scheduling: a client with many requests does not block the others."""
 
 from __future__ import annotations
 

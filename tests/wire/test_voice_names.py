@@ -1,4 +1,4 @@
-"""A stored voice and a speaker of one name: the name is refused, and where it exists already the speaker has it."""
+"""Name conflicts between stored voices and speakers: refused, or the speaker has priority."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stored voices over HTTP: kept, listed, fetched, renamed, deleted; by either client's form; never half of one."""
+"""Stored voices over HTTP: create, list, fetch, rename, delete, in both request formats."""
 
 from __future__ import annotations
 
@@ -82,11 +82,12 @@ def test_voice_is_stored_and_returned_in_both_formats(client: httpx.Client) -> N
     assert len(reply["id"]) == 32
     assert isinstance(reply["created_at"], int)
     assert abs(reply["created_at"] - time.time()) < 60
-    assert any("speech" in sentence for sentence in reply["advice"])  # the signal is none
+    # The reference is a generated signal without speech.
+    assert any("speech" in sentence for sentence in reply["advice"])
 
     listed = client.get(VOICES).json()
     assert "Clara" in listed["voices"]
-    assert len(listed["voices"]) > 1  # and the speakers of the checkpoint
+    assert len(listed["voices"]) > 1  # The list also contains the checkpoint's speakers.
     assert [voice["name"] for voice in listed["uploaded_voices"]] == ["Clara"]
     assert [voice["id"] for voice in listed["data"]] == [reply["id"]]
     for address in (reply["id"], "clara", "CLARA"):
@@ -165,7 +166,7 @@ def test_recording_is_checked_without_storing_it(client: httpx.Client) -> None:
     assert said["usable"] is True
     assert said["seconds"] == 4.0
     assert said["trim"]["end_s"] - said["trim"]["start_s"] == pytest.approx(kept["seconds"] - 0.5, abs=0.01)
-    assert -7 < said["levels"]["peak_db"] < -5  # its peak is half of full scale
+    assert -7 < said["levels"]["peak_db"] < -5  # The peak is half of full scale.
     assert said["levels"]["clipped"] == 0
     assert [voice["name"] for voice in client.get(VOICES).json()["data"]] == ["Clara"]
 
@@ -221,7 +222,8 @@ def test_voices_are_visible_to_their_owner_only(client: httpx.Client, running: R
     sentence = refused(speak(annas["id"], bert), 404, "unknown_voice", "voice")
     assert "House" in sentence
     assert annas["id"] not in sentence
-    assert speak("clara", anna).content != speak("clara", bert).content  # two voices of one name
+    # The two owners have different voices of the same name.
+    assert speak("clara", anna).content != speak("clara", bert).content
     refused(speak("clara", {}), 404, "unknown_voice", "voice")
     for made, owner in [(annas, anna), (berts, bert)]:
         assert client.delete(f"{VOICES}/{made['id']}", headers=owner).status_code == 200
@@ -510,7 +512,7 @@ def test_open_webui_lists_and_uses_stored_voices(client: httpx.Client, path: str
         names = client.get(VOICES).json()["voices"]
         assert all(isinstance(name, str) for name in names)
         assert sorted(menu.values()) == sorted(names)
-        assert any(id_ == name for id_, name in menu.items())  # the speakers
+        assert any(id_ == name for id_, name in menu.items())  # The menu also contains the speakers.
         body = {"model": "tts-1", "input": "Hello.", "voice": voice["id"], "max_frames": 3, "response_format": "pcm"}
         spoken = client.post("/v1/open-webui/audio/speech", json=body, timeout=60)
         assert (spoken.status_code, len(spoken.content)) == (200, 3 * 3840)

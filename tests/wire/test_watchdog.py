@@ -1,4 +1,4 @@
-"""A runtime that cannot be trusted any more says so, ends, and is started again (B4: E8, O4)."""
+"""Watchdog: an unreliable runtime reports its state, exits, and is restarted (B4: E8, O4)."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ async def test_stuck_frame_fails_health_ends_clients_and_the_process(
         device.go_on()
         assert server.exit_status == Exit.FRAME_OVERDUE
     (said,) = [record.getMessage() for record in caplog.records if record.name == watchdog.__name__]
-    assert "runtime/engine/engine.py" in said  # where each thread stands
+    assert "runtime/engine/engine.py" in said  # The report has the stack of each thread.
     assert "long time" not in said
 
 
@@ -99,7 +99,7 @@ async def test_slow_machine_gets_a_longer_frame_timeout(monkeypatch: pytest.Monk
     host = Host(Settings(server=ServerSettings(frame_s=0.25)), lambda *_: Slow(), MemoryLibrary())
     await host.load()
     assert await host.watch() is Exit.FRAME_OVERDUE
-    assert looks == 55 + 1 + watchdog.SLACK * 39  # and not after the 25 looks of the setting
+    assert looks == 55 + 1 + watchdog.SLACK * 39  # The host does not exit after the 25 checks of the setting.
     host.close()
 
 

@@ -1,7 +1,7 @@
-"""No text, key or token that a client sends stands in a log line of either process, whatever it is sent to.
+"""Log lines of both processes contain no text, key or token of a client.
 
-A marked word goes through every route of the OpenAPI description, every route of the studio, and every socket, at the
-port of the runtime and at the studio's, with good keys and bad ones.
+The tests send a marked word to every route in the OpenAPI document, to every route of the studio, and to every socket.
+They use the ports of the runtime and of the studio, with valid and invalid keys.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from tests.unit.server.test_any_message import CARTESIA, ELEVENLABS, OMNI, WYOMI
 
 GOOD, WRONG = f"{WORD}-the-key", f"{WORD}-no-key"
 READY = re.compile(r"Voicewright runtime ready at (http://\S+)")
-QUIET_S = 1.0  # of a socket that has said what it had to say
+QUIET_S = 1.0  # A socket that sends nothing for this time is complete.
 AT_ONCE = 16
 DIALECTS = {"voicewright", "omni", "cartesia", "elevenlabs", "openai", "wyoming"}
 
@@ -106,7 +106,7 @@ async def ask_all(base: str, requests: list[Marked], headers: dict[str, str]) ->
     left = list(enumerate(requests))
     statuses = [0] * len(requests)
     async with httpx.AsyncClient(base_url=base, trust_env=False, timeout=60, headers=headers) as client:
-        # An owner, and what a browser brings along.
+        # An owner, and headers that a browser sends.
         told = {"x-voice-owner": WORD, "user-agent": WORD, "cookie": f"{WORD}={WORD}", "referer": WORD}
         client.headers.update(told)
 

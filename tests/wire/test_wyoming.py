@@ -1,4 +1,4 @@
-"""Wyoming over real connections: what is heard, what is refused, and what a port of its own has to stand."""
+"""Wyoming over real connections: audio, refusals, and attacks on its port."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def answer_to(server: RunningServer, *bytes_sent: bytes) -> Heard:
     return heard
 
 
-# --- speech
+# --- Speech.
 
 
 def test_whole_text_is_spoken(server: RunningServer) -> None:
@@ -119,7 +119,7 @@ def test_disconnect_releases_its_slot(server: RunningServer) -> None:
 
 def test_describe_and_ping_are_answered(server: RunningServer) -> None:
     async def scene(client: WyomingClient) -> tuple[Heard, Heard]:
-        await client.write(b'{"type": "describe"}\n')  # a line and nothing else
+        await client.write(b'{"type": "describe"}\n')  # The message is one line without data.
         info = await client.until("info")
         await client.send("ping", text="there?")
         return info, await client.until("pong")
@@ -129,7 +129,7 @@ def test_describe_and_ping_are_answered(server: RunningServer) -> None:
     assert pong.last == {"text": "there?"}
 
 
-# --- what is refused
+# --- Refusals.
 
 
 def test_unknown_voice_is_one_sentence_and_closes_the_connection(server: RunningServer) -> None:
@@ -221,7 +221,7 @@ async def test_connections_are_limited(server: RunningServer) -> None:
     assert result.last["code"] == "too_many_connections"
 
 
-# --- the port
+# --- The port.
 
 
 @pytest.mark.slow
@@ -278,7 +278,8 @@ async def test_successor_binds_the_port_and_takes_over(folder_of: FolderOf) -> N
                 heard, idle = scene.result()
                 assert heard.kinds[-1] == "audio-stop"
                 assert idle.last["code"] == "draining"
-                assert [await voices(uri) for _ in range(8)] == [[]] * 8  # the new one's: it has no speakers
+                # These replies come from the new runtime, which has no speakers.
+                assert [await voices(uri) for _ in range(8)] == [[]] * 8
 
 
 @pytest.mark.slow
@@ -326,7 +327,7 @@ def test_port_is_announced_until_the_server_ends(folder_of: FolderOf) -> None:
         with running_server(folder_of("brief", "custom_voice"), server=told) as running:
             port = int(uri_of(running).rpartition(":")[2])
             watching = pool.submit(asyncio.run, watched(port, found))
-            # The server may only leave once the browser knows the service: a goodbye before that is nobody's.
+            # The server may leave only after the browser has found the service; an earlier goodbye has no effect.
             while not found.wait(0.1) and not watching.done():
                 pass
         assert watching.result(60) == (["127.0.0.1"], port)

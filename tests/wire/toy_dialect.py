@@ -1,4 +1,4 @@
-"""A dialect of two messages: ``{"say": …, "voice": …, "end": …}`` and ``{"stop": true}``. The core does the rest."""
+"""A dialect of two messages, ``{"say": …, "voice": …, "end": …}`` and ``{"stop": true}``."""
 
 from __future__ import annotations
 
