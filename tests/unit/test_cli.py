@@ -1,4 +1,4 @@
-"""``voicewright say`` as its user meets it: what it writes, and what it says when it will not."""
+"""`voicewright say`: written files, output and error messages."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_windowed_decoding_differs_only_after_the_first_seam(
 
     whole = spoken()
     assert np.array_equal(spoken("--decode", "windowed"), whole), "no longer than a window"
-    first, behind = 8, 17 if mode == "base" else 0  # frames to the seam, and of the reference
+    first, behind = 8, 17 if mode == "base" else 0  # Numbers of frames before the seam and of the reference.
     monkeypatch.setattr(windowed_audio, "WINDOW", first + behind)
     monkeypatch.setattr(windowed_audio, "CONTEXT", 1)
     windowed = spoken("--decode", "windowed")

@@ -1,4 +1,4 @@
-"""The table of docs/api.md names the versions that the tests run, and tests that there are."""
+"""Client table of docs/api.md: tested versions and existing tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What lasts is measured by the clock that never jumps; what is written down has the date of the other."""
+"""Use of clocks: monotonic time for durations, wall-clock time only for stored dates."""
 
 from __future__ import annotations
 
@@ -9,23 +9,25 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 DATES = {"time", "time_ns", "now", "utcnow", "today"}
 
-# Who may ask for the date: it is written into what is kept, or compared with dates that were.
+# Files that may read the wall clock. They store dates, or compare dates with stored ones.
 DATED = {
-    "runtime/server/voices/forms.py",  # a voice's date and its consent's
-    "runtime/server/http/keys.py",  # tickets that several replicas take, whose clocks have nothing else in common
-    "runtime/cluster/command.py",  # numbers a replacement of all replicas
-    "runtime/pronunciations/folder.py",  # when a dictionary was made and changed
+    "runtime/server/voices/forms.py",  # The dates of a voice and of its consent.
+    # Tickets that several replicas accept. The wall clock is the only clock that these replicas share.
+    "runtime/server/http/keys.py",
+    "runtime/cluster/command.py",  # The number of a replacement of all replicas.
+    "runtime/pronunciations/folder.py",  # The dates of a dictionary's creation and last change.
     "runtime/server/caller.py",  # An allowance is for one calendar day.
-    "runtime/voices/library.py",  # ages of files, which the file system dates
-    "studio/store_service.py",  # Detects jumps of the clock.
-    "studio/store/database.py",  # names of what is set aside
-    "studio/store/owned_rows.py",  # when a row was written or set aside
+    "runtime/voices/library.py",  # The ages of files, which the file system dates.
+    "studio/store_service.py",  # The detection of clock jumps.
+    "studio/store/database.py",  # The file names of databases that are moved aside.
+    "studio/store/owned_rows.py",  # The dates of rows that are written or moved aside.
     "studio/store/runtime_owners.py",  # The last visit of each owner.
     "studio/store/scripts.py",
     "studio/store/shares.py",
     "studio/store/store.py",
     "studio/store/takes.py",
-    "studio/store/voice_bin.py",  # days since a voice was deleted, over restarts
+    # The number of days since a voice was deleted, which also counts while the studio is stopped.
+    "studio/store/voice_bin.py",
 }
 
 

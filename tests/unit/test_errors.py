@@ -1,4 +1,4 @@
-"""One tree of errors that say what each means outside, and no raise that it does not know."""
+"""Error tree: codes, statuses and texts of every error, and only known errors are raised."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.errors import BY_CODE, BY_NAME, tree
 
 ROOT = Path(__file__).resolve().parents[2]
 
-# Close codes that a server may send: RFC 6455 and the ones registered since.
+# Close codes that a server may send, from RFC 6455 and later registrations.
 CLOSE_CODES = {1002, 1007, 1008, 1009, 1011, 1013}
 
 
@@ -39,7 +39,7 @@ def drawn_tree() -> dict[str, str]:
         branch = re.search(r"[├└]─", line)
         if branch is None:
             continue
-        depth = (branch.start() - 4) // 3 + 1  # the drawing is indented by four, a level is three columns
+        depth = (branch.start() - 4) // 3 + 1  # The tree is indented by four columns, and each level by three more.
         first, *others = names
         pairs[first] = parent_at[depth - 1]
         parent_at[depth] = first
@@ -50,14 +50,15 @@ def drawn_tree() -> dict[str, str]:
 
 
 def test_documented_error_tree_equals_the_classes() -> None:
-    # These two are drawn beside BadReferenceAudio, their parent, which is raised itself too.
+    # The tree lists these two next to BadReferenceAudio, which is their parent and is also raised itself.
     beside = dict.fromkeys(("ReferenceTooShort", "ReferenceTooLong"), "BadRequest")
     real = {kind.__name__: parent.__name__ for kind, parent in tree().items() if kind.__module__ == errors.__name__}
     assert drawn_tree() == real | beside
 
 
 def test_every_leaf_error_has_a_unique_code() -> None:
-    codes = [leaf.code for leaf in leaves()] + ["invalid_ref_audio"]  # raised itself, and parent of two
+    # This error is raised itself and is the parent of two others.
+    codes = [leaf.code for leaf in leaves()] + ["invalid_ref_audio"]
     assert sorted(codes) == sorted(BY_CODE)
 
 
@@ -95,7 +96,7 @@ def test_sentence_requires_its_facts(leaf: type[SpeechError]) -> None:
 @pytest.mark.parametrize("leaf", [*leaves(), errors.BadReferenceAudio], ids=lambda leaf: leaf.__name__)
 def test_error_round_trips_between_processes(leaf: type[SpeechError]) -> None:
     error = leaf(param="text", **dict.fromkeys(facts_of(leaf), 7))
-    error.param = "input"  # a dialect names the field as its client does
+    error.param = "input"  # Dialects replace the field by the name that their client uses.
     copy = pickle.loads(pickle.dumps(error))
     assert type(copy) is leaf
     assert (copy.param, copy.facts, str(copy)) == ("input", error.facts, str(error))

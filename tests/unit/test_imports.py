@@ -1,4 +1,7 @@
-"""Imports run one way: studio, server, engine, model, device, values. The tables here are the architecture."""
+"""Layering of imports: studio, server, engine, model, device, values.
+
+The tables of this file define the architecture.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ VALUES = (
 SHARED = (*VALUES, "runtime.shared")
 ENGINE = (*SHARED, "runtime.device", "runtime.model")
 
-# Which of our own modules a file may import; the longest matching path counts.
+# Modules of this repository that a file may import. The longest matching path applies.
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "runtime/errors.py": (),
     "runtime/request.py": ("runtime.errors",),
@@ -31,7 +34,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "runtime/published.py": ("runtime.request",),
     "runtime/version.py": (),
     "runtime/exits.py": (),
-    # What both processes use. It knows neither checkpoints nor protocols.
+    # Modules that both processes use. They know neither checkpoints nor protocols.
     "runtime/shared/": SHARED,
     "runtime/markdown/": ("runtime.markdown",),
     "runtime/pronunciations/": (*SHARED, "runtime.pronunciations"),
@@ -57,7 +60,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *("runtime.voices", "runtime.pronunciations", "runtime.markdown"),
         *("runtime.engine.engine", "runtime.server"),
     ),
-    # Around runtime processes, which it knows by their public side only; it reads keys and announces a port as they do.
+    # The cluster knows runtime processes by their public interface only, and shares their keys and announcements.
     "runtime/cluster/": (*SHARED, "runtime.server.http.keys", "runtime.server.wyoming.announcement", "runtime.cluster"),
     "runtime/option_names.py": ("runtime.errors",),
     "runtime/say.py": (*SHARED, "runtime.voices", "runtime.engine.engine", "runtime.engine.windowed_audio"),
@@ -72,7 +75,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
             "runtime.engine.capacity.offers",
         ),
     ),
-    # The client of apps: nothing of the runtime.
+    # The client library for apps imports nothing of the runtime.
     "clients/python/": ("voicewright",),
     "runtime/cli.py": (
         *VALUES,
@@ -89,7 +92,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         ),
     ),
     "runtime/": VALUES,
-    # The runtime's public side only, and what both share.
+    # The studio imports the runtime's public interface and the modules that both share.
     "studio/": (*SHARED, "voicewright", "studio", "presets"),
     "studio/documents/": (*SHARED, "runtime.markdown", "studio"),
     "studio/errors.py": ("runtime.errors",),
@@ -101,7 +104,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "app.py": (*VALUES, "studio"),
 }
 
-# Where a library may be imported at all; what is not listed here is free.
+# Files that may import a library. Libraries that are not listed may be imported everywhere.
 ONLY_IN: dict[str, tuple[str, ...]] = {
     "asyncio": ("runtime/shared/port/", "runtime/server/", "runtime/cluster/", "clients/python/", "studio/", "app.py"),
     "fastapi": ("runtime/shared/port/", "runtime/server/", "studio/"),
@@ -113,15 +116,15 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
     ),
     "websockets": ("runtime/server/", "runtime/shared/port/connections/websocket.py", "clients/python/", "studio/"),
     "gradio": ("studio/",),
-    # speech_detector.py runs the network of silero-vad, which comes as TorchScript.
+    # speech_detector.py runs the network of silero-vad, which is a TorchScript file.
     "torch": ("runtime/device/", "runtime/model/", "runtime/engine/", "runtime/voices/speech_detector.py"),
     "triton": ("runtime/device/kernels/",),
     "torch_npu": ("runtime/device/npu.py",),
-    "transformers": (),  # More than a second of every start; tests compare with it.
+    "transformers": (),  # Its import takes more than a second, so only tests use it.
     "tokenizers": ("runtime/model/",),
     "safetensors": ("runtime/model/", "runtime/voices/"),
     "huggingface_hub": ("runtime/model/",),
-    "httpx2": ("runtime/model/hub_access.py",),  # what huggingface_hub speaks with, for its errors
+    "httpx2": ("runtime/model/hub_access.py",),  # The HTTP client of huggingface_hub, imported for its errors.
     "filelock": ("runtime/model/hub_download.py",),
     "markdown_it": ("runtime/markdown/reading.py", "studio/routes/docs.py"),
     "soundfile": ("runtime/shared/audio.py",),
@@ -130,12 +133,12 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
     "faster_whisper": ("studio/transcribing/whisper.py",),
     "trafilatura": ("studio/documents/web_page.py",),
     "zeroconf": ("runtime/server/wyoming/announcement.py",),
-    "pkgutil": ("studio/transcribing/plugin.py",),  # the operator's plug-in, by the name in his settings
+    "pkgutil": ("studio/transcribing/plugin.py",),  # The import of the plug-in that the operator's settings name.
     "av": (
         *("runtime/shared/encoding.py", "runtime/shared/book_container.py", "runtime/shared/loudness.py"),
         "runtime/shared/ffmpeg_reader.py",
     ),
-    "silero_vad": (),  # its import sets torch to one thread; speech_detector.py loads the network without it
+    "silero_vad": (),  # Its import limits torch to one thread, so speech_detector.py loads the network without it.
     "authlib": ("studio/visitors/sign_in.py",),
     "joserfc": ("studio/visitors/sign_in.py",),
     "mcp": ("studio/actions/mcp_tools.py",),
@@ -153,13 +156,13 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
     "fsspec": ("runtime/cluster/store.py",),
     "sqlite3": ("runtime/voices/", "studio/store/"),
     "prometheus_client": ("runtime/server/metrics.py", "runtime/cluster/view.py", "studio/runtimes/metrics.py"),
-    # Between two processes of one runtime; nothing from outside.
+    # Pickles travel between two processes of one runtime only, and never come from outside.
     "pickle": ("runtime/server/engine_process/channel.py",),
-    "importlib.import_module": (),  # no import that this test cannot see
+    "importlib.import_module": (),  # This test cannot detect dynamic imports.
     "importlib.util": (),
 }
 
-# Files that keep to pure policy or pure protocol, though their neighbours do not.
+# Files of pure policy or pure protocol, and the libraries that they must not import.
 NEVER: dict[str, tuple[str, ...]] = {
     "runtime/engine/scheduling/scheduler.py": ("torch", "time", "runtime.model", "runtime.device"),
     "runtime/engine/text/rules.py": ("torch",),
@@ -213,13 +216,13 @@ NEVER: dict[str, tuple[str, ...]] = {
     "runtime/server/http/access.py": ("asyncio", "fastapi", "torch", "runtime.engine"),
 }
 
-# Modules that import each other still. The list may only shrink.
+# Modules that still import each other. The list may only shrink.
 IN_CIRCLES = {
     *("studio.aligning.plugin", "studio.aligning.sphinx"),
     *("studio.transcribing.plugin", "studio.transcribing.whisper"),
 }
 
-# Calls that would run or unpickle what a checkpoint or a client sent.
+# Calls that could execute or unpickle data of a checkpoint or a client.
 FORBIDDEN_CALLS = {"eval", "exec", "compile", "__import__", "torch.load", "from_pretrained", "import_module"}
 
 
@@ -283,7 +286,7 @@ def test_there_are_no_import_cycles() -> None:
     for ends in (
         dict(needs),
         reversed_graph(needs),
-    ):  # What imports no other module, then what no other module imports.
+    ):  # The loop removes modules without imports first, then modules that no other module imports.
         while free := [module for module in needs if not ends[module] & needs.keys()]:
             for module in free:
                 del needs[module]

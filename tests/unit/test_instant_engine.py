@@ -1,4 +1,4 @@
-"""The engine behind tests of the page keeps the promises of the real one: order, cancel, back-pressure, open text."""
+"""Instant engine for page tests: the order, cancel and flow control of the real engine."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_unacknowledged_request_is_paused(engine: InstantEngine, monkeypatch: py
     monkeypatch.setattr("tests.support.instant_engine.AT_ONCE", 10_000)
     heard = Heard()
     ticket = engine.submit(replace(LONG, acknowledged=True), heard)
-    said(engine, REQUEST)  # both had their turns
+    said(engine, REQUEST)  # Both requests had turns of the engine.
     assert 0 < len(heard.pcm) // 2 // FRAME <= UNREAD
     engine.ack_sent(ticket, 10**9)
     assert heard.until(Finished).stop_reason is StopReason.EOS

@@ -1,4 +1,4 @@
-"""What is locked can be installed from wheels alone on every platform that is named."""
+"""Lock files: installation from wheels alone on every named platform."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.slow
 ROOT = Path(__file__).resolve().parents[2]
 
 
-# Of the machine, before the session puts one of its own in their place.
+# Variables of the machine, saved before the test session replaces them.
 CERTIFICATES = {name: os.environ.get(name) for name in ("SSL_CERT_FILE", "SSL_CERT_DIR")}
 
 

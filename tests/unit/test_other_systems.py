@@ -1,4 +1,4 @@
-"""Ours starts where there is neither fcntl nor resource, and what only some systems have is asked for in one place."""
+"""Systems without fcntl and resource: start of the programs, and guarded use of both."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is shipped holds what the first command needs: the page, the presets, the embedded voice."""
+"""Content of the wheels and the container image: page, presets and embedded voice."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ NEEDED = [
     "runtime/data/assets/demo-voice/vocab.json",
     "runtime/data/assets/demo-voice/speech_tokenizer/model.safetensors",
 ]
-COLOURS = {"red", "yellow", "green", "blue", "indigo", "purple", "pink", "gray"}  # that a Space may have
+# Colours that a Hugging Face Space accepts.
+COLOURS = {"red", "yellow", "green", "blue", "indigo", "purple", "pink", "gray"}
 
 
 def built(project: Path, folder: Path) -> Path:
@@ -88,7 +89,7 @@ sys.exit(main(["bench", "--json"]))
 """
     environment = {"PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT / "clients" / "python")])}
     ended = subprocess.run(
-        # Without .pth files the checkout of an editable install is not found.
+        # Without .pth files, Python does not find the checkout of an editable install.
         [sys.executable, "-S", "-c", f"import sys; sys.path += {PACKAGES!r}\n{code}", str(tmp_path)],
         cwd=tmp_path,
         env=os.environ | environment,
@@ -149,7 +150,7 @@ def test_docker_image_contains_what_the_wheel_needs() -> None:
     assert all((ROOT / name).exists() for name in kept)
 
 
-# --- the image
+# --- Container image
 
 
 def instructions(text: str) -> list[tuple[str, str]]:

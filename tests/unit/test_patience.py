@@ -1,4 +1,4 @@
-"""The loops of the tests do not count the time in which their process stood still, and count all other."""
+"""Timeouts of the tests' loops: time in which the process was suspended does not count."""
 
 from __future__ import annotations
 

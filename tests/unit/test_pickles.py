@@ -1,4 +1,4 @@
-"""A pickle that comes in where a voice, a recording or a document is taken is refused, and nothing of it runs."""
+"""Pickles uploaded as voices, recordings or documents: refused without execution."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Style of docstrings, comments and constants. What breaks it today is counted, and the counts may only shrink."""
+"""Style of docstrings, comments and constants: the number of violations may only shrink."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def constants(source: str) -> int:
     return len({name for name in names if CONSTANT.fullmatch(name)})
 
 
-# The number of places that break each rule. Lower a number when you mend some; never raise one.
+# Number of violations of each rule. Lower it after a correction and never raise it.
 ALLOWED: dict[Callable[[str], int], int] = {openings: 0, fragments: 0, words: 0, constants: 0}
 PLANTED = {
     openings: 'def f():\n    """Whether the row is done."""\n',

@@ -1,4 +1,4 @@
-"""Every knob: its default, its environment name, its range, and who goes before whom."""
+"""Settings: defaults, environment names, ranges and precedence."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ from tools import settings_page
 
 GROUPS = (Limits, EngineSettings, ServerSettings, ClusterSettings)
 KNOBS = [(group, knob) for group in GROUPS for knob in fields(group)]
-NUMBERS = [knob for _, knob in KNOBS if not isinstance(knob.default, str)]  # a word is checked where it is used
+# The code that uses a text value validates it.
+NUMBERS = [knob for _, knob in KNOBS if not isinstance(knob.default, str)]
 
 PATTERNED = {"sound_graphs": "32x16,8x4"}
 
@@ -168,7 +169,7 @@ def values_of(knob: Any) -> st.SearchStrategy[Any]:
             return st.integers(low, high)
         case float():
             return st.floats(low, high, allow_nan=False, allow_infinity=False)
-        case _:  # what a process's environment can hold
+        case _:  # The strings that an environment variable can contain.
             return st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"))
 
 
@@ -207,7 +208,7 @@ def test_path_with_white_space_cannot_be_written() -> None:
         replace(Settings(), models=("/my checkpoints/a",)).as_env()
 
 
-# --- names that nobody reads
+# --- Unknown variables
 
 
 def test_unknown_variable_is_reported_with_the_nearest_known_one(caplog: pytest.LogCaptureFixture) -> None:
@@ -237,9 +238,10 @@ def test_every_variable_in_use_is_known() -> None:
         if file.suffix in {".py", ".yaml"} and file.name != "variables.py"
         for name in re.findall(r"\bVOICEWRIGHT_[A-Z_]+[A-Z]\b", file.read_text(encoding="utf-8"))
     }
-    assert set(unknown(dict.fromkeys(read, ""))) <= {"VOICEWRIGHT_X", "VOICEWRIGHT_BASE_X"}  # of a docstring
+    # These two names are examples in a docstring.
+    assert set(unknown(dict.fromkeys(read, ""))) <= {"VOICEWRIGHT_X", "VOICEWRIGHT_BASE_X"}
 
 
 def test_settings_page_is_current() -> None:
     assert settings_page.PAGE.read_text(encoding="utf-8") == settings_page.page(), "run: python -m tools.settings_page"
-    assert not re.search(r"\de\+\d", settings_page.page())  # numbers are written in full
+    assert not re.search(r"\de\+\d", settings_page.page())  # The page has no number in exponent notation.

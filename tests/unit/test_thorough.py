@@ -1,4 +1,4 @@
-"""`slow` and `quick` choose what `make test` leaves to `make test-all`."""
+"""Pytest markers `slow` and `quick`: the tests that only `make test-all` runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The version of this Voicewright."""
+"""Version of the installed Voicewright package."""
 
 from __future__ import annotations
 
@@ -9,4 +9,4 @@ from runtime.version import package_version
 
 def test_version_is_that_of_the_package_and_read_once() -> None:
     assert package_version() == version("voicewright")
-    assert package_version() is package_version()  # a session that begins reads no files
+    assert package_version() is package_version()  # The version is cached, so that a new session reads no files.
