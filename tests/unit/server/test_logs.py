@@ -23,7 +23,7 @@ def root() -> Iterator[io.StringIO]:
     written, logger = io.StringIO(), logging.getLogger()
     handler = logging.StreamHandler(written)
     before = logger.handlers, logger.level
-    # set_up() changes the handlers of pytest as well.
+    # The handlers of pytest are saved, because set_up() changes them as well.
     pytests = [(one, one.formatter, list(one.filters)) for one in logger.handlers]
     logger.handlers, logger.level = [handler], logging.INFO
     logger.setLevel(logging.INFO)

@@ -11,7 +11,7 @@ from runtime.shared.pcm_formats import ENCODINGS, PcmWriter
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)
-    import audioop  # audioop is part of Python up to 3.12; later it is in the package audioop-lts.
+    import audioop  # Python contains audioop up to 3.12; later versions need the package audioop-lts.
 
 EVERY = np.arange(-32768, 32768).astype("<i2").tobytes()
 

@@ -237,7 +237,7 @@ def test_word_timestamps_are_sent_if_requested() -> None:
     assert heard[-1]["type"] == "done"
 
 
-# --- several
+# --- several contexts
 
 
 def test_contexts_on_one_socket_keep_their_audio_apart() -> None:
@@ -507,7 +507,7 @@ def test_binary_messages_are_refused() -> None:
     assert driver.kinds() == ["invalid_json", "close 1003"]
 
 
-# --- time, and the end
+# --- timeouts and close
 
 
 def test_idle_socket_times_out_after_five_minutes_and_an_idle_context_earlier() -> None:

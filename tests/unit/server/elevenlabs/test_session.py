@@ -238,7 +238,7 @@ def test_tags_are_not_spoken() -> None:
     assert "".join(character for piece in times for character in piece["chars"]) == "Hello. You there. "
 
 
-# --- times
+# --- alignment
 
 
 def test_alignment_is_relative_to_the_previous_chunk_or_absolute() -> None:
@@ -369,7 +369,7 @@ def test_error_ends_only_its_context() -> None:
     assert len(driver.submitted) == 2
 
 
-# --- clocks
+# --- timeouts
 
 
 def test_idle_context_times_out_and_releases_its_slot() -> None:

@@ -379,7 +379,7 @@ def test_socket_is_not_read_while_its_queue_is_full() -> None:
     assert not driver.dialect.is_congested
 
 
-# --- time, and the end
+# --- timeouts and close
 
 
 def test_timeouts_equal_those_of_vllm_omni() -> None:
