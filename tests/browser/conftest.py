@@ -1,6 +1,7 @@
-"""A real Chromium, started once, with a microphone that hears a file.
+"""Fixtures of the browser tests: one Chromium whose microphone plays a file.
 
-Package scope, not session: Playwright's own event loop is in the way of every asyncio.run that comes after.
+Their scope is the package, not the session, because Playwright's event loop conflicts with every later call of
+asyncio.run.
 """
 
 from __future__ import annotations
@@ -29,14 +30,14 @@ from tests.support.signals import SAMPLE_RATE, voice
 HOW_TO_GET_IT = f"{NO_CHROMIUM}; get it with: apt-get install chromium (or set CHROMIUM to its path)"
 MICROPHONE_S = 2.5
 INSECURE_HOST = "studio.test"
-POLICY = "Content Security Policy"  # In what Chromium logs of a violation.
+POLICY = "Content Security Policy"  # Part of Chromium's log messages about a violation.
 TAP = (Path(__file__).parent / "tap.js").read_text("utf-8")
 SCREENSHOTS = ROOT / "artifacts" / "screenshots"
 READY_MS = 1000 * PATIENCE_S
-expect.set_options(timeout=1000 * PATIENCE_S)  # what is awaited comes late where other tests share the processor
+expect.set_options(timeout=1000 * PATIENCE_S)  # Results are late if other tests share the processor.
 VOICES = "/v1/audio/voices"
 VIEWPORT: ViewportSize = {"width": 1200, "height": 860}
-OF_A_PAGE = {"viewport", "color_scheme"}  # what can be set on a page of a window that is open already
+OF_A_PAGE = {"viewport", "color_scheme"}  # Options that can still be set on a page of an open window.
 
 
 @pytest.fixture(scope="package")
@@ -77,7 +78,7 @@ def browser(playwright: Playwright, chromium: str, microphone: Path, slowness: S
         "--use-fake-ui-for-media-stream",
         "--use-fake-device-for-media-stream",
         f"--use-file-for-fake-audio-capture={microphone}",
-        # A name that is not localhost: the page's origin is as insecure there as on a neighbour's machine.
+        # This name is not localhost, so the page's origin is as insecure as on another machine.
         f"--host-resolver-rules=MAP {INSECURE_HOST} 127.0.0.1",
     ]
     launched = playwright.chromium.launch(executable_path=chromium, args=arguments, slow_mo=slowness.pause_ms)

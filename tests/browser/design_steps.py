@@ -1,4 +1,4 @@
-"""What a user does and sees in the Design room, and what was kept of it."""
+"""Steps and checks in the Design room, including the stored takes."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from tests.support.signals import voice
 
 Pcm = NDArray[np.int16]
 
-LETTERS = "ABC"  # of the takes that are made at once
+LETTERS = "ABC"  # Labels of the takes that are generated together.
 SAID = "The kettle has just boiled, and the boat came back in the evening before anybody expected it. "
-KEPT_SEED = 7  # its takes become voices
+KEPT_SEED = 7  # Takes with this seed become voices.
 MADE_MS = 150_000
 SAID_MS = 60_000
-HEADER_BYTES = 16  # of a labelled frame
+HEADER_BYTES = 16  # Header of a labelled frame.
 
 
 @dataclass
 class Wire:
     """What went over the page's sockets, as the browser's network saw it."""
 
-    asked: list[dict[str, Any]] = field(default_factory=list)  # session.config
+    asked: list[dict[str, Any]] = field(default_factory=list)  # Messages of type session.config.
     frames: list[bytes] = field(default_factory=list)
 
     def listen(self, page: Page) -> None:

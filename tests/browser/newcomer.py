@@ -1,7 +1,7 @@
-"""Walks a newcomer's path: a fresh studio, one press, a published checkpoint's download, eight bits, the first word.
+"""First use: a new studio, one click, a download, 8-bit weights, and the first speech.
 
-The Hub is a local one with a repository of the published 0.6B layout and random weights, which is made once per
-machine. ``python -m tests.browser.newcomer`` prints what was measured as JSON; the machine should do nothing else.
+The Hub is a local server. It has a repository with the published 0.6B layout and random weights, which is generated
+once per machine. ``python -m tests.browser.newcomer`` prints the measurements as JSON; run it on an idle machine.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tests.support.hub import Hub, serving
 
 CHECKPOINT = "Qwen/Qwen3-TTS-12Hz-0.6B-CustomVoice"
 TEXT = "Hi."
-DOWNLOAD_MS = 300_000  # 2.5 GB over loopback and their hashes, a check, and loading, beside other tests
+DOWNLOAD_MS = 300_000  # Time for 2.5 GB over loopback with hashes, a check and the load, next to other tests.
 SPEECH_MS = 300_000
 PAGE_MS = 120_000
 
@@ -37,14 +37,14 @@ PAGE_MS = 120_000
 class Walked:
     """What came of it."""
 
-    model: str  # that the kept take says it was spoken by
-    weights: str  # as the model's card says
+    model: str  # The model in the metadata of the stored take.
+    weights: str  # The weight format on the model's card.
     frames: int
-    rtf: float  # seconds of computing for a second of speech
+    rtf: float  # Seconds of computation per second of speech.
     ttfa_ms: float
-    plan_s: float  # from opening the sheet to the measured pace
-    change_s: float  # from the press to the new voice serving
-    offered: str  # what the sheet said of it before
+    plan_s: float  # Seconds from opening the sheet to the measured speed.
+    change_s: float  # Seconds from the click until the new voice serves requests.
+    offered: str  # The text of the offer on the sheet before the download.
 
 
 def repository() -> Path:
@@ -55,7 +55,7 @@ def repository() -> Path:
         write_synthetic(making, "0.6B", "custom_voice", device="cpu")
         try:
             making.rename(folder)
-        except OSError:  # another was quicker
+        except OSError:  # Another process was faster.
             shutil.rmtree(making)
     return folder
 
@@ -80,7 +80,7 @@ def walk(page: Page, app: App) -> Walked:
     offer = sheet.locator(".vw-offer", has=page.locator(f"input[value='{CHECKPOINT}']"))
     expect(offer).to_contain_text("real time", timeout=PAGE_MS)
     plan_s = time.monotonic() - began
-    for box in sheet.locator(".vw-offer input:checked").all():  # the Hub has one of them
+    for box in sheet.locator(".vw-offer input:checked").all():  # The Hub has only one of the offers.
         if box.get_attribute("value") != CHECKPOINT:
             box.uncheck()
     sheet.get_by_role("combobox").select_option("int8")

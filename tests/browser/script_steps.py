@@ -1,4 +1,4 @@
-"""What a user does in the script room, and what is heard and kept of it."""
+"""Steps and checks in the Script room, including the played and stored audio."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from playwright.sync_api import Locator, Page, expect
 from tests.browser.design_steps import origin
 from tests.support.app import App
 
-MADE_MS = 120_000  # a few sentences on a machine that does other things too
+MADE_MS = 120_000  # Time to generate a few sentences on a busy machine.
 
 Pcm = NDArray[np.int16]
 
@@ -102,7 +102,7 @@ def await_kept(page: Page, *numbers: int, beside: Collection[str] = ()) -> None:
     takes: list[list[str]] = []
     deadline = time.monotonic() + MADE_MS / 1000
     while time.monotonic() < deadline:
-        scripts = page.request.get(listed).json()["scripts"]  # none before the first one is saved
+        scripts = page.request.get(listed).json()["scripts"]  # The list is empty until the first script is saved.
         lines = page.request.get(f"{listed}/{scripts[0]['id']}").json()["lines"] if scripts else []
         wanted = [sum(map(bool, map(str.strip, PAUSE.split(each["text"])))) for each in lines]
         takes = [[part["take"] for part in each.get("takes", [])] for each in lines]

@@ -1,7 +1,7 @@
-"""Slows the page's parts down, each by itself: what a test reads before it is there fails then at every run.
+"""Artificial delays in the page, which reveal tests that read a result too early.
 
-``pytest tests/browser --page-latency 500``: milliseconds that every HTTP answer takes longer; ``--page-pause 150``:
-milliseconds before every deed of the test; ``--page-processor 4``: how many times slower the page's scripts run.
+``pytest tests/browser --page-latency 500`` delays every HTTP response by 500 ms. ``--page-pause 150`` waits 150 ms
+before every action of a test. ``--page-processor 4`` runs the page's scripts four times slower.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a user does and sees on the page."""
+"""Steps and checks that tests of all rooms share."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def clone_from(page: Page, file: FilePayload, words: str | None) -> None:
     try_out(page)
 
 
-# True if the browser keeps the Clone room's recording of that name (assets/js/common/storage.js).
+# True if the browser keeps the Clone room's recording with this name (assets/js/common/storage.js).
 KEEPS = """
 async (name) => {
   const asked = indexedDB.open('voicewright', 1);

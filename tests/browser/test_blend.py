@@ -1,4 +1,4 @@
-"""A blend of two voices in the Design room: heard while the slider moves, and kept with the origin of both."""
+"""Blends of two voices in the Design room: playback during changes, and the stored origin."""
 
 from __future__ import annotations
 

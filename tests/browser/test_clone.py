@@ -1,4 +1,4 @@
-"""The Clone room as a person uses it: record, trim, read the clinic's advice, keep, speak; and where it cannot."""
+"""Clone room: record, trim, read the advice, keep and speak, and its error messages."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def silence(page: Page) -> None:
 def span(page: Page) -> list[float]:
     """Begin and end of the selection in seconds, as a screen reader hears them."""
     handles = page.locator("#vw-clone-trim [role=slider]")
-    # The handles stand in the page before the recording is read; their values come with it.
+    # The handles exist before the recording is read; their values follow.
     expect(handles.last).to_have_attribute("aria-valuenow", re.compile(r"\d"))
     return [float(str(handle.get_attribute("aria-valuenow"))) for handle in handles.all()]
 
@@ -94,11 +94,11 @@ def test_recording_from_microphone_becomes_a_voice_that_speaks(app: App, studio:
     enter(studio, "clone")
     record(studio, 3.0)
     assert "Thursday" in studio.input_value("#vw-clone-transcript"), "what was to be read stands there"
-    # Nobody says so much so fast.
+    # The text is too long for the length of the recording.
     expect(studio.locator("#vw-clone-clinic")).to_have_attribute("data-state", "unusable")
     studio.click("#vw-clone-use")
     studio.fill("#vw-clone-transcript", SAID)
-    assert set(advice(studio)) & {"no_speech", "short", "silence", "transcript"}  # what is heard is no speech
+    assert set(advice(studio)) & {"no_speech", "short", "silence", "transcript"}  # The recording contains no speech.
     studio.screenshot(path=SCREENSHOTS / "clone-clinic.png", full_page=True)
     try_out(studio)
 
@@ -116,7 +116,7 @@ def test_recording_from_microphone_becomes_a_voice_that_speaks(app: App, studio:
 
     studio.click("#vw-clone-keep-button")
     assert "agrees" in complaint(studio, "consent")
-    assert "name" in complaint(studio, "name")  # both at once
+    assert "name" in complaint(studio, "name")  # Both complaints appear at once.
     studio.check("#vw-clone-consent")
     expect(studio.locator("#vw-room-clone [data-error-for=consent]")).to_be_empty()
     assert "name" in complaint(studio, "name")
@@ -130,7 +130,7 @@ def test_recording_from_microphone_becomes_a_voice_that_speaks(app: App, studio:
     assert (kept["name"], kept["transcript"], kept["provenance"]["source"]) == ("Thursday", SAID, "recording")
     assert re.search(r"agrees .* on \d{4}-\d\d-\d\d", kept["consent"])
 
-    # Undo takes it back to the form, and keeping it again makes the same voice.
+    # Undo returns to the form, and keeping it again makes the same voice.
     studio.locator(".vw-toast button", has_text="Undo").click()
     expect(studio.locator("#vw-clone-keep-name")).to_have_value("Thursday")
     assert httpx.get(app.url + VOICES, trust_env=False).json()["data"] == []
@@ -183,7 +183,7 @@ def test_microphone_permission_is_requested_before_the_countdown(studio: Page) -
     expect(studio.locator("#vw-clone-record")).to_be_focused()
     assert studio.evaluate("tracks.map(({ readyState }) => readyState)") == ["ended"], "the microphone is given back"
 
-    studio.click("#vw-clone-record")  # called off while the browser asks
+    studio.click("#vw-clone-record")  # The recording is cancelled while the browser asks for permission.
     studio.click("#vw-clone-stop")
     studio.evaluate("allow()")
     studio.wait_for_function("tracks.length === 2 && tracks.every(({ readyState }) => readyState === 'ended')")
@@ -212,13 +212,13 @@ def test_only_the_trimmed_part_of_a_recording_is_sent(studio: Page) -> None:
     assert span(studio) == [0.0, 6.0]
     ruler = studio.locator(".vw-trim-ruler span").all_inner_texts()
     assert ruler == ["0:00.0", "0:01.5", "0:03.0", "0:04.5", "0:06.0"]
-    # Keyboard: half a second at a time with Shift.
+    # With Shift, the keyboard moves a handle by half a second.
     studio.focus("#vw-clone-trim [data-edge=start]")
     for _ in range(2):
         studio.keyboard.press("Shift+ArrowRight")
     studio.keyboard.press("ArrowLeft")
     assert span(studio) == [0.95, 6.0]
-    # Mouse: drag the end to two thirds.
+    # The mouse drags the end to two thirds.
     box = studio.locator("#vw-clone-trim canvas").bounding_box()
     assert box is not None
     studio.mouse.move(box["x"] + box["width"] - 2, box["y"] + 20)
@@ -264,7 +264,7 @@ def test_recording_is_transcribed_and_trimmed_to_its_speech(studio: Page) -> Non
     enter(studio, "clone")
     file = audio_file(np.concatenate([quiet, speech, quiet]), kind="FLAC")
     studio.set_input_files("#vw-clone-file", {"name": "a.flac", "mimeType": "audio/flac", "buffer": file})
-    # What is silent at both ends is not chosen.
+    # The initial selection excludes silence at both ends.
     start, end = span(studio)
     assert 1.2 < start < 1.6
     assert abs(end - start - len(speech) / 24_000) < 0.5
@@ -276,13 +276,13 @@ def test_recording_is_transcribed_and_trimmed_to_its_speech(studio: Page) -> Non
     expect(studio.locator("#vw-clone-asr")).to_contain_text("pocketsphinx", timeout=120_000)
     said = studio.input_value("#vw-clone-transcript")
     assert share_heard(WORDS, words(said)) >= 0.6, said
-    # Words of somebody's own are compared with what is heard, and stay.
+    # The user's own text is compared with the transcript, and is kept.
     studio.fill("#vw-clone-transcript", said + " marmalade")
     studio.click("#vw-clone-transcribe")
     expect(studio.locator("#vw-clone-heard")).to_contain_text("Not heard: “marmalade”", timeout=120_000)
     expect(studio.locator("#vw-clone-transcript")).to_have_value(said + " marmalade")
     try_out(studio)
-    # What the recording says is not what the voice is to say.
+    # The text to speak must differ from the text of the recording.
     studio.fill("#vw-text", said.upper() + "!")
     expect(studio.locator("#vw-clone-same")).to_be_visible()
     studio.fill("#vw-text", "Something else altogether.")
@@ -436,7 +436,7 @@ def test_best_part_selection_and_cough_removal_can_be_undone(studio: Page) -> No
     assert "cough" in advice(studio)
     studio.click("#vw-clone-best")
     assert span(studio) == [start, end]
-    # Steps move the focus to their heading, and the address names them.
+    # Each step moves the focus to its heading, and the address contains its name.
     studio.click("#vw-clone-use")
     assert studio.evaluate("document.activeElement.textContent") == "Transcript"
     assert studio.url.endswith("#/clone/2")

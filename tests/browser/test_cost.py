@@ -1,4 +1,4 @@
-"""What the page costs beside the runtime on a laptop: nothing while it rests, a few frames a second while it sounds."""
+"""Processor use of the page: none while it is idle, and few frames per second in playback."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.support.app import App
 
 pytestmark = pytest.mark.browser
 
-# Before any script takes it: how often somebody asks for a frame, and how often the dock is written to.
+# Count requests for animation frames and writes to the dock. It runs before the page's own scripts.
 COUNTED = """
 window.frames_asked = window.dock_written = 0;
 const ask = window.requestAnimationFrame.bind(window);
@@ -20,8 +20,8 @@ window.requestAnimationFrame = (then) => {
   return ask(then);
 };
 """
-# What two seconds cost, or as many as they become on a busy machine: frames, writes, seconds, whether it still sounds.
-# They are twenty ticks: what the machine stands still comes on top.
+# Return the requested frames, the writes to the dock, the seconds, and if playback continues, after twenty ticks of
+# 100 ms. Stops of the machine make this longer than two seconds.
 COST = """() => new Promise((done) => {
   const begun = performance.now(), before = window.frames_asked;
   new MutationObserver(() => (window.dock_written += 1)).observe(document.querySelector('#vw-stage'), {
@@ -52,7 +52,7 @@ def frames_in(page: Page, ms: int) -> int:
 
 def test_idle_page_requests_no_frames_and_playing_page_updates_dom_rarely(open_studio: OpenStudio) -> None:
     page = open_studio(script=COUNTED)
-    for _ in range(30):  # Gradio's own loop is ended once it has been seen for a second
+    for _ in range(30):  # Gradio's own loop ends about a second after the page has appeared.
         if frames_in(page, 500) == 0:
             break
     assert frames_in(page, 1000) == 0

@@ -1,4 +1,4 @@
-"""What a reload cuts off is offered once more, or stands in its place where the studio has it all the same."""
+"""Takes that a reload interrupted: offered again, or shown if the studio has stored them."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def test_take_stored_despite_reload_is_shown_in_the_dock(studio: Page) -> None:
     expect_in_dock(studio, record)
 
 
-# Where each part of the Speak room stands.
+# Positions of the parts of the Speak room.
 PLACES = """
 () => Object.fromEntries(
   ['#vw-text', '#vw-text-count', '#vw-shared-variation', '.vw-footer', '#vw-stage'].map((place) => {
@@ -205,7 +205,7 @@ def test_retry_offer_follows_a_change_of_the_page_language(offered: Callable[...
     expect(told).to_contain_text("重新加载中断了朗读。")
     named = told.get_by_role("button").evaluate_all("all => all.map((one) => one.ariaLabel ?? one.textContent)")
     assert named == ["再次朗读", "不再朗读"]
-    with page.expect_response("**/studio/me"):  # which keeps the language: other tests find theirs
+    with page.expect_response("**/studio/me"):  # The studio stores the language, so that other tests get their own.
         page.select_option("#vw-language", "en")
     expect(offer(page)).to_be_visible()
 

@@ -1,4 +1,4 @@
-"""The Design room: three takes at once, compared, varied, and one kept as a voice that speaks."""
+"""Design room: three concurrent takes, comparison, variation, and keeping one as a voice."""
 
 from __future__ import annotations
 
@@ -56,9 +56,9 @@ pytestmark = [pytest.mark.browser, pytest.mark.usefixtures("no_voices")]
 
 TAP = (Path(__file__).parent / "tap.js").read_text("utf-8")
 TEXT = "The kettle is on."
-HEARD = "The kettle is on, and the boat came back in the evening."  # long enough to be a reference
+HEARD = "The kettle is on, and the boat came back in the evening."  # This text is long enough for a reference.
 LONGER = f"{HEARD} {HEARD}"
-FAILED_BELOW = 20  # LU, as in assets/js/design/listening.js
+FAILED_BELOW = 20  # In LU, as in assets/js/design/listening.js.
 LOW, HIGH = "A man with a low voice, speaking slowly.", "A woman with a high voice, speaking quickly."
 
 
@@ -140,11 +140,11 @@ def without_base(page: Page) -> None:
 
 
 def test_three_takes_with_different_seeds_stream_concurrently(room: Page, wire: Wire) -> None:
-    room.fill("#vw-text", LONGER)  # no take has ended before all have begun
+    room.fill("#vw-text", LONGER)  # The text is long enough that no take ends before all have begun.
     with newly_kept(room, 3):
         room.click("#vw-speak")
         expect_state(room, LETTERS, "streaming", "done")
-        expect_playing(room, "A")  # heard as it comes
+        expect_playing(room, "A")  # Playback starts while audio arrives.
         expect_state(room, LETTERS, "done")
 
     order = wire.channels()
@@ -152,7 +152,7 @@ def test_three_takes_with_different_seeds_stream_concurrently(room: Page, wire: 
     assert len(channels) == 3
     begun = [order.index(channel) for channel in channels]
     ended = [len(order) - 1 - order[::-1].index(channel) for channel in channels]
-    assert max(begun) < min(ended)  # each had begun before any had ended
+    assert max(begun) < min(ended)  # Each take has begun before any has ended.
 
     asked = [message["seed"] for message in wire.asked]
     assert asked == seeds(room)
@@ -166,7 +166,7 @@ def test_three_takes_with_different_seeds_stream_concurrently(room: Page, wire: 
     enter(room, "library")
     small = room.locator("#vw-takes-list .vw-take small").first
     expect(small).to_contain_text("A man with a low voice… · Take")
-    expect(small).not_to_contain_text("speaking slowly")  # the beginning of it is there
+    expect(small).not_to_contain_text("speaking slowly")  # Only the beginning of the description is shown.
 
 
 def test_same_seed_and_text_give_identical_bytes(room: Page, app: App) -> None:
@@ -189,7 +189,7 @@ def test_same_seed_and_text_give_identical_bytes(room: Page, app: App) -> None:
 
 
 def test_keyboard_plays_stops_and_resumes_a_take(room: Page) -> None:
-    room.fill("#vw-text", LONGER)  # no take is over before its key is pressed
+    room.fill("#vw-text", LONGER)  # The text is long enough that no take ends before its key is pressed.
     make_three(room)
     room.keyboard.press("Escape")
     room.locator("#vw-speak").focus()
@@ -198,18 +198,18 @@ def test_keyboard_plays_stops_and_resumes_a_take(room: Page) -> None:
     seconds = "parseFloat(document.querySelector('#vw-time').textContent.split(':')[1])"
     room.wait_for_function(f"{seconds} >= 1.5")
     room.keyboard.press("2")
-    room.wait_for_function(f"{seconds} < 1.5")  # from its start
+    room.wait_for_function(f"{seconds} < 1.5")  # Playback restarts at the beginning.
     expect_playing(room, "B")
     room.wait_for_function(f"{seconds} >= 0.7")
     reached = room.evaluate(seconds)
     room.keyboard.press("Shift+3")
     expect_playing(room, "C")
     room.wait_for_function(f"{seconds} > {reached}")
-    assert room.evaluate(seconds) < reached + 2  # C goes on where B was
+    assert room.evaluate(seconds) < reached + 2  # C continues at B's position.
     room.keyboard.press("3")
     expect_playing(room)
     room.focus("#vw-design-description")
-    room.keyboard.press("2")  # a figure in a sentence
+    room.keyboard.press("2")  # The key types a digit into the field and has no other effect.
     expect_playing(room)
     assert "2" in room.input_value("#vw-design-description")
 
@@ -236,7 +236,8 @@ def test_closer_to_this_clones_the_take_and_keeps_its_original(room: Page, wire:
     make_three(room)
     parent = take_of(room, seeds(room)[1])
     assert parent["config"]["tags"] is True
-    room.fill("#vw-design-description", HIGH)  # what is said of the next three; this take's sound is what it is
+    # The description applies to the next three takes and does not change the existing one.
+    room.fill("#vw-design-description", HIGH)
     room.fill("#vw-text", "Come in.")
     with newly_kept(room, 3):
         act(room, "B", "closer")
@@ -259,7 +260,8 @@ def test_closer_to_this_clones_the_take_and_keeps_its_original(room: Page, wire:
     assert steadier < livelier
     expect(card(room, "B")).to_contain_text("steadier")
     expect(card(room, "C")).to_contain_text("livelier")
-    expect(card(room, "A").locator("[data-change=older]")).to_be_hidden()  # a description changes nothing here
+    # The change is hidden, because a description has no effect on these takes.
+    expect(card(room, "A").locator("[data-change=older]")).to_be_hidden()
     followed = room.locator(".vw-design-set").nth(1)
     expect(followed.locator("[data-change=older]")).to_have_count(3)
     expect(followed.locator("[data-change=older]").first).to_be_visible()
@@ -354,7 +356,7 @@ def test_escape_stops_generation(room: Page) -> None:
     expect_playing(room)
     assert [take["stop_reason"] for take in takes(room)[:3]] == ["cancelled"] * 3, "what had come is kept"
     expect(card(room, "A").locator("[data-act=keep]")).to_be_hidden()
-    room.keyboard.press("2")  # what had come can be heard
+    room.keyboard.press("2")  # The received part can be played.
     expect_playing(room, "B")
 
 
@@ -363,7 +365,7 @@ def test_text_over_the_limit_fails_all_takes_and_shows_an_error(room: Page) -> N
     room.click("#vw-speak")
     expect_state(room, LETTERS, "failed")
     expect(card(room, "A")).to_contain_text("failed")
-    expect(card(room, "A").locator("[data-act=again]")).to_be_hidden()  # it would fail again
+    expect(card(room, "A").locator("[data-act=again]")).to_be_hidden()  # Another attempt would fail in the same way.
     expect(room.locator("#vw-text-error")).not_to_be_empty()
 
 
@@ -408,7 +410,7 @@ def test_saved_take_becomes_a_voice_with_its_origin_and_speaks(room: Page, app: 
     room.locator("#vw-speak:enabled").wait_for()
     enter(room, "design")
     entry = room.locator("#vw-design-voices-list li").filter(has_text="Harbour")
-    expect(entry.get_by_role("heading", level=3)).to_have_text("Harbour")  # the list's own heading is of level 2
+    expect(entry.get_by_role("heading", level=3)).to_have_text("Harbour")  # The heading of the list has level 2.
     entry.get_by_text("Origin").click()
     expect(entry).to_contain_text(str(take["seed"]))
     expect(entry).to_contain_text(take["sha256"])
@@ -501,7 +503,7 @@ def test_late_response_for_one_take_does_not_close_the_form_of_the_next(room: Pa
     name = room.locator("#vw-design-name")
     expect(name).to_be_focused()
     name.fill("Second")
-    room.keyboard.press("Enter")  # it waits for the answer about the first
+    room.keyboard.press("Enter")  # The second request waits for the response to the first.
     if is_kept:
         held.pop().continue_()
         expect_state(room, "A", "kept")
@@ -516,7 +518,7 @@ def test_presets_are_listed_by_language_and_keep_the_users_text(room: Page) -> N
     chips = room.locator("#vw-design-chips button")
     assert {"Narrator", "Old sailor"} <= set(chips.all_inner_texts())
     sailor = chips.filter(has_text="Old sailor")
-    sailor.click()  # the text is the user's own
+    sailor.click()  # The user's own text is kept.
     assert "gravelly" in room.input_value("#vw-design-description")
     expect(room.locator("#vw-text")).to_have_value(TEXT)
     expect(room.locator("#vw-design-hint")).to_contain_text("Your own text was kept")
@@ -527,7 +529,7 @@ def test_presets_are_listed_by_language_and_keep_the_users_text(room: Page) -> N
     room.select_option("#vw-design-tongue", "german")
     assert "Narrator" not in chips.all_inner_texts()
     chips.filter(has_text="Hexe").click()
-    assert "Ofen" in room.input_value("#vw-text")  # what came from a preset gives way to another
+    assert "Ofen" in room.input_value("#vw-text")  # Text from a preset is replaced by another preset.
     expect(room.locator("#vw-design-language")).to_have_value("auto")
     expect(room.locator("#vw-design-hint")).to_contain_text("does not speak German")
 
@@ -546,7 +548,8 @@ def test_new_takes_scroll_into_view_on_a_phone(open_studio: OpenStudio) -> None:
     page = open_studio(viewport={"width": 360, "height": 780})
     enter_design(page, TEXT)
     make_three(page)
-    expect(page.locator("#vw-stop")).to_be_disabled(timeout=MADE_MS)  # its button turns, and has the focus again
+    # The button changes back, and receives the focus again.
+    expect(page.locator("#vw-stop")).to_be_disabled(timeout=MADE_MS)
     expect(newest(page).get_by_role("heading")).to_be_in_viewport(ratio=1)
 
 

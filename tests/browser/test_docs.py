@@ -1,4 +1,4 @@
-"""The documentation as the studio shows it: its examples ask this very studio."""
+"""Documentation pages in the studio: their examples use the studio's own address."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nothing is lost: not by a reload, not by Back, not by Stop, and not by a suggestion in the place of one's words."""
+"""Drafts: a reload, Back, Stop or a suggestion does not lose the user's text."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def await_draft(page: Page, words: str) -> None:
     page.wait_for_function(kept, arg=words)
 
 
-# --- addresses
+# --- Addresses.
 
 
 def test_browser_back_returns_to_the_previous_room(app: App, studio: Page) -> None:
@@ -76,7 +76,7 @@ def test_browser_back_returns_to_the_previous_room(app: App, studio: Page) -> No
 def test_address_opens_its_room_and_an_unknown_address_the_first_room(app: App, open_studio: OpenStudio) -> None:
     page = open_studio(url=f"{app.url}/#/library", await_ready=False)
     expect(page.locator("#vw-room-library")).to_be_visible()
-    page.evaluate("location.hash = '#/speakers'")  # as it was once called
+    page.evaluate("location.hash = '#/speakers'")  # An earlier name of the room.
     expect(page.locator("#vw-room-speakers")).to_be_visible()
     page.evaluate("location.hash = '#/clone'")
     expect(page.locator("#vw-room-clone")).to_be_visible()
@@ -114,7 +114,7 @@ def test_browser_back_returns_to_the_previous_script(app: App, studio: Page) -> 
     other.close()
 
 
-# --- two tabs
+# --- Two tabs.
 
 
 def test_each_tab_keeps_its_own_draft_and_a_new_tab_copies_the_latest(app: App, studio: Page) -> None:
@@ -148,7 +148,7 @@ def test_recording_from_another_tab_is_not_used_in_this_tab(app: App, studio: Pa
     expect(studio.locator("#vw-clone-ways")).to_be_visible()
 
 
-# --- a reload
+# --- Reload.
 
 
 @pytest.mark.quick
@@ -191,7 +191,7 @@ def test_reload_keeps_description_and_takes(studio: Page) -> None:
 def test_reload_keeps_recording_transcript_and_selection(studio: Page) -> None:
     enter(studio, "clone")
     studio.set_input_files("#vw-clone-file", wav(3.0))
-    expect(studio.locator("#vw-clone-trim")).to_be_visible()  # what cannot be seen yet takes no key
+    expect(studio.locator("#vw-clone-trim")).to_be_visible()  # Hidden elements receive no keys.
     studio.focus("#vw-clone-trim [data-edge=start]")
     studio.keyboard.press("Shift+ArrowRight")
     expect(studio.locator("#vw-clone-span")).to_contain_text("0.50 to 3.00 s")
@@ -272,11 +272,11 @@ def test_idle_page_does_not_overwrite_a_newer_draft(open_studio: OpenStudio) -> 
     expect(page.locator("#vw-text")).to_have_value("Written in the first.")
 
 
-# --- Stop
+# --- Stop.
 
 
 def test_stopped_take_is_kept_and_labelled_stopped(app: App, studio: Page) -> None:
-    studio.fill("#vw-text", LONG)  # it is still being made when it is stopped
+    studio.fill("#vw-text", LONG)  # The text is long enough that it is still being generated at the stop.
     with studio.expect_response(lambda reply: reply.url.endswith("/studio/takes")) as kept:
         studio.click("#vw-speak")
         await_sound(studio)
@@ -311,7 +311,7 @@ def test_take_deleted_during_generation_is_not_kept(studio: Page) -> None:
     assert seed not in {str(take["seed"]) for take in listed}
 
 
-# --- suggestions
+# --- Suggestions.
 
 Undo = Callable[[Page], None]
 
@@ -328,7 +328,7 @@ def by_key(page: Page) -> None:
 def test_style_suggestion_can_be_undone(studio: Page, undo: Undo) -> None:
     chips = studio.locator("#vw-speakers-chips button")
     chips.first.click()
-    expect(studio.locator("#vw-toasts")).to_be_empty()  # nobody's words were lost
+    expect(studio.locator("#vw-toasts")).to_be_empty()  # No text of the user was replaced.
     studio.fill("#vw-speakers-instruct", "As my aunt would.")
     chips.first.click()
     chips.nth(1).click()
@@ -374,7 +374,7 @@ def test_undo_after_typing_reverts_the_typing_and_not_the_suggestion(studio: Pag
     expect(studio.locator("#vw-speakers-instruct")).to_have_value(chosen)
 
 
-# --- what a link says
+# --- Links with settings.
 
 
 def test_theme_can_be_set_in_the_link(app: App, open_studio: OpenStudio) -> None:

@@ -1,4 +1,4 @@
-"""Elements are found by their class, and a notice stays while it is used."""
+"""Elements of the page: lookup by class, and notices that stay while they are in use."""
 
 from __future__ import annotations
 

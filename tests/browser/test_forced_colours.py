@@ -1,4 +1,4 @@
-"""High contrast: the page under forced colours, as Windows' contrast themes set them."""
+"""Page with forced colours, as in Windows' contrast themes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.browser
 
 ROOMS = ("speakers", "design", "clone", "script", "library", "host")
 
-# The icons in view that have the colour of what is behind them.
+# Visible icons that have the colour of their background.
 UNSEEN = """
 () => [...document.querySelectorAll('#vw *')].filter((each) => each.checkVisibility()).flatMap((each) =>
   ['::before', '::after'].filter((part) => {

@@ -1,4 +1,4 @@
-"""The page's frame in the windows that people have: nothing lies over a control, nothing moves by itself."""
+"""Layout in common window sizes: no control is covered, and nothing shifts unexpectedly."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ pytestmark = pytest.mark.browser
 WINDOWS = [(1440, 900), (1366, 768), (1280, 720), (1024, 768), (360, 780)]
 ROOMS = ("speakers", "design", "clone", "script", "library", "host")
 SENTENCE = "The boat came back in the evening, and nobody on the quay had expected it so soon. "
-LONG = SENTENCE * 10  # 160 words
-MAX_SHIFT = 0.02  # Chrome calls 0.1 good
+LONG = SENTENCE * 10  # 160 words.
+MAX_SHIFT = 0.02  # Chrome rates shifts up to 0.1 as good.
 
-# Typefaces that are not there after five seconds are not waited for (studio/page/blocks.py), and the page moves when
-# they come: a machine with tests on every core can be so slow, and gets a minute.
+# The page waits five seconds for typefaces (studio/page/blocks.py) and shifts if they arrive later. A machine with
+# tests on every core can be this slow, so the page waits for a minute here.
 SHIFTS = """
 const later = setTimeout;
 window.setTimeout = (deed, wait, ...values) => later(deed, wait === 5000 ? 60000 : wait, ...values);
@@ -34,7 +34,7 @@ new PerformanceObserver((list) => {
 }).observe({ type: 'layout-shift', buffered: true });
 """
 
-# What comes of a key, for a test that waits for it in vain.
+# Effects of a key, for the message of a test that waits for them without success.
 DEEDS = """
 () => {
   window.deeds = [];
@@ -56,7 +56,7 @@ FORM = """
 }
 """
 
-# Each control is brought into view, as by focus; then whatever is seen at its middle must be itself or a part of it.
+# Scroll each control into view; the element at its centre must be the control or a part of it.
 COVERED = """
 (room) => {
   const all = ':is(button, input, select, textarea, a, summary, [role=slider])';
@@ -75,7 +75,7 @@ COVERED = """
 }
 """
 
-# Rings of what has the focus, of what holds it, and of what stands for it.
+# Outlines of the focused element, of its container, and of the element that represents it.
 RINGS = """
 () => {
   const FIELDS = 'textarea, select, input:not([type=checkbox], [type=radio])'; // their line would be another ring
@@ -196,7 +196,7 @@ def test_page_load_and_room_changes_cause_no_layout_shift(open_studio: OpenStudi
     for room in ROOMS:
         enter(page, room)
         dock = page.locator("#vw-stage")
-        if dock.is_visible():  # where there is nothing to begin and nothing to hear, there is none
+        if dock.is_visible():  # The dock is hidden if there is nothing to start or play.
             tops.add(dock.evaluate("(dock) => dock.getBoundingClientRect().top"))
     assert len(tops) == 1, f"the dock stands at {tops}"
 
@@ -205,7 +205,7 @@ def test_page_load_and_room_changes_cause_no_layout_shift(open_studio: OpenStudi
 def test_choosing_a_recording_barely_shifts_the_steps_below(open_studio: OpenStudio, window: tuple[int, int]) -> None:
     page = open_studio(viewport={"width": window[0], "height": window[1]}, script=SHIFTS)
     enter(page, "clone")
-    page.wait_for_timeout(600)  # what moves within half a second of the click is the click's
+    page.wait_for_timeout(600)  # Shifts within half a second of a click are attributed to the click.
     page.evaluate("shifts.length = 0")
     page.set_input_files("#vw-clone-file", wav(12.0))
     expect(page.locator("#vw-clone-clinic")).to_have_attribute("data-state", "said")
@@ -220,14 +220,15 @@ def test_choosing_a_recording_barely_shifts_the_steps_below(open_studio: OpenStu
 def test_saving_a_take_does_not_shift_older_sets(open_studio: OpenStudio, window: tuple[int, int]) -> None:
     page = open_studio(viewport={"width": window[0], "height": window[1]}, script=SHIFTS)
     enter(page, "design")
-    page.fill("#vw-text", "Good evening. The last ferry leaves at nine.")  # short for a reference: the form says so
+    # The text is too short for a reference, and the form says so.
+    page.fill("#vw-text", "Good evening. The last ferry leaves at nine.")
     make_three(page)
     make_three(page)
     page.keyboard.press("Escape")
     act(page, "B", "keep")
     expect(page.locator("#vw-design-short")).to_be_visible()
-    expect(page.locator("#vw-design-name")).to_be_focused()  # else the key would be nobody's
-    expect(page.locator("#vw-design-name")).not_to_have_value("")  # nor is anything kept without a name
+    expect(page.locator("#vw-design-name")).to_be_focused()  # Without the focus, the key would have no effect.
+    expect(page.locator("#vw-design-name")).not_to_have_value("")  # A voice without a name is not kept.
     held: list[Route] = []
     page.route("**/voice", lambda route: held.append(route))
     page.evaluate(DEEDS)
@@ -236,14 +237,14 @@ def test_saving_a_take_does_not_shift_older_sets(open_studio: OpenStudio, window
             page.keyboard.press("Enter")
     except TimeoutError as error:
         raise AssertionError(f"no request of {len(held)} that are held: {page.evaluate(FORM)}") from error
-    page.wait_for_timeout(600)  # what moves within half a second of the key is the key's
+    page.wait_for_timeout(600)  # Shifts within half a second of a key are attributed to the key.
     page.evaluate("shifts.length = 0")
     held.pop().continue_()
     expect_state(page, "B", "kept")
     page.evaluate("new Promise((seen) => requestAnimationFrame(() => requestAnimationFrame(seen)))")
     shifts = page.evaluate("shifts")
     assert sum(shift["value"] for shift in shifts) < 0.005, shifts
-    # Back in the room the card has no more height than it needs.
+    # After returning to the room, the card is no taller than necessary.
     asked = card(page, "B").evaluate("(card) => card.offsetHeight")
     enter(page, "speakers")
     enter(page, "design")
@@ -292,7 +293,7 @@ def test_notification_does_not_overlap_the_room_or_the_dock(open_studio: OpenStu
     page.keyboard.press("Enter")
     toast = page.locator(".vw-toast")
     expect(toast).to_have_count(1)
-    # In a wide window the footer keeps that row free, on a phone the room gives way.
+    # In a wide window the footer keeps this row free; on a phone the room becomes smaller.
     above, told, dock = (page.locator(place).bounding_box() for place in (".vw-rooms", ".vw-toast", "#vw-stage"))
     assert above
     assert told
@@ -376,7 +377,7 @@ def test_late_stylesheet_causes_no_layout_shift(open_studio: OpenStudio) -> None
     page = open_studio()
 
     def late(route: Route) -> None:
-        time.sleep(0.7)  # a busy machine, a slow line
+        time.sleep(0.7)  # The delay simulates a busy machine or a slow network.
         route.continue_()
 
     page.route("**/studio/css/*o*.css", late)

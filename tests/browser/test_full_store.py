@@ -1,4 +1,4 @@
-"""Rooms of a store that is in use, with takes, own voices and scripts: nothing moves while they are filled."""
+"""Rooms with many takes, voices and scripts: the layout does not shift while they load."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.browser.test_frame import MAX_SHIFT, SHIFTS, WINDOWS
 
 pytestmark = [pytest.mark.browser, pytest.mark.usefixtures("no_voices")]
 
-FILLED = {  # the address of each room, and what is seen once all that it keeps is there
+FILLED = {  # The address of each room, and an element that is visible after all stored items have loaded.
     "speak": "#vw-speak:enabled",
     "design": "#vw-design-description",
     "clone": "#vw-clone-file",
@@ -55,7 +55,7 @@ def full_store(page: Page) -> Iterator[None]:
         assert page.request.delete(f"{origin(page)}/studio/scripts/{script}").ok
 
 
-# What is to be done at the next frame is done at a later one, as where many share the processor.
+# Work for the next frame runs at a later one, as on a busy machine.
 LATE_FRAMES = """
 const frame = requestAnimationFrame;
 const after = (frames, deed) => frame(frames === 0 ? deed : () => after(frames - 1, deed));

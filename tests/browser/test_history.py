@@ -1,4 +1,4 @@
-"""What was spoken is kept, found again, changed, taken back, made again, and written as code that runs."""
+"""Stored takes: search, changes, undo, repetition, and export as code that runs."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_takes_are_listed_and_searchable_after_a_reload(studio: Page) -> None:
     expect(shown(studio).nth(0)).to_have_text("The otter dives.")
     expect(shown(studio).nth(1)).to_have_text("The heron waits.")
     day, otter = studio.locator("#vw-takes-list > li").nth(0), studio.locator("#vw-takes-list > li").nth(1)
-    expect(day).to_have_text(re.compile("Today|Yesterday"))  # midnight may lie between
+    expect(day).to_have_text(re.compile("Today|Yesterday"))  # Midnight may fall between the two.
     expect(otter).to_contain_text("The otter dives.")
     expect(otter.locator("small").first).to_have_text(re.compile(r"· \d{1,2}:\d\d\s[AP]M"))
     studio.reload(wait_until="domcontentloaded")
@@ -185,7 +185,7 @@ def test_take_row_shows_its_waveform_and_downloads_its_file(studio: Page) -> Non
     row = studio.locator(f"[data-take='{take}']")
     expect(row.locator(".vw-take-outline path")).to_have_attribute("d", re.compile(r"^(?:M\d+ [\d.]+v[\d.]+){32}$"))
     address = f"/studio/takes/{take}/outline"
-    devtools = studio.context.new_cdp_session(studio)  # Playwright does not tell what the browser had already
+    devtools = studio.context.new_cdp_session(studio)  # Playwright does not report responses from the browser's cache.
     devtools.send("Network.enable")
     answers: list[dict[str, Any]] = []
     devtools.on("Network.responseReceived", lambda event: answers.append(event["response"]))
@@ -396,7 +396,7 @@ def test_code_snippets_of_a_take_run_and_give_the_same_audio(
     expect(page.locator("#vw-code")).to_be_visible()
     expect(page.locator("#vw-code-elevenlabs-sdk")).to_be_visible(visible=room == "speakers")
     run_code(page, "curl", tmp_path)
-    assert abs(heard(tmp_path / "take.mp3").size - served.size) < 0.2 * RATE  # An encoder's padding.
+    assert abs(heard(tmp_path / "take.mp3").size - served.size) < 0.2 * RATE  # The difference is an encoder's padding.
     for language, python in PYTHONS.items():
         if not Path(python).exists() or (language == "ElevenLabs SDK" and room != "speakers"):
             continue
@@ -431,7 +431,7 @@ def test_dock_shows_the_present_request_as_code_before_anything_was_spoken(
     for room in ("script", "library"):
         enter(page, room)
         expect(page.locator("#vw-as-code")).to_be_hidden()
-    enter(page, "design")  # Its dock comes with the first take.
+    enter(page, "design")  # The dock of this room appears with the first take.
     page.click("#vw-design-chips button")
     page.click("#vw-speak")
     expect(page.locator("#vw-as-code")).to_be_visible()

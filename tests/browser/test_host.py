@@ -1,4 +1,4 @@
-"""The host's room as the host uses it: what runs, how it does, and other checkpoints."""
+"""Host room: state of the runtime, its metrics, and the change to another checkpoint."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.browser.steps import await_sound
 from tests.support.app import App, running_app
 from tests.support.checkpoints import TINY, write_checkpoint
 
-CHANGE_MS = 120_000  # a start, with other tests on every core
+CHANGE_MS = 120_000  # Time for a start with other tests on every core.
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +63,8 @@ def test_host_room_shows_the_running_checkpoint_and_loads_another(
     page = open_studio(url=own.url)
     page.locator("#vw-speak").click()
     await_sound(page)
-    page.locator("#vw-stop").click()  # figures are taken when a request ends, and random weights know no end
+    # The metrics are updated at the end of a request, which random weights never reach.
+    page.locator("#vw-stop").click()
     page.locator("#vw-tab-host").click()
     models = page.locator("#vw-host-models")
     expect(models).to_contain_text("first")
@@ -71,14 +72,14 @@ def test_host_room_shows_the_running_checkpoint_and_loads_another(
     expect(page.locator("#vw-host-figure-active .vw-host-value")).to_contain_text("/ 8")
     expect(page.locator("#vw-host-figure-ttfa .vw-host-value")).to_contain_text("ms", timeout=CHANGE_MS)
     assert re.search(r"[\d.]+ GiB\s+[\d.]+ GiB available", figure(page, "memory"))
-    expect(page.locator("#vw-host-figure-device_memory")).to_be_hidden()  # a CPU's is the machine's
+    expect(page.locator("#vw-host-figure-device_memory")).to_be_hidden()  # On a CPU, this is the memory of the machine.
     assert "0 waiting" in figure(page, "active")
-    expect(page.locator("#vw-host-figure-uncaptured")).to_be_hidden()  # a CPU captures no graphs
+    expect(page.locator("#vw-host-figure-uncaptured")).to_be_hidden()  # A CPU captures no graphs.
     expect(page.locator("#vw-host-wyoming")).to_contain_text(f"Served by Wyoming at {wyoming}")
     assert served_by_wyoming(wyoming) == {"first"}
     page.wait_for_function("document.querySelector('#vw-host-figure-frames polyline').points.length > 1")
 
-    # A checkpoint that is not there: why, and the earlier one has not moved.
+    # A missing checkpoint: the page shows the reason, and the earlier one still serves.
     wanted = page.locator("#vw-host-wanted")
     assert wanted.input_value() == str(checkpoints / "first")
     wanted.fill(str(checkpoints / "nowhere"))
@@ -92,13 +93,13 @@ def test_host_room_shows_the_running_checkpoint_and_loads_another(
     assert own.runtime_pid == pid
     expect(page.locator("#vw-host-submit")).to_be_enabled()
 
-    # One that is there: it takes the place, and the studio speaks with it.
+    # An existing checkpoint replaces the earlier one, and the studio speaks with it.
     wanted.fill(str(checkpoints / "second"))
     page.locator("#vw-host-submit").click()
     expect(models).to_contain_text("second", timeout=CHANGE_MS)
     expect(models).not_to_contain_text("first")
     expect(state).to_have_text("Ready.")
-    assert served_by_wyoming(wyoming) == {"second"}  # at the port that the earlier runtime had
+    assert served_by_wyoming(wyoming) == {"second"}  # The port is the earlier runtime's.
     page.locator("#vw-tab-speakers").click()
     expect(page.locator("#vw-models")).to_contain_text("second", timeout=CHANGE_MS)
     expect(page.locator("#vw-speak")).to_be_enabled(timeout=CHANGE_MS)

@@ -1,4 +1,4 @@
-"""Files become text and scripts: chapters of books are chosen first, and what is no text says so."""
+"""Import of files as texts and scripts: choice of chapters, and messages for other files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Chinese page says nothing in English: what stands on it, what it says of mistakes, what the server says."""
+"""Chinese page: labels, error messages and server messages contain no English."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from tests.support.app import App
 
 pytestmark = [pytest.mark.browser, pytest.mark.usefixtures("no_voices")]
 
-# Every text that can be seen and every name that is read aloud, but for what is data: people's own words, names of
-# speakers, models and languages, code, samples that are spoken, and what says itself that it is English.
+# All visible text and all accessible names, except data: the user's own text, names of speakers, models and languages,
+# code, spoken samples, and elements that are marked as English.
 VISIBLE = """() => {
   const data = ['[lang=en]:not(html)', 'code', 'pre', 'q', 'blockquote', 'kbd', '.vw-pick-name', '#vw-caption',
     '#vw-language', '.vw-line-role', '.vw-line-paper', '.vw-clip', '#vw-script-list', '.vw-take-text', '.vw-voice-name',
@@ -38,7 +38,7 @@ VISIBLE = """() => {
   return said;
 }"""
 WORD = re.compile(r"[A-Za-z][A-Za-z0-9]+")
-# Names of things that are the same in every language.
+# Names that are the same in every language.
 NAMES = {
     "Voicewright",
     "CustomVoice",
@@ -53,7 +53,7 @@ NAMES = {
     "TTS",
     "Cookie",
     "API",
-    "neutral",  # a tag of the text, as it is written
+    "neutral",  # A tag of the text in its source form.
     *("Home", "Assistant", "Wyoming", "VOICEWRIGHT", "WYOMING", "tcp"),
 } | {
     *(
@@ -94,7 +94,7 @@ SPEAKERS = ("Angus", "Clara", "Nora", "Mia", "Iris", "Reed", "Bruno", "Owen")
 @pytest.fixture
 def chinese(app: App, open_studio: OpenStudio) -> Iterator[Page]:
     me = f"http://127.0.0.1:{app.port}/studio/me"
-    httpx.patch(me, json={"language": "zh"}).raise_for_status()  # another test may have chosen a language
+    httpx.patch(me, json={"language": "zh"}).raise_for_status()  # Another test may have chosen a language.
     page = open_studio(locale="zh-CN")
     expect(page.locator("html")).to_have_attribute("lang", "zh")
     assert "zh" in languages()
@@ -103,7 +103,7 @@ def chinese(app: App, open_studio: OpenStudio) -> Iterator[Page]:
 
 
 def test_no_room_shows_text_in_another_language(chinese: Page) -> None:
-    takes = urljoin(chinese.url, "/studio/takes")  # other tests gave theirs English names
+    takes = urljoin(chinese.url, "/studio/takes")  # Other tests stored takes with English names.
     for take in httpx.get(takes, params={"limit": 100}).json()["takes"]:
         httpx.delete(f"{takes}/{take['id']}").raise_for_status()
     kept_take(chinese, SHORT)
@@ -129,7 +129,7 @@ def test_no_room_shows_text_in_another_language(chinese: Page) -> None:
             expect(groups.first).to_be_visible()
             for group in groups.all():
                 group.click()
-            # These name values and devices; that each is translated is test_words' to hold.
+            # These texts name values and devices; test_words checks that each is translated.
             expect(chinese.locator("#vw-host-settings small").first).to_be_visible()
             expect(chinese.locator("#vw-host-settings small[lang]")).to_have_count(0)
         chinese.screenshot(path=SCREENSHOTS / f"words-zh-{room}.png")

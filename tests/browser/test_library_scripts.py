@@ -1,4 +1,4 @@
-"""Scripts in the Library: one entry each, its takes folded under it, deleted with a way back."""
+"""Scripts in the Library: one entry each with its takes, and deletion with undo."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_library_lists_a_script_as_one_entry_with_collapsed_takes(script: Page, 
         sides = entry.locator(".vw-script-entry-marks .vw-mark").evaluate_all(edges)
         assert sides == sorted(sides), "beside each other"
     entry.get_by_role("button", name="Takes of At the river").click()
-    expect(entry.locator(".vw-take")).to_have_count(4)  # the second line has two parts
+    expect(entry.locator(".vw-take")).to_have_count(4)  # The second line has two takes.
     assert len(set(entry.locator(".vw-take .vw-mark").evaluate_all("(marks) => marks.map(({ title }) => title)"))) == 2
     expect(entry.locator(".vw-take .vw-mark[data-kind=preset]")).to_have_count(4)
     assert sorted(entry.locator(".vw-take").evaluate_all("(rows) => rows.map((row) => row.dataset.take)")) == sorted(
@@ -120,5 +120,5 @@ def test_unnamed_script_is_listed_by_its_first_words(script: Page, app: App) -> 
     script.keyboard.press("Escape")
     enter(script, "library")
     expect(entry_of(script, kept).locator(".vw-take-text")).to_have_text("Who left the gate open?")
-    script.reload(wait_until="domcontentloaded")  # and of one that the page has not opened
+    script.reload(wait_until="domcontentloaded")  # A script that the page has not opened has the same takes.
     expect(entry_of(script, kept).locator(".vw-take-text")).to_have_text("Who left the gate open?")

@@ -1,4 +1,4 @@
-"""The library's voices: searched, changed, exported, deleted and brought back, imported, used."""
+"""Voices in the Library: search, change, export, import, deletion with undo, and use."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_error_for_a_refused_name_is_shown_below_its_field(studio: Page, keep: C
     found.locator("[data-field=tags]").fill("radio")
     found.locator("[data-field=tags]").press("Tab")
     expect(found.locator("small")).to_contain_text("#radio")
-    expect(field).to_have_value("bert")  # the rest of the voice is written anew, what the sentence is about is not
+    expect(field).to_have_value("bert")  # The list is loaded again, but the name in the question is kept.
     field.fill("Berta")
     expect(field).to_have_attribute("aria-invalid", "false")
     expect(told).to_have_count(0)
@@ -240,7 +240,7 @@ def test_imported_voice_with_a_taken_name_can_be_saved_under_another(
     expect(names(studio)).to_have_text(["Peter", "Petra"])
 
 
-# --- a narrow window
+# --- Narrow window.
 
 
 def test_voices_are_reached_with_one_tap_on_a_phone(studio: Page, keep: Callable[..., dict[str, Any]]) -> None:
@@ -254,7 +254,8 @@ def test_voices_are_reached_with_one_tap_on_a_phone(studio: Page, keep: Callable
     expect(takes).to_be_visible()
     seen = "(heads) => heads.map(({ offsetWidth }) => offsetWidth > 1)"
     assert heads.evaluate_all(seen) == [False, False], "the pressed button says it"
-    expect(page.get_by_role("heading", name="Takes", exact=True)).to_be_attached()  # for those who hear the page
+    # The heading stays for screen readers.
+    expect(page.get_by_role("heading", name="Takes", exact=True)).to_be_attached()
     expect(voices).to_be_hidden()
     turns.filter(has_text="Voices").click()
     expect(voices).to_be_in_viewport()

@@ -1,4 +1,4 @@
-"""A book on the page survives kill -9 of studio and runtime: each sentence is in the audiobook once, at its place."""
+"""Long book during kill -9 of studio and runtime: the audiobook has each sentence once."""
 
 from __future__ import annotations
 

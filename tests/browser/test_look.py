@@ -1,4 +1,4 @@
-"""How the page looks, reads and answers: accessibility, themes, languages, cards, first use."""
+"""Appearance and accessibility of the page: themes, languages, cards, and first use."""
 
 from __future__ import annotations
 
@@ -144,10 +144,10 @@ def test_theme_follows_the_system_until_the_user_chooses_one(open_studio: OpenSt
     expect(page.locator("#vw-theme")).to_have_attribute("aria-label", "Theme: dark")
     assert luminance(page) < 0.15
     with page.expect_response("**/studio/me"):
-        page.click("#vw-theme")  # for the tests that come after: the studio remembers
+        page.click("#vw-theme")  # Restore the theme for later tests, because the studio stores it.
 
 
-# Whether some pixel of a canvas has the colour of that name as the page has it now.
+# True if a pixel of the canvas has the page's current colour of this name.
 COLOURED = """
 ([selector, name]) => {
   const canvas = document.querySelector(selector);
@@ -229,7 +229,7 @@ def test_two_pages_do_not_affect_each_other(open_studio: OpenStudio) -> None:
     other.click("#vw-stop")
 
 
-# How many of the shared settings stand in each row, from the top.
+# The number of shared settings in each row, from top to bottom.
 IN_ROWS = """
 () => {
   const all = [...document.querySelectorAll('.vw-variation-in > :not([hidden])')];

@@ -1,4 +1,4 @@
-"""The page on a network that stops: it says so, loses nothing, and goes on by itself."""
+"""Page on an unreliable network: it reports the failure, loses nothing, and recovers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.stalling import stalling_proxy
 pytestmark = pytest.mark.browser
 
 NOTICED_MS = 60_000
-NOTICED_BY_CLOCK_MS = 10_000  # by the page's own
+NOTICED_BY_CLOCK_MS = 10_000  # Measured by the page's own clock.
 BACK_MS = 60_000
 TEXT = "Words that nobody may lose."
 
@@ -62,7 +62,8 @@ def test_stalled_connection_is_detected_reported_and_reconnected(app: App, open_
 def test_audio_resumes_at_the_same_position_after_a_short_stall(app: App, open_studio: OpenStudio) -> None:
     with stalling_proxy(int(app.port)) as proxy:
         page = open_with_clock(open_studio, proxy.port)
-        page.fill("#vw-text", " ".join([TEXT] * 7))  # more is to come when it stalls
+        # The text is long enough that audio is missing when the network stalls.
+        page.fill("#vw-text", " ".join([TEXT] * 7))
         page.click("#vw-speak")
         await_sound(page)
         proxy.stall()
@@ -122,7 +123,7 @@ def test_click_without_a_response_is_reported(app: App, open_studio: OpenStudio)
         page.fill("#vw-text", TEXT)
         proxy.stall()
         page.context.set_offline(True)
-        page.click("#vw-speak")  # before anybody knows whether this studio needs a network
+        page.click("#vw-speak")  # The click comes before the page knows if this studio needs a network.
         expect(page.locator("#vw-note")).to_have_text("No answer yet.")
         page.context.set_offline(False)
         proxy.flow()
@@ -142,7 +143,8 @@ def test_library_shows_no_second_error_if_the_status_reports_the_outage(app: App
     with stalling_proxy(int(app.port)) as proxy:
         page = open_studio(url=f"http://127.0.0.1:{proxy.port}")
         for route in ("**/studio/takes?*", "**/v1/audio/voices"):
-            page.route(route, lambda route: route.abort())  # at once, where a stalled connection takes its time
+            # The request fails at once; on a stalled connection it would wait.
+            page.route(route, lambda route: route.abort())
         proxy.stall()
         page.click("#vw-tab-library")
         expect(page.locator("#vw-status")).to_have_attribute("data-state", "waiting", timeout=NOTICED_MS)

@@ -1,7 +1,6 @@
-"""A newcomer's path: a fresh studio, one press, a full-size 0.6B repository, eight bits, and it is that which speaks.
+"""First use with a full-size 0.6B repository: click, download, 8-bit weights, speech.
 
-How fast it speaks is printed (``python -m tests.browser.newcomer`` prints it alone) and not asserted: that is the
-machine's matter.
+The speed is printed (also by ``python -m tests.browser.newcomer``) and not asserted, because it depends on the machine.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The page when something is wrong or small: bad input, a runtime that dies, an insecure origin, a phone."""
+"""Page under faults and limits: bad input, a runtime crash, an insecure origin, a phone."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_invalid_input_shows_one_sentence_at_its_field(studio: Page) -> None:
     studio.click("#vw-design-chips button")
     studio.fill("#vw-text", "a" * 4097)
     expect_complaint(studio, "text", "4,097", "4,096")
-    studio.fill("#vw-text", "a" * 200_000)  # more than a message may have
+    studio.fill("#vw-text", "a" * 200_000)  # The text is longer than a message may be.
     expect_complaint(studio, "text", "200,000", "4,096")
     studio.fill("#vw-text", text)
     studio.click("#vw-speak")
@@ -97,7 +97,7 @@ def test_pronounced_differently_note_is_shown(studio: Page) -> None:
     studio.fill("#vw-design-description", "warm " * 101)
     studio.click("#vw-speak")
     expect(studio.locator("#vw-note")).to_contain_text("more than 500 characters")
-    studio.keyboard.press("Escape")  # three short takes may have ended by themselves
+    studio.keyboard.press("Escape")  # Three short takes may have ended already.
 
 
 def noted(page: Page, *notes: str) -> None:
@@ -126,7 +126,8 @@ def test_long_note_can_be_read_in_full_in_the_page_language(open_studio: OpenStu
     note, more, sheet = (page.locator(name) for name in ("#vw-note", "#vw-note-more", "#vw-notes"))
     expect(note).to_contain_text("This voice speaks English. The Chinese letters in the text were not read")
     expect(note).not_to_contain_text("checkpoint")
-    # It is not cut off with the sentence. Both are measured in one moment: the dock is laid out anew as sound comes.
+    # The control is not truncated with the sentence. One call measures both, because the layout changes as audio
+    # arrives.
     page.wait_for_function("""() => {
       const box = (id) => document.querySelector(id).getBoundingClientRect();
       const [more, whole] = [box('#vw-note-more'), box('.vw-caption')];
@@ -195,7 +196,7 @@ def test_invalid_reference_shows_its_error_at_the_reference_step(studio: Page, t
     studio.set_input_files("#vw-clone-file", poem)
     expect(said).to_contain_text("poem.txt")
     expect(taken).to_have_text("voice.wav"), "what was there stays"
-    long = tmp_path / "long.wav"  # a file: as bytes it would go through the driver for seconds
+    long = tmp_path / "long.wav"  # Use a file, because Playwright needs seconds to send it as bytes.
     long.write_bytes(bytes(13 * 2**20))
     studio.set_input_files("#vw-clone-file", long)
     expect(said).to_contain_text("13.0 MB")
@@ -217,7 +218,7 @@ def _stereo() -> dict[str, Any]:
 
 
 def test_runtime_crash_is_reported_and_the_page_recovers(app: App, studio: Page) -> None:
-    studio.fill("#vw-text", LONG)  # it is still being made
+    studio.fill("#vw-text", LONG)  # The text is long enough that it is still being generated.
     studio.click("#vw-speak")
     await_sound(studio)
     killed = app.runtime_pid
@@ -376,7 +377,7 @@ def test_page_fits_the_width_of_a_phone(open_studio: OpenStudio, room: str) -> N
           .map((e) => e.id || e.className)"""
     )
     assert outside == []
-    page.fill("#vw-text", LONG)  # a picture may take seconds
+    page.fill("#vw-text", LONG)  # A screenshot may take seconds.
     page.tap("#vw-speak")
     await_sound(page)
     page.screenshot(path=SCREENSHOTS / f"{room}-phone.png", full_page=True)

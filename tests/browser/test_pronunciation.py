@@ -1,4 +1,4 @@
-"""Words that are said otherwise: written in a sheet, applied in every room, and told of everywhere."""
+"""Pronunciation sheet: entries apply in every room, and the rooms show them."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_pronunciation_rule_changes_speech_and_is_stored_with_the_take(app: App,
     expect(studio.locator("#vw-code-text")).to_contain_text("Ask Win.")
     studio.click("#vw-code-close")
 
-    # What is said of the words by now does not change what was made of them.
+    # Later changes of the entries do not change the labels of existing takes.
     httpx.put(f"{app.url}{ROUTE}", json={"words": [{"word": "Nguyen", "said": "Noo yen"}]}, trust_env=False)
     enter(studio, "library")
     row = studio.locator(f"[data-take='{take}']")

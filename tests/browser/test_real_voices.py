@@ -1,4 +1,4 @@
-"""Real voices in one press: the page says when the small voice speaks, and the host changes that without leaving it."""
+"""Change from the small voice to a full model: the notice, the download, and the result."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.patience import until
 
 pytestmark = pytest.mark.browser
 
-CHANGE_MS = 120_000  # a start, with other tests on every core
+CHANGE_MS = 120_000  # Time for a start with other tests on every core.
 CUSTOM = "Qwen/Qwen3-TTS-12Hz-0.6B-CustomVoice"
 BASE = "Qwen/Qwen3-TTS-12Hz-0.6B-Base"
 
@@ -44,7 +44,7 @@ def sound(page: Page) -> None:
     assert results.violations_count == 0, results.generate_report()
 
 
-# At which distances from the edge of its sheet the first button is seen, as the sheet is painted again and again.
+# Distances of the first button from the edge of its sheet during repeated layouts.
 WATCHED = """
 () => {
   window.placesLeft = [];
@@ -96,7 +96,7 @@ def test_download_failure_shows_details_to_the_host_only(open_studio: OpenStudio
     page.click("#vw-real-begin")
     expect(page.locator("#vw-banner")).to_contain_text("cannot be reached", timeout=CHANGE_MS)
 
-    # Stopped, nothing of it stands in the way of another time.
+    # After the stop, another attempt is possible.
     hub.status = None
     page.click("#vw-banner-see")
     expect(page.locator("#vw-real-stop")).to_have_text("Choose other voices")
@@ -123,7 +123,7 @@ def test_waiting_or_failed_download_causes_no_layout_shift(open_studio: OpenStud
 
     assert page.request.post(downloads, data={"models": [CUSTOM]}).ok
     assert page.request.post(f"{downloads}/pause").ok
-    # The answer about downloads comes late, as on a slow line: the page knows before it.
+    # The response about downloads is late, as on a slow network: the page already has the other data.
     page.route("**/host/downloads", lambda route: (page.wait_for_timeout(400), route.continue_()))
     for width, height in WINDOWS:
         page.set_viewport_size({"width": width, "height": height})
@@ -153,7 +153,7 @@ def test_host_downloads_real_voices_while_the_demo_voice_speaks(open_studio: Ope
     expect(banner).to_contain_text("the small built-in voice")
     expect(page.locator("#vw-status")).to_have_text("Built-in voice")
 
-    # Away, it is found under the status word.
+    # After it is dismissed, the notice is available under the status.
     page.click("#vw-banner-leave")
     expect(banner).to_be_hidden()
     page.reload(wait_until="domcontentloaded")
@@ -175,7 +175,7 @@ def test_host_downloads_real_voices_while_the_demo_voice_speaks(open_studio: Ope
     expect(page.locator("#vw-real-sum")).to_contain_text(re.compile(r"of [\d.]+ GB of memory"))
     sound(page)
 
-    # What it would be served with is told, and can be chosen.
+    # The sheet shows the weight format, which can be changed.
     weights, first = sheet.get_by_role("combobox"), sheet.locator(".vw-offer").first
     expect(weights).to_have_value("auto")
     weights.select_option("int4")
@@ -183,7 +183,7 @@ def test_host_downloads_real_voices_while_the_demo_voice_speaks(open_studio: Ope
     weights.select_option("off")
     expect(first).not_to_contain_text("-bit weights")
 
-    # By keys: the one that serves Speak stays, the other goes.
+    # With the keyboard: the checkpoint that serves Speak stays, and the other is removed.
     page.focus(f"#vw-real-voices input[value='{BASE}']")
     page.keyboard.press("Space")
     expect(page.locator("#vw-real-begin")).to_have_text("Download and switch")
@@ -197,7 +197,7 @@ def test_host_downloads_real_voices_while_the_demo_voice_speaks(open_studio: Ope
     expect(banner).to_contain_text("Paused.")
     expect(page.locator("#vw-speak"), "the small voice goes on").to_be_enabled()
 
-    # A reload finds it where it was.
+    # After a reload, the download is still paused.
     page.reload(wait_until="domcontentloaded")
     expect(banner).to_contain_text("Paused.")
     page.click("#vw-banner-see")
@@ -212,5 +212,5 @@ def test_host_downloads_real_voices_while_the_demo_voice_speaks(open_studio: Ope
     expect(banner).to_be_hidden()
     expect(page.locator("#vw-status")).to_have_text("Ready")
 
-    # There is a way back (what it does, tests/unit/studio/test_downloads.py tells).
+    # Deletion can be undone (tests/unit/studio/test_downloads.py tests its effect).
     expect(page.locator("#vw-toasts button").last).to_have_text("Undo")

@@ -1,4 +1,4 @@
-"""Playing without an AudioWorklet: each buffer is given its time, and a gap between two is an underrun."""
+"""Playback without an AudioWorklet: start times of the buffers, and gaps as underruns."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from playwright.sync_api import Page
 
 pytestmark = [pytest.mark.quick, pytest.mark.browser]
 
-# Chunks of 80 ms that come at the given times of a clock of ours; when each was made to start.
+# Play chunks of 80 ms that arrive at the given times of a fake clock, and return their start times.
 PLAY = """async (times) => {
   const { ScheduledOutput } = await import('/js/player/outputs.js');
   const starts = [];

@@ -1,4 +1,4 @@
-"""Scripts on the demo voice: heard gapless, from any line, made again line by line, exported, back after a reload."""
+"""Scripts with the demo voice: gapless playback, new takes of lines, export, and reload."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_remaking_a_line_keeps_the_others(script: Page, app: App) -> None:
     line(script, 2).locator(".vw-line-remake").click()
     script.get_by_role("button", name="Undo").last.click()
     expect(line(script, 2)).to_have_attribute("data-state", "made")
-    await_stored(script, app, after)  # what was there is not lost
+    await_stored(script, app, after)  # The earlier takes are kept.
 
 
 def test_locked_line_is_identical_when_remade(script: Page, app: App) -> None:
@@ -165,7 +165,7 @@ def test_export_makes_missing_lines_and_joins_all(script: Page, app: App) -> Non
     assert name == "At the river.zip"
     with zipfile.ZipFile(io.BytesIO(data)) as files:
         sounds = [decoded(files.read(name)) for name in sorted(files.namelist())]
-    lines[2] = lines[2][round(0.3 * RATE) :]  # what stands before its first word is no part of a file
+    lines[2] = lines[2][round(0.3 * RATE) :]  # The exported file begins with the first word.
     assert [len(sound) for sound in sounds] == [len(line) for line in lines]
     assert all(np.array_equal(sound, each_sound) for sound, each_sound in zip(sounds, lines, strict=True))
 

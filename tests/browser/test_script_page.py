@@ -1,4 +1,4 @@
-"""The page of the script room: writing, moving, casting, opening files, several scripts, two tabs, looks."""
+"""Script room: edit, reorder, assign voices, open files, several scripts, two tabs."""
 
 from __future__ import annotations
 

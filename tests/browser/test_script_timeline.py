@@ -1,4 +1,4 @@
-"""The script's timeline: its lines as clips, the whole of them in the player, and going to a place in it."""
+"""Timeline of a script: its lines as clips, the total length in the player, and seeking."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_played_script_is_in_the_dock_as_one_audio(script: Page, app: App) -> No
         "from there, over the line's end and all the rest"
     )
 
-    # In the silence between two lines.
+    # A position in the silence between two lines.
     at = round((len(lines[0]) / RATE + GAP_S / 2) * 10) / 10
     box = script.locator(".vw-timeline-in").bounding_box()
     assert box is not None
@@ -166,7 +166,8 @@ def test_clip_is_moved_by_dragging(script: Page) -> None:
     script.mouse.down()
     script.mouse.move(right["x"] + right["width"] - 3, y, steps=4)
     expect(script.locator(".vw-timeline-drop")).to_be_visible()
-    expect(script.locator(".vw-timeline-hover")).to_be_hidden()  # it would stay where the clip was
+    # During a drag, it would stay at the clip's earlier position.
+    expect(script.locator(".vw-timeline-hover")).to_be_hidden()
     script.mouse.up()
     assert texts(script) == [second, third, first]
     expect(script.locator("#vw-script-live")).to_have_text("Now line 3.")
@@ -210,7 +211,7 @@ def test_drag_can_be_undone_without_losing_other_edits(script: Page) -> None:
     expect(pause).not_to_have_value("")
     script.keyboard.press("Control+z")
     expect(pause).to_have_value("")
-    for expected in ([second, third, first], lines, lines):  # there is no more to take back then
+    for expected in ([second, third, first], lines, lines):  # After this, nothing is left to undo.
         script.keyboard.press("Control+z")
         assert texts(script) == expected
     expect(script.locator("#vw-script-name")).to_have_value("The hat")
@@ -284,7 +285,7 @@ def test_dragging_the_gap_after_a_clip_changes_playback_and_export(script: Page,
         len(expected) / RATE, abs=0.06
     )
     handle.dblclick()
-    expect(line(script, 1).locator(".vw-line-gap")).to_have_value("")  # as everywhere
+    expect(line(script, 1).locator(".vw-line-gap")).to_have_value("")  # The line has the default pause again.
 
 
 def test_click_between_clips_seeks_without_changing_the_gap(script: Page) -> None:
@@ -295,7 +296,7 @@ def test_click_between_clips_seeks_without_changing_the_gap(script: Page) -> Non
     assert box is not None
     assert inner is not None
     x = box["x"] + box["width"] / 2
-    script.mouse.click(x, box["y"] + box["height"] - 2)  # its lower edge
+    script.mouse.click(x, box["y"] + box["height"] - 2)  # The click is at the lower edge.
     length = float(timeline.get_attribute("aria-valuemax") or 0)
     expected = length * (x - inner["x"]) / inner["width"]
     assert float(timeline.get_attribute("aria-valuenow") or 0) == pytest.approx(

@@ -1,4 +1,4 @@
-"""Protection of the page in a real browser: its policy lets the page work, and nothing that was injected run."""
+"""Content security policy in a real browser: the page works, injected code does not run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.browser
 ROOMS = ("speakers", "design", "clone", "script", "library", "host")
 WINDOWS = [(1366, 860), (390, 844)]
 
-# Ways in which markup or an address runs a script. Each notes its name.
+# Ways in which markup or an address could run a script. Each reports its name.
 INJECT = """
 () => {
   window.ran = [];

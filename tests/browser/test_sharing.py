@@ -1,4 +1,4 @@
-"""A take is shared by a link from its row in the library, heard in a window that knows nobody, and ended."""
+"""Shared links of takes: created in the Library, played without a session, and revoked."""
 
 from __future__ import annotations
 

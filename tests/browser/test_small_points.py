@@ -1,4 +1,4 @@
-"""Small points of use: what is pressed, sorted, reachable by a finger, refreshed, printed, and never negative."""
+"""Small details of controls: states, order, touch targets, refresh, print, and numbers."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_word_heard_during_a_reading_does_not_end_it(studio: Page) -> None:
     studio.locator(".vw-word input").nth(0).fill("Nguyen")
     studio.locator(".vw-word input").nth(1).fill("Win")
     studio.locator(".vw-word-hear").first.click()
-    studio.wait_for_timeout(3000)  # The word is made and heard in the meantime.
+    studio.wait_for_timeout(3000)  # The word is generated and played in the meantime.
     expect(studio.locator("#vw-play")).to_have_attribute("data-icon", "pause")
     studio.click("#vw-pronunciation-close")
     expect(studio.locator("#vw-play")).to_have_attribute("data-icon", "pause")
@@ -92,7 +92,7 @@ def test_take_made_elsewhere_appears_in_the_library_with_the_focus(open_studio: 
 
 
 def test_first_audio_is_never_negative(open_studio: OpenStudio) -> None:
-    # Chromium's output clock and the page's differ under a fake clock; some devices' do so too.
+    # Chromium's output clock and the page's differ under a fake clock, as they do on some devices.
     page = open_studio(
         script="AudioContext.prototype.getOutputTimestamp = function () {"
         " return { contextTime: this.currentTime, performanceTime: 1 }; };"

@@ -1,4 +1,4 @@
-"""The sentence that sounds lies under a mark in the text, at the place where it is written."""
+"""Mark of the sentence that is playing, at its position in the text."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.browser
 FIRST = "The boat came back in the evening, and nobody had seen where it had been."
 TEXT = f"{FIRST} Is it late?\n\n" + "Then they all went home along the river, slowly, and slept until the morning. " * 6
 
-# How far the unseen text lies from the field's own.
+# Offset of the hidden text from the text of the field.
 LIES = """() => {
   const mirror = document.querySelector('#vw-text-mirror'), field = document.querySelector('#vw-text');
   const [one, other] = [mirror, field].map((element) => element.getBoundingClientRect());
@@ -24,7 +24,7 @@ LIES = """() => {
 }"""
 
 
-# What is marked from here on, each once; a short sentence is over before a test looks twice.
+# Record each marked text once, because a short sentence ends between two checks of a test.
 MARKED = """() => {
   window.marked = [];
   const note = () => {

@@ -1,4 +1,4 @@
-"""Each room speaks in a real browser, and what reaches the loudspeaker is what was served."""
+"""Speech in each room: the output of the loudspeaker equals the served audio."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ def app(app_with_demo_voice: App) -> App:
 
 TAP = Path(__file__).with_name("tap.js").read_text("utf-8")
 WHOLE_TAKES = Path(__file__).with_name("whole_takes.js").read_text("utf-8")
-HEADER_BYTES = 16  # of a labelled frame
-LONG = 80 * "The boat came back in the evening. "  # minutes of speech
-FREED_S = 10.0  # on a machine that does much else; the whole text takes longer on any
+HEADER_BYTES = 16  # Header of a labelled frame.
+LONG = 80 * "The boat came back in the evening. "  # Minutes of speech.
+FREED_S = 10.0  # Time on a busy machine; the whole text takes longer on every machine.
 
 
 def accent_pixels(page: Page) -> int:
@@ -70,7 +70,7 @@ def test_each_room_speaks(studio: Page, room: str) -> None:
     prepare(studio, room)
     studio.click("#vw-speak")
     await_sound(studio)
-    for _ in range(100):  # speech begins with some silence
+    for _ in range(100):  # Speech begins with some silence.
         if accent_pixels(studio) > 0:
             break
         studio.wait_for_timeout(100)
@@ -122,12 +122,12 @@ def test_playback_receives_the_served_samples_bit_for_bit(app: App, open_studio:
     saved, rate = soundfile.read(file.path(), dtype="int16")
     assert rate == 24000
     assert np.array_equal(saved, served)
-    # Again from memory: the same samples, and no second request.
+    # A second playback from memory has the same samples and needs no second request.
     page.evaluate("tap.clear()")
     play_through(page, "#vw-play")
     assert np.array_equal(tapped(page, spoken.size), spoken)
     assert served_frames(page) == []
-    # Another client's socket: the same codes, decoded in chunks of other sizes, so the last bit may differ.
+    # A native client gets the same codes, decoded in chunks of other sizes, so the last bit may differ.
     other = speak(app, SHORT, task_type="custom_voice", voice=voice, language="auto", seed=seed(page))
     assert off_by(other, served) <= 1
 
@@ -147,7 +147,7 @@ def test_stop_silences_immediately_and_frees_the_slot(app: App, open_studio: Ope
     )
     until(lambda: active_slots(app) == 0, FREED_S)
     page.wait_for_timeout(300)
-    # One render burst of the device's buffer may be on its way when the message comes, then 5 ms of ramp.
+    # The device's buffer may contain one render burst when the message arrives; then follows a ramp of 5 ms.
     assert page.evaluate("tap.lastLoud") - clicked < 0.1
     assert reading(page, "reason") == "stopped"
     expect(page.locator("#vw-stop")).to_be_disabled()

@@ -1,4 +1,4 @@
-"""The one loudspeaker: seek, pause, order, and how early it starts."""
+"""Player in the dock: seek, pause, order of takes, and the start of playback."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.browser.steps import SHORT, await_end, await_sound, clock, play_throu
 pytestmark = pytest.mark.browser
 
 
-# Every time that the player shows from here on, in seconds.
+# Record every time that the player shows, in seconds.
 TOLD = """() => {
   const time = document.querySelector('#vw-time');
   window.told = [];
@@ -21,7 +21,7 @@ TOLD = """() => {
 }"""
 
 
-# How many utterances the page asks for from here on.
+# Count the utterances that the page requests.
 COUNT_TAKES = """() => {
   window.asked = 0;
   const send = WebSocket.prototype.send;
@@ -57,14 +57,15 @@ def test_waveform_is_a_slider_for_mouse_and_keyboard(studio: Page) -> None:
     studio.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
     expect(studio.locator("#vw-stop")).to_be_enabled()
     studio.wait_for_function("told.length > 0")
-    shown = max(length, 4.0)  # what the width stands for
+    shown = max(length, 4.0)  # The time that the width represents.
     begun = studio.evaluate("told[0]")
     assert begun == pytest.approx(shown / 2, abs=0.6), "it plays on from where it was clicked"
     await_end(studio)
 
 
 def test_space_pauses_and_resumes_playback(studio: Page) -> None:
-    speak_whole(studio, 3 * "One more sentence that takes its time. ")  # it is paused before its end on any machine
+    # The text is long enough that the pause comes before its end on every machine.
+    speak_whole(studio, 3 * "One more sentence that takes its time. ")
     length = float(studio.get_attribute("#vw-seek", "aria-valuemax") or 0)
     studio.evaluate("document.activeElement.blur()")
     studio.keyboard.press("Space")

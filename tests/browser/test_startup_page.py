@@ -1,4 +1,4 @@
-"""A cold start as a visitor sees it: a page at once, then the studio in its place, on the same address."""
+"""Cold start: a waiting page at once, then the studio at the same address."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from playwright.sync_api import Browser
 
 from tests.support.app import ROOT, STOP_S
 
-PORT_WITHIN_S = 120.0  # two seconds on an idle machine; the tests beside it may hold every core
+PORT_WITHIN_S = 120.0  # Two seconds are usual on an idle machine, but other tests may use every core.
 STUDIO_WITHIN_MS = 120_000
 
 
@@ -60,7 +60,8 @@ def test_startup_page_is_shown_first_and_becomes_the_studio(browser: Browser) ->
         page.goto(url)
         assert page.locator("#vw-opening h1").inner_text() == "Voicewright"
         page.locator("#vw-opening-what:not(:empty)").wait_for(timeout=STUDIO_WITHIN_MS)
-        page.locator("#vw-speak:enabled").wait_for(timeout=STUDIO_WITHIN_MS)  # nobody reloaded
+        # The page changes without a reload by the user.
+        page.locator("#vw-speak:enabled").wait_for(timeout=STUDIO_WITHIN_MS)
         assert page.locator("#vw-opening").count() == 0
         assert client.head("/").status_code == 200
         assert client.get("/studio/status").json()["page"] is True

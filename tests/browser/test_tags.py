@@ -1,4 +1,4 @@
-"""Tags in Speak and Script: put in by chips, not counted as words, told to the runtime, and left out of subtitles."""
+"""Tags in Speak and Script: chips, word counts, requests, and subtitles without tags."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_style_tag_applies_after_a_pause_in_a_script(app: App, studio: Page) -> 
     studio.click("#vw-speak")
     await_made(studio, 1)
     wanted, takes = {"Hello. [sad] It rains.", "[sad] Still."}, []
-    for _ in range(300):  # a take is kept a moment after it is made
+    for _ in range(300):  # A take is stored a moment after it is generated.
         newest = httpx.get(f"{app.url}/studio/takes?room=script&limit=2", trust_env=False).json()["takes"]
         takes = [take for take in newest if take["text"] in wanted]
         if len(takes) == len(wanted):
@@ -84,7 +84,7 @@ def test_tag_buttons_fit_in_one_scrollable_row(open_studio: OpenStudio, scheme: 
     chips = page.locator(f"{CHIPS} button")
     tops = {round(box["y"]) for box in (chips.nth(at).bounding_box() for at in range(chips.count())) if box}
     assert len(tops) == 1, "one row"
-    goes_on = width < 500  # it fades there
+    goes_on = width < 500  # In a narrow window, the row fades at its end.
     for attribute, is_there in (("data-before", False), ("data-behind", goes_on)):
         expect(page.locator(f"{CHIPS}[{attribute}]")).to_have_count(int(is_there))
     page.locator(CHIPS).evaluate("(row) => (row.scrollLeft = 40)")

@@ -1,4 +1,4 @@
-"""The limit of takes: the Library shows it, warns before it, frees space and loses nothing that was made."""
+"""Storage limit of takes: display, warning, and freeing space without losing takes."""
 
 from __future__ import annotations
 

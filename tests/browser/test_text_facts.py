@@ -1,4 +1,4 @@
-"""What the page knows of a text before and after it is spoken: its length, its language, its way into a script."""
+"""Facts about a text in the page: length, language, and its conversion to a script."""
 
 from __future__ import annotations
 

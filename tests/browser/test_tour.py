@@ -1,6 +1,6 @@
-"""The tour of the README: every room as somebody who works there sees it, photographed.
+"""Screenshots of every room for the README.
 
-Only `make tour` takes them: it puts the pictures into docs/images.
+Only `make tour` takes them, and writes them to docs/images.
 """
 
 from __future__ import annotations
@@ -49,7 +49,8 @@ def test_every_room_is_screenshotted_in_use(open_studio: OpenStudio, scheme: str
     page = open_studio(color_scheme=scheme, viewport={"width": 1280, "height": 960})
     kept_take(page, TEXT)
     await_end(page)
-    if reading(page, "underruns") != "0":  # on a busy machine it is heard whole the second time, from memory
+    # After an underrun on a busy machine, the second playback is complete because it comes from memory.
+    if reading(page, "underruns") != "0":
         play_through(page, "#vw-play")
     photograph(page, f"speakers-{scheme}")
 

@@ -1,4 +1,4 @@
-"""Twelve steps of one person, from a description to the same bytes after a restart, on the demo voice."""
+"""A workflow of twelve steps with the demo voice, from a description to a restart."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_twelve_user_steps_from_first_visit_to_export(start: Callable[[], App], 
     app = start()
     page = open_studio(url=app.url)
 
-    # 1 design, 2 three takes, 3 keep
+    # Steps 1 to 3: design a voice, make three takes, keep one.
     enter_design(page, FERRY)
     page.fill("#vw-design-description", "A woman with a bright voice, speaking quickly.")
     fix_seed(page, KEPT_SEED)
@@ -101,13 +101,13 @@ def test_twelve_user_steps_from_first_visit_to_export(start: Callable[[], App], 
     page.keyboard.press("Enter")
     expect_state(page, "C", "kept")
 
-    # 4 reload
+    # Step 4: reload the page.
     page.reload(wait_until="domcontentloaded")
     page.locator("#vw-speak:enabled").wait_for(state="attached")
     expect(newest(page).locator("article")).to_have_count(3)
     expect(card(page, "C")).to_contain_text("Kept: Ferrywoman")
 
-    # 5 speak with it in a script beside a preset speaker, 6 with a style
+    # Steps 5 and 6: use the voice in a script next to a preset speaker, then add a style.
     enter_script(page)
     new_script(page, "Ferry")
     paste(page, 1, "FERRYWOMAN: All aboard, please.\n\nANGUS: Thank you.")
@@ -120,7 +120,7 @@ def test_twelve_user_steps_from_first_visit_to_export(start: Callable[[], App], 
     assert styled["config"]["voice"] == voices(app)["Ferrywoman"]["id"]
     assert preset["config"]["voice"] == "angus"
 
-    # 7 a clone from a phone's recording, 8 with wrong words first
+    # Steps 7 and 8: clone a phone's recording, first with a wrong transcript.
     enter(page, "clone")
     to_words(page, recorded_by_a_phone())
     page.fill("#vw-clone-transcript", "Yes.")
@@ -137,7 +137,7 @@ def test_twelve_user_steps_from_first_visit_to_export(start: Callable[[], App], 
     expect(page.locator("#vw-clone-done")).to_contain_text("Saved: Neighbour.")
     assert voices(app)["Neighbour"]["transcript"] == WORDS
 
-    # 9 the clone has a line too, and all is exported
+    # Step 9: give the clone a line, and export the script.
     enter_script(page)
     paste(page, 2, "NEIGHBOUR: The bread is nearly done.")
     name, data = export(page, "joined", format="flac", loudness="")
@@ -147,11 +147,11 @@ def test_twelve_user_steps_from_first_visit_to_export(start: Callable[[], App], 
     assert len(decoded(data)) > 3 * RATE
     kept = take_of_line(page, app, 1)
 
-    # 10 the library has it
+    # Step 10: find everything in the library.
     enter(page, "library")
     expect(history_row(page, FERRY)).to_be_visible()
 
-    # 11 restart
+    # Step 11: restart the studio.
     app = start()
     page = open_studio(url=app.url)
     assert set(voices(app)) == {"Ferrywoman", "Neighbour"}
@@ -159,7 +159,7 @@ def test_twelve_user_steps_from_first_visit_to_export(start: Callable[[], App], 
     expect(page.locator("#vw-script-name")).to_have_value("Ferry")
     await_made(page, 1, 2, 3)
 
-    # 12 and the take of the first step is made again with the same bytes
+    # Step 12: repeat the first take and get the same bytes.
     enter(page, "library")
     first = history_row(page, FERRY).get_attribute("data-take")
     row = page.locator(f"[data-take='{first}']")

@@ -1,4 +1,4 @@
-"""The voice picker of the Speak room: found, heard, chosen, spoken with, and still chosen after a reload."""
+"""Voice picker of the Speak room: search, preview, choice, use, and reload."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_deleting_the_selected_voice_falls_back_to_the_previous_one(
     choose(studio, "Marta")
     expect_speaker(studio, marta)
     httpx.delete(f"{app.url}{VOICES}/{marta}", trust_env=False).raise_for_status()
-    enter(studio, "library")  # which lists the voices anew
+    enter(studio, "library")  # The library loads the voices again.
     expect(studio.locator("#vw-voices-empty")).to_be_visible()
     enter(studio, "speakers")
     expect_speaker(studio, "clara")

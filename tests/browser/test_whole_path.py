@@ -1,4 +1,4 @@
-"""From a description to a file: one person's way through the rooms."""
+"""A workflow through all rooms, from a voice description to an exported file."""
 
 from __future__ import annotations
 

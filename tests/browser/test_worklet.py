@@ -1,4 +1,4 @@
-"""worklet.js in an OfflineAudioContext: what leaves for a given arrival of sound, sample by sample."""
+"""Samples that worklet.js outputs in an OfflineAudioContext for given arrival times."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.browser
 RATE = 24000
 FRAME = 1920
 QUANTUM = 128
-RAMP = 120  # 5 ms
+RAMP = 120  # A ramp of 5 ms.
 TARGET = FRAME
 Message = tuple[float, dict[str, Any]]
 
@@ -78,7 +78,7 @@ def test_audio_received_in_time_is_output_bit_for_bit(play: Any, sizes: list[int
     pcm = sound(10)
     schedule, at = [begin()], 0
     for size in sizes:
-        # Each chunk comes when half of the sound before it has been played.
+        # Each chunk arrives when half of the earlier audio has been played.
         schedule.append(push(at / 2 / RATE, pcm[at : at + size * FRAME]))
         at += size * FRAME
     schedule.append(end(at / 2 / RATE))
@@ -154,7 +154,7 @@ def test_stall_is_counted_faded_and_loses_no_samples(play: Any) -> None:
     resumed = gap + silence
     assert played.last["underruns"] == 1
     assert resumed == pytest.approx(0.4 * RATE, abs=2 * QUANTUM)
-    # The last value runs out over 5 ms, then there is silence, then 5 ms of rising gain.
+    # The last value fades out in 5 ms; silence follows, then 5 ms of rising gain.
     tail = before[-1] * np.arange(RAMP - 1, -1, -1) / RAMP
     assert played.samples[gap : gap + RAMP] == pytest.approx(tail, abs=1e-6)
     assert not played.samples[gap + RAMP : resumed].any()
@@ -170,7 +170,7 @@ def test_each_stall_doubles_the_target_buffer_up_to_its_limit(play: Any) -> None
     pcm = sound(40)
     schedule, at, targets = [begin()], 0, []
     for stall in range(4):
-        # One frame alone never reaches a raised target; the end of the schedule lets all of it out.
+        # One frame never fills a raised target; the end of the schedule releases all frames.
         take = FRAME * 2**stall
         schedule.append(push(stall * 0.8, pcm[at : at + take]))
         at += take
@@ -269,7 +269,7 @@ def test_returning_to_normal_speed_outputs_exact_samples(play: Any) -> None:
     assert played.last["played"] == pcm.size
 
 
-# The browser's count of what its device lacked: a device cannot be made to run dry when a test wants it.
+# Fake count of the device's underruns, because a test cannot make a real device run dry.
 COUNTED = """
 async () => {
   let events = 0;
@@ -310,7 +310,7 @@ def test_device_underrun_enlarges_the_device_buffer_of_the_next_take(blank: Page
     assert first < last
 
 
-# No second context is to be had, as where a browser has run out of them.
+# No second context is available, as in a browser that has reached its limit.
 NONE_LEFT = """
 async () => {
   const stats = { get: () => ({ underrunEvents: 1 }), configurable: true };
@@ -347,7 +347,7 @@ def test_playback_continues_after_a_device_underrun_without_a_new_audio_context(
     assert told == {"played": [2400, 2400], "same": True, "state": "running"}
 
 
-# The audio thread's module cannot be fetched once, as without a network.
+# The audio thread's module fails to load once, as without a network.
 FAILED = """
 async () => {
   const { Player } = await import('/js/player/player.js');

@@ -1,4 +1,4 @@
-"""The JavaScript client by itself, in a page that is not ours, against the real server and against a sick one."""
+"""JavaScript client in an unrelated page, with the real server and with a faulty one."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.support.speech_client import PROTOCOL
 
 pytestmark = pytest.mark.browser
 
-# Speaks, and tells what its handlers were told, in their order.
+# Speak, and report the calls of the handlers in their order.
 PRELUDE = """
 const { SpeechSocket } = await import('/clients/js/voicewright.js');
 const told = [];
@@ -125,7 +125,7 @@ def test_docs_page_example_speaks(blank: Page, server: RunningServer) -> None:
     expect(blank.locator("output")).to_have_text(re.compile(r"^\d{5,} samples$"))
 
 
-# --- servers that are not at their best
+# --- Faulty servers.
 
 
 @contextmanager
@@ -176,7 +176,7 @@ def test_api_key_is_sent_as_subprotocol_and_ticket_in_the_address(blank: Page) -
     assert asked == [(f"{PROTOCOL}, voicewright.token.secret", "/speech"), (PROTOCOL, "/speech?ticket=once")]
 
 
-@pytest.mark.logs_errors  # the test's own server
+@pytest.mark.logs_errors  # The errors are logged by the test's own server.
 def test_lost_socket_fails_running_utterances_and_reconnects(blank: Page) -> None:
     opened: list[ServerConnection] = []
 

@@ -1,4 +1,4 @@
-"""The same request over a socket of its own, to compare what the page plays with what was served."""
+"""Requests on a socket of the test, to compare the played audio with the served audio."""
 
 from __future__ import annotations
 
