@@ -1,4 +1,4 @@
-"""The utterances whose reference outputs are stored: one row a case, grouped by what they show."""
+"""Utterances with stored reference outputs: one row per case, grouped by their purpose."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Case:
     max_frames: int = 12
     checkpoint: str = TINY.name
     keeps_waveform: bool = False
-    same_as: str | None = None  # a case that must come out the same, for one rule or another
+    same_as: str | None = None  # The name of a case that must have the same result.
 
     @property
     def spec(self) -> CheckpointSpec:
@@ -69,7 +69,8 @@ SHORT = Reference(seconds=1.2, seed=11)
 MIDDLE = Reference(seconds=3.0, seed=12)
 LENGTHY = Reference(seconds=6.5, seed=13)
 NARROW = Reference(seconds=2.5, seed=14, sample_rate=16000)
-WIDE = Reference(seconds=2.0, seed=15, sample_rate=44100)  # 48,001 samples at 24 kHz: a codec frame more than 48,000
+# This has 48,001 samples at 24 kHz, and needs one more codec frame than 48,000 samples.
+WIDE = Reference(seconds=2.0, seed=15, sample_rate=44100)
 
 
 def cases() -> Iterator[Case]:
@@ -184,7 +185,7 @@ def _x_vector() -> Iterator[Case]:
 def _icl() -> Iterator[Case]:
     mode, said = "base", "The old phone is slow."
     yield Case(
-        name="icl_short_stream",  # more text than reference frames
+        name="icl_short_stream",  # The text is longer than the reference.
         mode=mode,
         text=ENGLISH,
         reference=SHORT,
@@ -194,7 +195,7 @@ def _icl() -> Iterator[Case]:
         keeps_waveform=True,
     )
     yield Case(
-        name="icl_long_stream",  # more reference frames than text
+        name="icl_long_stream",  # The reference is longer than the text.
         mode=mode,
         text="Hello you.",
         reference=LENGTHY,
@@ -235,7 +236,7 @@ def _icl() -> Iterator[Case]:
 def _eos() -> Iterator[Case]:
     shared: dict[str, Any] = {"mode": "custom_voice", "checkpoint": TINY_EOS.name, "max_frames": 40}
     yield Case(name="eos_late", text=ENGLISH, voice="ryan", **shared)
-    # EOS is the best choice of the second frame already, where it is still forbidden.
+    # EOS is already the best choice in the second frame, where it is still forbidden.
     yield Case(name="eos_forbidden", text=ENGLISH, voice="serena", layout="streaming", **shared)
     yield Case(name="eos_at_once", text="you and I", voice="serena", layout="streaming", **shared)
 

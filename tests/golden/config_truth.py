@@ -1,4 +1,4 @@
-"""What the reference implementation's configuration classes make of files that leave fields out.
+"""Values that the reference's configuration classes give to files with missing fields.
 
 `.venv-oracle/bin/python -m tests.golden.config_truth SEED FILE` writes such files and their values as JSON.
 """
@@ -27,13 +27,13 @@ from qwen_tts.core.tokenizer_12hz.configuration_qwen3_tts_tokenizer_v2 import (
 )
 from transformers import MimiConfig, PretrainedConfig
 
-ROUNDS = 6  # files of each kind
-LEFT_OUT = 0.4  # of their fields
+ROUNDS = 6  # Files of each kind.
+LEFT_OUT = 0.4  # Share of the fields that are omitted.
 MODEL, TOKENIZER, GENERATION = "config.json", "speech_tokenizer/config.json", "generation_config.json"
 
 Json = dict[str, Any]
 
-# Sections as their classes have them, and what these read that no signature names.
+# Fields of the sections according to their classes, and fields that the classes read without a parameter.
 CLASSES: dict[str, type[PretrainedConfig]] = {
     "talker_config": Qwen3TTSTalkerConfig,
     "code_predictor_config": Qwen3TTSTalkerCodePredictorConfig,
@@ -46,20 +46,20 @@ UNNAMED: Json = {
     "decoder_config": {"head_dim": 24},
 }
 CHOSEN: Json = {
-    # What must fit what may be left out: heads whatever their keys' number, ids whatever the table's size.
+    # These values fit the defaults of omitted fields: head counts for every number of keys, ids for every table size.
     **{"num_attention_heads": 32, "num_key_value_heads": 4, "num_code_groups": 32, "num_semantic_quantizers": 2},
     "spk_id": {"zoe": 3},
     "spk_is_dialect": {"zoe": False},
     "codec_language_id": {"english": 2},
     "upsampling_ratios": [3, 2],
     "head_dim": 40,
-    # What is refused, and what the classes make of other fields, keeps its default.
+    # Fields that the runtime refuses, or that the classes derive from other fields, keep their defaults.
     **dict.fromkeys(("rope_scaling", "layer_types", "code_predictor_config", "frame_rate"), None),
     **dict.fromkeys(("use_sliding_window", "tie_word_embeddings", "use_conv_shortcut"), False),
     "hidden_act": None,
     "use_causal_conv": True,
 }
-KEPT = {  # without these nothing can be served: the classes have no default, or one that fits nothing
+KEPT = {  # Required fields: the classes have no default for them, or one that does not fit the others.
     "talker_config": {"vocab_size": 6000, "text_vocab_size": 152_000},
     "decoder_config": {"codebook_dim": 512},
     "": {"tts_model_type": "voice_design"},
@@ -142,7 +142,7 @@ def _saved(stream: np.random.RandomState, case: Json, *, as_difference: bool) ->
 
     def thinned(section: Json, kind: type) -> Json:
         defaults = json.loads(json.dumps(_signature(kind)))
-        if kind is Qwen3TTSSpeakerEncoderConfig:  # which does not take what it saves of every configuration
+        if kind is Qwen3TTSSpeakerEncoderConfig:  # This class does not accept all fields that it saves.
             section = {name: value for name, value in section.items() if name in defaults}
         return {
             name: thinned(value, CLASSES[name]) if name in CLASSES and value else value
@@ -201,7 +201,7 @@ def _values(files: dict[str, Json]) -> Json:
     for name, config in sections.items():
         wanted = {*_signature(type(config)), *UNNAMED.get(name, ()), *KEPT.get(name, ())}
         own = {field: getattr(config, field) for field in sorted(wanted) if hasattr(config, field)}
-        if "num_attention_heads" in own:  # as their layers take it
+        if "num_attention_heads" in own:  # The layers of these classes use this default.
             own["head_dim"] = getattr(config, "head_dim", config.hidden_size // config.num_attention_heads)
         values[name] = {field: value for field, value in own.items() if not isinstance(value, PretrainedConfig)}
     return values | {"generation_config": _settings(files[GENERATION])}

@@ -1,6 +1,7 @@
-"""Make tests/golden/data anew: `.venv-oracle/bin/python -m tests.golden.make_golden`, in the root.
+"""Generator of tests/golden/data with the reference implementation.
 
-Refuses to store a case that another correct implementation could fail by rounding alone.
+Run `.venv-oracle/bin/python -m tests.golden.make_golden` in the root of the repository. It refuses to store a case in
+which another correct implementation could fail because of rounding.
 """
 
 from __future__ import annotations
@@ -27,11 +28,11 @@ from tests.support.signals import voice
 
 DATA = Path(__file__).parent / "data"
 
-CLEAR_GAP = 5e-4  # logits have a standard deviation near 4, so this is some hundred times their rounding
-DECODED_FRAMES = {TINY.name: (1, 5, 40), ODD.name: (1, 5, 60)}  # the last exceeds the transformer's window
+CLEAR_GAP = 5e-4  # Logits have a standard deviation near 4, so this is a few hundred times their rounding error.
+DECODED_FRAMES = {TINY.name: (1, 5, 40), ODD.name: (1, 5, 60)}  # The last length exceeds the transformer's window.
 
-WINDOWED = {TINY.name: 625, ODD.name: 305}  # frames, of two seams and of one
-KEPT_OF_WINDOWED = 61  # one sample in so many
+WINDOWED = {TINY.name: 625, ODD.name: 305}  # Lengths in frames, with two seams and with one.
+KEPT_OF_WINDOWED = 61  # One of this number of samples is stored.
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -128,7 +129,7 @@ def _check(results: dict[str, tuple[Case, Result]]) -> None:
 
 
 def _check_batch(checkpoints: Checkpoints) -> None:
-    # The reference pads a batch on the left; if its rows changed by that, single runs would prove little.
+    # The reference pads a batch on the left. If this changed the rows, comparisons with single runs would mean little.
     oracle = checkpoints.oracle(TINY.name, "custom_voice")
     rows = [case for case in cases() if case.name in ("cv_english", "cv_chinese", "cv_one_token", "cv_long")]
     settings = {"do_sample": False, "subtalker_dosample": False, "max_new_tokens": 13}

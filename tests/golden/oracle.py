@@ -1,6 +1,6 @@
-"""The reference implementation, driven for one utterance, with what a comparison needs written down.
+"""Reference implementation, run for one utterance, with recorded intermediate values.
 
-Runs inside .venv-oracle only (see oracle_env.sh). Golden files are float32 on the CPU.
+It runs inside .venv-oracle only (see oracle_env.sh). Golden files are float32 on the CPU.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Utterance:
     non_streaming: bool
     speaker: str | None = None
     instruct: str | None = None
-    reference: tuple[NDArray[np.float32], int] | str | None = None  # samples and rate, or a path
+    reference: tuple[NDArray[np.float32], int] | str | None = None  # Samples and rate, or a path.
     reference_text: str | None = None
     x_vector_only: bool = False
 
@@ -48,7 +48,8 @@ class Result:
     text_ids: list[int]
     prompt: NDArray[np.float32]
     logits: NDArray[np.float32]
-    smallest_gaps: NDArray[np.float64]  # per frame, best minus second over all its choices
+    # For each frame, the smallest difference between the best and the second logit of its choices.
+    smallest_gaps: NDArray[np.float64]
     reference_codes: NDArray[np.int64] | None = None
     x_vector: NDArray[np.float32] | None = None
 
@@ -70,7 +71,7 @@ class Oracle:
 
     def __init__(self, folder: Path, dtype: torch.dtype = torch.float32) -> None:
         self.wrapper = Qwen3TTSModel.from_pretrained(str(folder), dtype=dtype)
-        # The package asks for a Mistral pre-tokenizer, which local folders with a large vocabulary then get.
+        # The package requests a Mistral pre-tokenizer, which local folders with a large vocabulary would then get.
         self.wrapper.processor = AutoProcessor.from_pretrained(str(folder))
         self.model = self.wrapper.model
         self.speech_tokenizer = self.model.speech_tokenizer
@@ -83,7 +84,7 @@ class Oracle:
         """Say one utterance; greedy unless `settings` says otherwise."""
         options = {**GREEDY, **settings}
         if max_frames is not None:
-            options["max_new_tokens"] = max_frames + 1  # the last sampled c0 never becomes a frame
+            options["max_new_tokens"] = max_frames + 1  # The last sampled c0 never becomes a frame.
         with self._watched() as watched:
             wavs, reference = self._generate(utterance, options)
         groups = self.model.config.talker_config.num_code_groups
@@ -105,7 +106,7 @@ class Oracle:
         )
 
     def _cut(self, codes: NDArray[np.int64], reference: Any, official: NDArray[np.float32]) -> NDArray[np.float32]:
-        # The reference cuts its own lead-in off by a ratio of floats, which can miss by one sample.
+        # The reference removes its lead-in by a ratio of floats, which can be wrong by one sample.
         if not _has_codes(reference):
             return official
         joined = torch.cat([reference.ref_code, torch.from_numpy(codes)])

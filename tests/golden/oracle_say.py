@@ -1,10 +1,10 @@
-r"""Say one utterance with the reference, on any local checkpoint, with the flags of `voicewright say`.
+r"""Speech by the reference on any local checkpoint, with the flags of `voicewright say`.
 
     python -m tests.golden.oracle_say --random-checkpoint FOLDER --mode base --seed 3
     python -m tests.golden.oracle_say "Hello." --model FOLDER --mode base --ref-audio a.wav --ref-text Hi. \
         --greedy --max-frames 40 --codes-out codes.npy --out hello.wav
 
-with the python of .venv-oracle, from the root of the repository.
+Run it with the Python of .venv-oracle, in the root of the repository.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def main() -> None:
 
 
 def _utterance(arguments: argparse.Namespace) -> Utterance:
-    # The reference's own default: text in one piece, save for Base.
+    # The reference's default: the whole text at once, except for Base.
     layout = arguments.layout or ("streaming" if arguments.mode == "base" else "non_streaming")
     return Utterance(
         mode=arguments.mode,

@@ -1,7 +1,7 @@
-"""A random checkpoint made by the reference's own classes, as a stranger would make one for a test.
+"""Random checkpoint, made by the reference's own classes.
 
-Widths, layers, tables and ids are drawn from the seed; `save_pretrained` writes the files, so config.json has
-the fields that the reference itself writes. Runs inside .venv-oracle only.
+Widths, layers, tables and ids are drawn from the seed. `save_pretrained` writes the files, so config.json has the
+fields that the reference itself writes. It runs inside .venv-oracle only.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def random_checkpoint(folder: Path, mode: str, seed: int) -> None:
 
 
 def _repair_config(path: Path, mode: str) -> None:
-    # The reference cannot read the empty model_type that it writes; only Base is published with the section.
+    # The reference cannot read the empty model_type that it writes; only Base is published with this section.
     config = json.loads(path.read_text())
     section = config.pop("speaker_encoder_config")
     del section["model_type"]
@@ -56,7 +56,7 @@ def _repair_config(path: Path, mode: str) -> None:
 
 
 def _randomise(network: torch.nn.Module) -> None:
-    # The reference's initial weights leave codebooks empty and layers silent; a test needs neither.
+    # The reference's initial weights leave codebooks empty and layers without effect, which is not useful in a test.
     for name, tensor in network.state_dict().items():
         if name.endswith("initialized"):
             tensor.fill_(1.0)

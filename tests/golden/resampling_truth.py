@@ -1,4 +1,4 @@
-"""References at other rates, resampled by the reference implementation: every length, and the samples of some."""
+"""Audio at other rates, resampled by the reference: all lengths, and samples of some."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from tests.golden.oracle import Oracle
 from tests.support.signals import noise
 
 RATES = (8_000, 11_025, 16_000, 22_050, 32_000, 44_100, 48_000, 96_000)
-LENGTHS = 65  # of a rate
+LENGTHS = 65  # The number of lengths per rate.
 LONGEST_S = 3.0
-KEPT = (0.021, 0.03)  # seconds, about; whose samples are kept, mono and stereo
+KEPT = (0.021, 0.03)  # Approximate lengths in seconds, for which the samples are stored in mono and stereo.
 
 
 def resampling_truth(oracle: Oracle, folder: Path) -> dict[str, NDArray[Any]]:

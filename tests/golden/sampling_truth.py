@@ -1,4 +1,4 @@
-"""Exact probabilities after the reference's own logit processors: the truth that draws are tested against."""
+"""Exact probabilities after the reference's logit processors, for tests of sampling."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Setting:
     """One way to sample c0: the request's settings, and how many c0 the request has drawn already."""
 
     name: str
-    frame: int  # whose recorded logits are taken
+    frame: int  # The frame whose recorded logits are used.
     drawn: int
     temperature: float = 0.9
     top_k: int = 50
@@ -30,9 +30,9 @@ class Setting:
 
 SETTINGS = (
     Setting(name="default", frame=3, drawn=9),
-    Setting(name="first", frame=0, drawn=0),  # EOS is still forbidden
-    Setting(name="second", frame=1, drawn=1),  # and here
-    Setting(name="third", frame=2, drawn=2),  # and no longer here
+    Setting(name="first", frame=0, drawn=0),  # EOS is still forbidden.
+    Setting(name="second", frame=1, drawn=1),  # EOS is forbidden here, too.
+    Setting(name="third", frame=2, drawn=2),  # EOS is allowed from this frame on.
     Setting(name="hot", frame=4, drawn=6, temperature=1.7, top_k=0),
     Setting(name="cold", frame=5, drawn=6, temperature=0.3),
     Setting(name="narrow", frame=6, drawn=6, temperature=2.5, top_k=5),
@@ -57,7 +57,7 @@ def sampling_truth(oracle: Oracle) -> tuple[dict[str, NDArray[Any]], list[dict[s
     arrays: dict[str, NDArray[Any]] = {}
     for setting in SETTINGS:
         logits = recorded[setting.frame]
-        # Half of the history comes from the likeliest codes, where a penalty matters most.
+        # Half of the history comes from the most likely codes, for which a penalty matters most.
         likely = np.argsort(-logits[:64], kind="stable")[:8]
         history = np.where(
             stream.random_sample(setting.drawn) < 0.5,

@@ -1,4 +1,4 @@
-"""The stored outputs of the reference implementation, as tests ask for them."""
+"""Access to the stored outputs of the reference implementation."""
 
 from __future__ import annotations
 

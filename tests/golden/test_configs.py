@@ -1,4 +1,4 @@
-"""Files that leave fields out are read to the values that the reference implementation's classes give them."""
+"""Configuration files with missing fields: the values of the reference's classes."""
 
 from __future__ import annotations
 

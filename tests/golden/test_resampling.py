@@ -1,4 +1,4 @@
-"""References at other rates come out as the reference implementation resamples them, to the sample."""
+"""Resampling of reference audio, compared with the reference implementation."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.golden.stored import arrays
 from tests.support.audio_files import audio_file
 from tests.support.signals import noise
 
-SAMPLES_ATOL = 1e-6  # soxr adds up in another order where the processor has other vectors
+SAMPLES_ATOL = 1e-6  # The order of soxr's sums depends on the processor's vector unit.
 
 STORED = arrays("resampling")
 RATES = [int(name.split("_")[1]) for name in STORED if name.startswith("lengths_")]

@@ -1,4 +1,4 @@
-"""References to voices and codes, and codes to sound, as the reference implementation does it."""
+"""Speech tokenizer and speaker encoder, compared with the reference implementation."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from tests.golden.cases import LENGTHY, MIDDLE, SEEDS, SHORT
 from tests.golden.stored import arrays
 from tests.support.signals import voice
 
-MEL_ATOL = 1e-5  # of logarithms between -11.5 and 3
-# A Fourier transform rounds every bin by the loudest one of its frame, and a logarithm makes much of that in a quiet
-# bin: machines whose kernels sum in another order differ by so many units of the frame's peak (two were seen to).
+MEL_ATOL = 1e-5  # The values are logarithms between -11.5 and 3.
+# A Fourier transform rounds each bin relative to the loudest bin of its frame, and the logarithm amplifies this in
+# quiet bins. Machines whose kernels sum in another order differed by two ULPs of the frame's peak.
 MEL_ULPS = 4 * float(np.finfo(np.float32).eps)
 X_VECTOR_ATOL = 1e-5
-WAVEFORM_ATOL = 2e-5  # of full scale 1
+WAVEFORM_ATOL = 2e-5  # Full scale is 1.
 
 REFERENCES = {"short": SHORT, "middle": MIDDLE, "lengthy": LENGTHY}
 

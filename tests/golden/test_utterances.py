@@ -1,4 +1,4 @@
-"""Every stored utterance of the reference, said again: codes equal, floats within what float32 rounds."""
+"""Stored utterances of the reference, compared with ours: codes, and floats by rounding."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from tests.conftest import Loaded
 from tests.golden.stored import CASES, arrays, request_of
 from tests.support.engines import core_of, engine_of, said, said_together
 
-# Largest differences met are about a tenth of these; embeddings and logits have values near 1 and 4.
+# The largest observed differences are about a tenth of these limits; embeddings and logits have values near 1 and 4.
 PROMPT_ATOL = 2e-5
 LOGITS_ATOL = 1e-4
 X_VECTOR_ATOL = 1e-5
-PCM_ATOL = 1.6 / 32767  # half a step of rounding to s16le, a step where rounding falls the other way
+PCM_ATOL = 1.6 / 32767  # Half a step for the rounding to s16le, and one step if the rounding differs.
 
 EngineOf = Callable[[dict[str, Any]], Engine]
 
@@ -116,7 +116,7 @@ def test_text_token_ids_equal_the_reference(engine_for: EngineOf, case: dict[str
 def test_audio_equals_the_reference(engine_for: EngineOf, case: dict[str, Any]) -> None:
     waveform = arrays(case["name"])["waveform"]
     pcm = said(engine_for(case), request_of(case)).pcm
-    # Where it cuts a reference off, the official package may round one sample away (docs/model.md 6.1).
+    # If it removes the part of a reference, the official package may be wrong by one sample (docs/model.md 6.1).
     offset = len(pcm) - len(waveform)
     assert offset in ((0,) if case["reference"] is None else (0, 1, -1))
     if offset < 0:
