@@ -1,4 +1,4 @@
-"""The canary on a card: four frames of an idle engine have the same codes every time, whoever has spoken between."""
+"""Canary on a GPU: four frames of an idle engine always have the same codes."""
 
 from __future__ import annotations
 
@@ -37,7 +37,8 @@ def test_canary_audio_is_reproducible(folder_of: FolderOf, mode: str) -> None:
         while (rounds := canaries(server)) < ROUNDS:
             assert server.exit_status is None, "it was not the same"
             assert time.monotonic() < late, rounds
-            if mode != "base" and rounds > 10 * company:  # what others have left in slots and caches changes nothing
+            # Earlier data of other requests in slots and caches has no effect.
+            if mode != "base" and rounds > 10 * company:
                 company += 1
                 asyncio.run(spoken(server.socket, "Now.", task_type=mode, max_frames=5, instructions="Slowly."))
             time.sleep(0.01)

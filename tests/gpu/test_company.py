@@ -1,4 +1,4 @@
-"""First sound of four clients beside that of one, on a card."""
+"""Delay of the first audio with four clients, compared with one client, on a GPU."""
 
 from __future__ import annotations
 

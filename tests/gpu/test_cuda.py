@@ -1,4 +1,4 @@
-"""The CUDA device against the CPU: the same codes from the same seeds, float32's sound within what TF32 rounds."""
+"""CUDA device compared with the CPU: equal codes; float32 audio within TF32's rounding."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytestmark = [
     pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no CUDA device here"),
 ]
 
-SOUND_ATOL = 2e-3  # convolutions may run in TF32 on the card
+SOUND_ATOL = 2e-3  # Convolutions on the GPU may use TF32.
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -1,7 +1,7 @@
-"""Frames in graphs, in bfloat16 through the kernels: the same codes alone, in any company, held or not.
+"""Frames in CUDA graphs with bfloat16 kernels: equal codes in every batch.
 
-On tiny matrices, whose products are cut in one way, and on the published ones in few layers, whose products are cut as
-it suits so many rows.
+The tests use tiny matrices, whose products have one tiling, and a few layers of the published sizes, whose tiling
+depends on the number of rows.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ pytestmark = [
     pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no CUDA device here"),
 ]
 
-SLOTS, FRAMES, LENGTH, PIECE = 20, 60, 256, 64  # eight chunks are as many positions as one launch has
+SLOTS, FRAMES, LENGTH, PIECE = 20, 60, 256, 64  # Eight chunks have as many positions as one launch.
 STEPS = 8
-BUSY_CYCLES = 10**9  # of the card, half a second
+BUSY_CYCLES = 10**9  # Half a second in cycles of the GPU.
 WAITS = {"cudaDeviceSynchronize", "cudaStreamSynchronize", "cudaEventSynchronize", "cudaMemcpy"}
 WIDE = replace(
     few_layers("wide", 2),
@@ -62,7 +62,7 @@ def checkpoint(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPath
 def runner_of(checkpoint: Checkpoint) -> RunnerOf:
     def make(*, eager: bool = False) -> ModelRunner:
         runner = ModelRunner(checkpoint, CudaDevice(eager=eager), torch.bfloat16, SLOTS, LENGTH, PIECE)
-        torch.cuda.synchronize()  # the device streams that use it know nothing of this thread's work
+        torch.cuda.synchronize()  # The device's streams do not wait for the work of this thread.
         runner.capture()
         return runner
 
@@ -172,6 +172,6 @@ def test_capture_waits_for_pending_work_of_its_caller() -> None:
     torch.cuda.synchronize()
     torch.cuda._sleep(BUSY_CYCLES)
     row.fill_(1)
-    device.capture(lambda: seen.copy_(row), Stream.VOICES)  # which runs the work once before it holds it
+    device.capture(lambda: seen.copy_(row), Stream.VOICES)  # Capture runs the work once before it records it.
     torch.cuda.synchronize()
     assert seen.item() == 1

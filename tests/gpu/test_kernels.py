@@ -1,4 +1,4 @@
-"""Kernels on the card against their twins on the same card, and each row against itself in other company."""
+"""Kernels on the GPU: compared with reference code, and batch-invariant."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ pytestmark = [
     pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no CUDA device here"),
 ]
 
-# A key may be rounded to its neighbour, and probabilities are rounded before they are normed: a few parts in 256.
+# A key may be rounded to its neighbour, and probabilities are rounded before they are normalised: a few parts in 256.
 TOLERANCE = {torch.float32: {"rtol": 1e-4, "atol": 1e-4}, torch.bfloat16: {"rtol": 2e-2, "atol": 2e-2}}
 BATCHES = (1, 2, 3, 7, 16, 33, 64)
 GROUPS, CODES, EOS = 16, 2048, 2150
 
 is_rounded = pytest.mark.parametrize("rounded", [False, True], ids=["bfloat16", "int8"])
 per_dtype = pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
-# heads, kv_heads, d
+# Columns: heads, kv_heads, d.
 per_shape = pytest.mark.parametrize("shape", [(16, 8, 128), (6, 2, 32), (4, 1, 64), (4, 2, 20), (2, 2, 16)])
 
 

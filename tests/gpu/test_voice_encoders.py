@@ -1,4 +1,4 @@
-"""The encoders of new voices in graphs on a card, at published size with random weights."""
+"""Encoders of new voices in graphs on a GPU, at the published size with random weights."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ pytestmark = [
 ]
 
 ENCODERS = few_layers("encoders", 1)
-X_VECTOR_RTOL = 1e-5  # of the largest number, in float32: the library chooses its sums by the length
+# Relative to the largest value, in float32: the library chooses the order of its sums by the length.
+X_VECTOR_RTOL = 1e-5
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +65,8 @@ def test_voice_is_bitwise_identical_without_graphs(
     checkpoint: Checkpoint, encoders: VoiceEncoders, seconds: float
 ) -> None:
     """Eager and graphs speak the same codes only if they begin with the same voice."""
-    torch.backends.cudnn.allow_tf32 = True  # as it is served; the library then has more algorithms to choose from
+    # The runtime uses this setting, which gives the library more algorithms to choose from.
+    torch.backends.cudnn.allow_tf32 = True
     samples, device = voice(seconds, 5), CudaDevice(eager=True)
     eagerly = VoiceEncoders(checkpoint, device)
     eagerly.prepare()
