@@ -1,4 +1,4 @@
-"""The real runtime with the embedded voice, and other people's clients in an environment of their own."""
+"""Fixtures of the client tests: a real runtime with the embedded voice, and .venv-clients."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from voicewright import say, wav
 
 ROOT = Path(__file__).resolve().parents[2]
 PYTHON = ROOT / ".venv-clients" / "bin" / "python"
-PACKAGES = ROOT / ".venv-clients" / "node_modules"  # those in JavaScript
+PACKAGES = ROOT / ".venv-clients" / "node_modules"  # Packages in JavaScript.
 SCRIPTS = Path(__file__).parent / "scripts"
 REFERENCE_TEXT = "The old clock in the hall strikes nine, and then it is quiet again."
-CLIENT_S = 150  # the slowest needs half a minute to be imported on a busy machine
+CLIENT_S = 150  # The slowest client needs half a minute for its imports on a busy machine.
 
 Client = Callable[..., dict[str, Any]]
 

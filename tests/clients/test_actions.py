@@ -1,4 +1,4 @@
-"""The page's actions for programs, on the whole product: by Gradio's client and by a session of MCP."""
+"""Gradio API and MCP tools of the page, on the complete product."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_model_designs_three_takes_saves_one_as_voice_and_speaks(app: App) -> No
             assert len({take["take"] for take in takes}) == 3
             assert "wav" not in str(takes)
             async with httpx.AsyncClient(trust_env=False) as client:
-                heard = await client.get(takes[1]["audio"])  # the address is whole
+                heard = await client.get(takes[1]["audio"])  # The address of the audio is absolute.
             samples, rate = soundfile.read(io.BytesIO(heard.content))
             assert (rate, len(samples) / rate) == (24_000, pytest.approx(takes[1]["seconds"], abs=1e-3))
 
@@ -151,7 +151,7 @@ def test_tags_and_pronunciations_apply_to_one_call_and_takes_have_captions(app: 
     assert [word["word"] for word in times["words"]] == ["Ask", "Nguyen."]
     assert times["estimated"] is (times["by"] is None)
     if times["by"] is not None:
-        assert times["words"][0]["start_s"] > 0.2  # behind the pause
+        assert times["words"][0]["start_s"] > 0.2  # The first word follows the pause.
 
 
 def test_invalid_tool_arguments_get_one_sentence_and_a_code(app: App) -> None:

@@ -1,4 +1,4 @@
-"""Every example of the docs is run as it stands but for the address, on the embedded voice."""
+"""Examples of the docs on the embedded voice: all run, only the address changes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PAGES = ("README.md", "docs/quickstart.md", "docs/api.md", "docs/mcp.md")  # All
 ADDRESS = re.compile(r"(?<=://)(?:localhost|127\.0\.0\.1):7860")
 EXAMPLE_S = 150
 
-# What each example prints, in the order of the page.
+# Expected output of each example, in the order of the page.
 PYTHON = [
     r"^\d{5,} samples$",
     r"^0 \d+\n(\d+ \d+\n)+eos \d+ \d+\.\d+$",
@@ -67,7 +67,7 @@ def run(command: list[str], folder: Path) -> str:
 def test_every_example_has_its_test() -> None:
     assert len(examples("python", PYTHON_PAGE)) == len(PYTHON)
     assert len(examples("js", JAVASCRIPT_PAGE)) == len(JAVASCRIPT)
-    assert len(examples("html", JAVASCRIPT_PAGE)) == 1  # tests/browser/test_ws_client.py
+    assert len(examples("html", JAVASCRIPT_PAGE)) == 1  # tests/browser/test_ws_client.py runs this example.
     assert len(EXAMPLES) > 20
 
 

@@ -1,4 +1,4 @@
-"""Clients of ElevenLabs' routes and sockets, unchanged but for the URL: its own, LiveKit's and Pipecat's."""
+"""Unmodified clients of ElevenLabs' API at another URL: its own, LiveKit's, Pipecat's."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def test_elevenlabs_python_client(client: Client, server: RunningServer) -> None
     http = heard["http"]
     for name in ("whole", "streamed", "timed", "pieces"):
         assert http[name]["sha256"] == hashlib.sha256(pcm).hexdigest(), name
-    assert http["mp3"] > 15_000  # 128 kbit/s
+    assert http["mp3"] > 15_000  # The MP3 has 128 kbit/s.
     assert http["faster"]["samples"] * 1.2 > 0.97 * http["whole"]["samples"]
     assert http["faster"]["samples"] * 1.2 < 1.03 * http["whole"]["samples"]
     assert http["characters"] == http["told"] == "One sentence at once."
@@ -40,7 +40,7 @@ def test_elevenlabs_python_client(client: Client, server: RunningServer) -> None
     assert heard["realtime"]["rms"] > 300
     (http_status, http_body), (close_code, said) = heard["refused"]
     assert (http_status, http_body["detail"]["status"]) == (404, "unknown_voice")
-    # It reads the message, or the reason where the socket is closed while it still writes.
+    # The client reads the message, or only the reason if the socket closes during its write.
     assert (close_code, said["error"] if isinstance(said, dict) else said) == (1008, "unknown_voice")
     assert set(heard["voices"]) >= SPEAKERS
     assert heard["one"] == heard["voices"][0]
@@ -53,7 +53,7 @@ def test_elevenlabs_python_client(client: Client, server: RunningServer) -> None
     assert kept["pairs"][0] != kept["pairs"][1]
     assert kept["rules"] == [["Nguyen", "Lose"]]
     assert "<grapheme>Nguyen</grapheme>" in kept["lexicon"]
-    # The newest come first; other tests of the same server may have kept some before.
+    # The newest entries come first; other tests on this server may have stored earlier ones.
     assert (kept["removed"], kept["page"], kept["next"][:1]) == (0, [["A copy"], True], ["Our names"])
     assert kept["left"][:1] == ["Our names"]
     assert kept["refused"][0] == 400
@@ -91,7 +91,7 @@ def test_livekit(client: Client) -> None:
     assert "".join(word for word, _, _ in words) == "The kettle is on. The boat comes back in the evening. "
     edges = [time for _, start, end in words for time in (start, end)]
     assert edges == sorted(edges)
-    # Its frames are of 10 ms, and the last one is filled up.
+    # The frames have 10 ms, and the last one is padded.
     assert abs(edges[-1] - heard["first"]["samples"] / 24_000) < 0.0101
     assert set(heard["voices"]) >= SPEAKERS
 

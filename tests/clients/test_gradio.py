@@ -1,4 +1,4 @@
-"""The page's own API, as Gradio's client and plain HTTP use it, on the whole product."""
+"""HTTP API of the page on the complete product, by Gradio's client and by plain HTTP."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Clients of OpenAI's HTTP API, unchanged but for the base URL."""
+"""Unmodified clients of OpenAI's HTTP API, except for the base URL."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.clients.conftest import REFERENCE_TEXT, Client
 from tests.support.runtime_server import RunningServer
 from voicewright import say
 
-TEXT = "The kettle is on, and the boat comes back in the evening."  # as in the scripts
+TEXT = "The kettle is on, and the boat comes back in the evening."  # The same text as in the scripts.
 A_SECOND = 24_000
 
 
@@ -27,14 +27,14 @@ def test_openai(client: Client, recording: Path, same_as_native: str) -> None:
 
     whole = heard["whole"]
     assert whole["type"] == "audio/mpeg"
-    assert whole["head"].startswith(("494433", "fff"))  # an ID3 tag, or a frame at once
+    assert whole["head"].startswith(("494433", "fff"))  # MP3 begins with an ID3 tag or with a frame.
     assert whole["bytes"] > 5_000
 
     streamed = heard["streamed"]
     assert streamed["type"] == "audio/pcm"
     assert streamed["samples"] > A_SECOND
     assert streamed["rms"] > 300
-    assert streamed["last_s"] - streamed["first_s"] > 0.2  # it came as it was made
+    assert streamed["last_s"] - streamed["first_s"] > 0.2  # The audio arrived during its generation.
     assert streamed["sha256"] == same_as_native
 
     events = heard["events"]

@@ -1,4 +1,4 @@
-"""Schemathesis reads the runtime's own OpenAPI document and asks of every route what it says, and what it does not."""
+"""Schemathesis with the runtime's OpenAPI document: valid and invalid requests."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ CHECKS = (
     *("not_a_server_error", "status_code_conformance", "content_type_conformance", "response_schema_conformance"),
     *("response_headers_conformance", "ignored_auth"),
 )
-PHASES = "examples,coverage"  # what the document's own examples and bounds give; random bodies take as long again
-BUDGET_S = 540  # several times what it takes on an idle machine
+PHASES = "examples,coverage"  # Examples and bounds of the document; random bodies would double the time.
+BUDGET_S = 540  # Several times the duration on an idle machine.
 READY = re.compile(r"Voicewright runtime ready at (http://\S+)")
 STORED = "Grandmother"
 

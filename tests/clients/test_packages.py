@@ -1,4 +1,4 @@
-"""Our clients as they are published: built, installed alone where nothing of the checkout is, and heard from there."""
+"""Published client packages: built, installed without the repository, and used."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What of Gradio's and MCP's own routes is open on the whole product, and that nonsense is no failure of ours."""
+"""Gradio's and MCP's own routes on the product: the public ones, and invalid requests."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_route_description_lists_only_open_routes(app: App) -> None:
     page = httpx.get(f"{app.url}/openapi", trust_env=False).text
     assert "/metrics" not in paths
     assert "/metrics" not in page
-    assert "/docs" not in paths  # something else is there
+    assert "/docs" not in paths  # The product serves its own pages there.
     for path in (
         "/v1/audio/speech",
         "/v1/audio/voices/{name}/file",

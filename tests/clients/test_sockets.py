@@ -1,4 +1,4 @@
-"""Clients of other people's WebSocket protocols, unchanged but for the URL: Cartesia's and vLLM-Omni's."""
+"""Unmodified clients of Cartesia's and vLLM-Omni's WebSockets at another URL."""
 
 from __future__ import annotations
 
@@ -65,12 +65,12 @@ def test_vllm_omni(client: Client) -> None:
         assert audio_done["type"] == "audio.done"
         assert audio_done["total_bytes"] == 2 * heard[name]["samples"] > 2 * HALF_A_SECOND
         assert audio_done["error"] is False
-        pieces = 2 if name == "newer" else 1  # that server counts the pieces of a live text
+        pieces = 2 if name == "newer" else 1  # vLLM-Omni counts the pieces of a live text.
         assert session_done == {"type": "session.done", "utterance_index": 0, "total_sentences": pieces}
-    assert heard["streamed"]["sha256"] == heard["newer"]["sha256"]  # one seed, one text
+    assert heard["streamed"]["sha256"] == heard["newer"]["sha256"]  # One seed and one text give one result.
 
     sentences = heard["sentences"]
     kinds = ["audio.start", "audio.done"] * 2 + ["session.done"]
     assert [message["type"] for message in sentences["said"]] == kinds
-    assert sentences["heads"] == ["RIFF", "RIFF"]  # the format that vLLM-Omni makes without being asked
+    assert sentences["heads"] == ["RIFF", "RIFF"]  # WAV is vLLM-Omni's default format.
     assert [done["total_bytes"] for done in sentences["said"][1::2]] == sentences["bytes"]

@@ -1,4 +1,4 @@
-"""Home Assistant's side of Wyoming: the `wyoming` package's own client, on the embedded voice."""
+"""Wyoming as Home Assistant uses it: the `wyoming` package's client."""
 
 from __future__ import annotations
 

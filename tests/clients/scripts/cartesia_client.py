@@ -1,4 +1,4 @@
-"""Cartesia's own client: contexts on one socket, text pushed in pieces, a cancel; one text over HTTP."""
+"""Script with Cartesia's client: contexts on one socket, streamed text, cancel, and HTTP."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def as_events(client: Cartesia) -> dict[str, Any]:
 
 
 def voices(client: Cartesia) -> dict[str, Any]:
-    listed = list(client.voices.list(limit=2))  # page after page
+    listed = list(client.voices.list(limit=2))  # The client fetches page after page.
     return {"names": [voice.name for voice in listed], "one": client.voices.get(listed[0].id).name}
 
 

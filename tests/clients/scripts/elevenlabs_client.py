@@ -1,4 +1,4 @@
-"""ElevenLabs' own client: text over HTTP with and without times, live text over its socket, voices and models."""
+"""Script with ElevenLabs' client: HTTP, times, live text on a socket, voices and models."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def http(client: ElevenLabs) -> dict[str, Any]:
     speech = client.text_to_speech
     whole = b"".join(speech.convert(text=TEXT, output_format=FORMAT, **SPOKEN))
     streamed = b"".join(speech.stream(text=TEXT, output_format=FORMAT, **SPOKEN))
-    mp3 = b"".join(speech.convert(text=TEXT, **SPOKEN))  # their default format
+    mp3 = b"".join(speech.convert(text=TEXT, **SPOKEN))  # The client's default format.
     settings = VoiceSettings(speed=1.2, stability=0.6, similarity_boost=0.75, style=0.0, use_speaker_boost=True)
     faster = b"".join(speech.convert(text=TEXT, output_format=FORMAT, voice_settings=settings, **SPOKEN))
     timed = speech.convert_with_timestamps(text=TEXT, output_format=FORMAT, **SPOKEN)
@@ -152,7 +152,7 @@ def dictionaries(client: ElevenLabs) -> dict[str, Any]:
 
 
 def main(base: str) -> None:
-    with tls(urlsplit(base).port or 80) as address:  # its socket is wss, whatever the base is
+    with tls(urlsplit(base).port or 80) as address:  # The client uses wss for its socket, whatever the base URL is.
         client = ElevenLabs(base_url=address, api_key="none")
         voices = client.voices.get_all().voices
         found = client.voices.search(page_size=1, search="clara")

@@ -1,4 +1,4 @@
-"""What every script prints at the end: one line of JSON about what it heard."""
+"""Output of all client scripts: one line of JSON about the received audio."""
 
 from __future__ import annotations
 

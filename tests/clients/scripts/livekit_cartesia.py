@@ -1,4 +1,4 @@
-"""LiveKit's plugin for Cartesia: live text over its WebSocket, twice over one pooled connection; one text over HTTP."""
+"""Script with LiveKit's plugin for Cartesia: live text twice on one connection, and HTTP."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""LiveKit's plugin for ElevenLabs: live text in contexts of one socket, with times; one text over HTTP; voices."""
+"""Script with LiveKit's plugin for ElevenLabs: live text, word times, HTTP, and voices."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ async def main(base: str) -> None:
         tts = elevenlabs.TTS(voice_id="clara", encoding="pcm_24000", **options)
         first = await spoken(tts, "The kettle is on. ", "The boat comes back ", "in the evening.")
         second = await spoken(tts, "And again.")
-        plain = elevenlabs.TTS(**options)  # a voice and a format that nobody chose
+        plain = elevenlabs.TTS(**options)  # The plugin's default voice and format.
         third = await spoken(plain, "Sound as it comes.")
         fourth = await heard(plain.synthesize("And once more, all of it at once."))
         scheduled = elevenlabs.TTS(

@@ -1,4 +1,4 @@
-"""Hears what LiveKit's plugins say: their sound, its rates, and the times of words where they tell any."""
+"""Audio, sample rates and word times from LiveKit's plugins."""
 
 from __future__ import annotations
 

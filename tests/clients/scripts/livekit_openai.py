@@ -1,4 +1,4 @@
-"""LiveKit's plugin for OpenAI: it asks for MP3 in events and decodes it."""
+"""Script with LiveKit's plugin for OpenAI, which requests and decodes MP3 in events."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The messages of vLLM-Omni 0.30's streaming clients: streamed samples, then whole sentences, on one socket each."""
+"""Messages of vLLM-Omni 0.30's clients: streamed samples and whole sentences."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def session(base: str, config: dict[str, Any], *texts: str) -> tuple[list[
 
 async def main(base: str) -> None:
     voice = {"speaker": "clara", "task_type": "CustomVoice", "language": "English", "seed": 7}
-    beside = {"non_streaming_mode": False}  # as a live text is spoken where no layout is asked for
+    beside = {"non_streaming_mode": False}  # The default layout of live text.
     streamed, (pcm,) = await session(base, {**voice, **beside, "response_format": "pcm", "stream_audio": True}, TEXT)
     newer, (again,) = await session(
         base, {**voice, "response_format": "pcm", "streaming_mode": "token_level"}, TEXT[:20], TEXT[20:]

@@ -1,4 +1,4 @@
-"""OpenAI's own client: whole, streamed, as events, in files, with stored voices; models, request ids, refusals."""
+"""Script with OpenAI's client: streams, events, files, stored voices, models, refusals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pipecat's service for Cartesia inside a pipeline: two turns over one socket, with word times where there are any."""
+"""Script with Pipecat's Cartesia service in a pipeline: two turns on one socket."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pipecat's services for ElevenLabs inside a pipeline, over one socket and over HTTP: two turns, and their words."""
+"""Script with Pipecat's ElevenLabs services in a pipeline: two turns, by socket and HTTP."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pipecat's service for OpenAI inside a pipeline; it knows OpenAI's voice names only."""
+"""Script with Pipecat's OpenAI service in a pipeline, with OpenAI's voice names only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A TLS port in front of a plain one, for clients that speak nothing else, under a certificate made for the moment."""
+"""TLS port with a temporary certificate in front of a plain port."""
 
 from __future__ import annotations
 

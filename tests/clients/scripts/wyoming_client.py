@@ -1,4 +1,4 @@
-"""The `wyoming` package's own client, as Home Assistant uses it: describe, a text, a text in pieces, two at once."""
+"""Script with the `wyoming` package's client: describe, whole and streamed text."""
 
 from __future__ import annotations
 
