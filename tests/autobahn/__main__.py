@@ -1,4 +1,4 @@
-"""Plays Autobahn's 301 cases to our port and records the figure of T9: `make autobahn`."""
+"""Autobahn's 301 test cases on the runtime's port: `make autobahn` records T9's figure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 from tests.support.promises import record_figures
 from tests.support.thorough import ROOT
 
-CASES = 301  # all but those of compression, of which we negotiate none (T8)
+CASES = 301  # All cases except those of compression, which the server does not negotiate (T8).
 LONGEST_S = 580
 DRIVER = ROOT / "tests" / "autobahn" / "driver.py"
 
@@ -28,7 +28,7 @@ def play(environment: Path, cases: Path, *wanted: str) -> dict[str, list[str]]:
     with subprocess.Popen(echo, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
         port = server.stdout.readline().strip()
-        # Its warnings are of what the cases break on purpose.
+        # The cases violate the protocol on purpose, so the warnings are hidden.
         driver = [str(environment / "bin" / "python"), "-W", "ignore", str(DRIVER), str(cases), port, *wanted]
         try:
             said = subprocess.run(driver, stdout=subprocess.PIPE, text=True, check=True, timeout=LONGEST_S).stdout

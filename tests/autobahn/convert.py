@@ -1,6 +1,6 @@
-"""Turns the cases of Autobahn's testsuite, which are Python 2, into Python 3: `convert.py SDIST FOLDER`.
+"""Conversion of Autobahn's test cases from Python 2 to 3: `convert.py SDIST FOLDER`.
 
-Runs in .venv-autobahn. What it writes stays there: nothing of the suite is kept in this repository.
+It runs in .venv-autobahn and writes there only; this repository contains no files of the suite.
 """
 
 import ast
@@ -11,7 +11,7 @@ from lib2to3.refactor import RefactoringTool, get_fixers_from_package
 from pathlib import Path
 
 CASES = "/autobahntestsuite/case/"
-COMPRESSION = ("case12", "case13")  # we negotiate none (T8)
+COMPRESSION = ("case12", "case13")  # The server does not negotiate compression (T8).
 
 
 class _AsBefore(ast.NodeTransformer):
@@ -40,9 +40,9 @@ def main(archive: str, folder: str) -> None:
                 continue
             content = files.extractfile(member)
             assert content is not None
-            # A byte a character, as Python 2 has it in its strings.
+            # Decode each byte to one character, like the strings of Python 2.
             text = io.TextIOWrapper(content, encoding="latin-1").read().replace("\t", "   ")
-            # Relative imports are made so here: the fixer of lib2to3 would have to find the package on the disk.
+            # Rewrite the relative imports here, because lib2to3's fixer would need the package on the disk.
             lines = [
                 line.replace("from case", "from .case", 1) if line.startswith("from case") else line
                 for line in text.splitlines()

@@ -1,7 +1,7 @@
-"""Plays Autobahn's cases to a server and prints what came of each as JSON: `driver.py FOLDER PORT [ID …]`.
+"""Client that runs Autobahn's cases and prints JSON: `driver.py FOLDER PORT [ID …]`.
 
-Runs in .venv-autobahn, on a client of today's Autobahn. The cases hold bytes in strings, as Python 2 has them, so
-that here each byte is a character of Latin-1 on the cases' side and a byte on the wire's.
+It runs in .venv-autobahn, with a current Autobahn client. The cases keep bytes in strings, as in Python 2: each
+character of Latin-1 in a case is one byte on the network.
 """
 
 import binascii
@@ -96,7 +96,7 @@ class Player(WebSocketClientProtocol):
         super().sendCloseFrame(code, _bytes(reasonUtf8), isReply)
 
     def sendClose(self, code=None, reason=None):
-        # The client's own refuses codes that cases are there to send.
+        # The client's own method refuses codes that some cases must send.
         self.sendCloseFrame(code, reason)
 
     def enableWirelog(self, enable):

@@ -1,6 +1,6 @@
-"""Echoes what comes over a WebSocket, behind the very port of the runtime: `python -m tests.autobahn.echo`.
+"""WebSocket echo server on the runtime's HTTP port: `python -m tests.autobahn.echo`.
 
-It prints its port, and ends with its standard input.
+It prints its port, and exits when its standard input ends.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""app.py as a process: it starts, ends and dies with its runtime, and refuses what cannot work."""
+"""app.py as a process: start, exit, a crash of its runtime, and refusal of bad options."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_signal_ends_both_processes_and_logs_interrupted_requests(checkpoint: Pa
         runtime = app.runtime_pid
         with speaking(app) as socket:
             app.process.send_signal(number)
-            messages, *closed = rest(socket)  # the last one may be of the session's end
+            messages, *closed = rest(socket)  # The last message may be about the end of the session.
             assert [messages[0][word] for word in ("code", "context_id", "partial_audio")] == [
                 "draining",
                 "default",
@@ -111,7 +111,7 @@ def test_signal_finishes_running_replies_and_refuses_new_ones(checkpoint: Path, 
         assert "audio.done" in [message["type"] for message in rest(socket)[0]]
         assert app.process.wait(60) == 0
         assert app.process.stdout is not None
-        # Once, though the runtime says it too.
+        # The message appears once, although the runtime prints it too.
         assert app.process.stdout.read() == "Finishing what is spoken, 240 s at most; Ctrl-C again ends at once.\n"
     assert "Traceback" not in Path(log.name).read_text()
 
@@ -150,7 +150,7 @@ def test_killed_runtime_logs_one_line_per_interrupted_stream(checkpoint: Path, t
         said = Path(log.name).read_text()
         os.kill(app.runtime_pid, signal.SIGKILL)
         for pieces in heard:
-            with pytest.raises(httpx.RemoteProtocolError):  # nobody takes a part for the whole
+            with pytest.raises(httpx.RemoteProtocolError):  # No client accepts incomplete audio as complete.
                 collections.deque(pieces, maxlen=0)
         more = Path(log.name).read_text().removeprefix(said).splitlines()
     lines = [line for line in more if "studio.runtimes.supervisor" not in line]

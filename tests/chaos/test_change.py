@@ -1,4 +1,4 @@
-"""Other checkpoints are loaded while people speak: nobody loses a word, whether the change succeeds or fails."""
+"""Change to other checkpoints during speech: running requests finish, even if it fails."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.app import App, running_app
 from tests.support.checkpoints import BRIEF, write_checkpoint
 
 SPOKEN = ("audio.done", None)
-WITHIN_S = 120.0  # a start, with other tests on every core
+WITHIN_S = 120.0  # Time for a start with other tests on every core.
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +32,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def app(folder: Path) -> Iterator[App]:
-    # Speech is made no faster than it is heard, and what runs is to finish in any case.
+    # Audio is generated no faster than it is played, and running requests must finish.
     with running_app(["--model", str(folder / "first")], VOICEWRIGHT_DRAIN_S="120") as running:
         yield running
 

@@ -1,4 +1,4 @@
-"""app.py on a disk that is full or read-only, and two of it on one: a clear sentence each, and nothing is lost."""
+"""app.py on a full or read-only disk, and two instances on one: clear errors and no loss."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_full_disk_is_reported_speech_continues_and_stored_takes_survive_restart
             assert ids(client) == {take["id"] for take in before}
             assert all(sound(client, take) == SOUND for take in before)
             say(app)
-        # It starts as well, and says nothing of what it cannot keep until it is asked to keep it.
+        # The studio starts and reports nothing about storage until a request needs it.
         with studio(disk.folder) as (app, client):
             assert ids(client) == {take["id"] for take in before}
             assert client.get("/studio/scripts/s").json() == script
@@ -104,7 +104,7 @@ def test_read_only_disk_is_reported_and_left_unchanged(tmp_path: Path) -> None:
         disk.allow_writing(False)
         with (tmp_path / "log").open("w") as log, studio(disk.folder, log) as (app, client):
             one_sentence(client.get("/studio/me").json()["temporary_note"], "cannot be written", disk.folder)
-            spare = keep(client, SOUND)  # for as long as it runs
+            spare = keep(client, SOUND)  # The take is kept until the studio exits.
             assert sound(client, spare) == SOUND
             one_sentence(refused(upload(client, "Wilma"), 507, "storage_failed"), "cannot be written", disk.folder)
             assert voice in {each["id"] for each in client.get(VOICES).json()["data"]}

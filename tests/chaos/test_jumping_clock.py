@@ -1,6 +1,6 @@
-"""app.py and its runtime on a machine whose clock jumps by hours and a year, forth and back, under all of it.
+"""app.py and its runtime while the machine's date jumps by hours and by a year.
 
-Both processes are told another date again and again, and nothing false of the clock that never jumps.
+The date of both processes changes repeatedly. The monotonic clock is correct.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Words of a document as pandoc reads them, for the comparison with an independent reader."""
+"""Text of a document according to pandoc, for comparison with the studio's reader."""
 
 from __future__ import annotations
 

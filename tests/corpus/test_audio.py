@@ -1,4 +1,4 @@
-"""Recordings of every kind that the ffmpeg program writes, decoded by us and by that program."""
+"""Decoded recordings of all kinds that the ffmpeg program writes, compared with its own."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ SECONDS = 1.3
 
 ONE_TO_EIGHT = (1, 2, 3, 4, 5, 6, 7, 8)
 STEREO = (1, 2)
-SPEAKERS = (1, 2, 6, 8)  # of encoders that take the usual layouts only
-# Muxer, encoder, sample rate, channel counts that the encoder takes.
+SPEAKERS = (1, 2, 6, 8)  # Channel counts of encoders that accept only the usual layouts.
+# Columns: muxer, encoder, sample rate, channel counts that the encoder accepts.
 KINDS = [
     ("wav", "pcm_s24le", 48_000, ONE_TO_EIGHT),
     ("wav", "pcm_alaw", 8_000, STEREO),

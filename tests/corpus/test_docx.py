@@ -1,4 +1,4 @@
-"""DOCX of every kind of content, and the same words read by pandoc."""
+"""DOCX with all kinds of content, compared with pandoc's text."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def box(content: str, place: str = "inline") -> str:
     )
 
 
-# Kinds whose words pandoc reads as they are read here.
+# Kinds for which pandoc returns the same text.
 SAME: dict[str, tuple[str, list[str]]] = {
     "runs": (paragraph(A, B, C), FLAT),
     "raised and lowered numbers": (
@@ -127,7 +127,7 @@ SAME: dict[str, tuple[str, list[str]]] = {
     ),
     "Greek letter of a symbol font": (paragraph(A, '<w:r><w:sym w:font="Symbol" w:char="F061"/></w:r>'), ["ALPHA α"]),
 }
-# Kinds that pandoc 2.17 reads otherwise; after the paragraphs comes the reason.
+# Kinds for which pandoc 2.17 returns another text. The reason follows the paragraphs.
 OTHER: dict[str, tuple[str, list[str], str]] = {
     "raised letters": (paragraph("1", script("st"), ", x", script("2n"), "."), ["1st, x2n."], "written as ^(st)"),
     "simple field": (inside("fldSimple", attributes='w:instr="AUTHOR"'), FLAT, "left out"),

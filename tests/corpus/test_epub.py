@@ -1,4 +1,4 @@
-"""EPUB of every kind of markup that books have, and the same words read by pandoc."""
+"""EPUB with all kinds of markup, compared with pandoc's text."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def mark(link: str) -> tuple[str, list[str], dict[str, int]]:
     return f"<p>ALPHA{link} BRAVO.</p>", ["ALPHA BRAVO."], {"note_marks": 1}
 
 
-# Kinds whose words pandoc reads as they are read here.
+# Kinds for which pandoc returns the same text.
 SAME: dict[str, tuple[str, list[str]]] = {
     "ordered list": ("<ol><li>ALPHA</li><li><p>BRAVO</p><p>more</p></li></ol>", ["1. ALPHA", "2. BRAVO", "more"]),
     "list that begins elsewhere": ('<ol start="7"><li>ALPHA</li><li>BRAVO</li></ol>', ["7. ALPHA", "8. BRAVO"]),
@@ -68,7 +68,7 @@ SAME: dict[str, tuple[str, list[str]]] = {
         ["See page 12 and table 3."],
     ),
 }
-# Kinds that pandoc 2.17 reads otherwise, with what is left out.
+# Kinds for which pandoc 2.17 returns another text, with the omitted parts.
 OTHER: dict[str, tuple[str, list[str], dict[str, int]]] = {
     "raised letters": (
         "<p>1<sup>st</sup>, M<sup>me</sup>, x<sup>2<i>n</i></sup>, a<sub>i</sub>.</p>",

@@ -1,4 +1,4 @@
-"""Subtitles of every kind that is read, and the same cues read by FFmpeg."""
+"""Subtitles of all supported formats, compared with FFmpeg's cues."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ NOTES = {
     "rolling.vtt": [("repeated", 3, ["yeah what", "this is"])],
     "growing.srt": [("repeated", 2, ["Hello", "Hello my"])],
 }
-# FFmpeg reads no TTML, asks for fractions of seconds, and takes readings of characters for text.
-FORMATS = {".sub": "microdvd", ".mpl2": "mpl2"}  # of files too short to be recognised
+# FFmpeg reads no TTML, requires fractions of seconds, and treats ruby annotations as text.
+FORMATS = {".sub": "microdvd", ".mpl2": "mpl2"}  # Formats of files that are too short for FFmpeg's detection.
 UNKNOWN_TO_FFMPEG = {"timed.ttml", "without_fractions.srt", "voices.vtt"}
 
 

@@ -1,7 +1,7 @@
-"""Fuzzes by coverage: `python -m tests.fuzz FOLDER [--target NAME] [--runs N]`. It needs atheris: `make fuzz`.
+"""Fuzzing by coverage: `python -m tests.fuzz FOLDER [--target NAME] [--runs N]`.
 
-Without a target it takes them all, one after the other, and records the figure. What ends
-one badly is kept in FOLDER as `crash-…`; it belongs into tests/fuzz/test_targets.py as an example.
+`make fuzz` installs atheris and runs it. Without a target, all run in turn, and the figure is recorded. An input that
+crashes a target is kept in FOLDER as `crash-…`. Add it to tests/fuzz/test_targets.py as an example.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from pathlib import Path
 
 from tests.fuzz.mutation import Mutation, mutator
 
-SLOWEST_S = 10  # of one input: more is a hang
-MOST_BYTES = 128 * 2**10  # As large as a message of a socket may be.
+SLOWEST_S = 10  # Time limit of one input; a longer run is a hang.
+MOST_BYTES = 128 * 2**10  # The maximum size of a message on a socket.
 FIGURE = "Fuzzing by coverage"
-SLOW = {"document": 0.02}  # targets that take longer, and what part of another's executions they get
+SLOW = {"document": 0.02}  # Slow targets, with their share of the executions of the other targets.
 EXECUTED = re.compile(r"stat::number_of_executed_units:\s+(\d+)")
 
 
@@ -51,7 +51,7 @@ def fuzz(name: str, folder: Path, runs: int) -> None:
     longest = max(MOST_BYTES, *map(len, target.seeds))
     logging.disable()
     with tempfile.TemporaryDirectory(prefix="fuzz-") as nowhere:
-        os.chdir(nowhere)  # what a name leads to would be found here
+        os.chdir(nowhere)  # The folder is empty, so files that a target writes or opens by name are found here.
 
         def once(data: bytes) -> None:
             target.run(data)
@@ -67,7 +67,7 @@ def fuzz(name: str, folder: Path, runs: int) -> None:
 def _mutator(mutation: Mutation) -> Callable[[bytes, int, int], bytes]:
     import atheris
 
-    # Fuzz() puts another Mutate() in its place, so that it has to be looked up at each call.
+    # Fuzz() replaces Mutate(), so look it up at each call.
     return mutator(mutation, lambda data, most: atheris.Mutate(data, most))
 
 

@@ -1,4 +1,4 @@
-"""What is fuzzed: a target takes any bytes, and either accepts them or refuses them as its documentation says."""
+"""Fuzzing targets: each accepts any bytes, or refuses them as its documentation says."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def _voice_file(data: bytes) -> None:
 
 
 def _document(data: bytes) -> None:
-    # The process that reads documents answers for these two as it does for what cannot be read.
+    # In the product, the process that reads documents reports these two errors as unreadable files.
     with suppress(UnreadableError, MemoryError, RecursionError):
         read_document(data)
 

@@ -1,4 +1,4 @@
-"""What `make fuzz` runs by the million takes its seeds, parts of them and all that it once found."""
+"""Fuzzing targets with their seeds, with parts of the seeds, and with earlier crashes."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from tests.fuzz.targets import TARGETS
 from tests.support.documents import letter
 
 LETTER = letter(("Normal", "Words."))
-DIRECTORY = LETTER.rindex(b"PK\5\6") + 16  # where the end of a ZIP says that its directory begins
-PART = LETTER.index(b"word/styles.xml") + 60  # in the middle of what is packed there
+# The offset of the central directory's position, which the end record of the ZIP contains.
+DIRECTORY = LETTER.rindex(b"PK\5\6") + 16
+PART = LETTER.index(b"word/styles.xml") + 60  # A position in the middle of the compressed data.
 
-FOUND = {  # by target: what ended one badly, and does no more
+FOUND = {  # Inputs that crashed a target in the past, by target.
     "document": (
         LETTER[:DIRECTORY] + (2**24).to_bytes(4, "little") + LETTER[DIRECTORY + 4 :],
         LETTER[:PART] + b"\xff" * 60 + LETTER[PART + 60 :],

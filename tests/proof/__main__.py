@@ -1,4 +1,7 @@
-"""Measures the promises of docs/reliability.md: `make proof` writes artifacts/proof.json, ``--short`` only prints."""
+"""Measurements for docs/reliability.md: `make proof` writes artifacts/proof.json.
+
+With ``--short``, the measurements are only printed.
+"""
 
 from __future__ import annotations
 
@@ -31,14 +34,14 @@ from tests.support.promises import holding_tests, record_figures
 from tests.support.thorough import ROOT
 
 ONE_THREAD = {"VOICEWRIGHT_THREADS": "1", "OMP_NUM_THREADS": "1"}
-FUZZED = {  # promises, and the property-based tests whose examples are counted
+FUZZED = {  # Promises, with the property-based tests whose examples are counted.
     "P1": ("tests/unit/server/test_any_message.py", "tests/unit/server/native/test_schema.py"),
     "S2": ("tests/unit/shared/test_decoding.py", "tests/unit/voices/test_voice_file.py"),
 }
 ISOLATION = tuple(f"tests/unit/engine/test_{name}.py" for name in ("leaks", "faults", "batches", "walk"))
 PAIRS = ("tests/unit/server/native/test_totality.py", "tests/unit/server/test_dialect_totality.py", "-k", "every_pair")
-ELSEWHERE = ("T9",)  # promises with figures that other commands take
-SEND_S, PING_S = 5.0, 5.0  # that a client that reads nothing is allowed; between pings
+ELSEWHERE = ("T9",)  # Promises whose figures other commands measure.
+SEND_S, PING_S = 5.0, 5.0  # The time limit of a client that reads nothing, and the interval between pings.
 
 
 def process_figure(model: Path, slots: int, form: Callable[[BenchRuntime], Awaitable[str]], **settings: str) -> str:

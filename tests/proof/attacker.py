@@ -1,4 +1,4 @@
-"""One client that floods a port, for as long as it is let: `python -m tests.proof.attacker KIND PORT`."""
+"""Client that floods a port: `python -m tests.proof.attacker KIND PORT`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import suppress
 
 from websockets.frames import Frame, Opcode
 
-PIECE_BYTES, PAUSE_S = 65536, 0.1  # 640 kB a second, as one client on a slow line sends
+PIECE_BYTES, PAUSE_S = 65536, 0.1  # 640 kB per second, like one client on a slow connection.
 
 
 def _frame(opcode: Opcode, data: bytes = b"", *, fin: bool = True) -> bytes:
@@ -33,7 +33,7 @@ _MARKUP = json.dumps({"input": "![a](" * 25_000, "text_filter": "markdown", "voi
 _LONG = b"POST /v1/audio/speech HTTP/1.1\r\nContent-Length: %d\r\n" % len(_MARKUP) + _HOST + b"\r\n" + _MARKUP
 _BODY = b"POST /v1/audio/speech HTTP/1.1\r\nContent-Length: 16000000\r\n" + _HOST + b"\r\n"
 _RESERVED = bytes([_frame(Opcode.TEXT, b"{}")[0] | 0x40]) + _frame(Opcode.TEXT, b"{}")[1:]
-# What is sent once a connection, whether its answer is awaited first, and what is sent again and again after it.
+# The data sent once per connection, and the data that follows repeatedly.
 ATTACKS: dict[str, tuple[bytes, bytes]] = {
     "headers": (b"GET / HTTP/1.1\r\n" + _HOST, b"a: b\r\n"),
     "trailers": (_CHUNKED + b"2\r\n{}\r\n0\r\n", b"a: b\r\n"),

@@ -1,7 +1,7 @@
-"""A long book on the page: imported, spoken and exported, while studio and runtime are killed in the middle of it.
+"""Import, speech and export of a long book, while studio and runtime are killed.
 
-``python -m tests.proof.book --pages 500 --kills 2`` prints its figures. With ``--voice`` the embedded voice speaks, at
-its own speed; otherwise the runtime makes its audio at once.
+``python -m tests.proof.book --pages 500 --kills 2`` prints the figures. With ``--voice`` the embedded voice speaks at
+its own speed; otherwise the runtime generates audio instantly.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ KIB = 1024
 TITLE, AUTHOR = "The Long Voyage", "Ann Author"
 RATE = 24_000
 TURN_MS = 50
-MIN_ALIKE = 0.9  # Correlation of a take with its place in the file, which was encoded.
+MIN_ALIKE = 0.9  # Correlation of a take with its part of the exported file, which is compressed.
 
 Samples = NDArray[np.int16]
 
@@ -62,7 +62,7 @@ class BookReport:
     audio_s: float
     made_s: float
     joined_s: float
-    kills: list[int]  # Lines that were stored at each kill.
+    kills: list[int]  # Number of stored lines at each kill.
     presses: int
     spare_takes: int
     memory_mib: dict[str, float]
@@ -209,7 +209,7 @@ class Export:
     """An export of the open script on the page, under kills."""
 
     def __init__(self, page: Page, running: Product) -> None:
-        self.messages: list[str] = []  # What the page said of its progress, without repetitions.
+        self.messages: list[str] = []  # Progress messages of the page, without repetitions.
         self.errors: list[str] = []  # Errors after which Export was pressed again.
         self.made_s = self.joined_s = 0.0
         self._page = page

@@ -1,4 +1,4 @@
-"""Clients on a bad day against a real runtime process, counted: hang-ups, cancels, deaf ears, SIGTERM, bombs."""
+"""Misbehaving clients of a real runtime process: hang-ups, cancels, stalls and bombs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SHORT = {"task_type": "custom_voice", "seed": 11, "max_frames": 12}
 HEARD = {"task_type": "custom_voice", "seed": 11, "max_frames": 60}
 FRAMES = "voicewright_frames_total "
 DEAF, NEIGHBOURS = 20, 20
-BOMB_S = 1800  # of silence: 135 kB of FLAC, 86 MB of samples
+BOMB_S = 1800  # Seconds of silence: 135 kB of FLAC, 86 MB of samples.
 TOGETHER = 8
 
 
@@ -44,11 +44,11 @@ async def frames_made(client: httpx.AsyncClient) -> int:
 class LeaversReport:
     """Of those who leave in the middle of a reply."""
 
-    freed_ms: list[float] = field(default_factory=list)  # from the hang-up until no slot was taken
-    wasted: list[int] = field(default_factory=list)  # frames made in that time
-    cancelled_ms: list[float] = field(default_factory=list)  # from the cancel to its answer
-    after: int = 0  # pieces of sound behind an answer
-    held: tuple[Held, Held] | None = None  # before the first and after the last
+    freed_ms: list[float] = field(default_factory=list)  # Time from the hang-up until no slot is in use.
+    wasted: list[int] = field(default_factory=list)  # Frames generated in that time.
+    cancelled_ms: list[float] = field(default_factory=list)  # Time from the cancel to its response.
+    after: int = 0  # Chunks of audio after the response.
+    held: tuple[Held, Held] | None = None  # Resources before the first and after the last client.
 
     @property
     def figure(self) -> str:
@@ -67,7 +67,7 @@ async def leavers(runtime: BenchRuntime, count: int) -> LeaversReport:
     """One after the other: each hears the first sound, then hangs up; as many cancel instead."""
     report = LeaversReport()
     async with httpx.AsyncClient(base_url=runtime.url, trust_env=False) as client:
-        for _ in range(3):  # whatever is made at first, is
+        for _ in range(3):  # The first requests create threads and caches.
             await _hang_up(runtime, client, LeaversReport())
             await _cancel(runtime, LeaversReport())
         before = await at_rest(runtime)
@@ -206,7 +206,7 @@ async def bombs(runtime: BenchRuntime, count: int) -> str:
     """So many recordings that unpack to half an hour, some at once; every other hides its length. None is kept."""
     honest = audio_file(np.zeros(BOMB_S * 24_000, np.int16), kind="FLAC")
     silent = bytearray(honest)
-    silent[21] &= 0xF0  # STREAMINFO: 36 bits of total samples, 0 is unknown
+    silent[21] &= 0xF0  # STREAMINFO has 36 bits for the number of samples; 0 means unknown.
     silent[22:26] = bytes(4)
     left, statuses, peaks = list(range(count)), [], [0, 0]
     async with httpx.AsyncClient(base_url=runtime.url, trust_env=False, timeout=120) as client:

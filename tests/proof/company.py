@@ -1,4 +1,4 @@
-"""Many at once against a real runtime process: all who come again, one who wants everything, an event loop between."""
+"""Concurrent clients of a real runtime process: reconnects, fairness, and the event loop."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from tests.support.speech_client import Talk, spoken, talk
 TEXT = "The bread is warm."
 SHORT = {"task_type": "custom_voice", "max_frames": 12}
 SEEDS = 8
-STORM_S = 2.0  # in which all sockets are lost
-POLITE = 4  # clients, each of which asks for one text after the other
+STORM_S = 2.0  # Time in which all sockets are lost.
+POLITE = 4  # Clients that send one request after another.
 FEW, STREAMS = 4, 64
 LAG = 'voicewright_loop_lag_seconds_bucket{le="'
 

@@ -1,4 +1,4 @@
-"""The whole product when its runtime is killed under streams: who is told when, and when it serves again."""
+"""Complete product when its runtime is killed during streams: notification and recovery."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ QUERY_TIMEOUT_S = 0.02
 class CrashReport:
     """Seconds after the kill."""
 
-    told_s: tuple[float, ...]  # that each stream's client knew
-    ready_s: float  # that /ready was 200 again
-    spoken_s: float  # that speech was heard to its end again
+    told_s: tuple[float, ...]  # Time until the client of each stream was notified.
+    ready_s: float  # Time until /ready was 200 again.
+    spoken_s: float  # Time until a stream was complete again.
 
     @property
     def figure(self) -> str:

@@ -1,4 +1,4 @@
-"""Crowds against a real runtime process: what they leave behind, and what four times the capacity does to it."""
+"""Crowds of clients of a real runtime process: leaks, and an overload of four times."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from benchmarks.common.servers import BenchRuntime
 from tests.support.speech_client import Talk, talk
 
 TOGETHER = 12
-QUIET_S = 20.0  # for everything to be given back
-FRAMES = 6  # of a request, at most
-AT_ONCE_MS = 1000  # a refusal that took longer was in the queue
+QUIET_S = 20.0  # Time limit for the release of all resources.
+FRAMES = 6  # Maximum frames of a request.
+AT_ONCE_MS = 1000  # A refusal that took longer had waited in the queue.
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
     """What the kernel and the server say that the process holds."""
 
-    busy: int  # requests in slots or waiting, and open sessions
+    busy: int  # Requests in slots or in the queue, and open sessions.
     threads: int
     files: int
     resident_kib: int
@@ -80,7 +80,7 @@ class CrowdReport:
 async def crowd(runtime: BenchRuntime, count: int, seed: int = 1) -> CrowdReport:
     """Short requests, some together: of ten three are cancelled, one hangs up, one reads slowly, five are polite."""
     report, dice = CrowdReport(), random.Random(seed)
-    for kind in ("polite", "cancelled", "hung up", "slow"):  # whatever is made at first, is
+    for kind in ("polite", "cancelled", "hung up", "slow"):  # The first requests create threads and caches.
         await _short(runtime, kind, dice)
     report.held.append(await at_rest(runtime))
     for _ in range(10):
@@ -127,7 +127,7 @@ class Load:
 
     served_ms: list[float] = field(default_factory=list)
     refused_ms: list[float] = field(default_factory=list)
-    estimates: int = 0  # refusals that said when to come again
+    estimates: int = 0  # Number of refusals with an estimate of the waiting time.
 
     @property
     def figure(self) -> str:
@@ -143,11 +143,11 @@ class OverloadReport:
     """What came of requests before, under and after more of them than can be served."""
 
     alone: Load = field(default_factory=Load)
-    full: Load = field(default_factory=Load)  # as many clients as slots
-    rate: float = 0.0  # of these, requests a second
-    overload: Load = field(default_factory=Load)  # four times as many requests a second
-    pressed: Load = field(default_factory=Load)  # four times as many clients, who come again at once
-    recovered_ms: float = 0.0  # to the first sound of the first request afterwards
+    full: Load = field(default_factory=Load)  # As many clients as slots.
+    rate: float = 0.0  # Requests per second of the full load.
+    overload: Load = field(default_factory=Load)  # Four times as many requests per second.
+    pressed: Load = field(default_factory=Load)  # Four times as many clients, which retry at once.
+    recovered_ms: float = 0.0  # Time to the first audio of the first request afterwards.
 
     @property
     def figure(self) -> str:

@@ -1,4 +1,4 @@
-"""Floods of one client against both ports, and what a neighbour hears meanwhile, in `make proof`."""
+"""Floods of one client on both ports, and their effect on another client, in `make proof`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support.patience import PATIENCE_S
 from tests.support.speech_client import talk
 from tests.support.thorough import ROOT
 
-_TURN = 20  # Measurements alone, and then as many beside.
+_TURN = 20  # The number of measurements alone, and of measurements during a flood.
 
 
 @asynccontextmanager

@@ -1,4 +1,4 @@
-"""Thousands of sockets that ask for nothing: what they cost those who speak, and what the one too many is told."""
+"""Thousands of idle sockets: their cost for other clients, and the limit."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from tests.support.speech_client import talk
 
 SPEAKERS, TIMES = 8, 5
 VOICE = {"task_type": "custom_voice", "seed": 11, "max_frames": 12}
-SPARE = 4  # connections beyond idlers and speakers: those that ask for the figures
-AT_ONCE = 25  # handshakes
+SPARE = 4  # Additional connections, for requests of the metrics.
+AT_ONCE = 25  # Concurrent handshakes.
 REFUSED = 20
 
 
@@ -42,7 +42,7 @@ async def idlers(runtime: BenchRuntime, count: int, times: int = TIMES) -> str:
     Raises:
         AssertionError: a socket was refused before the limit, or beyond it was not, or without an estimate.
     """
-    await _first_sounds_ms(runtime, 1)  # whatever is made at first, is
+    await _first_sounds_ms(runtime, 1)  # The first requests create threads and caches.
     alone_ms = await _first_sounds_ms(runtime, times)
     before = await held(runtime)
     async with AsyncExitStack() as stack:

@@ -1,4 +1,4 @@
-"""A runtime process that gets no more memory while it speaks: one request fails, and the others say the same (E5)."""
+"""Runtime process without free memory: one request fails, and the others continue (E5)."""
 
 from __future__ import annotations
 

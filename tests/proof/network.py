@@ -1,4 +1,4 @@
-"""The same words nearby and over a bad network: what delay and loss cost, and when a silence is noticed."""
+"""Delay and loss of a bad network compared with a local one, and detection of silence."""
 
 from __future__ import annotations
 
@@ -50,5 +50,5 @@ async def _heard(url: str) -> tuple[float, bytes]:
 async def _noticed_s(runtime: BenchRuntime, port: int) -> float:
     async with bad_network(port, Link()) as network, talk(network.url, **LONG) as session:
         noticed = await noticed_s(runtime.url, network, session)
-        network.reset()  # nobody waits for the answer to a close
+        network.reset()  # No client waits for the reply to the close.
         return noticed

@@ -1,4 +1,4 @@
-"""The rate of requests behind the studio: one visitor who asks without a rest, and another who is served (P5)."""
+"""Rate limit behind the studio: one visitor with constant requests, and another (P5)."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ async def _two_visitors(app: App) -> str:
                     await asyncio.sleep(0.02)
 
     task = asyncio.create_task(greedy())
-    served = 0  # Of the other visitor's.
+    served = 0  # Number of the other visitor's requests that were served.
     async with httpx.AsyncClient(headers=new_visitor(port), timeout=30, trust_env=False) as client:
         for _ in range(PER_MINUTE):
             await refused.acquire()

@@ -1,4 +1,4 @@
-"""How long the studio and the library take to start over many files: as they were left, and with their lists lost."""
+"""Start times of the studio and the library over many files, with and without indexes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support.keeping import pcm_of
 from tests.support.take_writers import OWNER, fields
 from tests.support.voices import a_voice
 
-SECONDS = 2.0  # of sound in a take
+SECONDS = 2.0  # Seconds of audio in a take.
 
 
 def _timed(open_: Callable[[], Any]) -> float:

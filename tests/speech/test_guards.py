@@ -1,4 +1,4 @@
-"""The guards leave the embedded voice alone, with room to spare, and catch it when it is made to run away."""
+"""Length guards: no false alarms on the embedded voice, and detection of runaway speech."""
 
 from __future__ import annotations
 

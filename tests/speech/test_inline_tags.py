@@ -1,4 +1,4 @@
-"""The embedded voice speaks what stands between tags, each span as a request of its own would be, and never a tag."""
+"""Inline tags with the embedded voice: each span sounds like a request of its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A text longer than the embedded voice can say at once keeps its words, its loudness and its rhythm over the seams."""
+"""Long texts of several segments: words, loudness and rhythm across the seams."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ TEXT = (
     "closed for weeks. He had learned to bake bread there, and to repair an old engine with very little. In the "
     "morning we walked along the river to the station, because the bus was late again."
 )
-MOST = 0.85  # Share of the words; a text that loses one part of five has less.
-QUIET = 300  # int16; below it nothing is heard
-PAUSE_S = 0.15  # between sentences at least
+MOST = 0.85  # Share of the recognised words; a text without one of five parts has less.
+QUIET = 300  # In int16 steps; smaller samples are inaudible.
+PAUSE_S = 0.15  # The shortest pause between sentences.
 LONGEST_PAUSE_S = 1.2
-APART_LU = 5.0  # loudest and faintest stretch between pauses
-SHORTEST_S = 2.0  # Shorter stretches are single phrases, whose loudness is their stress.
+APART_LU = 5.0  # The difference between the loudest and the quietest stretch between pauses.
+SHORTEST_S = 2.0  # Shorter stretches are single phrases, whose loudness depends on their stress.
 
 
 @pytest.fixture(scope="module")
