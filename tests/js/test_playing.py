@@ -1,4 +1,4 @@
-"""Programmes and the start buffer (programme.js, start_buffer.js)."""
+"""Playback programmes and the start buffer (programme.js, start_buffer.js)."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ FAST, SLOW, LATE = [0, 10, 20, 30], [0, 160, 320, 480], [0, 40, 500, 540]  # Arr
         ([[0, 400]], [0]),
         ([[0, 400], [0, 400]], [0, 320]),
         ([[0], []], [0, 0]),
-        ([[0, 9000, 18000]], [1500]),  # the most
+        ([[0, 9000, 18000]], [1500]),  # The maximum.
     ],
 )
 def test_single_late_chunk_is_forgotten_and_slow_generation_is_not(
@@ -159,7 +159,7 @@ def test_single_late_chunk_is_forgotten_and_slow_generation_is_not(
         (SLOW, 0, 240),  # Unknown length.
         (SLOW, 2, 160),  # A word: chunks after the expected length plus a quarter are ignored.
         (SLOW, 8, 600),  # Half as fast as playback and longer: it needs twice the buffer.
-        (SLOW, 800, 1500),  # the most
+        (SLOW, 800, 1500),  # The maximum.
         (FAST, 800, 0),
         ([0, 500, 510, 520, 530], 3, 420),  # A stall is not longer in a longer take.
         ([0, 500, 510, 520, 530], 800, 420),

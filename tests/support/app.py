@@ -1,4 +1,4 @@
-"""The whole product as a user starts it: app.py with its runtime, on a free port."""
+"""Complete product as a user starts it: app.py with its runtime, on a free port."""
 
 from __future__ import annotations
 

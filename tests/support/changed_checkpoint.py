@@ -1,4 +1,4 @@
-"""Changes the files of a checkpoint: its weights, its shards, its configuration."""
+"""Changes to a checkpoint's files: its weights, its shards, its configuration."""
 
 from __future__ import annotations
 

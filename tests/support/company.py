@@ -1,4 +1,4 @@
-"""The delay of the first audio with four clients, compared with one client.
+"""Delay of the first audio with four clients, compared with one client.
 
 vLLM-Omni's pull request 3322 asks for a ratio of the medians of at most four. Measured ratios are a third of that or
 less, so four leaves a margin for a busy machine.

@@ -1,4 +1,4 @@
-"""The studio's store behind its real routes on a real socket, without a page."""
+"""Real store of the studio, with its routes on a real socket and without a page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A voice library in memory, for tests of everything around it."""
+"""Voice library in memory, for tests of the code around it."""
 
 from __future__ import annotations
 

@@ -16,8 +16,8 @@ from torch import Tensor
 FLOATS = {torch.float32, torch.float16, torch.bfloat16}
 INTEGERS = {torch.int32, torch.int64}
 ATOMIC = FLOATS | {torch.int32, torch.int8, torch.bool}  # Dtypes of indexed writes: DTYPE_910B_SUPPORT_ATOMIC.
-FEW, TAIL = 100, 128  # MAX_RESERVE_NUM indices, MULTI_DTYPE_SUPPORT_TAIL numbers behind each, of other dtypes
-LARGE, ROOM = 70, 5_400_000  # MAX_AICORE_TIAL, MAX_SHPAE_NUM
+FEW, TAIL = 100, 128  # MAX_RESERVE_NUM indices, and MULTI_DTYPE_SUPPORT_TAIL numbers after each index, of other dtypes.
+LARGE, ROOM = 70, 5_400_000  # CANN's constants MAX_AICORE_TIAL and MAX_SHPAE_NUM (its spelling).
 
 Reason = str | None
 

@@ -50,7 +50,7 @@ class NpuTensor(Tensor):
 
     @staticmethod
     def __new__(cls, held: Tensor, requires_grad: bool = False) -> NpuTensor:
-        # Views of what was made outside of inference mode are made within: all are alike here.
+        # Create normal tensors in inference mode, too, because views in it may be of tensors from outside of it.
         with torch.inference_mode(False):
             made: NpuTensor = Tensor._make_wrapper_subclass(
                 cls,

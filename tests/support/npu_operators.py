@@ -206,7 +206,7 @@ def unseen_of(mask: Tensor | None, q: Tensor, k: Tensor, mode: int, before: int,
         unseen = torch.zeros(1, 1, P, T, dtype=torch.bool, device=q.device)
     elif mode in (0, 1):
         need((before, after) == (UNBOUND, UNBOUND), "not emulated: bands")
-        # A row's mask has no dimension of queries where there is one; all others lack those in front.
+        # With one query, the mask of a row has no query dimension. All other masks lack the leading dimensions.
         unseen = mask.bool().view(-1, 1, 1, T) if P == 1 and mask.dim() < 4 and len(mask) == B else mask.bool()
         unseen = (
             unseen.unsqueeze(1) if unseen.dim() == 3 else unseen.expand(1, 1, P, T) if unseen.dim() == 2 else unseen

@@ -1,4 +1,4 @@
-"""A random checkpoint that serves all three modes: sound, not speech, for tests of everything around the voice."""
+"""Random checkpoint that serves all three modes with noise, for tests that need no speech."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ class CheckpointSpec:
     """Specification of one checkpoint except its mode and seed."""
 
     name: str
-    model_size: str  # "0b6" drops the instruct of CustomVoice, "1b7" uses it
+    model_size: str  # "0b6" drops the instruct of CustomVoice, "1b7" uses it.
     talker: Stack
     predictor: Stack
     text_hidden: int
@@ -95,7 +95,7 @@ class CheckpointSpec:
     generation: Mapping[str, float | int | bool] = field(default_factory=dict)
     logit_scale: float = 4.0  # The standard deviation of the logits: wide gaps survive float32 rounding.
     eos_scale: float = 0.65  # The relative scale of the EOS logit: greedy utterances last for some frames.
-    is_endless: bool = False  # EOS is never drawn, however the sampling is set (ending.py)
+    is_endless: bool = False  # EOS is never drawn with any sampling settings (endless.py).
     text_rows: int | None = None  # Rows of the text embedding; None: a round number above the last special id.
 
     @property
