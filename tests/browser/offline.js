@@ -1,8 +1,8 @@
 /**
- * Plays a schedule of messages through worklet.js in an OfflineAudioContext: no loudspeaker, no real time.
+ * Render a schedule of messages with worklet.js in an OfflineAudioContext, without a loudspeaker or real time.
  *
- * Each entry of the schedule is [seconds, message]; `pcm` in a message is a plain array. Seconds fall on the
- * render quantum (128 samples) that starts there or next.
+ * Each entry of the schedule is [seconds, message]; `pcm` in a message is a plain array. A message takes effect at the
+ * first render quantum (128 samples) that starts at its time or later.
  */
 window.playSchedule = async (workletUrl, seconds, schedule) => {
   const rate = 24000;
@@ -22,13 +22,13 @@ window.playSchedule = async (workletUrl, seconds, schedule) => {
       const pcm = message.pcm && Int16Array.from(message.pcm);
       node.port.postMessage(pcm ? { ...message, pcm } : message);
     }
-    // The answer shows that the audio thread has taken the messages before time goes on.
+    // The response shows that the audio thread has received the messages before the time advances.
     const id = ++asked;
     const answered = new Promise((resolve) => answers.set(id, resolve));
     node.port.postMessage({ type: 'report', id });
     await answered;
   };
-  // A last look, one quantum before the end: rendering may be over before the audio thread's reports have come.
+  // Query once more, one quantum before the end, because rendering may end before the audio thread's reports arrive.
   schedule.push([seconds - 256 / rate, { type: 'nothing' }]);
   const byTime = Map.groupBy(schedule, ([at]) => Math.ceil((at * rate) / 128) * 128);
   for (const [sample, entries] of byTime) {

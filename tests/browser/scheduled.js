@@ -1,5 +1,5 @@
 /**
- * Notes every AudioBufferSourceNode that is started: when, until when, and with which samples.
+ * Record the start time, the end time and the samples of every AudioBufferSourceNode that is started.
  */
 (() => {
   window.scheduled = [];

@@ -1,8 +1,8 @@
 /**
- * Listens at the destination: whatever is connected to a context's loudspeaker is connected to this as well.
+ * Record the output of an audio context: every node that is connected to its destination is also connected here.
  *
- * window.tap.samples() gives all that passed, from the first sample that was not silence; window.tap.lastLoud
- * is the context time at which the last such sample passed.
+ * window.tap.samples() returns all samples from the first one that is not silent. window.tap.lastLoud is the context
+ * time of the last sample that was not silent.
  */
 (() => {
   const source = `

@@ -1,7 +1,7 @@
 /**
- * Lets a take's sound come when all of it is served, in one go, however slow the machine.
+ * Deliver the audio of a take at once after all of it was served, also on a slow machine.
  *
- * window.served() gives the sound's messages as they were sent and forgets them.
+ * window.served() returns the messages with audio as they were sent, and clears the list.
  */
 (() => {
   const { get, set } = Object.getOwnPropertyDescriptor(WebSocket.prototype, 'onmessage');

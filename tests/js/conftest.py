@@ -1,4 +1,4 @@
-"""Node for tests of the page's modules without a DOM: one process for all tests, a millisecond per call."""
+"""Node for tests of the page's modules without a DOM: one process for all tests."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 /**
- * Calls functions for the tests: reads a line of JSON ({body, value}), and writes one ({result} or {error}).
+ * Call functions for the tests: read a line of JSON ({body, value}), and write one ({result} or {error}).
  * `import('/js/…')` in a body imports a module of the page, as in a browser.
  */
 

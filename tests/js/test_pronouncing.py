@@ -1,4 +1,4 @@
-"""Pronunciation: one table tests the page's and the studio's rules; also word lists as files."""
+"""Pronunciation: one table for the page's and the studio's rules, and word lists as files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Positions of a script's lines in the full audio (schedule.js), with audio of known lengths."""
+"""Positions of a script's lines in the full audio (schedule.js), for known lengths."""
 
 from __future__ import annotations
 

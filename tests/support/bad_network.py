@@ -1,4 +1,4 @@
-"""A TCP proxy that delays, loses, throttles, falls silent and resets, as `netem` does in kernels that have it.
+"""TCP proxy that delays, loses, throttles, falls silent and resets, like Linux's `netem`.
 
 Loss is simulated as a program sees it above TCP: everything after a lost segment arrives late, by the time of the
 retransmission.

@@ -1,4 +1,4 @@
-"""A fake Hub on a real port: the routes that huggingface_hub requests, over folders in the published layout.
+"""Fake Hub on a real port: huggingface_hub's routes over folders in the published layout.
 
 Weights are served after a redirect, as on the Hub, with range requests. The fake can be slow, break the connection,
 respond with an error, serve bytes that do not match its listing, or ignore ranges.

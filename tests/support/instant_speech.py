@@ -1,4 +1,4 @@
-"""Speech-like audio without computation: pieces of the demo voice's recordings, chosen by text and style."""
+"""Speech-like audio without computation, from pieces of the demo voice's recordings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Triton's interpreter, which runs kernels on CPU tensors, with three faults of version 3.6 repaired."""
+"""Triton's interpreter for kernels on CPU tensors, with three faults of version 3.6 fixed."""
 
 from __future__ import annotations
 

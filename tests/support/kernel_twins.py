@@ -1,4 +1,4 @@
-"""Readable reference versions of runtime/device/kernels in plain torch, and random inputs for both."""
+"""Readable references for runtime/device/kernels in plain torch, and random inputs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Torch's device type ``npu`` for tests: a backend in Python whose tensors hold a tensor of the CPU's.
+"""Torch's device type ``npu`` for tests: a Python backend over tensors of the CPU.
 
 After `register`, ``torch.device("npu")`` is a device of this process. An operator that mixes its tensors with the CPU's
 is refused. Every operator on its tensors passes `launch`, which notifies the driver first. The CPU computes the result.

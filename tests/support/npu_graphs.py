@@ -1,4 +1,4 @@
-"""Capture and replay of operators as a device does it: recorded once with their memory, and replayed without Python.
+"""Capture and replay of operators as on a device: with their memory, and without Python.
 
 Tensors made during the capture belong to the graph and keep their address. Tensors from outside are recorded by their
 memory only. If that memory was freed or moved, the replay fails; a real device would read unrelated data.

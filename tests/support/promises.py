@@ -1,4 +1,4 @@
-"""The promises of docs/reliability.md, the tests that hold them, and the figures that measure them."""
+"""Promises of docs/reliability.md, with their tests and their measured figures."""
 
 from __future__ import annotations
 

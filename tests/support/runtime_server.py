@@ -1,4 +1,4 @@
-"""The real runtime server in this process: uvicorn and engine on threads of their own, real sockets."""
+"""Real runtime server in this process: threads for uvicorn and the engine, real sockets."""
 
 from __future__ import annotations
 

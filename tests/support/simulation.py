@@ -1,4 +1,4 @@
-"""A simulation of the scheduler with listeners under a virtual clock: frames on one thread, Code2Wav on another."""
+"""Simulation of the scheduler with listeners under a virtual clock, for two threads."""
 
 from __future__ import annotations
 

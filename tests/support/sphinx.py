@@ -1,4 +1,4 @@
-"""A recogniser as a plug-in, as docs/guide.md describes one: pocketsphinx with the English model in its package."""
+"""Recogniser as a plug-in, as in docs/guide.md: pocketsphinx with its English model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The studio's port in front of a runtime, in this process: routes, limits and relay without the page."""
+"""Studio port in front of a runtime in this process: routes, limits, relay, but no page."""
 
 from __future__ import annotations
 

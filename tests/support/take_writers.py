@@ -1,4 +1,6 @@
-"""Writers of takes that are killed at any line: ``python -m tests.support.take_writers FOLDER TIMES``.
+"""Writers of takes that are killed at any line of the code.
+
+Usage: ``python -m tests.support.take_writers FOLDER TIMES``.
 
 The kill happens before a chosen line of the writing code, so that even short moments are tested.
 """

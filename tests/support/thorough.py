@@ -1,4 +1,4 @@
-"""Selection of tests: `make test` runs each behaviour once, `make test-all` the thorough tests.
+"""Selection of tests: `make test` tests each behaviour once, `make test-all` thoroughly.
 
 A thorough test shows again what another shows once. `slow` at a test or as a file's `pytestmark` makes it thorough, and
 `quick` makes it not; a parameter's mark decides first, then the test's, then the file's. Both take ids of cases.

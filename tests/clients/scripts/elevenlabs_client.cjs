@@ -1,4 +1,4 @@
-// ElevenLabs' JavaScript client: text over HTTP with and without times, voices and models.
+// Script with ElevenLabs' JavaScript client: HTTP with and without times, voices and models.
 const { createHash } = require('node:crypto');
 const { ElevenLabsClient } = require('@elevenlabs/elevenlabs-js');
 

@@ -1,4 +1,4 @@
-"""Checkpoints in the published layout with random weights: tiny ones for tests, full-sized ones for benchmarks.
+"""Checkpoints in the published layout with random weights, tiny ones and full-sized ones.
 
 A checkpoint follows from a specification and a seed. Only `torch_draw.py` needs torch: the environments of the product
 and of the reference make the same files.

@@ -1,4 +1,4 @@
-"""Write checkpoints of the published sizes with random weights, to measure speed without the real ones.
+"""Generator of checkpoints with published sizes and random weights, to measure speed.
 
 `python -m tests.support.checkpoints FOLDER --size 1.7B --mode custom_voice` writes every file of the published
 repository. Utterances never end by themselves (`endless.py`), so that runs which are compared have equal lengths.

@@ -1,4 +1,4 @@
-"""Weights with which the end token is never drawn, so that every utterance has ``max_frames`` frames.
+"""Weights that never draw the end token: every utterance has ``max_frames`` frames.
 
 Every position of the talker's input includes a projected text embedding. The bias of the text projection puts the same
 number into coordinate 0 of it; nothing else writes there: not the projection's matrix, not the embeddings of codes, not

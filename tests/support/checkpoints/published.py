@@ -1,4 +1,4 @@
-"""The published 0.6B and 1.7B checkpoints as specs (docs/model.md 1.2, 1.3), with a tokenizer that is made offline."""
+"""Published 0.6B and 1.7B checkpoints as specs (docs/model.md 1.2, 1.3), with a tokenizer."""
 
 from __future__ import annotations
 

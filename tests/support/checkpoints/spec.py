@@ -1,4 +1,4 @@
-"""Specifications of checkpoints: shapes, ids and tables that the configuration and the weights follow from.
+"""Specifications of checkpoints: the shapes, ids and tables of configuration and weights.
 
 Numbers only; `files.py` turns a specification into files. Defaults are the published values. All published checkpoints
 have 16 code groups, 1920 samples a frame and as many codes for c0 as for the rest; here each of these is free.

@@ -1,4 +1,6 @@
-"""A small byte-level BPE in Qwen2's file format: vocab.json, merges.txt and tokenizer_config.json.
+"""Small byte-level BPE in the file format of Qwen2's tokenizer.
+
+The files are vocab.json, merges.txt and tokenizer_config.json.
 
 Any UTF-8 text has ids, because every byte is a token. Given texts become single tokens.
 """
