@@ -119,5 +119,5 @@ def test_misspelt_key_is_refused(tmp_path: Path) -> None:
 
 
 def test_presets_folder_contains_no_other_files() -> None:
-    known = {"texts", "readings", "designs", "instructs", "speakers", "scripts"}
+    known = {"texts", "readings", "designs", "instructs", "speakers", "scripts", "starters"}
     assert {file.name for file in FOLDER.iterdir()} == {f"{name}.toml" for name in known}
