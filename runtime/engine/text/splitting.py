@@ -14,6 +14,7 @@ from runtime.shared.speech_rate import is_readable
 # The model speaks each clause like a whole utterance, with falling pitch and a pause at its end. If the first clauses
 # are shorter than this (20 letters or 6 Chinese characters, about 1.3 s), they sound like a list.
 CLAUSE_FRAMES = expected_frames("x" * 20)
+MARK_START = re.compile(r"[.!?…。！？｡\n，；：、,;:—–-]")  # First characters of the matches of `MARK`.
 SPACE_BEFORE_WORD = re.compile(r"\s+(?=[^\W_])")
 
 
@@ -144,9 +145,7 @@ def _cuts(
     is yielded last, with None. Punctuation after index `most` is ignored.
     """
     first = follows = SPOKEN.search(text)
-    for mark in MARK.finditer(text, start):
-        if most is not None and mark.start() > most:
-            return
+    for mark in _marks(text, start, len(text) if most is None else most + 1):
         if follows is not None and follows.start() < mark.end():
             follows = SPOKEN.search(text, mark.end())
         if follows is None:
@@ -164,6 +163,15 @@ def _cuts(
                 yield mark.end(), True
         elif clauses and mark["clause"] and _ends_clause(text, mark, follows.start()):
             yield mark.end(), False
+
+
+def _marks(text: str, start: int, stop: int) -> Iterator[re.Match[str]]:
+    """Yield the matches of `MARK` that begin in [start, stop), in time that is linear in stop - start."""
+    while first := MARK_START.search(text, start, stop):
+        mark = MARK.match(text, first.start())
+        start = first.end() if mark is None else mark.end()
+        if mark:
+            yield mark
 
 
 def _ends_clause(text: str, mark: re.Match[str], follows: int) -> bool:
