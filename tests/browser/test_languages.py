@@ -140,11 +140,10 @@ def test_no_room_shows_text_in_another_language(chinese: Page) -> None:
 @pytest.mark.quick
 def test_server_errors_are_shown_in_the_page_language(chinese: Page) -> None:
     said, note = chinese.locator(".vw-error:not(:empty)"), chinese.locator("#vw-note")
-    for text, place in (("?!", note), ("字" * 4097, said)):
-        chinese.fill("#vw-text", text)
-        chinese.click("#vw-speak")
-        expect(place).to_contain_text("文本")
-        assert english(chinese, *SPEAKERS) == []
+    chinese.fill("#vw-text", "?!")
+    chinese.click("#vw-speak")
+    expect(note).to_contain_text("文本")
+    assert english(chinese, *SPEAKERS) == []
     chinese.fill("#vw-text", SHORT)
     enter(chinese, "clone")
     for file in (wav(0.5), {"name": "poem.wav", "mimeType": "audio/wav", "buffer": b"roses are red" * 99}):
