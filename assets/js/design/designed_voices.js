@@ -138,7 +138,7 @@ export class BlendForm {
   show() {
     const [first, second] = this.chosen;
     const other = this.share.valueAsNumber;
-    this.mix.textContent = second ? this.studio.t('blend.mix', { first: first.name, second: second.name, one: 100 - other, other }) : '';
+    this.mix.textContent = second ? this.studio.t('design.blend_mix', { first: first.name, second: second.name, one: 100 - other, other }) : '';
     this.store.disabled = !this.take;
   }
 
@@ -186,7 +186,7 @@ export class BlendForm {
       await studio.api.post(`studio/takes/${take.id}/voice`, { name });
       await studio.voices.refresh();
       this.name.value = '';
-      studio.toast(studio.t('blend.kept', { name }));
+      studio.toast(studio.t('design.blend_kept', { name }));
     } catch (thrown) {
       this.error.textContent = errorOf(thrown).message;
     }

@@ -116,7 +116,7 @@ def corpus(recipe: dict[str, ModuleType], tmp_path: Path) -> Any:
     codes, phones = np.arange(count * books, dtype=np.int16).reshape(count, books) % 500, np.arange(4 * count) % 40
     rows = [
         {"text": text, "start": i * FRAMES * 1920, "length": FRAMES * 1920, "group": "0.1", "kind": "named",
-         "speaker": SPEAKER, "gender": "female", "stretch": 1.0, "formant": 1.0, "f0": 180.0}
+         "styles": {}, "speaker": SPEAKER, "gender": "female", "stretch": 1.0, "formant": 1.0, "f0": 180.0}
         for i, text in enumerate(LINES)
     ]  # fmt: skip
 
@@ -214,7 +214,7 @@ def test_speech_cached_before_codec_training_is_used_for_training(
     recipe: dict[str, ModuleType], exported: Path, tmp_path: Path
 ) -> None:
     row = {"text": LINES[0], "start": 0, "length": FRAMES * 1920, "group": "0.1", "kind": "named", "speaker": SPEAKER,
-           "gender": "female", "stretch": 1.0, "formant": 1.0, "f0": 180.0}  # fmt: skip
+           "styles": {}, "gender": "female", "stretch": 1.0, "formant": 1.0, "f0": 180.0}  # fmt: skip
     np.save(tmp_path / "k_0.audio.npy", np.ones(FRAMES * 1920, np.int16))
     np.save(tmp_path / "k_0.phones.npy", np.ones(4 * FRAMES, np.uint8))
     np.save(tmp_path / "k_0.f0.npy", np.ones(4 * FRAMES, np.float16))
