@@ -42,6 +42,8 @@ _EXPORT = re.compile(r"^export (?=(?:async function|function\*?|class|const) (\w
 _OTHER_SYNTAX = re.compile(r"^(?:import (?!\{ \$\{)|export )", re.MULTILINE)
 _BLOCK_COMMENT = re.compile(r"^[ \t]*/\*\*(?:[^*]|\*(?!/))*\*/[ \t]*$", re.MULTILINE)
 _LINE_COMMENT = re.compile(r"^[ \t]*//.*$", re.MULTILINE)  # Only on rows of their own; strings may hold slashes.
+# Inside a row: casts of JSDoc, and comments after code. Code that the page shows must write its comments as /* */.
+_INNER_COMMENT = re.compile(r"/\*\*(?:[^*\n]|\*(?!/))*\*/ ?|(?<=[;{},(]) +// [^'\"`\n]*$", re.MULTILINE)
 _VLQ = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 
 
@@ -184,7 +186,7 @@ def _wrap(path: Path, order: list[Path]) -> str:
     text = path.read_text("utf-8")
     exported = _EXPORT.findall(text)
     text = _BLOCK_COMMENT.sub(lambda comment: "\n" * comment[0].count("\n"), text)
-    text = _LINE_COMMENT.sub("", text)
+    text = _INNER_COMMENT.sub("", _LINE_COMMENT.sub("", text))
     text = _EXPORT.sub("", _IMPORT.sub(bound, text))
     if other := _OTHER_SYNTAX.search(text):
         raise ValueError(f"{path.name} has an import or export that is not read here: {text[other.start() :][:80]!r}")

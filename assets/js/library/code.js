@@ -194,7 +194,7 @@ socket.onopen = () => {
 };
 socket.onmessage = ({ data }) => {
   if (data instanceof ArrayBuffer) {
-    const pcm = new Int16Array(data); // Mono PCM at 24 kHz: play or store it.
+    const pcm = new Int16Array(data); /* Mono PCM at 24 kHz: play or store it. */
     console.log(pcm.length, 'samples');
     return;
   }

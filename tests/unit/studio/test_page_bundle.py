@@ -95,7 +95,7 @@ def test_unbundlable_module_is_named(modules: Path, text: str, why: str) -> None
 
 def test_page_is_served_in_few_small_cacheable_files() -> None:
     client = TestClient(Starlette(routes=Bundles().routes()))
-    for name, limit in {"page.js": 155_000, "page.css": 25_000, "en.json": 25_000, "presets.json": 20_000}.items():
+    for name, limit in {"page.js": 150_000, "page.css": 25_000, "en.json": 25_000, "presets.json": 20_000}.items():
         answer = client.get(f"/studio/bundle/{name}")
         assert answer.headers["content-encoding"] == "gzip"
         assert int(answer.headers["content-length"]) < limit, name
