@@ -28,7 +28,7 @@ UNSEEN = """
 
 
 def looks(page: Page, selector: str) -> set[str]:
-    """How the elements are painted: each distinct ground, ink and lower line."""
+    """Return each distinct background, text colour and lower border of the elements."""
     return set(
         page.locator(selector).evaluate_all(
             "(all) => all.filter((each) => each.checkVisibility()).map((each) => { const s = getComputedStyle(each);"

@@ -20,7 +20,7 @@ from pathlib import Path
 from tests.fuzz.mutation import Mutation, mutator
 
 SLOWEST_S = 10  # Time limit of one input; a longer run is a hang.
-MOST_BYTES = 128 * 2**10  # The maximum size of a message on a socket.
+MAX_MESSAGE_BYTES = 128 * 2**10  # The maximum size of a message on a socket.
 FIGURE = "Fuzzing by coverage"
 SLOW = {"document": 0.02}  # Slow targets, with their share of the executions of the other targets.
 EXECUTED = re.compile(r"stat::number_of_executed_units:\s+(\d+)")
@@ -48,7 +48,7 @@ def fuzz(name: str, folder: Path, runs: int) -> None:
     corpus.mkdir(parents=True, exist_ok=True)
     for number, seed in enumerate(target.seeds):
         (corpus / f"seed-{number}").write_bytes(seed)
-    longest = max(MOST_BYTES, *map(len, target.seeds))
+    longest = max(MAX_MESSAGE_BYTES, *map(len, target.seeds))
     logging.disable()
     with tempfile.TemporaryDirectory(prefix="fuzz-") as nowhere:
         os.chdir(nowhere)  # The folder is empty, so files that a target writes or opens by name are found here.
