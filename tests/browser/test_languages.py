@@ -144,6 +144,11 @@ def test_server_errors_are_shown_in_the_page_language(chinese: Page) -> None:
     chinese.click("#vw-speak")
     expect(note).to_contain_text("文本")
     assert english(chinese, *SPEAKERS) == []
+    enter(chinese, "design")  # Speak turns a text of this length into a script.
+    chinese.fill("#vw-design-description", "A calm voice.")
+    chinese.fill("#vw-text", "字" * 4097)
+    chinese.click("#vw-speak")
+    expect(said).to_contain_text("文本")
     chinese.fill("#vw-text", SHORT)
     enter(chinese, "clone")
     for file in (wav(0.5), {"name": "poem.wav", "mimeType": "audio/wav", "buffer": b"roses are red" * 99}):
