@@ -190,16 +190,23 @@ def open_studio(browser: Browser, app: App, first_window: BrowserContext, slowne
     pages: list[Page] = []
     errors: list[str] = []
 
-    def context_for(url: str, options: dict[str, Any]) -> BrowserContext:
-        if not pages and options.keys() <= OF_A_PAGE:
+    def context_for(url: str, has_own_window: bool, options: dict[str, Any]) -> BrowserContext:
+        if not pages and not has_own_window and options.keys() <= OF_A_PAGE:
             if not first_window.pages[0].url.startswith(app.url):
                 first_window.pages[0].goto(f"{app.url}/health")
             return emptied(first_window, url)
         contexts.append(browser.new_context(**({"viewport": VIEWPORT} | options)))
         return contexts[-1]
 
-    def open_page(*, url: str = app.url, script: str | None = None, await_ready: bool = True, **options: Any) -> Page:
-        context = context_for(url, options)
+    def open_page(
+        *,
+        url: str = app.url,
+        script: str | None = None,
+        await_ready: bool = True,
+        has_own_window: bool = False,  # For a test that installs a clock: Playwright's clocks belong to the window.
+        **options: Any,
+    ) -> Page:
+        context = context_for(url, has_own_window, options)
         page = context.new_page()
         pages.append(page)
         if context is first_window:

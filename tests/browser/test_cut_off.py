@@ -154,7 +154,7 @@ def offered(open_studio: OpenStudio) -> Callable[..., Page]:
     """Opens the page in a window of a size, with an offer to speak again what a reload cut off."""
 
     def cut_off(width: int = 1200, height: int = 860) -> Page:
-        page = open_studio(viewport={"width": width, "height": height})
+        page = open_studio(viewport={"width": width, "height": height}, has_own_window=True)
         hold(page)
         page.fill("#vw-text", "It was whole and on its way.")
         page.click("#vw-speak")

@@ -88,7 +88,7 @@ def test_voice_used_in_a_script_can_be_deleted_and_restored(spoken: Page) -> Non
 
 
 def test_undo_for_a_deleted_voice_stays_longer_than_for_a_take(open_studio: OpenStudio) -> None:
-    page = open_studio()
+    page = open_studio(has_own_window=True)
     page.clock.install()
     keep_voice(page, "Peter")
     delete(page, "Peter")

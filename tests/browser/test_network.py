@@ -23,7 +23,7 @@ TEXT = "Words that nobody may lose."
 
 def open_with_clock(open_studio: OpenStudio, port: int) -> Page:
     """The page on a clock that goes as every other until a test moves it on."""
-    page = open_studio(url=f"http://127.0.0.1:{port}", await_ready=False)
+    page = open_studio(url=f"http://127.0.0.1:{port}", await_ready=False, has_own_window=True)
     page.clock.install()
     page.reload(wait_until="domcontentloaded")
     page.locator("#vw-speak:enabled").wait_for()
