@@ -1,4 +1,4 @@
-"""Fixtures of all tests: random checkpoints, loaded once per session, and a data folder."""
+"""Fixtures of all tests: random checkpoints and a data folder."""
 
 from __future__ import annotations
 

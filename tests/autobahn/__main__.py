@@ -1,4 +1,7 @@
-"""Autobahn's 301 test cases on the runtime's port: `make autobahn` records T9's figure."""
+"""Run Autobahn's 301 WebSocket test cases against the runtime's port.
+
+`make autobahn` starts it, and records the result for docs/reliability.md (T9).
+"""
 
 from __future__ import annotations
 

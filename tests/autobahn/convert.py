@@ -1,6 +1,6 @@
-"""Conversion of Autobahn's test cases from Python 2 to 3: `convert.py SDIST FOLDER`.
+"""Convert Autobahn's test cases from Python 2 to Python 3: `convert.py SDIST FOLDER`.
 
-It runs in .venv-autobahn and writes there only; this repository contains no files of the suite.
+It runs in .venv-autobahn and writes only there. This repository contains no files of the suite.
 """
 
 import ast

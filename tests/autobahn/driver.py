@@ -1,4 +1,4 @@
-"""Client that runs Autobahn's cases and prints JSON: `driver.py FOLDER PORT [ID …]`.
+"""Run Autobahn's test cases as a client and print JSON: `driver.py FOLDER PORT [ID …]`.
 
 It runs in .venv-autobahn, with a current Autobahn client. The cases keep bytes in strings, as in Python 2: each
 character of Latin-1 in a case is one byte on the network.

@@ -1,4 +1,4 @@
-"""Fixtures of the browser tests: one Chromium whose microphone plays a file.
+"""Fixtures of the browser tests, such as Chromium with a file as its microphone.
 
 Their scope is the package, not the session, because Playwright's event loop conflicts with every later call of
 asyncio.run.

@@ -1,4 +1,4 @@
-"""Steps and checks in the Design room, including the stored takes."""
+"""Helpers for tests of the Design room: user actions, and checks of the stored takes."""
 
 from __future__ import annotations
 

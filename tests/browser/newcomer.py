@@ -1,7 +1,8 @@
-"""First use: a new studio, one click, a download, 8-bit weights, and the first speech.
+"""Measurement of first use: one click, a download, 8-bit weights, and the first speech.
 
-The Hub is a local server. It has a repository with the published 0.6B layout and random weights, which is generated
-once per machine. ``python -m tests.browser.newcomer`` prints the measurements as JSON; run it on an idle machine.
+A local server replaces the Hub. It has a repository with the published 0.6B layout and random weights, which are
+generated once per machine. ``python -m tests.browser.newcomer`` prints the measurements as JSON. Run it on an idle
+machine.
 """
 
 from __future__ import annotations

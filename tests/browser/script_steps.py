@@ -1,4 +1,4 @@
-"""Steps and checks in the Script room, including the played and stored audio."""
+"""Helpers for tests of the Script room: user actions, and checks of the audio."""
 
 from __future__ import annotations
 

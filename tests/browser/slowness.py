@@ -1,4 +1,4 @@
-"""Artificial delays in the page, which reveal tests that read a result too early.
+"""Pytest options that slow the page down, to find tests that read a result too early.
 
 ``pytest tests/browser --page-latency 500`` delays every HTTP response by 500 ms. ``--page-pause 150`` waits 150 ms
 before every action of a test. ``--page-processor 4`` runs the page's scripts four times slower.

@@ -1,4 +1,4 @@
-"""Steps and checks that tests of all rooms share."""
+"""Helpers for tests of all rooms: user actions and checks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Blends of two voices in the Design room: playback during changes, and the stored origin."""
+"""Tests of blends of two voices in the Design room: changes during playback, and storage."""
 
 from __future__ import annotations
 

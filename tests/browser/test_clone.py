@@ -1,4 +1,4 @@
-"""Clone room: record, trim, read the advice, keep and speak, and its error messages."""
+"""Tests of the Clone room: record, trim, read the advice, store the voice, and speak."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Processor use of the page: none while it is idle, and few frames per second in playback."""
+"""Tests of the page's processor use, while it is idle and during playback."""
 
 from __future__ import annotations
 

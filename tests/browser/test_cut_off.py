@@ -1,4 +1,4 @@
-"""Takes that a reload interrupted: offered again, or shown if the studio has stored them."""
+"""Tests that the page offers interrupted takes after a reload."""
 
 from __future__ import annotations
 

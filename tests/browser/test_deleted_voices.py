@@ -1,4 +1,4 @@
-"""Deleted voices in scripts: names and takes are kept, and the page offers a solution."""
+"""Tests of scripts whose voice was deleted: takes are kept and a new voice is offered."""
 
 from __future__ import annotations
 

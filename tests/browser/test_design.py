@@ -1,4 +1,4 @@
-"""Design room: three concurrent takes, comparison, variation, and keeping one as a voice."""
+"""Tests of the Design room: takes, their comparison, variations, and a voice from a take."""
 
 from __future__ import annotations
 

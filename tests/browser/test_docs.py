@@ -1,4 +1,4 @@
-"""Documentation pages in the studio: their examples use the studio's own address."""
+"""Tests of the documentation pages: their examples use the studio's own address."""
 
 from __future__ import annotations
 

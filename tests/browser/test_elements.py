@@ -1,4 +1,4 @@
-"""Elements of the page: lookup by class, and notices that stay while they are in use."""
+"""Tests of shared page elements, such as notices that stay while they are in use."""
 
 from __future__ import annotations
 

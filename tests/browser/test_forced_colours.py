@@ -1,4 +1,4 @@
-"""Page with forced colours, as in Windows' contrast themes."""
+"""Tests of the page with forced colours, such as Windows' contrast themes."""
 
 from __future__ import annotations
 

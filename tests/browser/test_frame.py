@@ -1,4 +1,4 @@
-"""Layout in common window sizes: no control is covered, and nothing shifts unexpectedly."""
+"""Tests of the layout in common window sizes: nothing is covered or shifts."""
 
 from __future__ import annotations
 

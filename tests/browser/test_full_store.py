@@ -1,4 +1,4 @@
-"""Rooms with many takes, voices and scripts: the layout does not shift while they load."""
+"""Tests of rooms with many takes, voices and scripts: nothing shifts while they load."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stored takes: search, changes, undo, repetition, and export as code that runs."""
+"""Tests of stored takes: search, changes, undo, repetition, and export as code."""
 
 from __future__ import annotations
 

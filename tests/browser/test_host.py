@@ -1,4 +1,4 @@
-"""Host room: state of the runtime, its metrics, and the change to another checkpoint."""
+"""Tests of the Host room: runtime state, metrics, and changing the checkpoint."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Import of files as texts and scripts: choice of chapters, and messages for other files."""
+"""Tests of file import: chapters to choose from, and messages for unsupported files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Chinese page: labels, error messages and server messages contain no English."""
+"""Tests of the Chinese page: no text and no error message is English."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Last played take after a reload: in the dock, silent, with its position and controls."""
+"""Tests that the page shows the last played take, without playing it, after a reload."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scripts in the Library: one entry each with its takes, and deletion with undo."""
+"""Tests of scripts in the Library: one entry per script, deletion, and undo."""
 
 from __future__ import annotations
 

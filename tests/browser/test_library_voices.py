@@ -1,4 +1,4 @@
-"""Voices in the Library: search, change, export, import, deletion with undo, and use."""
+"""Tests of voices in the Library: search, edit, export, import, delete, undo, and use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Long book during kill -9 of studio and runtime: the audiobook has each sentence once."""
+"""Test of a long book: if studio and runtime are killed, no sentence is lost or repeated."""
 
 from __future__ import annotations
 

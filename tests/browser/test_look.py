@@ -1,4 +1,4 @@
-"""Appearance and accessibility of the page: themes, languages, cards, and first use."""
+"""Tests of the page's appearance and accessibility: themes, languages, and first use."""
 
 from __future__ import annotations
 

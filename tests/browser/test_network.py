@@ -1,4 +1,4 @@
-"""Page on an unreliable network: it reports the failure, loses nothing, and recovers."""
+"""Tests of the page on an unreliable network: error messages and recovery without loss."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""First use with a full-size 0.6B repository: click, download, 8-bit weights, speech.
+"""Test of first use with a full-size 0.6B repository: click, download, speech.
 
 The speed is printed (also by ``python -m tests.browser.newcomer``) and not asserted, because it depends on the machine.
 """

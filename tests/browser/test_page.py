@@ -1,4 +1,4 @@
-"""Page under faults and limits: bad input, a runtime crash, an insecure origin, a phone."""
+"""Tests of faults and limits: bad input, a runtime crash, an insecure origin, a phone."""
 
 from __future__ import annotations
 

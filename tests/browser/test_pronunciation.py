@@ -1,4 +1,4 @@
-"""Pronunciation sheet: entries apply in every room, and the rooms show them."""
+"""Tests of the pronunciation sheet, whose entries apply in every room."""
 
 from __future__ import annotations
 

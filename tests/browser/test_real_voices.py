@@ -1,4 +1,4 @@
-"""Change from the small voice to a full model: the notice, the download, and the result."""
+"""Tests of the change from the demo voice to a full model: notice, download, result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Playback without an AudioWorklet: start times of the buffers, and gaps as underruns."""
+"""Tests of playback without an AudioWorklet: start times of buffers, and underruns."""
 
 from __future__ import annotations
 

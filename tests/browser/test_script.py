@@ -1,4 +1,4 @@
-"""Scripts with the demo voice: gapless playback, new takes of lines, export, and reload."""
+"""Tests of scripts with the demo voice: gapless playback, new takes, export, reload."""
 
 from __future__ import annotations
 

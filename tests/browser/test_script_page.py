@@ -1,4 +1,4 @@
-"""Script room: edit, reorder, assign voices, open files, several scripts, two tabs."""
+"""Tests of the Script room: editing, voices, files, several scripts, and two tabs."""
 
 from __future__ import annotations
 

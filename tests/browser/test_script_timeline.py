@@ -1,4 +1,4 @@
-"""Timeline of a script: its lines as clips, the total length in the player, and seeking."""
+"""Tests of a script's timeline: clips of lines, total length, and seeking."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Content security policy in a real browser: the page works, injected code does not run."""
+"""Tests of the content security policy: the page works, and injected code does not run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Small details of controls: states, order, touch targets, refresh, print, and numbers."""
+"""Tests of details of controls: states, order, touch targets, printing, and numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Mark of the sentence that is playing, at its position in the text."""
+"""Tests that the page highlights the sentence that is playing."""
 
 from __future__ import annotations
 

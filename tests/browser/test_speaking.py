@@ -1,4 +1,4 @@
-"""Speech in each room: the output of the loudspeaker equals the served audio."""
+"""Tests that the played audio equals the served audio, in each room."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Playback speed in the dock: stored in the browser, constant pitch, unchanged downloads."""
+"""Tests of the playback speed: constant pitch, and downloads at normal speed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Player in the dock: seek, pause, order of takes, and the start of playback."""
+"""Tests of the player in the dock: seek, pause, order of takes, and start of playback."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cold start: a waiting page at once, then the studio at the same address."""
+"""Tests of a cold start: first a waiting page, then the studio at the same address."""
 
 from __future__ import annotations
 

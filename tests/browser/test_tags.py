@@ -1,4 +1,4 @@
-"""Tags in Speak and Script: chips, word counts, requests, and subtitles without tags."""
+"""Tests of inline tags in Speak and Script: display, word counts, requests, subtitles."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Storage limit of takes: display, warning, and freeing space without losing takes."""
+"""Tests of the storage limit of takes: display, warning, and freeing space."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Facts about a text in the page: length, language, and its conversion to a script."""
+"""Tests of the text's length and language in the page, and its conversion to a script."""
 
 from __future__ import annotations
 

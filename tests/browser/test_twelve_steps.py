@@ -1,4 +1,4 @@
-"""A workflow of twelve steps with the demo voice, from a description to a restart."""
+"""Test of a workflow of twelve steps with the demo voice, including a restart."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Voice picker of the Speak room: search, preview, choice, use, and reload."""
+"""Tests of the voice picker in the Speak room: search, preview, choice, and reload."""
 
 from __future__ import annotations
 

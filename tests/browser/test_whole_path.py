@@ -1,4 +1,4 @@
-"""A workflow through all rooms, from a voice description to an exported file."""
+"""Test of a workflow through all rooms, from a voice description to an exported file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Samples that worklet.js outputs in an OfflineAudioContext for given arrival times."""
+"""Tests of worklet.js in an OfflineAudioContext, with given arrival times of the audio."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""JavaScript client in an unrelated page, with the real server and with a faulty one."""
+"""Tests of the JavaScript client in a page that is not the studio's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests on a socket of the test, to compare the played audio with the served audio."""
+"""WebSocket client for comparing the played audio with the served audio."""
 
 from __future__ import annotations
 

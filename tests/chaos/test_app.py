@@ -1,4 +1,4 @@
-"""app.py as a process: start, exit, a crash of its runtime, and refusal of bad options."""
+"""Tests of app.py as a process: start, exit, runtime crash, and bad options."""
 
 from __future__ import annotations
 

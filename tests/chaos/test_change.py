@@ -1,4 +1,4 @@
-"""Change to other checkpoints during speech: running requests finish, even if it fails."""
+"""Tests of changing checkpoints during speech: running requests finish."""
 
 from __future__ import annotations
 

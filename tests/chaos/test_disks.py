@@ -1,4 +1,4 @@
-"""app.py on a full or read-only disk, and two instances on one: clear errors and no loss."""
+"""Tests of app.py on a full or read-only disk, and of two instances with one folder."""
 
 from __future__ import annotations
 

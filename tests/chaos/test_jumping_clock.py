@@ -1,4 +1,4 @@
-"""app.py and its runtime while the machine's date jumps by hours and by a year.
+"""Tests of the studio and runtime while the system date jumps by hours and by a year.
 
 The date of both processes changes repeatedly. The monotonic clock is correct.
 """

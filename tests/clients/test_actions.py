@@ -1,4 +1,4 @@
-"""Gradio API and MCP tools of the page, on the complete product."""
+"""Tests of the page's Gradio API and MCP tools, with the complete product."""
 
 from __future__ import annotations
 

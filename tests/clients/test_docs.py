@@ -1,4 +1,4 @@
-"""Examples of the docs on the embedded voice: all run, only the address changes."""
+"""Tests that run the examples of the docs; only the address is changed."""
 
 from __future__ import annotations
 

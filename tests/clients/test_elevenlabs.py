@@ -1,4 +1,4 @@
-"""Unmodified clients of ElevenLabs' API at another URL: its own, LiveKit's, Pipecat's."""
+"""Tests of unmodified ElevenLabs clients: its own, LiveKit's and Pipecat's."""
 
 from __future__ import annotations
 

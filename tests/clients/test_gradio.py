@@ -1,4 +1,4 @@
-"""HTTP API of the page on the complete product, by Gradio's client and by plain HTTP."""
+"""Tests of the page's HTTP API, with Gradio's client and with plain HTTP."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Unmodified clients of OpenAI's HTTP API, except for the base URL."""
+"""Tests of unmodified OpenAI clients; only the base URL is changed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Schemathesis with the runtime's OpenAPI document: valid and invalid requests."""
+"""Tests with Schemathesis, which sends valid and invalid requests by the OpenAPI document."""
 
 from __future__ import annotations
 

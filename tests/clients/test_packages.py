@@ -1,4 +1,4 @@
-"""Published client packages: built, installed without the repository, and used."""
+"""Tests that build the client packages and use them without the repository."""
 
 from __future__ import annotations
 

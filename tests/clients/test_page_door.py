@@ -1,4 +1,4 @@
-"""Gradio's and MCP's own routes on the product: the public ones, and invalid requests."""
+"""Tests of Gradio's and MCP's own routes: which are public, and invalid requests."""
 
 from __future__ import annotations
 

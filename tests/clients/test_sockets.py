@@ -1,4 +1,4 @@
-"""Unmodified clients of Cartesia's and vLLM-Omni's WebSockets at another URL."""
+"""Tests of unmodified WebSocket clients for Cartesia's and vLLM-Omni's APIs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Wyoming as Home Assistant uses it: the `wyoming` package's client."""
+"""Tests of Wyoming with the client that Home Assistant uses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Text of a document according to pandoc, for comparison with the studio's reader."""
+"""Text of a document as pandoc extracts it, for comparison with the studio's reader."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Decoded recordings of all kinds that the ffmpeg program writes, compared with its own."""
+"""Tests of audio decoding in all common formats, compared with the ffmpeg program."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DOCX with all kinds of content, compared with pandoc's text."""
+"""Tests of DOCX import, compared with pandoc's text."""
 
 from __future__ import annotations
 

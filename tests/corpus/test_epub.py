@@ -1,4 +1,4 @@
-"""EPUB with all kinds of markup, compared with pandoc's text."""
+"""Tests of EPUB import, compared with pandoc's text."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Fuzzing by coverage: `python -m tests.fuzz FOLDER [--target NAME] [--runs N]`.
+"""Coverage-guided fuzzing: `python -m tests.fuzz FOLDER [--target NAME] [--runs N]`.
 
-`make fuzz` installs atheris and runs it. Without a target, all run in turn, and the figure is recorded. An input that
-crashes a target is kept in FOLDER as `crash-…`. Add it to tests/fuzz/test_targets.py as an example.
+`make fuzz` installs atheris and runs it. Without a target, all targets run one after another, and the result is
+recorded. An input that crashes a target is stored in FOLDER as `crash-…`. Add it to tests/fuzz/test_targets.py as an
+example.
 """
 
 from __future__ import annotations

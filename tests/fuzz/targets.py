@@ -1,4 +1,4 @@
-"""Fuzzing targets: each accepts any bytes, or refuses them as its documentation says."""
+"""Fuzzing targets, each of which must accept any bytes or raise its documented error."""
 
 from __future__ import annotations
 

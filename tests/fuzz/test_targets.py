@@ -1,4 +1,4 @@
-"""Fuzzing targets with their seeds, with parts of the seeds, and with earlier crashes."""
+"""Tests of the fuzzing targets with their seeds, parts of the seeds, and earlier crashes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Utterances with stored reference outputs: one row per case, grouped by their purpose."""
+"""Utterances whose reference output is stored, grouped by purpose."""
 
 from __future__ import annotations
 

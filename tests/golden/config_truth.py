@@ -1,4 +1,4 @@
-"""Values that the reference's configuration classes give to files with missing fields.
+"""Default values of the reference's configuration classes, for files with missing fields.
 
 `.venv-oracle/bin/python -m tests.golden.config_truth SEED FILE` writes such files and their values as JSON.
 """

@@ -1,6 +1,6 @@
-"""Reference implementation, run for one utterance, with recorded intermediate values.
+"""Reference implementation, run for one utterance with its intermediate values recorded.
 
-It runs inside .venv-oracle only (see oracle_env.sh). Golden files are float32 on the CPU.
+It runs only inside .venv-oracle (see oracle_env.sh). Golden files are float32 from a CPU.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-r"""Speech by the reference on any local checkpoint, with the flags of `voicewright say`.
+r"""Command that speaks with the reference, with the flags of `voicewright say`.
 
     python -m tests.golden.oracle_say --random-checkpoint FOLDER --mode base --seed 3
     python -m tests.golden.oracle_say "Hello." --model FOLDER --mode base --ref-audio a.wav --ref-text Hi. \

@@ -1,7 +1,7 @@
-"""Random checkpoint, made by the reference's own classes.
+"""Random checkpoint, written by the reference's own classes.
 
-Widths, layers, tables and ids are drawn from the seed. `save_pretrained` writes the files, so config.json has the
-fields that the reference itself writes. It runs inside .venv-oracle only.
+The seed determines widths, layers, tables and ids. `save_pretrained` writes the files, so config.json has the fields of
+the reference. It runs only inside .venv-oracle.
 """
 
 from __future__ import annotations

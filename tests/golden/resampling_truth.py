@@ -1,4 +1,4 @@
-"""Audio at other rates, resampled by the reference: all lengths, and samples of some."""
+"""Audio that the reference resampled from other rates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Access to the stored outputs of the reference implementation."""
+"""Access to the stored outputs of the reference."""
 
 from __future__ import annotations
 

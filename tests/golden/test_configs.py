@@ -1,4 +1,4 @@
-"""Configuration files with missing fields: the values of the reference's classes."""
+"""Tests of configuration files with missing fields, compared with the reference."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""New random checkpoints: the command line compared with the reference, both as processes."""
+"""Tests with new random checkpoints: `voicewright say` compared with the reference."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Resampling of reference audio, compared with the reference implementation."""
+"""Tests of resampling, compared with the reference."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Speech tokenizer and speaker encoder, compared with the reference implementation."""
+"""Tests of the speech tokenizer and speaker encoder, compared with the reference."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stored utterances of the reference, compared with ours: codes, and floats by rounding."""
+"""Tests of complete utterances, compared with the reference: codes and audio."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Canary on a GPU: four frames of an idle engine always have the same codes."""
+"""Tests of the canary on a GPU: the codes of its four frames never change."""
 
 from __future__ import annotations
 

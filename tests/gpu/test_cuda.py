@@ -1,4 +1,4 @@
-"""CUDA device compared with the CPU: equal codes; float32 audio within TF32's rounding."""
+"""Tests of the CUDA device, compared with the CPU: equal codes and nearly equal audio."""
 
 from __future__ import annotations
 

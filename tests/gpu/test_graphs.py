@@ -1,4 +1,4 @@
-"""Frames in CUDA graphs with bfloat16 kernels: equal codes in every batch.
+"""Tests of frames in CUDA graphs with bfloat16 kernels: equal codes in every batch.
 
 The tests use tiny matrices, whose products have one tiling, and a few layers of the published sizes, whose tiling
 depends on the number of rows.

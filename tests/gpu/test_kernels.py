@@ -1,4 +1,4 @@
-"""Kernels on the GPU: compared with reference code, and batch-invariant."""
+"""Tests of the kernels on a GPU, compared with reference code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Code2Wav in kernels and graphs on a GPU at the published size, compared with float32."""
+"""Tests of Code2Wav's kernels and graphs at the published size, compared with float32."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Encoders of new voices in graphs on a GPU, at the published size with random weights."""
+"""Tests of the voice encoders' graphs on a GPU, with random weights of published size."""
 
 from __future__ import annotations
 

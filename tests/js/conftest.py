@@ -1,4 +1,4 @@
-"""Node for tests of the page's modules without a DOM: one process for all tests."""
+"""Fixture with one Node process for all tests of JavaScript modules without a DOM."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Analysis of recordings and the selected part, with a cough, a hum and silence."""
+"""Tests of the automatic selection in a recording with a cough, a hum and silence."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Exported chats: senders, system messages and missing media, in the formats of several systems and languages."""
+"""Tests of exported chats from several systems: senders, system messages, missing media."""
 
 from __future__ import annotations
 

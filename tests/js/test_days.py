@@ -1,4 +1,4 @@
-"""Names of days in the page's language."""
+"""Tests of the names of days in the page's language."""
 
 from __future__ import annotations
 

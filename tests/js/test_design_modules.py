@@ -1,4 +1,4 @@
-"""Modules of the Design room: seeds, loudness, names and the origin of a voice."""
+"""Tests of modules of the Design room: seeds, loudness, names, and origin of a voice."""
 
 from __future__ import annotations
 

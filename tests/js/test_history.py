@@ -1,4 +1,4 @@
-"""The list of stored takes, with late and reordered responses."""
+"""Tests of the list of stored takes with late and reordered responses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Playback programmes and the start buffer (programme.js, start_buffer.js)."""
+"""Tests of the playback order and the start buffer (programme.js, start_buffer.js)."""
 
 from __future__ import annotations
 

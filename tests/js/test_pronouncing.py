@@ -1,4 +1,4 @@
-"""Pronunciation: one table for the page's and the studio's rules, and word lists as files."""
+"""Tests of pronunciation in the page and the studio, and of word lists as files."""
 
 from __future__ import annotations
 

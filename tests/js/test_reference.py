@@ -1,4 +1,4 @@
-"""Decoding of files in the page."""
+"""Tests of decoding audio files in the page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Positions of a script's lines in the full audio (schedule.js), for known lengths."""
+"""Tests of schedule.js: start times of a script's lines, from their lengths."""
 
 from __future__ import annotations
 

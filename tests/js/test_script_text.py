@@ -1,4 +1,4 @@
-"""Parsing in the Script room: pauses inside a line, texts with names, and cues."""
+"""Tests of text parsing in the Script room: pauses, speaker names, and subtitles."""
 
 from __future__ import annotations
 

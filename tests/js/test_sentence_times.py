@@ -1,4 +1,4 @@
-"""Estimated sentence times, compared with audio whose sentences are known."""
+"""Tests of estimated sentence times, on audio whose sentence times are known."""
 
 from __future__ import annotations
 

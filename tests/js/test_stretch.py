@@ -1,4 +1,4 @@
-"""Playback speed: length by the rate, constant pitch, and unchanged samples at rate 1."""
+"""Tests of the playback speed: length, constant pitch, and unchanged samples at rate 1."""
 
 from __future__ import annotations
 

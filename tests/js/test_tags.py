@@ -1,4 +1,4 @@
-"""Tags found by the page, compared with the runtime's rules and words."""
+"""Tests of tag detection in the page, compared with the runtime's rules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Facts of a text in the page: duration, file name and language."""
+"""Tests of a text's estimated duration, file name and language in the page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Assignment of voices to lines that were read from a text."""
+"""Tests of the automatic assignment of voices to a script's lines."""
 
 from __future__ import annotations
 

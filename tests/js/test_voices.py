@@ -1,4 +1,4 @@
-"""Voices in pickers: marks, search, and availability."""
+"""Tests of voices in pickers: marks, search, and availability."""
 
 from __future__ import annotations
 

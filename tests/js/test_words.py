@@ -1,4 +1,4 @@
-"""Durations and server messages in the page's language."""
+"""Tests of durations and server messages in the page's language."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Measurements for docs/reliability.md: `make proof` writes artifacts/proof.json.
+"""Run the measurements for docs/reliability.md and write artifacts/proof.json.
 
-With ``--short``, the measurements are only printed.
+`make proof` starts it. With ``--short``, the results are only printed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Client that floods a port: `python -m tests.proof.attacker KIND PORT`."""
+"""Client that floods a port with traffic: `python -m tests.proof.attacker KIND PORT`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Import, speech and export of a long book, while studio and runtime are killed.
+"""Measurement of a long book's import, speech and export while processes are killed.
 
-``python -m tests.proof.book --pages 500 --kills 2`` prints the figures. With ``--voice`` the embedded voice speaks at
-its own speed; otherwise the runtime generates audio instantly.
+``python -m tests.proof.book --pages 500 --kills 2`` prints the results. With ``--voice``, the demo voice speaks at its
+own speed. Otherwise, the runtime generates audio instantly.
 """
 
 from __future__ import annotations

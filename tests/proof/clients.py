@@ -1,4 +1,4 @@
-"""Misbehaving clients of a real runtime process: hang-ups, cancels, stalls and bombs."""
+"""Measurement with misbehaving clients: disconnects, cancels, stalls, and huge messages."""
 
 from __future__ import annotations
 

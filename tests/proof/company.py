@@ -1,4 +1,4 @@
-"""Concurrent clients of a real runtime process: reconnects, fairness, and the event loop."""
+"""Measurement with concurrent clients: reconnects, fairness, and event loop delays."""
 
 from __future__ import annotations
 

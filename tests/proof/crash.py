@@ -1,4 +1,4 @@
-"""Complete product when its runtime is killed during streams: notification and recovery."""
+"""Measurement of recovery if the runtime is killed while it streams audio."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Crowds of clients of a real runtime process: leaks, and an overload of four times."""
+"""Measurement with many clients: leaks, and a load of four times the capacity."""
 
 from __future__ import annotations
 

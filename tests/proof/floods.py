@@ -1,4 +1,4 @@
-"""Floods of one client on both ports, and their effect on another client, in `make proof`."""
+"""Measurement of one client's flood on both ports, and its effect on another client."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Thousands of idle sockets: their cost for other clients, and the limit."""
+"""Measurement of thousands of idle sockets: their cost for other clients, and the limit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runtime process without free memory: one request fails, and the others continue (E5)."""
+"""Measurement of a runtime without free memory: only one request fails (E5)."""
 
 from __future__ import annotations
 

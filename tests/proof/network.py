@@ -1,4 +1,4 @@
-"""Delay and loss of a bad network compared with a local one, and detection of silence."""
+"""Measurement of delay and loss on a bad network, and detection of a silent network."""
 
 from __future__ import annotations
 

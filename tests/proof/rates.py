@@ -1,4 +1,4 @@
-"""Rate limit behind the studio: one visitor with constant requests, and another (P5)."""
+"""Measurement of the studio's rate limit: one visitor's load does not affect others (P5)."""
 
 from __future__ import annotations
 

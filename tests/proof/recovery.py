@@ -1,4 +1,4 @@
-"""Start times of the studio and the library over many files, with and without indexes."""
+"""Measurement of start times with many stored files, with and without indexes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lengths of unusual texts with the embedded voice, and false alarms of the length guards."""
+"""Measurement of speech lengths for unusual texts, and of false alarms of the guards."""
 
 from __future__ import annotations
 

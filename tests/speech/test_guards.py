@@ -1,4 +1,4 @@
-"""Length guards: no false alarms on the embedded voice, and detection of runaway speech."""
+"""Tests of the length guards with the demo voice: runaway speech and no false alarms."""
 
 from __future__ import annotations
 

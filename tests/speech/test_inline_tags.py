@@ -1,4 +1,4 @@
-"""Inline tags with the embedded voice: each span sounds like a request of its own."""
+"""Tests of inline tags with the demo voice: each span sounds like a separate request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Long texts of several segments: words, loudness and rhythm across the seams."""
+"""Tests of texts of several segments: words, loudness and rhythm at the joints."""
 
 from __future__ import annotations
 

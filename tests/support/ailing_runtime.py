@@ -1,4 +1,4 @@
-"""Runtime process with planted faults: SIGUSR1 hangs its device, SIGUSR2 changes a weight."""
+"""Runtime process with faults: SIGUSR1 blocks its device, SIGUSR2 changes a weight."""
 
 from __future__ import annotations
 

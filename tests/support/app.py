@@ -1,4 +1,4 @@
-"""Complete product as a user starts it: app.py with its runtime, on a free port."""
+"""Studio with its runtime, started on a free port as a user starts app.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files of recordings in memory, by libsndfile."""
+"""Audio files in memory, written by libsndfile."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""TCP proxy that delays, loses, throttles, falls silent and resets, like Linux's `netem`.
+"""TCP proxy that delays, loses, throttles, blocks and resets, like Linux's `netem`.
 
-Loss is simulated as a program sees it above TCP: everything after a lost segment arrives late, by the time of the
+Loss is simulated as a program sees it above TCP: all data after a lost segment is delayed by the time of the
 retransmission.
 """
 

@@ -1,4 +1,4 @@
-"""Our HTTP port with the test's own application."""
+"""HTTP server with our port's middleware and a test's own application."""
 
 from __future__ import annotations
 

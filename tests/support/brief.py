@@ -1,7 +1,7 @@
-"""Fixtures for tests that do not depend on the number of codes: checkpoints with a quarter of the code groups.
+"""Fixtures with small checkpoints, for tests that need only four code groups.
 
-Their engines capture a few shapes of Code2Wav. Import them into a conftest.py, where these checkpoints replace the ones
-with sixteen code groups.
+The checkpoints have a quarter of the published code groups, and their engines capture a few shapes of Code2Wav. Import
+the fixtures into a conftest.py, where they replace those with sixteen code groups.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Changes to a checkpoint's files: its weights, its shards, its configuration."""
+"""Functions that change a checkpoint's weights, shards or configuration."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A cluster of real runtime processes on this machine, by its command; loads to put on it."""
+"""Cluster of real runtime processes on this machine, and loads for it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Delay of the first audio with four clients, compared with one client.
+"""Measurement of the time to first audio with four clients, compared with one.
 
-vLLM-Omni's pull request 3322 asks for a ratio of the medians of at most four. Measured ratios are a third of that or
-less, so four leaves a margin for a busy machine.
+vLLM-Omni's pull request 3322 requires that the ratio of the medians is at most four. Measured ratios are at most a
+third of that, so the limit leaves a margin for a busy machine.
 """
 
 from __future__ import annotations

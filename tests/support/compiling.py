@@ -1,7 +1,7 @@
-"""Kernels compiled for a Hopper GPU without one.
+"""Compilation of kernels for a Hopper GPU, on a machine without one.
 
-Tests call `compiled`. It runs this module in a process of its own, because Triton decides at its import whether kernels
-are interpreted: TRITON_INTERPRET=0 python -m tests.support.compiling gemm
+Tests call `compiled`, which runs this module in a separate process: TRITON_INTERPRET=0 python -m
+tests.support.compiling gemm. Triton decides at import whether kernels are interpreted.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Generated books and letters, and documents that attack the reader."""
+"""Generated books and letters, and malicious documents."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Engines with tiny checkpoints, which tests run turn by turn with a manual clock."""
+"""Engines with tiny checkpoints, which a test runs step by step with a manual clock."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""List of every error that the runtime and the studio can raise."""
+"""List of all errors that the runtime and the studio can raise."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Number of Hypothesis examples: all in `make test-all`, a tenth in `make test`, fifty times as many in a proof."""
+"""Number of Hypothesis examples, by the kind of run (`make test`, `make test-all`, proof)."""
 
 from __future__ import annotations
 

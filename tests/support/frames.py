@@ -1,4 +1,4 @@
-"""Frames whose results are replaced when the host reads them."""
+"""Replacement of frame results at the moment when the host reads them."""
 
 from __future__ import annotations
 

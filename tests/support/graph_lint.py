@@ -1,8 +1,8 @@
-"""Detector of operations that no graph can hold.
+"""Detector of operations that cannot be captured in a graph.
 
-It finds reads by the host, data-dependent shapes, the device's own randomness, copies between devices, and operators
-that Ascend's graphs refuse. Best run over meta tensors, which compute nothing and show every copy from the host by its
-device.
+It finds reads by the host, data-dependent shapes, the device's own random numbers, copies between devices, and
+operators that Ascend's graphs refuse. Use it with meta tensors, which compute nothing and show every copy from the host
+by its device.
 """
 
 from __future__ import annotations

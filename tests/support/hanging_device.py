@@ -1,4 +1,4 @@
-"""CPU device whose frames do not finish while it hangs."""
+"""CPU device whose frames do not finish while a test blocks it."""
 
 from __future__ import annotations
 

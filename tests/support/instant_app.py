@@ -1,4 +1,4 @@
-"""Run the studio as app.py does, with a runtime that generates audio instantly."""
+"""Run the studio like app.py, with a runtime that generates audio instantly."""
 
 from __future__ import annotations
 

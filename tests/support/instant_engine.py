@@ -1,7 +1,7 @@
-"""A fake engine with the real one's admission and errors that generates audio instantly.
+"""Engine that generates audio instantly, without networks.
 
-Checkpoints, request validation, segmentation of streamed text, slots and refusals are the real engine's. Networks never
-run. The first second of audio is immediate; the rest comes slightly faster than real time, so that long texts stream.
+Checkpoints, request validation, segmentation of streamed text, slots and refusals are the real engine's. The first
+second of audio is available at once. The rest arrives slightly faster than real time, so that long texts are streamed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Speech-like audio without computation, from pieces of the demo voice's recordings."""
+"""Audio that resembles speech, composed from recordings of the demo voice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Triton's interpreter for kernels on CPU tensors, with three faults of version 3.6 fixed."""
+"""Triton's interpreter for CPU tensors, with fixes for three faults of version 3.6."""
 
 from __future__ import annotations
 

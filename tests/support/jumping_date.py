@@ -1,7 +1,8 @@
-"""Run app.py and its runtime with a wall clock whose offset is in a file.
+"""Run app.py and its runtime with a system date that a test can change.
 
-`python -m tests.support.jumping_date` is the studio, and with the argument `runtime` the runtime. libfaketime would do
-the same for every program, but its 0.9.10 leaves no `time.sleep` of Python 3.11 working.
+The offset of the date is read from a file. `python -m tests.support.jumping_date` is the studio, and with the argument
+`runtime` the runtime. We do not use libfaketime, because `time.sleep` of Python 3.11 does not work with its version
+0.9.10.
 """
 
 from __future__ import annotations

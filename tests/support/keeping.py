@@ -1,4 +1,4 @@
-"""Real store of the studio, with its routes on a real socket and without a page."""
+"""Store of the studio with its routes on a real socket, without the page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Readable references for runtime/device/kernels in plain torch, and random inputs."""
+"""Reference implementations of the kernels in plain torch, and random inputs."""
 
 from __future__ import annotations
 

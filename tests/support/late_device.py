@@ -1,8 +1,8 @@
-"""A CPU device that behaves like a GPU: work runs later, and the host learns of its end later still.
+"""CPU device that executes work later, like a GPU.
 
-Each stream has a queue of graphs and copies to the host. Work runs in the order of its own stream only: a frame may run
-long after the host believes that its row has ended, unless the streams wait for each other. Host memory that a copy
-will fill holds a poison value until the copy's completion was observed.
+Each stream has a queue of graphs and copies to the host. Work is only ordered within its stream, so a frame may run
+long after its row has ended, unless the streams wait for each other. Host memory that a copy will fill has an invalid
+value until the end of the copy has been observed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Repeated measurements of processor time on a machine that does other work, too."""
+"""Repeated measurements of processor time, for machines that also run other programs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Voice library in memory, for tests of the code around it."""
+"""Voice library in memory."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Requests of every kind with one marked word, to test where a client's text appears.
+"""Requests of every kind with one marked word, to find where a client's text appears.
 
-HTTP by an OpenAPI document, sockets by the messages that clients send in each dialect.
+HTTP requests are generated from an OpenAPI document, and WebSocket messages are those that clients of each API send.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The operators with a kernel for Apple's GPUs, from the table of the installed torch.
+"""Operators with a kernel for Apple's GPUs, from the table of the installed torch.
 
-torch's wheels on every system contain torchgen and ``native_functions.yaml``. Implicit composites are decomposed before
-the device and recorded as their parts. Explicit composites are recorded as themselves; the operators that they need are
-listed here.
+The wheels of torch for all systems contain torchgen and ``native_functions.yaml``. Implicit composites are decomposed
+before they reach the device, so only their parts are recorded. Explicit composites are recorded themselves; the
+operators that they need are listed here.
 """
 
 from __future__ import annotations

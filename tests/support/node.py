@@ -1,4 +1,4 @@
-"""Node for JavaScript tests that need no browser."""
+"""Node process for JavaScript tests without a browser."""
 
 from __future__ import annotations
 

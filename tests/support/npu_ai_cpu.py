@@ -1,8 +1,8 @@
-"""Operators of an Ascend 910B or A3 that run on its AI CPU, which takes milliseconds.
+"""Operators of an Ascend 910B or A3 that run on its slow AI CPU instead of the AI cores.
 
-Read from what CANN decides by itself: ``IsAiCPUSupport`` of ops-nn (e5c3fa93, index/index_put_v2, index/index) and the
-lists of dtypes of ops-math (c4193324, math/*/op_api). Operators that are not named here have lists that take every
-dtype that a frame has.
+The list is from CANN's sources: ``IsAiCPUSupport`` of ops-nn (e5c3fa93, index/index_put_v2, index/index) and the lists
+of dtypes of ops-math (c4193324, math/*/op_api). Operators that are not listed here support every dtype of a frame on
+the AI cores.
 """
 
 from __future__ import annotations

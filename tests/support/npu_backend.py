@@ -1,7 +1,8 @@
-"""Torch's device type ``npu`` for tests: a Python backend over tensors of the CPU.
+"""Torch's device type ``npu`` for tests, as a Python backend over CPU tensors.
 
-After `register`, ``torch.device("npu")`` is a device of this process. An operator that mixes its tensors with the CPU's
-is refused. Every operator on its tensors passes `launch`, which notifies the driver first. The CPU computes the result.
+After `register`, ``torch.device("npu")`` is a device of this process. Operators that mix its tensors with CPU tensors
+are refused. Every operator on its tensors calls `launch`, which notifies the simulated driver. The CPU computes the
+result.
 """
 
 from __future__ import annotations

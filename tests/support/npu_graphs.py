@@ -1,7 +1,7 @@
-"""Capture and replay of operators as on a device: with their memory, and without Python.
+"""Capture and replay of operators with fixed memory addresses, as on a device.
 
-Tensors made during the capture belong to the graph and keep their address. Tensors from outside are recorded by their
-memory only. If that memory was freed or moved, the replay fails; a real device would read unrelated data.
+Tensors that are created during the capture belong to the graph and keep their address. For other tensors, only the
+address is recorded. If their memory was freed or moved, the replay fails; a real device would read wrong data.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""torch_npu's operators for tests, computed by torch on the CPU.
+"""Operators of torch_npu for tests, computed by torch on the CPU.
 
-They refuse what the real operators refuse, and what these would compute differently from what was meant. Names,
-defaults and rules were read from torch_npu 2.14.0 (its wheel's operator table and Python sources) and from op-plugin's
-documents of npu_fused_infer_attention_score, npu_fusion_attention and npu_rms_norm (docs/npu.md). Attention is computed
-in float64, so that two ways to the same sum round to the same bits. All tensors here are the CPU's: those that the
-NPU's tensors hold.
+They refuse the arguments that the real operators refuse or would misinterpret. Names, defaults and rules are from
+torch_npu 2.14.0 (its wheel's operator table and Python sources) and from op-plugin's documents of
+npu_fused_infer_attention_score, npu_fusion_attention and npu_rms_norm (docs/npu.md). Attention is computed in float64,
+so that the order of additions does not change the rounded result. All tensors here are the CPU tensors inside the NPU
+tensors.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Generated PDFs: pages of positioned rows, an outline and metadata."""
+"""Generated PDFs with positioned text, an outline and metadata."""
 
 from __future__ import annotations
 

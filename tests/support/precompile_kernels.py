@@ -1,4 +1,4 @@
-"""Precompile two kernels without a card, and print the result. Run by test_compiling.py."""
+"""Compile two kernels without a GPU and print the result, for test_compiling.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""State of processes from the kernel."""
+"""State of processes, read from the kernel."""
 
 from __future__ import annotations
 

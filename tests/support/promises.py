@@ -1,4 +1,4 @@
-"""Promises of docs/reliability.md, with their tests and their measured figures."""
+"""Promises of docs/reliability.md, their tests, and their measured results."""
 
 from __future__ import annotations
 

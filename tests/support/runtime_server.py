@@ -1,4 +1,4 @@
-"""Real runtime server in this process: threads for uvicorn and the engine, real sockets."""
+"""Runtime server in the test's process, with real sockets."""
 
 from __future__ import annotations
 

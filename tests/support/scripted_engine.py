@@ -1,4 +1,4 @@
-"""Engine whose events the test sends, and which records its commands."""
+"""Engine that records its commands; the test sends its events."""
 
 from __future__ import annotations
 

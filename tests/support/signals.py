@@ -1,6 +1,6 @@
-"""Deterministic reference audio for tests: gliding harmonics, a syllable-like envelope, a little noise.
+"""Deterministic reference audio with gliding harmonics, syllables and a little noise.
 
-It is not speech, but pitch, loudness and timbre change as in a voice, so codes and x-vectors change too.
+It is not speech. But pitch, loudness and timbre change as in a voice, so codes and x-vectors change too.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Measurement of the time until a server notices that the network is silent."""
+"""Measurement of the time in which a server detects that a network is silent."""
 
 from __future__ import annotations
 

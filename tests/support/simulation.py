@@ -1,4 +1,4 @@
-"""Simulation of the scheduler with listeners under a virtual clock, for two threads."""
+"""Simulation of the scheduler, its two threads and its listeners with a virtual clock."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Small disk that can be made read-only: a tmpfs, if this process may mount one."""
+"""Small disk (tmpfs) that can be filled or made read-only, if the process may mount it."""
 
 from __future__ import annotations
 

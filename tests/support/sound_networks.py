@@ -1,4 +1,4 @@
-"""Networks of Code2Wav with random weights, made in memory."""
+"""Code2Wav networks with random weights."""
 
 from __future__ import annotations
 

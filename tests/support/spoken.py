@@ -1,4 +1,4 @@
-"""Speech of the embedded voice, generated once per session, and comparison of transcripts with texts."""
+"""Speech of the demo voice, and comparison of transcripts with texts."""
 
 from __future__ import annotations
 

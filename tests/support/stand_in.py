@@ -1,4 +1,4 @@
-"""Random checkpoint that serves all three modes with noise, for tests that need no speech."""
+"""Random checkpoint for all three modes, for tests that do not need intelligible speech."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Studio port in front of a runtime in this process: routes, limits, relay, but no page."""
+"""Studio without the page, connected to a runtime in the test's process."""
 
 from __future__ import annotations
 

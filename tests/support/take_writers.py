@@ -1,8 +1,8 @@
-"""Writers of takes that are killed at any line of the code.
+"""Processes that are killed at a chosen line while they write takes.
 
-Usage: ``python -m tests.support.take_writers FOLDER TIMES``.
+Run: ``python -m tests.support.take_writers FOLDER TIMES``.
 
-The kill happens before a chosen line of the writing code, so that even short moments are tested.
+The kill can happen before any line of the code that writes, so that even short moments are tested.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Selection of tests: `make test` tests each behaviour once, `make test-all` thoroughly.
+"""Selection of tests by the markers `slow` and `quick`.
 
-A thorough test shows again what another shows once. `slow` at a test or as a file's `pytestmark` makes it thorough, and
-`quick` makes it not; a parameter's mark decides first, then the test's, then the file's. Both take ids of cases.
+`make test` runs one test of each behaviour, and `make test-all` runs all tests. `slow`, at a test or in a file's
+`pytestmark`, marks tests for `make test-all` only; `quick` reverses it. A parameter's mark has priority over the
+test's, and this over the file's. Both markers accept ids of cases.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Stand-in for torch_npu that computes by torch on the CPU.
+"""Replacement for torch_npu that computes by torch on the CPU.
 
-It fails loudly if the real one would refuse an operation or compute something else than was meant. Its tensors have
-torch's device type ``npu`` (npu_backend.py), its operators are in npu_operators.py. Names, defaults and rules were read
+It raises an error if torch_npu would refuse an operation or compute another result than intended. Its tensors have
+torch's device type ``npu`` (npu_backend.py), and its operators are in npu_operators.py. Names, defaults and rules are
 from torch_npu 2.14.0: its wheel's operator table and Python sources (docs/npu.md).
 """
 

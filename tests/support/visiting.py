@@ -1,4 +1,4 @@
-"""Visitors of a studio with their cookies."""
+"""Visitors of a studio, each with their own cookies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Voices for tests of the library."""
+"""Voices for tests of the voice library."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""Run a module as if the system were not Unix.
+"""Run a module as if the operating system were not Unix.
 
-Usage: ``python -m tests.support.without_unix MODULE ARGUMENTS…``
+Run: ``python -m tests.support.without_unix MODULE ARGUMENTS…``
 
 Features that Windows' Python lacks are removed before the module is imported: modules, functions and flags of ``os``,
-socket options, and signal handlers of the event loop. The rest is Linux: a stand-in for msvcrt locks by the removed
-functions. It shows that our code does not need them, not that Windows works.
+socket options, and signal handlers of the event loop. A replacement for msvcrt locks files with the removed functions.
+The tests show that our code does not need these features, not that it works on Windows.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Process that writes into a library: ``python -m tests.support.writers kill|write FOLDER ...``."""
+"""Process that writes to a voice library, for tests of concurrency and kills.
+
+Run: ``python -m tests.support.writers kill|write FOLDER ...``.
+"""
 
 from __future__ import annotations
 

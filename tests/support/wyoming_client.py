@@ -1,4 +1,4 @@
-"""Wyoming client for tests of the exact bytes: it sends given bytes, and reads to the end."""
+"""Wyoming client that sends given bytes and returns all received bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Client table of docs/api.md: tested versions and existing tests."""
+"""Tests of the table of clients in docs/api.md."""
 
 from __future__ import annotations
 

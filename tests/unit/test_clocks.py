@@ -1,4 +1,4 @@
-"""Use of clocks: monotonic time for durations, wall-clock time only for stored dates."""
+"""Tests that durations are measured with monotonic clocks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Error tree: codes, statuses and texts of every error, and only known errors are raised."""
+"""Tests of the error classes: codes, statuses and messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Coverage of errors: some test expects each of them, by its class or its code."""
+"""Tests that each error is expected by some test."""
 
 from __future__ import annotations
 

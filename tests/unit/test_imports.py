@@ -1,4 +1,4 @@
-"""Layering of imports: studio, server, engine, model, device, values.
+"""Tests of the allowed imports between packages.
 
 The tables of this file define the architecture.
 """

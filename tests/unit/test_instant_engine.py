@@ -1,4 +1,4 @@
-"""Instant engine for page tests: the order, cancel and flow control of the real engine."""
+"""Tests of the instant engine, compared with the real engine."""
 
 from __future__ import annotations
 

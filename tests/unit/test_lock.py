@@ -1,4 +1,4 @@
-"""Lock files: installation from wheels alone on every named platform."""
+"""Tests that the lock files install from wheels on each supported platform."""
 
 from __future__ import annotations
 

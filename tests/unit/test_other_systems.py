@@ -1,4 +1,4 @@
-"""Systems without fcntl and resource: start of the programs, and guarded use of both."""
+"""Tests of the programs on systems without fcntl and resource."""
 
 from __future__ import annotations
 

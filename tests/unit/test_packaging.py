@@ -1,4 +1,4 @@
-"""Content of the wheels and the container image: page, presets and embedded voice."""
+"""Tests of the content of the wheels and the container image."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Timeouts of the tests' loops: time in which the process was suspended does not count."""
+"""Tests of event loops whose timeouts exclude the time of a suspended process."""
 
 from __future__ import annotations
 

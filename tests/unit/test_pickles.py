@@ -1,4 +1,4 @@
-"""Pickles uploaded as voices, recordings or documents: refused without execution."""
+"""Tests that uploaded pickles are refused without being executed."""
 
 from __future__ import annotations
 

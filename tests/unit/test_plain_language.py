@@ -1,4 +1,7 @@
-"""Style of docstrings, comments and constants: the number of violations may only shrink."""
+"""Tests of the style of docstrings, comments and constants.
+
+The number of violations may only decrease.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Promises of docs/reliability.md: complete, and each covered by existing tests."""
+"""Tests that each promise in docs/reliability.md is covered by a test."""
 
 from __future__ import annotations
 

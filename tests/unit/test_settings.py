@@ -1,4 +1,4 @@
-"""Settings: defaults, environment names, ranges and precedence."""
+"""Tests of the settings: defaults, environment variables, ranges and precedence."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pytest markers `slow` and `quick`: the tests that only `make test-all` runs."""
+"""Tests of the markers `slow` and `quick`, which select tests for `make test-all`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Version of the installed Voicewright package."""
+"""Tests of the version of the installed package."""
 
 from __future__ import annotations
 

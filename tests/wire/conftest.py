@@ -1,7 +1,7 @@
-"""One server with the three tiny checkpoints, for all wire tests that do not break it.
+"""Fixture with one server and three tiny checkpoints, for most wire tests.
 
-It lives only as long as this package's tests. Otherwise its canary would detect what the tests of the engine patch in
-the same process.
+The server ends after the tests of this package. Otherwise its canary would detect changes that the engine's tests make
+in the same process.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Daily speech allowance of a visitor: generated audio counts in every dialect."""
+"""Tests of a visitor's daily limit of speech, in every API."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Speech over a network that delays, loses, cuts frames, or falls silent."""
+"""Tests of speech over a network that delays, loses or blocks data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Blends of two voices in the native dialect and in OpenAI's."""
+"""Tests of blends of two voices in the native API and OpenAI's."""
 
 from __future__ import annotations
 

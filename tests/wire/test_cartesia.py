@@ -1,4 +1,4 @@
-"""Cartesia's dialect over real sockets, with messages of LiveKit, Pipecat and Cartesia."""
+"""Tests of Cartesia's API with messages of LiveKit's, Pipecat's and Cartesia's clients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cartesia's POST /tts/bytes over real sockets: the same audio in all formats."""
+"""Tests of Cartesia's POST /tts/bytes: the same audio in all formats."""
 
 from __future__ import annotations
 

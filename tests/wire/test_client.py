@@ -1,4 +1,4 @@
-"""Python client with the real server, and with servers that break the connection."""
+"""Tests of the Python client with the real server, and with broken connections."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Jumps of the machine's date by hours in both directions do not affect running speech."""
+"""Tests that jumps of the system date do not affect running speech."""
 
 from __future__ import annotations
 

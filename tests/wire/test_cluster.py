@@ -1,4 +1,4 @@
-"""Runtime processes behind one port: isolation of failures, and shared results."""
+"""Tests of several runtime processes behind one port."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Replicas of different modes behind one port share stored voices, lists and keys."""
+"""Tests of replicas with different modes behind one port."""
 
 from __future__ import annotations
 

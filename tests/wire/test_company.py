@@ -1,4 +1,4 @@
-"""Delay of the first audio with four clients, compared with one client, on a CPU."""
+"""Test of the time to first audio on a CPU with four clients, compared with one."""
 
 from __future__ import annotations
 

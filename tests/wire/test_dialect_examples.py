@@ -1,4 +1,4 @@
-"""Conversations in other servers' dialects from docs/api.md, with the real server."""
+"""Tests of the examples of other APIs in docs/api.md, with the real server."""
 
 from __future__ import annotations
 

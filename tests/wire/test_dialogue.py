@@ -1,4 +1,4 @@
-"""Dialogues over real HTTP: OpenAI's route, its events, and a hang-up between turns."""
+"""Tests of dialogues over HTTP: OpenAI's route, its events, and disconnects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Draining after SIGTERM: running speech may finish, and new requests are refused."""
+"""Tests of SIGTERM: running speech may finish, and new requests are refused."""
 
 from __future__ import annotations
 

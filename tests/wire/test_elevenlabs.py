@@ -1,4 +1,4 @@
-"""ElevenLabs' dialect over real sockets and HTTP, with the messages of common clients."""
+"""Tests of ElevenLabs' API with the messages of common clients."""
 
 from __future__ import annotations
 

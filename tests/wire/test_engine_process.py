@@ -1,4 +1,4 @@
-"""Engine in its own process: the same behaviour for clients, and a common end."""
+"""Tests of a runtime whose engine has its own process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Floods from one client over real sockets: endless headers, tiny frames, many messages."""
+"""Tests of floods from one client: endless headers, tiny frames, many messages."""
 
 from __future__ import annotations
 

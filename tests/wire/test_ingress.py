@@ -1,4 +1,4 @@
-"""HAProxy with the shipped configuration: clients reach a replica that can serve them."""
+"""Tests of HAProxy with our configuration: clients reach a replica that can serve them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""JavaScript client in Node with the real server.
+"""Tests of the JavaScript client in Node.
 
 tests/browser/test_ws_client.py tests it in Chromium.
 """

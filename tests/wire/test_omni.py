@@ -1,4 +1,4 @@
-"""vLLM-Omni's dialect over real sockets, with the messages of its example clients."""
+"""Tests of vLLM-Omni's API with the messages of its example clients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One seed gives the same PCM bytes on every route, in every mode, and in every batch."""
+"""Tests that a seed gives the same PCM bytes on each route and in each batch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""POST /v1/audio/speech over real sockets: formats, events, errors, hang-ups, batches."""
+"""Tests of POST /v1/audio/speech: formats, events, errors, disconnects, batches."""
 
 from __future__ import annotations
 

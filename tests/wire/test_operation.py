@@ -1,4 +1,4 @@
-"""Metrics and logs of all dialects: each request counts once, and no text is logged."""
+"""Tests of metrics and logs: each request counts once, and no text is logged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Misbehaving clients over real sockets: hang-ups at any byte, silence, unread responses."""
+"""Tests of misbehaving clients: disconnects at any byte, silence, unread responses."""
 
 from __future__ import annotations
 

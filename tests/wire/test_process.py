@@ -1,4 +1,4 @@
-"""Runtime process: start, readiness, exit, and the responses of its HTTP routes."""
+"""Tests of the runtime process: start, readiness, exit, and HTTP routes."""
 
 from __future__ import annotations
 

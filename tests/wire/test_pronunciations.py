@@ -1,4 +1,4 @@
-"""Stored pronunciation dictionaries: native, ElevenLabs and Cartesia routes share them."""
+"""Tests of stored pronunciation dictionaries on the routes of all APIs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Invalid and unusual WebSocket frames over a raw socket (RFC 6455, Autobahn's classes)."""
+"""Tests of invalid and unusual WebSocket frames (RFC 6455)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Status and code of refusals and failures that the other wire tests do not cause."""
+"""Tests of the remaining error statuses and codes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Speech over real sockets from the real engine: modes, contexts, cancel, hang-up, errors."""
+"""Tests of the native API over real sockets: modes, contexts, cancel, errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stored voices with a style or a graft: the same audio over the sockets of all dialects."""
+"""Tests of stored voices with a style, which have the same audio in all APIs."""
 
 from __future__ import annotations
 

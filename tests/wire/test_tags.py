@@ -1,4 +1,4 @@
-"""Inline tags and pronunciations over real sockets, in every dialect that supports them."""
+"""Tests of inline tags and pronunciations in every API that supports them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Live Markdown over real sockets: the same codes as for its plain text."""
+"""Tests of live Markdown: the codes equal those of its plain text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A small dialect that only the tests define, over a real socket with a real engine."""
+"""Tests of a small API that only the tests define, on the real server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Path of one short native request: it passes through few files and function calls."""
+"""Test that a short request passes through few files and function calls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fair scheduling: a client with many requests does not block the others."""
+"""Tests of fair scheduling: a client with many requests does not block the others."""
 
 from __future__ import annotations
 

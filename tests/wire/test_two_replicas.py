@@ -1,4 +1,4 @@
-"""Two replicas with one accelerator each under Ray: one can end without the other.
+"""Tests of two replicas under Ray, each with an accelerator.
 
 `make test-all` runs these tests in the environment that has Ray. Other tests are in test_cluster.py.
 """

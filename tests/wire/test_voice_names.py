@@ -1,4 +1,4 @@
-"""Name conflicts between stored voices and speakers: refused, or the speaker has priority."""
+"""Tests of stored voices that have the name of a speaker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stored voices over HTTP: create, list, fetch, rename, delete, in both request formats."""
+"""Tests of stored voices over HTTP: create, list, fetch, rename and delete."""
 
 from __future__ import annotations
 

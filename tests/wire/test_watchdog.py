@@ -1,4 +1,7 @@
-"""Watchdog: an unreliable runtime reports its state, exits, and is restarted (B4: E8, O4)."""
+"""Tests of the watchdog: a faulty runtime reports its state and is restarted.
+
+They cover the promises E8 and O4 of docs/reliability.md.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Log lines of both processes contain no text, key or token of a client.
+"""Tests that logs contain no text, key or token of a client.
 
-The tests send a marked word to every route in the OpenAPI document, to every route of the studio, and to every socket.
-They use the ports of the runtime and of the studio, with valid and invalid keys.
+The tests send a marked word to each route of the OpenAPI document, to each route of the studio, and to each WebSocket.
+They use both ports, with valid and invalid keys.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Wyoming over real connections: audio, refusals, and attacks on its port."""
+"""Tests of Wyoming over real connections: audio, refusals, and attacks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A dialect of two messages, ``{"say": …, "voice": …, "end": …}`` and ``{"stop": true}``."""
+"""Small WebSocket API for tests, with two client messages.
+
+The messages are ``{"say": …, "voice": …, "end": …}`` and ``{"stop": true}``.
+"""
 
 from __future__ import annotations
 

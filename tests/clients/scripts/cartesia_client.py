@@ -1,4 +1,4 @@
-"""Script with Cartesia's client: contexts on one socket, streamed text, cancel, and HTTP."""
+"""Script that uses Cartesia's client: contexts, streamed text, cancel, and HTTP."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Script with ElevenLabs' client: HTTP, times, live text on a socket, voices and models."""
+"""Script that uses ElevenLabs' client: HTTP, character times, live text, and lists."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Output of all client scripts: one line of JSON about the received audio."""
+"""Print a client script's result: one line of JSON that describes the received audio."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Script with LiveKit's plugin for Cartesia: live text twice on one connection, and HTTP."""
+"""Script that uses LiveKit's Cartesia plugin: two live texts on one connection, and HTTP."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Script with LiveKit's plugin for ElevenLabs: live text, word times, HTTP, and voices."""
+"""Script that uses LiveKit's ElevenLabs plugin: live text, word times, HTTP, voices."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Audio, sample rates and word times from LiveKit's plugins."""
+"""Collection of audio, sample rates and word times from LiveKit's plugins."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Script with LiveKit's plugin for OpenAI, which requests and decodes MP3 in events."""
+"""Script that uses LiveKit's OpenAI plugin, which requests and decodes MP3."""
 
 from __future__ import annotations
 

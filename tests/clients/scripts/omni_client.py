@@ -1,4 +1,4 @@
-"""Messages of vLLM-Omni 0.30's clients: streamed samples and whole sentences."""
+"""Script that sends the messages of vLLM-Omni 0.30's clients."""
 
 from __future__ import annotations
 

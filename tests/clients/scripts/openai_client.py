@@ -1,4 +1,4 @@
-"""Script with OpenAI's client: streams, events, files, stored voices, models, refusals."""
+"""Script that uses OpenAI's client: streams, files, stored voices, models, refusals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Script with Pipecat's Cartesia service in a pipeline: two turns on one socket."""
+"""Script that runs Pipecat's Cartesia service: two turns on one socket."""
 
 from __future__ import annotations
 

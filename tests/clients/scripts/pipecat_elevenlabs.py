@@ -1,4 +1,4 @@
-"""Script with Pipecat's ElevenLabs services in a pipeline: two turns, by socket and HTTP."""
+"""Script that runs Pipecat's ElevenLabs services: two turns, by socket and by HTTP."""
 
 from __future__ import annotations
 

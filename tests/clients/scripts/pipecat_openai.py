@@ -1,4 +1,4 @@
-"""Script with Pipecat's OpenAI service in a pipeline, with OpenAI's voice names only."""
+"""Script that runs Pipecat's OpenAI service, which accepts only OpenAI's voice names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TLS port with a temporary certificate in front of a plain port."""
+"""TLS proxy with a temporary certificate, for clients that refuse plain HTTP."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Script with the `wyoming` package's client: describe, whole and streamed text."""
+"""Script that uses the client of the `wyoming` package: whole and streamed text."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Checkpoints in the published layout with random weights, tiny ones and full-sized ones.
+"""Checkpoints with random weights in the published layout, tiny or of published size.
 
-A checkpoint follows from a specification and a seed. Only `torch_draw.py` needs torch: the environments of the product
-and of the reference make the same files.
+A specification and a seed determine a checkpoint. Only `torch_draw.py` needs torch, so the environments of the product
+and of the reference can create the same files.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Generator of checkpoints with published sizes and random weights, to measure speed.
+"""Command that creates checkpoints of published sizes with random weights.
 
 `python -m tests.support.checkpoints FOLDER --size 1.7B --mode custom_voice` writes every file of the published
-repository. Utterances never end by themselves (`endless.py`), so that runs which are compared have equal lengths.
+repository. They are for measuring speed: utterances never end before their limit (`endless.py`), so that all runs have
+equal lengths.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Random tensors by name, and the file that holds them.
+"""Random tensors by name, and the safetensors file with them.
 
-Every tensor comes from its own stream, seeded by (seed, key): neither order nor the others matter.
-Uniform numbers only: they need no libm, so the bits are the same on every machine.
+Each tensor has its own random stream, seeded by (seed, key), so it does not depend on the other tensors. All numbers
+are uniform, because these need no libm and are bitwise equal on every machine.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
-"""Weights that never draw the end token: every utterance has ``max_frames`` frames.
+"""Weights that never generate EOS, so that every utterance has ``max_frames`` frames.
 
-Every position of the talker's input includes a projected text embedding. The bias of the text projection puts the same
-number into coordinate 0 of it; nothing else writes there: not the projection's matrix, not the embeddings of codes, not
-the layers, not the speaker encoder. So coordinate 0 of the last hidden state is that number over the root mean square
-of the state, always positive; the row of EOS in the head looks at it alone, and with a large negative weight. Its logit
-is far below all others whatever the sampling is, greedy too.
+Every input of the talker includes a projected text embedding. The bias of the text projection writes a constant to
+coordinate 0, and no other weight writes there. So coordinate 0 of the last hidden state is always positive. The EOS row
+of the head has one large negative weight, for this coordinate. Its logit is therefore far below all others, for any
+sampling.
 """
 
 from __future__ import annotations

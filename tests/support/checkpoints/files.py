@@ -1,6 +1,6 @@
-"""Every file of a published repository, made from a spec and a seed.
+"""Generator of all files of a published repository, from a specification and a seed.
 
-Needs numpy only, so that the product's environment and the reference's make the same files.
+It needs only numpy, so the environments of the product and of the reference can create the same files.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Published 0.6B and 1.7B checkpoints as specs (docs/model.md 1.2, 1.3), with a tokenizer."""
+"""Specifications of the published 0.6B and 1.7B checkpoints (docs/model.md 1.2, 1.3)."""
 
 from __future__ import annotations
 

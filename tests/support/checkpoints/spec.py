@@ -1,7 +1,8 @@
-"""Specifications of checkpoints: the shapes, ids and tables of configuration and weights.
+"""Specification of a checkpoint: shapes, ids and tables of its configuration and weights.
 
-Numbers only; `files.py` turns a specification into files. Defaults are the published values. All published checkpoints
-have 16 code groups, 1920 samples a frame and as many codes for c0 as for the rest; here each of these is free.
+It contains only numbers; `files.py` creates the files. Defaults are the published values. All published checkpoints
+have 16 code groups, 1920 samples per frame, and the same number of codes in all codebooks. Here, each of these numbers
+can be changed.
 """
 
 from __future__ import annotations

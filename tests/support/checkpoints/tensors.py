@@ -1,4 +1,4 @@
-"""The random tensors of a checkpoint, under the key names of the published ones."""
+"""Random tensors of a checkpoint with the published key names."""
 
 from __future__ import annotations
 

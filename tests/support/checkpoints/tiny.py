@@ -1,4 +1,4 @@
-"""The shapes and tables of the tiny checkpoints that tests make from a seed."""
+"""Specifications of the tiny checkpoints for tests."""
 
 from __future__ import annotations
 

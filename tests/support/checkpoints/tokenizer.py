@@ -1,8 +1,7 @@
-"""Small byte-level BPE in the file format of Qwen2's tokenizer.
+"""Small byte-level BPE tokenizer in the file format of Qwen2's tokenizer.
 
-The files are vocab.json, merges.txt and tokenizer_config.json.
-
-Any UTF-8 text has ids, because every byte is a token. Given texts become single tokens.
+The files are vocab.json, merges.txt and tokenizer_config.json. Any UTF-8 text can be tokenized, because every byte is a
+token. Given texts become single tokens.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Checkpoints of the published sizes, drawn by torch: gigabytes take seconds on a card."""
+"""Random tensors of published sizes by torch, which generates gigabytes in seconds."""
 
 from __future__ import annotations
 

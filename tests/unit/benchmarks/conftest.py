@@ -1,4 +1,4 @@
-"""Fixtures: a checkpoint with cheap frames and utterances that never end on their own."""
+"""Fixture with a checkpoint that is fast and whose utterances never end before the limit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Engine benchmark: times of the parts and their lower bounds, on a tiny checkpoint."""
+"""Tests of the engine benchmark on a tiny checkpoint: times and their lower bounds."""
 
 from __future__ import annotations
 

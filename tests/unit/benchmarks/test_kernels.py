@@ -1,4 +1,4 @@
-"""Kernel benchmark: launches under Triton's interpreter, and the tiles that it searches."""
+"""Tests of the kernel benchmark with Triton's interpreter: launches and tile search."""
 
 from __future__ import annotations
 

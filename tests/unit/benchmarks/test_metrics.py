@@ -1,4 +1,4 @@
-"""Benchmark metrics of made-up arrival times: percentiles, underruns, rates and failures."""
+"""Tests of benchmark metrics with invented arrival times: percentiles, underruns, rates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commands of docs/npu.md on the stand-in device: codes equal the CPU's, times and graphs."""
+"""Tests of the commands in docs/npu.md on a simulated NPU."""
 
 from __future__ import annotations
 

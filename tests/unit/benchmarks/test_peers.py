@@ -1,4 +1,4 @@
-"""Comparison with other implementations: rows measured here or reported by a program."""
+"""Tests of the comparison with other implementations, measured here or by a program."""
 
 from __future__ import annotations
 

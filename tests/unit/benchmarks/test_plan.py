@@ -1,4 +1,4 @@
-"""Load plans: Poisson arrivals, unique texts, and lengths that follow from the texts."""
+"""Tests of load plans: Poisson arrivals, unique texts, and their lengths."""
 
 from __future__ import annotations
 

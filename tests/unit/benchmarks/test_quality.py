@@ -1,4 +1,4 @@
-"""Quality tool: codes of one row and of a batch compared, and scores of each draw."""
+"""Tests of the quality benchmark: codes in a batch, and scores of each sample."""
 
 from __future__ import annotations
 

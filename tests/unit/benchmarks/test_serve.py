@@ -1,4 +1,4 @@
-"""Serving benchmark: each kind of load in a short run, in process and over sockets."""
+"""Tests of the load generator: a short run of each load, in process and over sockets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Soak report: the promises that a run has broken."""
+"""Tests of the soak test's report of violated guarantees."""
 
 from __future__ import annotations
 

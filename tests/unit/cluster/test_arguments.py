@@ -1,4 +1,4 @@
-"""Accelerators of a pool: each replica requests one from Ray, if there are enough."""
+"""Tests of a pool's accelerators: each replica requests one from Ray."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Weights for HAProxy's leastconn: it chooses the replica with the most free slots."""
+"""Tests of load balancing: HAProxy chooses the replica with the most free slots."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Directory of replicas: a drained replica leaves when no ingress sends it requests."""
+"""Tests of the directory of replicas: when a drained replica may end."""
 
 from __future__ import annotations
 

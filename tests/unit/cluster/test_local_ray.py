@@ -1,4 +1,4 @@
-"""Local Ray: one retry at the start, one sentence at a failure, and a bounded shutdown."""
+"""Tests of the local Ray: one retry at the start, error messages, and shutdown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Replica environment: the runtime has as many threads as outside of Ray."""
+"""Tests of a replica's environment: the number of threads is the same as without Ray."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shared store of replicas: changes reach all of them, and files are always complete."""
+"""Tests of the shared store: changes reach all replicas, and no file is incomplete."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cluster view: its responses, and the requests that may see it."""
+"""Tests of the routes for the whole cluster: responses and access."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files in deploy/: accepted by Ray Serve, KubeRay, Prometheus and the runtime."""
+"""Tests of the files in deploy/: Ray Serve, KubeRay and Prometheus accept them."""
 
 from __future__ import annotations
 

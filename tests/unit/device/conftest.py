@@ -1,4 +1,4 @@
-"""Fixtures: a stand-in for torch_npu and small checkpoints on the CPU and its NPU."""
+"""Fixtures with a simulated NPU, and small checkpoints on it and on the CPU."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compilation of kernels on threads before the first launch, without a GPU."""
+"""Tests of parallel compilation of kernels, without a GPU."""
 
 from __future__ import annotations
 

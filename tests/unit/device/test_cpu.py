@@ -1,4 +1,4 @@
-"""Attention of the CPU device compared with its definition.
+"""Tests of the CPU device's attention, compared with its definition.
 
 The tests of the other devices compare with this attention.
 """

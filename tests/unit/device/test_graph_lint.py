@@ -1,6 +1,6 @@
-"""Graph lint: a whole frame has only operations that a graph can capture.
+"""Tests that a whole frame has only operations that a graph can capture.
 
-Further tests show that the lint finds operations that cannot be captured.
+Other tests show that the detector finds operations that cannot be captured.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Huge pages: memory is collapsed, its content is unchanged and no page is added."""
+"""Tests of huge pages: memory is collapsed, and its content does not change."""
 
 from __future__ import annotations
 

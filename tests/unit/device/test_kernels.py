@@ -1,4 +1,4 @@
-"""Availability of the kernels, and a runtime without Triton."""
+"""Tests of the kernels' availability, and of a runtime without Triton."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Attention kernels, in Triton's interpreter, compared with PyTorch.
+"""Tests of the attention kernels in Triton's interpreter, compared with PyTorch.
 
 tests/gpu/test_kernels.py runs them on a GPU.
 """

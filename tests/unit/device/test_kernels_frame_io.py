@@ -1,4 +1,4 @@
-"""First and last kernel of a frame, in Triton's interpreter, compared with their twins."""
+"""Tests of a frame's first and last kernel in Triton's interpreter, against plain torch."""
 
 from __future__ import annotations
 

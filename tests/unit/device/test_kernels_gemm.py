@@ -1,4 +1,4 @@
-"""GEMM kernels for few rows, in Triton's interpreter, compared with PyTorch."""
+"""Tests of matrix product kernels in Triton's interpreter, compared with PyTorch."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Selection of medium_m_gemm, and its compilation for a GPU with enough shared memory.
+"""Tests of medium_m_gemm: its selection, and its compilation without a GPU.
 
-Compilation needs no GPU. tests/gpu/test_kernels.py compares the results on a GPU.
+tests/gpu/test_kernels.py compares the results on a GPU.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Sampling kernel, in Triton's interpreter, compared with the PyTorch sampler.
+"""Tests of the sampling kernel in Triton's interpreter, compared with PyTorch.
 
-The sampler is in runtime/engine/execution/sampling.py.
+The PyTorch sampler is in runtime/engine/execution/sampling.py.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Code2Wav products, in Triton's interpreter, compared with the library's convolutions."""
+"""Tests of Code2Wav's kernels in Triton's interpreter, compared with torch's convolutions."""
 
 from __future__ import annotations
 

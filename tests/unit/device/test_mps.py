@@ -1,6 +1,6 @@
-"""Apple GPU: every operation of a turn is in torch's table of Metal kernels.
+"""Tests of the MPS device without an Apple GPU: each operation has a Metal kernel.
 
-The tests need no Apple GPU.
+The kernels are listed in a table of torch.
 """
 
 from __future__ import annotations

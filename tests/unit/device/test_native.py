@@ -1,4 +1,4 @@
-"""C++ products: bitwise equal to their readable twin and batch-invariant.
+"""Tests of the C++ matrix products: equal to the NumPy version and batch-invariant.
 
 The tests cover every instruction set of the processor.
 """

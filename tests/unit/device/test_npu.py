@@ -1,4 +1,4 @@
-"""NPU device: opening, error messages, streams, graphs, memory and weight formats."""
+"""Tests of the NPU device: opening, error messages, streams, graphs, and memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""NPU attention compared with PyTorch, and refusal of wrong masks before an operator runs."""
+"""Tests of the NPU's attention, compared with PyTorch, and of wrong masks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Engine on the NPU path, with a stand-in for torch_npu: codes equal those of the CPU.
+"""Tests of the engine on a simulated NPU: the codes equal those of the CPU.
 
 The tests run with and without graphs.
 """

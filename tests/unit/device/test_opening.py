@@ -1,4 +1,4 @@
-"""Resolution of the `--device` and `--dtype` settings, and its error messages."""
+"""Tests of the `--device` and `--dtype` settings and their error messages."""
 
 from __future__ import annotations
 

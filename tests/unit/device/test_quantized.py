@@ -1,4 +1,4 @@
-"""Quantized products: equal to those of the rounded weights, and batch-invariant."""
+"""Tests of matrix products with quantized weights, which must be batch-invariant."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stand-in for torch_npu: it refuses whatever torch_npu would refuse or misread."""
+"""Tests that the replacement for torch_npu refuses the same arguments as torch_npu."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fixtures: the devices on which the engine tests run."""
+"""Fixtures with the devices for the engine's tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Batch invariance: a request's output does not depend on the other rows of the batch."""
+"""Tests of batch invariance: a request's output does not depend on other requests."""
 
 from __future__ import annotations
 

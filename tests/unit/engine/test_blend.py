@@ -1,4 +1,4 @@
-"""Interpolation of x-vectors on the sphere."""
+"""Tests of the spherical interpolation of two x-vectors."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Code2Wav worker: urgent tasks run first, withdrawn tasks do not run.
-
-A failed task ends only its own request.
-"""
+"""Tests of the Code2Wav worker: order of tasks, withdrawn tasks, and failed tasks."""
 
 from __future__ import annotations
 

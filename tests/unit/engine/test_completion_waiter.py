@@ -1,4 +1,4 @@
-"""Completion waiter: it wakes the engine at every event, in order and also after errors."""
+"""Tests of the completion waiter, which wakes the engine after each device event."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CustomVoice checkpoints that use a Base checkpoint's embeddings of text and of code 0."""
+"""Tests of CustomVoice checkpoints with the embeddings of a Base checkpoint."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Engine requests: queueing, start, end, cancellation and counters."""
+"""Tests of engine requests: queueing, start, end, cancellation and counters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Faults in one request: they end no other request (promise E1)."""
+"""Tests of faults in one request, which must not affect other requests (promise E1)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Flow control: slow readers, scarce slots and queue timeouts."""
+"""Tests of flow control: slow readers, too few slots, and queue timeouts."""
 
 from __future__ import annotations
 

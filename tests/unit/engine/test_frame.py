@@ -1,6 +1,6 @@
-"""Frames of a batch: bitwise equal to those of each row alone.
+"""Tests of frames of a batch: bitwise equal to frames of each row alone.
 
-Also covers chunked prefill, growing texts and held ends.
+Other tests cover chunked prefill, growing texts, and texts whose end is delayed.
 """
 
 from __future__ import annotations

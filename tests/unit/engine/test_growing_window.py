@@ -1,4 +1,4 @@
-"""Cached decoding compared with a slow implementation without caches.
+"""Tests of cached decoding, compared with a slow implementation without caches.
 
 The slow implementation processes the whole sequence again for every code.
 """

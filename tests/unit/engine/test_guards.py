@@ -1,6 +1,6 @@
-"""Runaway guards: they stop speech that does not end, and report which guard did.
+"""Tests of the runaway guards, which stop speech that continues after its text.
 
-Without guards such speech runs to its frame budget.
+Without guards, such speech continues until its frame limit.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Incremental tokenizer: ids of a growing text equal those of the whole text."""
+"""Tests of the incremental tokenizer: a growing text gives the ids of the whole text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Inline tags in the engine: a style for each tagged span, and sample-exact pauses."""
+"""Tests of inline tags in the engine: styles of tagged text, and exact pauses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Input processor: the plan of a request for its checkpoint, and early refusals."""
+"""Tests of the input processor: validation of a request for a checkpoint."""
 
 from __future__ import annotations
 

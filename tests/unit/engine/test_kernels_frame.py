@@ -1,4 +1,4 @@
-"""Whole frames of the kernels, in Triton's interpreter, compared with the plain engine."""
+"""Tests of frames with kernels in Triton's interpreter, compared with plain torch."""
 
 from __future__ import annotations
 

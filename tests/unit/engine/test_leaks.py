@@ -1,4 +1,4 @@
-"""Isolation of requests that share slots, caches and audio streams."""
+"""Tests of isolation between requests that share slots, caches and streams."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Text that arrives during speech: codes and audio equal those of the whole text."""
+"""Tests of text that arrives during speech: codes and audio equal those of the whole text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checkpoints that load at their first request: no lost requests, isolated failures."""
+"""Tests of checkpoints that are loaded at their first request, and of failed loads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Long texts: segments for texts above the checkpoint's limit, no change below it."""
+"""Tests of long texts, which are split into segments."""
 
 from __future__ import annotations
 

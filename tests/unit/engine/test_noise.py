@@ -1,4 +1,4 @@
-"""Sampling noise that is equal on every device, and top-k and top-p with a single sort."""
+"""Tests of the sampling noise, which is equal on all devices, and of top-k and top-p."""
 
 from __future__ import annotations
 

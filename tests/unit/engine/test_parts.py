@@ -1,4 +1,4 @@
-"""Texts of several segments: one voice, seed, audio stream and frame count."""
+"""Tests of texts with several segments, which share voice, seed and audio stream."""
 
 from __future__ import annotations
 

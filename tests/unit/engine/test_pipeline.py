@@ -1,4 +1,4 @@
-"""Pipelined engine: results equal those of an engine that waits for every frame."""
+"""Tests of the pipelined engine, compared with an engine that waits for each frame."""
 
 from __future__ import annotations
 

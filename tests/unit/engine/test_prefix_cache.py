@@ -1,4 +1,4 @@
-"""Prefix cache: the prompt prefix of a voice is computed once and copied into later slots."""
+"""Tests of the prefix cache: a voice's prompt prefix is computed only once."""
 
 from __future__ import annotations
 

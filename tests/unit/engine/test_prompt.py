@@ -1,4 +1,4 @@
-"""Columns of prompts compared with the tables of docs/model.md 3.2 to 3.5."""
+"""Tests of the prompt layout, compared with the tables in docs/model.md 3.2 to 3.5."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Layout of prompt chunks in a launch."""
+"""Tests of the packing of prompt chunks into launches."""
 
 from __future__ import annotations
 

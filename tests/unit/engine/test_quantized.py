@@ -1,4 +1,4 @@
-"""Quantized weights: batch invariance and the estimated memory."""
+"""Tests of the engine with quantized weights: batch invariance and estimated memory."""
 
 from __future__ import annotations
 

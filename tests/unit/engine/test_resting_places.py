@@ -1,6 +1,6 @@
-"""Waiting places of a request: the engine and a dialect use only the documented ones.
+"""Tests that engine and sessions hold a waiting request only in documented places.
 
-The table is in docs/architecture.md.
+The places are listed in docs/architecture.md.
 """
 
 from __future__ import annotations

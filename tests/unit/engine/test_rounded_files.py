@@ -1,4 +1,4 @@
-"""Quantized checkpoint files: output equals that of quantization at load."""
+"""Tests of quantized checkpoint files: output equals that of quantization at load."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runaway detector: early detection for any chunk size, and no false alarms on speech."""
+"""Tests of the runaway detector: early detection, and no false alarms on speech."""
 
 from __future__ import annotations
 

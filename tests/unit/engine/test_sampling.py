@@ -1,4 +1,4 @@
-"""Distribution of sampled codes and independence of each request's noise.
+"""Tests of sampling: distribution of codes, and independent noise for each request.
 
 The rules are in docs/model.md 4.
 """

@@ -1,4 +1,4 @@
-"""Scheduler: order of frames and audio chunks for simulated listeners on a virtual clock."""
+"""Tests of the scheduler with simulated listeners and a virtual clock."""
 
 from __future__ import annotations
 

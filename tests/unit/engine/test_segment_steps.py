@@ -1,4 +1,4 @@
-"""Action after the end of a segment, as a table."""
+"""Tests of the engine's decision at the end of a segment, as a table of cases."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Retries of a segment whose speech ends much too early for its text."""
+"""Tests of retries if a segment's speech ends much too early for its text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Audio of a request: independent of chunks, batch, worker, reader and cancellations."""
+"""Tests that a request's audio does not depend on chunks, batches or other requests."""
 
 from __future__ import annotations
 

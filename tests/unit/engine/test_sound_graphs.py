@@ -1,6 +1,6 @@
-"""Graphs of Code2Wav for bucketed shapes: audio equals that of the path without graphs.
+"""Tests of Code2Wav's graphs: the audio equals that without graphs.
 
-A CPU device that runs captured work again replaces a GPU.
+A CPU device that repeats captured work replaces a GPU.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Splitting of texts into segments: positions, completeness and independence of chunking."""
+"""Tests of splitting texts into segments: positions, completeness, and any chunks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Styled speech of a CustomVoice checkpoint in a voice that is not one of its speakers."""
+"""Tests of stored voices with a style, spoken by a CustomVoice checkpoint."""
 
 from __future__ import annotations
 

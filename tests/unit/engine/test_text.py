@@ -1,4 +1,4 @@
-"""Text validation and the frame limit of a text."""
+"""Tests of text validation and of a text's frame limit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Voice cache: each reference is encoded once, and failures stay with their request."""
+"""Tests of the voice cache: each reference is encoded only once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Voice encoders: graph capture at startup and batch invariance."""
+"""Tests of the voice encoders: graph capture and batch invariance."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Waiting queue: conditions, positions, estimates and timeouts of requests."""
+"""Tests of the waiting queue: conditions, positions, estimates and timeouts."""
 
 from __future__ import annotations
 

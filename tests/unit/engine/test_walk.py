@@ -1,7 +1,7 @@
-"""Random client actions on one engine: no lost or shared slot, one end per request.
+"""Tests with random client actions: no slot is lost or shared, and each request ends once.
 
-Stand-ins replace the networks: their frames and samples carry the request's seed and the frame's number, so that a run
-is fast and every sample shows its request. All other parts are the engine's own.
+The networks are replaced: their frames and samples contain the request's seed and the frame's number, so that tests are
+fast and each sample can be traced to its request. All other parts are the engine's own.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Markdown filter on a growing text: equal for any chunks, and to markdown-it's parse."""
+"""Tests of the Markdown filter on growing text, compared with markdown-it."""
 
 from __future__ import annotations
 

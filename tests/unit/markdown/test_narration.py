@@ -1,4 +1,4 @@
-"""Narration: quoted speech and actions in a text, and text that resembles them."""
+"""Tests of the detection of quoted speech and actions in a narration."""
 
 from __future__ import annotations
 

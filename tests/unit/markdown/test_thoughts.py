@@ -1,4 +1,4 @@
-"""Thought blocks of a language model: left out for any chunks, without losing other text."""
+"""Tests of the removal of a language model's reasoning from streamed text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Spoken form of a whole Markdown text: the slow twin of `GrowingMarkdown`."""
+"""Spoken text of a complete Markdown text, as a simple reference for `GrowingMarkdown`."""
 
 from __future__ import annotations
 

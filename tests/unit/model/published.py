@@ -1,4 +1,4 @@
-"""Configurations and key lists of the five published variants, without their weights."""
+"""Configurations and weight names of the five published checkpoints, without weights."""
 
 from __future__ import annotations
 

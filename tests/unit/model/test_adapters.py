@@ -1,4 +1,4 @@
-"""LoRA adapters: weights merged at load equal those of PEFT, and the doctor reports them."""
+"""Tests of LoRA adapters: the merged weights equal those of PEFT."""
 
 from __future__ import annotations
 

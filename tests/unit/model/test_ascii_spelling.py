@@ -1,4 +1,4 @@
-"""Transliteration of texts for checkpoints that read ASCII only."""
+"""Tests of the ASCII spelling of texts, for checkpoints trained on ASCII only."""
 
 from __future__ import annotations
 

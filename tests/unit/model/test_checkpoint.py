@@ -1,4 +1,4 @@
-"""Loading of checkpoints: strict keys and shapes, safetensors only.
+"""Tests of checkpoint loading: strict keys and shapes, and only safetensors.
 
 Checkpoints with equal speech tokenizers share one copy of it.
 """

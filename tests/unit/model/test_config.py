@@ -1,4 +1,4 @@
-"""Configuration files: missing, mistyped and unsupported fields are reported by name."""
+"""Tests of configuration files with missing, mistyped and unsupported fields."""
 
 from __future__ import annotations
 

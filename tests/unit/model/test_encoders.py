@@ -1,4 +1,4 @@
-"""Encoders of reference audio: a padded buffer gives the result of the recording alone."""
+"""Tests of the voice encoders: padding of the buffer does not change the result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Normalization of English text, and equality of growing and whole texts."""
+"""Tests of English text normalization, for complete and growing texts."""
 
 from __future__ import annotations
 

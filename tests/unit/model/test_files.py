@@ -1,4 +1,4 @@
-"""Selection of a checkpoint's files by their names, in local folders and on the Hub."""
+"""Tests of the selection of a checkpoint's files by name, in folders and on the Hub."""
 
 from __future__ import annotations
 

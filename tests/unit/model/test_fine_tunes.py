@@ -1,4 +1,4 @@
-"""Fine-tuned checkpoints that the official package loads: the same values are loaded here."""
+"""Tests of fine-tuned checkpoints: values equal those that the official package loads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checkpoint downloads from the Hub: requests, resumed downloads and refusals."""
+"""Tests of downloads from the Hub: requests, resumed downloads and refusals."""
 
 from __future__ import annotations
 

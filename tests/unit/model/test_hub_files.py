@@ -1,4 +1,4 @@
-"""Choice of the files to download from a Hub repository, by the repository's file list.
+"""Tests of the choice of files to download, from a Hub repository's file list.
 
 A checkpoint that cannot be loaded is reported before its weights are downloaded.
 """

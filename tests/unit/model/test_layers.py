@@ -1,4 +1,7 @@
-"""Numerics of the shared layers, including the dtype of each step (docs/model.md 2.1)."""
+"""Tests of the decoder layers' numerics, including the dtype of each step.
+
+The rules are in docs/model.md 2.1.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Code2Wav with products in a smaller dtype: close to float32 and independent of chunking."""
+"""Tests of Code2Wav with a smaller dtype: close to float32 and independent of chunks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Layers in C++: equal to their PyTorch twins except rounding.
+"""Tests of the C++ layers: equal to the PyTorch layers except for rounding.
 
 The tests cover every kind of product and every instruction set.
 """

@@ -1,4 +1,4 @@
-"""Code2Wav kernels, in Triton's interpreter, compared with the plain network.
+"""Tests of Code2Wav with kernels in Triton's interpreter, compared with plain torch.
 
 tests/gpu runs the same comparison on a GPU.
 """

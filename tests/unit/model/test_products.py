@@ -1,4 +1,4 @@
-"""Batch-invariant products and convolutions, equal to the library's except rounding."""
+"""Tests of batch-invariant products and convolutions, compared with torch's."""
 
 from __future__ import annotations
 

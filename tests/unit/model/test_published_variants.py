@@ -1,4 +1,4 @@
-"""Networks of the published configurations: exactly the published keys and shapes.
+"""Tests that our networks have exactly the published weight names and shapes.
 
 The lists are described in docs/model.md 1 and 2.
 """

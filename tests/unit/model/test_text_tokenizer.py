@@ -1,4 +1,4 @@
-"""Text tokenizer: the ids of Qwen2, whatever other files the folder has.
+"""Tests of the text tokenizer, compared with Qwen2's.
 
 The rules are in docs/model.md 7.3.
 """

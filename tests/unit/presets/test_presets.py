@@ -1,4 +1,4 @@
-"""Presets: the content of presets/ that the page relies on."""
+"""Tests of the files in presets/."""
 
 from __future__ import annotations
 

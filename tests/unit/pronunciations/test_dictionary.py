@@ -1,4 +1,4 @@
-"""Pronunciation dictionary file: round trip, versions, limits, and imported lexicons."""
+"""Tests of the pronunciation dictionary file: versions, limits, imported lexicons."""
 
 from __future__ import annotations
 

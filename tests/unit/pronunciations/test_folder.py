@@ -1,4 +1,4 @@
-"""Pronunciation dictionaries on disk: ids, concurrent changes, crashes and owners."""
+"""Tests of pronunciation dictionaries on disk: ids, concurrent changes, and crashes."""
 
 from __future__ import annotations
 

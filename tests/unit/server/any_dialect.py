@@ -1,4 +1,4 @@
-"""Hypothesis state machine: a foreign dialect with random engine and decoder replies."""
+"""Hypothesis state machine of a WebSocket session, with random engine events."""
 
 from __future__ import annotations
 

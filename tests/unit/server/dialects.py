@@ -1,4 +1,4 @@
-"""Sessions of the foreign dialects that a test drives by hand, with its own clock."""
+"""WebSocket sessions of other APIs, which a test drives with its own clock."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Test driver for a dialect session: it sends messages and records replies and commands."""
+"""Test driver for a session: sends messages and records responses and commands."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random client messages in every dialect: each is accepted or answered with an error.
+"""Tests with random client messages in every API: each gets a response or an error.
 
 The messages are valid ones with some fields replaced, so that many of them pass the first checks.
 """

@@ -1,4 +1,4 @@
-"""docs/api.md: every error code is listed with its status."""
+"""Tests that docs/api.md lists each error code with its status."""
 
 from __future__ import annotations
 

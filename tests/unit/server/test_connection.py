@@ -1,4 +1,4 @@
-"""WebSocket connection of a dialect, between a client and an engine of the test."""
+"""Tests of the WebSocket connection between a client and the engine."""
 
 from __future__ import annotations
 

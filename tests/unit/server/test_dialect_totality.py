@@ -1,4 +1,4 @@
-"""Three foreign dialects: every message in every state, and random message sequences."""
+"""Tests of three APIs' sessions with each message in each state, and random sequences."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Request logs: one line per request, as text or JSON, with metrics and without user text."""
+"""Tests of request logs: one line per request, without the user's text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Flush delay: a sentence is spoken if no text follows it for a while, in each dialect."""
+"""Tests of the flush delay: a sentence is spoken if no more text arrives."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Message size limits: no message blocks the event loop for long, whatever it contains."""
+"""Tests of message size limits, which keep the event loop responsive."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Server metrics: counters and gauges of requests, sessions, load and the event loop."""
+"""Tests of the metrics of requests, sessions, load and the event loop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Text messages as JSON objects: byte order marks and unknown fields."""
+"""Tests of parsing text messages as JSON objects."""
 
 from __future__ import annotations
 

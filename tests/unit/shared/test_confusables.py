@@ -1,4 +1,4 @@
-"""Confusable names: names that look like the name of another voice."""
+"""Tests of the detection of names that look alike."""
 
 from __future__ import annotations
 

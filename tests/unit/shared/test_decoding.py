@@ -1,4 +1,4 @@
-"""Decoding of untrusted audio: plain WAV in this process, other formats in a child."""
+"""Tests of the decoder of untrusted audio."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Audio encoding: each format decodes to the same audio, has its length, and streams."""
+"""Tests of audio encoding in all formats: same audio, right length, and streaming."""
 
 from __future__ import annotations
 

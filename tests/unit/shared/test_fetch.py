@@ -1,4 +1,4 @@
-"""Reference audio by URL: only pinned public HTTPS hosts; other URLs are never contacted."""
+"""Tests of downloads of reference audio: only public HTTPS hosts are contacted."""
 
 from __future__ import annotations
 

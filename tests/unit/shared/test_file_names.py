@@ -1,4 +1,4 @@
-"""File names of downloads, from user text."""
+"""Tests of file names for downloads, which contain user text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Inline tags: parsed from text in chunks, with the same items for any chunks."""
+"""Tests of the inline tag parser: any division of the text into chunks is equal."""
 
 from __future__ import annotations
 

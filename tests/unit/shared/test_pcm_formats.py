@@ -1,4 +1,4 @@
-"""Raw PCM formats: native PCM unchanged, G.711 exact, and resampled tones in tune."""
+"""Tests of the raw PCM formats: unchanged PCM, exact G.711, and resampled tones."""
 
 from __future__ import annotations
 

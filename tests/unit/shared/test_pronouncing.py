@@ -1,6 +1,6 @@
-"""Pronunciation dictionary on a growing text: equal to the result of the whole text.
+"""Tests of pronunciation dictionaries on growing text.
 
-The matching rules are tested in tests/js.
+The result must equal that of the whole text. The matching rules are tested in tests/js.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Python warnings of dependencies: shown only if the operator enables them."""
+"""Tests that Python warnings of dependencies are hidden unless the operator enables them."""
 
 from __future__ import annotations
 

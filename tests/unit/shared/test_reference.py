@@ -1,4 +1,4 @@
-"""Reference audio of any format: decoded, or refused early with one sentence."""
+"""Tests of reference audio: any format is decoded, or refused with one sentence."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Repeated log lines: at most one per second, with a count."""
+"""Tests of the rate limit of repeated log messages."""
 
 from __future__ import annotations
 

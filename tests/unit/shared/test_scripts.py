@@ -1,4 +1,4 @@
-"""Detection of scripts that the languages of a checkpoint do not use."""
+"""Tests of the detection of scripts that a checkpoint's languages do not use."""
 
 from __future__ import annotations
 

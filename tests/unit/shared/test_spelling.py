@@ -1,4 +1,4 @@
-"""Spelling of the text in `<spell>`, for any chunks; other tags are passed to the engine."""
+"""Tests of `<spell>`, whose content is spoken letter by letter."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Strict JSON parser: accepted values can be stored and parsed again."""
+"""Tests of the strict JSON parser, whose results can be stored and parsed again."""
 
 from __future__ import annotations
 

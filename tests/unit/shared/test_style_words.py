@@ -1,4 +1,4 @@
-"""Style descriptions in square brackets, distinguished from prose in brackets."""
+"""Tests that distinguish style tags from other text in square brackets."""
 
 from __future__ import annotations
 

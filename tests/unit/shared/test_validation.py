@@ -1,4 +1,4 @@
-"""Validation errors: the field as the client wrote it, and the reason in a sentence."""
+"""Tests of the messages of validation errors, which name the field and the reason."""
 
 from __future__ import annotations
 

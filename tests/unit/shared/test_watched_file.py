@@ -1,4 +1,4 @@
-"""Watched file: a value that follows the file, with a default if the file is unusable."""
+"""Tests of the watched file: changes are loaded, and unusable files give the default."""
 
 from __future__ import annotations
 

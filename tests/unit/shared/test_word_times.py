@@ -1,4 +1,4 @@
-"""Estimated word times: each word once, in order, within the audio."""
+"""Tests of estimated word times: each word once, in order, within the audio."""
 
 from __future__ import annotations
 

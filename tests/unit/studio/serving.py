@@ -1,4 +1,4 @@
-"""ASGI servers on ephemeral ports of this process, for tests of proxies and clients."""
+"""ASGI servers on free ports in the test's process."""
 
 from __future__ import annotations
 

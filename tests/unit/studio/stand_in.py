@@ -1,9 +1,9 @@
-"""Stand-in for a runtime process: ready, loading forever, failing, crashing or hanging.
+"""Fake runtime process that is ready, loads forever, fails, crashes or hangs.
 
-Its `--check` fails for the behaviour `refuse` only. `large` and `large-crash` do not fit into memory next to
-another runtime.
+Its `--check` fails only for the behaviour `refuse`. `large` and `large-crash` do not fit into memory next to another
+runtime.
 
-Run as ``python -m runtime.shared.child tests.unit.studio.stand_in BEHAVIOUR --host H --port P``.
+Run: ``python -m runtime.shared.child tests.unit.studio.stand_in BEHAVIOUR --host H --port P``.
 """
 
 from __future__ import annotations

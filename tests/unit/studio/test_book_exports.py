@@ -1,4 +1,4 @@
-"""Audiobooks in M4B and MP3: chapters, cover, tags, duration and bounded memory.
+"""Tests of audiobooks in M4B and MP3: chapters, cover, tags, duration, and memory.
 
 ffprobe reads the files.
 """

@@ -1,4 +1,4 @@
-"""Documentation pages: every link has a target, and no other file is served."""
+"""Tests of the documentation pages: each link has a target, and no other file is served."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""EPUB, DOCX and text documents: chapters of paragraphs, and refusal of hostile files."""
+"""Tests of EPUB, DOCX and text import: chapters, paragraphs, and malicious files."""
 
 from __future__ import annotations
 

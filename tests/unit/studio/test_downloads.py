@@ -1,4 +1,4 @@
-"""Downloads of the real voices: host status, pause, resume, failure and activation."""
+"""Tests of checkpoint downloads: status, pause, resume, failure and activation."""
 
 from __future__ import annotations
 

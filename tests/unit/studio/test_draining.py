@@ -1,4 +1,4 @@
-"""Messages for an operator who stops the studio while it serves requests."""
+"""Tests of the messages for an operator who stops the studio during requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Durability of the store: restarts, kills, full disks, damaged files and due deletions."""
+"""Tests of the store after restarts, kills, full disks and damaged files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Exports over real HTTP: length, loudness, peaks, file names, subtitles and metadata."""
+"""Tests of exports over HTTP: length, loudness, file names, subtitles and metadata."""
 
 from __future__ import annotations
 

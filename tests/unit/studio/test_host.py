@@ -1,4 +1,4 @@
-"""Host routes: access control, responses and refusals."""
+"""Tests of the host routes: access, responses and refusals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Limits of one visitor's concurrent use, on a real server with real sockets.
+"""Tests of the limits on one visitor's concurrent requests.
 
 tests/wire/test_allowance.py tests the daily allowance.
 """

@@ -1,4 +1,4 @@
-"""Hostile JSON in requests to the studio: no 5xx response, and all lists still work."""
+"""Tests of malicious JSON in requests: no 5xx response, and all lists still work."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""OpenAPI document of the studio, derived from that of the runtime."""
+"""Tests of the studio's OpenAPI document, which extends the runtime's."""
 
 from __future__ import annotations
 

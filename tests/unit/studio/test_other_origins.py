@@ -1,4 +1,4 @@
-"""VOICEWRIGHT_ORIGINS at the studio's port: CORS for the runtime's routes only."""
+"""Tests of VOICEWRIGHT_ORIGINS in the studio: CORS only for the runtime's routes."""
 
 from __future__ import annotations
 

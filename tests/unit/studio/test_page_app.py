@@ -1,4 +1,4 @@
-"""ASGI application of the page, tested without a browser."""
+"""Tests of the page's ASGI application, without a browser."""
 
 from __future__ import annotations
 

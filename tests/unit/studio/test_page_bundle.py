@@ -1,4 +1,4 @@
-"""Bundled files of the page: complete, in order and equal to their sources."""
+"""Tests of the page's bundles: complete, in order and equal to their sources."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PDF documents: chapters without running titles and page numbers, and refusal of scans."""
+"""Tests of PDF import: chapters without running titles and page numbers, and scans."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Permissions of the studio's files and folders: only its user can read them."""
+"""Tests that only the studio's user can read its files and folders."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Memory of the studio and its runtime, as the Host room displays it."""
+"""Tests of the memory that the Host room shows for the studio and its runtime."""
 
 from __future__ import annotations
 

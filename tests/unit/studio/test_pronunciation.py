@@ -1,4 +1,4 @@
-"""Pronunciation dictionaries over real HTTP: storage, owners and refusal of harmful ones."""
+"""Tests of pronunciation dictionaries over HTTP: storage, owners and refusals."""
 
 from __future__ import annotations
 

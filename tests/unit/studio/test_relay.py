@@ -1,6 +1,6 @@
-"""Relay of HTTP and WebSocket connections, on real sockets.
+"""Tests of the relay of HTTP and WebSocket connections, on real sockets.
 
-A client connects to the relay's server, which connects to a server in the role of the runtime.
+The relay is connected to a test server that takes the place of the runtime.
 """
 
 from __future__ import annotations

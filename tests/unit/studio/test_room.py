@@ -1,4 +1,4 @@
-"""Storage quotas of the store, and removal of old data to make space."""
+"""Tests of storage quotas, and of the removal of old data to make space."""
 
 from __future__ import annotations
 

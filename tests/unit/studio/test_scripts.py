@@ -1,4 +1,4 @@
-"""Scripts over real HTTP: stored unchanged, and protected from conflicting tabs."""
+"""Tests of scripts over HTTP: stored unchanged, and protected from conflicting edits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Security headers: framing and content policy of the page."""
+"""Tests of the page's security headers."""
 
 from __future__ import annotations
 

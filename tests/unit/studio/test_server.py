@@ -1,4 +1,4 @@
-"""Start of the studio's process."""
+"""Tests of the start of the studio's process."""
 
 from __future__ import annotations
 

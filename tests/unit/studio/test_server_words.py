@@ -1,4 +1,4 @@
-"""The page's texts for messages of the server: every error code and every reason."""
+"""Tests that the page has a text for each error code and reason of the server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settings of the studio, and the two errors that it detects before loading anything."""
+"""Tests of the studio's settings and their error messages."""
 
 from __future__ import annotations
 

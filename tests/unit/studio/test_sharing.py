@@ -1,4 +1,4 @@
-"""Links to takes over real HTTP: public, unguessable, revocable, deleted with the take."""
+"""Tests of links to takes: public, hard to guess, revocable, deleted with the take."""
 
 from __future__ import annotations
 

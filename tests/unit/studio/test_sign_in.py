@@ -1,4 +1,4 @@
-"""OpenID sign-in with a small provider: discovery, consent, code, signed token and keys."""
+"""Tests of OpenID sign-in with a small provider."""
 
 from __future__ import annotations
 

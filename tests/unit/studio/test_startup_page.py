@@ -1,4 +1,4 @@
-"""Change from the waiting page to the page, on a real server."""
+"""Tests of the change from the startup page to the page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Supervisor of real runtime processes that are killed, stopped and orphaned."""
+"""Tests of the supervisor with runtime processes that are killed or stopped."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Voices made from takes: stored facts and permitted takes, with a real runtime."""
+"""Tests of voices that are made from takes, with a real runtime."""
 
 from __future__ import annotations
 

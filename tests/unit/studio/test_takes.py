@@ -1,4 +1,4 @@
-"""Takes over real HTTP: stored unchanged, and visible to their owner only."""
+"""Tests of takes over HTTP: stored unchanged, and visible only to their owner."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Text files in any character encoding, with page numbers, or damaged."""
+"""Tests of text files with any encoding, with page numbers, or damaged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Exports with subtitle times: exact starts, shortened speech and reported overruns."""
+"""Tests of exports with subtitle times: starts, shortened speech and reported overruns."""
 
 from __future__ import annotations
 

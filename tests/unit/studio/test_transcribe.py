@@ -1,4 +1,4 @@
-"""Transcription of recordings with a plug-in recogniser, over the studio's route."""
+"""Tests of the transcription of recordings by a plug-in."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Connections to the runtime: one for each concurrent request, closed after cancellation."""
+"""Tests of the studio's connections to the runtime, which close with their request."""
 
 from __future__ import annotations
 

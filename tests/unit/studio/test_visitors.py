@@ -1,4 +1,4 @@
-"""Separation of visitors: no visitor can read, change or guess another's data."""
+"""Tests that no visitor can read, change or guess another visitor's data."""
 
 from __future__ import annotations
 

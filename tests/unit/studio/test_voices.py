@@ -1,4 +1,4 @@
-"""Stored voices of the host and of separate visitors: export and import.
+"""Tests of stored voices of the host and of separate visitors.
 
 The tests use a real runtime.
 """

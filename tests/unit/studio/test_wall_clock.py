@@ -1,4 +1,4 @@
-"""Wrong system clock: no stored data is deleted because of a temporary jump."""
+"""Tests that a wrong system date does not delete stored data."""
 
 from __future__ import annotations
 

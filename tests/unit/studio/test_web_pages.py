@@ -1,4 +1,4 @@
-"""Articles from web addresses: chapters without menus, and refusal of private addresses."""
+"""Tests of the import of web pages: articles without menus; private addresses refused."""
 
 from __future__ import annotations
 

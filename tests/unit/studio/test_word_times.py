@@ -1,4 +1,4 @@
-"""Word times of a stored take: from an aligner if installed, otherwise a marked estimate."""
+"""Tests of a take's word times: from an aligner, or estimated and marked so."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Texts of the page: all languages have all of them, and every used text exists."""
+"""Tests of the page's texts: complete in all languages, and each used text exists."""
 
 from __future__ import annotations
 

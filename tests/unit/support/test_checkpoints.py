@@ -1,4 +1,4 @@
-"""Synthetic checkpoints: published layout, short texts and utterances without an end."""
+"""Tests of the random checkpoints for tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fixtures for the recipe of the embedded voice: its modules, at small sizes."""
+"""Fixtures for the training recipe of the demo voice, at small sizes."""
 
 from __future__ import annotations
 

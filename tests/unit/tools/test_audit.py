@@ -1,4 +1,4 @@
-"""Dependency audit: pip-audit's report, with skipped packages and failures."""
+"""Tests of the dependency audit: results of pip-audit, and packages without results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Choice of the Python interpreter by `make run`, and removal of a stale environment."""
+"""Tests of the choice of a Python interpreter by `make run`."""
 
 from __future__ import annotations
 

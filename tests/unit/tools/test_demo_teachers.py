@@ -1,4 +1,4 @@
-"""Teacher and judges of the embedded voice: phonemes, batched norms and word counts."""
+"""Tests of the demo voice's recipe: phonemes, the teacher model, and word counts."""
 
 from __future__ import annotations
 

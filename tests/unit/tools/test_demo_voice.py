@@ -1,4 +1,4 @@
-"""Recipe of the demo voice: training prompts and exports that match the runtime."""
+"""Tests of the demo voice's recipe: training prompts, and export for the runtime."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Installation of torch by `make run`: the build and package index for this machine."""
+"""Tests of the installation of torch by `make run`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Examination of a recording for a new voice: speech detection, trimming and advice."""
+"""Tests of the examination of a recording: speech detection, trimming and advice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Voice library on disk: stored voices survive crashes, damaged files and other processes."""
+"""Tests of the voice library on disk: crashes, damaged files, and other processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Voices of owners: each owner sees its own voices and the shared ones, and no others."""
+"""Tests of voices of owners: each owner sees only its own and the shared voices."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Portable voice file: written voices read back equal, and all other files are refused."""
+"""Tests of the voice file: written voices are read unchanged, other files are refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`voicewright doctor`: capacity and problems of a checkpoint before it is loaded."""
+"""Tests of `voicewright doctor`: capacity and problems of a checkpoint."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Number of slots of a checkpoint for a given device memory."""
+"""Tests of the number of slots that fit into a device's memory."""
 
 from __future__ import annotations
 

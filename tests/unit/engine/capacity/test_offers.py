@@ -1,4 +1,4 @@
-"""Estimates for published checkpoints before they are downloaded."""
+"""Tests of the estimates for published checkpoints before their download."""
 
 from __future__ import annotations
 

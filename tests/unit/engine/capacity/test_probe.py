@@ -1,4 +1,4 @@
-"""Speed estimates for a checkpoint before its weights are available."""
+"""Tests of the speed estimate for a checkpoint without its weights."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Choice of the weights: the most exact kind that decodes in real time on this machine."""
+"""Tests of the choice of weights: the most exact ones that decode in real time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cartesia's dialect: client messages, replies, and the commands for the engine."""
+"""Tests of Cartesia's session: client messages, responses, and commands to the engine."""
 
 from __future__ import annotations
 

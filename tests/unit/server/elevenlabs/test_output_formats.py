@@ -1,4 +1,4 @@
-"""ElevenLabs' output formats: every name is supported and keeps the duration."""
+"""Tests of ElevenLabs' output formats: each one has audio of the right duration."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ElevenLabs' WebSockets: client messages, replies, and the commands for the engine."""
+"""Tests of ElevenLabs' sessions: client messages, responses, and engine commands."""
 
 from __future__ import annotations
 

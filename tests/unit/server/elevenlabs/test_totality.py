@@ -1,4 +1,4 @@
-"""ElevenLabs' WebSockets: every message in every state, and random message sequences."""
+"""Tests of ElevenLabs' sessions with each message in each state, and random sequences."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Channel between the runtime's two processes: message order, arrays, and closing."""
+"""Tests of the channel between the server's and the engine's process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Choice of the engine's process: its own process, or that of the server."""
+"""Tests of the choice between an engine in the server's process and in its own."""
 
 from __future__ import annotations
 

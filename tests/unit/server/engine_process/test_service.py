@@ -1,6 +1,6 @@
-"""Engine in another process: requests and events cross real pipes in both directions.
+"""Tests of the engine in another process: requests and events over real pipes.
 
-Each test runs twice: either an event loop or a thread reads the events of the engine.
+Each test runs twice: the engine's events are read by an event loop or by a thread.
 """
 
 from __future__ import annotations

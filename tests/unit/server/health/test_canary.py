@@ -1,4 +1,4 @@
-"""Canary: reproducible audio of each mode if one checkpoint serves several modes."""
+"""Tests of the canary if one checkpoint serves several modes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Access control of HTTP and WebSocket: keys, tickets, origins, rates and body sizes."""
+"""Tests of access control: keys, tickets, origins, rate limits and body sizes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dialogues over HTTP: the turns in one stream of events, their limits and their errors."""
+"""Tests of dialogues over HTTP: one stream for all turns, limits and errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Key file and tickets: changes of the file, and tickets of another replica."""
+"""Tests of the API key file and of tickets."""
 
 from __future__ import annotations
 

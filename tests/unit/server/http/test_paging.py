@@ -1,4 +1,4 @@
-"""Paging of lists: forward and backward pages contain each item once."""
+"""Tests of pagination: forward and backward pages contain each item once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""HTTP response of a running request: start, acknowledgements, end and cancellation."""
+"""Tests of the streaming HTTP response: start, acknowledgements, end and cancellation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Test driver for a native session: it sends messages and records replies and commands."""
+"""Test driver for a native session: sends messages and records responses and commands."""
 
 from __future__ import annotations
 

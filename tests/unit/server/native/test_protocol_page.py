@@ -1,4 +1,4 @@
-"""Protocol page and schema: equal to the messages that the server sends and receives."""
+"""Tests that the protocol page and JSON schema match the messages of the server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Native client messages: strict JSON and types, and errors that do not quote the client."""
+"""Tests of the native client messages: strict JSON and types, and error messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Native protocol without sockets: replies and engine commands in each state."""
+"""Tests of the native session: responses and engine commands in each state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Native protocol: every message in every state, and random sequences of messages."""
+"""Tests of the native session with each message in each state, and random sequences."""
 
 from __future__ import annotations
 

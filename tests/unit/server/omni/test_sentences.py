@@ -1,4 +1,4 @@
-"""Sentence splitting of vLLM-Omni's dialect for a text that arrives in chunks."""
+"""Tests of vLLM-Omni's sentence splitting on text that arrives in chunks."""
 
 from __future__ import annotations
 

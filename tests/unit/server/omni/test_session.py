@@ -1,4 +1,4 @@
-"""vLLM-Omni's dialect: message formats, texts, and the reasons that end a session."""
+"""Tests of vLLM-Omni's session: message formats, texts, and the end of a session."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bodies of the HTTP speech routes: accepted fields, defaults and refusals."""
+"""Tests of the bodies of the HTTP speech routes: fields, defaults and refusals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Responder of the HTTP speech routes: engine request, voice, retries and replies."""
+"""Tests of the HTTP speech routes' responses: engine request, voice, and retries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""OpenAPI document: all routes, valid references, and the statuses of the errors."""
+"""Tests of the OpenAPI document: all routes, valid references, and error statuses."""
 
 from __future__ import annotations
 

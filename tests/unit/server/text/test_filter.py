@@ -1,4 +1,4 @@
-"""Markdown filter for live text in every dialect, as each request configures it."""
+"""Tests of the Markdown filter for live text in every API."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Linear time of every text stage, for any text in chunks of any size."""
+"""Tests that each text stage needs linear time, for chunks of any size."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Thread for long texts: it yields the interpreter and processes texts in chunks."""
+"""Tests of the thread for long texts, which yields to other threads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Prompt worker: makes prompts of stored voices while the engine is idle, one at a time."""
+"""Tests of the prompt worker, which computes prompts while the engine is idle."""
 
 from __future__ import annotations
 

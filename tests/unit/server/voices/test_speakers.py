@@ -1,4 +1,4 @@
-"""Speaker list of all checkpoints that share a port."""
+"""Tests of the list of speakers of all checkpoints on one port."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reference audio in client messages: base64, data URLs, limits and refusals."""
+"""Tests of reference audio in client messages: base64, data URLs, and limits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Voice resolver: the voice of a request, and notes about replaced or ignored names."""
+"""Tests of the voice resolver: the voice of a request, and notes about replaced names."""
 
 from __future__ import annotations
 

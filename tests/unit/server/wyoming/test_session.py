@@ -1,4 +1,4 @@
-"""Wyoming's dialect: whole and streamed texts, their order, and the list of voices."""
+"""Tests of Wyoming's session: whole and streamed texts, and the list of voices."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Request bodies: compressed, too large, stalled and slow ones."""
+"""Tests of compressed, too large, stalled and slow request bodies."""
 
 from __future__ import annotations
 

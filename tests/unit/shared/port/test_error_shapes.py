@@ -1,4 +1,4 @@
-"""Error formats: a refusal in the middleware has the format of its route, on both ports."""
+"""Tests that the middleware's errors have the format of the requested route."""
 
 from __future__ import annotations
 

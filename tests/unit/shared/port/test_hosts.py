@@ -1,4 +1,4 @@
-"""Host header check: the host names that a port accepts."""
+"""Tests of the Host header check."""
 
 from __future__ import annotations
 

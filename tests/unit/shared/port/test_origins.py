@@ -1,4 +1,4 @@
-"""VOICEWRIGHT_ORIGINS: preflights, requests and WebSockets allow the same origins."""
+"""Tests of VOICEWRIGHT_ORIGINS for preflights, requests and WebSockets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""HTTP connections of a port: framing limits, error formats, pipelining and closing."""
+"""Tests of HTTP connections: framing limits, errors, pipelining and closing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Limit of open connections of a port."""
+"""Tests of the limit of open connections."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""WebSocket connections of a port: close reasons, timeouts, floods and handshakes."""
+"""Tests of WebSocket connections: close reasons, timeouts, floods and handshakes."""
 
 from __future__ import annotations
 
