@@ -73,8 +73,10 @@ def _rendered(name: str) -> str:
         for inner in token.children or ():
             if inner.type == "link_open":
                 inner.attrSet("href", _address(str(inner.attrGet("href"))))
+    sections = "".join(f'<li><a href="#{anchor}">{html.escape(text)}</a></li>' for anchor, text in _sections(tokens))
     links = "\n".join(
-        f'<li><a href="{other}"{" aria-current=page" if other == name else ""}>{html.escape(title)}</a></li>'
+        f'<li><a href="{other}"{" aria-current=page" if other == name else ""}>{html.escape(title)}</a>'
+        f"{f'<ul>{sections}</ul>' if other == name and sections else ''}</li>"
         for other, title in _titles().items()
     )
     body = reader.renderer.render(tokens, reader.options, {})
@@ -91,6 +93,14 @@ def _name_headings(tokens: list[Token]) -> None:
     for opening, words in pairwise(tokens):
         if opening.type == "heading_open":
             opening.attrSet("id", _NO_SLUG.sub("", words.content.lower()).replace(" ", "-"))
+
+
+def _sections(tokens: list[Token]) -> list[tuple[str, str]]:
+    """Return the id and the text of each heading of the second level."""
+    headings = (
+        (opening, text) for opening, text in pairwise(tokens) if (opening.type, opening.tag) == ("heading_open", "h2")
+    )
+    return [(str(opening.attrGet("id")), text.content) for opening, text in headings]
 
 
 def _address(link: str) -> str:

@@ -23,6 +23,12 @@ def test_first_docs_page_is_the_quickstart(client: TestClient) -> None:
     assert '<a href="quickstart" aria-current=page>' in page.text
 
 
+def test_page_lists_its_own_sections_below_its_name(client: TestClient) -> None:
+    navigation = client.get("/docs/deploy").text.partition("<main>")[0]
+    assert '<li><a href="#behind-a-proxy">Behind a proxy</a></li>' in navigation
+    assert "#openai" not in navigation
+
+
 def test_every_table_column_has_a_heading(client: TestClient) -> None:
     page = client.get("/docs/architecture").text
     assert "<table>" in page
