@@ -1,4 +1,4 @@
-"""Command ``voicewright doctor``: report, as text or JSON, how a checkpoint can be served on this machine."""
+"""Command ``voicewright doctor``: report if this machine can serve a checkpoint."""
 
 from __future__ import annotations
 

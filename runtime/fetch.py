@@ -1,4 +1,4 @@
-"""Command ``voicewright fetch``: download checkpoints from the Hub, or list the published ones."""
+"""Command ``voicewright fetch``: download checkpoints from the Hub, or list them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Published 12 Hz checkpoints of Qwen, with sizes to use if the Hub cannot be reached (docs/model.md 1)."""
+"""Published 12 Hz checkpoints of Qwen (docs/model.md 1).
+
+Their sizes are used if the Hub cannot be reached.
+"""
 
 from __future__ import annotations
 

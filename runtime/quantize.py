@@ -1,4 +1,4 @@
-"""Command ``voicewright quantize``: write a copy of a checkpoint with 8-bit or 4-bit weights."""
+"""Command ``voicewright quantize``: write a checkpoint with 8-bit or 4-bit weights."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests, events and stop reasons: plain data types that are shared by all packages."""
+"""Requests, events and stop reasons: plain data types that all packages share."""
 
 from __future__ import annotations
 

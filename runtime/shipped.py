@@ -1,4 +1,4 @@
-"""Paths of the packages' data files, in an installed wheel or in a checkout."""
+"""Paths of the packages' data files, in an installed wheel or in the repository."""
 
 from __future__ import annotations
 

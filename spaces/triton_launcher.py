@@ -1,9 +1,11 @@
-"""Triton's C module, made while an image is built: ``make`` where there is a compiler, ``check`` where there is none.
+"""Build and check Triton's C module for images without a compiler.
 
-Triton compiles a kernel by itself, with the ptxas that it brings; what loads and launches kernels is one C module
-(``cuda_utils``), which it compiles with a C compiler at its first use and keeps in TRITON_CACHE_DIR. The module does
-not depend on the card. It is linked with the driver's libcuda.so.1, which is not there in a build; an empty library
-of that name stands in for it, and the driver's own is found when the module is loaded.
+``make`` runs in a build stage with a compiler, and ``check`` in the final image.
+
+Triton compiles kernels with its own ptxas. But one C module (``cuda_utils``), which loads and launches kernels, is
+compiled with a C compiler at its first use and stored in TRITON_CACHE_DIR. The module does not depend on the GPU. It is
+linked with the driver's libcuda.so.1, which does not exist during a build. An empty library with this name is used
+instead, and the real one is found when the module is loaded.
 """
 
 from __future__ import annotations

@@ -1,1 +1,4 @@
-"""Studio: serves the page and relays the runtime, which it uses only through its public API."""
+"""Studio: serves the page and relays the runtime.
+
+It uses the runtime only through its public API.
+"""

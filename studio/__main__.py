@@ -1,4 +1,4 @@
-"""Entry point of the voice studio: one command, one port, the page and the runtime."""
+"""Entry point of the voice studio, which starts the page and the runtime."""
 
 from __future__ import annotations
 

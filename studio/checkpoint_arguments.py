@@ -1,4 +1,4 @@
-"""Checkpoints among a runtime's arguments: reading and replacing them."""
+"""Checkpoints in a runtime's command line: reading and replacing them."""
 
 from __future__ import annotations
 

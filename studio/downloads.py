@@ -1,7 +1,7 @@
-"""Download of real checkpoints while the current one serves, and the change to them; one download at a time.
+"""Download of checkpoints while another one serves, and the change to them.
 
-The state survives a reload of the page and a restart of the studio: an interrupted download is paused and can be
-resumed, and downloaded checkpoints that served before serve again. Thread: event loop.
+Only one download runs at a time. The state survives a reload of the page and a restart of the studio: an interrupted
+download is paused and can be resumed, and downloaded checkpoints that served before serve again. Thread: event loop.
 """
 
 from __future__ import annotations

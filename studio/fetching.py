@@ -1,4 +1,4 @@
-"""Child processes of ``voicewright fetch``: downloads with progress, and the list of published checkpoints.
+"""Child processes of ``voicewright fetch``, which download and list checkpoints.
 
 Thread: event loop. Only the child uses the Hub's library, so that the studio never waits for network or disk, and a
 download can be stopped at once.

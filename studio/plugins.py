@@ -1,4 +1,4 @@
-"""Plug-ins for speech: installed packages, codes of languages, and the process in which plug-ins run."""
+"""Plug-ins for speech: installed packages, language codes, and the process that runs them."""
 
 from __future__ import annotations
 

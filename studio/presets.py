@@ -1,4 +1,4 @@
-"""Presets of the page from presets/*.toml: texts, speakers, descriptions, instructs, scripts, starters."""
+"""Presets of the page from presets/*.toml, such as texts, speakers and descriptions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Studio process: one port, the application, and a child runtime or a given one."""
+"""Process of the studio: its port, its application, and its runtime."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Settings of the studio's process; every other argument belongs to its runtime."""
+"""Settings of the studio.
+
+All other command line arguments are passed to the runtime.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Composition of the store, its visitors, its routes and the hourly cleanup."""
+"""Service with the store, its visitors, its routes and the hourly cleanup."""
 
 from __future__ import annotations
 

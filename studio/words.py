@@ -1,6 +1,7 @@
-"""Texts of the page, merged from assets/i18n/<language>/<room>.json into one object per language.
+"""Texts of the page in all languages, from assets/i18n/<language>/<room>.json.
 
-A language is a folder; `shell.language` in its shell.json is its own name. Missing texts are taken from English.
+The files of a language are merged into one object. A language is a folder; `shell.language` in its shell.json is its
+own name. Missing texts are taken from English.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Audit locked packages for known vulnerabilities: `make audit`, or `python tools/audit.py PIP_AUDIT [LOCK …]`.
+"""Audit locked packages for known vulnerabilities: `make audit`.
 
-pip-audit queries PyPI for each release, and treats a release that PyPI does not know as if it had no vulnerabilities.
-Here, a release counts as audited only if PyPI has responded for it. Exit status 1: there are vulnerabilities; 3: some
-releases, which the last line lists, could not be audited.
+It can also be run as `python tools/audit.py PIP_AUDIT [LOCK …]`. pip-audit queries PyPI for each release, and reports
+no vulnerabilities for a release that PyPI does not know. Here, a release counts as audited only if PyPI has responded
+for it. Exit status 1: there are vulnerabilities; 3: some releases, which the last line lists, could not be audited.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Choose the interpreter for a virtual environment, and remove an environment that cannot be used.
+"""Choose the Python interpreter for a virtual environment.
 
 `choose_python.py VENV [PYTHON]` prints the chosen interpreter; `choose_python.py --all` prints every supported one on
 PATH. It runs under any Python from 3.7 on, because `python3` may be one that Voicewright does not support.

@@ -1,6 +1,7 @@
-"""Write runtime/shared/confusables.tsv, Unicode's table of characters that look alike (TR39), from an installed ICU.
+"""Write runtime/shared/confusables.tsv, the table of characters that look alike (TR39).
 
-Run `python tools/confusables.py` again with a newer ICU; the first line of the file has its Unicode version.
+The data is from an installed ICU. Run `python tools/confusables.py` again with a newer ICU; the first line of the file
+has its Unicode version.
 """
 
 from __future__ import annotations

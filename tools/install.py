@@ -1,4 +1,4 @@
-"""Install the packages in requirements.lock, and this checkout, into the environment that runs this file.
+"""Install requirements.lock and this repository into the current Python environment.
 
 `install.py [TORCH [TORCH_INDEX]]`. Without arguments, Linux without an NVIDIA GPU gets the CPU build of torch from
 PyTorch's own index, which saves more than 4 GB. Other machines get the build of pip's default index.

@@ -1,4 +1,4 @@
-"""Pin the dependencies.
+"""Write the lock files with pinned dependencies.
 
 requirements.lock is for running, and requirements-dev.lock for development. requirements-clients.lock has the
 third-party clients that tests/clients runs against the server, and requirements-cluster.lock has the packages that the

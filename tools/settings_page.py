@@ -1,4 +1,4 @@
-"""Generator of docs/settings.md: all variables with default, meaning, and when to change them."""
+"""Generator of docs/settings.md, which lists all environment variables."""
 
 from __future__ import annotations
 

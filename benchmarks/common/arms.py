@@ -1,4 +1,4 @@
-"""Arms of a comparison: sets of settings, as environment variables."""
+"""Arms of a comparison: each arm is a set of settings, as environment variables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sinks for requests to an engine in this process, and comparison of their results."""
+"""Consumers of the events of an engine in this process, and comparison of their results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Traces of calls on the client's side, and their metrics: TTFA, ITL, RTF, goodput, underruns.
+"""Metrics of calls as a client measures them: TTFA, ITL, RTF, goodput, underruns.
 
 Times are nanoseconds of `time.perf_counter_ns`, which all processes of a machine share on Linux.
 """

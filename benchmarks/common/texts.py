@@ -1,7 +1,7 @@
-"""Texts to speak, without repetitions: a thousand English sentences, and short and long texts in two languages.
+"""Texts to speak: a thousand English sentences, and short and long texts in two languages.
 
-All engines and runs get the same texts, and no text occurs twice in a run, so that caches have no effect. The number of
-frames is computed from the text or is that of its dataset, so that outputs have equal lengths.
+All engines and runs get the same texts, and no text occurs twice in a run, so that caches have no effect. Some outputs
+have a number of frames that is computed from the text or given by a dataset, so that they have equal lengths.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Short benchmark, `voicewright bench`: frame times by batch size, imports, and TTFA over the WebSocket."""
+"""Command `voicewright bench`: frame times by batch size, import times, and TTFA."""
 
 from __future__ import annotations
 

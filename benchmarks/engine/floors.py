@@ -1,4 +1,4 @@
-"""Lower bounds of the engine's parts: minimum time to read and multiply the data on this device."""
+"""Lower bounds of the engine's parts: minimum time to read and to multiply the data."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The engine's parts as separate functions, without its threads.
 
-Among the benchmarks, only this module uses internals of the engine.
+Only this module of the benchmarks uses internals of the engine.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Time of each part by kernel. Needs a CUDA GPU."""
+"""Profile of each part by kernel. It needs a CUDA GPU."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables of the engine's parts: frames, code predictor, prefill, Code2Wav, start-up, imports."""
+"""Result tables of the engine benchmark, one for each part of the engine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Measure the kernels of runtime/device/kernels on a GPU, with many launches in one CUDA graph.
+"""Measure the Triton kernels on a GPU, with many launches in one CUDA graph.
 
 python -m benchmarks.kernels launches --batches 1,8,32,64     attention, sampling, frame input and output
 python -m benchmarks.kernels tiles --rows 1,32,64             products with all tiles that fit, the fastest first

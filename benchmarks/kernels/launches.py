@@ -1,4 +1,4 @@
-"""Kernel launches of a frame and of a prefill chunk, in bfloat16, with the shapes of the published networks."""
+"""Kernel launches of a frame and a prefill chunk, in bfloat16 with the published shapes."""
 
 from __future__ import annotations
 

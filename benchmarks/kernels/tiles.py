@@ -1,4 +1,4 @@
-"""Search for the fastest tiles of the frame's products on this GPU."""
+"""Search for the fastest tile sizes of a frame's matrix products on this GPU."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compare implementations on the same checkpoint and device, each in its own process, one request at a time.
+"""Compare the speed of implementations on the same checkpoint and device.
 
 python -m benchmarks.peers ours official --model FOLDER --python official=.venv-oracle/bin/python
 python -m benchmarks.peers ours faster --model FOLDER --device cuda --python faster=VENV/bin/python
@@ -9,9 +9,9 @@ official  the published package qwen-tts (tests/golden/oracle_env.sh makes its e
 faster    the package faster-qwen3-tts
 c, c-int8 the program of gabriele-mastrapasqua/qwen3-tts, built from its public source
 
-The time per frame is the slope between a short and a long utterance of fixed lengths. It includes Code2Wav, but not the
-prompt and the start. The order is A B … B A, and both runs are shown. Use weights that never generate EOS
-(`python -m tests.support.checkpoints FOLDER`).
+Each implementation runs in its own process and gets one request at a time. The time per frame is the slope between a
+short and a long utterance of fixed lengths. It includes Code2Wav, but not the prompt and the start. The order is A B …
+B A, and both runs are shown. Use weights that never generate EOS (`python -m tests.support.checkpoints FOLDER`).
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""Measurement of one implementation: `python -m benchmarks.peers.child NAME` prints one row of JSON.
+"""Measurement of one implementation: `python -m benchmarks.peers.child NAME`.
 
-It runs in the implementation's interpreter, which may not have our dependencies, so imports are inside the classes.
+It prints one row of JSON. It runs in the interpreter of the measured implementation, which may not have our
+dependencies, so imports are inside the classes.
 """
 
 from __future__ import annotations

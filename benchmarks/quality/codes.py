@@ -1,4 +1,4 @@
-"""Comparison of codes and samples of the same requests: alone, in a batch, and with other settings."""
+"""Comparison of the same requests' codes: alone, in a batch, and with other settings."""
 
 from __future__ import annotations
 

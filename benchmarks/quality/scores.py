@@ -1,4 +1,4 @@
-"""Comparison of talker and code predictor scores with quantized weights and with float32, for each sample."""
+"""Comparison of the scores with quantized weights and with float32, for each sample."""
 
 from __future__ import annotations
 

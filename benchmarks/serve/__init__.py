@@ -1,1 +1,4 @@
-"""Load generator: closed loops or Poisson arrivals, for an engine in this process or over WebSockets."""
+"""Load generator with closed loops or Poisson arrivals.
+
+The target is an engine in this process or a server, over WebSockets.
+"""

@@ -1,4 +1,4 @@
-"""Load a runtime, and report TTFA, ITL, RTF, goodput, underruns and seconds of audio per second.
+"""Measure a runtime under load: TTFA, ITL, RTF, goodput, underruns and throughput.
 
 python -m benchmarks.serve --model FOLDER --concurrency 1,8,64              closed loops
 python -m benchmarks.serve --model FOLDER --rate 10,40 --seconds 60         Poisson arrivals

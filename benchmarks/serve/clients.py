@@ -1,4 +1,7 @@
-"""Clients of an engine in this process and of a WebSocket. Both turn a `Call` into a `Trace`."""
+"""Clients of an engine in this process and of a WebSocket server.
+
+Both turn a `Call` into a `Trace`.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Measurement of loads: all points on all targets, with one row of results each.
+"""Measurement of one or more targets at several loads.
 
-Several arms are measured twice at each point, in the order A B B A, so that a change of the machine's speed affects all
-of them.
+Several targets are measured twice at each load, in the order A B B A, so that a change of the machine's speed affects
+all of them.
 """
 
 from __future__ import annotations

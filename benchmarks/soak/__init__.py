@@ -1,1 +1,4 @@
-"""Soak test: minutes of mixed and abusive load, in which every stream is compared with a solo run."""
+"""Soak test: minutes of mixed and abusive load on a runtime.
+
+Each stream is compared with the same request alone.
+"""

@@ -1,5 +1,6 @@
-"""Clients of the soak test: complete and live texts, slow readers, cancels, disconnects, invalid input, other APIs.
+"""Clients of the soak test.
 
+They send complete and live texts, read slowly, cancel, disconnect, send invalid input, and use several APIs.
 `SoakReport` has their results and the violated guarantees.
 """
 

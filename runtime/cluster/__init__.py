@@ -1,1 +1,4 @@
-"""Cluster of several runtime processes behind one port. Ray Serve starts them, and HAProxy distributes clients."""
+"""Cluster of several runtime processes behind one port.
+
+Ray Serve starts the processes, and HAProxy distributes the clients between them.
+"""

@@ -1,4 +1,4 @@
-"""Autoscaling policy: chooses the number of replicas of a pool from its slots in use."""
+"""Autoscaling policy: the number of replicas of a pool, chosen from its slots in use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Load balancing between replicas: pure functions without sockets or a clock."""
+"""Load balancing between replicas, as pure functions without sockets or a clock."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Command ``voicewright cluster``: start a cluster on this machine, or change a running one."""
+"""Command ``voicewright cluster``: start a cluster on this machine, or change it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Directory of replicas: a deployment with one actor, to which replicas report and which ingresses read.
+"""Directory of replicas: a Ray actor that stores the state of all replicas.
 
-The actor may fail at any time. Ingresses then keep the last known state, and each replica reports again within a
-second.
+Each replica reports its state every second, and ingresses read it. If the actor fails, ingresses keep the last known
+state until the replicas have reported to a new actor.
 """
 
 from __future__ import annotations

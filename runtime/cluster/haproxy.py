@@ -1,8 +1,8 @@
-"""HAProxy: configuration, process, and commands that change it at run time.
+"""HAProxy: its configuration, its process, and commands that change it at run time.
 
-HAProxy is never reloaded. After a reload, existing connections would stay with the old process, which does not know
-later replicas and is killed after a timeout. Instead, each backend has a fixed number of server entries, and commands
-on the admin socket assign replicas to them, set their weights, and drain and remove them.
+HAProxy is never reloaded, because existing connections would stay with the old process, which does not know new
+replicas and is killed after a timeout. Instead, each backend has a fixed number of server entries. Commands on the
+admin socket assign replicas to the entries, set their weights, and drain and remove them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Ingress: updates HAProxy's servers with the replicas, their load and their draining state."""
+"""Ingress: keeps HAProxy's list of servers equal to the current replicas.
+
+It also sets the weight of each server from the replica's load, and drains replicas that are about to end.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Start and stop of Ray's processes on this machine, without the parts of Ray that are not used."""
+"""Ray on this machine: start and stop of its processes, without the parts we do not use."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Synchronisation of voices, dictionaries and keys between each replica's folder and one store.
+"""Synchronisation of voices, dictionaries and keys between replicas through one store.
 
-The store is any location that fsspec supports. Each synchronisation uploads this replica's changes and downloads the
-changes of others. Files are replaced atomically on both sides. If two replicas change the same voice between two
-synchronisations, the last upload replaces the other change everywhere.
+The store is any location that fsspec supports. Each synchronisation uploads the changes in the replica's folder and
+downloads the changes of others. Files are replaced atomically on both sides. If two replicas change the same voice
+between two synchronisations, the last upload replaces the other change everywhere.
 """
 
 from __future__ import annotations

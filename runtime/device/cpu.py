@@ -1,4 +1,4 @@
-"""CPU device in plain torch, which is the reference for all other devices."""
+"""CPU device in plain torch. It is the reference for all other devices."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Interface of fused operations: one kernel launch for several operations of the networks.
+"""Interface of fused operations, which replace several operations by one kernel launch.
 
-Each operation has a readable version, which its docstring names. `runtime/model/fused_operations.py` and the engine
-choose between both.
+The docstring of each operation names its readable version. `runtime/model/fused_operations.py` and the engine choose
+between the two.
 """
 
 from __future__ import annotations

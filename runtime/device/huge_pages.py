@@ -1,7 +1,7 @@
 """Transparent huge pages for loaded weights, on Linux 6.1 and later.
 
-Every frame reads all weights. With pages of 4 KiB, a core spends up to a third of this time on address translation, and
-the processor does not prefetch across pages.
+Each frame reads all weights. With pages of 4 KiB, up to a third of the time is spent on address translation, and the
+processor does not prefetch across pages.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Interface between the engine and a device. The CPU device is the reference implementation."""
+"""Interface between the engine and a device."""
 
 from __future__ import annotations
 

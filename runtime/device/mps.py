@@ -1,8 +1,8 @@
-"""MPS device: the reference implementation on torch's Metal backend. It is untested on a Mac.
+"""MPS device: the reference implementation on torch's Metal backend.
 
-A test checks that all operators of an engine's turn have a Metal kernel in torch's own table
-(tests/unit/device/test_mps.py). Dtypes are float32 and, on request, bfloat16; Metal has no float64. There is one
-command queue, and the host waits for it at every read.
+It has not been run on a Mac. A test checks that torch has a Metal kernel for each operator that the engine uses
+(tests/unit/device/test_mps.py). Dtypes are float32 and, on request, bfloat16, because Metal has no float64. There is
+one command queue, and the host waits for it at every read.
 """
 
 from __future__ import annotations

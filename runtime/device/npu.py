@@ -1,6 +1,6 @@
 """NPU device: Ascend's streams, graphs and fused attention (docs/npu.md).
 
-It is untested on Ascend hardware. Tests check every call against the documented rules of torch_npu.
+It has not been run on Ascend hardware. Tests check every call against the documented rules of torch_npu.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Attention over slots with Ascend's operators, which need contiguous keys and special masks.
+"""Attention over slots with Ascend's operators, which need contiguous keys and masks.
 
-All operators run on the AI cores: keys and values are written with one index into flattened rows, and read in blocks of
+All operators run on the AI cores. Keys and values are written by one index into flattened rows, and read in blocks of
 whole positions (docs/npu.md).
 """
 

@@ -1,12 +1,15 @@
 """Matrix products with quantized weights, bitwise independent of the batch.
 
-Sixteen bits: weights are float16, which represents all published bfloat16 weights except the very smallest. Rows and
-sums are float32. Eight bits: a weight is a multiple of 1/127 of the largest magnitude in its output channel. On x86,
-each row is quantized in the same way, and sums are exact integers. On other CPUs, rows are bfloat16, and on CUDA they
-keep their dtype; sums are float32 there.
+16 bits: weights are float16, which represents all published bfloat16 weights except the very smallest. Rows and sums
+are float32.
 
-Four bits: 32 adjacent weights of a row share a step and a middle value, and rows are bfloat16. CPU kernels are torch's
-own, CUDA kernels are in runtime/device/kernels; docs/decisions.md lists the alternatives.
+8 bits: a weight is a multiple of 1/127 of the largest magnitude in its output channel. On x86, rows are quantized in
+the same way, and sums are exact integers. On other CPUs rows are bfloat16, and on CUDA they keep their dtype; sums are
+float32 there.
+
+4 bits: 32 adjacent weights of a row share a step and a middle value. Rows are bfloat16.
+
+CPU kernels are torch's own, and CUDA kernels are in runtime/device/kernels. docs/decisions.md lists the alternatives.
 """
 
 from __future__ import annotations

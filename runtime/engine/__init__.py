@@ -1,1 +1,4 @@
-"""Engine: builds prompts, generates codec frames and decodes audio. No other package uses the device."""
+"""Engine: builds prompts, generates codec frames and decodes them to audio.
+
+No other package uses the device.
+"""

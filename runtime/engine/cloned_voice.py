@@ -1,4 +1,4 @@
-"""Encoded reference of a cloned voice, for the talker's prompt and for Code2Wav."""
+"""Encoded reference of a cloned voice, used by the talker's prompt and by Code2Wav."""
 
 from __future__ import annotations
 

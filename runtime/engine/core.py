@@ -1,4 +1,7 @@
-"""Engine core of one checkpoint: prefill, decode and Code2Wav. Thread: engine, unless a method names another."""
+"""Engine core of one checkpoint: prefill, decode and Code2Wav.
+
+Thread: engine, unless a method names another.
+"""
 
 from __future__ import annotations
 

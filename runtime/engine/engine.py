@@ -1,4 +1,7 @@
-"""Engine of all loaded checkpoints: the engine thread generates frames, Code2Wav workers decode them to audio."""
+"""Engine of all loaded checkpoints.
+
+The engine thread generates frames, and Code2Wav workers decode them to audio.
+"""
 
 from __future__ import annotations
 

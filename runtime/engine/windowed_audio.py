@@ -1,4 +1,4 @@
-"""Decoding of a request's frames in windows, as in the official package (docs/model.md 6.1)."""
+"""Decoding of frames in windows, as in the official package (docs/model.md 6.1)."""
 
 from __future__ import annotations
 

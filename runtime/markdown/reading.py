@@ -1,9 +1,11 @@
 """Markdown parsing by markdown-it: blocks of a text, and the spoken text of each.
 
 The dialect is CommonMark with strikethrough and check boxes. Some rules differ, so that a line can be classified
-without later lines and no speech is lost: a line that begins with ``|`` is a table row, indented text and HTML are
-text (only fences are code), and a reference definition is one line with an address. From GitHub's dialect, the word
-of ``> [!NOTE]`` is spoken; footnotes and their marks are not, as in imported documents.
+without later lines and no text is lost. A line that begins with ``|`` is a table row. Indented text and HTML are text;
+only fences are code. A reference definition is one line with an address.
+
+As in GitHub's dialect, ``> [!NOTE]`` is spoken as its word. Footnotes and their marks are not spoken, as in imported
+documents.
 """
 
 from __future__ import annotations

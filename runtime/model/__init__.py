@@ -1,1 +1,4 @@
-"""Networks in the order of the data flow, and loading of checkpoints. No threads, sockets or global state."""
+"""Networks in the order of the data flow, and loading of checkpoints.
+
+This package has no threads, sockets or global state.
+"""

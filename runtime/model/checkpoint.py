@@ -1,4 +1,4 @@
-"""Loading of a checkpoint in the published layout, from a local folder or the Hub (docs/model.md 1.1)."""
+"""Loading of a checkpoint from a local folder or the Hub (docs/model.md 1.1)."""
 
 from __future__ import annotations
 

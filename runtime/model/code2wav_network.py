@@ -1,6 +1,7 @@
-"""Interface of Code2Wav for the states of all open streams. Results are s16 samples and flags per row.
+"""Interface of Code2Wav with the states of all open streams.
 
-``TorchCode2Wav`` uses torch operations on any device; ``runtime/model/packed_code2wav.py`` uses Triton kernels.
+Results are s16 samples and flags per row. ``TorchCode2Wav`` uses torch operations on any device;
+``runtime/model/packed_code2wav.py`` uses Triton kernels.
 """
 
 from __future__ import annotations

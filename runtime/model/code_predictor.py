@@ -1,4 +1,7 @@
-"""Code predictor: codes 1 to Q-1 of a frame, from a hidden state and code 0 (docs/model.md 2.2, 5)."""
+"""Code predictor: computes codes 1 to Q-1 of a frame (docs/model.md 2.2, 5).
+
+Its inputs are the talker's hidden state and code 0.
+"""
 
 from __future__ import annotations
 

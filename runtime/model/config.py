@@ -1,7 +1,7 @@
 """Typed configuration of a checkpoint, with the defaults of the reference implementation.
 
-Missing fields have the defaults of qwen-tts 0.1.1 (with Mimi from transformers 4.57.3), so a file gives the same
-values; tests/golden checks this.
+Missing fields have the defaults of qwen-tts 0.1.1 (with Mimi from transformers 4.57.3). tests/golden compares the
+values with those of the reference.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""English text normalization: numbers, money, times, units, abbreviations and capitals are spelled as words.
+"""English text normalization: numbers, money, times, units and abbreviations as words.
 
-For checkpoints trained on plain words only (``voicewright_alphabet: ascii``). The input is the output of
-`runtime.model.ascii_spelling`: ASCII and the symbols of `SYMBOLS`. The output is ASCII without `|`, `<` and `>`, so it
-cannot contain a control token.
+It is used for checkpoints that were trained on plain words only (``voicewright_alphabet: ascii``). The input is the
+output of `runtime.model.ascii_spelling`: ASCII and the symbols of `SYMBOLS`. The output is ASCII without `|`, `<` and
+`>`, so it cannot contain a control token.
 
 The rules are our own, because no package supports streamed text.
 """

@@ -1,7 +1,7 @@
 """Padding and means of sequences in longer buffers, so that one graph serves all lengths.
 
-`length` is a scalar tensor on the device, or None if the sequence fills its buffer (torch's own functions are then
-used). Values after the end of a sequence are arbitrary but finite, and do not affect the values before it.
+`length` is a scalar tensor on the device. It is None if the sequence fills its buffer; torch's own functions are then
+used. Values after the end of a sequence are arbitrary but finite, and do not affect the values before it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Selection of the files of a checkpoint by name, in a folder or on the Hub (docs/model.md 1.1)."""
+"""Selection of a checkpoint's files by name, in a folder or on the Hub.
+
+The layout is described in docs/model.md 1.1.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Fused operations of a layer for few rows, one launch each. ``Operations`` is the readable version."""
+"""Fused operations of a decoder layer for few rows, one launch each.
+
+``Operations`` is the readable version.
+"""
 
 from __future__ import annotations
 

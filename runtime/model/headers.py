@@ -1,4 +1,7 @@
-"""Comparison of safetensors headers with the networks' parameters, without torch or loading weights."""
+"""Comparison of safetensors headers with the networks' parameters.
+
+It needs neither torch nor the weights.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Access to the Hub: its local cache, and conversion of its errors to our error classes.
 
-The cache is that of huggingface_hub, so that programs share downloads.
+The cache is huggingface_hub's, so that other programs can use the downloaded files.
 """
 
 from __future__ import annotations

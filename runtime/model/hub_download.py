@@ -1,7 +1,7 @@
-"""Download of checkpoints from the Hub into its cache. Interrupted downloads are resumed.
+"""Download of checkpoints from the Hub into its cache, with resume after interruptions.
 
-``snapshot_download`` of huggingface_hub cannot resume a file in another process. So weights are downloaded to
-``blobs/HASH.incomplete`` with its ``http_get``, which can resume, and verified by hash. ``snapshot_download`` then
+``snapshot_download`` of huggingface_hub cannot resume a file that another process began. So weights are downloaded to
+``blobs/HASH.incomplete`` with its ``http_get``, which can resume, and verified by hash. Then ``snapshot_download``
 finds them in the cache.
 """
 

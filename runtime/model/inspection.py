@@ -1,4 +1,4 @@
-"""Inspection of a checkpoint without loading: its files, configurations, tokenizers and weight headers.
+"""Inspection of a checkpoint's files, configurations and weight headers.
 
 The steps are the same as for loading (runtime/model/checkpoint.py), but a failed step does not stop the others.
 """

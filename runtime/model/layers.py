@@ -1,7 +1,7 @@
-"""Decoder layer shared by talker and code predictor, in the order of its data flow.
+"""Decoder layer of the talker and the code predictor, in the order of its data flow.
 
-The layers have no cache. The caller passes `attend`, which stores the new keys and values and returns the attention
-output, and `ops`, which runs products and norms fused or separately. Dtypes follow the reference implementation
+The layers have no cache. The caller passes two objects: `attend` stores the new keys and values and returns the
+attention output, and `ops` computes products and norms, fused or separately. Dtypes follow the reference implementation
 (docs/model.md 2.1): RMSNorm is computed in float32, cast, then multiplied by the weight; RoPE tables are computed in
 float32 and cast before use.
 """

@@ -1,9 +1,11 @@
-"""Decoder layers and code predictor on a CPU, each as one call of C++ (runtime/device/native/decoder.cpp).
+"""Decoder layers and code predictor on a CPU, each as one C++ call.
 
-A frame of a published size has some thousands of small operations between its products. Calling one from Python takes
-about as long as computing it, and needs the GIL, which the Code2Wav worker also needs. The readable versions are
-`layers.py` and `code_predictor.py`. They are used for networks with other products, such as bfloat16, and on machines
-without a compiler.
+The C++ code is in runtime/device/native/decoder.cpp. A frame of a published size has thousands of small operations
+between its products. Calling such an operation from Python takes about as long as computing it, and needs the GIL,
+which the Code2Wav worker also needs.
+
+The readable versions are `layers.py` and `code_predictor.py`. They are used for other dtypes, such as bfloat16, and on
+machines without a compiler.
 """
 
 from __future__ import annotations

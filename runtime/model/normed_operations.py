@@ -1,8 +1,8 @@
-"""Layer operations with the device's own norm operator: equal results in fewer launches.
+"""Layer operations with the device's own norm operator, which needs fewer launches.
 
-The operator divides by the root mean square and casts; the weight is multiplied afterwards as in the networks
-(runtime/model/layers.py), so the order of casts is that of the reference implementation. Query and key heads share
-launches.
+The operator divides by the root mean square and casts; the weight is multiplied afterwards, as in
+runtime/model/layers.py. So the order of casts and the results are those of the reference implementation. Query and key
+heads share launches.
 """
 
 from __future__ import annotations

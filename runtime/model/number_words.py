@@ -1,4 +1,4 @@
-"""English words of numbers."""
+"""Conversion of numbers to English words."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Code2Wav with Triton kernels, for the states of all open streams. The readable version is `code2wav.py`."""
+"""Code2Wav with Triton kernels, for all open streams.
+
+The readable version is `code2wav.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,11 +1,13 @@
-"""Matrix products and convolutions on a CPU with results that are bitwise independent of the batch.
+"""Matrix products and convolutions on a CPU, bitwise independent of the batch.
 
-CPU matrix kernels process four rows at a time and treat the remainder differently, so the last bits of a row depend on
+CPU matrix kernels process four rows at a time and the remaining rows differently, so the last bits of a row depend on
 the number of rows. Here, rows and the summed dimension are padded to multiples of four, and a convolution is the sum of
-one product per tap. The results are equal in any batch and any division into chunks, and take no more time than the
-library's. On Intel processors, MKL's strict mode is also needed (runtime/__init__.py). The library does not guarantee
-any of this; tests/unit/model/test_products.py checks it in float32. GPUs use the library's convolutions. All audio is
-[B, T, C] here, so a time step is a row.
+one product per tap. Results are equal in any batch and any division into chunks, and this takes no more time than the
+library's convolutions.
+
+On Intel processors, MKL's strict mode is also needed (runtime/__init__.py). The library does not guarantee any of this;
+tests/unit/model/test_products.py checks it in float32. GPUs use the library's convolutions. All audio is [B, T, C], so
+a time step is a row.
 """
 
 from __future__ import annotations

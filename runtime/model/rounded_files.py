@@ -1,8 +1,8 @@
 """Format of int8 and int4 weights in safetensors files.
 
-Instead of published weights, a linear layer NAME has ``NAME.values`` and ``NAME.steps``, and with int4 also
-``NAME.middles``. Several published projections of one input are one layer, as in the network. A byte contains two int4
-values, the first in the lower half. All other tensors are as published (docs/model.md 1.1).
+A linear layer NAME has the tensors ``NAME.values`` and ``NAME.steps``, and with int4 also ``NAME.middles``. Published
+projections with the same input are stored as one layer, as in our network. A byte contains two int4 values, the first
+in the lower half. All other tensors are as published (docs/model.md 1.1).
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""Speaker encoder: reference audio to an x-vector (docs/model.md 2.3; Desplanques et al. 2020).
+"""Speaker encoder: computes an x-vector from reference audio (docs/model.md 2.3).
 
-It runs once per voice, in float32. The talker uses the x-vector as an embedding, without normalization.
+Source: Desplanques et al. 2020. It runs once per voice, in float32. The talker uses the x-vector as an embedding,
+without normalization.
 """
 
 from __future__ import annotations

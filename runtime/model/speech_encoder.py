@@ -1,8 +1,8 @@
-"""Speech encoder: the encoder of Mimi, from reference audio to codes (docs/model.md 2.5; Défossez et al. 2024, 3.3).
+"""Speech encoder: computes codes from reference audio (docs/model.md 2.5).
 
-It does not use `transformers`, because module tree and attention mask of its Mimi change between versions. The models
-were trained with attention to the whole past; a sliding window would change the codes of references of more than ten
-seconds. The encoder runs once per voice, in float32.
+It is the encoder of Mimi (Défossez et al. 2024, 3.3). We do not use `transformers`, because module names and attention
+mask of its Mimi change between versions. The models were trained with attention to all past positions; a sliding window
+would change the codes of references of more than ten seconds. The encoder runs once per voice, in float32.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Talker: from text and codes to code 0 of the next frame and a hidden state (docs/model.md 2.1, 3, 4)."""
+"""Talker: computes code 0 of the next frame and a hidden state (docs/model.md 2.1, 3, 4).
+
+Its inputs are text and the codes of earlier frames.
+"""
 
 from __future__ import annotations
 

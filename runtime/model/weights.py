@@ -1,4 +1,4 @@
-"""Loading of weights from safetensors files, with strict checks of all keys and shapes, without pickle."""
+"""Loading of weights from safetensors files, with strict checks of keys and shapes."""
 
 from __future__ import annotations
 

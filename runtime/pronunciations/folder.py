@@ -1,4 +1,7 @@
-"""Folder of pronunciation dictionaries, one file each, which several processes may share. Thread: any."""
+"""Folder of pronunciation dictionaries, one file each.
+
+Several processes may share it. Thread: any.
+"""
 
 from __future__ import annotations
 

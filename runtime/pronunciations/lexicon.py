@@ -1,4 +1,4 @@
-"""Parser and serializer of aliases in the W3C's Pronunciation Lexicon Specification (PLS 1.0)."""
+"""Parser and serializer of W3C pronunciation lexicons (PLS 1.0), for aliases only."""
 
 from __future__ import annotations
 

@@ -1,1 +1,4 @@
-"""HTTP and WebSocket server for several speech APIs. The engine does not use asyncio; the server does."""
+"""HTTP and WebSocket server for several speech APIs.
+
+The server uses asyncio; the engine does not.
+"""

@@ -1,4 +1,7 @@
-"""ASGI application: routes and middleware. docs/api.md describes the routes."""
+"""ASGI application: routes and middleware.
+
+docs/api.md describes the routes.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Client of the current request: fair share of the engine, requests per minute, and speech per day."""
+"""Client of the current request, for fair scheduling, rate limits and daily limits."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""WebSocket connection that runs one API's session with a reader task, a writer task and a timer.
+"""WebSocket connection that runs one API's session: reader task, writer task and timer.
 
 The engine's thread delivers events only by `call_soon_threadsafe`. Sent audio is acknowledged to the engine, which
-pauses a request if its client does not read. `run` releases all slots, whatever the reason for the end of the socket
-is.
+pauses a request if its client does not read. `run` releases all slots at the end of the socket, whatever its reason.
 """
 
 from __future__ import annotations

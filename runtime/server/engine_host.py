@@ -1,4 +1,7 @@
-"""Host of the process's engine and connections: loading, readiness, watchdog, shutdown. Thread: event loop."""
+"""Host of the engine and its connections: loading, readiness, watchdog and shutdown.
+
+Thread: event loop.
+"""
 
 from __future__ import annotations
 

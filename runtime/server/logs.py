@@ -1,4 +1,7 @@
-"""Log format: text or JSON lines. Each finished request is one line, without its text."""
+"""Log format: text or JSON lines.
+
+Each finished request is one line, without its text.
+"""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Code shared by the runtime and the studio: audio input and output, files, names, and the listening port."""
+"""Code that the runtime and the studio share: audio, files, names, and the port."""

@@ -1,4 +1,7 @@
-"""Chapters, cover and tags of audiobook files, by PyAV. Covers are copied without being decoded."""
+"""Chapters, cover and tags of audiobook files, by PyAV.
+
+Covers are copied without being decoded.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Launcher of child processes that end with their parent: ``python -m runtime.shared.child runtime.cli runtime``.
+"""Launcher of child processes that end with their parent.
 
-Standard input is a pipe from the parent. The kernel closes it whenever the parent ends, also after kill -9. This works
-on every system without signal handlers or process ids.
+Example: ``python -m runtime.shared.child runtime.cli runtime``. Standard input is a pipe from the parent. The kernel
+closes it when the parent ends, also after kill -9. This works on every system without signal handlers or process ids.
 """
 
 from __future__ import annotations

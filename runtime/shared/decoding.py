@@ -1,4 +1,7 @@
-"""Decoder of untrusted audio files: plain WAV in this process, other formats in child processes."""
+"""Decoder of untrusted audio files.
+
+Plain WAV is decoded in this process, other formats in child processes.
+"""
 
 from __future__ import annotations
 

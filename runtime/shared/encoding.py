@@ -1,6 +1,7 @@
 """Streaming encoder from s16le mono at 24 kHz to the response formats, by PyAV.
 
-Containers do not buffer, so each frame is sent when the codec has completed it (docs/api.md lists the delays).
+Each encoded frame is sent as soon as the codec has completed it; containers do not buffer (docs/api.md lists the
+delays).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Download from a client's https address: public machines only, with limits.
+"""Download from an https address that a client sent, with limits.
 
-The checked address is the one that is opened: the URL is parsed and its host resolved once, and the connection goes to
-the IP address that was found to be public.
+Only public machines are contacted. The host is resolved once, and the connection is opened to the address that was
+checked.
 """
 
 from __future__ import annotations

@@ -1,10 +1,12 @@
-"""Inline tags in streamed text: `[excited]` sets the style of the following text, `[pause:500ms]` is silence.
+"""Inline tags in streamed text, such as `[excited]` and `[pause:500ms]`.
 
 A tag is in square brackets on one line. ``pause`` and ``break`` are silences, with a default of half a second and
-seconds as the default unit. ``neutral`` ends a style. A style consists of words that all describe a way of speaking
-(`runtime.shared.style_words`), or of any words after ``style:``. Other text in brackets is spoken, such as ``[sic]``
-and ``[to Tom, his brother]``. SSML's ``<break time="1s"/>`` is a silence if the request allows it; other SSML tags are
-dropped. The result does not depend on how the text is divided into pieces.
+seconds as the default unit. A style applies to the following text, until ``neutral`` or another style. It consists of
+words that all describe a way of speaking (`runtime.shared.style_words`), or of any words after ``style:``. Other text
+in brackets is spoken, such as ``[sic]`` and ``[to Tom, his brother]``.
+
+SSML's ``<break time="1s"/>`` is a silence if the request allows it; other SSML tags are dropped. The result does not
+depend on the division of the text into pieces.
 """
 
 from __future__ import annotations

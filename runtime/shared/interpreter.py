@@ -1,4 +1,4 @@
-"""Tuning of Python's interpreter: thread switch interval and garbage collection."""
+"""Settings of Python's interpreter: thread switch interval and garbage collection."""
 
 from __future__ import annotations
 

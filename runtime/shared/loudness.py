@@ -1,6 +1,6 @@
-"""Loudness measurement (ITU-R BS.1770, EBU R 128) and normalization, by PyAV.
+"""Loudness measurement and normalization (ITU-R BS.1770, EBU R 128), by PyAV.
 
-Audio is s16le mono at 24 kHz. The meter is FFmpeg's ebur128; loudness is in LUFS, peaks are true peaks in dBTP.
+Audio is s16le mono at 24 kHz. The meter is FFmpeg's ebur128. Loudness is in LUFS, and peaks are true peaks in dBTP.
 """
 
 from __future__ import annotations

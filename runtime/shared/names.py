@@ -1,4 +1,7 @@
-"""Validation of names, tags and ids of voices. Names are never used as paths; ids are generated."""
+"""Validation of names, tags and ids of voices.
+
+Names are never used as paths; ids are generated.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Streaming conversion of PCM to the raw formats of telephony: any sample rate, four encodings."""
+"""Streaming conversion of PCM to telephony formats: any sample rate, four encodings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Redirection of Python warnings to the log, so that deprecations in dependencies are not printed."""
+"""Redirection of Python warnings to the log.
+
+Deprecations in dependencies are therefore not printed.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Decoding of reference audio within limits, from untrusted files to samples for the networks.
+"""Decoding of untrusted reference audio, within limits, to samples for the networks.
 
 Decoding can take a second of CPU time, so it must not run on the event loop.
 """

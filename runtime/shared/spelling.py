@@ -1,4 +1,4 @@
-"""``<spell>`` tag of Cartesia's API, whose content is spoken letter by letter; also used for ElevenLabs."""
+"""Tag ``<spell>`` of Cartesia's and ElevenLabs' APIs, which spells its content."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Strict JSON parser, whose results every other JSON parser can read after they are written."""
+"""Strict JSON parser: every accepted value can be written and parsed again."""
 
 from __future__ import annotations
 

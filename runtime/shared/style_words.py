@@ -1,4 +1,4 @@
-"""Words that describe a way of speaking, to distinguish style tags from other text in brackets.
+"""Words that describe a way of speaking, to recognize style tags.
 
 `assets/js/common/text.js` has the same words for the page; tests/js/test_tags.py compares them.
 """

@@ -1,6 +1,6 @@
-"""Operating system differences (Linux, macOS, Windows): locks, process limits, pipes, file flags, GPUs.
+"""Differences between Linux, macOS and Windows: locks, limits, pipes, file flags, GPUs.
 
-Features that a system does not have are skipped and, if necessary, logged. The code for Windows is untested.
+Features that a system does not have are skipped and, if necessary, logged. The code for Windows has not been run there.
 """
 
 from __future__ import annotations

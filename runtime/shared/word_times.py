@@ -1,8 +1,8 @@
-"""Estimated times of spoken words, without an aligner, for highlighting text during playback.
+"""Estimated times of spoken words, for highlighting text during playback.
 
-While audio is generated, the times assume a normal speaking rate, and a word is returned when the audio is longer than
-its end time. At the end, the remaining words are spread over the remaining audio by length. Times never decrease, and
-each word is returned once.
+No aligner is used. While audio is generated, the times assume a normal speaking rate. A word is returned when the audio
+is longer than its end time. At the end, the remaining words are spread over the remaining audio by length. Times never
+decrease, and each word is returned once.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Speech activity of a recording, from its loudness or from a network's likelihoods."""
+"""Detection of speech in a recording, from loudness or from a network's probabilities."""
 
 from __future__ import annotations
 

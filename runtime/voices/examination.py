@@ -1,4 +1,4 @@
-"""Preparation of a recording for a voice: trim it to speech, append a pause, and check it."""
+"""Preparation of a recording for a voice: select the speech, check it, append a pause."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Voice libraries and pronunciation folders of owners, combined with the server's shared ones.
+"""Voices and pronunciation dictionaries of owners, combined with the server's shared ones.
 
 A gateway before the server, such as the studio, sends the id of an owner in a header. The owner's library is a folder
 whose name is the digest of this id.

@@ -1,7 +1,7 @@
 """Speech detection by the network of the package silero-vad.
 
-The network is TorchScript, so this is the only module outside of the engine's packages that imports torch. silero-vad
-itself is not imported, because it sets torch to one thread for the whole process.
+The network is TorchScript, so this is the only module outside of the engine's packages that imports torch. We do not
+import silero-vad itself, because it sets torch to one thread for the whole process.
 """
 
 from __future__ import annotations

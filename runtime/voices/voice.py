@@ -1,4 +1,4 @@
-"""Voice with its reference, description and prompts; and its card for listings."""
+"""Voice with its reference, description and prompts, and its summary for listings."""
 
 from __future__ import annotations
 

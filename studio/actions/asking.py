@@ -1,6 +1,6 @@
-"""In-process requests to the studio's own routes on behalf of the caller.
+"""Requests of actions to the studio's own routes, in the same process.
 
-So programs get the same rules, limits, owners and error messages as the page.
+They are sent on behalf of the caller, so programs get the same rules, limits, owners and error messages as the page.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Actions as functions of Gradio's API, for gradio_client and plain HTTP.
 
 Audio and other files are returned like those of Gradio's components: gradio_client downloads them and returns a local
-path; over plain HTTP they have a `url`. Gradio deletes them after a day (studio/page/blocks.py).
+path. Over plain HTTP, they have a `url`. Gradio deletes them after a day (studio/page/blocks.py).
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Actions as MCP tools, at /mcp on the studio's own port (docs/mcp.md).
 
-Results are JSON with the URL of the audio instead of the audio that Gradio's API has, because a model reads text. Tools
-for audio return it as MCP audio.
+Results are JSON text for a language model, with the URL of the audio. Tools for audio return MCP audio.
 """
 
 from __future__ import annotations

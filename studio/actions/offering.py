@@ -1,4 +1,7 @@
-"""List of the actions, whose first argument Gradio's API or MCP supplies."""
+"""List of the actions that Gradio's API and MCP provide.
+
+The first argument of an action is supplied by Gradio's API or MCP, not by the caller.
+"""
 
 from __future__ import annotations
 

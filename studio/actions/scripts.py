@@ -1,4 +1,4 @@
-"""Actions on scripts: speaking several lines, and exporting them."""
+"""Actions on scripts: speak several lines, and export them."""
 
 from __future__ import annotations
 

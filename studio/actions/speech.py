@@ -1,4 +1,4 @@
-"""Actions on speech: speaking, designing voices, finding and repeating takes."""
+"""Actions on speech: speak, design voices, find and repeat takes."""
 
 from __future__ import annotations
 

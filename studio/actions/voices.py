@@ -1,4 +1,4 @@
-"""Actions on voices: storing, cloning, listing and deleting."""
+"""Actions on voices: store, clone, list and delete."""
 
 from __future__ import annotations
 

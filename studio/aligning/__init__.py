@@ -1,1 +1,1 @@
-"""Word alignment by plug-ins: times of the words of a stored take, if an aligner is installed."""
+"""Times of the words of a stored take, if an aligner is installed as a plug-in."""

@@ -1,4 +1,7 @@
-"""Service that aligns takes one at a time in a child process, which is killed if an aligner hangs."""
+"""Service that aligns takes one at a time.
+
+The aligner runs in a child process, which is killed if it hangs.
+"""
 
 from __future__ import annotations
 

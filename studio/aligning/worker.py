@@ -1,4 +1,4 @@
-"""Alignment by the installed aligners, in a process of its own (studio/plugins.py)."""
+"""Process that runs the installed aligners (studio/plugins.py)."""
 
 from __future__ import annotations
 

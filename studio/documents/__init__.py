@@ -1,1 +1,1 @@
-"""Document import: books and letters to texts, in a separate process."""
+"""Document import: converts books and letters to texts, in a separate process."""

@@ -1,4 +1,7 @@
-"""Character encoding of text files: detection by chardet, and the candidates if the result is uncertain."""
+"""Detection of a text file's character encoding by chardet.
+
+If the result is uncertain, it returns the candidates.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Spoken lines of subtitles with their speakers, without bracketed sounds and rows that rolling captions repeat."""
+"""Spoken lines of subtitles, with their speakers.
+
+Sounds in brackets, and text that rolling captions repeat, are removed.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""DOCX reader: a walk over WordprocessingML that returns the final text of a document in order.
+"""DOCX reader, which returns the final text of a document in order.
 
-The walk enters every element unless the schema says that it has no final text, so a container that is not named here
-loses nothing. Tracked insertions are part of the text, deletions are not. Word's own numbers of lists and headings are
-part of the text too. Footnotes and endnotes become a chapter of their own.
+All WordprocessingML elements are read, except those that have no final text according to the schema. So text in unknown
+containers is not lost. Tracked insertions are part of the text, deletions are not. Automatic numbers of lists and
+headings are part of the text too. Footnotes and endnotes become a separate chapter.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Names of WordprocessingML, and the styles of a DOCX."""
+"""WordprocessingML element names, and the styles of a DOCX."""
 
 from __future__ import annotations
 

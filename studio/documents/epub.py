@@ -1,4 +1,7 @@
-"""EPUB 2 and 3 reader: the documents of the spine in order, cut into chapters by the table of contents."""
+"""EPUB 2 and 3 reader.
+
+The documents of the spine are read in order and divided into chapters by the table of contents.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""PDF reader: the text layer as chapters of paragraphs, without running titles, page numbers and broken words."""
+"""PDF reader, which converts the text layer to chapters of paragraphs.
+
+Running titles and page numbers are removed, and words that are split at line ends are joined.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of a PDF page with their places and sizes, from pypdf's fragments."""
+"""Rows of text on a PDF page, with positions and sizes, from pypdf's fragments."""
 
 from __future__ import annotations
 

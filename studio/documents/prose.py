@@ -1,4 +1,7 @@
-"""Rules for the text of all documents except subtitles: marks of notes, and brackets that are styles."""
+"""Text rules for all documents except subtitles: removal of note marks, and style tags.
+
+Text in brackets that the runtime would use as a style tag is counted, so that the page can report it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cues of subtitles: SubRip and WebVTT including malformed files, other formats by pysubs2.
+"""Subtitle reader: our parser for SubRip and WebVTT, pysubs2 for other formats.
 
 We parse SubRip and WebVTT ourselves, because pysubs2 treats identifiers, comments and times without a fraction as text,
 and times inside a karaoke line as a new cue.

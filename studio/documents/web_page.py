@@ -1,4 +1,4 @@
-"""Web page reader: the article without the menus and notices around it, which trafilatura finds."""
+"""Web page reader: trafilatura extracts the article without menus and notices."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Page of the studio: Gradio's blocks, their routes, and the protection of these."""
+"""Page of the studio: Gradio's blocks, their routes, and access checks."""

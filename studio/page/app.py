@@ -1,4 +1,4 @@
-"""Application of the page: Gradio's blocks, and the APIs for programs, over the studio's routes."""
+"""Application of the page: Gradio's blocks and APIs, mounted over the studio's routes."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Page in Gradio: one HTML component, with markup and modules in assets/.
 
-Gradio serves the page; live audio goes from the socket to the audio thread and never through Gradio's events.
+Gradio serves the page, but live audio does not use Gradio's events: it is sent from the WebSocket to the audio thread.
 A room has a file of its name in assets/html/rooms and css/rooms, a folder in js, and its texts in i18n.
 """
 

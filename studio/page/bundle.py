@@ -1,4 +1,4 @@
-"""Bundles of the page's modules, style sheets and texts, built on request from the current files.
+"""Bundles of the page's modules, style sheets and texts, built on request.
 
 Developers edit assets/ and presets/ and reload without a build step. Each module becomes a function that returns its
 exports, placed after the modules that it imports. A source map restores its line numbers.

@@ -1,7 +1,7 @@
 """Filter for the routes of Gradio and MCP, with validation of their input.
 
-Open are the few routes that the page needs, and the calls of actions. Bodies are validated here, because Gradio and MCP
-respond to invalid ones with a traceback.
+Only the routes that the page and the actions need are open. Bodies are validated here, because Gradio and MCP respond
+to invalid ones with a traceback.
 """
 
 from __future__ import annotations

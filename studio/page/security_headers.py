@@ -1,4 +1,4 @@
-"""Security headers of the page: allowed frames, and allowed resources and scripts."""
+"""Security headers of the page: which sites may embed it, and what it may load and run."""
 
 from __future__ import annotations
 

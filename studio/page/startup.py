@@ -1,4 +1,4 @@
-"""Temporary page on the port until Gradio is imported.
+"""Page that is served until Gradio is imported.
 
 All other routes (health, state, the runtime's API) respond from the start. Thread: event loop.
 """

@@ -1,4 +1,7 @@
-"""Gradio's page template with the studio's own preview tags, its modules' preload and the nonce of its scripts."""
+"""Gradio's page template with changes of the studio.
+
+It adds preview tags, preloads the page's modules, and sets the nonce of the scripts.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Waiting for relayed requests to finish when the studio is asked to end. Thread: event loop."""
+"""Waiting for relayed requests to finish when the studio is stopped.
+
+Thread: event loop.
+"""
 
 from __future__ import annotations
 

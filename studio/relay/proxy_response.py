@@ -1,4 +1,4 @@
-"""Forwarding of one HTTP request to the runtime, with its response streamed back."""
+"""Forwarding of one HTTP request to the runtime, and streaming of its response."""
 
 from __future__ import annotations
 

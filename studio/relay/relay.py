@@ -1,7 +1,7 @@
-"""Relay of the runtime's API on the studio's own origin: ``/v1/*`` and Cartesia's routes, unchanged.
+"""Relay of the runtime's API (``/v1/*`` and Cartesia's routes) on the studio's port.
 
-Only hop-by-hop headers are changed. The runtime's guarantees to its clients hold here too: a disconnect reaches the
-runtime, and slow readers have the same timeouts and no larger buffers. Thread: event loop.
+Only hop-by-hop headers are changed. Clients have the same guarantees as at the runtime: the runtime is notified of a
+disconnect, and slow readers have the same timeouts and no larger buffers. Thread: event loop.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Connections to the runtime that are closed with their request.
+"""Connections to the runtime, each of which is closed with its request.
 
-If a request is cancelled while its connection is being opened, httpcore leaks the connection, and the runtime waits on
-it until the header timeout. So each request tracks its connections until they are closed.
+If a request is cancelled while its connection is being opened, httpcore leaks the connection, and the runtime waits for
+its headers until the timeout. So each request tracks its connections until they are closed.
 """
 
 from __future__ import annotations

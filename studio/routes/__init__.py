@@ -1,1 +1,4 @@
-"""Studio's own HTTP routes; the runtime's are relayed unchanged."""
+"""HTTP routes of the studio.
+
+The runtime's routes are relayed unchanged.
+"""

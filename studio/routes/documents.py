@@ -1,4 +1,7 @@
-"""Route `studio/documents`: reads an EPUB, DOCX, PDF, HTML, subtitle or text file without storing it."""
+"""Route `studio/documents`: reads a document and returns its text.
+
+The document is not stored.
+"""
 
 from __future__ import annotations
 

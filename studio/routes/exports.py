@@ -1,4 +1,4 @@
-"""Routes `studio/exports`: takes as one file, as files, as subtitles, or as an archive."""
+"""Routes `studio/exports`: takes as one file, several files, subtitles, or an archive."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Routes `studio/host/downloads` for the host: available checkpoints for this machine, and their download."""
+"""Routes `studio/host/downloads`: checkpoints for this machine, and their download.
+
+Only the host may use them.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shared parts of the studio's routes: reading bodies, responses, errors, and worker threads."""
+"""Shared code of the studio's routes: reading bodies, responses, errors, and threads."""
 
 from __future__ import annotations
 

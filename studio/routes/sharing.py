@@ -1,7 +1,7 @@
-"""Links to takes: created and ended by their owner, open to anyone who has the link.
+"""Links to takes: created and revoked by the owner, open to anyone who has the link.
 
-The shared page is plain HTML without scripts. It shows nothing about the owner, and cannot be found without its URL: it
-is not indexed, sends no referrer and is not listed.
+The shared page is plain HTML without scripts. It shows nothing about the owner. It is not indexed, listed, or sent as a
+referrer, so it cannot be found without its URL.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Route `studio/transcribe`: a recording's transcript, if a recogniser is installed."""
+"""Route `studio/transcribe`: transcript of a recording, if a recogniser is installed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Routes of stored voices: deleting one with its takes, restoring it from the bin, making one of a designed take."""
+"""Routes of stored voices: deletion, restoring, and a voice from a designed take."""
 
 from __future__ import annotations
 

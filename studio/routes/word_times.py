@@ -1,4 +1,4 @@
-"""Route `studio/takes/{id}/words`: times of a take's words, as JSON or WebVTT (docs/guide.md)."""
+"""Route `studio/takes/{id}/words`: times of a take's words, as JSON or WebVTT."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Runtimes behind the studio: a supervised child process, or one that someone else started."""
+"""Runtimes that the studio uses: a supervised child process, or an external one."""

@@ -1,4 +1,4 @@
-"""Child processes of the runtime: one that serves on a free port, one that only checks."""
+"""Child processes of the runtime: one serves on a free port, the other only checks."""
 
 from __future__ import annotations
 

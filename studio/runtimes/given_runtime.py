@@ -1,4 +1,7 @@
-"""Runtime that someone else started. Thread: event loop."""
+"""Runtime that the studio did not start.
+
+Thread: event loop.
+"""
 
 from __future__ import annotations
 

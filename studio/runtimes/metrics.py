@@ -1,4 +1,4 @@
-"""Runtime metrics shown in the Host room, and those that only the supervisor knows."""
+"""Runtime metrics in the Host room, including those that only the supervisor knows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Memory of the studio with its child processes, and the machine's available memory. Linux only."""
+"""Memory of the studio and its child processes, and available memory. Linux only."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""Supervisor of the runtime's child process: restarts it after a crash, and replaces it for other checkpoints.
+"""Supervisor of the runtime's child process: restarts and replaces it.
 
-It provides the runtime's URL and status to relay and page. Thread: event loop.
+It restarts the runtime after a crash, and replaces it to change checkpoints. It provides the runtime's URL and status
+to relay and page. Thread: event loop.
 """
 
 from __future__ import annotations

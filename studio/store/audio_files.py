@@ -1,4 +1,4 @@
-"""Audio files made of takes: encoding, tags of their origin, media types and outlines of the waveform."""
+"""Audio files of takes: encoding, tags, media types, and outlines of the waveform."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The studio's SQLite database: opening, migration, and replacement of a damaged file.
+"""SQLite database of the studio: opening, migration, and replacement if damaged.
 
-Thread: any; the connection is used by one at a time.
+Thread: any; the connection is used by one thread at a time.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Exports of takes: joined, one file per line or chapter, subtitles, or everything in an archive.
+"""Exports of takes: joined, one file per line or chapter, subtitles, or an archive.
 
-Results are temporary files, in memory while they are small. An export of hours is made of files in the store's folder,
-so the disk is its only limit. Thread: any; long exports take minutes.
+Small results are temporary files in memory. An export of several hours is stored in the store's folder, so only the
+disk limits its size. Thread: any; long exports take minutes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Table rows with an owner and a JSON object, with a bin for deleted ones.
+"""Table whose rows have an owner and a JSON object, with a bin for deleted rows.
 
 Thread: any.
 """

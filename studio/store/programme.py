@@ -1,6 +1,6 @@
-"""Programme of takes and silences: joined audio with normalized loudness, and subtitles.
+"""Sequence of takes and pauses: joined audio with normalized loudness, and subtitles.
 
-Samples are int16, mono, 24 kHz throughout. A programme may last for hours, so its audio is read and returned in pieces.
+Samples are int16, mono, 24 kHz. The audio may last for hours, so it is read and returned in pieces.
 """
 
 from __future__ import annotations

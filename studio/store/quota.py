@@ -1,7 +1,8 @@
-"""Quotas of the store per visitor, per address and in total, and the deletion of old items for new ones.
+"""Quotas of the store, and the deletion of old items to make space.
 
-All items of an owner count: the view `kept` has their bytes and the keyed hash of the sender's address. So a visitor
-without the old cookie still has the same quota by address. Thread: any.
+There are quotas per visitor, per address and in total. All items of an owner count: the view `kept` has their bytes and
+the keyed hash of the sender's address. So a visitor who deletes the cookie still has the same quota by address. Thread:
+any.
 """
 
 from __future__ import annotations

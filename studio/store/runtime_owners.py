@@ -1,7 +1,7 @@
-"""Record of the visitors who have voices or dictionaries in the runtime, with their addresses.
+"""Record of the visitors who have voices or dictionaries in the runtime.
 
-The runtime knows owners only, so the studio limits the number of such visitors per address, and deletes the data of
-expired ones. Thread: any.
+The runtime knows owners, but not addresses. So the studio limits the number of such visitors per address, and deletes
+the data of expired visitors. Thread: any.
 """
 
 from __future__ import annotations

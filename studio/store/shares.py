@@ -1,4 +1,7 @@
-"""Store of links to takes, one per take. Thread: any."""
+"""Store of links to takes, with at most one link per take.
+
+Thread: any.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Audio of takes on disk, as FLAC with the record in its metadata, written atomically.
+"""Audio files of takes (FLAC), which also contain the take's record.
 
-So takes can be restored without the database. References are stored once each under their checksum.
-Thread: any; writers hold the folder's lock.
+Files are written atomically, and takes can be restored from them without the database. Each reference recording is
+stored once, under its checksum. Thread: any; writers hold the folder's lock.
 """
 
 from __future__ import annotations

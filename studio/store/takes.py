@@ -1,7 +1,7 @@
 """Store of takes by owner, each with a database row and an audio file.
 
-The file decides if a take exists: a file without a row gets one again, and a row without a file is deleted. So a kill
-at any time leaves a take complete or not at all. Thread: any.
+A take exists if its file exists: a missing row is created again, and a row without a file is deleted. So if the process
+is killed at any time, a take is either complete or does not exist. Thread: any.
 """
 
 from __future__ import annotations

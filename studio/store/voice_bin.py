@@ -1,4 +1,7 @@
-"""Bin of deleted voices, as their files. Thread: a worker."""
+"""Bin with the files of deleted voices.
+
+Thread: a worker.
+"""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Speech recognition by plug-ins: the transcript of a recording, if a recogniser is installed."""
+"""Transcripts of recordings, if a recogniser is installed as a plug-in."""

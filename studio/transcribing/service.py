@@ -1,4 +1,7 @@
-"""Service that transcribes recordings one at a time, in a process that is started on first use."""
+"""Service that transcribes recordings one at a time.
+
+The recogniser's process is started on first use.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recogniser: OpenAI's Whisper by faster-whisper, on the CPU."""
+"""Recogniser with OpenAI's Whisper, by faster-whisper on the CPU."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Limits per visitor, for concurrent requests and per day, as a middleware around every route.
+"""Limits of concurrent requests and of daily use per visitor, as a middleware.
 
-A visitor is identified by cookie or account, or else by address. Since cookies are free, an address may have a few
-visitors per day, and all others from there count as one. The runtime counts the daily seconds of speech, independent of
-the dialect; each relayed request has the account and its limit. Thread: event loop.
+A visitor is identified by cookie or account, or else by address. Since a client can get a new cookie at any time, an
+address may have only a few visitors per day, and all others from there count as one. The runtime counts the daily
+seconds of speech for all APIs; each relayed request has the account and its limit. Thread: event loop.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""User of the process at the other end of a local connection.
+"""User id of the process at the other end of a local connection.
 
-Proxies and other users connect from 127.0.0.1 like the host's browser, but their processes have another user.
+Proxies and other users connect from 127.0.0.1 like the host's browser, but their processes have another user id.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Sign-in with an OpenID provider, such as a Hugging Face Space with ``hf_oauth: true``.
 
-The four variables are those of a Space; any provider with a discovery document works. Only the user's identity is
-requested, and no token is stored.
+The four environment variables are those of a Space; any provider with a discovery document works. Only the user's
+identity is requested, and no token is stored.
 """
 
 from __future__ import annotations

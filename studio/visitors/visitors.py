@@ -1,8 +1,8 @@
-"""Identification of callers: one shared owner, visitors by signed cookies, or signed-in members.
+"""Identification of callers: one shared owner, visitors by cookie, or signed-in members.
 
-The cookie has a random number and the studio's signature, so that visitors cannot be forged. It works inside a frame of
-another site, as on a Hugging Face Space, where it is partitioned by site. The store has a hash of the number, so that a
-reader of the store cannot act as a visitor.
+A cookie has a random number and the studio's signature, so it cannot be forged. It works inside a frame of another
+site, as on a Hugging Face Space, where it is partitioned by site. The store has only a hash of the number, so that a
+person who reads the store cannot act as a visitor.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Median F0 of blends of two voices, for the weights of a slider: a server's answers, measured.
+"""Measure the median F0 of blends of two voices, for the weights of a slider.
 
-python -m tools.demo_voice.blends http://127.0.0.1:7860 angus clara
+Run: python -m tools.demo_voice.blends http://127.0.0.1:7860 angus clara
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Storage of a trained voice with its text vocabulary, and loading of it or of an exported checkpoint."""
+"""Saving and loading of a trained voice and its text vocabulary."""
 
 from __future__ import annotations
 

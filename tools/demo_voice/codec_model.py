@@ -1,7 +1,8 @@
-"""The speech tokenizer in training form: Mimi encoder, split RVQ, Code2Wav, under the published key names.
+"""Speech tokenizer for training: Mimi encoder, split RVQ and Code2Wav.
 
-Only two things differ from what is exported: a BatchNorm before the quantiser, which `fold` writes into the
-input projections and the first codebooks, and codebooks kept as running sums of an exponential average.
+Weights have the published key names. It differs from the exported network in two ways. There is a BatchNorm before the
+quantizer, which `fold` merges into the input projections and the first codebooks. Codebooks are stored as running sums
+of an exponential average.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The values of config.toml, which every stage reads."""
+"""Values of config.toml, which all stages read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Encoding of the speech to codes by a trained speech tokenizer, as training data of the language model's stage."""
+"""Encode speech to codes with a trained speech tokenizer, as training data."""
 
 from __future__ import annotations
 

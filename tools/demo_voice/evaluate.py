@@ -1,4 +1,4 @@
-"""Stage 7: evaluation on held-out text, with every figure next to the teacher's.
+"""Stage 7: evaluate the voice on held-out text, compared with the teacher.
 
 Run: python evaluate.py codec [--codec work/codec.pt]
      python evaluate.py tts [--layout streaming] [--samples FOLDER]    (all modes, by the runtime's engine)

@@ -1,4 +1,4 @@
-"""Discriminators over complex STFTs, and their losses for the decoder."""
+"""Discriminators on complex STFTs for training the decoder, and their losses."""
 
 from __future__ import annotations
 

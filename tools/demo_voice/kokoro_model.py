@@ -1,8 +1,8 @@
-"""Batched PyTorch port of Kokoro-82M (Apache-2.0), read from its int8 ONNX export.
+"""Batched PyTorch version of Kokoro-82M (Apache-2.0), with weights from its ONNX export.
 
-The export stores one uint8 or int8 tensor, a scale and a zero point per weight. `read_weights` dequantises them under
-the names of the modules; `Kokoro` runs them in batches of utterances of different lengths, which the export cannot.
-Reference: the PyPI package `kokoro` 0.9.4 and Li et al., "StyleTTS 2" (2023).
+The int8 export stores a uint8 or int8 tensor, a scale and a zero point per weight. `read_weights` dequantizes them and
+returns them under the names of our modules. `Kokoro` runs utterances of different lengths in a batch, which the export
+cannot. Reference: the PyPI package `kokoro` 0.9.4 and Li et al., "StyleTTS 2" (2023).
 """
 
 from __future__ import annotations

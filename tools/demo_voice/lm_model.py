@@ -1,4 +1,7 @@
-"""Talker, code predictor and speaker encoder in training form, under the published key names."""
+"""Talker, code predictor and speaker encoder for training.
+
+Weights have the published key names.
+"""
 
 from __future__ import annotations
 

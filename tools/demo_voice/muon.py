@@ -1,8 +1,9 @@
-"""Muon: momentum whose step is made orthogonal, for the weight matrices of layers.
+"""Muon optimizer for weight matrices of layers, whose updates are orthogonalized.
 
-Source: Jordan et al., "Muon: An optimizer for hidden layers in neural networks" (2024); the scale that lets it share
-AdamW's rate and decay: Liu et al., "Muon is scalable for LLM training" (2025), section 2.2. torch.optim.Muon reads its
-rate as a Python number, which a captured graph would keep for ever, and steps through one matrix after the other.
+Source: Jordan et al., "Muon: An optimizer for hidden layers in neural networks" (2024). The scale, with which it can
+use AdamW's learning rate and weight decay, is from Liu et al., "Muon is scalable for LLM training" (2025), section 2.2.
+We do not use torch.optim.Muon: its learning rate is a Python number, which is constant in a captured graph, and it
+updates one matrix at a time.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""English text to Kokoro's phoneme ids, by espeak-ng in process.
+"""Convert English text to Kokoro's phoneme ids, with espeak-ng.
 
-Run: python phonemes.py --out work   (on a machine with debs/; lines.npz and held_out.npz travel to the card)
+Run: python phonemes.py --out work   (on a machine with debs/; copy lines.npz and held_out.npz to the GPU machine)
+
 The mapping from espeak-ng's IPA to Kokoro's symbols is that of misaki 0.9 (Apache-2.0), American English.
 """
 

@@ -1,4 +1,4 @@
-"""F0 of a waveform by normalised autocorrelation, for the figures."""
+"""F0 of a waveform by normalized autocorrelation, for the evaluation."""
 
 from __future__ import annotations
 

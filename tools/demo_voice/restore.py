@@ -1,4 +1,4 @@
-"""Convert an exported checkpoint back into work/, so that training can continue from the shipped weights.
+"""Convert an exported checkpoint to the files of training, to continue the training.
 
 Run: python restore.py   (writes work/codec.pt, work/lm.pt and work/merges.txt)
 """

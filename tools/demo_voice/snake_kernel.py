@@ -1,4 +1,7 @@
-"""SnakeBeta forward and backward as two Triton kernels: the vocoder's training is bound by memory traffic."""
+"""SnakeBeta's forward and backward pass as two Triton kernels.
+
+Training of the vocoder is limited by memory bandwidth, and these kernels need fewer reads and writes.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,9 @@
-"""Generation of Kokoro's speech in groups of eight utterances with one voice, as shards for `store.Store`.
+"""Generate Kokoro's speech in batches of eight utterances with one voice.
 
 Run: python speak.py --model kokoro.onnx --voices voices.npz --hours 60
-Phone labels are Kokoro's token ids (0: silence), from its predicted durations; F0 is what its predictor drew.
+
+The results are shards for `store.Store`. Phone labels are Kokoro's token ids (0: silence), from its predicted
+durations; F0 is Kokoro's prediction.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Multi-resolution spectral distances between waveforms."""
+"""Multi-resolution spectral losses between waveforms."""
 
 from __future__ import annotations
 

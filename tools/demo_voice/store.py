@@ -1,4 +1,7 @@
-"""Store of all speech in one device tensor, which reads new shards and returns random crops."""
+"""Training speech in one device tensor, which returns random crops.
+
+New shards are added while training runs.
+"""
 
 from __future__ import annotations
 

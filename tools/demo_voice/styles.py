@@ -1,4 +1,4 @@
-"""Pack Kokoro's styles of the npm package kokoro-js into one file.
+"""Pack the voice styles of the npm package kokoro-js into one file.
 
 Run: python styles.py work/kokoro-js-1.2.1.tgz   (writes work/voices.npz, and work/unseen.npz for the evaluation)
 """

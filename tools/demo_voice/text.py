@@ -1,4 +1,4 @@
-"""Sentences to be spoken: everyday speech from templates, WordNet's examples and glosses, word lists."""
+"""Training sentences: templates of everyday speech, WordNet's examples, word lists."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Text vocabulary: byte-level pieces, their merges, and the special tokens.
+"""Text vocabulary of the demo voice: byte-level BPE pieces, merges and special tokens.
 
 Run: python text_vocabulary.py   (learns the merges from the recipe's own lines, writes work/merges.txt)
 """

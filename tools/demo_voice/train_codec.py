@@ -1,9 +1,10 @@
-"""Stage 2: train the speech tokenizer on crops, every step one captured graph.
+"""Stage 2: train the speech tokenizer on crops, with each step as a captured graph.
 
 Run: python train_codec.py --seconds 840
-The first phase trains everything on short crops, the later ones on longer crops, with discriminators where a phase says
-`judges`. The BatchNorm stays to the end (export.py folds it): without it the latents grow from 1 to 50 and drift faster
-than the books can follow.
+
+The first phase trains everything on short crops, and later phases use longer crops. Phases with `judges` use
+discriminators. The BatchNorm is kept until the export (export.py folds it). Without it, the latents grow from 1 to 50
+and change faster than the codebooks can follow.
 """
 
 from __future__ import annotations

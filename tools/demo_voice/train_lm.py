@@ -1,10 +1,13 @@
 """Stage 4: train talker, code predictor and speaker encoder together on the codes.
 
 Run: python train_lm.py --seconds 600
+
 Training starts with the first shards of speech and adds the others as they are generated. Text is tokenized with random
 dropout each time; a share of the sequences (`streaming` in config.toml) is in the streaming layout.
-The speaker encoder learns from the talker's own loss: its x-vector of another utterance of the same voice is what
-the speaker slot holds. Small heads that read pitch and Kokoro's styles from it keep it from being ignored.
+
+The speaker encoder is trained by the talker's loss: the speaker slot of the prompt has its x-vector of another
+utterance of the same voice. Auxiliary heads predict pitch and Kokoro's styles from the x-vector, so that the talker's
+loss does not ignore it.
 """
 
 from __future__ import annotations

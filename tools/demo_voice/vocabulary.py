@@ -1,4 +1,4 @@
-"""Codec ids and the words of instructions."""
+"""Codec ids of the demo voice, and the words of its instructions."""
 
 from __future__ import annotations
 

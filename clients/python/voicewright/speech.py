@@ -1,4 +1,4 @@
-"""One utterance: text in, audio out."""
+"""One utterance: text to the runtime, and audio from it."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Fused operations in Triton, each of which is tested against a readable version.
+"""Fused operations as Triton kernels, each tested against a readable version.
 
-They are pure functions over tensors without host synchronization or data-dependent shapes, so graphs can capture them.
-Results are bitwise independent of the batch. All modules of this package need Triton, so call ``available`` before you
-import one.
+They are pure functions of tensors, without host synchronization or data-dependent shapes, so graphs can capture them.
+Their results are bitwise independent of the batch. All modules of this package need Triton; call ``available`` before
+you import one.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Parallel compilation of kernels: the first start compiles about a hundred.
+"""Parallel compilation of all kernels, about a hundred, at the first start.
 
-All functions to be captured are called once with kernel launches disabled. Each kernel is compiled on a thread, which
-mostly waits for other processes (ptxas and the C compiler for the launcher).
+Each function to be captured is called once with kernel launches disabled, to find its kernels. Each kernel is compiled
+on a separate thread, which mostly waits for other processes (ptxas and the C compiler for the launcher).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Matrix product kernel for causal convolutions over [B, T, C] and all other products of Code2Wav.
+"""Matrix product kernel for the causal convolutions of Code2Wav over [B, T, C].
 
 A convolution with ``taps`` taps is one product over K = taps * C: row t of the left matrix is the concatenation of the
-inputs for output t. This matrix is never stored: the kernel reads inputs from the chunk, and earlier ones from the
+inputs for output t. This matrix is never stored. The kernel reads inputs from the chunk, and earlier inputs from the
 stream's state. A transposed convolution has ``stride`` outputs per row, and a linear layer has one tap. Bias,
 activation, residual and the next layer's SnakeBeta are applied before the result is stored.
 

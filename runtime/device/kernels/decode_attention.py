@@ -1,7 +1,7 @@
-"""Attention kernel of a decode step: one or two new positions of many rows, each over its own slot.
+"""Attention kernel of a decode step, with one or two new positions per row.
 
-One launch computes norms, RoPE, the cache write and the attention. The readable version is runtime/model/layers.py with
-a device's own attention.
+One launch computes norms, RoPE, the cache write and the attention. Each row attends to its own slot. The readable
+version is runtime/model/layers.py with the attention of a device.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""Kernels for the start of a frame (state to talker input) and its end (codes to next state).
+"""Kernels for the start and the end of a frame.
 
-The readable version is the code without fused operations in runtime/engine/execution/frame.py.
+The first kernel computes the talker's input from the state, and the last one writes the codes to the next state. The
+readable version is the code without fused operations in runtime/engine/execution/frame.py.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Matrix product kernel for up to 512 rows and a large matrix.
 
-A program computes some outputs of all rows: weights [BN, BK] times inputs [BK, BM]. The weights are the larger operand
-of the tensor cores, so a row gets the same instructions in the same order in any batch. The same launch applies the
-residual or gate. A preceding norm is a separate launch of about a microsecond, because repeating it for many rows in
-every program would take longer. For few rows, runtime/device/kernels/small_m_gemm.py fuses all of these.
+Each program computes some outputs of all rows: weights [BN, BK] times inputs [BK, BM]. The weights are the larger
+operand of the tensor cores, so a row gets the same instructions in the same order in any batch. The same launch applies
+the residual or gate. A preceding norm is a separate launch of about a microsecond, because it would take longer to
+repeat it for many rows in every program. For few rows, runtime/device/kernels/small_m_gemm.py fuses all of these.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Matrix product kernel for up to 64 rows that loads its first weights before the rows are ready.
+"""Matrix product kernel for up to 64 rows that loads weights before the rows are ready.
 
-It works like runtime/device/kernels/small_m_gemm.py, for more rows than one tensor core instruction has. Shared memory
-cannot hold all rows and weights, so rows, and the weights that do not fit at first, are loaded some steps ahead of the
-products. A preceding norm is a separate launch, as in gemm.py.
+It works like runtime/device/kernels/small_m_gemm.py, but for more rows than one tensor core instruction has. Shared
+memory cannot hold all rows and weights. So the rows, and the weights that do not fit at first, are loaded a few steps
+before the products that need them. A preceding norm is a separate launch, as in gemm.py.
 
-K has the same parts and order as in runtime/device/kernels/gemm.py, so results are bitwise equal.
+K is divided and summed as in runtime/device/kernels/gemm.py, so results are bitwise equal.
 """
 
 from __future__ import annotations

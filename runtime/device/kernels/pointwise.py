@@ -1,4 +1,7 @@
-"""Code2Wav kernels other than matrix products: codebook lookup, depthwise convolution with norm, PCM output."""
+"""Kernels of Code2Wav other than matrix products.
+
+These are the codebook lookup, the depthwise convolution with its norm, and the PCM output.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Attention kernels for prefill chunks: new positions of some slots attend to themselves and to earlier positions.
+"""Attention kernels for prefill chunks, which may have positions of several slots.
 
-There are two launches: norms, RoPE and the cache write, then flash attention. The readable version is
-runtime/model/layers.py with a device's own attention.
+There are two launches: norms, RoPE and the cache write, then flash attention. A new position attends to itself and to
+all earlier positions of its slot. The readable version is runtime/model/layers.py with the attention of a device.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Shared code of the attention kernels: norm and RoPE of query and key heads, shape checks, and sizes."""
+"""Shared code of the attention kernels: norm and RoPE of query and key heads.
+
+It also has the checks of shapes, and the sizes of blocks.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kernel of a Code2Wav residual unit: x + conv1(snake(conv7(a))), where a is SnakeBeta of x.
+"""Kernel of a Code2Wav residual unit: x + conv1(snake(conv7(snake(x)))).
 
 It supports only a few channels (``fits``). These stay in one program's registers between the convolutions, so the unit
 needs only two reads and two writes. The published numbers of channels, 3 * 2^k, are divided into two tiles whose widths

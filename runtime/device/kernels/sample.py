@@ -1,8 +1,9 @@
-"""Sampling kernel of one launch. The readable version is runtime/engine/execution/sampling.py.
+"""Sampling kernel of one launch.
 
-The kernel does not search for the top-k threshold. It takes the code with the best noisy score. If this code is not
-among the k best, it takes the best noisy score among the codes with higher scores, and so on. The result is the best
-noisy score of the k best codes. Usually the first code is accepted; a flat distribution needs a few rounds.
+The readable version is runtime/engine/execution/sampling.py. The kernel does not search for the top-k threshold. It
+takes the code with the best noisy score. If this code is not among the k best, it takes the best noisy score among the
+codes with higher scores, and so on. The result is the best noisy score of the k best codes. Usually the first code is
+accepted; a flat distribution needs a few rounds.
 """
 
 from __future__ import annotations

@@ -1,14 +1,13 @@
-"""Matrix product kernel for one to eight rows that loads the matrix before the rows are ready.
+"""Matrix product kernel for up to eight rows that loads weights before the rows are ready.
 
-Most of the time of such a product is spent on reading the weights, and a frame of few rows is a chain of products that
-depend on each other. So a program first issues the loads of all its weights and then waits for the previous kernel
-(programmatic dependent launch). After that, only the load of the rows, the products and the store remain. Every program
-repeats the preceding norm, because this takes less time than a separate launch.
+Most of the time of such a product is spent on reading the weights, and a frame of few rows is a chain of dependent
+products. So a program first starts to load all its weights, and then waits for the previous kernel (programmatic
+dependent launch). After that, only the load of the rows, the products and the store remain. Every program repeats the
+preceding norm, because this takes less time than a separate launch.
 
-Sums have the same parts and order as in runtime/device/kernels/gemm.py and its norm kernel, so results are bitwise
-equal. Int8 weights stay int8 in shared memory. If there are enough registers, they are widened while the previous
-kernel still runs. The kernel is written in Gluon, Triton's lower-level language with explicit layouts and memory
-operations.
+K is divided and summed as in runtime/device/kernels/gemm.py and its norm kernel, so results are bitwise equal. Int8
+weights stay int8 in shared memory. If there are enough registers, they are widened while the previous kernel still
+runs. The kernel is written in Gluon, Triton's lower-level language with explicit layouts and memory operations.
 """
 
 from __future__ import annotations

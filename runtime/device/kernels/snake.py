@@ -1,4 +1,7 @@
-"""SnakeBeta for use in kernels: x + sin^2(x e^alpha) / (e^beta + eps), with its own sine approximation."""
+"""SnakeBeta for kernels: x + sin^2(x e^alpha) / (e^beta + eps).
+
+It has its own approximation of the sine.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Matrix product kernel with one program per part of K. A second launch adds the parts.
+"""Matrix product kernel that divides the sum over K between programs.
 
-With many rows, a program that covers all of K reads all rows, even if it has few outputs. Here, programs have more
-outputs and a part of K. The parts and the order of sums are those of runtime/device/kernels/gemm.py, so the choice of
-kernel does not change results.
+A second launch adds the partial sums. With many rows, a program that sums all of K reads all rows, even if it has few
+outputs. Here, each program has more outputs and sums only a part of K. The parts and the order of sums are those of
+runtime/device/kernels/gemm.py, so the choice of the kernel does not change results.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Shared code of small_m_gemm and medium_m_gemm: layout of a step in shared memory, and the final sums.
+"""Code that small_m_gemm and medium_m_gemm share: layouts and the final sums.
 
-They are written in Gluon, Triton's lower-level language with explicit layouts. K is divided into parts; each warp sums
-one part, and the sums are added in order.
+It is written in Gluon, Triton's lower-level language with explicit layouts. K is divided into parts. Each warp sums one
+part, and then the sums are added in order.
 """
 
 from __future__ import annotations

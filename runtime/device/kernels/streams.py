@@ -1,7 +1,7 @@
-"""Shared kernel code for the state of Code2Wav streams: its addresses and its update.
+"""Addresses and update of the state of Code2Wav streams, for use in kernels.
 
 Each slot has two copies of a convolution's state. A chunk reads one copy and writes the other, so that no program
-overwrites data that another one still reads. ``turn`` (0 or 1), set by the host, is the copy to read.
+overwrites data that another one still reads. The host sets ``turn`` (0 or 1), which is the copy to read.
 """
 
 from __future__ import annotations

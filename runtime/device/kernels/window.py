@@ -1,8 +1,8 @@
-"""Attention kernel over a window of frames: RoPE, write to the stream's ring buffer, and attention.
+"""Kernel of Code2Wav's sliding window attention.
 
-The size of the ring is a power of two that holds at least a window plus a chunk, and frame p is at index p % ring.
-Scores are also in the order of the ring, with minus infinity outside of the window, so that the order of sums does not
-depend on the chunks.
+It applies RoPE, writes to the stream's ring buffer and computes the attention. The size of the ring is a power of two
+that holds at least a window and a chunk; frame p is at index p % ring. Scores are in the order of the ring, with minus
+infinity outside of the window, so that the order of sums does not depend on the chunks.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Matrix products and decoder layers in C++, compiled once on this machine.
 
 `python -m runtime.device.native` builds the library next to this file; `make run` does so after an installation.
-Without it, torch's own kernels are used (`runtime.device.quantized`), operation by operation.
+Operations that the library does not have use torch's own kernels (`runtime.device.quantized`).
 """
 
 from __future__ import annotations

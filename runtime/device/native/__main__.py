@@ -1,4 +1,4 @@
-"""Build the library with this machine's compiler and print what was done: `python -m runtime.device.native`."""
+"""Build the C++ library with this machine's compiler: `python -m runtime.device.native`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Readable version of products.cpp in NumPy. Additions have the same order, so results are bitwise equal."""
+"""Readable NumPy version of products.cpp.
+
+Additions have the same order, so results are bitwise equal.
+"""
 
 from __future__ import annotations
 

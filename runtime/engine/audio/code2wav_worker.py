@@ -1,8 +1,8 @@
-"""Worker threads that run Code2Wav in parallel with frame generation, the most urgent task first.
+"""Worker threads that run Code2Wav while frames are generated, the most urgent task first.
 
-Only these threads change the state of Code2Wav streams, and only one of them at a time changes a given stream. The
-engine may withdraw and replace waiting tasks in every turn, so an urgent chunk never waits for less urgent tasks. On
-devices with parallel streams, urgent chunks have their own thread and do not wait for a running task either.
+Only these threads change the state of Code2Wav streams, and each stream is changed by one thread at a time. Before each
+frame, the engine may withdraw and replace waiting tasks, so an urgent chunk never waits for less urgent tasks. On
+devices with parallel streams, urgent chunks have their own thread, so they do not wait for a running task either.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Detection of speech that continues after the end of its text: loops and inaudible frames."""
+"""Detection of speech that continues after its text: loops and inaudible frames."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Computation of the Code2Wav state after a voice's reference frames, when the voice is encoded."""
+"""Code2Wav's state after the frames of a voice's reference audio.
+
+It is computed when the voice is encoded.
+"""
 
 from __future__ import annotations
 

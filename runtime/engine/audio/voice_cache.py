@@ -1,4 +1,4 @@
-"""Cache of encoded voices in Base mode: x-vector, codes, and the Code2Wav state after them.
+"""Cache of encoded voices in Base mode: x-vector, codes and Code2Wav state.
 
 Encoding a reference takes as long as generating many frames, so it has its own thread and device stream. The cache
 evicts the least recently used voice.

@@ -1,8 +1,9 @@
-"""Encoders of reference audio, with captured graphs for a few buffer lengths.
+"""Encoders of reference audio, with one captured graph for each buffer length.
 
-Without graphs, each of a thousand launches would wait for the GIL, which frame generation, Code2Wav and sockets also
-need. The same buffers are used without graphs, because libraries choose algorithms by length, and these differ in the
-last bits of an x-vector. Recordings are never batched, so the result does not depend on other requests.
+There are a few buffer lengths, and shorter recordings are padded. Without graphs, an encoding would need about a
+thousand launches, each of which waits for the GIL. Devices without graphs use the same buffers, because libraries
+choose algorithms by length, and these differ in the last bits of an x-vector. Recordings are never batched, so the
+result does not depend on other requests.
 """
 
 from __future__ import annotations

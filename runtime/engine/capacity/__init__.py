@@ -1,1 +1,1 @@
-"""Estimates before a checkpoint is loaded: memory, slots, speed, and problems."""
+"""Estimates for a checkpoint before it is loaded: memory, slots, speed, and problems."""

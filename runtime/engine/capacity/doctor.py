@@ -1,4 +1,4 @@
-"""Diagnosis of checkpoints before they are loaded: capabilities, memory, speed and problems."""
+"""Diagnosis of checkpoints before loading: capabilities, memory, speed and problems."""
 
 from __future__ import annotations
 

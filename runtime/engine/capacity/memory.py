@@ -1,4 +1,7 @@
-"""Memory of checkpoints, and the number of slots that fit. Sizes are bytes of device memory."""
+"""Memory of checkpoints, and the number of slots that fit.
+
+Sizes are bytes of device memory.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Published checkpoints on this machine: memory and estimated speed, before they are downloaded."""
+"""Estimated memory and speed of published checkpoints, before they are downloaded."""
 
 from __future__ import annotations
 

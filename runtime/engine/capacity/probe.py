@@ -1,8 +1,8 @@
-"""Speed of a checkpoint on this processor, measured from its configuration without its weights.
+"""Measured speed of a checkpoint on this processor, without its weights.
 
 The engine's own frame code runs with constant weights. To save memory, the talker has only a few distinct layers, which
-are used in turn; together they are larger than the processor's cache. Code2Wav's time is estimated from two of its
-residual units.
+are used several times per frame. Together they are larger than the processor's cache, so weights are read from memory
+as in a real frame. Code2Wav's time is estimated from two of its residual units.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Timing of functions on this processor: fastest and median run, with a given number of threads.
+"""Timing of functions on this processor, with a given number of threads.
 
-The fastest run shows what the processor can do, and the median run shows the present speed. With one thread, the
-fastest run is measured in CPU time, which excludes other processes.
+The fastest run shows the processor's speed without other load, and the median run shows the present speed. With one
+thread, the fastest run is measured in CPU time, which excludes other processes.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Automatic choice of dtype and quantization for the talker and code predictor.
 
-The most exact weights that reach real time on this machine are used. If no weights do, 8 bits are used if they are
-faster. 4 bits reduce audio quality (docs/checkpoints.md), so they are used only if they reach real time.
+It chooses the most exact weights that reach real time on this machine. If no weights do, it chooses 8 bits if they are
+faster. 4 bits reduce audio quality (docs/checkpoints.md), so they are chosen only if they reach real time.
 """
 
 from __future__ import annotations

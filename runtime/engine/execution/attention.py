@@ -1,4 +1,4 @@
-"""Attention of talker layers over the slot cache, for prefill chunks and for decode steps of many rows."""
+"""Attention of the talker over the slot cache, for prefill chunks and decode steps."""
 
 from __future__ import annotations
 

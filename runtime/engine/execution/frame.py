@@ -1,9 +1,10 @@
-"""Generation of one frame of every active row: next input, talker, code 0, codes 1 to Q-1 (docs/model.md 4, 5).
+"""Generation of one frame of every active row (docs/model.md 4, 5).
 
-All data that differs between rows is in the tensors of the slot cache, so a graph can capture a complete frame
-(model_runner.py). A row's progress (position, frame, last codes, codes seen) is written last. Keys and values of the
-new position are written earlier, but no other frame reads them. So a failed frame can be retried for any of its rows as
-if it had not run.
+The steps are: next input, talker, code 0, codes 1 to Q-1. All data that differs between rows is in the tensors of the
+slot cache, so a graph can capture a complete frame (model_runner.py).
+
+A row's progress (position, frame, last codes, codes seen) is written last. Keys and values of the new position are
+written earlier, but no other frame reads them. So if a frame fails, it can be repeated for any of its rows.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Heartbeat of a thread: start time of its current step, written by the thread and read by any."""
+"""Heartbeat of a thread: the start time of its current step.
+
+The thread writes it, and any thread may read it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Execution of the talker and code predictor: prefill chunks and decode steps, with graphs if captured."""
+"""Execution of prefill chunks and decode steps, with graphs if they were captured."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Sampling noise from counter-based hashes, computed on the host.
 
-The numbers are bitwise equal to those of ``gumbel_noise`` in `sampling.py`, so a seed gives the same codes with either.
+The numbers are bitwise equal to those of ``gumbel_noise`` in `sampling.py`, so a seed gives the same codes with both.
 """
 
 from __future__ import annotations

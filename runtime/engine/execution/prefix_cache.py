@@ -1,4 +1,7 @@
-"""Cache of KV prefixes: the part of a voice's prompt before its text, which is copied into slots."""
+"""Cache of keys and values for the part of a voice's prompt before its text.
+
+This prefix is computed once and then copied into slots.
+"""
 
 from __future__ import annotations
 

@@ -1,9 +1,12 @@
 """Packing of the chunks of several prompts into few launches of fixed shapes.
 
-A launch processes pieces of equal length. With fused operations, chunks are cut into pieces of ``PIECE`` positions, and
-the pieces of all chunks are concatenated. A row's result is bitwise independent of the other rows
-(runtime/device/kernels), and a layer writes all keys before any is read, so a piece can attend to an earlier piece of
-the same launch. There is less than one piece of padding per prompt, plus the difference to the next larger shape.
+A launch processes pieces of equal length.
+
+With fused operations, chunks are cut into pieces of ``PIECE`` positions, and the pieces of all chunks are concatenated.
+A row's result is bitwise independent of the other rows (runtime/device/kernels). A layer writes all keys before it
+reads any, so a piece can attend to an earlier piece of the same launch. The padding is less than one piece per prompt,
+plus the difference to the next larger shape.
+
 Without fused operations, each chunk is one piece, and the chunks of a launch are padded to the longest one.
 """
 

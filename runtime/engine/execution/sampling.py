@@ -1,7 +1,8 @@
-"""Sampling of codes with the rules of the reference implementation, in the same order (docs/model.md 4).
+"""Sampling of codes by the rules of the reference implementation (docs/model.md 4).
 
-A sample is the argmax of scores plus Gumbel noise, where the noise is a hash of (seed, frame, codebook, code). So a
-seed gives the same codes in any batch and slot, and graphs can capture all operations.
+The rules are applied in the same order. A sample is the argmax of scores plus Gumbel noise, and the noise is a hash of
+(seed, frame, codebook, code). So a seed gives the same codes in any batch and slot, and graphs can capture all
+operations.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Slot cache: device state of a fixed number of slots, and the queue of free slots.
 
-A sequence joins, pauses and leaves a batch by writes to its row. The host keeps numpy copies of the values that it
+A write to its row adds a sequence to a batch, pauses it, or removes it. The host has numpy copies of the values that it
 needs, so that launching a frame neither waits for the device nor loops over rows.
 """
 

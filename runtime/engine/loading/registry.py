@@ -1,4 +1,7 @@
-"""Registry of checkpoints by mode. They are loaded at the start or at first use."""
+"""Registry of checkpoints by mode.
+
+Checkpoints are loaded at the start or at first use.
+"""
 
 from __future__ import annotations
 

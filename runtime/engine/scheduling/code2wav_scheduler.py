@@ -1,6 +1,6 @@
-"""Scheduler of Code2Wav: offers chunks to the worker when they are due. The worker emits their audio.
+"""Scheduler of Code2Wav: gives chunks to the worker when they are due.
 
-Methods run on the engine thread, except those marked `Thread: worker`.
+The worker emits the audio. Methods run on the engine thread, except those marked `Thread: worker`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Launches whose results are not read yet: frames of many rows, and prefill chunks.
+"""Launches whose results the host has not read yet: decode frames and prefill chunks.
 
-If a row ends or starts a new segment, some of its frames in flight may be unwanted. Each row counts its discards, and a
-result is dropped for a row if its launch is older than the row's last discard.
+If a row ends or starts a new segment, the frames that it still has in flight are not wanted. Each row counts these
+discards. A result is dropped for a row if its launch is older than the row's last discard.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Validation of requests against a checkpoint before they get a slot. Thread: any."""
+"""Validation of requests against a checkpoint before they get a slot.
+
+Thread: any.
+"""
 
 from __future__ import annotations
 

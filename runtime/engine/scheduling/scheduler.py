@@ -1,7 +1,7 @@
-"""Scheduler: chooses the sequences of the next frame and the chunks of the next Code2Wav call.
+"""Scheduler: chooses the sequences of each frame and the chunks of each Code2Wav call.
 
-It uses neither torch nor a clock. Its state consists of arrays over all slots, so a decision for 64 rows takes as long
-as for one.
+It uses neither torch nor a clock. Its state is in arrays over all slots, so a decision takes the same time for 1 and
+for 64 rows.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Sequence: one request from admission to its last event, with state, slot, text, frames, audio and statistics."""
+"""Sequence: one request from admission to its last event.
+
+It has the request's state, slot, text, frames, audio and statistics.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Text of a running request: segments that are spoken one after another, and tokens of a growing segment.
+"""Text of a running request: its segments, and the tokens of a growing segment.
 
-In the streaming layout without reference codes, a segment's tokens are fed while it is spoken. Otherwise a segment is
-spoken after it is complete (docs/api.md).
+Segments are spoken one after another. In the streaming layout without reference codes, a segment's tokens are sent to
+the model while it is spoken. Otherwise, a segment is spoken after it is complete (docs/api.md).
 """
 
 from __future__ import annotations

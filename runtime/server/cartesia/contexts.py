@@ -1,4 +1,4 @@
-"""Context of Cartesia's API."""
+"""Context of Cartesia's API: one streamed text and its audio."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Requests of Cartesia's clients: messages of ``/tts/websocket``, bodies of ``/tts/bytes`` and ``/tts/sse``."""
+"""Client messages and request bodies of Cartesia's API.
+
+These are the messages of ``/tts/websocket`` and the bodies of ``/tts/bytes`` and ``/tts/sse``.
+"""
 
 from __future__ import annotations
 

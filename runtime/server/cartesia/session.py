@@ -1,11 +1,12 @@
 """Session of Cartesia's ``/tts/websocket``.
 
 A context is one streamed text and one audio stream, sent as base64 in JSON. A socket may have several contexts. The
-states of a context are ``free -> open -> complete -> free``. Its last message is ``done`` or ``error``. After a cancel
-there is no such message, because Cartesia's client takes the ``done`` of an unknown context for the end of its current
-one. A context expires if all its text is spoken and no more arrives. Text is sent to the engine as it arrives. A flush
-ends the request and starts another one with the same voice and seed, so that ``flush_done`` can follow the flushed
-audio. Every message has a ``context_id``, because clients read it first.
+states of a context are ``free -> open -> complete -> free``. Its last message is ``done`` or ``error``. A cancelled
+context gets no last message, because Cartesia's client would apply it to its current context. A context expires if all
+its text is spoken and no more arrives.
+
+Text is sent to the engine as it arrives. A flush ends the request and starts another one with the same voice and seed,
+so that ``flush_done`` can follow the flushed audio. Every message has a ``context_id``, because clients read it first.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Cartesia's ``POST /tts/bytes`` and ``/tts/sse``: one text, returned as a file or as events (docs/api.md)."""
+"""Cartesia's ``POST /tts/bytes`` and ``/tts/sse``: speech as a file or as events."""
 
 from __future__ import annotations
 

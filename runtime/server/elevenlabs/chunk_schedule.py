@@ -1,9 +1,4 @@
-"""Implementation of ``chunk_length_schedule``, which limits how long streamed text waits to be spoken.
-
-ElevenLabs buffers the given number of characters before it speaks. Here, a sentence is spoken as soon as its end is
-certain, and the schedule is only an upper bound: after this number of characters without a sentence end, the text so
-far is spoken, and later text is spoken whenever the audio would otherwise run out.
-"""
+"""ElevenLabs' ``chunk_length_schedule``: the amount of text that starts speech."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ElevenLabs' ``POST /v1/text-to-dialogue``: turns in voices of their own, as one audio stream."""
+"""ElevenLabs' ``POST /v1/text-to-dialogue``: turns with different voices."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Session of ``/v1/text-to-speech/{voice_id}/multi-stream-input``: several contexts on one socket."""
+"""Session of ElevenLabs' ``multi-stream-input``: several contexts on one socket."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Encoder of one context's audio messages: samples in its format, with character times."""
+"""Encoder of the audio messages of one context: samples and their character times."""
 
 from __future__ import annotations
 

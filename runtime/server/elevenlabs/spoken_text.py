@@ -1,4 +1,4 @@
-"""Response to a body of ElevenLabs' HTTP routes: one text or a dialogue, with or without character times."""
+"""Response of ElevenLabs' HTTP routes: speech of a text or a dialogue."""
 
 from __future__ import annotations
 

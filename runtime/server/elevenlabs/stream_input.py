@@ -1,4 +1,4 @@
-"""Session of ``/v1/text-to-speech/{voice_id}/stream-input``: one text, then the socket is closed."""
+"""Session of ElevenLabs' ``stream-input``: one text, then the socket is closed."""
 
 from __future__ import annotations
 

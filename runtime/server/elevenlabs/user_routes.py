@@ -1,4 +1,7 @@
-"""Account routes of ElevenLabs' API, which clients request at start. Usage is neither counted nor charged."""
+"""Account routes of ElevenLabs' API, which clients request at their start.
+
+Usage is neither counted nor charged.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Engine in a separate process, so that sockets and frame generation do not share one Python interpreter.
+"""Engine in a separate process, with its own Python interpreter.
 
-`EngineClient` represents the engine in the server's process; `__main__` is the engine's process.
+Sockets and frame generation then do not wait for the same GIL. `EngineClient` represents the engine in the server's
+process; `__main__` is the engine's process.
 """

@@ -1,4 +1,4 @@
-"""Service in the engine's process, which runs the server's commands and sends the engine's events."""
+"""Service in the engine's process: runs commands of the server and sends events."""
 
 from __future__ import annotations
 

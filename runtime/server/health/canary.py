@@ -1,7 +1,7 @@
-"""Canary: a test utterance of four frames per checkpoint, compared with its first run while the engine is idle.
+"""Canary: test utterance of four frames per checkpoint, repeated while the engine is idle.
 
-The utterance has a fixed seed and runs alone on the device. If its codes change, then weights, device or memory are
-faulty. Thread: event loop.
+The utterance has a fixed seed and runs alone on the device. If its codes differ from those of the first run, then
+weights, device or memory are faulty. Thread: event loop.
 """
 
 from __future__ import annotations

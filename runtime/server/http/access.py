@@ -1,7 +1,7 @@
-"""Access control: one middleware around every route, HTTP and WebSocket.
+"""Access control for all routes, HTTP and WebSocket, as one middleware.
 
 It runs after the checks that the runtime and the studio share (`shared/port/guard.py`). The order of its checks ensures
-that callers without a key get no information:
+that clients without a key get no information:
 
 1. /health and /ready are open to every client.
 2. Requests per minute of a key, of an address without a valid key, and of an account that the studio names: 429. Each

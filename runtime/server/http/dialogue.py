@@ -1,7 +1,7 @@
-"""Dialogue of several turns, each with its own voice, spoken one after another as one audio stream.
+"""Dialogue of several turns, each with its own voice, spoken as one audio stream.
 
-Every speech request over HTTP is a dialogue, usually of one turn. It uses one slot: a turn is submitted when the
-previous one has ended. All turns have the seed of the first one, so that a single turn can be repeated alone.
+Every HTTP speech request is a dialogue, usually of one turn. It uses one slot: a turn is submitted when the previous
+one has ended. All turns have the seed of the first one, so that a single turn can be repeated alone.
 """
 
 from __future__ import annotations

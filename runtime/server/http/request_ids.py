@@ -1,4 +1,7 @@
-"""Request ids for responses and logs: the client's id if its characters are safe, else a generated one."""
+"""Request ids for responses and logs.
+
+The client's id is used if all its characters are safe. Otherwise an id is generated.
+"""
 
 from __future__ import annotations
 

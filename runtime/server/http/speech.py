@@ -1,4 +1,4 @@
-"""Speech over HTTP, shared by all APIs: request body, voice and response."""
+"""HTTP speech requests, shared by all APIs: request body, voice and response."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Speech over HTTP: async iterator over a running request's events, and its streaming response.
+"""Streaming HTTP response with the audio of a running request, shared by all APIs.
 
-All APIs use it. The slot is always released at the end of a response. A client's disconnect is detected at any time,
-also while no data is sent.
+The slot is always released at the end of a response. A client's disconnect is detected at any time, also while no data
+is sent.
 """
 
 from __future__ import annotations

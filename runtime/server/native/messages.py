@@ -1,6 +1,6 @@
 """Server messages of ``voicewright.speech.v1``.
 
-The types are dicts at run time. protocol_page.py generates docs/protocol.md and the JSON schema from them.
+At run time, the types are dicts. protocol_page.py generates docs/protocol.md and the JSON schema from them.
 """
 
 from __future__ import annotations

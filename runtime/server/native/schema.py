@@ -1,4 +1,7 @@
-"""Client messages of ``voicewright.speech.v1``, strictly validated. Error messages never contain the client's input."""
+"""Client messages of ``voicewright.speech.v1``, strictly validated.
+
+Error messages never contain the client's input.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Server messages of vLLM-Omni's API. ``code``, ``retryable`` and ``metrics`` are our extensions."""
+"""Server messages of vLLM-Omni's API.
+
+The fields ``code``, ``retryable`` and ``metrics`` are our extensions.
+"""
 
 from __future__ import annotations
 

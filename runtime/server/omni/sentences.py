@@ -1,9 +1,10 @@
 """Sentence splitting of streamed text in vLLM-Omni's API.
 
-Clients count sentences, so the rules are vLLM-Omni's: a full stop, exclamation or question mark ends a sentence once
-white space follows it; marks of other scripts end it at once. Clauses also end at commas and semicolons. There are two
-differences: a comma also needs white space, so that 1,000 is not split, and each segment needs a letter or digit. Tags
-are not split.
+Clients count sentences, so the rules are vLLM-Omni's: a full stop, exclamation or question mark ends a sentence if
+white space follows. Marks of other scripts end it at once. Clauses also end at commas and semicolons.
+
+There are two differences. A comma also needs white space, so that 1,000 is not split, and each segment needs a letter
+or digit. Tags are not split.
 """
 
 from __future__ import annotations

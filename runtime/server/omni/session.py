@@ -1,9 +1,9 @@
 """Session of vLLM-Omni 0.30's ``/v1/audio/speech/stream``.
 
-Messages, error texts and close codes are those of vLLM-Omni. Extensions are additional fields (``code`` of errors,
+Messages, error texts and close codes are those of vLLM-Omni. Our extensions are additional fields (``code`` of errors,
 ``metrics`` of audio.done), not new messages. Unlike vLLM-Omni, this session reads messages during speech, so a
-disconnect cancels the speech. Sentences are spoken in order; while one is being sent, the engine generates the next
-one. A live text (``streaming_mode`` token_level, sentence_commit) is one sentence that grows while it is spoken.
+disconnect cancels the speech. Sentences are spoken in order; while one is sent, the engine generates the next one. A
+live text (``streaming_mode`` token_level or sentence_commit) is one sentence that grows while it is spoken.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""OpenAI's routes with vLLM-Omni's extensions: speech, batches and models. docs/api.md has examples."""
+"""OpenAI's routes with vLLM-Omni's extensions: speech, batches and models.
+
+docs/api.md has examples.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Bodies of ``POST /v1/audio/speech`` and its batch route, with OpenAI's, vLLM-Omni's and our own fields.
+"""Bodies of ``POST /v1/audio/speech`` and its batch route.
 
-The fields for voice and synthesis are those of session.config. Unknown fields are reported in a note. Error messages
-never contain the client's input.
+They have OpenAI's fields, vLLM-Omni's and our own. The fields for voice and synthesis are those of session.config.
+Unknown fields are reported in a note. Error messages never contain the client's input.
 """
 
 from __future__ import annotations

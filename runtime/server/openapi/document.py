@@ -1,4 +1,4 @@
-"""OpenAPI document, generated from an application's routes, their operations and the error classes."""
+"""OpenAPI document, generated from an application's routes and the error classes."""
 
 from __future__ import annotations
 

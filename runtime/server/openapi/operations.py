@@ -1,4 +1,4 @@
-"""OpenAPI descriptions of routes: bodies, responses and errors, which are not in the signatures."""
+"""OpenAPI descriptions of bodies, responses and errors of each route."""
 
 from __future__ import annotations
 

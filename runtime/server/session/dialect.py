@@ -1,7 +1,8 @@
-"""Base class of protocol sessions: state machines without I/O that turn messages into commands and responses.
+"""Base class of protocol sessions: state machines without I/O.
 
-As with ``websockets.protocol.Protocol``, the connection collects `commands` (for the engine) and calls `take` (messages
-for the client, in order). A session uses no asyncio, sockets or torch; its clock is an argument.
+A session turns client messages into commands and responses. As with ``websockets.protocol.Protocol``, the connection
+collects `commands` (for the engine) and calls `take` (messages for the client, in order). A session uses no asyncio,
+sockets or torch; its clock is an argument.
 """
 
 from __future__ import annotations

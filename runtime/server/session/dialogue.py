@@ -1,4 +1,4 @@
-"""Dialogue in any dialect: limits, errors that name the turn, and one end for all turns."""
+"""Dialogue in any WebSocket API: limits, errors that name the turn, and one common end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Send queue of one client, for all APIs."""
+"""Queue of messages to one WebSocket client."""
 
 from __future__ import annotations
 

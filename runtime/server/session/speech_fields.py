@@ -1,7 +1,7 @@
-"""Fields of a speech request for the native, vLLM-Omni and OpenAI APIs; other APIs use a few of them.
+"""Fields of a speech request in the native, vLLM-Omni and OpenAI APIs.
 
-Field names are the same as in vLLM-Omni if it has the field, so that its clients' settings work here. Unknown fields
-are ignored, as in vLLM-Omni, and listed in a note. Error messages never contain the client's input.
+Other APIs use a few of them. Names are vLLM-Omni's if it has the field, so that its clients' settings work here.
+Unknown fields are ignored, as in vLLM-Omni, and listed in a note. Error messages never contain the client's input.
 """
 
 from __future__ import annotations

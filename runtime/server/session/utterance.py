@@ -1,7 +1,7 @@
-"""Utterance without I/O, shared by all APIs: voice, streamed text, and the state of its engine request.
+"""Utterance without I/O, shared by all APIs: voice, streamed text, and engine request.
 
-Text is held here until there is a voice and a first word. After that, it is sent to the engine as it arrives. Sessions
-call `append`, `flush`, `finish` and `cancel`.
+Text is stored here until there is a voice and a first word. After that, it is sent to the engine as it arrives.
+Sessions call `append`, `flush`, `finish` and `cancel`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Text filter of a request: ``text_filter`` followed by its pronunciation dictionary; for all APIs."""
+"""Text filter of a request (``text_filter``), followed by its pronunciation dictionary."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Pronunciations of a request: its own words, then those of stored dictionaries.
-
-Shared by all APIs.
-"""
+"""Pronunciations of a request: those in the request, then those of stored dictionaries."""
 
 from __future__ import annotations
 

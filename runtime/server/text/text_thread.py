@@ -1,4 +1,4 @@
-"""Executor for long work on clients' texts that leaves most CPU time to frames and the event loop."""
+"""Thread for long work on clients' texts, which yields to frames and the event loop."""
 
 from __future__ import annotations
 

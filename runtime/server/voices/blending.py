@@ -1,7 +1,7 @@
-"""Blends of two voices, written as ``angus:0.6+clara:0.4``: two names with a weight each.
+"""Blends of two voices, such as ``angus:0.6+clara:0.4``: two names, each with a weight.
 
-A resolved blend has the same form, with the id of a stored voice after ``voice:``, so that every dialect carries it as
-it carries the id of a stored voice.
+A resolved blend has the same form, with ids after ``voice:`` for stored voices. So all APIs can treat it like the id of
+a stored voice.
 """
 
 from __future__ import annotations

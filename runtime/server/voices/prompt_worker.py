@@ -1,6 +1,7 @@
-"""Background computation of stored voices' prompts, one at a time and only while no request is served.
+"""Computation of stored voices' prompts in the background, while no request is served.
 
-A prompt belongs to the checkpoint that computed it, so another checkpoint computes all of them again.
+Prompts are computed one at a time. A prompt is only valid for the checkpoint that computed it. After a change of the
+checkpoint, all prompts are computed again.
 """
 
 from __future__ import annotations

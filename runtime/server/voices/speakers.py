@@ -1,8 +1,7 @@
 """Speakers of the local checkpoints, and of other replicas behind the same port.
 
-Replicas of a cluster may serve different checkpoints, but each replica must list the speakers of all, and a stored
-voice must not have the name of any speaker. So the cluster writes the checkpoints of other replicas to a file in the
-format of ``/v1/models``.
+Replicas may serve different checkpoints, but each replica must list all speakers, and no stored voice may have the name
+of a speaker. So the cluster writes the checkpoints of the other replicas to a file in the format of ``/v1/models``.
 """
 
 from __future__ import annotations

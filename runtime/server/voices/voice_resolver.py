@@ -1,4 +1,4 @@
-"""Resolution of mode, model and voice in a request to loaded checkpoints and stored voices.
+"""Resolution of a request's mode, model and voice to checkpoints and stored voices.
 
 A voice name refers to, in this order: a speaker of a loaded checkpoint, a stored voice, one of OpenAI's names. In Base
 mode, an id, and a name with the prefix ``voice:`` always refer to a stored voice.

@@ -1,8 +1,8 @@
 """Session of Wyoming: one text after another, complete or in pieces.
 
-The response to a text is ``audio-start``, ``audio-chunk`` …, ``audio-stop``, and ``synthesize-stopped`` if the text was
-streamed. Events have no ids to which an error could refer, and Home Assistant continues to wait for audio after an
-error. So the connection is closed after an ``error`` event.
+The response to a text is ``audio-start``, ``audio-chunk`` …, ``audio-stop``. If the text was streamed,
+``synthesize-stopped`` follows. After an ``error`` event, the connection is closed: events have no ids to which an error
+could refer, and Home Assistant would continue to wait for audio.
 """
 
 from __future__ import annotations

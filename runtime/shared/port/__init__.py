@@ -1,1 +1,4 @@
-"""HTTP and WebSocket port: connections, access checks, limits and errors, for the runtime and the studio."""
+"""HTTP and WebSocket port of the runtime and the studio.
+
+It has the connections, access checks, limits and error responses.
+"""

@@ -1,4 +1,4 @@
-"""HTTP responses and WebSocket messages for errors, in the format of the API that the path belongs to."""
+"""Error responses of HTTP and WebSocket, in the format of the API of the requested path."""
 
 from __future__ import annotations
 

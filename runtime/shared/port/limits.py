@@ -1,4 +1,4 @@
-"""Limits of connections, request bodies, sends and accounts, for the runtime and the studio."""
+"""Limits of connections, request bodies, sends and accounts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""HTTP connection of uvicorn with timeouts, size limits, backpressure on sends, and HTTP/1.0 support."""
+"""HTTP connection of uvicorn with timeouts, size limits and backpressure.
+
+It also supports HTTP/1.0.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Limits on the event loop time that one client may use, in one read and with many small messages."""
+"""Limits on the event loop time of one client."""
 
 from __future__ import annotations
 

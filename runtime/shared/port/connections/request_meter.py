@@ -1,4 +1,4 @@
-"""Size limits of an incoming HTTP request: its head, and the overhead of a chunked body."""
+"""Size limits of an HTTP request's head and of the overhead of a chunked body."""
 
 from __future__ import annotations
 

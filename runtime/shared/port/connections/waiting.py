@@ -1,4 +1,7 @@
-"""Limit of open connections; the connection that has been idle longest is closed for a new one."""
+"""Limit of open connections.
+
+At the limit, the connection that has been idle longest is closed for a new one.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""WebSocket connection of uvicorn with frame limits, close timeouts, and backpressure on sends."""
+"""WebSocket connection of uvicorn with frame limits, timeouts and backpressure."""
 
 from __future__ import annotations
 
