@@ -13,6 +13,7 @@ import torch
 from runtime.device.native import SOURCES, library_path
 
 BUILD_TIMEOUT_S = 300.0
+NUMERICS = ("-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math")
 
 
 def build() -> str:
@@ -26,8 +27,7 @@ def build() -> str:
     path.parent.mkdir(exist_ok=True)
     unfinished = path.with_suffix(f".{os.getpid()}")
     root = Path(torch.__file__).parent
-    numerics = ("-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math")
-    flags = ("-O3", "-std=c++20", "-shared", "-fPIC", *numerics, "-w")
+    flags = ("-O3", "-std=c++20", "-shared", "-fPIC", *NUMERICS, "-w")
     command = [
         *(compiler, *flags, "-I", str(root / "include"), *map(str, SOURCES[1:]), "-o", str(unfinished)),
         *("-L", str(root / "lib"), "-ltorch_cpu"),

@@ -34,7 +34,7 @@ from runtime.device.quantized import (
 )
 from tests.support.examples import examples
 
-ARM_COMPILER = "aarch64-linux-gnu-g++"
+ARM_COMPILER, ARM_EMULATOR = "aarch64-linux-gnu-g++", "qemu-aarch64-static"
 BUILT = pytest.mark.skipif(not native.is_loaded(), reason="no C++ compiler built the kernels")
 LEVELS = range(torch.ops.voicewright.use_level(-1) + 1 if native.is_loaded() else 0)
 
@@ -182,6 +182,42 @@ def test_arm_compiler_emits_dot_product_instructions(tmp_path: Path) -> None:
         command = [ARM_COMPILER, *flags, source, "-o", tmp_path / source.name]
         subprocess.run(command, check=True, timeout=build.BUILD_TIMEOUT_S)
     assert "sdot" in (tmp_path / "products.cpp").read_text()
+
+
+@pytest.fixture(scope="module")
+def arm_program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """emulated_products.cpp for arm64."""
+    if not all(map(shutil.which, (ARM_COMPILER, ARM_EMULATOR))):
+        pytest.skip(f"no {ARM_COMPILER} or {ARM_EMULATOR}")
+    folder = tmp_path_factory.mktemp("arm")
+    (folder / "torch" / "csrc" / "stable").mkdir(parents=True)
+    for header in ("library", "ops", "tensor"):
+        (folder / "torch" / "csrc" / "stable" / f"{header}.h").touch()
+    source, program = Path(__file__).with_name("emulated_products.cpp"), folder / "products"
+    include = (f"-I{folder}", f"-I{native.SOURCES[0].parent}")
+    command = [ARM_COMPILER, "-O2", "-std=c++20", "-static", *build.NUMERICS, *include, source, "-o", program]
+    subprocess.run(command, check=True, timeout=build.BUILD_TIMEOUT_S)
+    return program
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("level", [0, 1], ids=["portable", "dot products"])
+@pytest.mark.parametrize(("M", "N", "K"), [(1, 16, 32), (3, 40, 96), (9, 17, 224), (19, 70, 160)])
+def test_arm_products_equal_the_twin_under_emulation(arm_program: Path, level: int, M: int, N: int, K: int) -> None:
+    x, weight = numbers(M, K), numbers(N, K, seed=1)
+    weight[:, :GROUP] = weight[:, :GROUP].sign()  # The largest values of four and of eight bits.
+    eight, four, half = Int8.of(weight), Int4.of(weight), weight.half()
+    tiles = native.int8_tiles(eight.values, eight.steps)
+    blocks = native.int4_blocks(four.values, four.steps, four.middles)
+    for kind, parts, expected in (  # The kinds of products.h.
+        (1, (half,), torch.from_numpy(reference.dense_product(x.numpy(), half.float().numpy()))),
+        (3, tiles, expected_int8(x, eight)),
+        (4, (blocks,), expected_int4(x, four)),
+    ):
+        content = b"".join(part.contiguous().numpy().tobytes() for part in (x, *parts))
+        command = [ARM_EMULATOR, "-cpu", "max", arm_program, *map(str, (kind, level, M, N, K))]
+        made = subprocess.run(command, input=content, check=True, capture_output=True, timeout=60).stdout
+        assert np.array_equal(np.frombuffer(made, np.float32).reshape(M, N), expected.numpy()), kind
 
 
 def test_missing_or_broken_compiler_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
