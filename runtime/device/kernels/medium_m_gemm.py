@@ -1,6 +1,6 @@
 """Matrix product kernel for up to 64 rows that loads weights before the rows are ready.
 
-It works like runtime/device/kernels/small_m_gemm.py, but for more rows than one tensor core instruction has. Shared
+It works like runtime/device/kernels/small_m_gemm.py, with more rows than one tensor core instruction has. Shared
 memory cannot hold all rows and weights. So the rows, and the weights that do not fit at first, are loaded a few steps
 before the products that need them. A preceding norm is a separate launch, as in gemm.py.
 
