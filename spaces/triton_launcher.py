@@ -20,13 +20,13 @@ SONAME = "libcuda.so.1"
 
 
 def make() -> None:
-    """Compile the module into TRITON_CACHE_DIR, by Triton's own function."""
+    """Compile the module into TRITON_CACHE_DIR with Triton's own function."""
     with tempfile.TemporaryDirectory() as folder:
         library = Path(folder) / SONAME
         compiler = os.environ.get("CC", "gcc")
         command = [compiler, "-shared", f"-Wl,-soname,{SONAME}", "-o", str(library), "-x", "c", os.devnull]
         subprocess.run(command, check=True)
-        # An empty library gives no symbol, and a linker that drops what is not needed would drop it.
+        # The empty library has no symbols, so some linkers would drop it without this option.
         keeping = Path(folder) / "cc"
         keeping.write_text(f'#!/bin/sh\nexec {compiler} -Wl,--no-as-needed "$@"\n')
         keeping.chmod(0o755)

@@ -32,7 +32,10 @@ class SampleScript:
 
 @dataclass(frozen=True, slots=True)
 class Starter:
-    """Text to begin with, by its language. With ``cast`` it is a dialogue in the form of a script."""
+    """Example text for an empty Speak or Script room, in several languages.
+
+    With ``cast``, it is a dialogue in the form of a script.
+    """
 
     name: dict[str, str]
     text: dict[str, str]
@@ -41,7 +44,7 @@ class Starter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Design:
-    """Description of a voice, with its name in the picker and a sample text in its language."""
+    """Example of a voice description, with a name and a sample text in its language."""
 
     use: str
     language: str
@@ -52,7 +55,7 @@ class Design:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownSpeaker:
-    """Card of a known speaker; ``character`` and ``accent`` map the page's language to a text."""
+    """Description of a published speaker. ``character`` and ``accent`` have a text for each language of the page."""
 
     name: str
     language: str

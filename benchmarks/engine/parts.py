@@ -31,7 +31,7 @@ TEXT = "The harbour was quiet, and the lights of the last boat went out one by o
 
 
 class Parts:
-    """First loaded checkpoint, with rows at a given position of their slots."""
+    """Engine core of the first checkpoint, with functions that prepare and run its parts."""
 
     def __init__(self, settings: Settings) -> None:
         began, free = time.perf_counter(), free_bytes()
@@ -44,7 +44,7 @@ class Parts:
         self._prompt = replace(self.prompt(TEXT), constant=0, key="")
         self._graphs: list[Callable[[], object]] = []
         for tensor in (*self.core.runner.slot_cache.keys, *self.core.runner.slot_cache.values):
-            tensor.zero_()  # Uninitialized memory may contain numbers that take longer to multiply.
+            tensor.zero_()  # Uninitialized memory may contain denormal numbers, which are slow to multiply.
 
     @property
     def longest(self) -> int:
@@ -53,7 +53,7 @@ class Parts:
 
     @torch.inference_mode()
     def begin_rows(self, batch: int, context: int) -> NDArray[np.int64]:
-        """Return slots whose next frame is at position `context`."""
+        """Prepare `batch` rows whose next frame is at position `context`, and return their slots."""
         slot_cache, slots = self.core.runner.slot_cache, self.begin_streams(batch)
         for slot in slots:
             self._read_prompt(int(slot), self._prompt)

@@ -29,7 +29,7 @@ PACE_S = {Manner.WORDS: 0.010, Manner.TOKENS: 1 / 30}  # Time between words. A w
 
 @dataclass(frozen=True, slots=True)
 class Rounds:
-    """Number of replies per client in a closed loop: for the warm-up, and counted ones."""
+    """Number of requests per client in a closed loop, first for the warm-up and then for the measurement."""
 
     warm_up: int = 2
     counted: int = 4
@@ -41,7 +41,12 @@ class Rounds:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One request. `at_s` is its time after the start of an open loop, `cut_s` the time from sending to cancelling."""
+    """One request of a load plan.
+
+    Attributes:
+        at_s: Time of sending in an open loop, from its start.
+        cut_s: Time from sending to cancelling, if `manner` is `CANCEL`.
+    """
 
     number: int
     text: str

@@ -176,7 +176,8 @@ def _replica_options(long_s: int) -> list[str]:
         "    srvtcpka-idle 5s",
         "    srvtcpka-intvl 2s",
         "    srvtcpka-cnt 3",
-        # The replica applies its own timeouts. These ones only close connections that the replica does not know.
+        # Longer than any session, because a replica closes its own connections. HAProxy's timeouts are for connections
+        # whose replica does not exist any more.
         f"    timeout client {long_s}s",
         f"    timeout server {long_s}s",
         "    timeout queue 1s",

@@ -58,7 +58,7 @@ class Ingress:
         self.replicas: dict[str, Replica] = {}
         self.loads: dict[str, Load] = {}
         self._server_names: dict[str, str] = {}  # Name of each replica's server, which is the same in all backends.
-        self._without_place: set[str] = set()  # Replicas without a server for which this was already logged.
+        self._without_place: set[str] = set()  # Replicas for which no server was free; each is logged once.
         self._sent: dict[str, tuple[object, ...]] = {}  # Last values sent to HAProxy by server.
         self._voices: dict[str, str] = {}
         self._version = -1

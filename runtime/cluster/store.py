@@ -74,7 +74,7 @@ class Mirror:
     root: str  # Root folder of the store in this file system.
     local: Path
     interval_s: float
-    # By file name: remote and local version at the last synchronisation.
+    # Remote and local version of each file at the last synchronisation.
     _synced: dict[str, tuple[str, str]] = field(default_factory=dict)
     _has_keys: bool = False  # True if the store had a key file at the start, so that every request needs a key.
     _closed: bool = False

@@ -29,7 +29,8 @@ CONTENT_TYPE = CONTENT_TYPE_LATEST
 OURS = "voicewright_"
 SUM = "voicewright_cluster_"  # Prefix of metrics that are summed over replicas.
 
-HEALTH_OF_SERVE = "/-/healthz"  # Health route of Serve's proxy. KubeRay requests it, and HAProxy replaces the proxy.
+# Health route of Ray Serve's own proxy. HAProxy replaces this proxy, but KubeRay still requests the route.
+HEALTH_OF_SERVE = "/-/healthz"
 
 _GET = ["GET", "HEAD"]
 

@@ -72,7 +72,7 @@ class NpuDevice(CpuDevice):
         # Private formats and operators that are compiled at first use cannot be captured.
         npu.config.allow_internal_format = False
         npu.set_compile_mode(jit_compile=False)
-        # By default, convolutions use reduced precision, which could change the codes of a reference.
+        # HF32 has a shorter mantissa than float32, which could change the codes of a reference.
         npu.conv.allow_hf32 = False
         npu.matmul.allow_hf32 = False
         self.torch_device = torch.device(KIND, npu.current_device())

@@ -331,7 +331,7 @@ class EngineCore:
         sequence.end(
             outcome, stats, tuple(note for note in sequence.text_stream.notes if note not in sequence.reported_notes)
         )
-        # Only the canary's requests yield; they are not counted either.
+        # Requests that yield are the canary's. They are logged at debug level, because they are not a client's.
         level = logging.DEBUG if sequence.request.yields else logging.INFO
         log.log(level, "request %d ended: %s", sequence.ticket, sequence.describe(outcome, stats))
 

@@ -214,7 +214,7 @@ class _Sayings:
         self._was_line = False  # True if the previous leaf was a list item or a table row.
         self._leaf: Leaf | None = None
         self._tail = ""  # Last characters of the output.
-        self._space = ""  # White space after `_tail`, held back because a full stop would have to precede it.
+        self._space = ""  # White space after `_tail`. It is held back, because a full stop may be inserted before it.
 
     def take(self) -> str:
         taken, self._taken = "".join(self._taken), []

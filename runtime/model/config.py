@@ -38,7 +38,10 @@ class DecoderConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TalkerConfig(DecoderConfig):
-    """``talker_config`` (docs/model.md 1.2). Codec ids are rows of ``codec_embedding``."""
+    """Configuration of the talker: ``talker_config`` of config.json (docs/model.md 1.2).
+
+    Codec ids are rows of ``codec_embedding``.
+    """
 
     intermediate_size: int = 2048
     num_hidden_layers: int = 20
@@ -67,7 +70,10 @@ class TalkerConfig(DecoderConfig):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpeakerEncoderConfig:
-    """``speaker_encoder_config``, Base only (docs/model.md 1.2, 2.3)."""
+    """Configuration of the speaker encoder, which only Base checkpoints have (docs/model.md 1.2, 2.3).
+
+    It is the section ``speaker_encoder_config`` of config.json.
+    """
 
     enc_dim: int = 1024
     sample_rate: int = 24_000
@@ -97,7 +103,7 @@ class GenerationDefaults:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelConfig:
-    """``config.json`` of one checkpoint.
+    """Configuration of one checkpoint: the content of its ``config.json``.
 
     Our extensions (docs/checkpoints.md) are ``voicewright_modes`` for checkpoints with several modes,
     ``voicewright_layouts`` for checkpoints with one text layout, ``voicewright_speaks`` for random weights,
@@ -127,7 +133,7 @@ class ModelConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Code2WavConfig:
-    """``decoder_config`` of the speech tokenizer (docs/model.md 1.3)."""
+    """Configuration of Code2Wav: ``decoder_config`` of the speech tokenizer (docs/model.md 1.3)."""
 
     codebook_size: int = 2048
     codebook_dim: int
@@ -155,7 +161,10 @@ class Code2WavConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpeechEncoderConfig:
-    """``encoder_config`` of the speech tokenizer, Mimi's fields (docs/model.md 1.3)."""
+    """Configuration of the speech encoder: ``encoder_config`` of the speech tokenizer (docs/model.md 1.3).
+
+    The fields are those of Mimi.
+    """
 
     audio_channels: int = 1
     num_filters: int = 64
@@ -193,7 +202,7 @@ class SpeechEncoderConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpeechTokenizerConfig:
-    """``speech_tokenizer/config.json``."""
+    """Configuration of the speech tokenizer: the content of ``speech_tokenizer/config.json``."""
 
     code2wav: Code2WavConfig
     encoder: SpeechEncoderConfig

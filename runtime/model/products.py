@@ -91,10 +91,10 @@ class Linear(nn.Linear):
 
     def quantize(self, kind: Quantization) -> None:
         """Quantize the weights and release the published ones."""
-        self.take(quantized(self.weight.detach(), kind))  # Detached, because autograd would keep the original weights.
+        self.take(quantized(self.weight.detach(), kind))  # Otherwise, autograd would keep the published weights.
 
     def lay_out(self, dtype: torch.dtype = torch.float32) -> None:
-        """Store the weight in `dtype` if it is narrower; otherwise do nothing."""
+        """Store the weight in `dtype`, if this is a narrower dtype than its own."""
         if (product := narrowed(self.weight, dtype)) is not None:
             self.take(product)
 
@@ -109,7 +109,10 @@ class Linear(nn.Linear):
 
 
 class Table(nn.Embedding):
-    """``nn.Embedding`` whose rows may be memory-mapped from the file, in their published dtype if the cast is exact."""
+    """``nn.Embedding`` whose rows may be memory-mapped from the file of the checkpoint.
+
+    Mapped rows keep their published dtype and are cast when they are read.
+    """
 
     dtype: torch.dtype | None = None  # Dtype of the result; None: the dtype of the rows.
 

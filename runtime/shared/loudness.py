@@ -90,9 +90,10 @@ def levelled(
 def levelled_pieces(
     samples: NDArray[np.int16], target_lufs: float, *, ceiling_dbtp: float = CEILING_DBTP
 ) -> Iterator[NDArray[np.int16]]:
-    """Yield the result of `levelled` in pieces, for hours of audio that are only in a file.
+    """Yield the result of `levelled` in pieces.
 
-    The limiter reduces the loudness, so a few passes are needed.
+    The samples may be a memory-mapped file of several hours. The limiter reduces the loudness, so a few passes are
+    needed.
 
     Shapes: samples [N]; each piece [at most 10 s].
     """

@@ -9,7 +9,7 @@ from itertools import pairwise
 from runtime.shared.word_times import TimedWords, shared_out, spans_of
 from studio.aligning.plugin import Placed
 
-SLACK_S = 0.05  # A last word may end this much after the audio, because aligners count in frames.
+SLACK_S = 0.05  # Maximum time by which the last word may end after the audio, because aligners round to frames.
 
 
 class MisfitError(ValueError):
@@ -46,9 +46,10 @@ def fitted(placed: Iterable[Placed], text: str, seconds: float) -> TimedWords:
 
 
 def written(text: str, spoken: TimedWords) -> TimedWords:
-    """Transfer word times from the spoken text to the displayed text, in which some words differ.
+    """Convert word times of the spoken text to those of the displayed text.
 
-    Equal words keep their times; words that differ share the time of the spoken words between them.
+    Some words are displayed differently than they are spoken. Equal words keep their times. Words between two equal
+    words share the time of the spoken words there.
     """
     spans, words = spans_of(text), TimedWords()
     matcher = SequenceMatcher(None, spoken.words, [span.strip() for span in spans], autojunk=False)

@@ -15,7 +15,7 @@ from studio.store.records import decode, preferences_of
 from studio.store.store import Store
 from studio.visitors.visitors import Visitors
 
-# Returns optional features, evaluated for each response: speech recognition, signing in.
+# Function that returns the optional features for a request, such as speech recognition and sign-in.
 Features = Callable[[Request], dict[str, Any]]
 
 PLAIN: dict[str, Any] = {

@@ -76,7 +76,11 @@ class OwnedRows:
         return found[0]
 
     def mark(self, owner: str, row_id: str, deleted_at: float | None, *, what: str) -> None:
-        """Move a row into the bin, or with None restore it. `what` is its name in a StorageFailed.
+        """Move a row into the bin, or restore it.
+
+        Args:
+            deleted_at: Unix time of the deletion; None restores the row.
+            what: Name of the row in the message of StorageFailed.
 
         Raises:
             NotKept: The owner has no such row.
@@ -85,7 +89,7 @@ class OwnedRows:
             raise NotKept(what=self._what)
 
     def mark_all(self, owner: str, row_ids: Iterable[str], deleted_at: float | None, *, what: str) -> list[str]:
-        """Move rows into the bin, or with None restore them. Return the ids of the moved rows."""
+        """Move rows into the bin, or restore them if `deleted_at` is None. Return the ids of the moved rows."""
         state = "IS NOT NULL" if deleted_at is None else "IS NULL"
         change = f"UPDATE {self._table} SET deleted_at = ? WHERE owner = ? AND id = ? AND deleted_at {state}"  # noqa: S608
         with self._database.writing(what) as connection:

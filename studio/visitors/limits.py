@@ -56,7 +56,7 @@ class Accounts:
         self._max_visitors = max_visitors_per_address
         self._clock = clock
         self._day = 0
-        self._known: OrderedDict[str, set[str]] = OrderedDict()  # The visitors of one day by address.
+        self._known: OrderedDict[str, set[str]] = OrderedDict()  # Visitors of the current day by address.
 
     def of(self, connection: HTTPConnection) -> tuple[str, str]:
         """Return the kind of the visitor and the name of the account."""
@@ -83,7 +83,7 @@ class Accounts:
 
 
 class VisitLimits:
-    """ASGI middleware with limits per visitor. Programs are limited like the page, because they use the same routes."""
+    """ASGI middleware with limits per visitor, for the page and for programs."""
 
     def __init__(
         self,
@@ -96,7 +96,9 @@ class VisitLimits:
     ) -> None:
         """Create the middleware.
 
-        `admit` refuses a visitor if too many others of the address store data in the runtime.
+        Args:
+            admit: Called before a visitor stores data in the runtime. It raises an error if too many visitors with the
+                same address have stored data there.
         """
         self.app = app
         self.admit = admit

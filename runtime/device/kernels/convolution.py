@@ -87,7 +87,8 @@ TILES = (
 )
 BUSY = 128  # Number of programs that fill a GPU.
 LINE = tl.constexpr(64)  # Number of 16-bit elements in a cache line.
-NORM_TILE = Tile(64, 16, 4, 6, 128)  # Tile for products whose squares are needed, because these are summed per tile.
+# Tile of products that also return sums of squares. It is fixed, because each tile returns its own sum.
+NORM_TILE = Tile(64, 16, 4, 6, 128)
 NORM_COLUMNS = tl.constexpr(NORM_TILE.columns)
 
 
@@ -272,8 +273,7 @@ def convolve(
         plain: True to return the result without SnakeBeta.
         norm: Sums of squares of x, and an epsilon. x is divided by its root mean square; `packed` includes the norm's
             weight.
-        squares: True to return sums of squares for a following norm. They are not computed by the kernel that uses
-            them, because its loop would read the data twice, and Triton 3.6 then overwrites data that is still in use.
+        squares: True to return sums of squares for a following norm.
     Shapes: x [B, T, C]; rows [B, 3] int32 (slot, turn, frames); residual as the result; results [B, T, N], or [B, T, N
         / 2] after SWIGLU.
     """

@@ -159,7 +159,7 @@ def _decode_attention(
         there = (offsets < first)[:, :, None] & inside[None, :, :]
         k = tl.load(keys + block, mask=there)
         v = tl.load(values + block, mask=there)
-        # Zeros are filled in separately. Otherwise the compiler processes k before it loads v.
+        # `tl.where` is used instead of the loads' `other`, with which the compiler would wait for k before it loads v.
         k, v = tl.where(there, k, 0.0), tl.where(there, v, 0.0)
 
     q = qk_norm_rope(q, q_partner, q_weight, q_partner_weight, q_cos, q_sin, eps, D, WIDTH)

@@ -20,8 +20,8 @@ REPEATED_FRAMES = 40
 SILENT_FRAMES = 38  # 3 s, which is longer than a pause between paragraphs.
 AUDIBLE = 32768.0 * 10 ** (-55 / 20)  # RMS of s16 samples. Pauses of the embedded voice are below -60 dBFS.
 
-# If the text is known before generation, it counts as spoken after this multiple of its expected frames. The embedded
-# voice needs 0.8 to 1.4. For a voice that is slower and still speaking, only a pause of three seconds would be cut.
+# A text that is known before generation counts as spoken after this multiple of its expected frames. The embedded voice
+# needs 0.8 to 1.4. A slower voice may still be speaking then, but it is only cut at a loop or a pause of three seconds.
 SPENT = 1.5
 SPENT_GRACE = 12  # In frames: 1 s of silence before the first word.
 

@@ -25,7 +25,7 @@ from runtime.request import SAMPLE_RATE
 
 log = logging.getLogger(__name__)
 
-# Buffer lengths. A recording uses the next larger one; longer recordings are encoded without a buffer.
+# Lengths of the buffers. A recording uses the shortest buffer that holds it, and no buffer if it is too long for all.
 LENGTHS_S = (4.0, 8.0, 12.0, 20.0)
 NEVER_IN_GRAPHS = ("cpu", "mps")  # Device types for which a buffer would only add work.
 
@@ -33,7 +33,7 @@ Encode = Callable[[Tensor, Tensor], Tensor]
 
 
 class _Bucket:
-    """Buffer for recordings up to one length, and the encoders of its content: graphs or networks."""
+    """Buffer for recordings up to one length, with the encoders that read it, as graphs if the device has them."""
 
     def __init__(self, device: Device, samples: int, encoders: dict[str, Encode]) -> None:
         self._device = device
@@ -70,7 +70,7 @@ class _Bucket:
 
 
 class VoiceEncoders:
-    """Encoders from recordings to x-vector and codes. Thread: one at a time, within ``Stream.VOICES``."""
+    """Encoders of a recording to an x-vector and codes. Thread: one at a time, within ``Stream.VOICES``."""
 
     def __init__(self, checkpoint: Checkpoint, device: Device) -> None:
         assert checkpoint.speaker_encoder is not None, "admission lets Base requests only to Base checkpoints"

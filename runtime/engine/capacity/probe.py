@@ -70,7 +70,7 @@ class Probe:
 
     @torch.inference_mode()
     def frame_time(self, config: ModelConfig, weights: Weights) -> tuple[Timing, float]:
-        """Measure the time of one request's frame without audio, and its slowdown while audio is computed.
+        """Measure the time of a frame without audio, and its slowdown while audio is computed.
 
         The slowdown is infinite if frames and audio share cores.
         """
@@ -93,7 +93,7 @@ class Probe:
             alone += measure_round(frame)
             with repeating(sound, self._thread_counts.sound):
                 beside += measure_round(frame)
-        # The CPU time of this thread alone already shows how long all threads wait for memory.
+        # All threads wait for the same memory, so the CPU time of this thread is enough to measure the slowdown.
         slowdown = min(run.processor for run in beside) / min(run.processor for run in alone)
         return Timing.of(alone), max(1.0, slowdown)
 
@@ -120,9 +120,12 @@ def _rtf(frame: float, sound: float, slowdown: float) -> float:
 
 
 def together(frame: float, sound: float, slowdown: float) -> float:
-    """Return seconds per frame and its audio, each on its own cores.
+    """Return the seconds per frame if frames and audio are computed in parallel on different cores.
 
-    ``slowdown`` is the factor by which frames are slower while audio is computed.
+    Args:
+        frame: Seconds per frame without audio.
+        sound: Seconds for the audio of a frame.
+        slowdown: Factor by which frames are slower while audio is computed.
     """
     return max(frame + sound * (1 - 1 / slowdown), sound)
 

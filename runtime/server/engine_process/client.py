@@ -55,8 +55,8 @@ log = logging.getLogger(__name__)
 # The child imports from this process's module path, not from its working folder.
 _PROGRAM = "import sys; sys.path[:] = sys.argv[1:]; from runtime.server.engine_process.__main__ import run; run()"
 _BUFFER_BYTES = 2**18  # Maximum bytes of one read from the process.
-# Interval between acknowledgements. Each one wakes a thread that competes with frame generation. But if they are late,
-# a row that generates a second of audio in 30 ms pauses (`VOICEWRIGHT_READER_S`).
+# Interval between acknowledgements. Each one wakes a thread that competes with frame generation. But if the interval is
+# too long, a fast row reaches the limit of unacknowledged audio (`VOICEWRIGHT_READER_S`) and pauses.
 ACK_INTERVAL_S = 0.01
 SILENT_S = 2.0  # If no status has arrived for this time (eight times the interval), an idle process counts as busy.
 _KILLED_S = 5.0  # Timeout for the end of a killed process.

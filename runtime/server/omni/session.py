@@ -395,7 +395,7 @@ class OmniSession(Dialect[Sentence]):
 
     def _break(self, sentence: Sentence, error: SpeechError) -> None:
         if sentence is not self._queue.head and isinstance(error, Busy) and not sentence.samples:
-            # Submitting before its turn was optional. It is submitted again when its turn comes.
+            # The engine had no capacity for a sentence ahead of its turn. It is submitted again when its turn comes.
             sentence.is_submitted = False
             sentence.is_end_sent = False
             sentence.may_go_ahead = False

@@ -40,15 +40,15 @@ class Whole:
     seed: int | None
     end: Finished
     notes: tuple[str, ...]  # Notes about ignored fields and faulty speech.
-    words: list[Reply] = field(default_factory=list)  # Word times, if the body requests them.
+    words: list[Reply] = field(default_factory=list)  # Word times; empty unless the body requests them.
 
 
 class SpeechResponder(HttpSpeech[SpeechBody]):
-    """Speech of one body as encoded audio, as events, or as a complete file."""
+    """Response to the body of a speech request: streamed audio, events, or a complete file."""
 
     dialect = "openai"
     text_field = "input"
-    _uploaded: Reference | None = None  # Recording in the body, after it was decoded.
+    _uploaded: Reference | None = None  # Decoded recording from the body.
 
     @property
     def sample_rate(self) -> int:

@@ -78,7 +78,12 @@ _MAX_ACCOUNT_CHARS = 200
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """Daily limit of an account. `seconds` is the speech per day (None: unlimited); `account` is an opaque id."""
+    """Account with its daily limit of speech.
+
+    Attributes:
+        account: Id that the runtime does not interpret.
+        seconds: Seconds of speech per day; None: unlimited.
+    """
 
     account: str
     seconds: float | None = None
@@ -88,7 +93,7 @@ class Allowance:
 
 
 def allowance_of(headers: Mapping[str, str]) -> Allowance | None:
-    """Return the account and its limit from a request's headers; None if they name no account."""
+    """Return the account and its limit from a request's headers, or None if there is no account."""
     account = headers.get(ACCOUNT_HEADER, "")[:_MAX_ACCOUNT_CHARS]
     try:
         seconds = float(headers.get(SECONDS_HEADER, ""))

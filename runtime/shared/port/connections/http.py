@@ -25,10 +25,10 @@ from runtime.shared.port.connections.waiting import Waiting
 from runtime.shared.port.errors import raw_error_response
 from runtime.shared.system import lingers_not
 
-_RETRY_S = 1  # Retry-After of refused clients.
+_RETRY_S = 1  # Value of the Retry-After header for refused clients.
 _MAX_IGNORED_BYTES = 64 * 2**10
 _LINGER_S = 1.0  # Time in which a client that is still sending can read an error response.
-_MIN_REQUEST_S = 1e-3  # Minimum event loop time that a request is charged, measured on a slow core.
+_MIN_REQUEST_S = 1e-3  # Minimum event loop time that is counted for a request, measured on a slow core.
 
 
 class _PipelineFlow(FlowControl):
@@ -50,8 +50,8 @@ class HttpConnection(HttpToolsProtocol, SmallReads):
     connection.
 
     Pipelined requests are served one after another. After a burst, they are throttled together with other busy clients
-    (`shares`). A request is charged for all work of the event loop until its response ends, because the time of one
-    task is unknown.
+    (`shares`). All work of the event loop until the end of a response is counted for its request, because the time of a
+    single task is unknown.
     """
 
     def __init__(self, *arguments: Any, header_s: float, waiting: Waiting, shares: LoopShares, **words: Any) -> None:
