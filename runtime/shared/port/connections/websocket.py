@@ -18,7 +18,7 @@ from websockets.server import ServerProtocol
 
 from runtime.errors import MalformedRequest, SpeechError, TooManyFrames
 from runtime.shared.port.connections.frame_meter import FrameMeter
-from runtime.shared.port.connections.loop_share import MESSAGE_PAUSE_S, LoopShare, LoopShares, SmallReads, message_cost
+from runtime.shared.port.connections.loop_share import LoopShare, LoopShares, SmallReads, message_cost
 from runtime.shared.port.connections.request_meter import headers_too_large
 from runtime.shared.port.errors import shaped, told_on_socket
 
@@ -81,7 +81,7 @@ class WebSocketConnection(WebSocketsSansIOProtocol, SmallReads):
         self.conn = Handshake(max_size=self.config.ws_max_size, logger=self.logger)
         self._share = LoopShare(LoopShares() if shares is None else shares, self.loop)
         self._meter = FrameMeter(self.loop.time)
-        self._cost_s = 0.0  # Event loop time of the messages in the current read.
+        self._pause_s = 0.0  # Pause before the next message.
         self._has_flooded = False
         self._ignored_bytes = 0
 
@@ -97,14 +97,13 @@ class WebSocketConnection(WebSocketsSansIOProtocol, SmallReads):
         if self._has_flooded:
             return
         began = time.thread_time()
-        self._cost_s = 0.0
         super().data_received(data)
         if self.close_sent and self._is_ignored_too_long(len(data)):
             return
         if not self.handshake_initiated:  # The library has refused the request, which uvicorn does not know.
             self.transport.write(b"".join(self.conn.data_to_send()))
             self.transport.close()
-        elif rest_s := self._share.charge(time.thread_time() - began + self._cost_s):
+        elif rest_s := self._share.charge(time.thread_time() - began):
             self._begin_rest(rest_s)
 
     def handle_events(self) -> None:
@@ -140,9 +139,12 @@ class WebSocketConnection(WebSocketsSansIOProtocol, SmallReads):
         super().handle_pong(event)
 
     async def receive(self) -> ASGIReceiveEvent:
-        if self._share.is_resting and not self.queue.empty():
-            await asyncio.sleep(MESSAGE_PAUSE_S)
+        """Return the next message. Charge the client when the application gets it, because one read has hundreds."""
+        if self._pause_s:
+            await self._share.pause(self._pause_s)
         message = await self.queue.get()
+        if message["type"] == "websocket.receive":
+            self._pause_s = self._share.charge(message_cost(len(message.get("text") or message.get("bytes") or "")))
         if self.read_paused and self.queue.empty():
             self.read_paused = False
             self._resume_reading()
@@ -221,7 +223,6 @@ class WebSocketConnection(WebSocketsSansIOProtocol, SmallReads):
             self._cut = self.loop.call_later(_CLOSING_S, self.transport.abort)
 
     def send_receive_event_to_app(self) -> None:
-        self._cost_s += message_cost(sum(map(len, self.frames)))
         if self.curr_msg_data_type == "text" and not self.close_sent and not _is_utf8(self.frames):
             # Unlike uvicorn, log no traceback, because the client made the error.
             log.warning("a text message was not UTF-8; its connection was closed")
