@@ -194,6 +194,11 @@ def _add_fetch(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--plan", action="store_true", help="fetch nothing; say as JSON what is published and how it would do here"
     )
+    parser.add_argument(
+        "--recogniser",
+        action="store_true",
+        help="the ID is a Whisper model of CTranslate2, for transcripts",
+    )
     parser.add_argument("--device", help="auto, cpu, cuda, npu or mps, for --plan")
     parser.add_argument("--dtype", help="auto, float32 or bfloat16, for --plan")
     parser.add_argument("--quantize", help=f"{QUANTIZE}, for --plan")
@@ -313,7 +318,7 @@ def _fetch(arguments: argparse.Namespace) -> int:
         return 0
     if not arguments.model:
         raise InvalidSetting(name="ID", value="missing", why="name a checkpoint of the Hub (owner/name), or --plan")
-    return fetch(arguments.model, as_json=arguments.json)
+    return fetch(arguments.model, as_json=arguments.json, is_recogniser=arguments.recogniser)
 
 
 def _quantize(arguments: argparse.Namespace) -> int:

@@ -22,19 +22,22 @@ PROGRESS_INTERVAL_S = 0.25
 Say = Callable[[dict[str, Any]], None]
 
 
-def fetch(references: Sequence[str], *, as_json: bool) -> int:
+def fetch(references: Sequence[str], *, as_json: bool, is_recogniser: bool = False) -> int:
     """Download checkpoints one after another. All file lists and configurations are checked first.
+
+    With `is_recogniser` they are models of speech recognition, which have no configuration of ours.
 
     Raises:
         SetUpError: A download failed; the message gives the reason, and files that are already complete are kept.
     """
     say = _ProgressReport(as_json)
     try:
-        listings = [hub.listing(reference) for reference in references]
+        listing = hub.recogniser_listing if is_recogniser else hub.listing
+        listings = [listing(reference) for reference in references]
         for name, listed in zip(references, listings, strict=True):
             say({"event": "listed", "id": name, "got": listed.here, "of": listed.size})
         hub.require_room(listings)
-        for name, listed in zip(references, listings, strict=True):
+        for name, listed in () if is_recogniser else zip(references, listings, strict=True):
             config = hub_download.fetch_small(listed)
             say({"event": "checked", "id": name, "modes": [str(mode) for mode in config.modes]})
         for name, listed in zip(references, listings, strict=True):

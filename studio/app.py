@@ -29,7 +29,7 @@ from studio.page.startup import StartupPage
 from studio.relay.relay import HTTP_METHODS, Relay
 from studio.routes.docs import docs_routes
 from studio.routes.documents import document_routes
-from studio.routes.host import HostRoutes
+from studio.routes.host import HostRoutes, is_host
 from studio.routes.openapi import openapi_routes
 from studio.routes.real_voices import RealVoiceRoutes, cards_of
 from studio.routes.transcribe import transcribe_routes
@@ -76,7 +76,7 @@ def build(
             yield
         await plan.aclose()
         await relay.aclose()
-        transcription.close()
+        await transcription.aclose()
 
     async def status(_: Request) -> Response:
         state = asdict(runtime.status) | {"page": startup.opened.is_set()}
@@ -123,7 +123,7 @@ def build(
     # OpenAPI document and page of all these routes.
     app.router.routes += openapi_routes(relay, list(app.router.routes))
     app.router.routes += [
-        *transcribe_routes(transcription, runtime_settings.limits),
+        *transcribe_routes(transcription, runtime_settings.limits, partial(is_host, settings=settings)),
         *document_routes(lambda connection: allowed(connection).account),
         *docs_routes(),
     ]

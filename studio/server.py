@@ -106,9 +106,8 @@ def _features(
     request: Request,
 ) -> dict[str, Any]:
     """Return the studio's optional features. Only the host gets instructions for enabling more."""
-    transcribe = transcription.feature() if is_host(request, settings) else {**transcription.feature(), "how": ""}
     return {
-        "transcribe": transcribe,
+        "transcribe": transcription.feature(is_host=is_host(request, settings)),
         "oauth": None if sign_in is None else sign_in.feature(),
         "real_voices": feature(request, runtime, settings, request.app.state.downloads),
     }

@@ -19,7 +19,7 @@ from runtime.errors import InvalidSetting
 from runtime.knobs import group_from_env, knob
 from studio.transcribing.plugin import Choice
 
-TRANSCRIBER = "faster-whisper:small"  # Used if installed; VOICEWRIGHT_TRANSCRIBER names another, or none.
+TRANSCRIBER = "faster-whisper:base"  # Used if installed; VOICEWRIGHT_TRANSCRIBER names another, or none.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

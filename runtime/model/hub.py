@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatch
 from glob import escape
 from pathlib import Path
@@ -14,14 +14,15 @@ from huggingface_hub import HfApi, hf_hub_download
 from huggingface_hub.errors import SafetensorsParsingError
 from huggingface_hub.file_download import repo_folder_name
 
-from runtime.errors import CheckpointInvalid, DiskFull
+from runtime.errors import CheckpointInvalid, CheckpointMissing, DiskFull
 from runtime.model.config_reader import read_json
 from runtime.model.files import FileChoice, choose_files
 from runtime.model.headers import Headers, TensorHeader
 from runtime.model.hub_access import GB, asking, cache, room
 
 QUERY_TIMEOUT_S = 10.0  # Timeout of a request for a file list.
-WEIGHTS = "*.safetensors"
+WEIGHTS = ("*.safetensors", "model.bin")
+RECOGNISER_FILES = ("config.json", "preprocessor_config.json", "model.bin", "tokenizer.json", "vocabulary.*")
 SHA256_LENGTH = 64
 
 
@@ -35,7 +36,7 @@ class HubFile:
 
     @property
     def is_weights(self) -> bool:
-        return fnmatch(self.path, WEIGHTS)
+        return any(fnmatch(self.path, pattern) for pattern in WEIGHTS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,22 +108,41 @@ def contents(reference: str) -> Listing:
         CheckpointMissing: The repository does not exist.
         HubRefused, HubUnreachable: The request failed.
     """
-    name, _, revision = reference.partition("@")  # A revision may contain slashes (refs/pr/1).
-    with asking(reference):
-        info = HfApi().model_info(name, revision=revision or None, files_metadata=True, timeout=QUERY_TIMEOUT_S)
-    listed = {
-        file.rfilename: HubFile(file.rfilename, file.size or 0, file.lfs.sha256 if file.lfs else (file.blob_id or ""))
-        for file in info.siblings or []
-    }
-    commit = info.sha or revision or "main"
+    whole = _whole(reference)
+    listed = {file.path: file for file in whole.files}
 
     def index_of(path: str) -> dict[str, Any]:
         with asking(reference):
-            return read_json(Path(hf_hub_download(name, path, revision=commit)))
+            return read_json(Path(hf_hub_download(whole.name, path, revision=whole.commit)))
 
     choice = choose_files(reference, listed.keys(), index_of)
-    read = tuple(listed[path] for path in choice.read)
-    return Listing(name, revision or None, commit, read, choice)
+    return replace(whole, files=tuple(listed[path] for path in choice.read), choice=choice)
+
+
+def recogniser_listing(reference: str) -> Listing:
+    """Request the file list of a speech recogniser: Whisper in the format of CTranslate2.
+
+    Raises:
+        CheckpointMissing: The repository does not exist, or has no such model.
+        HubRefused, HubUnreachable: The request failed.
+    """
+    whole = _whole(reference)
+    files = [file for file in whole.files if any(fnmatch(file.path, pattern) for pattern in RECOGNISER_FILES)]
+    if not any(file.is_weights for file in files):
+        raise CheckpointMissing(path=reference, what="model.bin", hint="It is not a Whisper model of CTranslate2.")
+    return replace(whole, files=tuple(files))
+
+
+def _whole(reference: str) -> Listing:
+    """Request the list of all files of a repository."""
+    name, _, revision = reference.partition("@")  # A revision may contain slashes (refs/pr/1).
+    with asking(reference):
+        info = HfApi().model_info(name, revision=revision or None, files_metadata=True, timeout=QUERY_TIMEOUT_S)
+    files = tuple(
+        HubFile(file.rfilename, file.size or 0, file.lfs.sha256 if file.lfs else (file.blob_id or ""))
+        for file in info.siblings or []
+    )
+    return Listing(name, revision or None, info.sha or revision or "main", files)
 
 
 def require_room(listings: Sequence[Listing]) -> None:

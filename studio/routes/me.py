@@ -19,7 +19,7 @@ from studio.visitors.visitors import Visitors
 Features = Callable[[Request], dict[str, Any]]
 
 PLAIN: dict[str, Any] = {
-    "transcribe": {"available": False, "how": ""},
+    "transcribe": {"available": False, "how": "", "model": None},
     "oauth": None,
 }
 

@@ -15,6 +15,8 @@ from studio.plugins import is_installed
 
 RATE = 16_000  # Sample rate of recognisers in Hz.
 BUILT_IN = "faster-whisper"
+# Download size of the models that the page offers.
+MODEL_BYTES = {"tiny": 78 * 10**6, "base": 148 * 10**6, "small": 486 * 10**6, "medium": 1530 * 10**6}
 HOW = (
     "Install the extra of that name (in the checkout: .venv/bin/pip install -e clients/python -e '.[asr]'), "
     "or name a recogniser in VOICEWRIGHT_TRANSCRIBER."
@@ -66,13 +68,23 @@ class Choice:
             return cls(setting, f"{BUILT_IN} is not installed. {HOW}")
         return cls(setting)
 
+    @property
+    def model(self) -> str:
+        """Whisper model of the built-in recogniser; empty for a plug-in."""
+        kind, _, rest = self.setting.partition(":")
+        return (rest or "base") if kind == BUILT_IN else ""
+
+    @property
+    def hub_id(self) -> str | None:
+        """Hub id of a model that the page offers to download; None for a folder, another model or a plug-in."""
+        return f"Systran/faster-whisper-{self.model}" if self.model in MODEL_BYTES else None
+
     def load(self) -> Transcriber:
         """Load the recogniser, which takes seconds and may download a model. Raises its own errors."""
-        kind, _, rest = self.setting.partition(":")
-        if kind == BUILT_IN:
+        if self.model:
             from studio.transcribing.whisper import Whisper
 
-            return Whisper(rest or "small")
+            return Whisper(self.model, local_files_only=self.hub_id is not None)
         # The operator's setting, like PYTHONPATH; no client data gets here.
         transcriber: Transcriber = pkgutil.resolve_name(self.setting)()
         return transcriber

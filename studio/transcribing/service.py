@@ -18,6 +18,7 @@ from runtime.shared.audio import DecodedAudio, resample
 from runtime.shared.reference import read_reference
 from studio.errors import TranscriberBusy, TranscriberMissing, TranscriptionFailed
 from studio.plugins import PluginWorker, WorkerBusyError, code_of
+from studio.transcribing.model_download import ModelDownload
 from studio.transcribing.plugin import RATE, Choice, transcribe
 
 log = logging.getLogger(__name__)
@@ -31,13 +32,19 @@ class TranscriptionService:
 
     def __init__(self, choice: Choice, limits: Limits) -> None:
         self.choice = choice
+        self.model = ModelDownload(choice)
         self._limits = limits
         self._worker = PluginWorker(MAX_WAITING)
 
-    def feature(self) -> dict[str, object]:
-        """Return the transcription feature for the page; ``how`` tells a host how to enable it."""
-        how = self.choice.missing if self.choice.setting else None
-        return {"available": self.choice.missing is None, "how": how or ""}
+    @property
+    def is_available(self) -> bool:
+        return self.choice.missing is None and self.model.is_here
+
+    def feature(self, *, is_host: bool) -> dict[str, object]:
+        """Return the transcription feature for the page; ``how`` and ``model`` let a host enable it."""
+        how = self.choice.missing if is_host and self.choice.setting else None
+        model = self.model.state() if is_host and self.choice.missing is None else None
+        return {"available": self.is_available, "how": how or "", "model": model}
 
     async def transcribe(self, recording: bytes, language: str) -> dict[str, str | None]:
         """Return the transcript of a recording. `language` is a name or a code; other values mean any language.
@@ -48,7 +55,7 @@ class TranscriptionService:
             TranscriberBusy: Too many recordings wait.
             TranscriptionFailed: The recogniser failed; the log has the cause.
         """
-        if self.choice.missing is not None:
+        if not self.is_available:
             raise TranscriberMissing
         try:
             with self._worker.place():
@@ -65,6 +72,7 @@ class TranscriptionService:
     def _heard(self, recording: bytes) -> NDArray[np.float32]:
         return resample(DecodedAudio(read_reference(recording, self._limits), SAMPLE_RATE), RATE).samples
 
-    def close(self) -> None:
-        """End the process; waiting recordings are not transcribed."""
+    async def aclose(self) -> None:
+        """End the process and a download; waiting recordings are not transcribed."""
         self._worker.close()
+        await self.model.stop()

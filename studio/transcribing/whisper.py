@@ -9,20 +9,24 @@ from numpy.typing import NDArray
 from studio.transcribing.plugin import Heard
 
 THREADS = 2
+SIMPLIFIED = "以下是普通话的句子。"  # Without it Chinese may be written in traditional characters.
 
 
 class Whisper:
     """Whisper checkpoint of any size: a faster-whisper model name, a Hub id or a folder."""
 
-    def __init__(self, model: str) -> None:
+    def __init__(self, model: str, *, local_files_only: bool = False) -> None:
         self.name = f"faster-whisper {model}"
-        self._model = WhisperModel(model, device="cpu", compute_type="int8", cpu_threads=THREADS)
+        self._model = WhisperModel(
+            model, device="cpu", compute_type="int8", cpu_threads=THREADS, local_files_only=local_files_only
+        )
 
     def transcribe(self, samples: NDArray[np.float32], language: str | None) -> Heard:
         segments, info = self._model.transcribe(
             samples,
             language=language,
             beam_size=5,
+            initial_prompt=SIMPLIFIED if language == "zh" else None,
             condition_on_previous_text=False,  # Recordings are short, and earlier text misleads the recogniser.
             without_timestamps=True,
         )

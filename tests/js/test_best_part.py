@@ -144,20 +144,22 @@ def test_cut_removes_its_duration_and_leaves_no_click(node: Node, tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    ("written", "understood", "missing"),
+    ("written", "understood", "missing", "extra"),
     [
-        ("He always rings the bell.", "he rings the bell", ["always"]),
-        ("The bell, the bell!", "the bell", ["the", "bell"]),
-        ("你坐过吗？", "你坐过吗", []),
-        ("Nobody spoke.", "", ["Nobody", "spoke"]),
+        ("He always rings the bell.", "he rings the bell", ["always"], []),
+        ("The bell, the bell!", "the bell", ["the", "bell"], []),
+        ("你坐过吗？", "你坐过吗", [], []),
+        ("Nobody spoke.", "", ["Nobody", "spoke"], []),
+        ("The bell.", "So the old bell rang", [], ["So", "old", "rang"]),
     ],
 )
 def test_words_missing_from_the_recognised_text_are_listed(
-    node: Node, written: str, understood: str, missing: list[str]
+    node: Node, written: str, understood: str, missing: list[str], extra: list[str]
 ) -> None:
     found = node.call("clone/transcript", "wordsHeard", written, understood, "en")
     assert [word["word"] for word in found["words"] if not word["heard"]] == missing
     assert found["heard"] == len(found["words"]) - len(missing)
+    assert found["extra"] == extra
 
 
 @pytest.mark.parametrize("above_db", [14, 40])

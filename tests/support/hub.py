@@ -24,7 +24,7 @@ import pytest
 from huggingface_hub import constants
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
-WEIGHTS = ".safetensors"
+WEIGHTS = (".safetensors", ".bin")
 PIECE = 16384
 
 
@@ -184,7 +184,7 @@ class _Handler(BaseHTTPRequestHandler):
 def _listed(folder: Path, path: Path, *, as_tree: bool) -> dict[str, Any]:
     """Return a file's entry in the format of the tree listing or of the model info."""
     size, name = path.stat().st_size, path.relative_to(folder).as_posix()
-    lfs = {"size": size, "pointerSize": 134} if path.suffix == WEIGHTS else None
+    lfs = {"size": size, "pointerSize": 134} if path.suffix in WEIGHTS else None
     if as_tree:
         entry = {"type": "file", "path": name, "size": size, "oid": _git_sha1(path)}
         return entry | ({"lfs": {**lfs, "oid": _sha256(path)}} if lfs else {})

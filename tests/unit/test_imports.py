@@ -97,7 +97,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "studio/documents/": (*SHARED, "runtime.markdown", "studio"),
     "studio/errors.py": ("runtime.errors",),
     "studio/plugins.py": ("runtime.shared.system",),
-    "studio/transcribing/": (*SHARED, "studio.errors", "studio.plugins", "studio.transcribing"),
+    "studio/transcribing/": (*SHARED, "studio.errors", "studio.fetching", "studio.plugins", "studio.transcribing"),
     "studio/aligning/": (*SHARED, "studio.plugins", "studio.aligning"),
     "studio/store/": (*SHARED, "studio.errors", "studio.settings", "studio.store"),
     "presets/": (),
@@ -123,7 +123,7 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
     "transformers": (),  # Its import takes more than a second, so only tests use it.
     "tokenizers": ("runtime/model/",),
     "safetensors": ("runtime/model/", "runtime/voices/"),
-    "huggingface_hub": ("runtime/model/",),
+    "huggingface_hub": ("runtime/model/", "studio/transcribing/model_download.py"),
     "httpx2": ("runtime/model/hub_access.py",),  # The HTTP client of huggingface_hub, imported for its errors.
     "filelock": ("runtime/model/hub_download.py",),
     "markdown_it": ("runtime/markdown/reading.py", "studio/routes/docs.py"),

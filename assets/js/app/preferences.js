@@ -3,8 +3,10 @@
  *
  * @typedef {{language?: string, theme?: string}} Chosen
  *
+ * @typedef {{state: 'absent'|'fetching'|'failed'|'here', got: number, of: number, problem: any}} Model  download in bytes
+ *
  * @typedef {Object} Features         optional features of this studio
- * @property {{available: boolean, how: string}} [transcribe]  how: instructions for the host
+ * @property {{available: boolean, how: string, model: Model|null}} [transcribe]  how, model: for the host
  * @property {{sign_out: string}|null} [oauth]
  * @property {{max_s: number|null, max_clips: number}} [export]  max_s: null if only the disk limits it
  * @property {boolean} [share]        sharing of takes by link

@@ -145,6 +145,7 @@ export class CloneRoom {
       this.steps.name();
     }
     this.compare();
+    if (this.studio.realVoices.key) this.words.askModel(); // The host has given the key since the page was loaded.
   }
 
   leave() {
@@ -241,7 +242,10 @@ export class CloneRoom {
   }
 
   acceptWords() {
-    if (this.furthest() === 3) return this.steps.go(3);
+    if (this.furthest() === 3) {
+      if (!this.xvector.checked) this.words.check();
+      return this.steps.go(3);
+    }
     this.showError('ref_text', this.studio.t('clone.words_first'));
     this.transcript.focus();
   }

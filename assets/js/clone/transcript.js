@@ -2,6 +2,7 @@
 
 import { make } from '../common/elements.js';
 import { api, errorOf } from '../common/api.js';
+import { sentenceOf } from '../common/server_messages.js';
 
 // --- Similarity of two texts, to detect a transcript in the wrong field. Pure.
 
@@ -37,7 +38,7 @@ function pairs(text) {
 
 /**
  * @param {string} written @param {string} heard @param {string} [language] of the page, for word boundaries
- * @returns {{words: {word: string, heard: boolean}[], heard: number}}
+ * @returns {{words: {word: string, heard: boolean}[], heard: number, extra: string[]}} extra: words of the other text only
  */
 export function wordsHeard(written, heard, language) {
   const [ours, theirs] = [written, heard].map((text) => wordsOf(text, language));
@@ -48,14 +49,15 @@ export function wordsHeard(written, heard, language) {
       fits[i][k] = plain(ours[i]) === plain(theirs[k]) ? fits[i + 1][k + 1] + 1 : Math.max(fits[i + 1][k], fits[i][k + 1]);
     }
   }
-  const words = [];
-  for (let i = 0, k = 0; i < ours.length; i++) {
-    while (k < theirs.length && plain(ours[i]) !== plain(theirs[k]) && fits[i][k + 1] === fits[i][k]) k++;
+  const [words, extra] = [[], []];
+  let k = 0;
+  for (let i = 0; i < ours.length; i++) {
+    while (k < theirs.length && plain(ours[i]) !== plain(theirs[k]) && fits[i][k + 1] === fits[i][k]) extra.push(theirs[k++]);
     const isHeard = k < theirs.length && plain(ours[i]) === plain(theirs[k]);
     if (isHeard) k++;
     words.push({ word: ours[i], heard: isHeard });
   }
-  return { words, heard: fits[0][0] };
+  return { words, heard: fits[0][0], extra: [...extra, ...theirs.slice(k)] };
 }
 
 /** @param {string} text @param {string} [language] */
@@ -70,8 +72,10 @@ function plain(word) {
 
 // --- The transcript field, with speech recognition and its comparison.
 
-const MAX_NAMED = 3; // Words listed as not heard.
-const MIN_HEARD = 0.75; // Minimum share of recognised words for a correct transcript.
+const PATH = 'studio/transcribe';
+const POLL_MS = 1000;
+const MAX_NAMED = 3; // Words listed as different.
+const MIN_HEARD = 0.75; // Minimum share of common words for a correct transcript; recognisers mishear some.
 
 export class Transcript {
   /** @param {HTMLElement} root the room's panel @param {import('../app/studio.js').Studio} studio @param {() => void} onChanged */
@@ -84,19 +88,41 @@ export class Transcript {
     this.note = find('asr');
     this.how = find('asr-how');
     this.match = find('heard');
-    /** Result of speech recognition; null if none was requested. @type {string|null} */
-    this.heard = null;
+    this.model = find('model');
+    /** Last result of speech recognition, and the selection that it belongs to. @type {{text: string, selection: string}|null} */
+    this.result = null;
+    /** @type {ReturnType<typeof setTimeout>|undefined} */
+    this.timer = undefined;
     this.field.oninput = () => {
       this.say('');
       this.paint();
       onChanged();
     };
     this.button.onclick = () => this.writeDown();
+    /** @type {HTMLElement} */ (this.model.firstElementChild).onclick = () => this.askModel(this.feature.model?.state === 'fetching' ? 'DELETE' : 'POST');
+  }
+
+  get room() {
+    return /** @type {import('./room.js').CloneRoom} */ (this.studio.room('clone'));
+  }
+
+  /** @returns {NonNullable<import('../app/preferences.js').Features['transcribe']>} */
+  get feature() {
+    return this.studio.me.features.transcribe ?? { available: false, how: '', model: null };
+  }
+
+  /** Result of speech recognition for the selected part; null if there is none. */
+  get heard() {
+    return this.result && this.result.selection === this.selection ? this.result.text : null;
+  }
+
+  get selection() {
+    return JSON.stringify(this.room.reference?.choice);
   }
 
   clear() {
     this.field.value = '';
-    this.heard = null;
+    this.result = null;
     this.say('');
     this.paint();
   }
@@ -115,10 +141,11 @@ export class Transcript {
     this.onChanged();
   }
 
-  /** Return the start of the transcript. */
+  /** Return the result of the comparison, or the transcript. */
   summary() {
     const { heard, words } = this.compared();
-    return words.length > 0 ? this.studio.t('clone.heard', { n: heard, all: words.length }) : this.field.value.trim();
+    if (words.length === 0) return this.field.value.trim();
+    return this.fits ? this.studio.t('clone.heard', { n: heard, all: words.length }) : this.studio.t('clone.mismatch');
   }
 
   /** True if a recogniser has transcribed the recording. */
@@ -126,56 +153,108 @@ export class Transcript {
     return this.compared().words.length > 0;
   }
 
-  /** True if the recogniser heard most words of the transcript; it misses some of every recording. */
+  /** True if the recogniser heard most words of the transcript, and little else. */
   get fits() {
-    const { heard, words } = this.compared();
-    return heard >= MIN_HEARD * words.length;
+    const { heard, words, extra } = this.compared();
+    return heard >= MIN_HEARD * Math.max(words.length, heard + extra.length);
   }
 
   compared() {
     const written = this.field.value.trim();
-    if (this.heard === null || !written) return { heard: 0, words: [] };
-    return wordsHeard(written, this.heard, this.studio.words.language);
+    const { heard } = this;
+    if (heard === null || !written) return { heard: 0, words: [], extra: [] };
+    return wordsHeard(written, heard, this.studio.words.language);
   }
 
   paint() {
     const { studio, match } = this;
-    const { available, how } = studio.me.features.transcribe ?? { available: false, how: '' };
+    const { available, how } = this.feature;
+    this.paintModel();
     this.button.hidden = !available;
     this.button.textContent = studio.t(this.field.value.trim() ? 'clone.check_words' : 'clone.transcribe');
     this.how.hidden = available || !how; // Only the host sees the instructions.
-    const { heard, words } = this.compared();
+    const { heard, words, extra } = this.compared();
     match.hidden = words.length === 0;
     if (match.hidden) return;
-    const missing = words.filter((one) => !one.heard).map(({ word }) => studio.t('clone.quoted', { word }));
+    const missing = words.filter((one) => !one.heard).map(({ word }) => word);
     const said = studio.t('clone.heard', { n: heard, all: words.length });
     const [bar, sentence] = /** @type {HTMLElement[]} */ ([...match.children]);
     bar.ariaLabel = said;
     bar.replaceChildren(...words.map((one) => make('i', { className: one.heard ? '' : 'vw-not' })));
     const strong = document.createElement('b');
-    strong.textContent = `${said}.`;
-    const named = missing.slice(0, MAX_NAMED).join(', ') + (missing.length > MAX_NAMED ? ' …' : '');
-    sentence.replaceChildren(strong, missing.length > 0 ? ` ${studio.t('clone.not_heard', { words: named })}` : '');
+    const { fits } = this;
+    strong.textContent = fits ? `${said}.` : studio.t('clone.mismatch');
+    sentence.classList.toggle('vw-clone-advice', !fits);
+    sentence.replaceChildren(strong, this.named('clone.only_heard', fits ? [] : extra), this.named('clone.not_heard', missing));
   }
 
-  /** Transcribe the recording. An existing transcript stays and is compared with the result. */
-  async writeDown() {
-    const { studio, button } = this;
-    const room = /** @type {import('./room.js').CloneRoom} */ (studio.room('clone'));
+  /** Return a sentence about some words; empty if there are none. @param {string} key @param {string[]} words */
+  named(key, words) {
+    if (words.length === 0) return '';
+    const quoted = words.slice(0, MAX_NAMED).map((word) => this.studio.t('clone.quoted', { word }));
+    return ` ${this.studio.t(key, { words: quoted.join(', ') + (words.length > MAX_NAMED ? ' …' : '') })}`;
+  }
+
+  /** Show the host the download of the recogniser's model, and follow it while it runs. */
+  paintModel() {
+    const { state = 'here', got = 0, of = 1 } = this.feature.model ?? {};
+    const isFetching = state === 'fetching';
+    this.model.hidden = state === 'here';
+    const [button, bar, note] = /** @type {[HTMLElement, HTMLProgressElement, HTMLElement]} */ (/** @type {unknown} */ (this.model.children));
+    const [mb, all] = [got, of].map((bytes) => Math.round(bytes / 1e6));
+    button.textContent = this.studio.t(isFetching ? 'real_voices.stop' : 'clone.get_model', { all });
+    bar.hidden = !isFetching;
+    bar.value = got / of;
+    note.textContent = this.studio.t(isFetching ? 'clone.model_got' : 'clone.model_hint', { mb, all });
+    if (isFetching) this.timer ??= setTimeout(() => this.askModel(), POLL_MS);
+  }
+
+  /** Start, stop or follow the download; then transcribe, or compare. @param {'GET'|'POST'|'DELETE'} [method] */
+  async askModel(method = 'GET') {
+    const { room, studio } = this;
+    const before = this.feature.model?.state;
+    if (method === 'POST') room.showError('ref_text', '');
+    try {
+      const response = await api.ask(`${PATH}/model`, { method, headers: { 'x-host-key': studio.realVoices.key } });
+      studio.me.features.transcribe = await response.json();
+    } catch (error) {
+      room.showError('ref_text', errorOf(error).message);
+    }
+    clearTimeout(this.timer);
+    this.timer = undefined;
+    this.paint();
+    const { state, problem } = this.feature.model ?? {};
+    if (before !== 'fetching' || state === before) return;
+    if (problem) room.showError('ref_text', sentenceOf(problem));
+    if (state === 'here') this.writeDown();
+  }
+
+  /** Compare an accepted transcript with the recording; without a recogniser it stays unchecked. */
+  check() {
+    if (this.feature.available && this.heard === null && !this.button.disabled) this.writeDown(true);
+  }
+
+  /**
+   * Transcribe the recording. An existing transcript stays and is compared with the result. @param {boolean} [isQuiet] show no
+   * error
+   */
+  async writeDown(isQuiet = false) {
+    const { studio, button, room, selection } = this;
     const { reference } = room;
     if (!reference) return;
     room.showError('ref_text', '');
     button.disabled = true;
     this.say(studio.t('clone.transcribing'));
     try {
-      const path = `studio/transcribe?language=${encodeURIComponent(room.language.value)}`;
+      const path = `${PATH}?language=${encodeURIComponent(room.language.value)}`;
       const answer = await api.blob(path, { method: 'POST', body: reference.sent() });
       const { text, by } = JSON.parse(await answer.text());
-      if (reference !== room.reference) return;
+      if (reference !== room.reference || selection !== this.selection) return this.say('');
       this.take(text, by);
+      room.showing.paintSteps();
     } catch (error) {
       this.say('');
-      room.showError('ref_text', errorOf(error).message);
+      if (!isQuiet) room.showError('ref_text', errorOf(error).message);
     } finally {
       button.disabled = false;
     }
@@ -183,8 +262,8 @@ export class Transcript {
 
   /** @param {string} text @param {string} by */
   take(text, by) {
-    const { studio } = this;
-    this.heard = text || null;
+    const { studio, selection } = this;
+    this.result = text ? { text, selection } : null;
     if (!text) return this.say(studio.t('clone.nothing_heard', { by }));
     if (this.field.value.trim()) this.say('');
     else return this.fillIn(text, studio.t('clone.transcribed', { by }));

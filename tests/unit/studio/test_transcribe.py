@@ -10,10 +10,12 @@ from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import httpx
 import numpy as np
 import pytest
+from huggingface_hub import constants
 from numpy.typing import NDArray
 
 from runtime.errors import InvalidSetting
@@ -24,9 +26,11 @@ from studio.transcribing import service as desk_module
 from studio.transcribing.plugin import RATE, Choice, Heard
 from studio.transcribing.service import TranscriptionService
 from tests.support.audio_files import audio_file
-from tests.support.patience import until
+from tests.support.hub import Hub, serving
+from tests.support.patience import PATIENCE_S, until
 from tests.support.signals import voice
 from tests.support.spoken import WORDS, share_heard, spoken, words
+from tests.support.whisper import require_whisper, whisper_base
 from tests.unit.studio.serving import served
 
 # Environment variable with the path of a file. `Slow` does not finish its first recording before the file exists.
@@ -61,7 +65,7 @@ def asked(
                 posts = [post(client, address + query, recording) for recording in recordings]
                 return await asyncio.gather(*posts)
         finally:
-            service.close()
+            await service.aclose()
 
     return asyncio.run(run())
 
@@ -86,14 +90,63 @@ def test_missing_recogniser_error_says_how_to_install_it(monkeypatch: pytest.Mon
     monkeypatch.setattr("studio.plugins.version", absent)
     absent_ = Choice.of("faster-whisper:small")
     (heard,) = asked(absent_, wav(voice(2, 1)))
-    feature = TranscriptionService(absent_, Limits()).feature()
+    feature = TranscriptionService(absent_, Limits()).feature(is_host=True)
     assert feature["available"] is False
-    assert TranscriptionService(SPHINX, Limits()).feature() == {"available": True, "how": ""}
+    assert TranscriptionService(absent_, Limits()).feature(is_host=False)["how"] == ""
+    own = TranscriptionService(SPHINX, Limits()).feature(is_host=False)
+    assert own == {"available": True, "how": "", "model": None}
     status, name, sentence = code(heard)
     assert (status, name) == (501, "transcriber_missing")
     assert "pip install -e clients/python -e '.[asr]'" in str(feature["how"])
     assert "pip" not in sentence, "visitors install nothing"
     assert code(asked(Choice.of(""), b"")[0])[:2] == (501, "transcriber_missing")
+
+
+@pytest.mark.slow
+async def test_host_downloads_whisper_and_resumes_after_a_stop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    require_whisper()
+    (tmp_path / "whisper").mkdir()
+    home = tmp_path / "home"
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(home / "hub"))
+    monkeypatch.setenv("HF_HOME", str(home))
+    path, choice = "/studio/transcribe/model", Choice.of("faster-whisper:base")
+    hosts = [False]
+    service = TranscriptionService(choice, Limits())
+    with serving(Hub({"Systran/faster-whisper-base": whisper_base(tmp_path / "whisper")}, rate=10**6)) as hub:
+        monkeypatch.setenv("HF_ENDPOINT", hub.url)
+        routes = transcribe_routes(service, Limits(), lambda _: hosts[0])
+        async with served(routes) as place, httpx.AsyncClient(base_url=f"http://{place}", timeout=300) as client:
+
+            async def until_state(state: str, got: int = 0) -> dict[str, Any]:
+                async with asyncio.timeout(PATIENCE_S):
+                    while True:
+                        model: dict[str, Any] = (await client.get(path)).json()["model"]
+                        if model["state"] == state and model["got"] >= got:
+                            return model
+                        await asyncio.sleep(0.05)
+
+            assert code(await client.post(path))[:2] == (403, "host_only")
+            hosts[0] = True
+            assert (await until_state("absent"))["of"] == 148_000_000
+            assert code(await client.post("/studio/transcribe", content=wav(spoken())))[1] == "transcriber_missing"
+            hub.status = 503
+            await client.post(path)
+            assert (await until_state("failed"))["problem"]["code"] == "hub_unreachable"
+            hub.status = None
+            assert (await client.post(path)).json()["model"]["problem"] is None
+            assert code(await client.post(path))[:2] == (409, "out_of_order")
+            stopped = await until_state("fetching", got=2 * 10**6)
+            assert (await client.delete(path)).json()["model"]["state"] == "absent"
+            hub.rate = None
+            hub.asked.clear()
+            await client.post(path)
+            here = await until_state("here")
+            assert here["got"] == here["of"] > stopped["got"]
+            assert [ranges for ranges in hub.weights_asked() if ranges.startswith("bytes=")], "from where it stopped"
+            heard = await client.post("/studio/transcribe", content=wav(spoken()))
+            assert share_heard(WORDS, words(heard.json()["text"])) >= 0.9, heard.json()
+            assert heard.json()["by"] == "faster-whisper base"
+        await service.aclose()
 
 
 def test_invalid_recording_is_refused_before_loading_the_recogniser() -> None:

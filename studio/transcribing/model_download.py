@@ -1,0 +1,86 @@
+"""Download of the recogniser's model from the Hub, at the host's request. Thread: event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+from runtime.errors import OutOfOrder
+from studio.fetching import fetching
+from studio.transcribing.plugin import MODEL_BYTES, Choice
+
+log = logging.getLogger(__name__)
+
+FETCH = ("runtime.cli", "fetch", "--recogniser")
+
+
+class ModelDownload:
+    """Model of the chosen recogniser: whether it is in the Hub's cache, and its download."""
+
+    def __init__(self, choice: Choice) -> None:
+        self._choice = choice
+        self._work: asyncio.Task[None] | None = None
+        self._got = 0
+        self._of = MODEL_BYTES.get(choice.model, 0)
+        self._problem: dict[str, Any] | None = None
+
+    @property
+    def is_here(self) -> bool:
+        """True if the model can be loaded; recognisers without a known model load what they need by themselves."""
+        if (hub_id := self._choice.hub_id) is None:
+            return True
+        from huggingface_hub import try_to_load_from_cache  # Its import is slow.
+
+        return isinstance(try_to_load_from_cache(hub_id, "model.bin"), str)
+
+    def state(self) -> dict[str, Any]:
+        """Return the state for the page: ``absent``, ``fetching``, ``failed`` or ``here``, with bytes and problem."""
+        if self._work is not None:
+            state = "fetching"
+        elif self.is_here:
+            state = "here"
+        else:
+            state = "failed" if self._problem else "absent"
+        return {"state": state, "got": self._got, "of": self._of, "problem": self._problem}
+
+    def start(self) -> None:
+        """Download the model, and continue an interrupted download.
+
+        Raises:
+            OutOfOrder: There is nothing to download, or it runs already.
+        """
+        if self._choice.missing is not None or self.is_here or self._work is not None:
+            raise OutOfOrder(what="Downloading", why="nothing is missing, or it runs already")
+        self._problem = None
+        self._work = asyncio.create_task(self._run())
+
+    async def stop(self) -> None:
+        """Stop the download and keep its files for the next one."""
+        work, self._work = self._work, None
+        self._problem = None
+        if work is not None:
+            work.cancel()
+            await asyncio.wait({work})
+
+    async def _run(self) -> None:
+        try:
+            await self._fetch(str(self._choice.hub_id))
+        except (OSError, ValueError):
+            log.exception("a download could not be started")
+            self._fail("The download could not be started; the log says why.")
+        self._work = None
+
+    async def _fetch(self, hub_id: str) -> None:
+        async with fetching(FETCH, [hub_id]) as events:
+            async for event in events:
+                if event["event"] == "failed":
+                    self._problem = {name: event[name] for name in ("code", "message", "facts")}
+                elif event["event"] == "ended":
+                    if event["status"] and self._problem is None:
+                        self._fail(event["words"] or f"The download ended with status {event['status']}.")
+                else:
+                    self._got, self._of = event["got"], event["of"]
+
+    def _fail(self, message: str) -> None:
+        self._problem = {"code": "fetch_failed", "message": message, "facts": {}}
