@@ -39,9 +39,9 @@ class Limits:
     max_instruct_chars: int = knob(500, "VOICEWRIGHT_MAX_INSTRUCT_CHARS", "characters in one instruct", low=1)
     max_pause_s: float = knob(30.0, "VOICEWRIGHT_MAX_PAUSE_S", "seconds of one pause tag", low=0)
     max_pauses_s: float = knob(120.0, "VOICEWRIGHT_MAX_PAUSES_S", "seconds of all pause tags of one text", low=0)
-    max_frames: int = knob(4096, "VOICEWRIGHT_MAX_FRAMES", "frames (80 ms) that a request may ask for", low=1)
-    min_reference_s: float = knob(1.0, "VOICEWRIGHT_MIN_REFERENCE_S", "seconds of reference audio, at least", low=0)
-    max_reference_s: float = knob(60.0, "VOICEWRIGHT_MAX_REFERENCE_S", "seconds of reference audio, at most", low=1)
+    max_frames: int = knob(4096, "VOICEWRIGHT_MAX_FRAMES", "frames (80 ms) of one request", low=1)
+    min_reference_s: float = knob(1.0, "VOICEWRIGHT_MIN_REFERENCE_S", "minimum seconds of reference audio", low=0)
+    max_reference_s: float = knob(60.0, "VOICEWRIGHT_MAX_REFERENCE_S", "maximum seconds of reference audio", low=1)
     max_contexts: int = knob(8, "VOICEWRIGHT_MAX_CONTEXTS", "utterances in flight on one socket", low=1)
     max_config_bytes: int = knob(
         16 * 2**20,
@@ -57,15 +57,13 @@ class Limits:
     max_buffer_delay_ms: float = knob(
         300.0,
         "VOICEWRIGHT_MAX_BUFFER_DELAY_MS",
-        "milliseconds without text after the end of a live sentence, after which it is spoken",
+        "milliseconds without text, after which a complete sentence of live text is spoken",
         low=0,
     )
     queue_s: float = knob(30.0, "VOICEWRIGHT_QUEUE_S", "seconds that a request may wait for a slot", low=0)
     session_s: float = knob(3600.0, "VOICEWRIGHT_SESSION_S", "seconds that a socket may stay open", low=1)
-    config_s: float = knob(10.0, "VOICEWRIGHT_CONFIG_S", "seconds until the first message must arrive", low=0.1)
-    idle_s: float = knob(
-        120.0, "VOICEWRIGHT_IDLE_S", "seconds without a message on a socket with nothing in flight", low=1
-    )
+    config_s: float = knob(10.0, "VOICEWRIGHT_CONFIG_S", "seconds in which the first message must arrive", low=0.1)
+    idle_s: float = knob(120.0, "VOICEWRIGHT_IDLE_S", "seconds after which an idle socket is closed", low=1)
 
     @property
     def max_body_bytes(self) -> int:
@@ -81,12 +79,12 @@ class ModeSettings:
     settings.
     """
 
-    first_chunk_frames: int = knob(1, "FIRST_CHUNK_FRAMES", "frames in the first chunk of sound", low=1)
+    first_chunk_frames: int = knob(1, "FIRST_CHUNK_FRAMES", "frames in the first chunk of audio", low=1)
     max_chunk_frames: int = knob(
-        16, "MAX_CHUNK_FRAMES", "frames in the largest chunk; chunks grow from the first up to here", low=1
+        16, "MAX_CHUNK_FRAMES", "frames in the largest chunk; chunks grow up to this size", low=1
     )
     sound_batch: int = knob(32, "SOUND_BATCH", "chunks that Code2Wav decodes at once", low=1)
-    prefills: int = knob(0, "PREFILLS", "prompts read per turn; 0: by the device, 2 on a CPU, 8 on cards", low=0)
+    prefills: int = knob(0, "PREFILLS", "prompt chunks processed per turn; 0: 2 on a CPU, 8 on cards", low=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,22 +95,22 @@ class EngineSettings:
     dtype: str = knob(
         "auto",
         "VOICEWRIGHT_DTYPE",
-        "auto, float32 or bfloat16, of talker and code predictor; auto is float32 on a CPU, but published half "
-        "precision stays if the processor can multiply it",
+        "number format of talker and code predictor: auto, float32 or bfloat16; auto on a CPU: float32, or "
+        "the published half precision if the processor can multiply it",
     )
     quantize: str = knob(
         "auto",
         "VOICEWRIGHT_QUANTIZE",
-        "bits of the weights of talker and code predictor: off, int8, int4 (CPU only), or auto: as many as speak in "
-        "real time on a CPU, measured when a large checkpoint is loaded; off elsewhere",
+        "bits of the weights of talker and code predictor: off, int8, int4 (CPU only) or auto; auto: on a CPU"
+        " the most bits that reach real time, measured when a large checkpoint is loaded; off elsewhere",
         words=("auto", "off", "int8", "int4"),
     )
     eager: bool = knob(False, "VOICEWRIGHT_EAGER", "capture no graphs (a CPU never does)")
     sound_dtype: str = knob(
         "auto",
         "VOICEWRIGHT_SOUND_DTYPE",
-        "auto, float32 or bfloat16, of Code2Wav, which turns codes into audio; auto is bfloat16 on cards, and on a CPU "
-        "that multiplies it if the talker is not float32",
+        "number format of Code2Wav; auto: bfloat16 on cards, and on a CPU that can multiply it if the talker "
+        "is not float32",
         words=("auto", "float32", "bfloat16"),
     )
     max_slots: int = knob(
@@ -131,43 +129,43 @@ class EngineSettings:
     lead_cap_s: float = knob(
         3.0,
         "VOICEWRIGHT_LEAD_CAP_S",
-        "seconds of unplayed audio from which a request lets others go first",
+        "seconds of unplayed audio above which a request lets others go first",
         low=0.1,
     )
     reader_s: float = knob(
         2.0,
         "VOICEWRIGHT_READER_S",
-        "seconds of audio waiting for a slow reader, from which its request pauses",
+        "seconds of unread audio at which a slow reader's request pauses",
         low=0.1,
     )
     sound_work: int = knob(
         0,
         "VOICEWRIGHT_SOUND_WORK",
-        "frames of all requests that Code2Wav decodes at once; 0: by the device",
+        "frames of all requests that Code2Wav decodes at once; 0: depends on the device",
         low=0,
     )
     sound_graphs: str = knob(
         "",
         "VOICEWRIGHT_SOUND_GRAPHS",
-        "BATCHxFRAMES pairs, separated by commas, of Code2Wav's graphs after first chunks (32x16,8x4); "
-        "empty: those of docs/performance.md",
+        "shapes of Code2Wav's graphs after first chunks, as BATCHxFRAMES, separated by commas; empty: those "
+        "of docs/performance.md",
         pattern=(r"([1-9]\d{0,2}x[1-9]\d{0,2}(,[1-9]\d{0,2}x[1-9]\d{0,2})*)?", "BATCHxFRAMES pairs, such as 32x16,8x4"),
     )
     prompt_piece: int = knob(
         0,
         "VOICEWRIGHT_PROMPT_PIECE",
-        "positions of a prompt read at once; 0: by the device",
+        "positions of a prompt processed at once; 0: depends on the device",
         low=0,
     )
-    prompt_cache: int = knob(32, "VOICEWRIGHT_PROMPT_CACHE", "voices whose prompt is kept, per checkpoint", low=0)
+    prompt_cache: int = knob(32, "VOICEWRIGHT_PROMPT_CACHE", "voices whose prompt is cached, per checkpoint", low=0)
     guard: bool = knob(
-        True, "VOICEWRIGHT_GUARD", "stop speech that repeats itself or is silent after its text is spent"
+        True, "VOICEWRIGHT_GUARD", "stop speech that repeats itself or is silent after its text was spoken"
     )
     loads: str = knob("start", "VOICEWRIGHT_LOADS", "when checkpoints are loaded", words=("start", "first_use"))
     threads: int = knob(
         0,
         "VOICEWRIGHT_THREADS",
-        "CPU threads of frames, and as many of Code2Wav; 0: by the size of the networks",
+        "CPU threads for frames, and the same number for Code2Wav; 0: depends on the size of the networks",
         low=0,
     )
 
@@ -199,7 +197,7 @@ class ServerSettings:
     send_buffer_bytes: int = knob(
         65536,
         "VOICEWRIGHT_SEND_BUFFER_BYTES",
-        "kernel send buffer of a socket; its audio cannot be cancelled",
+        "bytes of a socket's kernel send buffer; a cancel does not remove its audio",
         low=4096,
     )
     ping_s: float = knob(
@@ -211,11 +209,11 @@ class ServerSettings:
     send_s: float = knob(
         30.0,
         "VOICEWRIGHT_SEND_S",
-        "seconds that a client may read nothing before it is dropped",
+        "seconds that a client may read nothing before it is closed",
         low=0.1,
     )
     header_s: float = knob(
-        10.0, "VOICEWRIGHT_HEADER_S", "seconds until a connection must have sent its request's headers", low=0.1
+        10.0, "VOICEWRIGHT_HEADER_S", "seconds in which a connection must send its request's headers", low=0.1
     )
     frame_s: float = knob(
         10.0,
@@ -226,7 +224,7 @@ class ServerSettings:
     canary_s: float = knob(
         60.0,
         "VOICEWRIGHT_CANARY_S",
-        "seconds between two checks of an idle engine (four frames, the canary); 0: none",
+        "seconds between two checks of the idle engine, which generate four test frames; 0: no checks",
         low=0,
     )
     drain_s: float = knob(
@@ -253,7 +251,7 @@ class ServerSettings:
     hosts: str = knob(
         "",
         "VOICEWRIGHT_HOSTS",
-        "other host names of the port, separated by commas; *.NAME: all that end so; *: any",
+        "other host names that the port accepts, separated by commas; *.NAME: all names with this end; *: any",
     )
     trusted_proxies: int = knob(
         0,
@@ -277,7 +275,7 @@ class ServerSettings:
     account_key: str = knob(
         "",
         "VOICEWRIGHT_ACCOUNT_KEY",
-        "secret by which the studio names accounts to its runtime; empty: made for the runtime that it starts",
+        "secret with which the studio sends accounts to its runtime; empty: random, for the runtime that it starts",
     )
     reference_addresses: bool = knob(
         False, "VOICEWRIGHT_REFERENCE_ADDRESSES", "open https addresses in ref_audio, public ones only"
@@ -291,7 +289,7 @@ class ServerSettings:
     cartesia_expiry_s: float = knob(
         1.0,
         "VOICEWRIGHT_CARTESIA_EXPIRY_S",
-        "seconds without text after its last audio, until a Cartesia context ends",
+        "seconds after its last audio, until a Cartesia context without new text ends",
         low=0.1,
     )
     data: str = knob("", "VOICEWRIGHT_DATA", "data folder; empty: the user's")
@@ -299,7 +297,7 @@ class ServerSettings:
     elsewhere_file: str = knob(
         "",
         "VOICEWRIGHT_ELSEWHERE_FILE",
-        "file that a cluster writes: /v1/models of its other replicas; empty: none",
+        "file with /v1/models of a cluster's other replicas; set by the cluster",
     )
     owned_voices: int = knob(64, "VOICEWRIGHT_OWNED_VOICES", "voices of one X-Voice-Owner; 0: any number", low=0)
     owned_pronunciations: int = knob(
@@ -331,12 +329,12 @@ class ServerSettings:
 class ClusterSettings:
     """Settings of a cluster of runtime processes behind one port (docs/scaling.md)."""
 
-    replicas: int = knob(1, "VOICEWRIGHT_REPLICAS", "runtime processes of a pool, one a device", low=1)
-    max_replicas: int = knob(64, "VOICEWRIGHT_MAX_REPLICAS", "runtime processes that an ingress can have", low=1)
+    replicas: int = knob(1, "VOICEWRIGHT_REPLICAS", "replicas (runtime processes) of a pool, one per device", low=1)
+    max_replicas: int = knob(64, "VOICEWRIGHT_MAX_REPLICAS", "replicas that an ingress can have", low=1)
     surge_percent: int = knob(
         50,
         "VOICEWRIGHT_SURGE_PERCENT",
-        "percent of a pool's replicas started in addition during an update; 0: old ones go first",
+        "percent of a pool's replicas started in addition during an update; 0: old replicas end first",
         low=0,
         high=100,
     )
@@ -344,7 +342,7 @@ class ClusterSettings:
     slots_target: float = knob(
         0.7,
         "VOICEWRIGHT_SLOTS_TARGET",
-        "share of slots in use that autoscaling aims at, for pools with an upper bound",
+        "share of slots in use that autoscaling aims at, for pools with max_replicas",
         low=0.1,
         high=1.0,
     )

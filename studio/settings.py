@@ -34,27 +34,27 @@ class StoreSettings:
         words=("auto", "one", "each"),
     )
     visitor_days: int = knob(
-        30, "VOICEWRIGHT_VISITOR_DAYS", "days that things of a visitor with their own history are kept", low=1
+        30, "VOICEWRIGHT_VISITOR_DAYS", "days for which the data of a visitor with their own history is kept", low=1
     )
-    bin_s: float = knob(86400.0, "VOICEWRIGHT_BIN_S", "seconds in which deleted things can be restored", low=1)
+    bin_s: float = knob(86400.0, "VOICEWRIGHT_BIN_S", "seconds in which deleted items can be restored", low=1)
     max_take_bytes: int = knob(
-        32 * 2**20, "VOICEWRIGHT_MAX_TAKE_BYTES", "bytes of one take's samples, 48000 a second", low=48000
+        32 * 2**20, "VOICEWRIGHT_MAX_TAKE_BYTES", "bytes of one take's samples, 48000 per second", low=48000
     )
     max_takes: int = knob(1000, "VOICEWRIGHT_MAX_TAKES", "takes of one owner outside scripts; more are refused", low=1)
     max_scripts: int = knob(200, "VOICEWRIGHT_MAX_SCRIPTS", "scripts of one owner", low=1)
     max_store_bytes: int = knob(
-        10 * 2**30, "VOICEWRIGHT_MAX_STORE_BYTES", "bytes of all that is kept except voices", low=2**20
+        10 * 2**30, "VOICEWRIGHT_MAX_STORE_BYTES", "bytes of all stored data except voices", low=2**20
     )
     visitor_store_bytes: int = knob(
         256 * 2**20,
         "VOICEWRIGHT_VISITOR_STORE_BYTES",
-        "bytes of all that a visitor with their own history keeps",
+        "bytes that a visitor with their own history may store",
         low=2**20,
     )
     address_store_bytes: int = knob(
         2**30,
         "VOICEWRIGHT_ADDRESS_STORE_BYTES",
-        "bytes of all that visitors from one address (IPv6: a /64 network) keep together",
+        "bytes that all visitors from one address (IPv6: a /64 network) may store together",
         low=2**20,
     )
     share_links: str = knob(
@@ -111,14 +111,15 @@ class VisitSettings:
     visitors_per_address: int = knob(
         8,
         "VOICEWRIGHT_VISITORS_PER_ADDRESS",
-        "visitors a day from one address with limits of their own; others share those of one; 0: any number",
+        "visitors per day and address with their own limits; further ones share the limits of one visitor; 0:"
+        " any number",
         low=0,
     )
     visitor_speech_s: float = knob(
-        0.0, "VOICEWRIGHT_VISITOR_SPEECH_S", "seconds of speech of one visitor a day; 0: any", low=0
+        0.0, "VOICEWRIGHT_VISITOR_SPEECH_S", "seconds of speech per visitor and day; 0: any number", low=0
     )
     member_speech_s: float = knob(
-        0.0, "VOICEWRIGHT_MEMBER_SPEECH_S", "the same for visitors who signed in; 0: any", low=0
+        0.0, "VOICEWRIGHT_MEMBER_SPEECH_S", "the same for visitors who signed in; 0: any number", low=0
     )
 
 

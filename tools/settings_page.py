@@ -20,12 +20,13 @@ Find the variable that changes a behaviour. Every setting is an environment vari
 VOICEWRIGHT_QUANTIZE=int8 PORT=8000 make run
 ```
 
-The studio passes its environment to its runtime, so `make run` takes all of them. Options of the command line
-(`voicewright runtime --help`) come first, then the environment, then the default. Write `yes` or `no`. A value that is
-not allowed ends the process with status 2 and one sentence; an unknown `VOICEWRIGHT_…` name is logged with the nearest
-known one. A dash in *turn it when* means that you rarely need to. `python -m tools.settings_page` writes this page.
+The studio passes its environment to its runtime, so `make run` accepts all settings. Options of the command line
+(`voicewright runtime --help`) override the environment. A setting that is on or off takes `yes` or `no`. A value that
+is not allowed ends the process with status 2 and one sentence. An unknown `VOICEWRIGHT_…` name is logged with the
+nearest known one. A dash means that you rarely need to change the setting. `python -m tools.settings_page` writes this
+page.
 
-| variable | default | content | turn it when |
+| variable | default | content | change it if |
 |---|---|---|---|
 | `{MODEL}` | the embedded voice | checkpoints, `[MODE=]PATH_OR_ID`, separated by spaces | you want better voices |
 | `HOST`, `PORT` | `{StudioSettings().host}`, `{StudioSettings().port}` | the studio's address | others use it |
@@ -64,21 +65,21 @@ _TURN_WHEN = {
     "MAX_CONTEXTS": "one socket serves many people",
     "MAX_UPLOAD_BYTES": "recordings are refused as too large",
     "MAX_BUFFER_DELAY_MS": "live text pauses within sentences",
-    "QUEUE_S": "people wait too long",
+    "QUEUE_S": "requests wait too long",
     "SESSION_S": "sockets must stay open for longer",
     "IDLE_S": "quiet clients are closed too soon",
-    "DEVICE": "the choice is wrong",
+    "DEVICE": "the wrong device is chosen",
     "DTYPE": "you compare with the reference",
     "QUANTIZE": "speech is slower than real time, or memory is short",
     "EAGER": "captures fail",
-    "MAX_SLOTS": "requests wait although there is room",
+    "MAX_SLOTS": "requests wait although memory is free",
     "MEMORY_SHARE": "another program needs the card",
-    "MAX_WAITING": "a refusal is better than a wait",
+    "MAX_WAITING": "you prefer a refusal to a wait",
     "MAX_MODEL_LEN": "memory is short",
     "SOUND_WORK": "first chunks are late under load",
     "SOUND_GRAPHS": "the start takes too long",
-    "PROMPT_CACHE": "many voices take turns",
-    "GUARD": "correct speech is cut",
+    "PROMPT_CACHE": "requests use many voices",
+    "GUARD": "correct speech is stopped",
     "LOADS": "a checkpoint is rarely used",
     "THREADS": "other programs need the cores",
     "MAX_CHUNK_FRAMES": "audio is uneven under load (smaller)",
@@ -86,12 +87,12 @@ _TURN_WHEN = {
     "PREFILLS": "new requests disturb running ones (smaller)",
     "HOST": "other machines use the runtime",
     "RUNTIME_PORT": "the port is taken",
-    "WYOMING": "Home Assistant shall speak",
+    "WYOMING": "you use Home Assistant",
     "ENGINE_PROCESS": "you debug the engine",
-    "SEND_S": "slow readers are dropped",
-    "FRAME_S": "a slow device is taken for a dead one",
+    "SEND_S": "slow readers are closed",
+    "FRAME_S": "a slow device counts as stalled",
     "DRAIN_S": "long replies are cut at a restart",
-    "API_KEYS": "strangers can reach the port",
+    "API_KEYS": "others can reach the port",
     "API_KEYS_FILE": "keys change while it runs",
     "ORIGINS": "your web app calls the API",
     "HOSTS": "a name is refused (`host_refused`)",
@@ -107,13 +108,13 @@ _TURN_WHEN = {
     "LOG_FORMAT": "a program reads the log",
     "LOG_TEXT": "you look for a wrong text",
     "REPLICAS": "there are more devices",
-    "SURGE_PERCENT": "no device is spare for an update",
+    "SURGE_PERCENT": "no device is free for an update",
     "STORE": "replicas run on several machines",
     "VISITORS": "several people use the page",
     "MAX_TAKES": "new takes are refused",
     "MAX_STORE_BYTES": "the disk is small or large",
     "ADDRESS_STORE_BYTES": "an office shares one address",
-    "SHARE_LINKS": "takes may be heard by anybody",
+    "SHARE_LINKS": "anybody may hear takes",
     "HOST_KEY": "you host from elsewhere, or behind a proxy",
     "SIGN_IN": "only known people may speak",
     "FRAME_ANCESTORS": "another site shows the page in a frame",
@@ -125,7 +126,7 @@ _TURN_WHEN = {
 def page() -> str:
     """Return the complete page."""
     return _HEAD + "".join(
-        f"\n## {title}\n\n{about}\n\n| variable | default | content | allowed | turn it when |\n|---|---|---|---|---|\n"
+        f"\n## {title}\n\n{about}\n\n| variable | default | content | allowed | change it if |\n|---|---|---|---|---|\n"
         + "".join(_rows(group))
         for title, about, group in _PARTS
     )
@@ -156,7 +157,7 @@ def _range(knob: Field[Any]) -> str:
         return "yes, no"
     if low is not None and high is not None:
         return f"{_number(low)} to {_number(high)}"
-    return "" if low is None else f"from {_number(low)}"
+    return ""
 
 
 def _number(value: float) -> str:
