@@ -41,7 +41,7 @@ def make() -> None:
 
 
 def check() -> None:
-    """End with status 1 unless Triton would find the module where it is asked for: same sources, platform, Python."""
+    """Exit with status 1 if Triton would not find the module for its sources, this platform and this Python."""
     import hashlib
     import sysconfig
 

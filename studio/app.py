@@ -57,7 +57,9 @@ def build(
     sign_in: SignIn | None = None,
     runtime_settings: Settings | None = None,
 ) -> FastAPI:
-    """Build the application. Routes come first, because the mount at / handles all other paths.
+    """Build the application.
+
+    Routes are added before the page, because the mount at / handles all other paths.
 
     `runtime_settings` are the runtime's settings, whose environment variables also configure the studio.
     """

@@ -24,7 +24,7 @@ def named_in(args: Sequence[str]) -> list[str]:
 
 
 def values_of(args: Sequence[str], option: str) -> list[str]:
-    """Return the values of an option, written as one word or as two."""
+    """Return the values of an option, written as `--option=value` or as `--option value`."""
     given = [value for name, value in itertools.pairwise(args) if name == option]
     return given + [word.removeprefix(f"{option}=") for word in args if word.startswith(f"{option}=")]
 

@@ -70,7 +70,7 @@ class Kept:
 
 
 class Downloads:
-    """The current download. `served` requests the runtime's cards."""
+    """State machine of the current download. `served` returns the cards of the served checkpoints."""
 
     def __init__(self, runtime: ChildRuntime, folder: Path, served: Cards, command: Sequence[str] = FETCH) -> None:
         self._runtime = runtime

@@ -36,7 +36,7 @@ def is_installed(package: str) -> bool:
 
 
 def code_of(language: str | None) -> str | None:
-    """Return the code of a language by its name or code, in any case; None for anything else, which means any."""
+    """Return the code of a language, given its name or code in any case; None for other values (any language)."""
     word = (language or "").lower()
     return CODES.get(word, word if word in CODES.values() else None)
 

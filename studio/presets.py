@@ -16,7 +16,7 @@ USES = ("narrator", "assistant", "broadcast", "character", "teacher")
 
 @dataclass(frozen=True, slots=True)
 class Suggestion:
-    """Suggested style with a short name, both by the page's language."""
+    """Suggested style with a short name, each in all languages of the page."""
 
     name: dict[str, str]
     text: dict[str, str]
@@ -24,7 +24,7 @@ class Suggestion:
 
 @dataclass(frozen=True, slots=True)
 class SampleScript:
-    """Sample script, with its name by the page's language."""
+    """Sample script. Its name is in all languages of the page."""
 
     name: dict[str, str]
     text: str

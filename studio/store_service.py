@@ -44,7 +44,7 @@ EXPORTS = 2  # Concurrent exports.
 
 
 class StoreService:
-    """Store with its routes. The constructor opens it, which may take a moment.
+    """Store with its routes. The constructor opens the store, which may take a moment.
 
     Raises:
         InvalidSetting: A newer version of Voicewright has written the folder.

@@ -19,7 +19,7 @@ END_TIMEOUT_S = 1800  # Large checkpoints are slow on a CPU.
 
 
 class Said(NamedTuple):
-    """Codes [F, Q] and samples of an utterance."""
+    """Generated utterance: codes [F, Q] and samples."""
 
     codes: NDArray[np.int64]
     samples: NDArray[np.int16]

@@ -19,7 +19,7 @@ GOOD_BUFFER_S = 0.1  # Playback buffer of a listener for `is_continuous`.
 
 
 class Outcome(StrEnum):
-    """Outcome of a call."""
+    """Result of a call: success, refusal or failure."""
 
     DONE = "done"
     CANCELLED = "cancelled"
@@ -29,7 +29,7 @@ class Outcome(StrEnum):
 
 @dataclass(slots=True)
 class Trace:
-    """Trace of one call on the client's side. `chunks` are (arrival in ns, bytes of s16le)."""
+    """Times and results of one call, as its client measures them. `chunks` are (arrival in ns, bytes of s16le)."""
 
     number: int
     wanted_bytes: int

@@ -23,7 +23,11 @@ AttentionInputs = tuple[Tensor, QKNormRope, KVView]  # Values: qkv, norms with R
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One launch: kernel, name of the shapes, number of bytes to move, and a function of the launch's number."""
+    """Kernel launch to measure.
+
+    It has the names of kernel and shapes, the number of bytes to move, and a function that launches the kernel. The
+    argument of the function is the number of the launch.
+    """
 
     kernel: str
     shapes: str

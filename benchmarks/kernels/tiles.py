@@ -61,7 +61,7 @@ PRODUCTS = (
 
 
 def candidates(product: Product, rows: int, *, eight_bits: bool) -> Iterator[AnyTiles]:
-    """Yield the tiles that are in use, also those for other numbers of rows, and all others that fit."""
+    """Yield the tiles to measure: those that are in use, for any number of rows, and all others that fit."""
     for count in (1, 64, rows):
         yield gemm.choose_tiles(product.N, product.K, count, gated=product.gated, eight_bits=eight_bits)
     of_gemm = (_few, _few_split_k) if rows <= gemm.FEW else (_many, _many_split_k)

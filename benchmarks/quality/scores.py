@@ -44,7 +44,7 @@ def cpu_settings(model: str, weights: str, slots: int = 1) -> Settings:
 
 @dataclass(slots=True)
 class Draws:
-    """Samples in order: log probabilities [B, V] of each codebook's scores, and the sampled codes [B]."""
+    """Recorded samples, in order: log probabilities [B, V] of a codebook, and the sampled codes [B]."""
 
     probabilities: list[Tensor] = field(default_factory=list)
     codes: list[Tensor] = field(default_factory=list)

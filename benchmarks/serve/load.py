@@ -69,7 +69,7 @@ async def measure(targets: Sequence[Target], passes: Sequence[Plan], about: Row)
 
 
 async def row_of(target: Target, runs: Sequence[Sequence[Trace]], about: Row) -> Row:
-    """Return the metrics of all runs at a point, and the slots that did not become free."""
+    """Return a row with the metrics of all runs with one load, and the number of slots that did not become free."""
     row = {"target": target.name, **about, **summary(*runs)}
     return row | {"leaked_slots": await target.endpoint.busy()}
 

@@ -26,7 +26,7 @@ SMALL = 100_000_000  # Networks with fewer parameters are not faster with a seco
 
 @dataclass(frozen=True, slots=True)
 class Threads:
-    """Numbers of CPU threads for a checkpoint's two workers: frames and prompts, and Code2Wav."""
+    """Numbers of CPU threads for frames and prompts, and for Code2Wav."""
 
     frames: int
     sound: int
@@ -47,7 +47,10 @@ def are_small(networks: Iterable[nn.Module]) -> bool:
 
 
 def shared_out(cores: int) -> Threads:
-    """Divide the cores: a quarter (at least one) for Code2Wav, the rest for frames. A single core is shared."""
+    """Divide the cores: a quarter (at least one) for Code2Wav, the others for frames.
+
+    A single core is used for both.
+    """
     sound = max(1, cores // 4)
     return Threads(max(1, cores - sound), sound)
 
@@ -84,7 +87,10 @@ class Now:
 
 
 class EachLayer:
-    """Implementation of ``AttendSlots``: write to slots by position, then call `attend` on `span` positions."""
+    """Implementation of ``AttendSlots``, which writes the new positions to the slots and then calls `attend`.
+
+    Attention reads the first `span` positions of each slot.
+    """
 
     def __init__(self, attend: DecodeAttention, rows: Tensor, starts: Tensor, span: int) -> None:
         self._attend = attend

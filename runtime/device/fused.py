@@ -183,7 +183,9 @@ class Fused(Protocol):
     def begin(
         self, rows: Tensor, state: SlotState, frames: Tensor, text: Tensor, addresses: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """Return input and position of each row's next frame. The input is the sum of its embedded codes and text id.
+        """Return the input and the position of each row's next frame.
+
+        The input is the sum of the embeddings of the last frame's codes and of the next text id.
 
         Shapes: rows [B] int64; frames [Q, V, H]; text [text_vocab, H]; addresses [2, S] int64: if given, the addresses
         of each slot's own tables, used instead of frames[0] and text; results [B, H] and [B] int64.

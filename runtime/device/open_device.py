@@ -81,7 +81,7 @@ def choose_quantization(word: str, device: Device) -> Quantization | None:
 
 
 def choose_sound_dtype(name: str, device: Device, dtype: torch.dtype, quantization: Quantization | None) -> torch.dtype:
-    """Return the dtype of Code2Wav for a valid setting.
+    """Return the dtype of Code2Wav's matrix products for a valid setting.
 
     Args:
         dtype, quantization: Those of the talker and code predictor. On a CPU, Code2Wav is float32 if they are float32,

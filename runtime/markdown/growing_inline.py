@@ -46,7 +46,7 @@ class GrowingInline:
         return "".join(given)
 
     def end_line(self) -> str:
-        """End the line and return the text that does not depend on whether the paragraph continues."""
+        """End the line and return the text that a continued paragraph would not change."""
         if not self._held or self._held.endswith("\\"):
             return ""
         found = read_inline(f"{self._before}{self._held}\n")

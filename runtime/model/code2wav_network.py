@@ -25,7 +25,7 @@ class Code2WavNetwork(Protocol):
 
     @property
     def stepped(self) -> SteppedCode2Wav | None:
-        """Return this network if it can process a reference in steps that graphs can capture, else None."""
+        """Return this network if graphs can capture the steps in which it processes a reference, else None."""
 
     def decode(self, rows: Tensor, codes: Tensor) -> Tensor:
         """Decode the next frames of some streams and advance their states. Graphs can capture it.

@@ -146,7 +146,7 @@ def section_of(raw: dict[str, Any], name: str, path: Path, notes: Notes) -> dict
 
 
 def rope_of(raw: dict[str, Any], path: Path, where: str) -> dict[str, Any]:
-    """Return a section with RoPE parameters in the older format, with ``rope_theta``.
+    """Convert the RoPE parameters of a section to the older format, with ``rope_theta``.
 
     Newer files have ``rope_parameters`` instead of ``rope_theta`` and ``rope_scaling``.
 

@@ -210,7 +210,10 @@ class Conv(nn.Conv1d):
 
 
 class TransposedConv(nn.ConvTranspose1d):
-    """Transposed convolution of [B, T, C] to (T - kernel / stride + 1) * stride steps: outputs with all taps only."""
+    """Transposed convolution over [B, T, C], without the outputs at the ends that need fewer taps.
+
+    The result has (T - kernel / stride + 1) * stride steps.
+    """
 
     product: Product | None = None  # Product of all taps at once, used instead of ``weight``.
 

@@ -100,7 +100,7 @@ def create_app(host: Host) -> FastAPI:
     @app.api_route("/health", methods=GET)
     @documented(answer=Health, refusals=UNREADY, is_open=True)
     async def health() -> JSONResponse:
-        """Report whether the engine thread is alive."""
+        """Report if the engine is alive. This stays true while checkpoints are being loaded."""
         if host.is_dead and host.problem is not None:
             return error_response(host.problem)
         return JSONResponse({"status": "ok"})
@@ -108,7 +108,7 @@ def create_app(host: Host) -> FastAPI:
     @app.api_route("/ready", methods=GET)
     @documented(answer=Ready, refusals=UNREADY, is_open=True)
     async def ready() -> JSONResponse:
-        """Report whether a request would be served now, with the engine's load or its loading progress."""
+        """Report if a request would be served now, with the engine's load or its loading progress."""
         if host.problem is not None:
             loading = asdict(host.progress) if host.status == "loading" else {}
             return error_response(host.problem, status=host.status, **loading)
@@ -120,14 +120,14 @@ def create_app(host: Host) -> FastAPI:
     @app.api_route("/metrics", methods=GET)
     @documented(sound=(metrics.CONTENT_TYPE.partition(";")[0],))
     async def prometheus() -> Response:
-        """Figures for Prometheus."""
+        """Return all metrics in Prometheus' format."""
         load = host.engine.load() if host.problem is None else None
         return Response(host.metrics.page(load), media_type=metrics.CONTENT_TYPE)
 
     @app.api_route("/v1/models", methods=GET)
     @documented(answer=ModelList | list[ElevenLabsModel])
     async def models(request: Request) -> Any:
-        """Return the loaded checkpoints, none while they load; ElevenLabs' clients get a list of another shape."""
+        """Return the loaded checkpoints, or an empty list while they load, in the client's format."""
         cards = host.engine.cards if host.problem is None else ()
         if elevenlabs_catalogue.KEY in request.headers:
             return elevenlabs_catalogue.models(cards, host.settings.limits)
@@ -136,7 +136,7 @@ def create_app(host: Host) -> FastAPI:
     @app.post("/v1/session_ticket")
     @documented(answer=Ticket)
     async def session_ticket() -> JSONResponse:
-        """Return a key for one WebSocket, that a page may put into its address."""
+        """Return a short-lived ticket for one WebSocket, which a page may put into the URL instead of a key."""
         body = {"ticket": tickets.issue(), "expires_in_s": tickets.ticket_s}
         return JSONResponse(body, headers={"Cache-Control": "no-store"})
 

@@ -25,9 +25,9 @@ def _any_number() -> float:
 
 @dataclass(slots=True)
 class Caller:
-    """Client of one request or socket. `identity` is the digest of its valid key, or else its address.
+    """Client of one request or socket.
 
-    It is never logged.
+    `identity` is the digest of its valid key, or else its address. It is never logged.
     """
 
     identity: str = ""

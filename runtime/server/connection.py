@@ -132,7 +132,7 @@ class Connection:
         self._dispatch(partial(self._dialect.close_with, error, code))
 
     def drain(self) -> None:
-        """Start no new speech, and close after running speech has ended."""
+        """Refuse new speech, and close the connection when running speech has ended."""
         self._draining = True
         self._dispatch(lambda: None)
 

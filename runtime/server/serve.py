@@ -69,7 +69,7 @@ def _open_engine(settings: Settings, progress: Progress) -> SpeechEngine:
 
 
 def has_own_process(settings: Settings) -> bool:
-    """True if the engine gets its own process. This is so on a GPU; on a CPU, all cores are busy anyway."""
+    """True if the engine gets its own process, as on a GPU. On a CPU, this has no advantage."""
     if settings.server.engine_process == "auto":
         return settings.engine.device in ("auto", "cuda") and system.has_nvidia_card()
     return settings.server.engine_process == "own"

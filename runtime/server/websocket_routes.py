@@ -29,7 +29,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
 
     @app.websocket("/v1/audio/speech/stream")
     async def speech_stream(websocket: WebSocket) -> None:
-        """Speak in our own protocol if the client offers it, in vLLM-Omni's if it offers none."""
+        """Serve the native protocol, or vLLM-Omni's API for clients that request no subprotocol."""
         offered = websocket.scope["subprotocols"]
         await websocket.accept(subprotocol=PROTOCOL if PROTOCOL in offered else None)
         problem, session_id = host.problem, new_id()
@@ -50,7 +50,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
 
     @app.websocket("/tts/websocket")
     async def cartesia(websocket: WebSocket) -> None:
-        """Speak for Cartesia's clients."""
+        """Serve Cartesia's API."""
         await websocket.accept()
         problem, session_id = host.problem, new_id()
         if problem is not None:

@@ -18,6 +18,6 @@ def switch_often() -> None:
 
 
 def settle() -> None:
-    """Exclude all current objects from garbage collection, because scanning them would delay frames."""
+    """Exclude all existing objects from garbage collection, because scanning them would delay frames."""
     gc.collect()
     gc.freeze()

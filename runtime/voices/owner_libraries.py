@@ -119,7 +119,7 @@ class OwnerLibrary:
 
 
 class OwnerLibraries:
-    """Cache of the owners' libraries. Thread: one."""
+    """Cache of the owners' libraries. Only one thread may use it."""
 
     def __init__(self, common: Library, most: int, most_pronunciations: int = 0) -> None:
         """Set the maximum numbers of voices and dictionaries per owner; 0 is unlimited."""

@@ -50,7 +50,7 @@ Tensors = dict[str, NDArray[Any]]
 
 
 def write_voice(voice: Voice) -> bytes:
-    """Serialize a voice. No error is possible for a `Voice` from the examination or from `read_voice`."""
+    """Serialize a voice. It must be from the examination or from `read_voice`."""
     tensors: Tensors = {"reference": np.ascontiguousarray(voice.reference, np.int16)}
     for fingerprint, prompt in voice.prompts.items():
         tensors[f"prompt.{fingerprint}.x_vector"] = np.ascontiguousarray(prompt.x_vector, np.float32)

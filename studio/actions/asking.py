@@ -35,7 +35,7 @@ class StudioClient:
     """Client of the studio's routes for one caller. Thread: event loop."""
 
     def __init__(self, app: ASGIApp, headers: Mapping[str, str], address: str = "127.0.0.1") -> None:
-        """Identify the caller of an action.
+        """Create a client that acts for the caller of an action.
 
         Raises:
             ActionRefused: The request is from a page of another site.

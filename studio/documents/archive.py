@@ -102,7 +102,7 @@ class Archive:
 
 
 def beside(name: str, reference: str) -> tuple[str, str]:
-    """Resolve a reference in an entry to an entry's name and an anchor in it."""
+    """Resolve a relative reference in an entry to the name of an entry and an anchor."""
     path, _, place = reference.partition("#")
     path = unquote(path)
     joined = path[1:] if path.startswith("/") else posixpath.join(posixpath.dirname(name), path)

@@ -28,7 +28,10 @@ _MARKS = " \r\n.,!?\u3001\u3002\uff0c\uff01\uff1f"
 
 @dataclass(slots=True)
 class Decoded:
-    """Decoded text file. ``candidates`` is empty if the encoding is certain; otherwise it starts with the used one."""
+    """Decoded text file.
+
+    ``candidates`` has the possible encodings, the used one first. It is empty if the encoding is certain.
+    """
 
     text: str
     encoding: str

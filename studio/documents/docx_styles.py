@@ -88,7 +88,7 @@ def is_on(element: etree._Element | None) -> bool | None:
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """Resolved chain of styles. `level` is None for body text; lists are ids and levels.
+    """Style with all properties that it inherits. `level` is None for body text; lists are ids and levels.
 
     ``script`` is "superscript" or "subscript" for raised and lowered text.
     """

@@ -26,7 +26,7 @@ _MARKS = b"\xef\xbb\xbf\xff\xfe"  # Byte order marks.
 
 
 def is_html(data: bytes) -> bool:
-    """Return True if a file starts like HTML in any UTF encoding."""
+    """Return True if the start of a file is HTML, in any UTF encoding."""
     return _HTML.match(data[:_HEAD_BYTES].replace(b"\0", b"").lstrip(_MARKS)) is not None
 
 

@@ -29,7 +29,10 @@ _RULE = re.compile(r"[\s|:-]*")  # Row between the head and the body of a table.
 
 
 def without_front_matter(text: str, left_out: LeftOut) -> tuple[str, str]:
-    """Return the text without YAML or TOML front matter, and its title or "". Counts the settings."""
+    """Remove YAML or TOML front matter, and return the text and the title from the front matter.
+
+    The title is "" if there is none. Other settings are counted as omitted.
+    """
     found = _FRONT_MATTER.match(text)
     if found is None or found["rows"].startswith("\n") or not _SETTING.search(found["rows"]):
         return text, ""

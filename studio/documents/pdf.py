@@ -132,7 +132,10 @@ class _Text:
         self._usual_chars = sorted(len(row.text) for row in body)[9 * (len(body) - 1) // 10] if body else 80
 
     def chapters(self, marks: Sequence[tuple[int, str]]) -> Iterator[Chapter]:
-        """Yield the chapters that begin at the outline's marks, or else at headings; then the footnotes."""
+        """Yield the chapters, then the footnotes.
+
+        Chapters begin at the entries of the outline or, without an outline, at headings.
+        """
         starts = self._starts_of_outline(marks) if len(marks) > 1 else self._headings()
         rows = [(page, at, row) for page, rows in enumerate(self._pages) for at, row in enumerate(rows)]
         title, held = "", list[Row]()

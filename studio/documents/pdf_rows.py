@@ -23,7 +23,7 @@ class Row:
 
     @property
     def key(self) -> tuple[str, int]:
-        """Return the text without its numbers, and the height: running titles of pages have the same."""
+        """Return the text without numbers, and the height. Running titles are equal in both on all pages."""
         return re.sub(r"\d+", "#", self.text.casefold()).strip(), round(self.y / 4)
 
 

@@ -37,7 +37,7 @@ _MIN_NOTED_CHARS = 4  # Shorter words with ² or ³ are units and functions: km�
 
 
 def prose_document(title: str, chapters: Iterable[Chapter], left_out: LeftOut) -> Document:
-    """Return a document of the chapters that are not empty. Without a title it has that of its first heading.
+    """Return a document of the chapters that are not empty. Its default title is the first heading.
 
     Raises:
         UnreadableError: It has no text, or too much.
@@ -59,7 +59,7 @@ def first_title(chapters: Iterable[Chapter]) -> str:
 
 
 def clean_prose(chapters: list[Chapter], left_out: LeftOut) -> None:
-    """Remove marks of notes from the paragraphs, and count them and the brackets that are styles."""
+    """Remove note marks from the paragraphs. Count these marks and the style tags."""
     texts = [text for chapter in chapters for text in chapter.paragraphs]
     has_notes = any(_is_mark(found, has_notes=False) for text in texts for found in _RAISED.finditer(text))
 
@@ -77,7 +77,7 @@ def clean_prose(chapters: list[Chapter], left_out: LeftOut) -> None:
 
 
 def clean_plain(chapters: Iterable[Chapter], left_out: LeftOut) -> None:
-    """Omit captions and list numbers that nothing but their text marks, if they are not wanted."""
+    """Omit captions and list numbers, which plain text does not mark, if the choice excludes them."""
     for chapter in chapters:
         kept: list[str] = []
         before = 0  # Number of the list item before.

@@ -55,7 +55,7 @@ def theme() -> gr.themes.Base:
 
 
 def blocks(studio: ASGIApp) -> gr.Blocks:
-    """Build the page, and the API that calls the studio's own routes."""
+    """Build the page, and the functions of Gradio's API, which call the studio's own routes."""
     with gr.Blocks(title="Voicewright", fill_width=True, analytics_enabled=False, delete_cache=(3600, 86400)) as page:
         gr.HTML(html_template=markup(), js_on_load=MOUNT, apply_default_css=False)
         gradio_api.offer(studio)

@@ -46,7 +46,7 @@ CLOSED = (f"{CALL}v2/",)
 
 
 class Function(NamedTuple):
-    """Callable Gradio function: its name, number of values, and defaults of the last values."""
+    """Gradio function that clients may call, with the number of its values and their defaults."""
 
     name: str
     values: int

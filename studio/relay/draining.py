@@ -43,7 +43,7 @@ class Drain:
             self._open -= 1
 
     async def rest(self, patience_s: float, *, ends_idle: bool) -> None:
-        """Refuse new requests, and return once all have ended or after a timeout.
+        """Refuse new requests, and wait until all requests have ended or a timeout has passed.
 
         With `ends_idle`, idle sockets are closed; a draining runtime closes its own.
         """
@@ -54,16 +54,16 @@ class Drain:
             await asyncio.sleep(_POLL_INTERVAL_S)
 
     async def turn_out(self, patience_s: float) -> None:
-        """Close all remaining requests and sockets, and wait for them up to a timeout."""
+        """Close all remaining requests and sockets, and wait for their end up to a timeout."""
         self._all_out.set()
         await self.rest(patience_s, ends_idle=True)
 
     async def until_out(self) -> None:
-        """Return when all remaining requests must end."""
+        """Wait until all remaining requests must end."""
         await self._all_out.wait()
 
     async def until_told(self, moved: Callable[[], float]) -> None:
-        """Return when a socket must be closed, given the loop time `moved` of its last traffic."""
+        """Wait until a socket must be closed. `moved` returns the loop time of its last traffic."""
         loop = asyncio.get_running_loop()
         await self._begun.wait()
         while not self._all_out.is_set():

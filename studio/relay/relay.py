@@ -159,7 +159,7 @@ class Relay:
         return await self._request(method, path, self._own_headers(connection), **content)
 
     async def ask_as(self, owner: str, method: str, path: str) -> httpx.Response:
-        """Send a request in the name of an owner.
+        """Send a request on behalf of an owner.
 
         Raises:
             RuntimeUnavailable: The runtime does not respond.
@@ -178,7 +178,7 @@ class Relay:
     # --- WebSocket.
 
     async def websocket(self, browser: WebSocket) -> None:
-        """Connect one socket of the page to one of the runtime until either closes."""
+        """Relay messages between a socket of the page and a socket of the runtime until one of them closes."""
         url = self.runtime.url
         if url is None or self.drain.begun:
             await _turn_away(browser, Draining() if self.drain.begun else RuntimeUnavailable())

@@ -143,7 +143,7 @@ class HostRoutes:
         return json_response(asdict(runtime.status), 202)
 
     async def give_up(self, request: Request) -> Response:
-        """Cancel the loading of checkpoints; the previous ones keep serving or are restarted."""
+        """Cancel the loading of checkpoints. The previous checkpoints continue to serve, or are loaded again."""
         self._check(request)
         if not isinstance(self._runtime, ChildRuntime) or not self._runtime.changing:
             raise OutOfOrder(what="Giving up", why="no other checkpoints are being loaded")

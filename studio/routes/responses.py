@@ -124,7 +124,7 @@ def streamed_json(pieces: Iterable[bytes], size: int) -> Response:
 
 
 def stored_json(text: bytes) -> Response:
-    """Return a private response with already serialized JSON."""
+    """Return a private response with JSON that is already serialized."""
     return streamed_json((text[at : at + PIECE_BYTES] for at in range(0, len(text), PIECE_BYTES)), len(text))
 
 

@@ -45,7 +45,7 @@ class VoiceRoutes(StoreRoutes):
         ]
 
     async def show(self, request: Request) -> Response:
-        """Return the consequences of deleting the voice: its takes, and how long it can be restored."""
+        """Return the number of takes that use the voice, and the time for which a deletion can be undone."""
         card = await self._card(request)
         in_bin = card.status_code == httpx.codes.NOT_FOUND and await self._is_in_bin(request)
         if card.status_code != httpx.codes.OK and not in_bin:

@@ -144,7 +144,7 @@ class RuntimeProcess(ChildProcess):
 
 
 class Refused(Exception):
-    """Failed command of the runtime, with the reason as a sentence."""
+    """Error of a failed runtime command. Its message is one sentence with the reason."""
 
 
 async def fits_beside(command: Sequence[str]) -> bool:

@@ -227,7 +227,7 @@ class ChildRuntime:
         self._tell_change("The checkpoints are being checked.")
 
     def give_up(self) -> None:
-        """Cancel a change; the previous checkpoints keep serving or are restarted."""
+        """Cancel a change. The previous checkpoints continue to serve, or are loaded again."""
         if self._changing is not None:
             self._changing.cancel()
 
@@ -321,7 +321,7 @@ class ChildRuntime:
 
 
 def reason_of(code: int) -> str:
-    """Return the reason of a runtime's end as a metric label: its own reason, the signal, or its status."""
+    """Return the reason for a runtime's end as a metric label: a known reason, a signal, or the exit status."""
     if code in set(Exit):
         return Exit(code).name.lower()
     try:

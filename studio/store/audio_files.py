@@ -43,7 +43,7 @@ def encoded(wanted: str, pcm: bytes, tags: Mapping[str, str]) -> bytes:
 def encode_into(
     file: IO[bytes], wanted: str, pieces: Iterable[bytes], tags: Mapping[str, str], book: Book | None = None
 ) -> None:
-    """Write consecutive samples as a file, as `encoded` returns it, into an empty seekable one."""
+    """Encode consecutive pieces of samples into an empty seekable file, with the same result as `encoded`."""
     encoder = Encoder(wanted, file=file, tags=tags, book=book)
     for piece in pieces:
         encoder.add(piece)
@@ -51,7 +51,7 @@ def encode_into(
 
 
 def version_of(wanted: str, tags: Mapping[str, str]) -> str:
-    """Return a digest that changes whenever the file would."""
+    """Return a digest that is different for files with different content."""
     return hashlib.sha256(repr((wanted, sorted(tags.items()))).encode()).hexdigest()[:32]
 
 

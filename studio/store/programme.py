@@ -53,7 +53,7 @@ class ProgrammePart:
 
 @dataclass(frozen=True, slots=True)
 class LateLine:
-    """Line that begins later than it should."""
+    """Line that begins later than its subtitle time."""
 
     line: int
     seconds: float

@@ -26,7 +26,10 @@ _LOOSE = "owner = ? AND deleted_at IS NULL AND id NOT IN (SELECT value FROM json
 
 @dataclass(slots=True)
 class Excess:
-    """Bytes by which a quota would be exceeded. With `address`, only items from there can make room."""
+    """Number of bytes by which a quota would be exceeded.
+
+    If `address` is set, only deleting items of this address reduces it.
+    """
 
     bytes: int
     why: str

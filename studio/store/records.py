@@ -202,12 +202,12 @@ def decode(text: bytes | str) -> dict[str, Any]:
 
 
 def words_read(record: dict[str, Any]) -> str:
-    """Return a take's text for reading, without tags."""
+    """Return a take's text as it is written, without tags."""
     return _untagged(record, record["text"])
 
 
 def words_heard(record: dict[str, Any]) -> str:
-    """Return a take's text as spoken, with pronunciations applied and without tags."""
+    """Return a take's text as it is spoken: with replaced words, and without tags."""
     return _untagged(record, record.get("spoken") or record["text"])
 
 

@@ -49,7 +49,7 @@ MOVED_ASIDE = "The list of takes was damaged and was rebuilt from their files; n
 
 
 class Store:
-    """Store of everything except voices in use. Calls may wait for the disk.
+    """Store of takes, scripts, dictionaries, preferences and deleted voices. Calls may wait for the disk.
 
     Thread: any, except for `open` and `close`.
     """
@@ -84,7 +84,7 @@ class Store:
 
     @property
     def notice(self) -> str | None:
-        """Return the notice for the store's owner, or None."""
+        """Return a notice about a problem with the store, or None."""
         if self._moved_aside:
             return MOVED_ASIDE
         return UNREADABLE if self._database.unreadable else None

@@ -18,7 +18,10 @@ MAX_FILES = 32  # Maximum files of one owner.
 
 
 class VoiceBin:
-    """Bin with a folder per owner and a file per voice id; a file's age is its time stamp."""
+    """Bin with a folder for each owner and a file for each deleted voice.
+
+    The modification time of a file is the time of the deletion.
+    """
 
     def __init__(self, folder: Path, keep_s: float) -> None:
         self._folder = folder

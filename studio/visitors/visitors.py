@@ -51,7 +51,7 @@ class Visitor:
 
     @property
     def keeper(self) -> tuple[str, str | None]:
-        """Return owner and address for storing data.
+        """Return the owner and the address under which data is stored.
 
         Raises:
             VisitorUnknown: The browser stores no cookie.

@@ -96,7 +96,7 @@ class Client(Routes):
     # --- The connection.
 
     async def read(self) -> None:
-        """Dispatch messages until the connection ends. An utterance with a full queue blocks the others, by design."""
+        """Dispatch messages until the connection ends. An utterance with a full queue blocks all others."""
         try:
             async for message in self._connection:
                 if isinstance(message, str):

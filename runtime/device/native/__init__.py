@@ -35,7 +35,7 @@ def library_path() -> Path:
 def is_loaded() -> bool:
     """Load the library if it was built, and return True if its operators can be used.
 
-    Otherwise log the reason once, and that torch's kernels are used.
+    Otherwise, torch's kernels are used, and the reason is logged once.
     """
     path = library_path()
     try:

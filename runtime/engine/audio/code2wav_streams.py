@@ -116,7 +116,7 @@ class Code2WavStreams:
 
     @torch.inference_mode()
     def follow(self, slots: Sequence[int], codes: Tensor) -> list[FirstAudio]:
-        """Decode the first frame of newly opened streams directly after it, on ``Stream.STARTS``.
+        """Decode the first frame of newly opened streams on ``Stream.STARTS``, directly after its generation.
 
         Shapes: codes [B, Q], on the device.
         """

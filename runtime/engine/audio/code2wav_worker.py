@@ -20,7 +20,10 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Code2WavTask:
-    """One Code2Wav call. The worker calls `begin` under its lock; after that the task cannot be withdrawn."""
+    """One Code2Wav call.
+
+    The worker calls `begin` under its lock. After that, the task cannot be withdrawn.
+    """
 
     urgency: tuple[bool, float]  # Sort key: (not urgent, deadline).
     begin: Callable[[], Callable[[], None]]  # Returns the function that runs the task.
@@ -34,7 +37,7 @@ TaskFilter = Callable[[Code2WavTask], bool]
 
 
 def accept_every_task(task: Code2WavTask) -> bool:
-    """Return True: the filter of a worker with a single thread."""
+    """Return True. This is the filter of a worker with a single thread, which runs all tasks."""
     return True
 
 
@@ -78,7 +81,7 @@ class Code2WavWorker:
             self._waiting.pop(owner, None)
 
     def offer(self, owner: object, tasks: Callable[[], list[Code2WavTask]]) -> None:
-        """Replace the waiting tasks of an owner by the result of `tasks`, which is called under the worker's lock."""
+        """Replace the waiting tasks of an owner by the result of `tasks`. The function is called under the lock."""
         with self.lock:
             self._waiting.pop(owner, None)
             if wanted := tasks():

@@ -59,7 +59,7 @@ class MemoryRoom:
         return CPU_SLOTS if self.on_cpu else MAX_SLOTS
 
     def slots_in(self, size: float, slot: int, settings: EngineSettings) -> int:
-        """Return the number of slots that fit into ``size`` bytes; 0 if ``max_slots`` or a single slot does not fit."""
+        """Return the number of slots that fit into ``size`` bytes; 0 if the required number does not fit."""
         fitting = int(size // slot)
         wanted = settings.max_slots or min(max(fitting, 1), self.max_slots)
         return wanted if wanted <= fitting else 0

@@ -42,7 +42,7 @@ SOUND_OPERATIONS = 5.2e9  # Operations of Code2Wav per frame.
 
 @dataclass(frozen=True, slots=True)
 class OfferedBits:
-    """Published checkpoint with one choice of weights on this machine."""
+    """Estimates for a published checkpoint with one dtype or quantization."""
 
     weights: str  # Value of the setting: off, int8 or int4.
     memory: int  # Memory in bytes of a process with this checkpoint only and one slot.
@@ -51,7 +51,7 @@ class OfferedBits:
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """Published checkpoint on this machine, with all its choices of weights."""
+    """Estimates for a published checkpoint with each dtype and quantization that the device supports."""
 
     id: str
     shared: int  # Bytes that checkpoints share, so that a second one needs less memory.
@@ -61,7 +61,7 @@ class Offer:
 
 @dataclass(frozen=True, slots=True)
 class MachineOffers:
-    """The machine and all published checkpoints. Sizes are bytes of device memory."""
+    """Memory of this machine, and estimates for all published checkpoints. Sizes are bytes of device memory."""
 
     device: str
     dtype: str

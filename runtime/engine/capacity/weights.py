@@ -32,7 +32,10 @@ Pace = tuple[Weights, float]  # Weights, and seconds of computing per second of 
 
 
 def choose_pace(ladder: Iterable[Pace]) -> Weights:
-    """Return the weights to use. If weights are fast enough, less exact ones are not measured."""
+    """Return the weights to use, from paces that are measured one after another, the most exact first.
+
+    The measurement stops at the first weights that are fast enough.
+    """
     slower: list[Pace] = []
     for weights, rtf in ladder:
         if rtf <= REAL_TIME:

@@ -149,7 +149,10 @@ class Code2WavScheduler:
 
     @contextmanager
     def silencing(self, sequence: Sequence) -> Iterator[None]:
-        """Context manager that silences a request: in its body, where the slot is released, no task of it can start."""
+        """Context manager that ends the audio of a request.
+
+        In its body, where the slot is released, no task of the request can start.
+        """
         with self._worker.lock:
             sequence.silenced = True
             self._worker.withdraw(self)

@@ -132,7 +132,7 @@ class Admission:
         return replace(self, prompt_inputs=replace(self.prompt_inputs, instruct=instruct))
 
     def longest(self, tokenizer: TextTokenizer) -> int:
-        """Return the number of characters that fit into a slot in the script with the most frames per character."""
+        """Return the number of characters that fit into a slot in any script."""
         room, _ = self._room(replace(self.prompt_inputs, body=()), tokenizer)
         return max(1, (room - GRACE_FRAMES) // POSITIONS_PER_CHARACTER)
 

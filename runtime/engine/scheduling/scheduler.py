@@ -136,7 +136,7 @@ class Scheduler:
         return pace.turn_s <= FAST_TURN_SHARE * self.frame_s
 
     def yields_to_first_audio(self, pace: Pace) -> bool:
-        """True if a frame and then its chunk are fast enough, so that rows may pause for another row's first chunk."""
+        """True if a frame and a chunk together are fast enough that rows may pause for the first chunk of another."""
         return self.first_alone and pace.turn_s + pace.sound_s <= MAX_TURN_SHARE * self.frame_s
 
     def waits_for_reader(self, table: SequenceTable, frames: NDArray[np.int64]) -> NDArray[np.bool_]:

@@ -156,7 +156,7 @@ class SegmentRunner:
             return replace(prompt, embeds=prompt.embeds.to(talker.codec_head.weight.dtype))
 
     def start_decoding(self, sequence: Sequence, prompt: Prompt, now: float, *, keeps: bool) -> None:
-        """Allow frames after the first one of a prompt. With ``keeps``, cache the prompt's prefix."""
+        """Allow more frames after the first frame of a prompt. With ``keeps``, cache the prompt's prefix."""
         if prompt.key and keeps:
             slot_cache, slot = self._runner.slot_cache, sequence.slot
             with self._runner.starting(slot):

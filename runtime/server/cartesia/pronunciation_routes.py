@@ -75,7 +75,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
     async def dictionaries(
         request: Request, limit: str = "10", starting_after: str = "", ending_before: str = ""
     ) -> Reply:
-        """Return a page of the kept pronunciation dictionaries, the newest first."""
+        """Return a page of the stored pronunciation dictionaries, the newest first."""
         size = page_size(limit)
         listed = [_entry(found) for found in await host.run_in_worker(dictionaries_of(host, request).all)]
         return page(listed, size, starting_after, ending_before)
@@ -90,7 +90,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
         refused_as=CartesiaError,
     )
     async def create(request: Request) -> Reply:
-        """Keep a pronunciation dictionary."""
+        """Store a pronunciation dictionary."""
         body = checked(NewDict, await read_fields(request, host))
         words = [item.kept() for item in body.items or ()]
         return _entry(await host.run_in_worker(dictionaries_of(host, request).add, body.name, words))
@@ -104,7 +104,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
     @app.patch(ONE)
     @documented(body=ChangedDict, answer=CartesiaDictionary, refusals=DICTIONARIES, refused_as=CartesiaError)
     async def change(request: Request, dictionary_id: str) -> Reply:
-        """Change its name or its words."""
+        """Change the name or the words of a pronunciation dictionary."""
         body = checked(ChangedDict, await read_fields(request, host))
         words = None if body.items is None else tuple(item.kept() for item in body.items)
         edit = DictionaryEdit(name=body.name, words=None if words is None else lambda _: words)

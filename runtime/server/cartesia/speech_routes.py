@@ -46,7 +46,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
     @app.post("/tts/sse", response_model=None)
     @documented(body=SseBody, example=_EXAMPLE, is_events=True, refusals=SPEECH, refused_as=CartesiaError)
     async def tts_sse(request: Request) -> Response:
-        """Speak one text, in events."""
+        """Speak one text and stream it as server-sent events."""
         body = read(SseBody, await read_fields(request, host), host.settings.limits)
         file = _SpokenFile(host, body, host.owner_library(request.headers), id_of(request))
         return file.reply(file.events(body), "text/event-stream")

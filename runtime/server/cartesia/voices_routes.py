@@ -36,7 +36,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
         ending_before: str = "",
         q: str = "",
     ) -> Reply:
-        """Return a page of the voices whose name or description holds ``q``."""
+        """Return a page of the voices whose name or description contains ``q``."""
         size, words = page_size(limit), q.casefold()
         listed = [
             _entry(voice)

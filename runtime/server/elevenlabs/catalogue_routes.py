@@ -58,7 +58,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
         },
     )
     async def search(request: Request, page_size: str = "10", search: str = "", next_page_token: str = "") -> Reply:
-        """Return a page of the voices whose name or description holds ``search``."""
+        """Return a page of the voices whose name or description contains ``search``."""
         size = paging.page_size(page_size, "page_size")
         wanted, words = request.query_params.getlist("voice_ids"), search.casefold()
         listed = [
@@ -83,13 +83,13 @@ def add_routes(app: FastAPI, host: Host) -> None:
     @app.api_route("/v1/voices/settings/default", methods=GET)
     @documented(answer=ElevenLabsVoiceSettings, refused_as=ElevenLabsError)
     async def default_settings() -> Reply:
-        """Return the settings used by requests that bring none."""
+        """Return the voice settings that requests without settings use."""
         return _SETTINGS
 
     @app.api_route("/v1/voices/{voice_id}/settings", methods=GET)
     @documented(answer=ElevenLabsVoiceSettings, refusals=frozenset({VoiceNotFound}), refused_as=ElevenLabsError)
     async def voice_settings(request: Request, voice_id: str) -> Reply:
-        """Return the same for every voice."""
+        """Return the settings of a voice, which are the same for all voices."""
         known_voice(host, request.headers, voice_id)
         return _SETTINGS
 

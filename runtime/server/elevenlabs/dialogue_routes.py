@@ -48,28 +48,28 @@ def add_routes(app: FastAPI, host: Host) -> None:
     @router.post("", response_model=None)
     @documented(**_DOCUMENTED, sound=_MEDIA_TYPES)
     async def convert_dialogue(request: Request) -> Response:
-        """Speak a dialogue; a file with a length in its header is sent once it is whole."""
+        """Speak a dialogue. A file whose header contains its length is sent when it is complete."""
         dialogue = await read_dialogue(request)
         return dialogue.reply(dialogue.pieces(whole=dialogue.format.has_head), dialogue.format.media_type)
 
     @router.post("/stream", response_model=None)
     @documented(**_DOCUMENTED, sound=_MEDIA_TYPES)
     async def stream_dialogue(request: Request) -> Response:
-        """Speak a dialogue during generation."""
+        """Speak a dialogue and stream the audio while it is generated."""
         dialogue = await read_dialogue(request)
         return dialogue.reply(dialogue.pieces(), dialogue.format.media_type)
 
     @router.post("/with-timestamps", response_model=None)
     @documented(**_DOCUMENTED, answer=TimedDialogue)
     async def dialogue_with_timestamps(request: Request) -> Response:
-        """Speak a whole dialogue, with the times of its characters and turns."""
+        """Speak a dialogue and return the complete audio with the times of its characters and turns."""
         dialogue = await read_dialogue(request)
         return dialogue.reply(dialogue.timed_whole(), "application/json")
 
     @router.post("/stream/with-timestamps", response_model=None)
     @documented(**_DOCUMENTED, sound=(JSON_LINES,))
     async def stream_dialogue_with_timestamps(request: Request) -> Response:
-        """Speak a dialogue with the times of its characters and turns, one line of JSON for each piece."""
+        """Speak a dialogue and stream JSON lines with audio and the times of its characters and turns."""
         dialogue = await read_dialogue(request)
         return dialogue.reply(dialogue.timed_lines(), JSON_LINES)
 

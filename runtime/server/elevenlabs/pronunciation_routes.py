@@ -66,7 +66,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
         refused_as=ElevenLabsError,
     )
     async def add_from_rules(request: Request) -> Reply:
-        """Keep a dictionary of alias rules."""
+        """Store a dictionary of alias rules."""
         body, kept = await body_of(request, NewDictionary), dictionaries_of(host, request)
         words = merged((), (rule.kept() for rule in body.rules))
         return _added(await host.run_in_worker(lambda: kept.add(body.name, words, description=body.description)))
@@ -80,7 +80,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
         refused_as=ElevenLabsError,
     )
     async def add_from_file(request: Request) -> Reply:
-        """Keep a dictionary out of a PLS lexicon with aliases; the reply names words that cannot be used."""
+        """Store a dictionary from a PLS lexicon with aliases. The response lists words that cannot be used."""
         limits, kept = host.settings.limits, dictionaries_of(host, request)
         refused = "send a multipart/form-data form with a name and a file"
         fields, files = await read_multipart(request, limits, what="The pronunciation dictionary", refused=refused)
@@ -160,7 +160,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
     @router.patch(ONE)
     @documented(body=ChangedDictionary, answer=ElevenLabsDictionary, refusals=DICTIONARIES, refused_as=ElevenLabsError)
     async def change(request: Request, pronunciation_dictionary_id: str) -> Reply:
-        """Rename or archive a dictionary; its version stays."""
+        """Rename or archive a dictionary. This does not create a new version."""
         body = await body_of(request, ChangedDictionary)
         edit, kept = DictionaryEdit(name=body.name, is_archived=body.archived), dictionaries_of(host, request)
         return await host.run_in_worker(lambda: _entry(kept, kept.change(pronunciation_dictionary_id, edit)))
@@ -176,14 +176,14 @@ def add_routes(app: FastAPI, host: Host) -> None:
     @router.post(ONE + "/set-rules")
     @changes_rules
     async def set_rules(request: Request, pronunciation_dictionary_id: str) -> Reply:
-        """Replace all rules; this makes a new version."""
+        """Replace all rules of a dictionary, which creates a new version."""
         words = merged((), [rule.kept() for rule in (await body_of(request, Rules)).rules])
         return _version(await changed(request, pronunciation_dictionary_id, DictionaryEdit(words=lambda _: words)))
 
     @router.post(ONE + "/add-rules")
     @changes_rules
     async def add_rules(request: Request, pronunciation_dictionary_id: str) -> Reply:
-        """Add rules; a rule replaces the one with the same string."""
+        """Add rules to a dictionary. A rule replaces an existing one with the same string."""
         words = [rule.kept() for rule in (await body_of(request, Rules)).rules]
         edit = DictionaryEdit(words=lambda before: merged(before, words))
         return _version(await changed(request, pronunciation_dictionary_id, edit))
@@ -197,7 +197,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
         refused_as=ElevenLabsError,
     )
     async def remove_rules(request: Request, pronunciation_dictionary_id: str) -> Reply:
-        """Remove the rules of these strings; unknown strings are ignored."""
+        """Remove the rules with these strings. Unknown strings are ignored."""
         gone = {string.strip() for string in (await body_of(request, RuleStrings)).rule_strings}
         edit = DictionaryEdit(words=lambda before: [word for word in before if word.word not in gone])
         return _version(await changed(request, pronunciation_dictionary_id, edit))

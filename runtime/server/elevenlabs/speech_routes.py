@@ -41,28 +41,28 @@ def add_routes(app: FastAPI, host: Host) -> None:
     @router.post("", response_model=None)
     @documented(**_TAKEN, sound=MEDIA_TYPES)
     async def convert(request: Request, voice_id: str) -> Response:
-        """Speak one text; a file with a length in its head is sent once it is whole."""
+        """Speak one text. A file whose header contains its length is sent when it is complete."""
         text = await spoken(request, voice_id)
         return text.reply(text.pieces(whole=text.format.has_head), text.format.media_type)
 
     @router.post("/stream", response_model=None)
     @documented(**_TAKEN, sound=MEDIA_TYPES)
     async def stream(request: Request, voice_id: str) -> Response:
-        """Speak one text, as it is made."""
+        """Speak one text and stream the audio while it is generated."""
         text = await spoken(request, voice_id)
         return text.reply(text.pieces(), text.format.media_type)
 
     @router.post("/with-timestamps", response_model=None)
     @documented(**_TAKEN, answer=TimedAudio)
     async def with_timestamps(request: Request, voice_id: str) -> Response:
-        """Speak one text, whole, and say when its characters are spoken."""
+        """Speak one text and return the complete audio with the times of its characters."""
         text = await spoken(request, voice_id)
         return text.reply(text.timed_whole(), "application/json")
 
     @router.post("/stream/with-timestamps", response_model=None)
     @documented(**_TAKEN, sound=(JSON_LINES,))
     async def stream_with_timestamps(request: Request, voice_id: str) -> Response:
-        """Speak one text with character times, one line of JSON for each piece."""
+        """Speak one text and stream JSON lines with audio and the times of its characters."""
         text = await spoken(request, voice_id)
         return text.reply(text.timed_lines(), JSON_LINES)
 

@@ -57,7 +57,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
     @app.api_route(PATH, methods=GET)
     @documented(answer=ElevenLabsUser, refused_as=ElevenLabsError)
     async def user(request: Request) -> Reply:
-        """Return the account, which everybody shares, and its subscription."""
+        """Return the account, which all clients share, and its subscription."""
         return {
             "user_id": _NAME,
             "workspace_id": _NAME,
@@ -73,5 +73,5 @@ def add_routes(app: FastAPI, host: Host) -> None:
     @app.api_route(f"{PATH}/subscription", methods=GET)
     @documented(answer=ElevenLabsSubscription, refused_as=ElevenLabsError)
     async def subscription(request: Request) -> Reply:
-        """Return the subscription alone: what may be spoken and kept."""
+        """Return the subscription with its limits."""
         return {**subscribed(request), "next_invoice": None, "open_invoices": [], "has_open_invoices": False}

@@ -76,7 +76,7 @@ class Prepare:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Loading progress: the arguments of `Progress`."""
+    """Progress of loading, with the arguments of `Progress`."""
 
     loaded: int
     of: int

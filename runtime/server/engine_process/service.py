@@ -35,7 +35,10 @@ REST_S = 0.05
 
 
 class EngineService:
-    """Engine's end of the channel. Commands run on the caller's thread in order of arrival."""
+    """Service that runs the server's commands in the engine's process.
+
+    Commands run on the caller's thread in order of arrival.
+    """
 
     def __init__(self, engine: SpeechEngine, channel: Channel) -> None:
         self._engine = engine

@@ -68,7 +68,7 @@ class Queue(TypedDict):
 
 
 class AudioStart(TypedDict):
-    """The utterance holds a slot; audio follows."""
+    """The utterance has a slot; audio follows."""
 
     type: Literal["audio.start"]
     context_id: ContextName

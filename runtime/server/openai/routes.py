@@ -64,7 +64,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
     @app.post("/v1/audio/speech/batch", response_model=None)
     @documented(body=SpeechBatch, example={"items": [EXAMPLE, EXAMPLE]}, answer=BatchReply, refusals=SPEECH)
     async def batch(request: Request) -> Reply | Response:
-        """Speak several texts; each succeeds or fails by itself."""
+        """Speak several texts. An error in one text does not affect the others."""
         items = read_batch(await read_fields(request, host), host.settings.limits.max_batch_items)
         host.engine  # noqa: B018  raises while there is none
         work = _batch(host, items, host.owner_library(request.headers), id_of(request))
@@ -93,7 +93,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
     @app.api_route("/v1/models/{name:path}", methods=GET)
     @documented(answer=Model | ModelAlias, refusals=UNREADY | {UnknownModel})
     async def model(name: str) -> Reply:
-        """Return one loaded checkpoint, or an alias of OpenAI's."""
+        """Return one loaded checkpoint, or one of OpenAI's model names as an alias."""
         if not name:  # /v1/models/
             raise slash_too_many()
         cards = host.engine.cards

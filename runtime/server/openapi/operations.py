@@ -36,7 +36,7 @@ class ErrorReply(TypedDict):
 
 
 def kinds(*roots: type[SpeechError]) -> Iterator[type[SpeechError]]:
-    """Yield all error classes with a code that are subclasses of these."""
+    """Yield all subclasses of these error classes that have a code."""
     for root in roots:
         if "code" in root.__dict__:
             yield root

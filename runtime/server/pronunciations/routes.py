@@ -38,7 +38,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
     @app.api_route(PATH, methods=GET)
     @documented(answer=DictionaryList)
     async def dictionaries(request: Request) -> Reply:
-        """Return every dictionary without its words."""
+        """Return all dictionaries without their words."""
         kept = dictionaries_of(host, request)
         data = await host.run_in_worker(lambda: [entry(kept, found) for found in kept.all()])
         return {"object": "list", "data": data}
@@ -46,7 +46,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
     @app.post(PATH)
     @documented(body=NewDictionary, example=EXAMPLE, answer=KeptDictionary, refusals=CREATING)
     async def create(request: Request) -> Reply:
-        """Keep a dictionary."""
+        """Store a dictionary."""
         body = checked(NewDictionary, await read_fields(request, host))
         kept, words = dictionaries_of(host, request), words_of(body.pronunciations)
         return await host.run_in_worker(lambda: whole(kept, kept.add(body.name, words, description=body.description)))
@@ -73,7 +73,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
     @app.delete(ONE)
     @documented(answer=DeletedDictionary, refusals=DICTIONARIES)
     async def delete(request: Request, dictionary_id: str) -> Reply:
-        """Delete it for good."""
+        """Delete a dictionary permanently."""
         await host.run_in_worker(dictionaries_of(host, request).delete, dictionary_id)
         return {"id": dictionary_id, "object": "audio.pronunciation_dictionary.deleted", "deleted": True}
 

@@ -78,7 +78,7 @@ Command = Submit | Append | Flush | FinishText | Played | Cancel | Decode | Reca
 
 @dataclass(frozen=True, slots=True)
 class TextMessage:
-    """A JSON message."""
+    """JSON message to the client."""
 
     text: str
     is_terminal: bool = False
@@ -88,7 +88,7 @@ class TextMessage:
 
 @dataclass(frozen=True, slots=True)
 class AudioMessage:
-    """A binary message."""
+    """Binary message to the client."""
 
     data: bytes = field(repr=False)
     number: int  # Number of the utterance.

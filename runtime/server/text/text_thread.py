@@ -54,7 +54,7 @@ class _Account:
         self._charged_at = time.monotonic()
 
     def charge(self) -> float:
-        """Charge the CPU time since the last call, and return the number of seconds to pause."""
+        """Count the CPU time since the last call, and return the number of seconds to pause."""
         used_s, now = time.thread_time(), time.monotonic()
         paid_s = _SHARE * (now - self._charged_at)
         self._debt_s = max(0.0, self._debt_s - paid_s) + used_s - self._used_s

@@ -93,7 +93,7 @@ def voices_router(host: Host) -> APIRouter:
         parameters={"search": "words that a voice must hold", "of": "names or objects: what voices holds"},
     )
     async def voices(request: Request, search: str = "", of: str = "") -> Reply:
-        """Return every voice by name, or those that match all words of ``search``."""
+        """Return all voices, or those that contain all words of ``search``."""
         of = of or host.settings.server.voices_as
         if of not in VOICES_AS:
             raise InvalidConfig(where="of", why=f"it must be {' or '.join(VOICES_AS)}", param="of")
@@ -105,7 +105,7 @@ def voices_router(host: Host) -> APIRouter:
     @router.post(VOICES)
     @documented(body=VoiceUpload, body_media=FORM, answer=CreatedVoice, refusals=LIBRARY)
     async def create(request: Request) -> Reply:
-        """Keep a voice of a recording, or one that was exported elsewhere."""
+        """Store a new voice from a recording or from an exported voice file."""
         form, library = await read_form(request, host.settings.limits), host.owner_library(request.headers)
         card = await host.run_in_worker(kept, library, form, host.settings.limits, speakers())
         host.wake_prompts()
@@ -122,7 +122,7 @@ def voices_router(host: Host) -> APIRouter:
     @router.api_route(VOICES + "/{name:path}/file", methods=GET)
     @documented(sound=("application/octet-stream",), refusals=KNOWN)
     async def voice_file(request: Request, name: str) -> Response:
-        """Return the portable file."""
+        """Return a voice as a portable file."""
         library, card = known(request, name)
         data = await host.run_in_worker(library.export, card.id)
         headers = {"Content-Disposition": disposition(file_name(card.name, "voice", instead=card.id))}
@@ -131,7 +131,7 @@ def voices_router(host: Host) -> APIRouter:
     @router.api_route(VOICES + "/{name:path}/audio", methods=GET)
     @documented(sound=("audio/wav",), refusals=KNOWN)
     async def voice_audio(request: Request, name: str) -> Response:
-        """Return the reference as WAV."""
+        """Return the reference audio of a voice as a WAV file."""
         library, card = known(request, name)
         return Response(await host.run_in_worker(wav_of, library, card.id), media_type="audio/wav")
 
@@ -154,7 +154,7 @@ def voices_router(host: Host) -> APIRouter:
     @router.delete(VOICES + "/{name:path}")
     @documented(answer=DeletedVoice, refusals=LIBRARY)
     async def delete(request: Request, name: str) -> JSONResponse:
-        """Delete it for good."""
+        """Delete a voice permanently."""
         library, card = changeable(request, name)
         await host.run_in_worker(library.delete, card.id)
         return JSONResponse(

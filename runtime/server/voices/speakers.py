@@ -28,7 +28,7 @@ class Speakers:
     """Speakers of all checkpoints. Thread: event loop."""
 
     def __init__(self, elsewhere: str) -> None:
-        """Create from the path of a file with the checkpoints of other replicas; empty if there is no file."""
+        """Read the checkpoints of other replicas from a file. An empty path means that there is no file."""
         self._elsewhere: WatchedFile[tuple[Speaker, ...]] = WatchedFile(elsewhere, speakers_of, ())
 
     def beside(self, cards: Sequence[ModelCard]) -> dict[str, Speaker]:

@@ -124,7 +124,10 @@ class Hosts:
     """Allowed host names of this server. IP addresses are always allowed, because DNS rebinding needs a name."""
 
     def __init__(self, names: str, address: str, env: Mapping[str, str] | None = None) -> None:
-        """Create from the setting's names, separated by commas, and the address that the port is bound to."""
+        """Parse the names in the setting, which are separated by commas.
+
+        `address` is the address to which the port is bound.
+        """
         env = os.environ if env is None else env
         words = {word.strip().lower() for word in names.split(",") if word.strip()} | {address.lower()} | _LOOPBACK
         # Other machines may address the port by the short name of its machine or container.

@@ -14,14 +14,14 @@ _BYTE_S = 20e-9
 
 
 class LoopShares:
-    """Throttled clients of a port, which together may use `_SHARE` of the event loop's time."""
+    """Throttled clients of a port. Together, they may use `_SHARE` of the event loop's time."""
 
     def __init__(self) -> None:
         self.resting = 0
 
 
 class LoopShare:
-    """Account of the event loop time that one client has used."""
+    """Event loop time that one client has used."""
 
     def __init__(self, shares: LoopShares, loop: asyncio.AbstractEventLoop) -> None:
         self._shares = shares
@@ -60,7 +60,7 @@ class LoopShare:
             self._shares.resting -= 1
 
     def charge(self, cost_s: float) -> float:
-        """Charge event loop time to the client, and return the number of seconds to pause reading."""
+        """Count event loop time of the client, and return the number of seconds to pause reading."""
         now = self._loop.time()
         rate = _SHARE / max(1, self._shares.resting)
         self._debt_s = max(0.0, self._debt_s - rate * (now - self._charged_at)) + cost_s
