@@ -58,8 +58,10 @@ class Metrics(TypedDict):
     audio_s: float
     parts: Annotated[int, Field(description="parts of the text")]
     repeated: Annotated[int, Field(description="parts produced twice, because they were too short")]
-    underruns: Annotated[int, Field(description="chunks that arrived after a player without a buffer had run dry")]
-    guard: Annotated[str | None, Field(description="what was wrong: budget, repetition, silence, short")]
+    underruns: Annotated[
+        int, Field(description="chunks that arrived after a player without a buffer had played all audio")
+    ]
+    guard: Annotated[str | None, Field(description="detected fault: budget, repetition, silence or short")]
     rtf: Annotated[float | None, Field(description="compute time over audio time")]
 
 

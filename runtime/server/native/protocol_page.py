@@ -14,12 +14,12 @@ from runtime.server.native.schema import ClientMessage
 _HEAD = f"""# Protocol
 
 Look up the messages of `{PROTOCOL}`: every field, type and default. The [API](api.md#native-websocket) shows a
-conversation and explains contexts; `GET /v1/audio/speech/stream/schema` has the same as JSON schema.
+conversation and explains contexts. `GET /v1/audio/speech/stream/schema` returns the same as JSON schema.
 
 <!-- Written by tools/protocol_page.py from runtime/server/native/schema.py and messages.py. Do not edit. -->
 
-Every message except `session.close` and `ping` may have `context_id`, the utterance it is for; without it the client
-means `default`. The server sends it with every message about an utterance.
+Every message except `session.close` and `ping` may have `context_id`, the name of its utterance (by default
+`default`). The server sends it with every message about an utterance.
 """
 
 _CONTEXT_ID = "context_id"  # Field that the page explains only once.
@@ -88,8 +88,12 @@ def _type(field: dict[str, Any], defs: dict[str, Any]) -> str:
         return ", ".join(f"`{_json(word)}`" for word in field["enum"])
     if field.get("type") == "array":
         return f"list of {_type(field['items'], defs)}"
-    bounds = [f"{sign} {field[key]}" for key, sign in _BOUNDS.items() if key in field]
+    bounds = [f"{sign} {_whole(field[key])}" for key, sign in _BOUNDS.items() if key in field]
     return " ".join([str(field.get("type", "any")), *bounds])
+
+
+def _whole(bound: float) -> float:
+    return int(bound) if bound == int(bound) else bound
 
 
 _BOUNDS = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiveMaximum": "<", "maxLength": "up to"}

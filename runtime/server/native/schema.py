@@ -50,7 +50,7 @@ class DialogueTurn(VoiceFields):
     """Turn of a dialogue."""
 
     text: Text
-    voice: Name | None = Field(None, description="null: the configured one")
+    voice: Name | None = Field(None, description="null: that of session.config")
 
     @property
     def voice_name(self) -> str | None:

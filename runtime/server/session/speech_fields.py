@@ -62,7 +62,7 @@ class SpeechFields(VoiceFields):
         validation_alias=AliasChoices("instructions", "instruct", "voice_description"),
         description="style (CustomVoice), description (VoiceDesign)",
     )
-    graft: bool = Field(False, description="experimental: embed a styled stored voice with Base's tables")
+    graft: bool = Field(False, description="experimental: use Base's embeddings for a stored voice with instructions")
     ref_audio: str | None = Field(
         None, repr=False, description="recording to clone: data: URL, base64, or https address if the server allows it"
     )

@@ -31,7 +31,7 @@ def line(most: int) -> Callable[[str], str]:
 
 
 class Pronunciation(StrictFields):
-    """Word with its replacement; with ``case_sensitive`` it matches its own case only."""
+    """Word and its replacement; with case_sensitive, it matches in the same case only."""
 
     word: Annotated[Text, AfterValidator(line(LONGEST_WORD))]
     say_as: Annotated[Text, AfterValidator(line(LONGEST_SAID))]
