@@ -53,6 +53,7 @@ def page(studio: ASGIApp) -> FastAPI:
     }
     limit = Settings.from_env().limits.max_config_bytes
     files = gradio.utils.get_upload_folder()
+    app.add_middleware(template.CompressedTemplate)
     app.add_middleware(RouteFilter, functions=functions, files=files, max_bytes=limit)
     mounted: FastAPI = gradio.mount_gradio_app(
         app,

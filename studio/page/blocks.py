@@ -14,8 +14,7 @@ from studio.page.bundle import ASSETS, ROOMS
 
 # Gradio inserts the head's links by script, so they do not block rendering. On a slow machine the page would first
 # appear without style, and everything would move. So the page is shown after styles and fonts have loaded or failed,
-# and after its features are known. Until then, only name and status are visible, because a later notice would move the
-# rest.
+# and after its features are known. Until then, the template's name covers it.
 MOUNT = """
 const links = [...document.querySelectorAll('link[rel=stylesheet][href^="studio/bundle/"]')];
 const sheets = links.filter((link) => !link.sheet);
@@ -25,10 +24,9 @@ const set = styled.then(() => Promise.allSettled(typefaces.map((face) => documen
 const late = new Promise((done) => setTimeout(done, 5000));
 const mounted = import(new URL('studio/bundle/page.js', document.baseURI)).then((m) => m.mount(element));
 const composed = new Promise((done) => { mounted.finally(done); });
-const [page, name, status] = ['#vw', 'h1', '#vw-status'].map((what) => element.querySelector(what));
-Promise.all([styled, late]).then(() => { name.style.visibility = status.style.visibility = 'visible'; });
 Promise.all([Promise.race([set, late]), composed]).then(() => {
-  for (const part of [page, name, status]) part.style.removeProperty('visibility');
+  document.getElementById('vw-arriving')?.remove();
+  element.querySelector('#vw').style.removeProperty('visibility');
 });
 """
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
+import httpx
 import pytest
 from playwright.sync_api import Page, Route, TimeoutError, expect
 
 from tests.browser.conftest import SCREENSHOTS, OpenStudio
 from tests.browser.design_steps import LETTERS, act, card, expect_state, make_three
 from tests.browser.steps import clone_from, enter, kept_take, prepare, recall_a_take, wav
+from tests.support.app import App
 
 pytestmark = pytest.mark.browser
 
@@ -326,8 +328,7 @@ def test_late_script_shows_the_title_first_and_causes_no_layout_shift(open_studi
     page.route("**/studio/bundle/page.js", hold)
     page.add_init_script(SHIFTS.replace("60000", "0"))
     page.reload(wait_until="commit")
-    expect(page.locator("h1")).to_be_visible()
-    expect(page.locator("#vw-status")).to_have_css("visibility", "visible")
+    expect(page.locator("#vw-arriving")).to_be_visible()
     for later in ("#vw-tab-speakers", ".vw-rooms", "#vw-banner-says"):
         expect(page.locator(later)).to_have_css("visibility", "hidden")
     is_held = False
@@ -425,3 +426,24 @@ def test_each_room_keeps_its_scroll_position(open_studio: OpenStudio) -> None:
     assert rooms.evaluate("(rooms) => rooms.scrollTop") == 0
     enter(page, "host")
     assert rooms.evaluate("(rooms) => rooms.scrollTop") == 200
+
+
+def test_name_is_visible_before_gradio_has_loaded(open_studio: OpenStudio, app: App) -> None:
+    page = open_studio()
+    page.route("**/assets/*.js", lambda route: None)  # Never answered, as on a line that is very slow.
+    page.goto(f"{app.url}/?slow", wait_until="commit")
+    expect(page.locator("#vw-arriving")).to_have_text("Voicewright Open text-to-speech studio")
+    page.unroute_all()
+    page.reload(wait_until="domcontentloaded")
+    page.locator("#vw-speak:enabled").wait_for()
+    expect(page.locator("#vw-arriving")).to_have_count(0)
+
+
+def test_document_is_compressed(app: App) -> None:
+    with httpx.Client(base_url=app.url, trust_env=False) as client:
+        response = client.get("/", headers={"accept-encoding": "gzip"})
+        assert response.headers["content-encoding"] == "gzip"
+        assert int(response.headers["content-length"]) < 30_000
+        plain = client.get("/", headers={"accept-encoding": "identity"})
+        assert "content-encoding" not in plain.headers
+        assert len(plain.content) > 100_000

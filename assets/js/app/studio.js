@@ -592,9 +592,8 @@ function socketUrl() {
   return url;
 }
 
-/** Start the page in `element`. @param {HTMLElement} element */
-export async function mount(element) {
-  const page = need(element, '#vw');
+/** Request what the page needs first, and return it with the texts of the language. */
+async function load() {
   const words = new Words();
   const [presets, me, kept] = await Promise.all([
     api.ask('studio/bundle/presets.json', { cache: 'default' }).then((response) => response.json()),
@@ -604,9 +603,19 @@ export async function mount(element) {
   ]);
   const preferences = new Preferences(me, presets.languages);
   await words.load(preferences.language);
-  words.apply(page);
-  document.documentElement.lang = preferences.language;
-  const studio = new Studio(page, { presets, me, pronunciation: new Pronunciation(kept), words, preferences });
-  offerSigningIn(page, me, studio.t);
+  return { presets, me, pronunciation: new Pronunciation(kept), words, preferences };
+}
+
+const loaded = load(); // Before Gradio has loaded, which takes seconds on a slow line.
+loaded.catch(() => {}); // `mount` reports it.
+
+/** Start the page in `element`. @param {HTMLElement} element */
+export async function mount(element) {
+  const page = need(element, '#vw');
+  const data = await loaded;
+  data.words.apply(page);
+  document.documentElement.lang = data.preferences.language;
+  const studio = new Studio(page, data);
+  offerSigningIn(page, data.me, studio.t);
   endOrphanedFrames();
 }

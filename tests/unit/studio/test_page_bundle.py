@@ -96,9 +96,13 @@ def test_unbundlable_module_is_named(modules: Path, text: str, why: str) -> None
 def test_page_is_served_in_few_small_cacheable_files() -> None:
     client = TestClient(Starlette(routes=Bundles().routes()))
     for name, limit in {"page.js": 150_000, "page.css": 25_000, "en.json": 25_000, "presets.json": 20_000}.items():
-        answer = client.get(f"/studio/bundle/{name}")
+        answer = client.get(f"/studio/bundle/{name}", headers={"accept-encoding": "gzip, deflate"})
         assert answer.headers["content-encoding"] == "gzip"
         assert int(answer.headers["content-length"]) < limit, name
+        smaller = client.get(f"/studio/bundle/{name}", headers={"accept-encoding": "gzip, br;q=1.0"})
+        assert smaller.headers["content-encoding"] == "br"
+        assert int(smaller.headers["content-length"]) < int(answer.headers["content-length"])
+        assert smaller.content == answer.content
         again = client.get(f"/studio/bundle/{name}", headers={"if-none-match": answer.headers["etag"]})
         assert (again.status_code, again.content) == (304, b"")
     plain = client.get("/studio/bundle/page.css", headers={"accept-encoding": "identity"})
