@@ -17,7 +17,7 @@ OPENED: list[engine.Engine] = []
 
 
 class Ailing(engine.Engine):
-    """Device that the signal handlers can find."""
+    """CPU device that the signal handlers can block."""
 
     def __init__(self, *arguments: object, **words: object) -> None:
         super().__init__(*arguments, **words)  # type: ignore[arg-type]

@@ -16,13 +16,13 @@ from dataclasses import dataclass, field
 from math import inf
 
 SEGMENT = 1448  # The payload bytes of a TCP segment over Ethernet.
-AGAIN_S = 0.2  # Linux's minimum retransmission timeout beyond a round trip (RFC 6298).
-UNDERWAY = 64  # The number of segments that may be on the link: a window of 90 KiB.
+AGAIN_S = 0.2  # Linux's minimum retransmission timeout, in addition to a round trip (RFC 6298).
+UNDERWAY = 64  # Maximum number of segments on the link: a window of 90 KiB.
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """The properties of one direction of a connection; both directions have the same."""
+    """Delay, loss and rate of a connection, the same in both directions."""
 
     delay_s: float = 0.0
     loss: float = 0.0  # The share of the segments that are lost once.
@@ -33,7 +33,7 @@ class Link:
 
 @dataclass(slots=True)
 class BadNetwork:
-    """A running proxy. ``lost`` counts segments that had to be sent again, ``cut`` connections that broke off."""
+    """Running proxy. ``lost`` counts lost segments, and ``cut`` counts connections that were reset."""
 
     url: str  # The URL of the proxied WebSocket.
     link: Link

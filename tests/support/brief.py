@@ -33,10 +33,10 @@ def cloner(loaded: Loaded) -> Checkpoint:
 
 @pytest.fixture
 def few_shapes_of_sound(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Use few sizes of Code2Wav pieces and batches, because every engine would capture up to 44 shapes.
+    """Capture few shapes of Code2Wav graphs. By default, every engine would capture up to 44.
 
-    There are several of each, so that a chunk is still a sum of pieces, and rows go in groups or leave some to spare.
-    tests/unit/engine/test_sound_graphs.py tests all shapes, and test_npu_engine.py has an engine with them.
+    There are still several lengths and batch sizes, so that chunks are divided into pieces, and batches are divided or
+    padded. tests/unit/engine/test_sound_graphs.py and test_npu_engine.py test all shapes.
     """
     families = {
         Stream.FIRST_AUDIO: Family((1, 2), (1, 2)),

@@ -60,7 +60,7 @@ def python_with_ray() -> str:
 
 @dataclass(slots=True)
 class RunningCluster:
-    """A cluster that answers at ``url``; ``address`` is Ray's."""
+    """Running cluster with its public ``url`` and the ``address`` of Ray."""
 
     url: str
     address: str
@@ -108,7 +108,7 @@ class RunningCluster:
         return await self._until(seen)
 
     async def until_each_speaks(self) -> int:
-        """Wait until every replica has been seen speaking, and return the number of replicas."""
+        """Wait until each replica was speaking at some time, and return the number of replicas."""
         spoke: set[str] = set()
 
         def seen(replicas: list[dict[str, Any]]) -> int | None:
@@ -204,7 +204,7 @@ async def holding(url: str) -> AsyncIterator[None]:
 
 @dataclass(slots=True)
 class Heard:
-    """The result of one stream."""
+    """Result of one stream."""
 
     bytes: int = 0
     error: str = ""

@@ -55,7 +55,7 @@ class VirtualClock:
 
 @dataclass(slots=True)
 class Heard:
-    """A sink that keeps every event."""
+    """Sink that stores all events."""
 
     events: list[SpeechEvent] = field(default_factory=list)
 
@@ -63,7 +63,7 @@ class Heard:
         self.events.append(event)
 
     def of(self, kind: type[SpeechEvent]) -> list[Any]:
-        """The events of one kind, in order."""
+        """Return the events of one type, in order."""
         return [event for event in self.events if isinstance(event, kind)]
 
     @property
@@ -72,12 +72,12 @@ class Heard:
 
     @property
     def codes(self) -> Codes:
-        """Shapes: [frames, Q]."""
+        """Return all codes. Shapes: result [frames, Q]."""
         return np.concatenate([chunk.codes for chunk in self.chunks]) if self.chunks else np.empty((0, 0), np.int64)
 
     @property
     def pcm(self) -> NDArray[np.int16]:
-        """Shapes: [samples]."""
+        """Return all samples. Shapes: result [samples]."""
         return np.frombuffer(b"".join(chunk.pcm for chunk in self.chunks), np.int16)
 
     @property
@@ -111,7 +111,7 @@ def engine_of(
     device: Device | None = None,
     **settings: Any,
 ) -> Engine:
-    """An engine on the CPU, or on another device, not started: tests call ``tick`` themselves."""
+    """Return an engine without threads, by default on the CPU. The test calls ``tick``."""
     device = device or new_device()
     engine_settings = EngineSettings(device="cpu", max_slots=slots, max_model_len=length, **settings)
     everything = Settings(engine=engine_settings, modes=modes or Settings().modes, limits=limits or Limits(queue_s=1e9))
@@ -148,7 +148,7 @@ def drain(
 
 
 def said(engine: Engine, request: SpeechRequest) -> Heard:
-    """Serve one request to its end."""
+    """Serve one request to its end, and return its events."""
     heard = Heard()
     engine.submit(request, heard)
     drain(engine)
@@ -168,7 +168,7 @@ def said_together(engine: Engine, *requests: SpeechRequest, apart: int = 0) -> l
 
 
 def said_by_thread(engine: Engine, *requests: SpeechRequest) -> list[Heard]:
-    """Serve several requests by the engine's own thread, and close the engine."""
+    """Serve several requests on the engine's own thread, and close the engine."""
     heards = [Heard() for _ in requests]
     engine.start()
     try:

@@ -20,7 +20,7 @@ Change = Callable[[Slots, NDArray[np.int64], FrameResult], FrameResult]
 
 
 def launched(slots: Slots, result: FrameResult, device: Device) -> LaunchedFrame:
-    """In-flight frame with a replaced result."""
+    """Return a launched frame with this result."""
     output = torch.from_numpy(np.column_stack((result.codes, result.ended, result.finite)).astype(np.int64))
     memory = device.host_memory(*output.shape, dtype=torch.int64)
     device.to_host(output, memory)
@@ -29,7 +29,7 @@ def launched(slots: Slots, result: FrameResult, device: Device) -> LaunchedFrame
 
 @dataclass(frozen=True)
 class Changed(LaunchedFrame):
-    """The result is replaced when it is read, because the host may not read it earlier."""
+    """Launched frame whose result is replaced when the host reads it."""
 
     frames: NDArray[np.int64]
     change: Change

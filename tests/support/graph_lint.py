@@ -73,7 +73,7 @@ def devices_of(values: Any) -> set[torch.device]:
 
 
 def leaves(values: Any) -> Iterator[Any]:
-    """Yield the leaves of operator arguments, which are only tuples, lists and dictionaries.
+    """Yield the values inside operator arguments, which may be tuples, lists and dictionaries.
 
     torch's own walk over trees of any kind takes longer than the operators.
     """

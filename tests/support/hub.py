@@ -30,7 +30,7 @@ PIECE = 16384
 
 @dataclass
 class Hub:
-    """Repositories by their ids, and the faults to simulate."""
+    """Fake Hub: its repositories by id, and the faults to simulate."""
 
     repositories: dict[str, Path] = field(default_factory=dict)
     rate: float | None = None  # Bytes of weights per second.

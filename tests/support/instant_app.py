@@ -13,7 +13,7 @@ COMMAND = ("tests.support.instant_runtime", "runtime")
 
 
 class InstantRuntime(ChildRuntime):
-    """Return a child process with another command."""
+    """Child process of the runtime that runs the instant runtime instead."""
 
     def __init__(self, args: Sequence[str], command: Sequence[str] = COMMAND, drain_s: float = 0.0) -> None:
         super().__init__(args, command, drain_s)

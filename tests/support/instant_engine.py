@@ -65,7 +65,7 @@ X_VECTOR = 64  # The size is arbitrary because no code reads the vector.
 
 @dataclass(slots=True, eq=False)
 class Saying:
-    """A request that has not ended."""
+    """Request that has not ended."""
 
     request: SpeechRequest
     sink: Sink
@@ -138,7 +138,7 @@ class Saying:
         self.pieces.extend(sound.reshape(-1, FRAME))
 
     def may_make(self, now: float) -> int:
-        """Return the frames of the next chunk that are due and that the listener has room for."""
+        """Return the number of frames in the next chunk, limited by time and by the listener's acknowledgements."""
         assert self.began is not None
         due = AT_ONCE + int(SPEED * (now - self.began) / FRAME_S) - self.made
         room = self.taken // FRAME + UNREAD - self.made if self.request.acknowledged else due

@@ -15,7 +15,7 @@ from triton.runtime import interpreter
 
 @contextmanager
 def repaired() -> Iterator[None]:
-    """Repair Triton's interpreter.
+    """Context manager that fixes known faults of Triton's interpreter.
 
     It fixes loop bounds that are arrays of one number (refused by numpy 2.4), products of bfloat16 (taken for the
     integers in which they are stored), and rounding to bfloat16 (truncated).

@@ -25,7 +25,7 @@ def move(file: Path, seconds: float) -> None:
 
 
 def follow(file: Path) -> None:
-    """Make this process add the file's offset to every date."""
+    """Add the offset in the file to the date of this process."""
     date, date_ns = time.time, time.time_ns
     vars(time)["time"] = lambda: date() + float(file.read_text())
     vars(time)["time_ns"] = lambda: date_ns() + int(1e9 * float(file.read_text()))
@@ -43,7 +43,7 @@ def main() -> int:
     from studio.runtimes.supervisor import ChildRuntime
 
     class JumpingRuntime(ChildRuntime):
-        """Return a child process with another command."""
+        """Child process of the runtime that runs this module instead."""
 
         def __init__(self, args: Sequence[str], command: Sequence[str] = COMMAND, drain_s: float = 0.0) -> None:
             super().__init__(args, command, drain_s)

@@ -67,7 +67,7 @@ def pcm_of(seconds: float = 1.0, seed: int = 1) -> bytes:
 
 
 def a_take(**fields: Any) -> dict[str, Any]:
-    """Return the metadata of a take as the page sends it."""
+    """Return the metadata of a take in the format of the page."""
     return {
         "room": "speakers",
         "mode": "custom_voice",

@@ -63,7 +63,7 @@ class Heads:
         return replace(self, cache=KVView(self.keys.clone(), self.values.clone()))
 
     def poison(self, slot: int, start: int) -> None:
-        """Fill a slot from a position on with values that a test would notice."""
+        """Fill the positions of a slot from an index on with values that would change the results."""
         self.keys[slot, :, start:] = self.values[slot, :, start:] = torch.nan
 
     def given(self) -> tuple[Tensor, QKNormRope, KVView]:
@@ -145,7 +145,7 @@ class Slots:
         return SamplingState(self.temperature, self.top_k, self.top_p, self.greedy, self.seed, self.frame)
 
     def rules(self, fewest: int, eos: int, codes: int) -> Rules:
-        """Return the scores after the talker's sampling rules."""
+        """Apply the talker's sampling rules to scores."""
         return Rules(self.seen, self.penalty, self.hold_until, fewest, eos, codes)
 
 

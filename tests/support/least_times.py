@@ -8,10 +8,11 @@ MAX_ROUNDS = 12
 
 
 def least_times(short: Callable[[], float], long: Callable[[], float], max_ratio: float) -> tuple[float, float]:
-    """Return the least time of each of two measurements, which are made in turns.
+    """Run two measurements alternately, and return the minimum time of each.
 
-    A busy neighbour only makes a measurement longer, so rounds are repeated until `long` takes less than `max_ratio`
-    times `short`, at most `MAX_ROUNDS`. Work that grows with the square has a ratio of 4 in every round.
+    Other programs only make a measurement longer. So rounds are repeated until `long` takes less than `max_ratio` times
+    as long as `short`, at most `MAX_ROUNDS` times. With an input of twice the length, quadratic work always has a ratio
+    of 4.
 
     Args:
         short: Measures the shorter input, in seconds.

@@ -12,7 +12,7 @@ from runtime.voices.voice import VoiceCard
 
 
 class MemoryLibrary:
-    """In-memory stand-in for `runtime.voices.library.Library`. Every voice has its prompt from the start."""
+    """Library in memory with the interface of `runtime.voices.library.Library`. All voices have their prompts."""
 
     def __init__(self, *voices: tuple[VoiceCard, Reference]) -> None:
         self.fingerprint: str | None = None

@@ -20,7 +20,7 @@ _PLACE = re.compile(r"{(\w+)}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Marked:
-    """One request over HTTP."""
+    """HTTP request that contains the marked word."""
 
     method: str
     path: str
@@ -108,7 +108,7 @@ def _fields(schema: Mapping[str, Any], document: Mapping[str, Any]) -> list[str]
 
 
 def of_messages(messages: list[dict[str, Any]]) -> Iterator[list[str]]:
-    """Yield a dialect's conversation with the word in each place, followed by invalid messages."""
+    """Yield the messages of an API's session with the word in each place, followed by invalid messages."""
     yield [json.dumps(message) for message in messages]
     for number, message in enumerate(messages):
         for changed in one_by_one(message):

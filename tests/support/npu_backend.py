@@ -34,7 +34,7 @@ UNKNOWN = {"resize_", "set_", "t_", "transpose_", "squeeze_", "unsqueeze_", "as_
 
 
 class Misuse(AssertionError):
-    """A call that the real library would refuse, or that would give a wrong result there."""
+    """Error for a call that torch_npu would refuse, or whose result would be wrong there."""
 
 
 class Driver(Protocol):
@@ -87,7 +87,7 @@ class NpuTensor(Tensor):
 
 
 class BackendModule:
-    """The part of ``torch.npu`` that torch itself uses; a stand-in, if installed, has the rest."""
+    """Functions of ``torch.npu`` that torch itself calls. Other functions are in the replacement for torch_npu."""
 
     stand_in: Any = None
 

@@ -22,7 +22,7 @@ __all__ = ["Capture", "Misuse"]
 
 @dataclass(frozen=True, slots=True)
 class Outside:
-    """Address of a tensor made before the capture, without keeping the tensor alive."""
+    """Memory address of a tensor that was created before the capture. It does not keep the tensor alive."""
 
     memory: StorageWeakRef
     address: int
@@ -55,7 +55,7 @@ def tensor_of(leaf: Any) -> Any:
 
 
 class Capture:
-    """Recording of the operators of one thread on one stream, between the begin and the end of a graph."""
+    """Recorder of the operators of one thread on one stream during a capture."""
 
     def __init__(self, stream: object) -> None:
         self.stream, self.thread = stream, threading.get_ident()

@@ -66,7 +66,7 @@ def npu_fused_infer_attention_score(
     inner_precise: int = 0,
     softmax_lse_flag: bool = False,
 ) -> tuple[Tensor, Tensor]:
-    """The parameters that this product could want; pages, prefixes and quantisation are unknown here."""
+    """Compute attention like Ascend's operator. Parameters for pages, prefixes and quantization are missing."""
     need(pse_shift is None and not softmax_lse_flag, "not emulated: pse_shift, softmax_lse_flag")
     need(actual_seq_lengths is None, "not emulated: lengths of queries")
     need(query.dtype in (torch.float16, torch.bfloat16), f"takes float16 and bfloat16, not {query.dtype}")

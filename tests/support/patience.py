@@ -27,7 +27,10 @@ HELD_S = 1.0  # The longest time of a callback that does not count as a stop.
 
 
 class PatientSelector(selectors.DefaultSelector):
-    """Selector that waits in slices and sums up the excess of the slices over SLICE_S."""
+    """Selector that divides each wait into slices, and adds the times by which slices exceed SLICE_S.
+
+    These are the times in which the process was stopped.
+    """
 
     def __init__(self, clock: Clock) -> None:
         super().__init__()

@@ -29,7 +29,7 @@ def holding_tests() -> dict[str, list[str]]:
 
 
 def record_figures(figures: Mapping[str, str], path: Path = FIGURES) -> None:
-    """Write figures, by promise or measurement, into the file; the others in it stay."""
+    """Write results, by promise or measurement, to the file. Other results in it are kept."""
     path.parent.mkdir(exist_ok=True)
     known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     path.write_text(json.dumps(known | dict(figures), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

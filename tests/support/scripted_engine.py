@@ -56,7 +56,7 @@ def finished(reason: StopReason = StopReason.EOS, frames: int = 1) -> Finished:
 
 @dataclass(slots=True)
 class ScriptedEngine:
-    """Engine that does nothing by itself.
+    """Engine that records its commands and emits only the events that the test sends.
 
     Attributes:
         script: events of a request by its ticket; without them the test calls `say`.

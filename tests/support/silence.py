@@ -14,10 +14,11 @@ SESSIONS = 'voicewright_sessions{dialect="voicewright"} '
 
 
 async def noticed_s(url: str, network: BadNetwork, session: Talk, *, others: int = 0) -> float:
-    """Return the seconds from the silence until the server has closed the session.
+    """Return the seconds from the start of the silence until the server has closed the session.
 
-    ``url`` is of a runtime's own HTTP, since no studio passes its figures on; ``session`` is behind the network and
-    has asked for nothing yet.
+    Args:
+        url: HTTP URL of the runtime itself, because a studio does not relay its metrics.
+        session: Session over the bad network, without requests so far.
     """
     await session.say("Speak for a long time.")
     while not isinstance(await session.hear(), bytes):

@@ -159,5 +159,5 @@ def nobody_waits_for(gap: float) -> float:
 
 
 def stepped_with(simulation: Simulation, slot: int) -> int:
-    """Return the number of frames in which a slot took part."""
+    """Return the number of frames in whose batch a slot was."""
     return int(np.sum([slot in turn for turn in simulation.stepped]))

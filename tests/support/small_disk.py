@@ -16,7 +16,7 @@ FILLER = "filler"
 
 @dataclass(frozen=True, slots=True)
 class SmallDisk:
-    """A mounted folder."""
+    """Mounted small disk."""
 
     folder: Path
 

@@ -21,7 +21,7 @@ _ANYHOW: Mapping[str, Any] = {}
 
 @dataclass(slots=True)
 class Take:
-    """Everything received for one context."""
+    """All messages and audio that were received for one context."""
 
     pcm: bytes = b""
     start: dict[str, Any] = field(default_factory=dict)
@@ -29,7 +29,7 @@ class Take:
 
 
 class Talk:
-    """One open session."""
+    """Open session."""
 
     def __init__(self, connection: ClientConnection) -> None:
         self.connection = connection

@@ -17,7 +17,7 @@ WORDS = "Good morning, everybody. The kettle is on, and the bread is nearly done
 
 
 def spoken(text: str = WORDS, seed: int = 3) -> NDArray[np.float32]:
-    """Shapes: [N] float32, mono, 24 kHz."""
+    """Return the speech of a text. Shapes: result [N] float32, mono, 24 kHz."""
     return each_spoken(text, seed=seed)[0]
 
 
@@ -39,7 +39,7 @@ def _said(engine: Engine, text: str, seed: int) -> NDArray[np.float32]:
 
 
 def words(text: str) -> list[str]:
-    """Return lower-case words without marks."""
+    """Return the lower-case words of a text, without punctuation."""
     return re.findall(r"[a-z']+", text.lower())
 
 

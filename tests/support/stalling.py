@@ -9,7 +9,7 @@ from contextlib import closing, contextmanager, suppress
 
 
 class StallingProxy:
-    """Proxy to a local port that forwards while it flows; while stalled, data and new connections wait."""
+    """Proxy to a local port. While it is stalled, data and new connections wait."""
 
     def __init__(self, target: int) -> None:
         self._target = target
@@ -62,6 +62,6 @@ class StallingProxy:
 
 @contextmanager
 def stalling_proxy(target: int) -> Iterator[StallingProxy]:
-    """Return a proxy in front of ``target`` that flows."""
+    """Return a proxy to ``target`` that is not stalled."""
     with closing(StallingProxy(target)) as proxy:
         yield proxy

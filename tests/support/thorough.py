@@ -44,5 +44,5 @@ def is_slow_file(path: str, source: str) -> bool:
 
 
 def is_thorough_file(path: str, source: str) -> bool:
-    """True if `make test` runs no test of a file, so that it need not be imported."""
+    """True if `make test` runs no test of a file, so that the file is not imported."""
     return is_slow_file(path, source) and "pytest.mark.quick" not in source

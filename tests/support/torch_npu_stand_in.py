@@ -72,7 +72,7 @@ class Event:
 
 
 class Setting:
-    """Library object with exactly these settings, all bool."""
+    """Object with boolean settings, which refuses unknown names."""
 
     def __init__(self, **defaults: bool | None) -> None:
         for name, value in defaults.items():
@@ -265,7 +265,7 @@ class StandInNpu:
 
 
 class StandIn(ModuleType):
-    """The module. ``calls`` records name, shapes of query and key, and sparse mode."""
+    """Replacement for the module. ``calls`` has name, query and key shapes, and sparse mode of each attention call."""
 
     def __init__(self) -> None:
         super().__init__("torch_npu")

@@ -35,7 +35,7 @@ BOMBS = {
 
 
 def a_prompt(fingerprint: str = "abc", frames: int | None = 5) -> VoicePrompt:
-    """Shapes: x_vector [32], codes [frames, 16]."""
+    """Return a random voice prompt. Shapes: x_vector [32], codes [frames, 16]."""
     codes = None if frames is None else np.arange(frames * 16, dtype=np.int64).reshape(frames, 16)
     return VoicePrompt(fingerprint=fingerprint, x_vector=np.linspace(-1, 1, 32, dtype=np.float32), codes=codes)
 

@@ -43,7 +43,7 @@ class Msvcrt(ModuleType):
 
 
 def hide() -> None:
-    """Remove the features that Windows lacks from this process."""
+    """Remove the features that Windows does not have from this process."""
     for name in MODULES:
         sys.modules[name] = None  # type: ignore[assignment]
     sys.modules["msvcrt"] = Msvcrt("msvcrt")

@@ -19,7 +19,7 @@ from tests.support.voices import a_voice
 
 
 def kill_writers(folder: Path, times: int) -> None:
-    """Repeatedly start a child that replaces a voice of a megabyte without end, and kill it."""
+    """Repeatedly start a child process that replaces a large voice in a loop, and kill it."""
     library = Library(folder)
     library.open()
     voice = a_voice("Victim", samples=500_000)

@@ -252,7 +252,7 @@ class SplitQuantizer(nn.Module):
 
     @torch.no_grad()
     def learn(self, codes: Tensor, targets: Tensor, decay: float, floor: float) -> None:
-        """Move the books towards what they were asked to code; give dead entries a random target. Graph-safe."""
+        """Move the codebooks towards their inputs, and replace unused rows by random inputs. Graphs can capture it."""
         count = codes.shape[0]
         hot = targets.new_zeros(self.books, count, self.size).scatter_(2, codes.T[..., None], 1.0)
         usage = torch.lerp(hot.sum(1), self.usage, decay)
@@ -343,9 +343,9 @@ class Codec(nn.Module):
 
 
 class Heads(nn.Module):
-    """Auxiliary readers of the code vectors, used in training only.
+    """Auxiliary heads that read the code vectors, used in training only.
 
-    Phones from book 0 alone, and from all books and what came before; F0 from 1 and 2.
+    They predict phones from codebook 0, phones from all codebooks with earlier frames, and F0 from codebooks 1 and 2.
     """
 
     def __init__(self, c: dict, phones: int) -> None:

@@ -15,7 +15,7 @@ from store import Store
 
 @torch.no_grad()
 def encode_rows(store: Store, codec: torch.nn.Module, rows: list[dict]) -> np.ndarray:
-    """Return the codes [frames, K] of rows that follow each other in the store, from the first one's start."""
+    """Return the codes [frames, K] of consecutive rows of the store."""
     seconds = 480.0 if store.device.type == "cuda" else 20.0  # Seconds of audio per batch.
     base, end = rows[0]["start"] // 1920, (rows[-1]["start"] + rows[-1]["length"]) // 1920
     codes = np.zeros((end - base, CONFIG["codec"]["codebooks"]), np.int16)

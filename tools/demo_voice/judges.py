@@ -49,7 +49,7 @@ class Judges(nn.ModuleList):
         return torch.stack(losses).mean()
 
     def told(self, made: Tensor, true: Tensor) -> tuple[Tensor, Tensor]:
-        """Return (adversarial loss, relative distance of features) of generated audio."""
+        """Return the adversarial loss of generated audio, and the relative distance of its features from real audio."""
         adversarial, feature = made.new_zeros(()), made.new_zeros(())
         for judge in self:
             with torch.no_grad():

@@ -93,7 +93,7 @@ def normalised_snake(x: Tensor, gamma: Tensor, beta: Tensor, mask: Tensor, count
 
 @dataclass(frozen=True)
 class Spoken:
-    """A batch of utterances. Shapes: audio [B, 600 T], tokens' durations [B, N], F0 in Hz [B, 2 T], frames [B]."""
+    """Batch of utterances. Shapes: audio [B, 600 T], tokens' durations [B, N], F0 in Hz [B, 2 T], frames [B]."""
 
     audio: Tensor
     durations: Tensor

@@ -55,7 +55,7 @@ class Espeak:
             raise ValueError("espeak-ng has no voice en-us")
 
     def clause(self, text: str) -> str:
-        """Return the IPA of a text without punctuation, affricates and diphthongs tied by ^."""
+        """Return the IPA of a text without punctuation. Affricates and diphthongs are joined by ^."""
         pointer, parts = ctypes.c_char_p(text.encode()), []
         while pointer.value is not None:
             parts.append(self._lib.espeak_TextToPhonemes(ctypes.byref(pointer), 1, 0x82 | ord("^") << 8) or b"")

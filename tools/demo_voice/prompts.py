@@ -73,7 +73,7 @@ def text_beside(t: TextVocabulary, prompt: Prompt, frames: int) -> list[int]:
 
 
 class Corpus:
-    """Growing corpus of rows and codes, from which sequences are drawn; stage 4 encodes rows as they are generated."""
+    """Corpus of rows and codes, from which training sequences are drawn. It grows while stage 4 encodes new speech."""
 
     def __init__(self, spoken: Path, t: TextVocabulary) -> None:
         self.t = t

@@ -31,7 +31,7 @@ SILENT_IDS = 17  # Token ids below are punctuation, padding and the space.
 
 @dataclass(frozen=True)
 class Mixture:
-    """A voice: weights of Kokoro's styles, pace, and factors on F0 and on the formants."""
+    """Voice as a mixture of Kokoro's styles, with a pace, and factors for F0 and the formants."""
 
     gender: str
     styles: dict[str, float]

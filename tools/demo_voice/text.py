@@ -142,7 +142,7 @@ def wordnet(folder: Path) -> tuple[list[str], list[str]]:
 
 
 def sentence(text: str, rng: random.Random) -> str:
-    """Give a fragment the look of what people type: mostly a capital and a full stop."""
+    """Format a fragment like typed text, usually with a capital letter and a full stop."""
     if rng.random() < 0.75:
         text = text[0].upper() + text[1:]
     if text[-1].isalnum() and rng.random() < 0.75:

@@ -42,7 +42,7 @@ def _scheme(model: models.BPE) -> Tokenizer:
 
 @dataclass
 class TextVocabulary:
-    """Ids: the letters of the 256 bytes, a piece for each merge, then the special tokens."""
+    """Text vocabulary. Ids are, in order: the 256 bytes, a piece for each merge, and the special tokens."""
 
     merges: tuple[tuple[str, str], ...]
 
@@ -92,7 +92,7 @@ class TextVocabulary:
 
     @classmethod
     def learn(cls, lines: Iterable[str], pieces: int) -> TextVocabulary:
-        """Return the merges of `pieces` pieces, and the few behind them that make each of WHOLE one piece."""
+        """Learn `pieces` merges, and append those that make each word in WHOLE a single piece."""
         tok = _scheme(models.BPE())
         trainer = trainers.BpeTrainer(vocab_size=pieces, initial_alphabet=byte_letters(), show_progress=False)
         tok.train_from_iterator(lines, trainer)

@@ -29,7 +29,7 @@ from store import LABELS, Store
 
 
 class Trainer:
-    """The codec, its auxiliary heads and one optimiser."""
+    """Training state: the codec, its auxiliary heads and the optimizer."""
 
     def __init__(self, store: Store, device: torch.device, frozen: bool = False) -> None:
         torch.manual_seed(CONFIG["seed"])
@@ -128,7 +128,7 @@ class Trainer:
 
     @torch.no_grad()
     def back(self) -> None:
-        """Restore the older of the two states, because the newer one may already lead to the overflow."""
+        """Restore the older of the two stored states, because the newer one may be the cause of an overflow."""
         for tensor, kept in zip(self._state(), self.kept[0], strict=True):
             tensor.copy_(kept)
         while len(self.kept) > 1:

@@ -108,7 +108,7 @@ class Trainer:
         self.shapes: dict[tuple[int, ...], tuple[dict[str, Tensor], Callable[[], None]]] = {}
 
     def references(self, spans: Tensor) -> Tensor:
-        """Return x-vectors of crops of random lengths; a crop or an utterance that is too short repeats itself."""
+        """Return the x-vectors of random crops. Audio that is too short is repeated."""
         rows = (len(spans), 1)
         crop = ((1.5 + 2.5 * torch.rand(rows, device=self.device)) * 24000).long()
         start, size = spans[:, :1], spans[:, 1:].clamp(min=1)

@@ -16,7 +16,7 @@ FIRST_SPEAKER = CODES + 813
 
 
 def pitch_word(gender: str, f0: float) -> str:
-    """Return low, medium, high, or nothing when the pitch lies between two of them."""
+    """Return low, medium or high; an empty text for a pitch between two of them."""
     low, middle, high = (166, (172, 204), 214) if gender == "female" else (98, (102, 130), 140)
     if f0 <= 0:
         return ""
@@ -24,7 +24,7 @@ def pitch_word(gender: str, f0: float) -> str:
 
 
 def speed_word(stretch: float) -> str:
-    """Return slow, normal, fast, or nothing when the pace lies between two of them."""
+    """Return slow, normal or fast; an empty text for a pace between two of them."""
     return "fast" if stretch < 0.88 else "slow" if stretch > 1.2 else "normal" if 0.92 < stretch < 1.13 else ""
 
 
@@ -147,7 +147,7 @@ GENTLE = (
 
 
 def mood(ratio: float, stretch: float, rng: random.Random) -> str:
-    """Return a mood, of which this corpus has only pace and pitch; other details are invented."""
+    """Return a description of a mood. Only its pace and pitch are true of the audio; other details are invented."""
     pace = {"slow": ("slowly", "a little slower than usual", "with long pauses, slowly"),
             "fast": ("a little faster than usual", "quickly", "in a hurry"),
             }.get(speed_word(stretch), ("",))  # fmt: skip
@@ -157,7 +157,7 @@ def mood(ratio: float, stretch: float, rng: random.Random) -> str:
 
 
 def style(ratio: float, stretch: float, rng: random.Random) -> str:
-    """Return an instruction for a named speaker: `ratio` is pitch over the speaker's own."""
+    """Return an instruction for a named speaker. `ratio` is the pitch relative to the speaker's usual one."""
     speed = speed_word(stretch)
     pitch = "low" if ratio < 0.92 else "high" if ratio > 1.08 else ""
     pace = rng.choice(WORDS[speed]) if speed in ("slow", "fast") else ""

@@ -26,7 +26,7 @@ def key_digest(seed: int, key: str) -> bytes:
 
 @dataclass(frozen=True)
 class Draw:
-    """Tensors as a function of (seed, key): centred, with a given standard deviation."""
+    """Random tensors with mean 0 and a given standard deviation. Seed and key determine their values."""
 
     seed: int
 
@@ -62,13 +62,13 @@ class Draw:
             yield f"{key}.bias", self.spread(f"{key}.bias", (width,), 0.1)
 
     def codebook(self, key: str, total: str, rows: int, width: int, std: float) -> Tensors:
-        """Yield usage counts, none of them one, and row sums that divide into rows of a given spread."""
+        """Yield the usage counts and the row sums of a codebook, so that their quotients have a given spread."""
         usage = self.spread(f"{key}.cluster_usage", (rows,), 1.0, 2.5)
         yield f"{key}.cluster_usage", usage
         yield f"{key}.{total}", self.spread(f"{key}.{total}", (rows, width), std) * usage[:, None]
 
     def save(self, path: Path, tensors: Tensors, dtype: str) -> None:
-        """Write a safetensors file by hand, since numpy has no bfloat16 to give: a JSON header, then the bytes."""
+        """Write a safetensors file: a JSON header, then the bytes. The library needs numpy, which has no bfloat16."""
         tag = {"float32": "F32", "bfloat16": "BF16"}[dtype]
         header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
         parts: list[bytes] = []

@@ -38,7 +38,7 @@ def write_checkpoint(folder: Path, spec: CheckpointSpec, mode: str, seed: int, d
 
 
 def write_drawn(folder: Path, spec: CheckpointSpec, mode: str, draw: Draw, dtype: str) -> None:
-    """Write every file with the tensors of another draw."""
+    """Write every file, with the tensors of this `Draw`."""
     if mode not in MODES:
         raise ValueError(f"mode {mode!r} is not one of {MODES}")
     tokenizer = folder / "speech_tokenizer"

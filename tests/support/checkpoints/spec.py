@@ -17,7 +17,7 @@ SUPPRESSED_IDS = 1024  # The reference suppresses the last 1024 talker ids, inde
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stack:
-    """A stack of decoder layers: talker, code predictor, or the transformer inside Code2Wav."""
+    """Dimensions of decoder layers: those of talker, code predictor, or Code2Wav's transformer."""
 
     hidden: int
     intermediate: int
@@ -31,7 +31,7 @@ class Stack:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Code2WavSpec:
-    """The decoder half of the speech tokenizer."""
+    """Dimensions of Code2Wav, the decoder of the speech tokenizer."""
 
     transformer: Stack
     sliding_window: int  # The number of keys that a frame attends to, including its own.
@@ -44,7 +44,7 @@ class Code2WavSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EncoderSpec:
-    """The encoder half of the speech tokenizer (Mimi)."""
+    """Dimensions of the speech encoder (Mimi)."""
 
     filters: int
     ratios: tuple[int, ...] = (8, 6, 5, 4)  # Strides in the config's order; the encoder applies them in reverse.
@@ -59,7 +59,10 @@ class EncoderSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpeakerEncoderSpec:
-    """ECAPA-TDNN; the last entry belongs to the aggregation over the blocks between first and last."""
+    """Dimensions of the speaker encoder (ECAPA-TDNN).
+
+    The last entry of each list is for the layer that joins the outputs of the blocks.
+    """
 
     channels: tuple[int, ...]
     kernels: tuple[int, ...] = (5, 3, 3, 3, 1)

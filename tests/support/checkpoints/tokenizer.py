@@ -12,7 +12,7 @@ from pathlib import Path
 
 
 def byte_symbols() -> list[str]:
-    """Give every byte the printable character that GPT-2's byte-level BPE writes for it."""
+    """Return the printable character of each byte in GPT-2's byte-level BPE."""
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     symbols = {byte: chr(byte) for byte in printable}
     others = (byte for byte in range(256) if byte not in symbols)
@@ -32,13 +32,13 @@ def merges(texts: Sequence[str]) -> list[tuple[str, str]]:
 
 
 def vocabulary(texts: Sequence[str]) -> dict[str, int]:
-    """Number the bytes, then the merged tokens."""
+    """Return the ids of the bytes, followed by those of the merged tokens."""
     tokens = dict.fromkeys([*byte_symbols(), *(left + right for left, right in merges(texts))])
     return {token: index for index, token in enumerate(tokens)}
 
 
 def special_ids(texts: Sequence[str], special_tokens: Sequence[str]) -> dict[str, int]:
-    """Number the special tokens after the vocabulary, in the order given."""
+    """Return the ids of the special tokens, which follow the vocabulary in the given order."""
     first = len(vocabulary(texts))
     return {token: first + offset for offset, token in enumerate(special_tokens)}
 
