@@ -26,7 +26,7 @@ _ID = re.compile(r"[0-9a-f]{32}")
 
 _BLEND = re.compile(r"(?P<first>.+):(?P<first_weight>[^:+]*)\+(?P<second>.+):(?P<second_weight>[^:+]*)", re.DOTALL)
 _WEIGHT = re.compile(r"(?:0|1|0?\.\d{1,6}|1\.0{1,6})")
-_TOLERANCE = 0.001  # Of the sum of the weights.
+_TOLERANCE = 0.001  # Tolerance for the sum of the weights.
 
 Named = tuple[str, float]  # A voice of a blend, and its weight.
 

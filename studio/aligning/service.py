@@ -19,7 +19,7 @@ from studio.plugins import PluginWorker, WorkerBusyError
 
 log = logging.getLogger(__name__)
 
-MAX_WAITING = 4  # Takes, with the one being aligned.
+MAX_WAITING = 4  # Maximum number of waiting takes, including the one that is being aligned.
 WALL_S = 60.0  # Timeout of an alignment including the model's loading, plus the length of the audio.
 
 

@@ -58,7 +58,7 @@ class _Open:
     is_hidden: bool = False
     pieces: list[str] = field(default_factory=list)
     after: list[_Block] = field(default_factory=list)
-    omitted: dict[str, str] = field(default_factory=dict)  # The first text by the code of its note.
+    omitted: dict[str, str] = field(default_factory=dict)  # First omitted text, by the code of its note.
 
 
 def main_document(archive: Archive) -> tuple[str, etree._Element] | None:

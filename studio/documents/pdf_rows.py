@@ -8,7 +8,7 @@ from typing import Any
 
 from studio.documents.values import scripted
 
-_SMALL = 0.85  # Numbers below this part of a row's size are raised or lowered ones.
+_SMALL = 0.85  # Numbers with smaller letters, relative to their row's, are raised or lowered.
 _UNDRAWN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 
 

@@ -24,7 +24,7 @@ from studio.documents.values import (
 MAX_STYLE_CHARS = 500
 _UNDECODED = "\ufffd"
 _DIGITS = "[⁰¹²³⁴-⁹]+"
-_RAISED = re.compile(rf"{_DIGITS}(?:[,˒⁻–-]{_DIGITS})*")  # Also several: word³˒⁵, word²⁻⁴.
+_RAISED = re.compile(rf"{_DIGITS}(?:[,˒⁻–-]{_DIGITS})*")  # Also matches several numbers, as in word³˒⁵ and word²⁻⁴.
 _SENTENCE_MARKS = ".,:;!?…。，！？”’\"'»"
 _POWERS = ("²", "³")
 _CAPTION = re.compile(

@@ -70,7 +70,7 @@ LINE_BREAK = "\v"  # Marks a line break inside a text; XML does not allow the ch
 _BREAKS = re.compile(rf"{LINE_BREAK}\s*{LINE_BREAK}")
 _INVISIBLE = re.compile("[\u00ad\u200b\u2060\ufeff]")
 _SIGNS = "0123456789+-−"
-# By the names that WordprocessingML gives them.
+# Keys are the names in WordprocessingML.
 _SCRIPTS = {
     "superscript": str.maketrans(_SIGNS, "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁻"),
     "subscript": str.maketrans(_SIGNS, "₀₁₂₃₄₅₆₇₈₉₊₋₋"),
@@ -114,7 +114,7 @@ class Document:
     notes: list[Note] = field(default_factory=list)
     author: str = field(default="", kw_only=True)
     cover: str = field(default="", kw_only=True)  # Data URL of a JPEG or PNG file.
-    found: dict[str, int] = field(default_factory=dict, kw_only=True)  # As in `LeftOut`.
+    found: dict[str, int] = field(default_factory=dict, kw_only=True)  # See `LeftOut.found`.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,7 @@ def read_web_page(data: bytes, left_out: LeftOut) -> Document:
         UnreadableError: It has no article, is larger than the limits, or trafilatura is not installed.
     """
     try:
-        from trafilatura import extract, extract_metadata  # Its own import takes a while, and it is an extra.
+        from trafilatura import extract, extract_metadata  # Optional package that is slow to import.
     except ImportError:
         raise UnreadableError(NO_EXTRACTOR) from None
     check_size(data)
@@ -23,7 +23,7 @@ def read_web_page(data: bytes, left_out: LeftOut) -> Document:
     if not article:
         raise UnreadableError(EMPTY)
     tree = html.document_fromstring(article)
-    for code in tree.xpath("//pre/pre"):  # As it writes blocks of code.
+    for code in tree.xpath("//pre/pre"):  # trafilatura writes blocks of code in this way.
         code.tag = "code"
     document = read_html(html.tostring(tree, encoding="utf-8"), left_out)
     metadata = extract_metadata(data)

@@ -68,7 +68,7 @@ _UNSAID = {
 _PICTURES = {"audio", "canvas", "embed", "iframe", "img", "image", "video"}
 _READINGS = {"rt", "rtc"}
 _SCRIPTS = {"sup": "superscript", "sub": "subscript"}
-_MATH_SCRIPTS = {"msup": "superscript", "msub": "subscript"}  # Role of the second of their two elements.
+_MATH_SCRIPTS = {"msup": "superscript", "msub": "subscript"}  # Meaning of the second child of these elements.
 
 NAV_KINDS = {"landmarks", "page-list", "loi", "lot", "loa", "lov", "doc-pagelist"}
 _PAGE = {"pagebreak", "doc-pagebreak"}

@@ -20,7 +20,7 @@ from runtime.shared.certificates import certificates
 Opening = asyncio.Task[httpcore.AsyncNetworkStream]
 
 _opened: ContextVar[list[Opening] | None] = ContextVar("opened", default=None)
-_closing: set[asyncio.Task[None]] = set()  # The event loop holds tasks only weakly.
+_closing: set[asyncio.Task[None]] = set()  # The event loop has only weak references to tasks.
 
 
 class Upstream(httpx.AsyncHTTPTransport):

@@ -42,7 +42,7 @@ from studio.store.programme import (
 from studio.store.records import MAX_SCRIPT_LINES, Fields, Line
 from studio.store.takes import Takes
 
-MAX_CLIPS = 5 * MAX_SCRIPT_LINES // 2  # Each line with a pause, and every second one in two takes.
+MAX_CLIPS = 5 * MAX_SCRIPT_LINES // 2  # Enough if each line has a pause and half of the lines have two takes.
 MAX_CHAPTERS = 1000
 BOOK_FORMATS = ("m4b", "mp3")  # Formats with chapters and a cover.
 MAX_SILENCE_S = 60.0

@@ -20,7 +20,7 @@ from studio.store.records import words_read
 
 Samples = NDArray[np.int16]
 MAX_TEMPO = 1.15
-_SILENCE = 0.02  # Part of a take's peak that samples at its edges exceed if they are speech.
+_SILENCE = 0.02  # Samples below this share of a take's peak are silence.
 _EDGE = SAMPLE_RATE // 50  # Samples that are kept around the speech of a take.
 _MAX_LATE = SAMPLE_RATE // 10 - _EDGE  # Samples by which a line may begin late without a note.
 ReadTake = Callable[[str], Samples]  # Returns the samples of a take by its id.

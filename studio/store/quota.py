@@ -20,7 +20,7 @@ from studio.store.owned_rows import VISITOR
 from studio.store.scripts import takes_in_scripts
 
 _MIB = 2**20
-# An owner's takes that no script uses; the values are the owner and the JSON list of those that scripts use.
+# SQL condition for an owner's takes that no script uses. Values: the owner, and a JSON list of the takes in scripts.
 _LOOSE = "owner = ? AND deleted_at IS NULL AND id NOT IN (SELECT value FROM json_each(?))"
 
 

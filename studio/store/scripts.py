@@ -172,7 +172,7 @@ def parse_script(body: bytes) -> ParsedScript:
             json_array_length(script, '$.lines') FROM body"""
         ((rest, kind, count),) = connection.execute(query)
         fields = _parse_part(rest, "body", MAX_DEPTH)
-        if "lines" in fields:  # SQLite has removed the first only.
+        if "lines" in fields:  # SQLite removes only the first of duplicate keys.
             raise InvalidMessage(why="a key stands in it twice")
         head = read(ScriptHead, fields)
         if kind not in {None, b"array"}:

@@ -23,7 +23,7 @@ from studio.transcribing.plugin import RATE, Choice, transcribe
 
 log = logging.getLogger(__name__)
 
-MAX_WAITING = 4  # Recordings, with the one being transcribed.
+MAX_WAITING = 4  # Maximum number of waiting recordings, including the one that is being transcribed.
 AGAIN_S = 10.0
 
 

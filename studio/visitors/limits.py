@@ -40,7 +40,7 @@ OPEN = (
     "/studio/sign",
 )
 ADDRESS = "address:"
-STORED = ("/studio/takes", "/studio/scripts", "/studio/pronunciation", "/studio/me", *KEPT)  # In the store or runtime.
+STORED = ("/studio/takes", "/studio/scripts", "/studio/pronunciation", "/studio/me", *KEPT)  # Paths of stored data.
 NOTHING_STORED = frozenset({CHECK, "/studio/pronunciation/said", "/studio/takes/free", "/studio/takes/delete"})
 _MAX_ADDRESSES = 65_536
 CLOSED = (*API, "/voices", "/v2/voices", "/pronunciation-dicts", "/studio/", "/gradio_api/", "/mcp")

@@ -17,7 +17,7 @@ from starlette.requests import HTTPConnection
 TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
 NOBODY = -1  # The socket has no process any more; the system reports root for it.
 _NETLINK_SOCK_DIAG, _BY_FAMILY, _REQUEST, _ANY_STATE, _NO_COOKIE = 4, 20, 1, 0xFFFFFFFF, 0xFFFFFFFF
-_ROOT = 0  # Has access to everything anyway, and is the user of WSL's relay.
+_ROOT = 0  # Root can access everything, and WSL's relay runs as root.
 
 
 def is_own_user(connection: HTTPConnection) -> bool:

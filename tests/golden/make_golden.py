@@ -32,7 +32,7 @@ CLEAR_GAP = 5e-4  # Logits have a standard deviation near 4, so this is a few hu
 DECODED_FRAMES = {TINY.name: (1, 5, 40), ODD.name: (1, 5, 60)}  # The last length exceeds the transformer's window.
 
 WINDOWED = {TINY.name: 625, ODD.name: 305}  # Lengths in frames, with two seams and with one.
-KEPT_OF_WINDOWED = 61  # One of this number of samples is stored.
+KEPT_OF_WINDOWED = 61  # Every 61st sample is stored.
 
 Arrays = dict[str, NDArray[Any]]
 

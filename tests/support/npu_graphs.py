@@ -78,7 +78,7 @@ class Capture:
         """
         refuse(func, args, kwargs)
         given = [held(leaf) for leaf in leaves((args, kwargs)) if isinstance(leaf, Tensor)]
-        if func is torch.ops.aten.lift_fresh.default:  # A graph keeps a constant of the code as it is.
+        if func is torch.ops.aten.lift_fresh.default:  # This operator creates a constant.
             self._own[given[0].untyped_storage().data_ptr()] = given[0]
         addresses = {tensor.untyped_storage().data_ptr() for tensor in given}
         arguments, keywords = changed((args, kwargs), self._remember)

@@ -19,7 +19,7 @@ TEXTS = (
     "Nobody in the village could say who had put out the light.",
 )
 SEEDS = (1, 2)
-WEIGHTS = (0.0, 0.25, 0.5, 0.75, 1.0)  # Of the second voice.
+WEIGHTS = (0.0, 0.25, 0.5, 0.75, 1.0)  # Weights of the second voice.
 
 
 def median_f0(client: httpx.Client, voice: str) -> float:

@@ -28,8 +28,8 @@ class NativeUtterance(Utterance[SessionConfig]):
     keeps_pieces: bool = True
     messages: int = 0  # Number of queued audio messages.
     played_ms: float | None = None  # Last playback position that the client has reported.
-    # Dialogue: the turn that is spoken and its first sample, those that follow, and the ends of those before.
-    configured_voice: ChosenVoice[SessionConfig] | None = None  # Of turns without one; None if this is no dialogue.
+    # Fields of a dialogue: the turn being spoken, its first sample, the following turns, and the ends of earlier turns.
+    configured_voice: ChosenVoice[SessionConfig] | None = None  # Default voice of turns; None without a dialogue.
     current_turn: ReadyTurn | None = None
     turn: int = 0
     turn_start: int = 0

@@ -126,7 +126,7 @@ def _mimi(draw: Draw, spec: EncoderSpec, rows: int) -> Tensors:
         for index in range(layers):
             key = f"{quantizer}.layers.{index}.codebook"
             yield f"{key}.initialized", draw.spread(f"{key}.initialized", (1,), 0.0, 1.0)
-            # Rows shrink as the residual does, so that late codebooks still choose.
+            # Rows become smaller with each codebook, like the residual. Otherwise, late codebooks would have no effect.
             yield from draw.codebook(key, "embed_sum", rows, spec.codebook_dim, 0.9**index)
 
 

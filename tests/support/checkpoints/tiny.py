@@ -129,7 +129,7 @@ ODD = CheckpointSpec(
     generation={"repetition_penalty": 1.2, "top_k": 20, "max_new_tokens": 600},
 )
 
-# One layer, and two upsampling blocks instead of four, to as many samples a frame.
+# One layer, and two upsampling blocks instead of four, with the same number of samples per frame.
 SHORT_CODE2WAV = replace(
     TINY.code2wav,
     transformer=replace(TINY.code2wav.transformer, layers=1),
