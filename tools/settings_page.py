@@ -126,7 +126,7 @@ _TURN_WHEN = {
 def page() -> str:
     """Return the complete page."""
     return _HEAD + "".join(
-        f"\n## {title}\n\n{about}\n\n| variable | default | content | allowed | change it if |\n|---|---|---|---|---|\n"
+        f"\n## {title}\n\n{about}\n\n| variable | default | content | change it if |\n|---|---|---|---|\n"
         + "".join(_rows(group))
         for title, about, group in _PARTS
     )
@@ -135,7 +135,9 @@ def page() -> str:
 def _rows(group: type[Any]) -> Iterator[str]:
     for knob in fields(group):
         name = knob.metadata["env"].removeprefix("VOICEWRIGHT_")
-        cells = (_default(knob.default), knob.metadata["about"], _range(knob), _TURN_WHEN.get(name, "-"))
+        about, allowed = knob.metadata["about"], _range(knob)
+        content = f"{about} ({allowed})" if allowed else about
+        cells = (_default(knob.default), content, _TURN_WHEN.get(name, "-"))
         yield f"| `VOICEWRIGHT_{name}` | {' | '.join(cells)} |\n"
 
 
@@ -148,16 +150,11 @@ def _default(value: Any) -> str:
 
 
 def _range(knob: Field[Any]) -> str:
-    low, high, words, pattern = (knob.metadata[rule] for rule in ("low", "high", "words", "pattern"))
-    if words:
+    """Return the allowed values, unless the description has them or they have only a lower bound."""
+    low, high, words = (knob.metadata[rule] for rule in ("low", "high", "words"))
+    if words and not all(word in knob.metadata["about"] for word in words):
         return ", ".join(f"`{word}`" for word in words)
-    if pattern:
-        return str(pattern[1])
-    if isinstance(knob.default, bool):
-        return "yes, no"
-    if low is not None and high is not None:
-        return f"{_number(low)} to {_number(high)}"
-    return ""
+    return f"{_number(low)} to {_number(high)}" if low is not None and high is not None else ""
 
 
 def _number(value: float) -> str:
