@@ -7,6 +7,8 @@ import posixpath
 import unicodedata
 import zipfile
 import zlib
+from collections.abc import Iterable
+from contextlib import suppress
 from urllib.parse import unquote
 
 from lxml import etree
@@ -60,6 +62,18 @@ class Archive:
     def find(self, name: str) -> str | None:
         """Return the entry with this name, ignoring case, Unicode form and kind of slash, as in a file system."""
         return self._names.get(name) or self._names.get(_folded(name))
+
+    def check_markup(self, names: Iterable[str]) -> None:
+        """Check that these markup entries together are within the limits, before any of them is parsed."""
+        entries = [self._zip.getinfo(name) for name in dict.fromkeys(names)]
+        if sum(entry.file_size for entry in entries) > MAX_TOTAL_MARKUP_BYTES:
+            raise UnreadableError(TOO_LARGE)
+        tags = 0
+        for entry in entries:
+            with suppress(*_DAMAGES):  # `read` reports the damage.
+                tags += self._zip.read(entry).count(b"<")
+            if tags > MAX_TAGS:
+                raise UnreadableError(TOO_LARGE)
 
     def read(self, name: str) -> bytes:
         """Return the bytes of one markup entry."""

@@ -71,6 +71,7 @@ class _Book:
         self._seen: set[str] = set()
 
     def read(self, title: str, spine: list[etree._Element]) -> Document:
+        self._archive.check_markup(name for one in spine if (name := self._page(one)[1]) is not None)
         titles = self._titles()
         linear = [one for one in spine if one.get("linear") != "no"]
         aside = [one for one in spine if one.get("linear") == "no"]
@@ -93,20 +94,28 @@ class _Book:
 
     def _chapters(self, reference: etree._Element, titles: Titles) -> Iterator[Chapter]:
         """Yield the chapters of one document; repeated references are skipped."""
-        item = self._readable(self._items.get(reference.get("idref")))
-        name = None if item is None else self._entry(item)
-        if item is None or name is None:
+        item, name = self._page(reference)
+        if item is None:
             self._left_out.add("missing_pages", reference.get("idref"))
+        elif name is None:
+            self._left_out.add("pictures", item.get("href"))
         elif name in self._seen:
             self._left_out.add("repeated_pages", name)
-        elif _kind(item).startswith("image/") and _kind(item) != _SVG:
-            self._left_out.add("pictures", name)
         else:
             self._seen.add(name)
             reader = XhtmlReader(titles.get(name, {}), self._left_out, self._notes)
             chapters, has_text = reader.read(body_of(self._archive.read(name)))
             if has_text or not _is_nav(item):  # The heading alone of a table of contents is no chapter.
                 yield from chapters
+
+    def _page(self, reference: etree._Element) -> tuple[etree._Element | None, str | None]:
+        """Return the item that a reference names, and its entry. A picture has no entry to read."""
+        item = self._readable(self._items.get(reference.get("idref")))
+        name = None if item is None else self._entry(item)
+        if item is None or name is None:
+            return None, None
+        is_picture = _kind(item).startswith("image/") and _kind(item) != _SVG
+        return item, None if is_picture else name
 
     def _readable(self, item: etree._Element | None) -> etree._Element | None:
         """Follow the fallbacks of an item that is not markup."""

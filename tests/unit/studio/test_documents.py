@@ -24,6 +24,7 @@ from runtime.shared.book_container import MAX_COVER_BYTES, read_cover
 from studio.documents import values
 from studio.documents.reading import read
 from studio.documents.service import DocumentService, Turns
+from studio.documents.xhtml import body_of
 from studio.errors import DocumentUnreadable
 from studio.routes.documents import MAX_BYTES, document_routes
 from studio.words import languages, words
@@ -404,6 +405,20 @@ def test_total_markup_of_a_book_is_limited(monkeypatch: pytest.MonkeyPatch, coun
     else:
         with pytest.raises(values.UnreadableError, match=values.TOO_LARGE):
             read(data)
+
+
+@pytest.mark.parametrize("page", ["<p>a</p>" * 250, "word " * 3000], ids=["tags", "bytes"])
+def test_too_long_spine_is_refused_before_a_page_is_parsed(monkeypatch: pytest.MonkeyPatch, page: str) -> None:
+    parsed: list[bytes] = []
+    monkeypatch.setattr("studio.documents.epub.body_of", lambda markup: parsed.append(markup) or body_of(markup))
+    count = 4900
+    pages = {f"OPS/{n}.xhtml": f"<html><body>{page}</body></html>" for n in range(count)}
+    items = "".join(f'<item id="i{n}" href="{n}.xhtml" media-type="application/xhtml+xml"/>' for n in range(count))
+    spine = "".join(f'<itemref idref="i{n}"/>' for n in range(count))
+    opf = f"<package><manifest>{items}</manifest><spine>{spine}</spine></package>"
+    with pytest.raises(values.UnreadableError, match=values.TOO_LARGE):
+        read(archive({**BOOK, **pages, "OPS/book.opf": opf}))
+    assert parsed == []
 
 
 def test_every_document_note_has_a_page_text() -> None:
