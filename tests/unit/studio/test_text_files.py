@@ -89,6 +89,11 @@ def test_uncertain_encoding_is_reported_with_candidates() -> None:
     assert read_text(b"Ordinary words.").encodings == []
 
 
+@pytest.mark.parametrize("text", ["A naïve idea, she said.", "<p>El niño duerme.</p>", "<p>A naïve idea.</p>"])
+def test_short_text_in_several_possible_encodings_is_windows_1252(text: str) -> None:
+    assert decode(text.encode("cp1252")).text == text
+
+
 @pytest.mark.parametrize("encoding", ["utf-8", "base64", "no-such-name", "cp65001x"])
 def test_wrong_encoding_is_refused(encoding: str) -> None:
     with pytest.raises(values.UnreadableError, match="choose another one"):
