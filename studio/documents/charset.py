@@ -17,7 +17,7 @@ MAX_CANDIDATES = 6
 # Candidates within this distance of the best confidence are offered too.
 UNCERTAIN_FROM = 0.95
 # Used if a short text fits this and a related encoding equally well; HTML has the same default.
-_MOST_FREQUENT = "Windows-1252"
+_DEFAULT_ENCODING = "Windows-1252"
 _RELATED = ("windows-125", "iso8859", "iso-8859")
 # At most one broken byte per this many non-ASCII characters counts as damaged UTF-8 instead of another encoding.
 UTF8_CHARS_PER_FAULT = 10
@@ -72,7 +72,7 @@ def decode(data: bytes, encoding: str | None = None) -> Decoded:
     texts.sort(key=lambda one: bool(_MIXED.search(one[2])))  # A stable sort: the most confident first.
     if texts[0][0].lower().startswith(_RELATED):
         likely = texts[0][1] * UNCERTAIN_FROM
-        texts.sort(key=lambda one: one[0] != _MOST_FREQUENT or one[1] < likely)
+        texts.sort(key=lambda one: one[0] != _DEFAULT_ENCODING or one[1] < likely)
     name, confidence, text = texts[0]
     others: dict[str, str] = {}
     for other, near, reading in texts[1:]:

@@ -23,7 +23,7 @@ def read_web_page(data: bytes, left_out: LeftOut) -> Document:
     if not article:
         raise UnreadableError(EMPTY)
     tree = html.document_fromstring(article)
-    for code in tree.xpath("//pre/pre"):  # trafilatura writes blocks of code in this way.
+    for code in tree.xpath("//pre/pre"):  # The form in which trafilatura writes a block of code.
         code.tag = "code"
     document = read_html(html.tostring(tree, encoding="utf-8"), left_out)
     metadata = extract_metadata(data)
