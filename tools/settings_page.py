@@ -23,8 +23,7 @@ VOICEWRIGHT_QUANTIZE=int8 PORT=8000 make run
 The studio passes its environment to its runtime, so `make run` accepts all settings. Options of the command line
 (`voicewright runtime --help`) override the environment. A setting that is on or off takes `yes` or `no`. A value that
 is not allowed ends the process with status 2 and one sentence. An unknown `VOICEWRIGHT_…` name is logged with the
-nearest known one. A dash means that you rarely need to change the setting. `python -m tools.settings_page` writes this
-page.
+nearest known one. A dash means that you rarely need to change the setting.
 
 | variable | default | content | change it if |
 |---|---|---|---|
