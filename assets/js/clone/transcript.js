@@ -204,7 +204,7 @@ export class Transcript {
     const [mb, all] = [got, of].map((bytes) => Math.round(bytes / 1e6));
     button.textContent = this.studio.t(isFetching ? 'real_voices.stop' : 'clone.get_model', { all });
     bar.hidden = !isFetching;
-    bar.value = got / of;
+    bar.value = of ? got / of : 0; // A plug-in's size is unknown.
     note.textContent = this.studio.t(isFetching ? 'clone.model_got' : 'clone.model_hint', { mb, all });
     if (isFetching) this.timer ??= setTimeout(() => this.askModel(), POLL_MS);
   }
