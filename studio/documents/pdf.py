@@ -187,19 +187,26 @@ class _Text:
         return is_indented or gap < 0 or len(before.text) < _SHORT * self._usual_chars
 
     def _running_titles(self, pages: list[list[Row]]) -> set[tuple[str, int]]:
-        seen = Counter(key for rows in pages for key in {row.key for row in _edges(rows)})
+        seen = Counter(key for rows in pages for key in {self._key(row) for row in _edges(rows)})
         return {key for key, count in seen.items() if count >= _MIN_REPEATED}
+
+    def _key(self, row: Row) -> tuple[str, int]:
+        """Return a key that running titles share; a heading such as "Chapter 2" shares it with no other heading."""
+        return row.key if self._is_small(row) else (row.text, row.key[1])
+
+    def _is_small(self, row: Row) -> bool:
+        return row.size < _HEADING * self._size
 
     def _without_edges(self, rows: list[Row], running: set[tuple[str, int]]) -> list[Row]:
         """Remove running titles and page numbers from the top and the bottom of a page."""
         edges = {id(row) for row in _edges(rows)}
         kept = []
         for row in rows:
-            is_small = row.size < _HEADING * self._size  # The number of a chapter is larger.
-            is_number = id(row) in edges and is_small and _PAGE_NUMBER.fullmatch(row.text)
+            # The number of a chapter is larger.
+            is_number = id(row) in edges and self._is_small(row) and _PAGE_NUMBER.fullmatch(row.text)
             if is_number and self._left_out.omits("page_numbers", row.text):
                 continue
-            if id(row) in edges and row.key in running:
+            if id(row) in edges and self._key(row) in running:
                 self._left_out.add("headers", row.text)
             else:
                 kept.append(row)

@@ -46,6 +46,14 @@ def test_running_titles_page_numbers_and_notes_are_no_text() -> None:
     assert {note.code: note.count for note in document.notes} == {"headers": 4, "page_numbers": 4}
 
 
+def test_numbered_headings_at_the_top_of_pages_are_no_running_titles() -> None:
+    rows = ["one", "two", "three", "four"]
+    pages = [book_page(at, [f"{ROW} {row}."], heading=f"Chapter {at}") for at, row in enumerate(rows, 1)]
+    document = read(pdf(pages))
+    assert [chapter.title for chapter in document.chapters] == [f"Chapter {number}" for number in range(1, 5)]
+    assert {note.code: note.count for note in document.notes} == {"headers": 4, "page_numbers": 4}
+
+
 def test_rows_become_paragraphs_also_across_pages_and_broken_words_are_joined() -> None:
     first = [f"{ROW} and the har-", "bour was full of light, as on every day.", f"{ROW} and they", "sang until"]
     last = ["midnight. It is over.", f"{ROW}."]
