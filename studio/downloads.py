@@ -164,7 +164,7 @@ class Downloads:
         else:
             self._save()
 
-    def told(self) -> dict[str, Any]:
+    def status(self) -> dict[str, Any]:
         """Return the state of the download for the page."""
         parts = self.kept.parts if self.kept.state is not DownloadState.NONE else []
         return {
@@ -300,9 +300,9 @@ class Downloads:
 
 def _read(path: Path) -> Kept:
     try:
-        told = json.loads(path.read_bytes())
-        parts = [DownloadPart(**part) for part in told.pop("parts")]
-        return Kept(**{**told, "state": DownloadState(told["state"]), "parts": parts})
+        stored = json.loads(path.read_bytes())
+        parts = [DownloadPart(**part) for part in stored.pop("parts")]
+        return Kept(**{**stored, "state": DownloadState(stored["state"]), "parts": parts})
     except (OSError, ValueError, TypeError, KeyError):
         return Kept()
 

@@ -54,7 +54,7 @@ class Plan:
         self._command = tuple(command)
         self._asking: asyncio.Task[None] | None = None
         self._asked_at = -math.inf
-        self.told: dict[str, Any] | None = None
+        self.latest: dict[str, Any] | None = None
 
     @property
     def is_asking(self) -> bool:
@@ -62,7 +62,7 @@ class Plan:
 
     def ask(self, device: Sequence[str]) -> None:
         """Request a plan unless it is recent. `device` are the arguments for device and dtype."""
-        rest = REST_S if self.told is None else FRESH_S
+        rest = REST_S if self.latest is None else FRESH_S
         if not self.is_asking and time.monotonic() - self._asked_at > rest:
             self._asking = asyncio.create_task(self._ask(device))
 
@@ -83,7 +83,7 @@ class Plan:
             async with asyncio.timeout(PLAN_S):
                 said = await process.stdout.read()
                 if await child.ended() == 0:
-                    self.told = json.loads(said)
+                    self.latest = json.loads(said)
         except (TimeoutError, ValueError):
             pass  # The built-in table is used instead.
         finally:

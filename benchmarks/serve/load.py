@@ -112,8 +112,8 @@ def creep(rows: Sequence[Row]) -> Row:
             slope = statistics.linear_regression(at, [float(row[name]) for row in filled]).slope
             found[f"{name}_a_minute"] = round(slope, 3)
     for name, part in (("first", rows[:third]), ("last", rows[-third:])):
-        told = [float(row["ttfa_p99_ms"]) for row in part if row["ttfa_p99_ms"] is not None]
-        found[f"ttfa_p99_{name}_third_ms"] = rounded(percentile(told, 0.5), 2)
+        values_ms = [float(row["ttfa_p99_ms"]) for row in part if row["ttfa_p99_ms"] is not None]
+        found[f"ttfa_p99_{name}_third_ms"] = rounded(percentile(values_ms, 0.5), 2)
     return found
 
 

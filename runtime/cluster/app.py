@@ -43,8 +43,8 @@ def build(args: Arguments | Mapping[str, Any]) -> Any:
     environment = environment_of(arguments)
     warn_of_unknown({**environment, **{name: "" for pool in arguments.pools.values() for name in pool.environment}})
     settings = Settings.from_env(environment)
-    told = sorted((name, value) for name, value in environment.items() if name not in _SCALES)
-    stamp = repr((package_version(), told, arguments.spread))
+    fixed = sorted((name, value) for name, value in environment.items() if name not in _SCALES)
+    stamp = repr((package_version(), fixed, arguments.spread))
     directory = serve.deployment(
         Directory, name="directory", max_ongoing_requests=1000, ray_actor_options={"num_cpus": 0}
     )

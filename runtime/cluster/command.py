@@ -129,8 +129,8 @@ def _deploy(application: Any) -> None:
     try:
         serve.run(application, name=NAME, route_prefix=None)
     except RuntimeError as error:
-        told = serve.status().applications.get(NAME)
-        deployments = () if told is None else told.deployments.values()
+        app_status = serve.status().applications.get(NAME)
+        deployments = () if app_status is None else app_status.deployments.values()
         said = [deployment.message.strip().splitlines() for deployment in deployments]
         words = "; ".join(lines[-1].strip() for lines in said if lines) or str(error)
         raise InvalidSetting(name="cluster", value="not started", why=words) from None

@@ -129,17 +129,17 @@ class Ingress:
             asyncio.gather(*map(self._query, self.ready)), self._haproxy.server_entries()
         )
         self.loads = {name: load for name, load in answers if load is not None}
-        commands, told = self._commands(server_entries)
+        commands, values = self._commands(server_entries)
         await self._haproxy.run_commands(commands)
-        self._sent = told  # This is set only after success, so that failed commands are sent again.
+        self._sent = values  # This is set only after success, so that failed commands are sent again.
         await self._send_voices()
         self._version = version
 
     async def _query(self, replica: Replica) -> tuple[str, Load | None]:
         """Request the load of a replica. None if it does not respond; HAProxy's health checks handle this."""
         try:
-            told = (await self._http.get(f"{replica.url}/ready")).json()
-            return replica.name, Load(slots=told["slots"], active=told["active"], waiting=told["waiting"])
+            body = (await self._http.get(f"{replica.url}/ready")).json()
+            return replica.name, Load(slots=body["slots"], active=body["active"], waiting=body["waiting"])
         except (httpx.HTTPError, ValueError, KeyError):
             return replica.name, None
 

@@ -100,10 +100,10 @@ class RuntimeReplica:
             from ray.util import get_node_ip_address
 
             host = get_node_ip_address()
-        told = {"VOICEWRIGHT_ELSEWHERE_FILE": str(self._other_checkpoints_file)}
+        own_variables = {"VOICEWRIGHT_ELSEWHERE_FILE": str(self._other_checkpoints_file)}
         if self._settings.server.wyoming:  # The ingress opens and announces the public Wyoming port.
-            told |= {"VOICEWRIGHT_WYOMING": f"tcp://{host}:0", "VOICEWRIGHT_WYOMING_ANNOUNCED": "no"}
-        self._process = self._start(models, {**environment, **self._store.environment, **told}, host)
+            own_variables |= {"VOICEWRIGHT_WYOMING": f"tcp://{host}:0", "VOICEWRIGHT_WYOMING_ANNOUNCED": "no"}
+        self._process = self._start(models, {**environment, **self._store.environment, **own_variables}, host)
         url = await asyncio.get_running_loop().run_in_executor(None, self._wait_until_ready)
         self._http = httpx.AsyncClient(
             base_url=url, verify=certificates(), trust_env=False, timeout=QUERY_TIMEOUT_S, headers=self._key

@@ -133,11 +133,11 @@ class ClusterView:
         pages = await self._pages(request, self._state.ready, request.url.path)
         if isinstance(pages, Response):
             return pages
-        told = [page.json() for page in pages if page is not None]
-        if told and isinstance(told[0], list):  # Format of ElevenLabs.
-            return JSONResponse(list({model["model_id"]: model for page in told for model in page}.values()))
-        names = [name for name in told[0] if name != "object"] if told else ["data"]
-        models = {name: {model["id"]: model for page in told for model in page[name]} for name in names}
+        bodies = [page.json() for page in pages if page is not None]
+        if bodies and isinstance(bodies[0], list):  # Format of ElevenLabs.
+            return JSONResponse(list({model["model_id"]: model for page in bodies for model in page}.values()))
+        names = [name for name in bodies[0] if name != "object"] if bodies else ["data"]
+        models = {name: {model["id"]: model for page in bodies for model in page[name]} for name in names}
         return JSONResponse({"object": "list", **{name: list(found.values()) for name, found in models.items()}})
 
     async def _model(self, request: Request) -> Response:

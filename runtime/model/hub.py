@@ -167,11 +167,11 @@ def headers(listed: Listing, paths: Sequence[str]) -> Headers:
     for path in paths:
         try:
             with asking(listed.name):
-                told = HfApi().parse_safetensors_file_metadata(listed.name, path, revision=listed.commit).tensors
+                in_file = HfApi().parse_safetensors_file_metadata(listed.name, path, revision=listed.commit).tensors
         except SafetensorsParsingError:
             why = "it is not a readable safetensors file"
             raise CheckpointInvalid(path=f"{listed.name}/{path}", why=why) from None
-        if found.keys() & told.keys():
+        if found.keys() & in_file.keys():
             raise CheckpointInvalid(path=listed.name, why="two of its files hold the same tensor")
-        found |= {key: TensorHeader(tuple(tensor.shape), tensor.dtype) for key, tensor in told.items()}
+        found |= {key: TensorHeader(tuple(tensor.shape), tensor.dtype) for key, tensor in in_file.items()}
     return found

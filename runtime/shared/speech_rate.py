@@ -47,7 +47,7 @@ def expected_frames(text: str) -> int:
     return round(sum(_frames(character) for character in text))
 
 
-def least_frames(text: str) -> int:
+def min_frames(text: str) -> int:
     """Return the minimum number of frames in which the complete text can be spoken.
 
     A digit counts as a letter, because a long number is read in few words. A repeated letter counts at most twice.

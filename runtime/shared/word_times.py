@@ -63,7 +63,7 @@ class WordTimes:
         self._tail = ""  # Text at the end that may become a longer word.
         self._spans: deque[str] = deque()
         self._samples = 0
-        self._told_until = 0.0  # End time of the returned words, in seconds.
+        self._returned_until_s = 0.0  # End time of the returned words, in seconds.
 
     def add(self, text: str) -> None:
         """Append text."""
@@ -75,11 +75,11 @@ class WordTimes:
     def hear(self, samples: int) -> TimedWords:
         """Advance the audio by `samples` and return the words that have ended."""
         self._samples += samples
-        now, told = self._samples / SAMPLE_RATE, TimedWords()
-        while self._spans and (end := self._told_until + _seconds(self._spans[0])) <= now:
-            told.add(self._spans.popleft(), self._told_until, end)
-            self._told_until = end
-        return told
+        now, timed = self._samples / SAMPLE_RATE, TimedWords()
+        while self._spans and (end := self._returned_until_s + _seconds(self._spans[0])) <= now:
+            timed.add(self._spans.popleft(), self._returned_until_s, end)
+            self._returned_until_s = end
+        return timed
 
     def hear_until(self, samples: int) -> TimedWords:
         """Advance the audio to `samples` in total and return the words that have ended."""
@@ -89,9 +89,11 @@ class WordTimes:
         """Return the remaining words, spread over the rest of the audio."""
         self._spans.extend(spans_of(self._tail))
         self._tail = ""
-        told = shared_out(self._spans, self._told_until, max(self._told_until, self._samples / SAMPLE_RATE))
+        timed = shared_out(
+            self._spans, self._returned_until_s, max(self._returned_until_s, self._samples / SAMPLE_RATE)
+        )
         self._spans.clear()
-        return told
+        return timed
 
 
 def spans_of(text: str) -> list[str]:
@@ -101,13 +103,13 @@ def spans_of(text: str) -> list[str]:
 
 def shared_out(spans: Iterable[str], start: float, end: float) -> TimedWords:
     """Spread words over the time between `start` and `end` (seconds), in proportion to their length."""
-    spans, told = tuple(spans), TimedWords()
+    spans, timed = tuple(spans), TimedWords()
     needed, whole = sum(map(_seconds, spans)), end - start
     for span in spans:
         end = start + _seconds(span) / needed * whole
-        told.add(span, start, end)
+        timed.add(span, start, end)
         start = end
-    return told
+    return timed
 
 
 def _seconds(span: str) -> float:

@@ -35,13 +35,13 @@ class OwnerLibrary:
     own: Library
     common: Library | None = None  # None if `own` is the shared library.
     most: int = 0  # Maximum number of own voices; 0: unlimited.
-    most_pronunciations: int = 0  # Maximum number of own dictionaries; 0: unlimited.
+    max_pronunciations: int = 0  # Maximum number of own dictionaries; 0: unlimited.
 
     @property
     def pronunciations(self) -> OwnerDictionaries:
         """Return the owner's pronunciation dictionaries together with the shared ones."""
         common = None if self.common is None else DictionaryFolder(self.common.folder / PRONUNCIATIONS)
-        return OwnerDictionaries(DictionaryFolder(self.own.folder / PRONUNCIATIONS), common, self.most_pronunciations)
+        return OwnerDictionaries(DictionaryFolder(self.own.folder / PRONUNCIATIONS), common, self.max_pronunciations)
 
     def cards(self) -> tuple[VoiceCard, ...]:
         """Return all usable voices, sorted by name."""
@@ -121,11 +121,11 @@ class OwnerLibrary:
 class OwnerLibraries:
     """Cache of the owners' libraries. Only one thread may use it."""
 
-    def __init__(self, common: Library, most: int, most_pronunciations: int = 0) -> None:
+    def __init__(self, common: Library, most: int, max_pronunciations: int = 0) -> None:
         """Set the maximum numbers of voices and dictionaries per owner; 0 is unlimited."""
         self._common = common
         self._most = most
-        self._most_pronunciations = most_pronunciations
+        self._max_pronunciations = max_pronunciations
         self._owned: OrderedDict[str, Library] = OrderedDict()
 
     def of(self, owner: str) -> OwnerLibrary:
@@ -138,7 +138,7 @@ class OwnerLibraries:
         self._owned.move_to_end(name)
         if len(self._owned) > OPEN:
             self._owned.popitem(last=False)[1].close()
-        return OwnerLibrary(library, self._common, self._most, self._most_pronunciations)
+        return OwnerLibrary(library, self._common, self._most, self._max_pronunciations)
 
     def libraries(self) -> tuple[Library, ...]:
         """Return the shared library and the recently used ones."""

@@ -47,19 +47,19 @@ def _function(app: ASGIApp, action: Action) -> Action:
     return shaped(call, action, CALLER)
 
 
-def _with_files(told: Any) -> Any:
+def _with_files(result: Any) -> Any:
     """Return the value with base64 data replaced by files. Takes some milliseconds."""
-    if isinstance(told, list):
-        return [_with_files(item) for item in told]
-    if not isinstance(told, dict):
-        return told
-    if set(told) == {"media_type", "data"}:
-        return _file(told["data"], told["media_type"].partition(";")[0])
-    return {name: _file(value, "audio/wav") if name == "wav" else _with_files(value) for name, value in told.items()}
+    if isinstance(result, list):
+        return [_with_files(item) for item in result]
+    if not isinstance(result, dict):
+        return result
+    if set(result) == {"media_type", "data"}:
+        return _file(result["data"], result["media_type"].partition(";")[0])
+    return {name: _file(value, "audio/wav") if name == "wav" else _with_files(value) for name, value in result.items()}
 
 
 def _file(data: str, media_type: str) -> dict[str, Any]:
     name = f"voicewright{mimetypes.guess_extension(media_type) or ''}"
     path = save_bytes_to_cache(base64.b64decode(data), name, get_upload_folder())
-    told: dict[str, Any] = FileData(path=path, orig_name=name, mime_type=media_type).model_dump()
-    return told
+    result: dict[str, Any] = FileData(path=path, orig_name=name, mime_type=media_type).model_dump()
+    return result

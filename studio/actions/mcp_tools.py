@@ -84,10 +84,10 @@ def _tool(app: ASGIApp, action: Action) -> Action:
         assert isinstance(request, Request)  # The only transport is HTTP.
         try:
             address = request.client.host if request.client else ""
-            told = await action(StudioClient(app, request.headers, address), **arguments)
+            outcome = await action(StudioClient(app, request.headers, address), **arguments)
         except ActionRefused as refusal:
             return _refusal(refusal)
-        return _result(told, request)
+        return _result(outcome, request)
 
     return shaped(call, action, CALLER, CallToolResult)
 
@@ -97,10 +97,10 @@ def _refusal(refusal: ActionRefused | SpeechError) -> CallToolResult:
     return CallToolResult(content=[words], isError=True)
 
 
-def _result(told: Any, request: Request) -> CallToolResult:
-    if isinstance(told, dict) and set(told) == {"media_type", "data"}:
-        return CallToolResult(content=[_file(told["media_type"].partition(";")[0], told["data"])])
-    lean = _without_sound(told, _address(request))
+def _result(outcome: Any, request: Request) -> CallToolResult:
+    if isinstance(outcome, dict) and set(outcome) == {"media_type", "data"}:
+        return CallToolResult(content=[_file(outcome["media_type"].partition(";")[0], outcome["data"])])
+    lean = _without_sound(outcome, _address(request))
     value = lean if isinstance(lean, dict) else {"result": lean}
     text = TextContent(type="text", text=json.dumps(lean, ensure_ascii=False))
     return CallToolResult(content=[text], structuredContent=value)
@@ -113,13 +113,13 @@ def _file(media_type: str, data: str) -> AudioContent | EmbeddedResource:
     return EmbeddedResource(type="resource", resource=blob)
 
 
-def _without_sound(told: Any, address: str) -> Any:
+def _without_sound(outcome: Any, address: str) -> Any:
     """Replace base64 WAVs in a result by complete URLs."""
-    if isinstance(told, list):
-        return [_without_sound(item, address) for item in told]
-    if not isinstance(told, dict):
-        return told
-    lean = {name: _without_sound(value, address) for name, value in told.items() if name != "wav"}
+    if isinstance(outcome, list):
+        return [_without_sound(item, address) for item in outcome]
+    if not isinstance(outcome, dict):
+        return outcome
+    lean = {name: _without_sound(value, address) for name, value in outcome.items() if name != "wav"}
     if isinstance(lean.get("audio"), str):
         lean["audio"] = f"{address}/{lean['audio']}"
     return lean

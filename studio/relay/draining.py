@@ -42,27 +42,27 @@ class Drain:
         finally:
             self._open -= 1
 
-    async def rest(self, patience_s: float, *, ends_idle: bool) -> None:
+    async def rest(self, timeout_s: float, *, ends_idle: bool) -> None:
         """Refuse new requests, and wait until all requests have ended or a timeout has passed.
 
         With `ends_idle`, idle sockets are closed; a draining runtime closes its own.
         """
         self._ends_idle = ends_idle
         self._begun.set()
-        end = asyncio.get_running_loop().time() + patience_s
+        end = asyncio.get_running_loop().time() + timeout_s
         while self._open and asyncio.get_running_loop().time() < end:  # noqa: ASYNC110  until one of two things
             await asyncio.sleep(_POLL_INTERVAL_S)
 
-    async def turn_out(self, patience_s: float) -> None:
+    async def turn_out(self, timeout_s: float) -> None:
         """Close all remaining requests and sockets, and wait for their end up to a timeout."""
         self._all_out.set()
-        await self.rest(patience_s, ends_idle=True)
+        await self.rest(timeout_s, ends_idle=True)
 
     async def until_out(self) -> None:
         """Wait until all remaining requests must end."""
         await self._all_out.wait()
 
-    async def until_told(self, moved: Callable[[], float]) -> None:
+    async def until_closing(self, moved: Callable[[], float]) -> None:
         """Wait until a socket must be closed. `moved` returns the loop time of its last traffic."""
         loop = asyncio.get_running_loop()
         await self._begun.wait()

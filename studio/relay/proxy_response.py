@@ -57,14 +57,14 @@ class ProxyResponse(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         passing = asyncio.create_task(self._pass(scope, receive, send), name="passage")
         listening = asyncio.create_task(self._listen(receive), name="passage-listener")
-        told = asyncio.create_task(self._drain.until_out(), name="passage-drain")
-        tasks = (passing, listening, told)
+        must_end = asyncio.create_task(self._drain.until_out(), name="passage-drain")
+        tasks = (passing, listening, must_end)
         try:
             with self._drain.passing():
                 await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             if passing.done():
                 passing.result()
-            has_to_go = told.done() and not passing.done()
+            has_to_go = must_end.done() and not passing.done()
         finally:
             for task in tasks:
                 task.cancel()

@@ -235,11 +235,11 @@ async def _join(browser: WebSocket, upstream: ClientConnection, drain: Drain, se
     traffic = Traffic(asyncio.get_running_loop().time())
     up = asyncio.create_task(_up(browser, upstream, traffic))
     down = asyncio.create_task(_down(browser, upstream, traffic, send_s))
-    told = asyncio.create_task(drain.until_told(lambda: traffic.moved))
-    tasks = (up, down, told)
+    must_end = asyncio.create_task(drain.until_closing(lambda: traffic.moved))
+    tasks = (up, down, must_end)
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        has_to_go = told.done() and not (up.done() or down.done())
+        has_to_go = must_end.done() and not (up.done() or down.done())
     finally:
         for task in tasks:
             task.cancel()

@@ -99,7 +99,7 @@ class HostRoutes:
         """Return the data of the Host room, which the page polls."""
         self._check(request)
         runtime = self._runtime
-        told = await self._ask_runtime()
+        state = await self._ask_runtime()
         is_own = isinstance(runtime, ChildRuntime)
         return json_response(
             {
@@ -109,10 +109,10 @@ class HostRoutes:
                 "memory": await asyncio.to_thread(own_memory) if is_own else None,
                 "changing": isinstance(runtime, ChildRuntime) and runtime.changing,
                 "checkpoints": models_of(runtime.args) if isinstance(runtime, ChildRuntime) else [],
-                "models": told.models,
-                "figures": told.figures,
-                "voice_problems": told.voice_problems,
-                "ports": told.ports,
+                "models": state.models,
+                "figures": state.figures,
+                "voice_problems": state.voice_problems,
+                "ports": state.ports,
                 "settings": list(knobs(self._settings)),
             }
         )

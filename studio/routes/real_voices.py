@@ -64,7 +64,7 @@ def feature(
         "small": DEMO_CHECKPOINT.name,
         "speaks": any(str(DEMO_CHECKPOINT) in model for model in models),
         "may": may,
-        "download": downloads.told() if may and downloads is not None else None,
+        "download": downloads.status() if may and downloads is not None else None,
     }
 
 
@@ -95,14 +95,14 @@ class RealVoiceRoutes:
     async def show(self, request: Request) -> Response:
         """Return the state of the download; with ``?plan=1`` also the available checkpoints, as far as known."""
         downloads = self._of(request)
-        told: dict[str, Any] = {"download": downloads.told()}
+        state: dict[str, Any] = {"download": downloads.status()}
         if query_flag(request, "plan"):
             args = self._runtime.args if isinstance(self._runtime, ChildRuntime) else ()
             names = ("--device", "--dtype", BITS)
             device = [f"{name}={value}" for name in names for value in values_of(args, name)[-1:]]
             self._plan.ask(device)
-            told["plan"] = plan_of(self._plan.told) | {"asking": self._plan.is_asking}
-        return json_response(told)
+            state["plan"] = plan_of(self._plan.latest) | {"asking": self._plan.is_asking}
+        return json_response(state)
 
     async def start(self, request: Request) -> Response:
         """Download checkpoints and change to them: {"models": ["OWNER/NAME", …], "quantize": "int8"}.
@@ -112,13 +112,13 @@ class RealVoiceRoutes:
         downloads = self._of(request)
         body = decode(await read_body(request))
         models, bits = _models(body), _bits(body)
-        plan = plan_of(self._plan.told)
+        plan = plan_of(self._plan.latest)
         need = together(plan, models, bits)
         if plan["total"] is not None and need > plan["total"]:
             raise MemoryTooSmall(need=round(need / GB, 1), have=round(plan["total"] / GB, 1))
         downloads.start(models, bits)
         self._plan.forget()
-        return json_response({"download": downloads.told()}, 202)
+        return json_response({"download": downloads.status()}, 202)
 
     async def act(self, action: Callable[[Downloads], Awaitable[None]], status: int, request: Request) -> Response:
         """Change the current download, and return its state."""
@@ -126,7 +126,7 @@ class RealVoiceRoutes:
         await action(downloads)
         if action is Downloads.stop:
             self._plan.forget()
-        return json_response({"download": downloads.told()}, status)
+        return json_response({"download": downloads.status()}, status)
 
     def _of(self, request: Request) -> Downloads:
         if not is_host(request, self._settings):
@@ -136,15 +136,15 @@ class RealVoiceRoutes:
         return self._downloads
 
 
-def plan_of(told: dict[str, Any] | None) -> dict[str, Any]:
+def plan_of(measured: dict[str, Any] | None) -> dict[str, Any]:
     """Return the published checkpoints for the page, from the child's plan, or until then from the built-in table.
 
     ``sizes`` is the source: "hub", or "table" if the Hub has not listed all. ``download`` are the missing bytes, of
     which ``common`` are shared by all checkpoints. ``bits`` are the weight formats of the device, each with its memory
     and estimated ``rtf``; ``chosen`` is the default one, to which ``memory``, ``rtf`` and ``fits`` refer.
     """
-    told = told or dict.fromkeys(FACTS)
-    known = {offer["id"]: offer for offer in told.get("offers", [])}
+    measured = measured or dict.fromkeys(FACTS)
+    known = {offer["id"]: offer for offer in measured.get("offers", [])}
     counts: dict[str, int] = {}
     for offer in known.values():
         for file in offer["files"] or []:
@@ -169,15 +169,15 @@ def plan_of(told: dict[str, Any] | None) -> dict[str, Any]:
                 else sum(missing[name] for name in missing if counts[name] > 1),
                 "listed": files is not None,
                 "shared": offer.get("shared"),
-                "bits": [kind | {"fits": kind["memory"] <= told["total"]} for kind in bits],
+                "bits": [kind | {"fits": kind["memory"] <= measured["total"]} for kind in bits],
                 "chosen": chosen,
                 "memory": taken.get("memory"),
                 "rtf": taken.get("rtf"),
-                "fits": taken["memory"] <= told["total"] if taken else None,
+                "fits": taken["memory"] <= measured["total"] if taken else None,
                 "suggested": False,
             }
         )
-    plan = {name: told[name] for name in FACTS}
+    plan = {name: measured[name] for name in FACTS}
     plan["sizes"] = "hub" if all(offer["listed"] for offer in offers) else "table"
     plan["offers"] = offers
     _suggest(plan)

@@ -64,13 +64,13 @@ class ChildProcess:
         with suppress(ProcessLookupError):
             self._process.kill()
 
-    async def end(self, patience_s: float | None = None) -> None:
+    async def end(self, timeout_s: float | None = None) -> None:
         """Terminate the process, and kill it after a timeout."""
         if self._process.returncode is None:
             with suppress(ProcessLookupError):
                 self._process.terminate()
             try:
-                await asyncio.wait_for(self._process.wait(), STOP_S if patience_s is None else patience_s)
+                await asyncio.wait_for(self._process.wait(), STOP_S if timeout_s is None else timeout_s)
             except TimeoutError:
                 self.kill()
                 await self._process.wait()

@@ -56,7 +56,7 @@ class Speech:
         self._send = send
         self._on_queue = on_queue
         self._timeout = timeout
-        self._patience: asyncio.Timeout | None = None  # Timeout of a reader that waits for audio.
+        self._read_timeout: asyncio.Timeout | None = None  # Timeout of a reader that waits for audio.
         self._beginning = asyncio.Lock()
         self._has_begun = False
         self._ended = asyncio.Event()
@@ -166,8 +166,8 @@ class Speech:
     def on_queued(self, queued: Queued) -> None:
         self.queued = queued
         # A new queue position restarts the timeout.
-        if self._patience is not None and self._timeout is not None:
-            self._patience.reschedule(asyncio.get_running_loop().time() + self._timeout)
+        if self._read_timeout is not None and self._timeout is not None:
+            self._read_timeout.reschedule(asyncio.get_running_loop().time() + self._timeout)
         if self._on_queue is not None:
             # Errors of the callback must not affect the reader.
             asyncio.get_running_loop().call_soon(self._on_queue, queued)
@@ -197,13 +197,13 @@ class Speech:
 
     async def _next(self) -> Chunk | None:
         try:
-            async with asyncio.timeout(self._timeout) as self._patience:
+            async with asyncio.timeout(self._timeout) as self._read_timeout:
                 return await self._sound.get()
         except TimeoutError:
             await self.cancel()
             raise SpeechTimeout from None
         finally:
-            self._patience = None
+            self._read_timeout = None
 
     async def _send_text(self, kind: str, **more: str) -> None:
         await self._begin()

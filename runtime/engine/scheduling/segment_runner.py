@@ -30,7 +30,7 @@ from runtime.engine.execution.prompt import Prompt, PromptInputs, build_prompt
 from runtime.engine.scheduling.in_flight import InFlight
 from runtime.engine.scheduling.input_processor import SegmentPlan, seed_of_repeat
 from runtime.engine.scheduling.sequence import Sequence, SequenceState
-from runtime.engine.text.rules import frame_budget, least_frames
+from runtime.engine.text.rules import frame_budget, min_frames
 from runtime.engine.text.text_stream import Segment
 from runtime.errors import GenerationFailed, SpeechError
 from runtime.model.checkpoint import Checkpoint
@@ -263,7 +263,7 @@ class SegmentRunner:
         segment = sequence.segment
         if segment is None or not segment.closed or not sequence.admission.may_repeat or not self._guarded:
             return False
-        return sequence.made - sequence.before < least_frames(segment.spoken)
+        return sequence.made - sequence.before < min_frames(segment.spoken)
 
     def _repeat(self, sequence: Sequence) -> None:
         """Generate a segment again with another seed, after the frames so far, which may have been heard already."""

@@ -8,7 +8,7 @@ from runtime.errors import EmptyText, InvalidConfig, TextTooLong
 from runtime.model.text_tokenizer import TextTokenizer
 from runtime.settings import Limits
 from runtime.shared.speech_rate import expected_frames as expected_frames
-from runtime.shared.speech_rate import least_frames as least_frames
+from runtime.shared.speech_rate import min_frames as min_frames
 
 # Maximum ratio of the actual to the expected duration. A lower limit would cut slow, emotional voices (docs/model.md
 # 7.1).

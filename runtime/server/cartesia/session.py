@@ -199,10 +199,10 @@ class CartesiaSession(Dialect[Segment]):
             self._end_segment(context)
         if not context.segments:
             return
-        told = "".join(piece or "" for piece in context.head.queued)
+        queued_text = "".join(piece or "" for piece in context.head.queued)
         context.head.send_text(is_flushed=is_flushed)
         if context.words is not None and not context.head.queued:
-            context.words.add(context.read.add(told))
+            context.words.add(context.read.add(queued_text))
 
     def _end_unfinished(self, context: Context) -> None:
         """End a context that waits for text. Text that the filter holds back is spoken first."""

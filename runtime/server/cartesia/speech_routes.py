@@ -84,7 +84,7 @@ class _SpokenFile(HttpSpeech[BytesBody | SseBody]):
             SpeechError: The request was refused, or failed before its first audio.
         """
         clock = asyncio.get_running_loop().time
-        told, said_at, begun = {"context_id": body.context_id}, clock(), False
+        common_fields, said_at, begun = {"context_id": body.context_id}, clock(), False
         words = WordTimes() if body.add_timestamps else None
         heard = 0
         try:
@@ -93,7 +93,7 @@ class _SpokenFile(HttpSpeech[BytesBody | SseBody]):
                     if not piece:
                         continue
                     now = clock()
-                    yield _event(messages.sound(piece, (now - said_at) * 1000) | told)
+                    yield _event(messages.sound(piece, (now - said_at) * 1000) | common_fields)
                     said_at, begun = now, True
                     if words is not None:
                         if not heard:
@@ -102,7 +102,7 @@ class _SpokenFile(HttpSpeech[BytesBody | SseBody]):
                         heard += len(piece)
                         samples = heard * SAMPLE_RATE // body.output_format.bytes_per_second
                         if (times := words.hear_until(samples)).words:
-                            yield _event(messages.timed(times) | told)
+                            yield _event(messages.timed(times) | common_fields)
         except SpeechError as error:
             if not begun:
                 raise
@@ -110,9 +110,9 @@ class _SpokenFile(HttpSpeech[BytesBody | SseBody]):
             yield _event(messages.error(error, body.context_id, self._id))
             return
         if words is not None and (times := words.finish()).words:
-            yield _event(messages.timed(times) | told)
+            yield _event(messages.timed(times) | common_fields)
         notes = self._speech.notes if self._speech is not None else ()
-        yield _event(messages.end(notes) | told)
+        yield _event(messages.end(notes) | common_fields)
 
     async def _request(self) -> SpeechRequest:
         body = self._body

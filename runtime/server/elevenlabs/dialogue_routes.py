@@ -91,13 +91,13 @@ class _Dialogue(SpokenText[DialogueBody]):
                 check_turn_text(requests[-1].text)
         return requests
 
-    def _more(self, told: Mapping[int, TimedWords]) -> Reply:
-        return {"voice_segments": self._segments(told)}
+    def _more(self, timed: Mapping[int, TimedWords]) -> Reply:
+        return {"voice_segments": self._segments(timed)}
 
-    def _segments(self, told: Mapping[int, TimedWords]) -> list[VoiceSegment]:
+    def _segments(self, timed: Mapping[int, TimedWords]) -> list[VoiceSegment]:
         segments: list[VoiceSegment] = []
         first = 0
-        for turn, times in told.items():
+        for turn, times in timed.items():
             end = first + sum(map(len, times.spans))
             segments.append(
                 {

@@ -17,7 +17,7 @@ class SoundMessages:
         self._speed = speed
         self._label = label
         self._is_relative = is_relative
-        self._told = TimedWords()  # Word times that belong to the next audio message.
+        self._pending_words = TimedWords()  # Word times that belong to the next audio message.
 
     @property
     def is_instant(self) -> bool:
@@ -29,17 +29,17 @@ class SoundMessages:
 
         `times` are the words that end in these samples.
         """
-        self._told.join(times)
+        self._pending_words.join(times)
         data = self._writer.add(pcm)
         return self._message(data) if data else None
 
     def finish(self, times: TimedWords) -> Reply | None:
         """Return a message with the remaining audio, or None."""
-        self._told.join(times)
+        self._pending_words.join(times)
         data = self._writer.finish()
-        return self._message(data) if data or self._told.spans else None
+        return self._message(data) if data or self._pending_words.spans else None
 
     def _message(self, data: bytes) -> Reply:
-        told, self._told = self._told, TimedWords()
-        times = alignment.realtime(told, self._speed, is_relative=self._is_relative)
+        pending, self._pending_words = self._pending_words, TimedWords()
+        times = alignment.realtime(pending, self._speed, is_relative=self._is_relative)
         return messages.audio(data, times, self._label)

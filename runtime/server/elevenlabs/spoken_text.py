@@ -59,14 +59,14 @@ class SpokenText(HttpSpeech[Body]):
         Raises:
             SpeechError: The request was refused or failed.
         """
-        told: Timed = {}
+        timed: Timed = {}
         async for data, times in self._timed():
-            _join(told, times)
+            _join(timed, times)
             if data:
-                yield self._line(data, told)
-                told = {}
-        if told:
-            yield self._line(b"", told)
+                yield self._line(data, timed)
+                timed = {}
+        if timed:
+            yield self._line(b"", timed)
 
     async def timed_whole(self) -> AsyncGenerator[bytes, None]:
         """Yield the complete audio with all times as one piece.
@@ -74,11 +74,11 @@ class SpokenText(HttpSpeech[Body]):
         Raises:
             SpeechError: The request was refused or failed.
         """
-        sound, told = bytearray(), Timed()
+        sound, timed = bytearray(), Timed()
         async for data, times in self._timed(whole=self.format.has_head):
             sound += data
-            _join(told, times)
-        yield self._line(bytes(sound), told)
+            _join(timed, times)
+        yield self._line(bytes(sound), timed)
 
     async def _timed(self, *, whole: bool = False) -> AsyncGenerator[tuple[bytes, Timed], None]:
         """Yield encoded audio, which may be empty, with the words that end in it."""
@@ -93,17 +93,17 @@ class SpokenText(HttpSpeech[Body]):
                     yield await self._encoding(writer.add, heard.pcm), times
         yield await self._encoding(writer.finish), words.finish()
 
-    def _line(self, data: bytes, told: Mapping[int, TimedWords]) -> bytes:
-        fields: Reply = {**messages.timed_audio(data, self._alignment(told)), **self._more(told)}
+    def _line(self, data: bytes, timed: Mapping[int, TimedWords]) -> bytes:
+        fields: Reply = {**messages.timed_audio(data, self._alignment(timed)), **self._more(timed)}
         return json.dumps(fields, separators=(",", ":")).encode() + b"\n"
 
-    def _alignment(self, told: Mapping[int, TimedWords]) -> dict[str, Any] | None:
+    def _alignment(self, timed: Mapping[int, TimedWords]) -> dict[str, Any] | None:
         words = TimedWords()
-        for times in told.values():
+        for times in timed.values():
             words.join(times)
         return alignment.of_file(words, self._body.speed)
 
-    def _more(self, told: Mapping[int, TimedWords]) -> Reply:
+    def _more(self, timed: Mapping[int, TimedWords]) -> Reply:
         """Return additional fields of a response with times."""
         return {}
 
@@ -119,6 +119,6 @@ class SpokenText(HttpSpeech[Body]):
         return config.request(spoken, resolved, await self._stored(resolved))
 
 
-def _join(told: Timed, later: Mapping[int, TimedWords]) -> None:
+def _join(timed: Timed, later: Mapping[int, TimedWords]) -> None:
     for turn, times in later.items():
-        told.setdefault(turn, TimedWords()).join(times)
+        timed.setdefault(turn, TimedWords()).join(times)

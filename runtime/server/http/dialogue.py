@@ -134,15 +134,15 @@ class DialogueWords:
 
     def hear(self, speech: DialogueStream, samples: int) -> dict[int, TimedWords]:
         """Advance the audio by `samples`; return the words that have ended, by turn."""
-        told = {}
+        ended_words = {}
         if speech.turn != self._turn:
-            told = self.finish()
+            ended_words = self.finish()
             self._turn, self._turn_start = speech.turn, speech.turn_start
             self._words = _words_of(self._texts[self._turn])
         self._samples += samples
         if self._samples > self._turn_start:
-            told |= self._placed(self._words.hear_until(self._samples - self._turn_start))
-        return told
+            ended_words |= self._placed(self._words.hear_until(self._samples - self._turn_start))
+        return ended_words
 
     def finish(self) -> dict[int, TimedWords]:
         """Return the remaining words of the current turn."""

@@ -94,7 +94,7 @@ class SpeechResponder(HttpSpeech[SpeechBody]):
                         yield self._delta(audio)
                         begun = True
                     if times:
-                        yield event(type="speech.audio.timestamps", words=self._told(times), estimated=True)
+                        yield event(type="speech.audio.timestamps", words=self._word_times_of(times), estimated=True)
                     if isinstance(heard, Finished):
                         yield self._done(heard, speech)
         except SpeechError as error:
@@ -129,17 +129,17 @@ class SpeechResponder(HttpSpeech[SpeechBody]):
     ) -> tuple[bytes, Finished, DialogueStream, list[Reply]]:
         chunks: list[bytes] = []
         words = self._word_times(requests)
-        told: list[Reply] = []
+        spoken_words: list[Reply] = []
         async with self._stream(*requests, pause_ms=self._body.turn_pause_ms) as speech:
             async for heard in speech:
                 if isinstance(heard, AudioChunk):
                     chunks.append(heard.pcm)
-                    told += self._told(_heard(words, speech, heard))
+                    spoken_words += self._word_times_of(_heard(words, speech, heard))
                 elif isinstance(heard, Finished):
                     end = heard
         if words is not None:
-            told += self._told(words.finish())
-        return b"".join(chunks), end, speech, told
+            spoken_words += self._word_times_of(words.finish())
+        return b"".join(chunks), end, speech, spoken_words
 
     def _word_times(self, requests: Sequence[SpeechRequest]) -> DialogueWords | None:
         """Return the estimator of word times, or None if the body does not request them."""
@@ -148,7 +148,7 @@ class SpeechResponder(HttpSpeech[SpeechBody]):
         limits, tags = self._host.settings.limits, self._body.tags
         return DialogueWords([read_text(request.text, limits, brackets=tags) for request in requests])
 
-    def _told(self, times: Mapping[int, TimedWords]) -> list[Reply]:
+    def _word_times_of(self, times: Mapping[int, TimedWords]) -> list[Reply]:
         """Return word times in the format of OpenAI's transcriptions, with the turn's index in a dialogue."""
         speed, is_dialogue = self._body.speed, bool(self._body.inputs)
         return [

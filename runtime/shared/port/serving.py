@@ -43,14 +43,14 @@ def address_of(uri: str, *, setting: str) -> tuple[str, int]:
     return name, port
 
 
-def on_signals(numbers: Sequence[signal.Signals], told: Callable[[], None]) -> None:
-    """Call `told` in the running event loop for each of these signals. Thread: main."""
+def on_signals(numbers: Sequence[signal.Signals], on_signal: Callable[[], None]) -> None:
+    """Call `on_signal` in the running event loop for each of these signals. Thread: main."""
     loop = asyncio.get_running_loop()
     for number in numbers:
         try:
-            loop.add_signal_handler(number, told)
+            loop.add_signal_handler(number, on_signal)
         except NotImplementedError:  # The event loop of Windows has no signal handlers.
-            signal.signal(number, lambda _number, _frame: loop.call_soon_threadsafe(told))
+            signal.signal(number, lambda _number, _frame: loop.call_soon_threadsafe(on_signal))
 
 
 def stop_on_signals(numbers: Sequence[signal.Signals], stop: asyncio.Event, hurry: asyncio.Event) -> None:

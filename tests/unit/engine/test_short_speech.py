@@ -10,7 +10,7 @@ import pytest
 
 from runtime.engine.engine import Engine
 from runtime.engine.scheduling.input_processor import seed_of_repeat
-from runtime.engine.text.rules import least_frames
+from runtime.engine.text.rules import min_frames
 from runtime.model.checkpoint import Checkpoint
 from runtime.request import Guard, Sampling, SpeechRequest, Split, StopReason
 from runtime.shared.speech_rate import expected_frames
@@ -46,7 +46,7 @@ def outcome(heard: Heard) -> tuple[StopReason, Guard | None, int, int]:
 
 
 def test_much_too_short_segment_is_retried_with_another_seed(speaking: Checkpoint) -> None:
-    assert least_frames(TEXT) == LEAST
+    assert min_frames(TEXT) == LEAST
     heard = said(ending(speaking, SHORT, ENOUGH), free())
     assert outcome(heard) == (StopReason.EOS, None, 1, 1)
     again = said(ending(speaking, ENOUGH), free(seed=seed_of_repeat(5)))
@@ -97,9 +97,9 @@ def test_requests_with_max_frames_or_greedy_sampling_are_not_retried(speaking: C
 
 @pytest.mark.parametrize("text", ["1000000000000", "Nooooooooooooo!", "... , — !?", "Hi.", "a b c"])
 def test_short_audio_is_accepted_for_text_that_only_looks_long(text: str) -> None:
-    assert least_frames(text) <= 4 < expected_frames("The harbour was quiet.")
+    assert min_frames(text) <= 4 < expected_frames("The harbour was quiet.")
 
 
 def test_short_sentences_are_separated_by_a_pause() -> None:
-    assert least_frames("Note.\n\nSave often.\n\nDone.") == 9
-    assert least_frames("好。好。好。") == 7
+    assert min_frames("Note.\n\nSave often.\n\nDone.") == 9
+    assert min_frames("好。好。好。") == 7

@@ -49,7 +49,7 @@ async def studio(
 
     downloads = Downloads(runtime, folder, cards)
     given, plan = StudioSettings(**settings), Plan()
-    plan.told = machine
+    plan.latest = machine
     routes = [
         *RealVoiceRoutes(runtime, given, downloads, plan).routes(),
         *HostRoutes(runtime, given, {}, downloads.forget).routes(),
@@ -95,7 +95,7 @@ async def test_failed_download_plan_is_not_retried_immediately() -> None:
     await becomes(lambda: not plan.is_asking)
     plan.ask(())
     assert not plan.is_asking
-    assert plan.told is None
+    assert plan.latest is None
     plan.forget()
     plan.ask(())
     assert plan.is_asking, "what is here has changed"
@@ -207,7 +207,7 @@ def test_unreadable_download_state_is_ignored(tmp_path: Path) -> None:
     for text in ("", "{}", "[]", json.dumps({"state": "strange", "parts": []}), '{"state": "paused", "parts": [{}]}'):
         (tmp_path / FILE).write_text(text)
         downloads = Downloads(ChildRuntime([]), tmp_path, lambda: asyncio.sleep(0, []))
-        assert downloads.told()["state"] == "none"
+        assert downloads.status()["state"] == "none"
 
 
 def offer(name: str, memory: float, rtf: float, held: int = 0) -> dict[str, Any]:
