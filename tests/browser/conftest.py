@@ -24,7 +24,7 @@ from tests.browser.script_steps import DIALOGUE, enter_script, new_script, paste
 from tests.browser.slowness import Slowness
 from tests.conftest import NO_CHROMIUM
 from tests.support.app import ROOT, App, running_app
-from tests.support.patience import PATIENCE_S
+from tests.support.patience import TEST_TIMEOUT_S
 from tests.support.signals import SAMPLE_RATE, voice
 
 HOW_TO_GET_IT = f"{NO_CHROMIUM}; get it with: apt-get install chromium (or set CHROMIUM to its path)"
@@ -33,8 +33,8 @@ INSECURE_HOST = "studio.test"
 POLICY = "Content Security Policy"  # Part of Chromium's log messages about a violation.
 TAP = (Path(__file__).parent / "tap.js").read_text("utf-8")
 SCREENSHOTS = ROOT / "artifacts" / "screenshots"
-READY_MS = 1000 * PATIENCE_S
-expect.set_options(timeout=1000 * PATIENCE_S)  # Results are late if other tests share the processor.
+READY_MS = 1000 * TEST_TIMEOUT_S
+expect.set_options(timeout=1000 * TEST_TIMEOUT_S)  # Results are late if other tests share the processor.
 VOICES = "/v1/audio/voices"
 VIEWPORT: ViewportSize = {"width": 1200, "height": 860}
 OF_A_PAGE = {"viewport", "color_scheme"}  # Options that can still be set on a page of an open window.

@@ -17,7 +17,7 @@ from websockets.asyncio.server import ServerConnection, serve
 
 from runtime.settings import DEMO_CHECKPOINT, EngineSettings, ServerSettings
 from tests.support.node import CLIENT
-from tests.support.patience import PATIENCE_S
+from tests.support.patience import TEST_TIMEOUT_S
 from tests.support.runtime_server import RunningServer, running_server
 from tests.support.speech_client import PROTOCOL
 
@@ -142,7 +142,7 @@ def sick(talk: Callable[[ServerConnection], Awaitable[None]]) -> Iterator[str]:
 
     thread = threading.Thread(target=asyncio.run, args=(serving(),))
     thread.start()
-    url, end = opened.result(PATIENCE_S)
+    url, end = opened.result(TEST_TIMEOUT_S)
     try:
         yield url
     finally:

@@ -12,14 +12,14 @@ from websockets import Subprotocol
 from websockets.sync.client import connect
 
 from tests.support.app import App
-from tests.support.patience import PATIENCE_S
+from tests.support.patience import TEST_TIMEOUT_S
 
 
 def speak(app: App, text: str, **config: Any) -> NDArray[np.int16]:
     """Fetch an utterance's PCM."""
     url = f"ws://127.0.0.1:{app.port}/v1/audio/speech/stream"
     with connect(
-        url, subprotocols=[Subprotocol("voicewright.speech.v1")], compression=None, open_timeout=PATIENCE_S
+        url, subprotocols=[Subprotocol("voicewright.speech.v1")], compression=None, open_timeout=TEST_TIMEOUT_S
     ) as socket:
         for message in (
             {"type": "session.config", **config},

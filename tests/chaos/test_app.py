@@ -21,7 +21,7 @@ from websockets.sync.client import ClientConnection, connect
 
 from tests.support.app import ROOT, START_S, App, running_app
 from tests.support.checkpoints import BRIEF, write_checkpoint
-from tests.support.patience import PATIENCE_S
+from tests.support.patience import TEST_TIMEOUT_S
 from tests.support.speech_client import PROTOCOL
 
 
@@ -48,7 +48,7 @@ def socket_url(app: App) -> str:
 @contextmanager
 def speaking(app: App, max_frames: int = 4000) -> Iterator[ClientConnection]:
     """A socket in the middle of a sentence."""
-    with connect(socket_url(app), subprotocols=[Subprotocol(PROTOCOL)], open_timeout=PATIENCE_S) as socket:
+    with connect(socket_url(app), subprotocols=[Subprotocol(PROTOCOL)], open_timeout=TEST_TIMEOUT_S) as socket:
         for message in (
             {"type": "session.config", "task_type": "custom_voice", "voice": "serena", "max_frames": max_frames},
             {"type": "input.text", "text": "A sentence that will not come to its end."},
@@ -65,7 +65,7 @@ def rest(socket: ClientConnection) -> tuple[list[dict[str, object]], int, str]:
     messages = []
     with suppress(ConnectionClosed):
         while True:
-            message = socket.recv(timeout=PATIENCE_S)
+            message = socket.recv(timeout=TEST_TIMEOUT_S)
             if isinstance(message, str):
                 messages.append(json.loads(message))
     return messages, socket.close_code or 0, socket.close_reason or ""
@@ -95,7 +95,7 @@ def test_signal_finishes_running_replies_and_refuses_new_ones(checkpoint: Path, 
         running_app(["--model", str(checkpoint)], log=log, VOICEWRIGHT_DRAIN_S="240") as app,
         httpx.Client(base_url=app.url, trust_env=False, timeout=60) as client,
         speaking(app, max_frames=100) as socket,
-        connect(socket_url(app), subprotocols=[Subprotocol(PROTOCOL)], open_timeout=PATIENCE_S) as idle,
+        connect(socket_url(app), subprotocols=[Subprotocol(PROTOCOL)], open_timeout=TEST_TIMEOUT_S) as idle,
         client.stream("POST", "/v1/audio/speech", json=body) as answer,
     ):
         pieces = answer.iter_bytes()
@@ -104,7 +104,7 @@ def test_signal_finishes_running_replies_and_refuses_new_ones(checkpoint: Path, 
         assert rest(idle)[1:] == (1001, "draining")
         refused = client.post("/v1/audio/speech", json=body)
         assert (refused.status_code, refused.json()["error"]["code"]) == (503, "draining")
-        with connect(socket_url(app), subprotocols=[Subprotocol(PROTOCOL)], open_timeout=PATIENCE_S) as late:
+        with connect(socket_url(app), subprotocols=[Subprotocol(PROTOCOL)], open_timeout=TEST_TIMEOUT_S) as late:
             told, *closed = rest(late)
             assert (told[-1]["code"], *closed) == ("draining", 1013, "draining")
         assert heard + sum(map(len, pieces)) == 100 * 1920 * 2

@@ -14,7 +14,7 @@ from tests.proof.attacker import ATTACKS
 from tests.proof.clients import SHORT, quantile
 from tests.proof.crowd import at_rest
 from tests.support.app import running_app
-from tests.support.patience import PATIENCE_S
+from tests.support.patience import TEST_TIMEOUT_S
 from tests.support.speech_client import talk
 from tests.support.thorough import ROOT
 
@@ -28,7 +28,7 @@ async def _attacked(name: str, port: int) -> AsyncIterator[None]:
     process = await asyncio.create_subprocess_exec(*command, cwd=ROOT, stdout=asyncio.subprocess.PIPE)
     assert process.stdout is not None
     try:
-        assert await asyncio.wait_for(process.stdout.readline(), PATIENCE_S) == b"begun\n"
+        assert await asyncio.wait_for(process.stdout.readline(), TEST_TIMEOUT_S) == b"begun\n"
         yield
         assert process.returncode is None, "the attacker has ended"
     finally:

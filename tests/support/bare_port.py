@@ -24,7 +24,7 @@ from runtime.shared.port.connections.waiting import Waiting
 from runtime.shared.port.connections.websocket import WebSocketConnection
 from runtime.shared.port.limits import within
 from runtime.shared.port.serving import Server
-from tests.support.patience import PATIENCE_S, becomes
+from tests.support.patience import TEST_TIMEOUT_S, becomes
 
 BUSY_S = 0.02
 PIECES = [b"one ", b"two ", b"three"]
@@ -36,7 +36,7 @@ class Port:
     def __init__(self, most: int = 100, **words: Any) -> None:
         """``words`` are arguments of uvicorn."""
         self.begun, self.leave = asyncio.Event(), asyncio.Event()
-        self.send_s = PATIENCE_S  # The longest time in which a client may accept one message.
+        self.send_s = TEST_TIMEOUT_S  # The longest time in which a client may accept one message.
         self.told: asyncio.Future[int] = asyncio.get_running_loop().create_future()  # The close code of the socket.
         routes = [
             Route("/wait", self.wait),
@@ -137,7 +137,7 @@ async def ask(port: int, path: str, version: str = "1.1") -> bytes:
     """Return everything received until the server closes."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(f"GET {path} HTTP/{version}\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(TEST_TIMEOUT_S):
         answer = await reader.read()
     writer.close()
     return answer
@@ -155,7 +155,7 @@ async def exchange(port: int, *pieces: bytes | None) -> bytes:
                 received += piece
 
     reading = asyncio.create_task(read())
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(TEST_TIMEOUT_S):
         with suppress(ConnectionError):  # The server closed the connection before everything was sent.
             for piece in pieces:
                 if piece is None:

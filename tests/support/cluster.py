@@ -27,7 +27,7 @@ from voicewright import Client, ConnectionLost, SpeechRefused, connect
 
 ROOT = Path(__file__).resolve().parents[2]
 PYTHON = ROOT / ".venv-cluster" / "bin" / "python"  # This environment also has Ray.
-PATIENCE_S = 120.0
+TEST_TIMEOUT_S = 120.0
 CHANGE_S = 480.0  # The time to replace all replicas in turn on a busy machine.
 LONG = "It was a bright cold day in April, and the clocks were striking thirteen. " * 3
 SHORT = "The clocks were striking."
@@ -118,14 +118,14 @@ class RunningCluster:
         return await self._until(seen)
 
     async def _until(self, seen: Callable[[list[dict[str, Any]]], Seen | None]) -> Seen:
-        end = time.monotonic() + PATIENCE_S
+        end = time.monotonic() + TEST_TIMEOUT_S
         async with httpx.AsyncClient(headers=self.headers, timeout=10.0) as client:
             while time.monotonic() < end:
                 found = seen(told := (await client.get(f"{self.url}/cluster")).json()["replicas"])
                 if found is not None:
                     return found
                 await asyncio.sleep(0.05)
-        raise AssertionError(f"after {PATIENCE_S:g} s there are {told}")
+        raise AssertionError(f"after {TEST_TIMEOUT_S:g} s there are {told}")
 
     async def change(self, *arguments: str) -> None:
         """Run the cluster's command-line tool with these arguments."""

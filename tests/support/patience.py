@@ -2,7 +2,7 @@
 
 Test machines can stop a process for seconds. Every event loop of the process, including those of servers in it, has a
 clock that stops with the process, so that no session limit, ping or timeout expires because of a stop. Blocking calls
-without a loop get PATIENCE_S.
+without a loop get TEST_TIMEOUT_S.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ import httpx
 Clock = Callable[[], float]  # Returns seconds.
 Found = TypeVar("Found")
 
-PATIENCE_S = 60.0  # The timeout for events that come immediately on an idle machine.
-LOOK_S = 0.01  # The poll interval for conditions without an event.
-SLICE_S = 0.25  # The longest single wait of a loop, so that events of a stop are seen before timeouts expire.
-LATE_S = 0.05  # A wait may be longer than requested by this without counting as a stop.
-HELD_S = 1.0  # The longest time of a callback that does not count as a stop.
+TEST_TIMEOUT_S = 60.0  # Timeout for events that occur immediately on an idle machine.
+POLL_INTERVAL_S = 0.01  # Poll interval for conditions without an event.
+SLICE_S = 0.25  # Maximum length of one wait of a loop, so that a stop is noticed before timeouts expire.
+LATE_S = 0.05  # A wait that is longer than requested by at most this does not count as a stop.
+HELD_S = 1.0  # Maximum duration of a callback that does not count as a stop.
 
 
 class PatientSelector(selectors.DefaultSelector):
@@ -51,7 +51,7 @@ class PatientLoop(asyncio.SelectorEventLoop):
     def __init__(self, clock: Clock = time.monotonic) -> None:
         self._clock = clock
         self._selecting = PatientSelector(clock)
-        self._held_s = 0.0  # The summed time of callbacks beyond HELD_S each.
+        self._held_s = 0.0  # Sum of the times by which callbacks were longer than HELD_S.
         self._looked = clock()
         self._stopped_before = 0.0
         super().__init__(self._selecting)
@@ -73,34 +73,34 @@ class PatientLoopPolicy(asyncio.DefaultEventLoopPolicy):
 
 
 def be_patient() -> None:
-    """Use `PatientLoop` for every loop of the process, and PATIENCE_S as httpx's default timeout."""
+    """Use `PatientLoop` for every loop of the process, and TEST_TIMEOUT_S as httpx's default timeout."""
     asyncio.set_event_loop_policy(PatientLoopPolicy())
     # The functions and clients of httpx share this default object (5 s).
     default: Any = inspect.signature(httpx.get).parameters["timeout"].default
-    default.connect = default.read = default.write = default.pool = PATIENCE_S
+    default.connect = default.read = default.write = default.pool = TEST_TIMEOUT_S
 
 
-def until(holds: Callable[[], Found], within_s: float = PATIENCE_S) -> Found:
+def until(holds: Callable[[], Found], within_s: float = TEST_TIMEOUT_S) -> Found:
     """Poll until the condition is true, and return its value. Time is counted in polls.
 
     Raises:
-        AssertionError: it is not after ``within_s`` of looking.
+        AssertionError: The condition is still false after ``within_s``.
     """
-    for _ in range(round(within_s / LOOK_S)):
+    for _ in range(round(within_s / POLL_INTERVAL_S)):
         if found := holds():
             return found
-        time.sleep(LOOK_S)
+        time.sleep(POLL_INTERVAL_S)
     raise AssertionError(f"not within {within_s:.0f} s")
 
 
-async def becomes(holds: Callable[[], Found], within_s: float = PATIENCE_S) -> Found:
+async def becomes(holds: Callable[[], Found], within_s: float = TEST_TIMEOUT_S) -> Found:
     """Poll like `until`, in a coroutine.
 
     Raises:
-        AssertionError: it is not after ``within_s`` of looking.
+        AssertionError: The condition is still false after ``within_s``.
     """
-    for _ in range(round(within_s / LOOK_S)):
+    for _ in range(round(within_s / POLL_INTERVAL_S)):
         if found := holds():
             return found
-        await asyncio.sleep(LOOK_S)
+        await asyncio.sleep(POLL_INTERVAL_S)
     raise AssertionError(f"not within {within_s:.0f} s")

@@ -19,7 +19,7 @@ from runtime.server.engine_process.client import EngineClient
 from runtime.server.serve import listen, run
 from runtime.server.speech_engine import Progress, SpeechEngine
 from runtime.settings import EngineSettings, Limits, ServerSettings, Settings
-from tests.support.patience import PATIENCE_S, until
+from tests.support.patience import TEST_TIMEOUT_S, until
 
 START_S = 240.0
 IDLE_S = 30.0
@@ -117,7 +117,7 @@ def running_server(
         models=tuple(map(str, models)),
         engine=engine or EngineSettings(threads=1),
         server=replace(server or ServerSettings(), port=0),
-        limits=limits or Limits(queue_s=10 * PATIENCE_S),
+        limits=limits or Limits(queue_s=10 * TEST_TIMEOUT_S),
     )
     if not settings.server.voices:  # Never use the voices folder of the user who runs the tests.
         folder = tempfile.TemporaryDirectory(prefix="voices-", ignore_cleanup_errors=True)
@@ -153,7 +153,7 @@ def running_server(
         yield running
     finally:
         stop.set()
-        thread.join(PATIENCE_S)
+        thread.join(TEST_TIMEOUT_S)
         assert not thread.is_alive(), "the server did not end"
 
 

@@ -21,7 +21,7 @@ from studio.settings import StoreSettings, StudioSettings, VisitSettings
 from studio.store_service import StoreService
 from studio.transcribing.plugin import Choice
 from studio.transcribing.service import TranscriptionService
-from tests.support.patience import PATIENCE_S
+from tests.support.patience import TEST_TIMEOUT_S
 from tests.support.runtime_server import RunningServer, running_server
 
 NOBODY = Choice.of("")
@@ -55,7 +55,7 @@ def studio_port(
             yield listener.getsockname()[1]
         finally:
             served.should_exit = True
-            thread.join(PATIENCE_S)
+            thread.join(TEST_TIMEOUT_S)
             assert not thread.is_alive(), "the studio did not end"
 
 

@@ -9,7 +9,7 @@ import time
 import httpx
 import pytest
 
-from tests.support.patience import PATIENCE_S, PatientLoop, until
+from tests.support.patience import TEST_TIMEOUT_S, PatientLoop, until
 
 HOUR_S = 3600.0
 
@@ -29,7 +29,7 @@ class Clock:
 
 async def test_tests_use_the_patient_event_loop_and_httpx_timeouts() -> None:
     assert type(asyncio.get_running_loop()) is PatientLoop
-    assert httpx.Client().timeout == httpx.Timeout(PATIENCE_S)
+    assert httpx.Client().timeout == httpx.Timeout(TEST_TIMEOUT_S)
     assert httpx.Client(timeout=5.0).timeout == httpx.Timeout(5.0)
 
 

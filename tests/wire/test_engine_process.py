@@ -25,7 +25,7 @@ from runtime.settings import EngineSettings, Limits, ServerSettings
 from runtime.voices.voice_file import read_voice
 from tests.conftest import FolderOf
 from tests.support.audio_files import audio_file
-from tests.support.patience import PATIENCE_S, becomes, until
+from tests.support.patience import TEST_TIMEOUT_S, becomes, until
 from tests.support.processes import runs
 from tests.support.runtime_server import RunningServer, running_server
 from tests.support.signals import voice
@@ -298,7 +298,7 @@ def test_killed_engine_is_reported_to_all_requests_and_ends_the_server(folder_of
 @pytest.mark.logs_errors
 def test_stopped_engine_is_detected_and_killed(folder_of: FolderOf, caplog: pytest.LogCaptureFixture) -> None:
     settings = ServerSettings(frame_s=2)
-    patient = Limits(config_s=PATIENCE_S)  # The server waits for a client that sends nothing.
+    patient = Limits(config_s=TEST_TIMEOUT_S)  # The server waits for a client that sends nothing.
     with running_server(folder_of("brief", "custom_voice"), server=settings, limits=patient, apart=True) as server:
         assert heard_at_the_end(server, signal.SIGSTOP) == TOLD
         until(lambda: server.exit_status is not None)

@@ -29,7 +29,7 @@ from runtime.server.http.speech_stream import SpeechStream
 from runtime.settings import EngineSettings, Limits, ServerSettings
 from runtime.shared.encoding import FORMATS
 from tests.conftest import FolderOf
-from tests.support.patience import PATIENCE_S, until
+from tests.support.patience import TEST_TIMEOUT_S, until
 from tests.support.runtime_server import FREED_FRAMES, RunningServer, running_server
 from tests.support.signals import voice
 from tests.support.speech_client import same_sound, spoken
@@ -282,7 +282,7 @@ def test_interrupted_reply_is_recognisable(serving: Serving, folder_of: FolderOf
                 try:
                     for piece in reply.iter_raw():
                         if not heard[index]:
-                            begun.wait(PATIENCE_S)
+                            begun.wait(TEST_TIMEOUT_S)
                         heard[index] += piece
                     broken[index] = False
                 except httpx.RemoteProtocolError:
@@ -291,10 +291,10 @@ def test_interrupted_reply_is_recognisable(serving: Serving, folder_of: FolderOf
         threads = [threading.Thread(target=listen, args=(index,)) for index in range(len(bodies))]
         for thread in threads:
             thread.start()
-        begun.wait(PATIENCE_S)
+        begun.wait(TEST_TIMEOUT_S)
         server.engine.close()
         for thread in threads:
-            thread.join(PATIENCE_S)
+            thread.join(TEST_TIMEOUT_S)
         assert broken == {0: True, 1: True, 2: False}
         last = json.loads(heard[2].decode().strip().split("data: ")[-1])
         assert last["type"] == "speech.audio.error"
@@ -494,7 +494,7 @@ def test_batch_waits_while_the_queue_is_full(serving: Serving, folder_of: Folder
             )
             asking.start()
             time.sleep(0.3)
-        asking.join(PATIENCE_S)
+        asking.join(TEST_TIMEOUT_S)
         assert answers[0].json()["succeeded"] == 2
 
 

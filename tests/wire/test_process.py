@@ -24,7 +24,7 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
 from tests.conftest import FolderOf
-from tests.support.patience import PATIENCE_S, until
+from tests.support.patience import TEST_TIMEOUT_S, until
 from tests.support.runtime_server import RunningServer, running_server
 from tests.support.speech_client import PROTOCOL, Talk, spoken, talk
 
@@ -134,7 +134,7 @@ def test_trailing_slash_is_mentioned_only_if_it_is_the_mistake(server: RunningSe
 
 def bare(server: RunningServer, request: str) -> tuple[bytes, bytes]:
     """Head and body of the answer to a request line and headers that no library would send."""
-    with socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE_S) as connection:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=TEST_TIMEOUT_S) as connection:
         connection.sendall(request.encode().replace(b"\n", b"\r\n"))
         answer = b"".join(iter(lambda: connection.recv(65_536), b""))
     head, _, body = answer.partition(b"\r\n\r\n")
@@ -229,14 +229,14 @@ async def test_loading_state_is_reported(folder_of: FolderOf) -> None:
     def open_when_told(settings: Settings, progress: Progress) -> Engine:
         progress(0, 1, "waiting to be told")
         reached.set()
-        gate.wait(PATIENCE_S)
+        gate.wait(TEST_TIMEOUT_S)
         return Engine.open(settings, progress)
 
     async with asyncio.timeout(60):
         listener = listen(settings.server)
         port = listener.getsockname()[1]
         serving = asyncio.create_task(run(settings, listener, open_when_told))
-        assert await asyncio.to_thread(reached.wait, PATIENCE_S)
+        assert await asyncio.to_thread(reached.wait, TEST_TIMEOUT_S)
         async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as client:
             reply = await client.get("/ready")
             assert (reply.status_code, reply.json().pop("error")["code"]) == (503, "loading")

@@ -15,7 +15,7 @@ import pytest
 
 from runtime.settings import ServerSettings
 from tests.conftest import FolderOf
-from tests.support.patience import PATIENCE_S
+from tests.support.patience import TEST_TIMEOUT_S
 from tests.support.runtime_server import RunningServer
 from tests.wire.conftest import Serving
 from tests.wire.test_peers import HANDSHAKE
@@ -41,7 +41,7 @@ class Raw:
     """A WebSocket of bytes; what the server says of itself at first has been read."""
 
     def __init__(self, port: int) -> None:
-        self._socket = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S)
+        self._socket = socket.create_connection(("127.0.0.1", port), timeout=TEST_TIMEOUT_S)
         self._stream = self._socket.makefile("rb")
         self.send(HANDSHAKE)
         while self._stream.readline() != b"\r\n":
@@ -206,9 +206,9 @@ def test_client_missing_two_pongs_is_disconnected(folder_of: FolderOf, serving: 
             dead.send(frame(TEXT, json.dumps(message).encode()))
         began = time.monotonic()
         while not server.load()["active"] and not server.load()["waiting_for_text"]:
-            assert time.monotonic() - began < PATIENCE_S
+            assert time.monotonic() - began < TEST_TIMEOUT_S
             time.sleep(0.01)
         while 'voicewright_sessions{dialect="voicewright"} 0.0' not in server.metrics():
-            assert time.monotonic() - began < PATIENCE_S
+            assert time.monotonic() - began < TEST_TIMEOUT_S
             time.sleep(0.02)
         server.wait_until_idle()

@@ -23,7 +23,7 @@ from runtime.settings import EngineSettings, Limits, ServerSettings
 from runtime.voices.voice_file import read_voice
 from tests.conftest import FolderOf
 from tests.support.audio_files import audio_file
-from tests.support.patience import PATIENCE_S
+from tests.support.patience import TEST_TIMEOUT_S
 from tests.support.runtime_server import RunningServer, running_server
 from tests.support.signals import voice
 
@@ -241,7 +241,7 @@ def test_socket_uses_the_voices_of_its_owner(client: httpx.Client, running: Runn
 def spoken_over_socket(running: RunningServer, voice: str, headers: dict[str, str]) -> str:
     """How an utterance ends: its last message's type, or the code of an error."""
     with connect(
-        running.socket, subprotocols=[PROTOCOL], additional_headers=headers, open_timeout=PATIENCE_S
+        running.socket, subprotocols=[PROTOCOL], additional_headers=headers, open_timeout=TEST_TIMEOUT_S
     ) as socket:
         socket.send(json.dumps({"type": "session.config", "task_type": "base", "voice": voice, "max_frames": 8}))
         socket.send(json.dumps({"type": "input.text", "text": "Hi."}))

@@ -204,7 +204,7 @@ def test_queue_timeout_reports_when_to_retry(quick: Checkpoint) -> None:
 
 
 def test_queue_timeout_with_a_free_slot_serves_the_request(quick: Checkpoint) -> None:
-    """The slot came free in a turn that took longer than patience lasts."""
+    """A slot becomes free in a turn that takes longer than the queue timeout."""
     clock = VirtualClock()
     engine = engine_of(quick, slots=1, clock=clock, limits=Limits(queue_s=0.0))
     heard = Heard()

@@ -21,7 +21,7 @@ from studio.runtimes.supervisor import ChildRuntime
 from studio.settings import StoreSettings, StudioSettings
 from tests.conftest import FolderOf
 from tests.support.hub import Hub, serving
-from tests.support.patience import PATIENCE_S, becomes
+from tests.support.patience import TEST_TIMEOUT_S, becomes
 from tests.unit.studio.serving import served
 
 PATH = "/studio/host/downloads"
@@ -66,7 +66,7 @@ async def studio(
 
 
 async def until(client: httpx.AsyncClient, holds: Callable[[Told], bool]) -> Told:
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(TEST_TIMEOUT_S):
         while True:
             told: Told = (await client.get(PATH)).json()["download"]
             if holds(told):

@@ -27,7 +27,7 @@ from studio.transcribing.plugin import RATE, Choice, Heard
 from studio.transcribing.service import TranscriptionService
 from tests.support.audio_files import audio_file
 from tests.support.hub import Hub, serving
-from tests.support.patience import PATIENCE_S, until
+from tests.support.patience import TEST_TIMEOUT_S, until
 from tests.support.signals import voice
 from tests.support.spoken import WORDS, share_heard, spoken, words
 from tests.support.whisper import require_whisper, whisper_base
@@ -118,7 +118,7 @@ async def test_host_downloads_whisper_and_resumes_after_a_stop(tmp_path: Path, m
         async with served(routes) as place, httpx.AsyncClient(base_url=f"http://{place}", timeout=300) as client:
 
             async def until_state(state: str, got: int = 0) -> dict[str, Any]:
-                async with asyncio.timeout(PATIENCE_S):
+                async with asyncio.timeout(TEST_TIMEOUT_S):
                     while True:
                         model: dict[str, Any] = (await client.get(path)).json()["model"]
                         if model["state"] == state and model["got"] >= got:

@@ -20,7 +20,7 @@ from studio.aligning.fitting import MisfitError, fitted, written
 from studio.aligning.service import MAX_WAITING, AlignmentService
 from studio.routes.word_times import webvtt
 from tests.support.keeping import keep, kept, pcm_of, visitor
-from tests.support.patience import PATIENCE_S
+from tests.support.patience import TEST_TIMEOUT_S
 from tests.support.spoken import each_spoken
 from tests.unit.studio.test_takes import refused
 
@@ -283,7 +283,7 @@ def test_failing_plugin_is_logged_without_text_and_the_next_is_tried(
 @pytest.mark.parametrize(
     ("function", "why", "wall_s"),
     [
-        ("crashing", "its process ended", PATIENCE_S),
+        ("crashing", "its process ended", TEST_TIMEOUT_S),
         ("hanging", "it took too long", 5.0),
     ],  # The hanging aligner would sleep for 600 s.
 )

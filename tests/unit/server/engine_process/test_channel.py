@@ -15,7 +15,7 @@ from runtime.request import AudioChunk, Mode, Reference
 from runtime.server.engine_process import channel
 from runtime.server.engine_process.channel import APART_BYTES, Channel
 from runtime.server.engine_process.messages import Call, Heard, Message, Method, Prepare, Step
-from tests.support.patience import PATIENCE_S
+from tests.support.patience import TEST_TIMEOUT_S
 
 Ends = tuple[Channel, Channel]
 
@@ -28,8 +28,8 @@ def ends() -> Iterator[Ends]:
         one = Channel(back, os.fdopen(there_in, "wb"))
         other = Channel(there, os.fdopen(back_in, "wb"))
         yield one, other
-        one.close(PATIENCE_S)
-        other.close(PATIENCE_S)
+        one.close(TEST_TIMEOUT_S)
+        other.close(TEST_TIMEOUT_S)
 
 
 def received(end: Channel, count: int) -> list[Message]:
@@ -119,7 +119,7 @@ def test_large_arrays_are_sent_outside_the_pickle() -> None:
 
 def test_closing_one_end_is_end_of_file_at_the_other(ends: Ends) -> None:
     one, other = ends
-    one.close(PATIENCE_S)
+    one.close(TEST_TIMEOUT_S)
     for _ in range(2):
         with pytest.raises(EOFError):
             other.receive()
@@ -133,7 +133,7 @@ def test_end_inside_a_message_is_end_of_file() -> None:
         end = Channel(source, open(os.devnull, "wb"))  # noqa: SIM115  The channel closes it.
         with pytest.raises(EOFError):
             end.receive()
-        end.close(PATIENCE_S)
+        end.close(TEST_TIMEOUT_S)
 
 
 @pytest.mark.parametrize("length", [1, 7, 400, 10_000])
@@ -159,7 +159,7 @@ def test_partial_message_is_delivered_when_complete(length: int, monkeypatch: py
         os.close(into)
         with pytest.raises(EOFError):
             end.receive_now()
-        end.close(PATIENCE_S)
+        end.close(TEST_TIMEOUT_S)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux widens a pipe")
@@ -179,7 +179,7 @@ def test_close_writes_pending_messages(ends: Ends) -> None:
     for number in range(300):
         one.send(step(number))
     reading.start()
-    one.close(PATIENCE_S)
+    one.close(TEST_TIMEOUT_S)
     reading.join()
     assert came == [step(number) for number in range(300)]
 
@@ -210,5 +210,5 @@ def test_messages_to_a_closed_peer_are_dropped_silently(ends: Ends) -> None:
     for number in range(3):
         one.send(step(number))
         one._writer.join(0.01)
-    one.close(PATIENCE_S)
+    one.close(TEST_TIMEOUT_S)
     assert not one._writer.is_alive()

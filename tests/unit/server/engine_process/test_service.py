@@ -37,7 +37,7 @@ from runtime.server.engine_process.channel import Channel
 from runtime.server.engine_process.client import EngineClient
 from runtime.server.engine_process.messages import Status
 from runtime.server.engine_process.service import EngineService
-from tests.support.patience import PATIENCE_S, until
+from tests.support.patience import TEST_TIMEOUT_S, until
 from tests.support.scripted_engine import CARD, ScriptedEngine, chunk, finished, started
 
 REQUEST = SpeechRequest(text="Hello.", mode=Mode.CUSTOM_VOICE)
@@ -83,7 +83,7 @@ def loop_running() -> Iterator[Run]:
         async def called() -> None:
             call()
 
-        asyncio.run_coroutine_threadsafe(called(), loop).result(PATIENCE_S)
+        asyncio.run_coroutine_threadsafe(called(), loop).result(TEST_TIMEOUT_S)
 
     try:
         yield run
@@ -144,7 +144,7 @@ def apart(request: pytest.FixtureRequest) -> Iterator[Apart]:
 
         def serve() -> None:
             service.run()
-            of_engine.close(PATIENCE_S)
+            of_engine.close(TEST_TIMEOUT_S)
 
         serving = threading.Thread(target=serve, name="test-service")
         serving.start()
@@ -153,8 +153,8 @@ def apart(request: pytest.FixtureRequest) -> Iterator[Apart]:
         assert client._listener.is_alive() != by_loop
         yield (both := Apart(engine, service, client, process, serving, run, by_loop))
         process.communicate()
-        both.close(PATIENCE_S)
-        serving.join(PATIENCE_S)
+        both.close(TEST_TIMEOUT_S)
+        serving.join(TEST_TIMEOUT_S)
         assert not serving.is_alive()
 
 
@@ -351,7 +351,7 @@ def test_silent_engine_counts_as_busy(apart: Apart, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(client_module, "SILENT_S", 3600.0)
     assert apart.client.at_work_since() is None
     told = apart.client._told_at
-    monkeypatch.setattr(service_module, "STATUS_S", PATIENCE_S)
+    monkeypatch.setattr(service_module, "STATUS_S", TEST_TIMEOUT_S)
     until(lambda: apart.client._told_at > told)  # No status message follows for a long time.
     monkeypatch.setattr(client_module, "SILENT_S", 0.01)
     since = until(apart.client.at_work_since)
@@ -379,7 +379,7 @@ def test_process_exit_is_reported_to_every_request_once(apart: Apart) -> None:
     until(lambda: apart.engine.prepared)
     apart.engine.say(2, finished())
     until(lambda: second)
-    apart.service._channel.close(PATIENCE_S)
+    apart.service._channel.close(TEST_TIMEOUT_S)
     until(lambda: answers)
     (event,) = first
     assert isinstance(event, Broken)
@@ -408,8 +408,8 @@ def test_unreadable_message_counts_as_process_exit(apart: Apart, monkeypatch: py
 def test_close_ends_the_engine_and_the_process(apart: Apart) -> None:
     apart.process.stdin.close()  # type: ignore[union-attr]  # The process exits when its input is closed.
     apart.process.wait()
-    apart.close(PATIENCE_S)
-    apart.serving.join(PATIENCE_S)
+    apart.close(TEST_TIMEOUT_S)
+    apart.serving.join(TEST_TIMEOUT_S)
     assert apart.engine.is_closed
 
 
@@ -419,6 +419,6 @@ def test_process_that_does_not_end_is_killed(apart: Apart) -> None:
 
 
 def test_server_exit_ends_the_service(apart: Apart) -> None:
-    apart.client._channel.close(PATIENCE_S)
-    apart.serving.join(PATIENCE_S)
+    apart.client._channel.close(TEST_TIMEOUT_S)
+    apart.serving.join(TEST_TIMEOUT_S)
     assert not apart.serving.is_alive()

@@ -13,7 +13,7 @@ import pytest
 from runtime.shared.port.connections.loop_share import READ_BYTES
 from runtime.shared.port.connections.request_meter import MAX_FIELDS, MAX_FRAMING_BYTES, MAX_HEAD_BYTES
 from tests.support.bare_port import BUSY_S, PIECES, Port, ask, exchange
-from tests.support.patience import PATIENCE_S
+from tests.support.patience import TEST_TIMEOUT_S
 
 
 async def test_http_1_0_client_gets_no_chunked_encoding() -> None:
@@ -42,7 +42,7 @@ async def test_longest_idle_connection_is_closed_first_and_active_ones_stay() ->
         served = asyncio.create_task(ask(port, "/wait"))
         await at.begun.wait()
         silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(3)]
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(TEST_TIMEOUT_S):
             for reader, _ in silent[:2]:
                 with suppress(ConnectionResetError):
                     assert await reader.read() == b""
@@ -223,7 +223,7 @@ async def test_disconnect_ends_the_response_before_a_pipelined_request() -> None
         writer.write(b"GET /endless HTTP/1.1\r\nHost: a\r\n\r\n" + GET + b"\r\n")
         assert await reader.readexactly(8) == b"HTTP/1.1"
         writer.transport.abort()
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(TEST_TIMEOUT_S):
             await at.told
 
 
@@ -237,7 +237,7 @@ async def test_pipelined_upgrade_waits_for_the_previous_request() -> None:
         writer.write(b"GET /wait HTTP/1.1\r\nHost: a\r\n\r\n" + upgrade + key)
         await at.begun.wait()
         at.leave.set()
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(TEST_TIMEOUT_S):
             assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200")
             assert await reader.readexactly(4) == b"done"
             assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 404")

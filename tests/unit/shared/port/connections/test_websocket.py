@@ -17,12 +17,12 @@ from runtime.shared.port.connections import websocket
 from runtime.shared.port.connections.frame_meter import MAX_TINY_FRAMES
 from runtime.shared.port.connections.loop_share import READ_BYTES
 from tests.support.bare_port import Port, exchange
-from tests.support.patience import PATIENCE_S, becomes
+from tests.support.patience import TEST_TIMEOUT_S, becomes
 
 REASONS = {1008: "slow_reader", 1011: "keepalive ping timeout"}
 
 
-@pytest.mark.parametrize("send_s", [1.0, PATIENCE_S])
+@pytest.mark.parametrize("send_s", [1.0, TEST_TIMEOUT_S])
 async def test_disconnected_client_receives_the_close_reason(send_s: float) -> None:
     """The client also misses a ping. The reason follows the unread data, whichever limit was exceeded first."""
     ping_s = 0.8
@@ -34,7 +34,7 @@ async def test_disconnected_client_receives_the_close_reason(send_s: float) -> N
         connect(f"ws://127.0.0.1:{port}/speak", compression=None, max_size=None, ping_interval=None) as deaf,
     ):
         deaf.transport.pause_reading()
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(TEST_TIMEOUT_S):
             code = await at.told
             await asyncio.sleep(1.5 * ping_s)
             deaf.transport.resume_reading()
@@ -57,7 +57,7 @@ async def test_close_timeout_after_a_completed_close_logs_no_error(
     async with at.open() as port:
         deaf = await connect(f"ws://127.0.0.1:{port}/speak", compression=None, max_size=None, ping_interval=None)
         deaf.transport.pause_reading()
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(TEST_TIMEOUT_S):
             await at.told
             told_at = asyncio.get_running_loop().time()
             deaf.transport.resume_reading()
@@ -152,7 +152,7 @@ async def test_messages_of_real_clients_are_answered(sent: bytes, replies: bytes
         writer.write(HANDSHAKE)
         await reader.readuntil(b"\r\n\r\n")
         writer.write(sent)
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(TEST_TIMEOUT_S):
             assert await reader.readexactly(len(replies)) == replies
             writer.write(CLOSE)
             assert await reader.read() == b"\x88\x00"
@@ -186,7 +186,7 @@ async def test_messages_of_one_read_are_throttled_to_the_last() -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(frame(Opcode.TEXT, b"{}") * (READ_BYTES // 8))
         times = []
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(TEST_TIMEOUT_S):
             for _ in range(READ_BYTES // 8):
                 await reader.readexactly(len(reply("2")))
                 times.append(time.monotonic())
