@@ -14,7 +14,7 @@ from tests.support.visiting import new_visitor
 
 BODY = {"input": "Hello.", "response_format": "pcm", "max_frames": 5, "voice": "eric"}
 PER_MINUTE = 20
-_PATIENCE_S = 300
+_TIMEOUT_S = 300
 
 
 def rates(model: Path) -> str:
@@ -23,7 +23,7 @@ def rates(model: Path) -> str:
     with running_app(
         ["--model", str(model)], VOICEWRIGHT_REQUESTS_PER_MINUTE=limit, VOICEWRIGHT_VISITORS="each"
     ) as app:
-        return asyncio.run(asyncio.wait_for(_two_visitors(app), _PATIENCE_S))
+        return asyncio.run(asyncio.wait_for(_two_visitors(app), _TIMEOUT_S))
 
 
 async def _two_visitors(app: App) -> str:
