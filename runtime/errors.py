@@ -434,8 +434,8 @@ class ReplicaLost(Busy):
 class SpeechSpent(Busy):
     code = "speech_spent"
     sentence = (
-        "Your {limit:g} s of speech for today are spent; there are more in {retry_after_s:g} s, or after signing in "
-        "where the studio offers it."
+        "You have used your {limit:g} s of speech for today; you get more in {retry_after_s:g} s, or after signing in "
+        "if the studio offers it."
     )
 
 

@@ -41,7 +41,7 @@ def read_reference(data: bytes, limits: Limits) -> NDArray[np.float32]:
     if peak > LOUDEST:
         raise BadReferenceAudio(why="its samples lie far outside -1 to 1")
     if float(np.ptp(sound.samples)) < 2 * SILENCE:
-        raise BadReferenceAudio(why="it holds one constant value and no sound")
+        raise BadReferenceAudio(why="it holds one constant value and no audio")
     return resample(sound, SAMPLE_RATE).samples[: int(limits.max_reference_s * SAMPLE_RATE)]
 
 

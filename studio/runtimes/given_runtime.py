@@ -32,6 +32,6 @@ class GivenRuntime:
                 self.status = (
                     Status(RuntimeState.READY, "Ready.")
                     if ready
-                    else Status(RuntimeState.AWAY, "The runtime does not answer. It is asked again and again.")
+                    else Status(RuntimeState.AWAY, "The runtime does not answer. The studio keeps trying.")
                 )
                 await asyncio.sleep(WATCH_S if ready else 10 * POLL_S)

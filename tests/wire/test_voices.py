@@ -256,7 +256,7 @@ def spoken_over_socket(running: RunningServer, voice: str, headers: dict[str, st
 def test_stored_voice_takes_instructions_if_a_checkpoint_supports_it(client: httpx.Client) -> None:
     upload(client, name="Marta", ref_text=WORDS)
     styled = "The voice is spoken by its sound alone, so that it can take a style; this is experimental."
-    ignored = "This checkpoint takes no instruct in this mode; it was ignored."
+    ignored = "This checkpoint supports no instructions in this mode; they were ignored."
 
     def spoken(**words: Any) -> tuple[bytes, str]:
         body = {

@@ -65,7 +65,7 @@ const ROOMS = [SpeakersRoom, DesignRoom, CloneRoom, ScriptRoom, LibraryRoom, Hos
 /** The models' names of the modes. @type {Record<Mode, string>} */
 export const MODES = { custom_voice: 'CustomVoice', voice_design: 'VoiceDesign', base: 'Base' };
 
-const FULL_MS = 60_000; // Long, because takes wait unsaved until somebody frees space.
+const FULL_MS = 60_000; // The time is long, because takes stay unsaved until somebody frees space.
 const UNANSWERED_MS = 1000; // Time without a response before the page reports it.
 
 export class Studio {

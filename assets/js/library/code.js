@@ -19,7 +19,7 @@ import { Take } from '../player/take.js';
 
 const REFERENCE = 'reference.wav';
 const PYTHON_FILE = 'with wave.open("take.wav", "wb") as file:\n    file.setparams((1, 2, 24000, 0, "NONE", ""))\n';
-const IN_OPENAI = new Set(['model', 'voice', 'instructions']); // Fields of the SDK's own.
+const IN_OPENAI = new Set(['model', 'voice', 'instructions']); // Fields that the SDK has itself.
 
 /** @param {Request} request */
 function speechConfig({ mode, config, seed, model }) {

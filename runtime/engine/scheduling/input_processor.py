@@ -299,7 +299,7 @@ def _instruct(request: SpeechRequest, checkpoint: Checkpoint, limits: Limits, no
     instruct = checked_instruct(request.instruct, checkpoint.text_tokenizer, limits)
     if not _follows_instruct(request.mode, checkpoint.config):
         if instruct:
-            notes.append("This checkpoint takes no instruct in this mode; it was ignored.")
+            notes.append("This checkpoint supports no instructions in this mode; they were ignored.")
         return None
     if len(instruct or "") < len((request.instruct or "").strip()):
         limit = limits.max_instruct_chars
