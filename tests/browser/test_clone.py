@@ -130,14 +130,18 @@ def test_recording_from_microphone_becomes_a_voice_that_speaks(app: App, studio:
     assert (kept["name"], kept["transcript"], kept["provenance"]["source"]) == ("Thursday", SAID, "recording")
     assert re.search(r"agrees .* on \d{4}-\d\d-\d\d", kept["consent"])
 
-    # Undo returns to the form, and keeping it again makes the same voice.
+    assert "blend" not in kept["provenance"]
+
+    # Undo returns to the form, and keeping it again makes the same voice, now without consent to blends.
     studio.locator(".vw-toast button", has_text="Undo").click()
     expect(studio.locator("#vw-clone-keep-name")).to_have_value("Thursday")
     assert httpx.get(app.url + VOICES, trust_env=False).json()["data"] == []
     studio.check("#vw-clone-consent")
+    studio.uncheck("#vw-clone-blend")
     studio.click("#vw-clone-keep-button")
     expect(studio.locator("#vw-clone-done-speak")).to_be_focused()
     (kept,) = httpx.get(app.url + VOICES, trust_env=False).json()["data"]
+    assert kept["provenance"]["blend"] == "no"
     studio.keyboard.press("Enter")
     studio.fill("#vw-text", SHORT)
     studio.click("#vw-speak")

@@ -125,6 +125,7 @@ export class KeepForm extends Emitter {
     this.form = need(root, '#vw-clone-keep', HTMLFormElement);
     this.name = need(root, '#vw-clone-keep-name', HTMLInputElement);
     this.consent = need(root, '#vw-clone-consent', HTMLInputElement);
+    this.blend = need(root, '#vw-clone-blend', HTMLInputElement);
     this.button = need(root, '#vw-clone-keep-button', HTMLButtonElement);
     this.form.onsubmit = (event) => {
       event.preventDefault();
@@ -135,6 +136,7 @@ export class KeepForm extends Emitter {
   /** Clear name and consent, because another recording may be of another speaker. */
   forget() {
     this.consent.checked = false;
+    this.blend.checked = true;
     this.name.value = '';
   }
 
@@ -168,7 +170,7 @@ export class KeepForm extends Emitter {
     const form = new FormData();
     form.append('audio_sample', sound, 'reference.wav');
     const words = studio.t('clone.consent_words', { date: new Date().toISOString().slice(0, 10) });
-    const all = { ...fields, name: name.value, consent: words, provenance: JSON.stringify(provenance) };
+    const all = { ...fields, name: name.value, consent: words, provenance: JSON.stringify(this.blend.checked ? provenance : { ...provenance, blend: 'no' }) };
     for (const [field, value] of Object.entries(all)) form.append(field, value);
     return api.form('v1/audio/voices', form);
   }
