@@ -8,6 +8,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from runtime.errors import InvalidConfig, UnsupportedFormat
+from runtime.shared.encoding import BIT_RATES
+from runtime.shared.encoding import FORMATS as ENCODED
 from runtime.shared.file_names import file_name
 from studio.routes.responses import (
     PRIVATE,
@@ -135,22 +137,25 @@ class TakeRoutes(StoreRoutes):
         return json_response(await self._workers(self._store.takes.restore, *self._named(request)))
 
     async def audio(self, request: Request) -> Response:
-        """Return the audio in any format; pcm, wav and flac are lossless."""
+        """Return the audio in any format; pcm, wav and flac are lossless. `bit_rate` (bit/s) is for mp3 and opus."""
         wanted = request.query_params.get("format", "wav")
         if wanted not in FORMATS:
             raise UnsupportedFormat(where="format", known=", ".join(FORMATS), param="format")
+        rate = query_int(request, "bit_rate", 0, *BIT_RATES) or None
+        if rate is not None and ENCODED[wanted].bit_rate is None:
+            raise InvalidConfig(where="bit_rate", why="only mp3 and opus have one", param="bit_rate")
         owner, take_id = self._named(request)
         record = await self._workers(self._store.takes.find, owner, take_id)
-        etag = f'"{version_of(wanted, tags_of(record))}"'
+        etag = f'"{version_of(f"{wanted} {rate}", tags_of(record))}"'
         if etag in request.headers.get("if-none-match", ""):
             return Response(status_code=304, headers={**PRIVATE, "etag": etag})
-        data = await self._workers(self._sound, owner, take_id, wanted)
+        data = await self._workers(self._sound, owner, take_id, wanted, rate)
         name = file_name(title_of(record), wanted)
         return file_response(data, FORMATS[wanted], name, inline=query_flag(request, "inline"), etag=etag)
 
-    def _sound(self, owner: str, take_id: str, wanted: str) -> bytes:
+    def _sound(self, owner: str, take_id: str, wanted: str, bit_rate: int | None) -> bytes:
         record, pcm = self._store.takes.pcm(owner, take_id)
-        return encoded(wanted, pcm, tags_of(record))
+        return encoded(wanted, pcm, tags_of(record), bit_rate)
 
     async def outline(self, request: Request) -> Response:
         """Return a take's waveform outline. A take's audio never changes, so browsers cache it for a day."""

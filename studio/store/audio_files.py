@@ -30,13 +30,13 @@ _KINDS = (
 )
 
 
-def encoded(wanted: str, pcm: bytes, tags: Mapping[str, str]) -> bytes:
+def encoded(wanted: str, pcm: bytes, tags: Mapping[str, str], bit_rate: int | None = None) -> bytes:
     """Return a complete file. Lossless formats have the unchanged samples.
 
     Raises:
         KeyError: not one of ``FORMATS``.
     """
-    encoder = Encoder(wanted, whole=True, tags=tags)
+    encoder = Encoder(wanted, whole=True, tags=tags, bit_rate=bit_rate)
     return encoder.add(pcm) + encoder.finish()
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import av
 import httpx
 import numpy as np
 import pytest
@@ -345,6 +346,20 @@ def test_dock_offers_every_format_and_the_favourite_button(app: App, studio: Pag
     expect(studio.locator("#vw-star")).to_have_attribute("aria-pressed", "true")
     record = httpx.get(f"{app.url}/studio/takes/{take}", trust_env=False).json()
     assert record["favourite"] is True
+
+    # The bit rate of MP3 files is remembered, also by the Library's menu.
+    studio.click("#vw-save")
+    studio.locator("#vw-keep select").select_option("128 kbit/s")
+    with studio.expect_download() as download:
+        studio.click("#vw-keep [data-format=mp3]")
+    with av.open(str(download.value.path())) as container:
+        assert container.streams.audio[0].bit_rate == 128_000
+    enter(studio, "library")
+    studio.reload(wait_until="domcontentloaded")
+    studio.locator(f"[data-take='{take}'] .vw-take-save").click()
+    expect(studio.locator("#vw-takes-files select")).to_have_value("128000")
+    expect(studio.locator("#vw-takes-files [data-format=mp3]")).to_have_attribute("href", re.compile("bit_rate=128000"))
+    studio.screenshot(path=SCREENSHOTS / "library-bit-rate.png")
 
 
 def code(page: Page, language: str) -> str:

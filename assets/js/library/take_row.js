@@ -6,7 +6,7 @@ import { timeOfDay } from '../common/dates.js';
 import { all, make, mark, need, write } from '../common/elements.js';
 import { languageName, title } from '../common/fields.js';
 import { called } from '../design/names.js';
-import { kept } from '../player/stage_panel.js';
+import { kept, offerBitRate } from '../player/stage_panel.js';
 import { Take } from '../player/take.js';
 import { shown } from '../player/waveform.js';
 import { Sharing } from './sharing.js';
@@ -64,11 +64,15 @@ export class TakeFiles {
   constructor(root) {
     this.menu = need(root, '#vw-takes-files');
     this.links = all(this.menu, 'a', HTMLAnchorElement);
-    this.menu.addEventListener('click', () => this.menu.hidePopover());
+    offerBitRate(this.menu, () => this.record && this.of(this.record));
   }
 
-  /** Prepare the menu for a take. @param {import('../player/take.js').TakeRecord} record */
+  /** Take of the open menu. @type {TakeRecord|undefined} */
+  record = undefined;
+
+  /** Prepare the menu for a take. @param {TakeRecord} record */
   of(record) {
+    this.record = record;
     for (const link of this.links) link.href = kept(record, link.dataset.format ?? '');
   }
 }

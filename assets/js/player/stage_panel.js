@@ -3,6 +3,7 @@
 import { api } from '../common/api.js';
 import { SAMPLE_RATE } from '../common/audio.js';
 import { all, need, write } from '../common/elements.js';
+import { recall, remember } from '../common/storage.js';
 import { Take } from './take.js';
 
 // --- Progress of a long take and the remaining time, shown during generation. Pure.
@@ -90,7 +91,7 @@ export class Keep {
     this.others = all(menu, '[data-format]', HTMLAnchorElement);
     this.share = need(menu, '#vw-share', HTMLButtonElement);
     this.code = need(menu, '#vw-copy-code', HTMLButtonElement);
-    menu.addEventListener('click', () => menu.hidePopover());
+    offerBitRate(menu, () => this.show(this.take));
     /** Take of the download link. @type {Take|null} */
     this.offered = null;
     this.isShared = false; // True if the host allows links.
@@ -147,5 +148,27 @@ export class Keep {
 
 /** Return the URL of a stored take's file. @param {TakeRecord} record @param {string} format */
 export function kept(record, format) {
-  return String(api.address(`studio/takes/${record.id}/audio?format=${format}`));
+  const rate = format === 'mp3' ? `&bit_rate=${bitRate()}` : '';
+  return String(api.address(`studio/takes/${record.id}/audio?format=${format}${rate}`));
+}
+
+const RATE = 'voicewright.mp3';
+
+/** Return the user's bit rate of MP3 files in bit/s. */
+function bitRate() {
+  return String(recall('localStorage', RATE) ?? 64000);
+}
+
+/** Offer the bit rate in a download menu, which any other choice closes. @param {HTMLElement} menu @param {() => void} onChange */
+export function offerBitRate(menu, onChange) {
+  const select = need(menu, 'select', HTMLSelectElement);
+  menu.addEventListener('beforetoggle', () => {
+    select.value = bitRate();
+    onChange();
+  });
+  menu.addEventListener('click', ({ target }) => target instanceof Element && !target.closest('label') && menu.hidePopover());
+  select.onchange = () => {
+    remember('localStorage', RATE, select.value);
+    onChange();
+  };
 }

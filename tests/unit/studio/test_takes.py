@@ -114,6 +114,17 @@ def test_mp3_decodes_to_the_audio(client: httpx.Client) -> None:
     assert abs(count - 48000) < 2400
 
 
+def test_bit_rate_of_a_lossy_file_can_be_chosen(client: httpx.Client) -> None:
+    path = f"/studio/takes/{keep(client, SOUND)['id']}/audio"
+    answers = [client.get(path, params={"format": "mp3", "bit_rate": rate}) for rate in (64_000, 128_000)]
+    assert answers[0].headers["etag"] != answers[1].headers["etag"]
+    for answer, rate in zip(answers, (64_000, 128_000), strict=True):
+        with av.open(io.BytesIO(answer.content)) as container:
+            assert container.streams.audio[0].bit_rate == rate
+    refused(client.get(path, params={"format": "mp3", "bit_rate": "1"}), 400, "invalid_config", "bit_rate")
+    assert "only mp3" in refused(client.get(path, params={"bit_rate": 64_000}), 400, "invalid_config", "bit_rate")
+
+
 def test_file_has_the_given_name_and_supports_conditional_requests(client: httpx.Client) -> None:
     record = keep(client, name='Wer "da"? ../é')
     answer = client.get(f"/studio/takes/{record['id']}/audio")
