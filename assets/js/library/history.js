@@ -175,6 +175,12 @@ export class TakeHistory extends EventTarget {
   }
 
   /** @param {string[]} ids */
+  async removeSeveral(ids) {
+    await api.post('studio/takes/delete', { takes: ids });
+    await this.onSeveralMoved();
+  }
+
+  /** @param {string[]} ids */
   async restoreSeveral(ids) {
     await api.post('studio/takes/restore', { takes: ids });
     await this.onSeveralMoved();

@@ -5,6 +5,7 @@ import { dayOf, nameOfDay } from '../common/dates.js';
 import { all, arrangeChildren, make, need, throttle, write } from '../common/elements.js';
 import { PAGE } from './history.js';
 import { SavedScripts } from './saved_scripts.js';
+import { TakeSelection } from './selection.js';
 import { headOf, speakerOf, TakeRow } from './take_row.js';
 import { VoicesPanel } from './voices_panel.js';
 
@@ -43,6 +44,7 @@ export class TakesPanel {
       this.starred.setAttribute('aria-pressed', String(this.starred.ariaPressed !== 'true'));
       this.refresh();
     };
+    this.selection = new TakeSelection(root, studio);
     this.more.onclick = () => this.guard(studio.history.more());
     for (const source of [studio.history, scripts]) source.addEventListener('change', () => this.paint());
     studio.stage.addEventListener('change', () => this.follow());
@@ -118,6 +120,7 @@ export class TakesPanel {
       return row;
     });
     this.rows = new Map(rows.map((row) => [row.record.id, row]));
+    this.selection.show(rows);
     const entries = [...rows.map(({ record, element }) => ({ at: record.created_at, element })), ...this.scriptsSince(next ? list.at(-1) : null)];
     entries.sort((one, other) => other.at - one.at);
     const elements = this.underDays(entries);

@@ -81,6 +81,7 @@ export class TakeFiles {
 
 const MARKUP = `
 <div class="vw-take-line">
+  <input type="checkbox" class="vw-take-pick" />
   <button type="button" class="vw-quiet vw-take-play" data-icon="play"></button>
   <span class="vw-take-mark"></span>
   <button type="button" class="vw-take-open" aria-expanded="false"><span class="vw-take-text" dir="auto"></span><small><b class="vw-take-who"></b><span></span></small></button>
@@ -130,6 +131,7 @@ export class TakeRow {
     studio.words.apply(this.element);
     /** @type {Field[]} */
     this.fields = [...all(this.element, '[data-field]', HTMLInputElement), ...all(this.element, '[data-field]', HTMLTextAreaElement)];
+    this.box = need(this.element, '.vw-take-pick', HTMLInputElement);
     this.sharing = new Sharing(this.find('.vw-take-share'), record.id, studio, (action) => this.guard(action));
     this.find('[data-do=share]').hidden = !studio.me.features.share;
     outlineWhenSeen(this.find('.vw-take-outline'), record.id, studio.api);
@@ -209,6 +211,7 @@ export class TakeRow {
     star.setAttribute('aria-pressed', String(favourite));
     star.ariaLabel = t('library.favourite', { name });
     this.follow();
+    this.box.ariaLabel = t('library.pick', { name });
     this.find('.vw-take-save').ariaLabel = t('library.download', { name });
     if (this.open) this.fill();
   }

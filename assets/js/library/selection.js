@@ -1,0 +1,141 @@
+/** Selection of several takes in the Library, with actions for all of them. */
+
+import { errorOf } from '../common/api.js';
+import { all, need, write } from '../common/elements.js';
+import { saveFile } from '../common/files.js';
+
+/** @typedef {import('./take_row.js').TakeRow} TakeRow */
+
+export class TakeSelection {
+  /** Ids of the selected takes. @type {Set<string>} */
+  ids = new Set();
+  /** The listed rows, in order. @type {TakeRow[]} */
+  rows = [];
+  /** Row from which Shift extends the selection. @type {TakeRow|undefined} */
+  anchor = undefined;
+  isOn = false;
+
+  /** @param {HTMLElement} root @param {import('../app/studio.js').Studio} studio */
+  constructor(root, studio) {
+    this.root = root;
+    this.studio = studio;
+    this.list = need(root, '#vw-takes-list');
+    this.toggle = need(root, '#vw-takes-select');
+    this.bar = need(root, '#vw-takes-bar');
+    this.count = need(this.bar, 'b');
+    this.toggle.onclick = () => this.turn(!this.isOn);
+    /** @type {Object<string, (ids: string[]) => unknown>} */
+    const actions = {
+      all: () => this.choose(this.rows),
+      star: (ids) => this.star(ids),
+      zip: (ids) => this.download(ids),
+      remove: (ids) => this.remove(ids),
+    };
+    for (const button of all(this.bar, '[data-do]')) button.onclick = () => this.guard(actions[button.dataset.do ?? '']);
+    this.list.addEventListener('click', (event) => this.onClick(event), true);
+    root.addEventListener('keydown', (event) => this.onKey(event));
+  }
+
+  /** Ids of the selected takes that are listed. */
+  get chosen() {
+    return this.rows.flatMap(({ record }) => (this.ids.has(record.id) ? [record.id] : []));
+  }
+
+  /** @param {boolean} isOn */
+  turn(isOn) {
+    this.isOn = isOn;
+    this.ids.clear();
+    this.anchor = undefined;
+    this.paint();
+  }
+
+  /** @param {TakeRow[]} rows */
+  show(rows) {
+    this.rows = rows;
+    this.paint();
+  }
+
+  paint() {
+    const { isOn, studio } = this;
+    const n = this.chosen.length;
+    this.list.toggleAttribute('data-selecting', isOn);
+    this.toggle.ariaPressed = String(isOn);
+    this.bar.hidden = !isOn;
+    for (const { box, record } of this.rows) box.checked = this.ids.has(record.id);
+    write(this.count, studio.t('library.selected', { n }));
+    for (const button of all(this.bar, '[data-do]:not([data-do=all])', HTMLButtonElement)) button.disabled = n === 0;
+  }
+
+  /** Select rows in addition. @param {TakeRow[]} rows */
+  choose(rows) {
+    for (const { record } of rows) this.ids.add(record.id);
+    this.paint();
+  }
+
+  /** A click on a check box, or with Ctrl or Shift on a row. @param {MouseEvent} event */
+  onClick(event) {
+    const { target, shiftKey } = event;
+    const row = target instanceof Element ? this.rows.find(({ element }) => element.contains(target)) : undefined;
+    if (!row || !(target instanceof Element)) return;
+    const isMarked = shiftKey || event.ctrlKey || event.metaKey;
+    if (target !== row.box && !(isMarked && target.closest('.vw-take-open'))) return;
+    event.stopPropagation();
+    if (target !== row.box) event.preventDefault();
+    if (!this.isOn) this.turn(true);
+    const [from, to] = [this.rows.indexOf(this.anchor ?? row), this.rows.indexOf(row)].sort((one, other) => one - other);
+    if (shiftKey && from >= 0) this.choose(this.rows.slice(from, to + 1));
+    else if (!this.ids.delete(row.record.id)) this.ids.add(row.record.id);
+    this.anchor = row;
+    this.paint();
+  }
+
+  /** @param {KeyboardEvent} event */
+  onKey(event) {
+    const { key, target } = event;
+    const isTyping = target instanceof HTMLElement && target.matches('textarea, select, input:not([type=checkbox])');
+    if (!this.isOn || isTyping) return;
+    if (key === 'Escape') {
+      this.turn(false);
+      this.toggle.focus();
+    } else if (key === 'Delete') this.guard((ids) => this.remove(ids));
+    else if (key === 'a' && (event.ctrlKey || event.metaKey)) this.choose(this.rows);
+    else return;
+    event.preventDefault();
+    event.stopPropagation();
+  }
+
+  /** @param {(ids: string[]) => unknown} action */
+  async guard(action) {
+    const ids = this.chosen;
+    try {
+      await action(ids);
+    } catch (error) {
+      this.studio.toast(errorOf(error).message);
+    }
+  }
+
+  /** Mark the takes as favourites, or unmark them if all are marked. @param {string[]} ids */
+  async star(ids) {
+    const { history } = this.studio;
+    const areAll = this.rows.every(({ record }) => record.favourite || !ids.includes(record.id));
+    for (const id of ids) await history.favourite(id, !areAll);
+  }
+
+  /** Download the takes as WAV files in one archive, the oldest first. @param {string[]} ids */
+  async download(ids) {
+    const clips = ids.reverse().map((take, index) => ({ take, line: index + 1 }));
+    const body = JSON.stringify({ clips, shape: 'files', name: 'takes' });
+    const file = await this.studio.api.blob('studio/exports', { method: 'POST', headers: { 'content-type': 'application/json' }, body });
+    saveFile(file, 'takes.zip');
+  }
+
+  /** Move the takes to the bin, with undo. @param {string[]} ids */
+  async remove(ids) {
+    if (ids.length === 0) return;
+    const { studio } = this;
+    await studio.history.removeSeveral(ids);
+    this.turn(false);
+    this.toggle.focus();
+    studio.undoable(() => studio.history.restoreSeveral(ids), studio.t('library.freed', { n: ids.length }));
+  }
+}
