@@ -51,6 +51,8 @@ class TakeRoutes(StoreRoutes):
             ("POST", "/studio/takes/free", self.free),
             ("POST", "/studio/takes/delete", self.delete_several),
             ("POST", "/studio/takes/restore", self.restore_several),
+            ("POST", "/studio/takes/bin/restore", self.restore_bin),
+            ("DELETE", "/studio/takes/bin", self.empty_bin),
             ("GET", take, self.record),
             ("PATCH", take, self.change),
             ("DELETE", take, self.delete),
@@ -121,6 +123,16 @@ class TakeRoutes(StoreRoutes):
         owner, asked = self._visitors.of(request).known, read(TakeIds, decode(await read_body(request)))
         moved = await self._workers(self._store.takes.move, owner, asked.takes, into_bin=into_bin)
         return json_response({"takes": moved, "restorable_s": self._store.settings.bin_s})
+
+    async def restore_bin(self, request: Request) -> Response:
+        """Restore all takes of the bin."""
+        owner = self._visitors.of(request).known
+        return json_response({"takes": await self._workers(self._store.takes.restore_bin, owner)})
+
+    async def empty_bin(self, request: Request) -> Response:
+        """Delete all takes of the bin permanently."""
+        owner = self._visitors.of(request).known
+        return json_response({"takes": await self._workers(self._store.takes.empty_bin, owner)})
 
     async def record(self, request: Request) -> Response:
         return json_response(await self._workers(self._store.takes.find, *self._named(request)))

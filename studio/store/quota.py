@@ -103,8 +103,12 @@ class Quota:
         """Return the takes outside scripts and the bytes that the owner has stored and may store."""
         is_visitor = owner.startswith(VISITOR)
         takes, removable, size, first_ms, last_ms = self._outside_scripts(owner)
+        ((in_bin,),) = self._database.rows(
+            "SELECT count(*) FROM takes WHERE owner = ? AND deleted_at IS NOT NULL", (owner,)
+        )
         return {
             "takes": takes,
+            "in_bin": in_bin,
             "max_takes": self._settings.max_takes,
             "bytes": self._sum("owner = ?", owner) if is_visitor else self.bytes(),
             "max_bytes": self._settings.visitor_store_bytes if is_visitor else self._settings.max_store_bytes,

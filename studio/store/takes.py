@@ -185,6 +185,22 @@ class Takes:
         """Move takes into the bin, or restore them. Return the ids of the moved takes."""
         return self._rows.mark_all(owner, take_ids, time.time() if into_bin else None, what="The change")
 
+    def restore_bin(self, owner: str) -> list[str]:
+        """Restore all takes of the owner's bin; return their ids."""
+        return self.move(owner, self._in_bin(owner), into_bin=False)
+
+    def empty_bin(self, owner: str) -> list[str]:
+        """Delete all takes of the owner's bin permanently; return their ids."""
+        with self._files.writing():
+            going = self._in_bin(owner)
+            if going:
+                self._purge(going)
+        return going
+
+    def _in_bin(self, owner: str) -> list[str]:
+        query = "SELECT id FROM takes WHERE owner = ? AND deleted_at IS NOT NULL ORDER BY deleted_at DESC"
+        return [take_id for (take_id,) in self._database.rows(query, (owner,))]
+
     def of_voice(self, owner: str, voice_id: str, name: str | None) -> list[str]:
         """Return the ids of all takes spoken by a stored voice, including those in the bin.
 

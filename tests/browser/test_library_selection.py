@@ -33,6 +33,13 @@ def test_several_takes_are_selected_starred_downloaded_and_deleted(open_studio: 
     count = page.locator("#vw-takes-bar b")
     expect(alpha.locator(".vw-take-pick")).to_be_hidden()
 
+    # A day before all takes, and today.
+    page.fill("#vw-takes-day", "2020-02-29")
+    expect(alpha).to_have_count(0)
+    page.fill("#vw-takes-day", page.evaluate("new Date().toLocaleDateString('sv')"))
+    expect(alpha).to_have_count(1)
+    page.fill("#vw-takes-day", "")
+
     # With the keyboard alone.
     page.focus("#vw-takes-select")
     page.keyboard.press("Enter")
@@ -77,6 +84,23 @@ def test_several_takes_are_selected_starred_downloaded_and_deleted(open_studio: 
     expect(alpha).to_have_count(0)
     expect(charlie).to_have_count(0)
     expect(bravo).to_have_count(1)
+    in_bin = page.locator("#vw-takes-bin")
+    expect(in_bin).to_contain_text("2 takes in the bin, deleted for good after 24 h.")
+    page.screenshot(path=SCREENSHOTS / "library-bin.png")
     page.locator(".vw-toast button", has_text="Undo").click()
     expect(alpha).to_have_count(1)
     expect(charlie).to_have_count(1)
+    expect(in_bin).to_be_hidden()
+
+    # The bin stays after the notice is gone: restore all, or delete for good.
+    alpha.locator(".vw-take-open").click(modifiers=["Control"])
+    page.click("#vw-takes-bar [data-do=remove]")
+    expect(in_bin).to_contain_text("1 take in the bin")
+    page.reload(wait_until="domcontentloaded")
+    in_bin.get_by_role("button", name="Restore").click()
+    expect(alpha).to_have_count(1)
+    alpha.locator(".vw-take-open").click(modifiers=["Control"])
+    page.click("#vw-takes-bar [data-do=remove]")
+    in_bin.get_by_role("button", name="Empty now").click()
+    expect(in_bin).to_be_hidden()
+    expect(alpha).to_have_count(0)

@@ -67,7 +67,7 @@ export function compare(before, after) {
 
 /** @typedef {import('../player/take.js').TakeRecord} TakeRecord @typedef {Partial<Pick<TakeRecord, 'name'|'tags'|'favourite'|'notes'>>} Changes */
 
-/** @typedef {{takes: number, max_takes: number, bytes: number, max_bytes: number, removable: {takes: number, bytes: number, from: number|null, until: number|null}, restorable_s: number}} Space as GET studio/takes/space */
+/** @typedef {{takes: number, in_bin: number, max_takes: number, bytes: number, max_bytes: number, removable: {takes: number, bytes: number, from: number|null, until: number|null}, restorable_s: number}} Space as GET studio/takes/space */
 
 export const PAGE = 30;
 
@@ -76,8 +76,8 @@ export class TakeHistory extends EventTarget {
   list = [];
   /** @type {string|null} */
   next = null;
-  /** Filter of the list: search, room, favourite; loose excludes takes of scripts. */
-  /** @type {{search?: string, room?: string, favourite?: string, loose?: string}} */
+  /** Filter of the list: search, room, favourite; loose excludes takes of scripts; cursor: where the list begins. */
+  /** @type {{search?: string, room?: string, favourite?: string, loose?: string, cursor?: string}} */
   wanted = {};
   /** Number of list requests, to ignore responses to earlier ones. */
   turn = 0;
@@ -95,7 +95,7 @@ export class TakeHistory extends EventTarget {
     this.t = t;
   }
 
-  /** Reload the list. @param {{search?: string, room?: string, favourite?: string, loose?: string}} [wanted] */
+  /** Reload the list. @param {TakeHistory['wanted']} [wanted] */
   async refresh(wanted = this.wanted) {
     this.wanted = wanted;
     const turn = (this.turn += 1);
@@ -119,7 +119,7 @@ export class TakeHistory extends EventTarget {
   /** @param {string|null} cursor */
   page(cursor) {
     const query = new URLSearchParams({ limit: String(PAGE) });
-    for (const [name, value] of Object.entries({ ...this.wanted, cursor })) if (value) query.set(name, value);
+    for (const [name, value] of Object.entries({ ...this.wanted, cursor: cursor ?? this.wanted.cursor })) if (value) query.set(name, value);
     return api.get(`studio/takes?${query}`);
   }
 
@@ -186,6 +186,14 @@ export class TakeHistory extends EventTarget {
     await this.onSeveralMoved();
   }
 
+  restoreBin() {
+    return api.post('studio/takes/bin/restore').then(() => this.onSeveralMoved());
+  }
+
+  emptyBin() {
+    return api.delete('studio/takes/bin').then(() => this.onSeveralMoved());
+  }
+
   async onSeveralMoved() {
     this.edits += 1;
     this.speech.keepWaiting();
@@ -227,8 +235,9 @@ export class TakeHistory extends EventTarget {
 
   /** Add a newly stored take at the top if it matches the filter. @param {TakeRecord} record */
   async add(record) {
-    const { search, room, favourite, loose } = this.wanted;
+    const { search, room, favourite, loose, cursor } = this.wanted;
     this.edits += 1;
+    if (cursor) return; // The list begins at an earlier day.
     if (loose && record.room === 'script') return;
     if (favourite || (room && room !== record.room)) return;
     if (search && !(await this.finds(record))) return;

@@ -1,7 +1,7 @@
 /** The Library: takes and scripts by day, and stored voices. */
 
 import { errorOf } from '../common/api.js';
-import { dayOf, nameOfDay } from '../common/dates.js';
+import { dayOf, nameOfDay, span } from '../common/dates.js';
 import { all, arrangeChildren, make, need, throttle, write } from '../common/elements.js';
 import { PAGE } from './history.js';
 import { SavedScripts } from './saved_scripts.js';
@@ -21,6 +21,7 @@ export class TakesPanel {
     this.scripts = scripts;
     this.search = need(root, '#vw-takes-search', HTMLInputElement);
     this.room = need(root, '#vw-takes-room', HTMLSelectElement);
+    this.day = need(root, '#vw-takes-day', HTMLInputElement);
     this.starred = need(root, '#vw-takes-starred');
     this.list = need(root, '#vw-takes-list');
     this.empty = need(root, '#vw-takes-empty');
@@ -39,7 +40,7 @@ export class TakesPanel {
       clearTimeout(this.typing);
       this.typing = setTimeout(() => this.refresh(), TYPING_MS);
     };
-    this.room.onchange = () => this.refresh();
+    this.room.onchange = this.day.onchange = () => this.refresh();
     this.starred.onclick = () => {
       this.starred.setAttribute('aria-pressed', String(this.starred.ariaPressed !== 'true'));
       this.refresh();
@@ -69,8 +70,14 @@ export class TakesPanel {
       search: this.search.value.trim(),
       room: this.room.value,
       favourite: this.starred.ariaPressed === 'true' ? '1' : '',
+      cursor: this.day.value && `${this.endOfDay}-`,
       loose: '1', // Takes of a script are grouped under it.
     };
+  }
+
+  /** End of the chosen day in ms since 1970. */
+  get endOfDay() {
+    return this.day.value ? new Date(`${this.day.value}T00:00`).setHours(24) : Infinity;
   }
 
   /** True if the list shows more than its first page. */
@@ -125,11 +132,11 @@ export class TakesPanel {
     entries.sort((one, other) => other.at - one.at);
     const elements = this.underDays(entries);
     arrangeChildren(this.list, elements);
-    const { search, room, favourite } = this.wanted;
+    const { search, room, favourite, cursor } = this.wanted;
     const { fault } = this;
     this.empty.hidden = entries.length > 0 && !fault;
-    this.begin.hidden = entries.length > 0 || Boolean(fault || search || room || favourite);
-    const why = search ? 'none_found' : room || favourite ? 'none_of_these' : 'none_yet';
+    this.begin.hidden = entries.length > 0 || Boolean(fault || search || room || favourite || cursor);
+    const why = search ? 'none_found' : room || favourite || cursor ? 'none_of_these' : 'none_yet';
     this.empty.textContent = fault && !fault.missing ? fault.message : this.studio.t(`library.${fault ? 'no_store' : why}`);
     this.more.hidden = !next;
   }
@@ -154,7 +161,7 @@ export class TakesPanel {
    * number}|null|undefined} take null: all
    */
   scriptsSince(take) {
-    return this.scripts.entries.filter(({ at }) => !take || at >= take.created_at);
+    return this.scripts.entries.filter(({ at }) => at * 1000 < this.endOfDay && (!take || at >= take.created_at));
   }
 }
 
@@ -179,7 +186,11 @@ export class TakeSpace {
     this.button = need(root, '#vw-takes-free');
     this.dialog = need(root, '#vw-takes-freeing', HTMLDialogElement);
     this.choice = need(this.dialog, 'select', HTMLSelectElement);
+    this.bin = need(root, '#vw-takes-bin');
     this.button.onclick = () => this.ask();
+    const say = (/** @type {unknown} */ error) => studio.toast(errorOf(error).message);
+    need(this.bin, '[data-do=restore]').onclick = () => studio.history.restoreBin().catch(say);
+    need(this.bin, '[data-do=empty]').onclick = () => studio.history.emptyBin().catch(say);
     this.choice.onchange = () => this.describe();
     this.dialog.onclose = () => this.dialog.returnValue === 'yes' && this.free(Number(this.choice.value));
     studio.history.addEventListener('change', throttle(() => root.hidden || this.refresh(), COUNTED_MS));
@@ -200,7 +211,9 @@ export class TakeSpace {
     this.button.hidden = true;
     write(this.line, '');
     write(this.near, '');
+    this.bin.hidden = !space?.in_bin;
     if (!space) return;
+    write(need(this.bin, 'span'), t('library.in_bin', { n: space.in_bin, time: span(space.restorable_s, t) }));
     const counted = (/** @type {number} */ count) => count.toLocaleString(studio.words.language);
     const [used, all] = [space.bytes, space.max_bytes].map((bytes) => counted(Math.round(bytes / MEGABYTE)));
     const isNear = space.bytes >= NEAR * space.max_bytes;

@@ -53,6 +53,13 @@ def test_takes_are_moved_to_the_bin_in_one_request(folder: Path) -> None:
         assert client.post("/studio/takes/restore", json={"takes": takes}).json()["takes"] == takes[:2]
         assert client.post("/studio/takes/delete", json={"takes": takes[1:]}).json()["takes"] == takes[1:]
         assert [take["id"] for take in client.get("/studio/takes").json()["takes"]] == takes[:1]
+        assert client.get("/studio/takes/space").json()["in_bin"] == 2
+        assert sorted(client.post("/studio/takes/bin/restore").json()["takes"]) == sorted(takes[1:])
+        client.post("/studio/takes/delete", json={"takes": takes[:1]})
+        assert client.delete("/studio/takes/bin").json() == {"takes": takes[:1]}
+        assert client.post("/studio/takes/restore", json={"takes": takes}).json()["takes"] == []
+        assert client.get("/studio/takes/space").json()["in_bin"] == 0
+        assert not (folder / f"takes/{takes[0]}.flac").exists()
         refused(client.post("/studio/takes/free", json={"takes": 0}), 400, "invalid_config", "takes")
         refused(client.post("/studio/takes/delete", json={"takes": ["../x"]}), 400, "invalid_config", "takes.0")
         refused(client.post("/studio/takes/delete", json={}), 400, "invalid_config", "takes")
