@@ -166,6 +166,24 @@ def test_stall_is_counted_faded_and_loses_no_samples(play: Any) -> None:
     assert played.last["played"] == pcm.size
 
 
+@pytest.mark.parametrize("rested", [0.05, 0.3])  # Before the queue is empty, and after that.
+def test_expected_pause_is_no_underrun_and_playback_starts_again_like_a_take(play: Any, rested: float) -> None:
+    pcm = sound(4)
+    at, message = begin(target=4 * FRAME)
+    message["hold"] = 0
+    schedule = [
+        (at, message),
+        push(0, pcm[: 2 * FRAME]),
+        (rested, {"type": "rest"}),
+        push(0.4, pcm[2 * FRAME : 3 * FRAME]),
+    ]
+    played = play(0.8, [*schedule, push(0.47, pcm[3 * FRAME :]), end(0.5)])
+    assert (played.last["underruns"], played.last["target"]) == (0, 4 * FRAME)
+    after = np.nonzero(played.samples[round(0.35 * RATE) :])[0][0] + 0.35 * RATE
+    assert after == pytest.approx(0.4 * RATE, abs=2 * QUANTUM)
+    assert played.last["played"] == pcm.size
+
+
 def test_each_stall_doubles_the_target_buffer_up_to_its_limit(play: Any) -> None:
     pcm = sound(40)
     schedule, at, targets = [begin()], 0, []

@@ -48,6 +48,11 @@ export class WorkletOutput {
     this.node.port.postMessage({ type: 'end', take });
   }
 
+  /** Treat the next time without audio as a pause and not as an underrun. */
+  rest() {
+    this.node.port.postMessage({ type: 'rest' });
+  }
+
   /** @param {number} rate */
   speed(rate) {
     this.node.port.postMessage({ type: 'rate', rate });
@@ -119,6 +124,11 @@ export class ScheduledOutput {
     this.ended = true;
     this.schedule();
     this.report();
+  }
+
+  /** Treat the next time without audio as a pause and not as an underrun. */
+  rest() {
+    this.isDry = true;
   }
 
   /** This output cannot change the speed at constant pitch. */

@@ -145,6 +145,11 @@ export class Player extends EventTarget {
     if (take === this.take) this.whenArmed((output) => output.end(take));
   }
 
+  /** Treat the next time without audio as a pause and not as an underrun. */
+  rest() {
+    this.whenArmed((output) => output.rest());
+  }
+
   /** Stop playback now. */
   stop() {
     this.sounding = false;

@@ -11,6 +11,7 @@
  *
  * Messages in:  {type: 'begin', take, target, hold?} {type: 'push', take, pcm: Int16Array} {type: 'end', take}
  *               {type: 'rate', rate}: for this take and the next ones
+ *               {type: 'rest'}: the next time without audio is a pause and no underrun
  *               {type: 'stop'} {type: 'report', id}: request counters now
  * Messages out: {type: 'counters', ...Counters} ten times per second of audio, and at each change of state.
  *
@@ -46,6 +47,7 @@ class PcmPlayer extends AudioWorkletProcessor {
   received = 0; // Samples of this take.
   take = 0;
   target = 0;
+  startTarget = 0; // The target of the take's start.
   hold = 0;
   held = 0; // Samples since the first ones arrived.
   /** @type {string} */
@@ -58,6 +60,7 @@ class PcmPlayer extends AudioWorkletProcessor {
   fadeIn = 0;
   starved = 0; // Silence since the queue was empty; an underrun if more audio arrives.
   isDry = false;
+  isResting = false; // An empty queue is a pause in the text.
   underruns = 0;
   underrunSamples = 0;
   /** @type {number|null} */
@@ -85,7 +88,7 @@ class PcmPlayer extends AudioWorkletProcessor {
     this.received = 0;
     this.stretch.clear();
     this.take = take;
-    this.target = target;
+    this.target = this.startTarget = target;
     this.hold = hold;
     this.held = 0;
     this.state = 'idle';
@@ -95,7 +98,7 @@ class PcmPlayer extends AudioWorkletProcessor {
     this.last = 0;
     this.fadeIn = 0;
     this.starved = 0;
-    this.isDry = false;
+    this.isDry = this.isResting = false;
     this.underruns = 0;
     this.underrunSamples = 0;
     this.firstTime = null;
@@ -118,6 +121,9 @@ class PcmPlayer extends AudioWorkletProcessor {
         break;
       case 'rate':
         this.rate = message.rate;
+        break;
+      case 'rest':
+        this.rest();
         break;
       case 'stop':
         this.stop();
@@ -152,10 +158,19 @@ class PcmPlayer extends AudioWorkletProcessor {
     this.received += pcm.length;
     if (this.isDry) {
       this.isDry = false;
+      this.fadeIn = this.ramp;
+      if (this.isResting) return;
       this.underruns += 1;
       this.target = Math.min(Math.max(this.target, this.ramp) * 2, this.maxTarget);
-      this.fadeIn = this.ramp;
     }
+  }
+
+  /** Treat the present or next time without audio as a pause, after which playback starts like a take. */
+  rest() {
+    this.isResting = true;
+    if (this.isDry) this.starved = 0;
+    this.held = 0;
+    this.target = this.startTarget;
   }
 
   end() {
@@ -206,13 +221,14 @@ class PcmPlayer extends AudioWorkletProcessor {
 
   startIfReady() {
     if (!this.hasSound) return;
-    const waited = this.firstTime === null && this.held >= this.hold;
+    const waited = (this.firstTime === null || this.isResting) && this.held >= this.hold;
     this.held += QUANTUM;
     if (this.buffered < this.target && !waited && !this.ended) return;
     if (this.starved > 0) {
       this.underrunSamples += this.starved;
       this.starved = 0;
     }
+    this.isResting = false;
     if (this.firstTime === null) this.firstTime = currentTime;
     this.enter(this.ended ? 'draining' : 'playing');
   }
@@ -277,7 +293,7 @@ class PcmPlayer extends AudioWorkletProcessor {
       this.isDry = true;
       this.enter('buffering');
     }
-    if (this.state === 'buffering' && this.played > 0) this.starved += out.length - from;
+    if (this.state === 'buffering' && this.played > 0 && !this.isResting) this.starved += out.length - from;
     for (let i = from; i < out.length; i++) {
       out[i] = this.tailLeft > 0 ? (this.tail * --this.tailLeft) / this.ramp : 0;
     }
