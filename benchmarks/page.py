@@ -1,10 +1,15 @@
-"""Measure the time from a click on Speak to the first audible sample, in Chromium.
+"""Measure the time from a click on Speak, and from the end of a typed clause, to its first audible sample, in Chromium.
 
 `python -m benchmarks.page http://localhost:7860` measures a running studio that no other page uses. Each take is timed
 twice: by the page, from the click until its first sample leaves the AudioContext (including the device's latency), and
 by the runtime, from the request to its first sample (`ttfa_ms` of audio.done). The difference is the time for the
 page's own work, the proxy, the audio thread and the network. The page shows whole milliseconds below a second, and
-hundredths of a second above. Needs Playwright (the extra `dev`) and the Chromium of CHROMIUM or on PATH.
+hundredths of a second above.
+
+With *As I type*, a clause is timed from the key of its comma until its first sample leaves the AudioContext, measured
+at the context's destination. Each clause is typed after the one before was heard.
+
+Needs Playwright (the extra `dev`) and the Chromium of CHROMIUM or on PATH.
 """
 
 from __future__ import annotations
@@ -19,6 +24,7 @@ from benchmarks.common.metrics import percentiles
 from benchmarks.common.report import Row, parser_of, report
 
 TEXT = "The harbour was quiet."
+CLAUSE = " the harbour was quiet,"
 WARM_UPS = 3
 TIMEOUT_MS = 60_000
 POLL_MS = 100  # Polling at every animation frame, Playwright's default, uses CPU time that is being measured.
@@ -29,6 +35,41 @@ addEventListener('click', (event) => {
   window.clickAge = performance.now() - event.timeStamp;
 }, { capture: true });
 """
+# Time of the last comma, and of the first sample after a silence. Both are on the clock of performance.now().
+ONSETS = """
+(() => {
+  const SIZE = 2048;
+  const SILENCE_S = 0.4;
+  const onsets = (window.onsets = { key: 0, at: 0, heard: 0, context: null });
+  addEventListener('keydown', ({ key, timeStamp }) => {
+    if (key === ',') onsets.key = timeStamp;
+  }, { capture: true });
+  const { connect } = AudioNode.prototype;
+  AudioNode.prototype.connect = function (target, ...rest) {
+    const { context } = this;
+    if (target === context.destination) {
+      const analyser = new AnalyserNode(context, { fftSize: SIZE });
+      const samples = new Float32Array(SIZE);
+      onsets.context = context;
+      connect.call(this, analyser);
+      setInterval(() => {
+        const end = context.currentTime;
+        analyser.getFloatTimeDomainData(samples);
+        const first = samples.findIndex((sample) => sample !== 0);
+        if (first < 0) return;
+        const at = end - (SIZE - first) / context.sampleRate;
+        if (at - onsets.heard > SILENCE_S) {
+          const { contextTime, performanceTime } = context.getOutputTimestamp();
+          onsets.at = performanceTime + (at - contextTime) * 1000;
+        }
+        onsets.heard = end;
+      }, 15);
+    }
+    return connect.call(this, target, ...rest);
+  };
+})();
+"""
+IS_SILENT = "onsets.context && onsets.context.currentTime - onsets.heard > 0.6"
 HAS_ENDED = "document.querySelector('#vw-reason').textContent !== '–' && document.querySelector('#vw-stop').disabled"
 NAMES = {
     "page": "click to first sample at the loudspeaker",
@@ -60,6 +101,29 @@ def measure_clicks(url: str, count: int) -> list[Click]:
         clicks = [_click(page, url) for _ in range(WARM_UPS + count)][WARM_UPS:]
         browser.close()
     return clicks
+
+
+def measure_clauses(url: str, count: int) -> list[float]:
+    """Type `count` clauses, and return the time in ms from each comma to the first sample of its clause."""
+    from playwright.sync_api import sync_playwright
+
+    times: list[float] = []
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=find_chromium(), args=ARGUMENTS)
+        page = browser.new_page()
+        page.set_default_timeout(TIMEOUT_MS)
+        page.add_init_script(ONSETS)
+        page.goto(url, wait_until="domcontentloaded")
+        page.locator("#vw-typed:enabled").click()
+        for clause in range(WARM_UPS + count):
+            page.keyboard.type(CLAUSE)
+            page.wait_for_function("onsets.at > onsets.key", polling=POLL_MS)
+            if clause >= WARM_UPS:
+                times.append(page.evaluate("onsets.at - onsets.key"))
+            page.wait_for_function(IS_SILENT, polling=POLL_MS)
+        page.keyboard.press("Control+Enter")
+        browser.close()
+    return times
 
 
 def _click(page: Any, url: str) -> Click:
@@ -94,20 +158,26 @@ def rows_of(clicks: Sequence[Click]) -> list[Row]:
     """Return percentiles of each time, and the total number of underruns."""
     rows: list[Row] = []
     for name, what in NAMES.items():
-        times = [click[name] for click in clicks]
-        columns = {**percentiles("time", times, 50, 95, digits=1), "max_ms": round(max(times), 1)}
-        rows.append({"what": what, "clicks": len(clicks), **columns})
+        rows.append(_row(what, [click[name] for click in clicks]))
     rows[0]["underruns"] = sum(click["underruns"] for click in clicks)
     return rows
+
+
+def _row(what: str, times: Sequence[float]) -> Row:
+    columns = {**percentiles("time", times, 50, 95, digits=1), "max_ms": round(max(times), 1)}
+    return {"what": what, "times": len(times), **columns}
 
 
 def main() -> int:
     parser = parser_of(__doc__)
     parser.add_argument("url", help="of a running studio")
     parser.add_argument("--clicks", type=int, default=30)
+    parser.add_argument("--clauses", type=int, default=30)
     arguments = parser.parse_args()
     clicks = measure_clicks(arguments.url, arguments.clicks)
-    report({"page": rows_of(clicks)}, arguments.json, clicks=clicks)
+    clauses = measure_clauses(arguments.url, arguments.clauses)
+    rows = [*rows_of(clicks), _row("end of a typed clause to its first sample at the loudspeaker", clauses)]
+    report({"page": rows}, arguments.json, clicks=clicks, clauses=clauses)
     return 0
 
 
