@@ -56,7 +56,7 @@ import { Status } from './status.js';
  *
  * @typedef {{id: string, root: HTMLElement, mode?: Mode, modes?: Mode[],
  *   offer?(cards: ModelCard[]): void, onLanguage?(): void, enter?(given: Given): void, leave?(): void, catchUp?(): void,
- *   speak?(how: {clicked: number}): void|Promise<void>, line?(): string, presentRequest?(): import('../library/code.js').Present|null, spokenBy?(): SpokenBy|null, takesTags?: boolean, takesAnyLength?: boolean, followsTags?: boolean, stop?(): void,
+ *   speak?(how: {clicked: number}): void|Promise<void>, line?(): string, presentRequest?(): import('../library/code.js').Present|null, spokenBy?(): SpokenBy|null, takesTags?: boolean, takesAnyLength?: boolean, followsTags?: boolean, isTyping?: boolean, finishTyping?(): boolean, stop?(): void,
  *   onKey?(event: KeyboardEvent): boolean, restore?(take: Restored): Back|void} & import('../player/reload.js').Place & import('../common/storage.js').Source} Room
  *   interface of a room for the shell
  */
@@ -390,6 +390,7 @@ export class Studio {
   async speak() {
     const { current } = this;
     if (!current?.speak || !this.serves(current) || this.cards.size === 0) return;
+    if (current.finishTyping?.()) return;
     if (!this.reached()) return;
     this.clicked = performance.now();
     this.stop();
@@ -426,7 +427,7 @@ export class Studio {
     const config = configFor(asked.config, asked.text);
     const take = this.speech.say({ spoken: this.pronunciation.spoken(asked.text), ...asked, config });
     if (!take.isSample) this.cutOff.withdraw();
-    take.planned = this.paces.samplesOf(take);
+    if (!take.isTyped) take.planned = this.paces.samplesOf(take);
     for (const event of ['state', 'done', 'error']) take.addEventListener(event, () => this.refresh());
     setTimeout(() => take.isUnanswered && this.refresh(), UNANSWERED_MS);
     this.refresh();
@@ -508,9 +509,9 @@ export class Studio {
     this.refresh();
   }
 
-  /** True during playback or generation. */
+  /** True during playback, generation, or speech of typed text. */
   get isBusy() {
-    return this.stage.sounding || this.speech.live.size > 0;
+    return this.stage.sounding || this.speech.live.size > 0 || Boolean(this.current?.isTyping);
   }
 
   /** Update the buttons and the status of the shell. */

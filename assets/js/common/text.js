@@ -155,7 +155,7 @@ export function sentencesIn(text) {
   let from = 0;
   let before = '';
   for (const { segment, index } of new Intl.Segmenter(undefined, { granularity: 'sentence' }).segment(text)) {
-    if (before && !isShort(before, segment)) {
+    if (before && !endsShort(before, segment)) {
       sentences.push(text.slice(from, index));
       from = index;
     }
@@ -165,7 +165,7 @@ export function sentencesIn(text) {
 }
 
 /** True if the full stop at the end belongs to an abbreviation, an initial or an ordinal. @param {string} text @param {string} following */
-function isShort(text, following) {
+export function endsShort(text, following) {
   const word = LAST_WORD.exec(text)?.[1];
   if (!word) return false;
   const last = (word.split(/[.-]/u).at(-1) ?? '').toLowerCase();

@@ -16,6 +16,7 @@ export class Dock {
     this.speak = /** @type {HTMLButtonElement} */ (page.querySelector('#vw-speak'));
     this.stop = /** @type {HTMLButtonElement} */ (page.querySelector('#vw-stop'));
     this.halt = /** @type {HTMLButtonElement} */ (page.querySelector('#vw-halt'));
+    this.typed = /** @type {HTMLButtonElement} */ (page.querySelector('#vw-typed'));
     this.volume = /** @type {HTMLInputElement} */ (page.querySelector('#vw-volume'));
     this.volumeButton = /** @type {HTMLElement} */ (page.querySelector('#vw-volume-button'));
     this.code = /** @type {HTMLButtonElement} */ (page.querySelector('#vw-as-code'));
@@ -45,6 +46,8 @@ export class Dock {
     this.turn(isBusy);
     this.stop.disabled = !isBusy; // This releases the focus.
     const begins = Boolean(current?.speak);
+    this.typed.hidden = !current?.finishTyping;
+    this.typed.disabled = this.studio.speakButton.disabled;
     this.first.hidden = !begins && !isBusy;
     this.halt.hidden = !isBusy || this.home.contains(this.first);
     const isLoaded = Boolean(stage.take ?? this.studio.lastHeard.script);

@@ -85,8 +85,9 @@ export class Speech {
 
   /** @param {Take} take @param {string|null} referenceUrl */
   ask(take, referenceUrl) {
-    const config = { task_type: take.mode, ...take.config, seed: take.seed, ...(referenceUrl && { ref_audio: referenceUrl }) };
-    take.utterance = this.socket.speak(config, take.sent, {
+    const growing = take.isTyped && { text_filter: 'none', tags: true }; // Later text may have tags.
+    const config = { task_type: take.mode, ...take.config, seed: take.seed, ...(referenceUrl && { ref_audio: referenceUrl }), ...growing };
+    take.utterance = this.socket.speak(config, take.isTyped ? null : take.sent, {
       onQueue: (position, etaMs) => {
         take.queue = { position, etaMs };
         take.notify('state');
@@ -113,6 +114,7 @@ export class Speech {
       },
       onError: (error) => this.fail(take, Object.assign(error, { message: sentenceOf(error) })),
     });
+    if (take.isTyped) take.write(take.spoken ?? take.text);
   }
 
   /** @param {import('./take.js').Take} take @param {Error} error */

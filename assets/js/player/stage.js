@@ -94,7 +94,8 @@ export class Stage extends EventTarget {
    */
   watch(take, clicked) {
     take.timing = { clicked, ttfa: null, audible: null, underruns: null };
-    take.addEventListener('done', () => this.player.pace.learn(take.arrivals, take.parallel));
+    // Pauses in typing say nothing about the runtime.
+    if (!take.isTyped) take.addEventListener('done', () => this.player.pace.learn(take.arrivals, take.parallel));
   }
 
   /**

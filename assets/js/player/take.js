@@ -21,6 +21,7 @@
  * @property {boolean} [isQuiet]   the caller shows errors
  * @property {boolean} [isSample]  not saved
  * @property {boolean} [keepsStopped]  save it also if it was stopped; default true
+ * @property {boolean} [isTyped]   its text grows during typing
  *
  * @typedef {{queue_ms?: number, prefill_ms?: number, ttfa_ms?: number, rtf?: number,
  *   heard?: {ttfa_ms: number|null, audible_ms: number|null, underruns: number|null}}} Metrics  heard: measured by the requesting page
@@ -57,13 +58,13 @@
 import { SAMPLE_RATE, wavBlob } from '../common/audio.js';
 import { throttle } from '../common/elements.js';
 import { fileName } from '../common/files.js';
-import { isTooShort, sentText, untagged } from '../common/text.js';
+import { configFor, isTooShort, sentText, untagged } from '../common/text.js';
 
 const SOON_MS = 16;
 
 export class Take extends EventTarget {
   /** @param {Asked} asked */
-  constructor({ room, mode, config, text, spoken = null, seed, label = '', parent = null, reference = null, isQuiet = false, isSample = false, keepsStopped = true }) {
+  constructor({ room, mode, config, text, spoken = null, seed, label = '', parent = null, reference = null, isQuiet = false, isSample = false, keepsStopped = true, isTyped = false }) {
     super();
     this.room = room;
     this.mode = mode;
@@ -79,6 +80,7 @@ export class Take extends EventTarget {
     this.isQuiet = isQuiet;
     this.isSample = isSample;
     this.keepsStopped = keepsStopped;
+    this.isTyped = isTyped;
     /** @type {string|null} */
     this.id = null;
     /** @type {'queued'|'streaming'|'done'|'stopped'|'failed'} */
@@ -192,6 +194,20 @@ export class Take extends EventTarget {
   /** Integrated loudness; null before it is known or if the take is too short. */
   get lufs() {
     return this.record?.lufs ?? null;
+  }
+
+  /** Speak more text. @param {string} text @param {string|null} spoken with pronunciations, if it differs */
+  extend(text, spoken) {
+    if (spoken ?? this.spoken) this.spoken = `${this.spoken ?? this.text}${spoken ?? text}`;
+    this.text += text;
+    this.config = configFor(this.config, this.text);
+    this.write(spoken ?? text);
+  }
+
+  /** Send a part of a growing text, which is spoken at once. @param {string} text */
+  write(text) {
+    this.utterance?.write(text);
+    this.utterance?.flush();
   }
 
   /** @param {Int16Array} pcm */

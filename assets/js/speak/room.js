@@ -5,6 +5,7 @@
 
 import { need } from '../common/elements.js';
 import { FieldError, fillChips, fillLanguages, preselect, pressChip, spokenBy } from '../common/fields.js';
+import { TypedSpeech } from './typed_speech.js';
 import { dress, VoicePicker } from './voice_picker.js';
 import { keyOf } from './voices.js';
 
@@ -38,6 +39,7 @@ export class SpeakersRoom {
     const acts = { chosen: () => this.chosen?.key ?? '', choose: (/** @type {Choice} */ choice) => this.choose(choice) };
     this.picker = new VoicePicker(need(root, '#vw-speakers-picker'), studio, acts);
     studio.voicePopover.serve(this.chip, acts);
+    this.typed = new TypedSpeech(this, studio.page);
     studio.catalogue.addEventListener('change', () => this.settle());
     this.suggestManners();
     this.language.onchange = () => this.suggestText();
@@ -202,6 +204,24 @@ export class SpeakersRoom {
     const asked = { room: this.id, ...present, seed: studio.variation.nextSeed(), label: chosen.name };
     studio.stage.play(studio.say(asked), { clicked });
     studio.catalogue.remember(chosen);
+  }
+
+  /** True while the voice follows the user's typing. */
+  get isTyping() {
+    return this.typed.isOn;
+  }
+
+  /** Speak the rest of a typed text. Returns false if nothing was typed. */
+  finishTyping() {
+    return this.typed.isOn && this.typed.finish();
+  }
+
+  stop() {
+    this.typed.end();
+  }
+
+  leave() {
+    this.typed.finish();
   }
 
   /** Enter the room with a chosen voice. @param {{voice?: string}} given the id of a stored voice, or any name */

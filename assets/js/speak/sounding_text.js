@@ -180,6 +180,8 @@ export class SoundingText {
    */
   read = null;
   at = 0; // Last known position in the take, in seconds.
+  /** The shown range and its text. @type {string|null} */
+  shown = null;
 
   /** @param {HTMLElement} page @param {import('../app/studio.js').Studio} studio */
   constructor(page, studio) {
@@ -197,8 +199,9 @@ export class SoundingText {
   follow() {
     const { stage } = this.studio;
     const { take } = stage;
-    const isHere = take instanceof Take && stage.sounding && take.room !== 'script' && take.text === this.field.value;
-    if (isHere) this.show(this.sounding(take, stage.at / SAMPLE_RATE));
+    const isShown = take instanceof Take && stage.sounding && take.room !== 'script';
+    if (isShown && take === this.typed.take && this.typed.value === this.field.value) this.showRange(this.typedRange(take, stage.at / SAMPLE_RATE));
+    else if (isShown && take.text === this.field.value) this.show(this.sounding(take, stage.at / SAMPLE_RATE));
     else this.show(-1);
   }
 
@@ -215,6 +218,21 @@ export class SoundingText {
     return index;
   }
 
+  get typed() {
+    return /** @type {import('./room.js').SpeakersRoom} */ (this.studio.room('speakers')).typed;
+  }
+
+  /** Return the clause of a typed text that is spoken at a time. @param {import('../player/take.js').Take} take @param {number} at seconds */
+  typedRange(take, at) {
+    const pauses = pausesOf(Peaks.of(take));
+    /** @param {number[]} lengths @param {number} begun */
+    const beginnings = (lengths, begun) => {
+      const later = pauses.filter(({ from }) => from > begun).map(({ from, to }) => ({ from: from - begun, to: to - begun }));
+      return beginningsOf(lengths, later, null, this.studio.paces.of(take));
+    };
+    return this.typed.sounding(beginnings, at);
+  }
+
   /** @param {import('../player/take.js').Take} take */
   textOf(take) {
     if (this.read?.take === take) return this.read;
@@ -229,12 +247,18 @@ export class SoundingText {
 
   /** @param {number} index */
   show(index) {
-    const isNew = index !== this.index;
     this.index = index;
-    if (!isNew || !this.read) return;
-    if (index < 0) return this.mirror.replaceChildren();
+    this.showRange(this.read?.sentences[index] ?? null);
+  }
+
+  /** @param {Stretch|null} range of the field */
+  showRange(range) {
     const { value } = this.field;
-    const { from, to } = this.read.sentences[index];
+    const is = range && `${range.from} ${range.to} ${value}`;
+    if (is === this.shown) return;
+    this.shown = is;
+    if (!range) return this.mirror.replaceChildren();
+    const { from, to } = range;
     const words = value.slice(from, to);
     const end = from + words.trimEnd().length;
     this.mark.textContent = value.slice(from, end);
@@ -245,7 +269,7 @@ export class SoundingText {
 
   /** Give the copy the same text and layout as the field. */
   place() {
-    if (this.index < 0) return;
+    if (!this.shown) return;
     const { field, mirror } = this;
     const style = getComputedStyle(field);
     for (const name of SAME) mirror.style[name] = style[name];

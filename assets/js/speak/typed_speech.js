@@ -1,0 +1,283 @@
+/**
+ * Speech that follows the user's typing in the Speak room.
+ *
+ * Each clause is sent when it is finished: by its mark, or by a pause in typing. All clauses of a session belong to one
+ * request with growing text, and so to one take. Text that was sent cannot be taken back. A change at its end is spoken
+ * as a correction, a change before that is not spoken.
+ */
+
+import { need } from '../common/elements.js';
+import { FieldError } from '../common/fields.js';
+import { endsShort, expectedSeconds, isSyllabic, sentLength, untagged } from '../common/text.js';
+
+const WORD_END_MS = 700; // Pause in typing after a word, which ends a clause.
+const IN_WORD_MS = 1500; // Pause after a letter, which may be within a word.
+const IDLE_MS = 120_000; // Pause after which the request ends, because it keeps a slot of the runtime.
+const MAX_CHARS = 1000; // Maximum characters sent at once, for pasted text.
+const QUIET_MS = 250; // Time without new audio after which a clause counts as generated.
+
+// A mark needs a space after it if it may be in a number, an address or an abbreviation.
+const CLAUSE_END = /(?<=(?:^|\s)["'“‘«(]*[\p{L}\p{M}'’-]+)[,;!?]|[.,;:!?]["'”’»)]*\s|[。！？｡，；：、…—\n]|\s[-–]\s/gu;
+const OPEN_TAG = /\[[^\]\n]*$|<break[^>\n]*$/iu;
+const WORD = /[\p{L}\p{N}]/u;
+
+/** @typedef {{text: string, from: number, to: number, begun: number|null}} Clause  from, to: in the field; begun: seconds of the take, if known */
+/** @typedef {{at: number, removed: number, added: number}} Edit */
+
+/** Return the length of the finished clauses at the start of a text. @param {string} text */
+export function finishedLength(text) {
+  const sure = text.slice(0, text.length - (OPEN_TAG.exec(text)?.[0].length ?? 0));
+  const ends = [...sure.matchAll(CLAUSE_END)].map(({ index, 0: mark }) => index + mark.length);
+  return ends.findLast((end) => !endsShort(sure.slice(0, end), '')) ?? 0;
+}
+
+/**
+ * Return the change between two values of a field.
+ *
+ * @param {string} before @param {string} after @param {number} [caret] start of the selection before the edit
+ * @returns {Edit}
+ */
+export function editOf(before, after, caret = Infinity) {
+  const most = Math.min(before.length, after.length);
+  const first = Math.min(most, caret);
+  let at = 0;
+  while (at < first && before[at] === after[at]) at++;
+  let same = 0;
+  while (same < most - at && before.at(-1 - same) === after.at(-1 - same)) same++;
+  return { at, removed: before.length - at - same, added: after.length - at - same };
+}
+
+/** Return a position after an edit. @param {number} position @param {Edit} edit */
+export function moved(position, { at, removed, added }) {
+  if (position <= at) return position;
+  return position >= at + removed ? position + added - removed : at;
+}
+
+/** True if a word continues at a position. @param {string} text @param {number} at */
+function isInWord(text, at) {
+  const [before = '', after = ''] = [text[at - 1], text[at]];
+  return WORD.test(before) && WORD.test(after) && !isSyllabic(before + after);
+}
+
+export class TypedSpeech {
+  isOn = false;
+  /** The last take. @type {import('../player/take.js').Take|null} */
+  take = null;
+  /** The field's text at the last edit. */
+  value = '';
+  /** Characters of it that were sent, or that it had at the start. */
+  done = 0;
+  /** True after a deletion of text that was sent. */
+  isCut = false;
+  caret = Infinity; // Start of the selection before the edit.
+  /** Clauses of the last take. @type {Clause[]} */
+  clauses = [];
+  sentAt = 0;
+  /** @type {ReturnType<typeof setTimeout>|undefined} */
+  timer = undefined;
+  /** @type {ReturnType<typeof setTimeout>|undefined} */
+  idle = undefined;
+
+  /** @param {import('./room.js').SpeakersRoom} room @param {HTMLElement} page */
+  constructor(room, page) {
+    this.room = room;
+    this.studio = room.studio;
+    this.button = need(page, '#vw-typed', HTMLButtonElement);
+    this.hint = need(page, '#vw-typed-hint');
+    const field = room.studio.textField;
+    this.button.onclick = () => (this.isOn ? this.finish() : this.start());
+    // Text that the page itself has put into the field is not typed.
+    field.addEventListener('beforeinput', ({ isComposing }) => {
+      if (this.isOn && !isComposing && field.value !== this.value) this.accept();
+      this.caret = field.selectionStart;
+    });
+    field.addEventListener('input', (event) => /** @type {InputEvent} */ (event).isComposing || this.onInput());
+    field.addEventListener('compositionstart', () => clearTimeout(this.timer));
+    field.addEventListener('compositionend', () => this.onInput());
+    room.studio.stage.addEventListener('change', () => this.onStage());
+  }
+
+  /** Speak what is typed from now on. */
+  start() {
+    const { studio } = this;
+    const { textField } = studio;
+    if (!studio.reached()) return;
+    studio.stop();
+    studio.stage.player.arm().catch(() => studio.showError('request', studio.t('shell.no_output')));
+    this.isOn = true;
+    this.take = null;
+    this.accept();
+    textField.focus();
+    if (studio.hasOwnText) textField.setSelectionRange(this.value.length, this.value.length);
+    else textField.select(); // The first letter replaces a sample.
+    this.paint('speakers.typed_on');
+  }
+
+  /** Take the field's text as it is, without speaking it. */
+  accept() {
+    this.value = this.studio.text;
+    this.done = this.value.length;
+    this.clauses = [];
+    this.isCut = false;
+  }
+
+  /** Speak the rest, and complete the take. Returns false if nothing was typed. */
+  finish() {
+    this.onInput(); // A composition may be open.
+    this.advance(this.value.length);
+    this.end();
+    return this.take !== null;
+  }
+
+  /** End without speaking the rest. */
+  end() {
+    if (!this.isOn) return;
+    this.isOn = false;
+    this.close();
+    this.paint('');
+  }
+
+  /** Complete the request; a later clause begins another take. */
+  close() {
+    clearTimeout(this.timer);
+    clearTimeout(this.idle);
+    if (this.take?.live && !this.take.utterance?.finished) this.take.utterance?.finish();
+  }
+
+  /** True if the last take accepts more text. */
+  get isOpen() {
+    return Boolean(this.take?.live && !this.take.utterance?.finished);
+  }
+
+  /** Show the state and a hint. @param {string} hint key; empty: none */
+  paint(hint) {
+    this.button.ariaPressed = String(this.isOn);
+    this.hint.hidden = !hint;
+    if (hint) Object.assign(this.hint, { textContent: this.studio.t(hint) }).dataset.i18n = hint;
+    this.studio.refresh();
+  }
+
+  /** End if something else plays. */
+  onStage() {
+    const { stage } = this.studio;
+    if (this.isOpen && stage.sounding && stage.take !== this.take) this.end();
+    else if (this.isOn && this.take && !stage.sounding) this.advance();
+  }
+
+  onInput() {
+    const { value } = this.studio.textField;
+    if (!this.isOn) return;
+    const edit = editOf(this.value, value, this.caret);
+    this.caret = Infinity;
+    this.follow(edit, value);
+    clearTimeout(this.timer);
+    this.advance();
+    const rest = value.slice(this.done);
+    if (this.isCut || !WORD.test(untagged(rest))) return;
+    const last = rest.slice(-1);
+    const mayGrow = edit.added === 0 || (WORD.test(last) && !isSyllabic(last));
+    this.timer = setTimeout(() => this.advance(this.value.length), mayGrow ? IN_WORD_MS : WORD_END_MS);
+  }
+
+  /** Update all positions after an edit, and go back if the end of the sent text has changed. @param {Edit} edit @param {string} value */
+  follow(edit, value) {
+    const { value: before, done, clauses } = this;
+    const last = clauses.findLast(({ from, to }) => from < Math.min(done, edit.at) && edit.at < to);
+    const isAtEnd = edit.at + edit.removed >= done;
+    const isSaid = edit.at < done && !isAtEnd;
+    this.value = value;
+    this.done = moved(done, edit);
+    if (edit.added > 0) this.isCut = false;
+    for (const clause of clauses) Object.assign(clause, { from: moved(clause.from, edit), to: moved(clause.to, edit) });
+    if (edit.at < done && isAtEnd) {
+      this.done = edit.at;
+      this.isCut = edit.added === 0;
+      if (last && WORD.test(before.slice(edit.at, done))) this.done = last.from;
+    }
+    // A sent word that grows is spoken again with its clause.
+    if (isInWord(value, this.done)) this.done = clauses.findLast(({ from, to }) => from < to && to === this.done)?.from ?? value.slice(0, this.done).search(/\S*$/u);
+    for (const clause of clauses) if (clause.to > this.done) clause.to = clause.from;
+    if (isSaid) this.paint('speakers.typed_said');
+  }
+
+  /** Speak the finished clauses, or all text up to a position. @param {number} [until] */
+  advance(until) {
+    const { studio, value } = this;
+    if (!this.isOn) return;
+    const rest = value.slice(this.done);
+    const length = until === undefined ? finishedLength(rest) : until - this.done;
+    const text = rest.slice(0, Math.min(length, this.cutOf(rest, length)));
+    if (!WORD.test(untagged(text))) return;
+    const most = studio.facts.most;
+    if (this.isOpen && sentLength(`${this.take?.sent}${text}`) > most) this.close();
+    if (this.take && !this.isOpen && studio.stage.sounding) return; // The next take begins after this one.
+    try {
+      this.speak(text);
+    } catch (error) {
+      if (!(error instanceof FieldError)) throw error;
+      this.end();
+      studio.showError(error.field, error);
+      return;
+    }
+    if (text.length < length) this.advance(until);
+  }
+
+  /** Return where a long text is cut. @param {string} rest @param {number} length */
+  cutOf(rest, length) {
+    const most = Math.min(MAX_CHARS, this.studio.facts.most);
+    if (length <= most) return length;
+    const space = rest.lastIndexOf(' ', most) + 1;
+    return space > 0 ? space : most;
+  }
+
+  /** @param {string} text */
+  speak(text) {
+    const { studio, room } = this;
+    // A correction needs a space before it in the take's text.
+    const gap = this.isOpen && WORD.test(text[0]) && !isSyllabic(text[0]) && !/\s$/u.test(this.take?.text ?? '') ? ' ' : '';
+    const spoken = studio.pronunciation.spoken(gap + text);
+    const [from, now] = [this.done, performance.now()];
+    const isNew = !this.isOpen;
+    let begun = null;
+    if (isNew) {
+      const present = room.presentRequest();
+      if (!room.chosen || !present) throw new FieldError('voice', studio.t('picker.nobody'));
+      const take = studio.say({ room: room.id, ...present, text, spoken, seed: studio.variation.nextSeed(), label: room.chosen.name, isTyped: true });
+      this.clauses = [];
+      this.take = take;
+      begun = 0;
+      take.addEventListener('error', () => this.take === take && this.end());
+      studio.catalogue.remember(room.chosen);
+    } else if (this.take) {
+      const last = this.take.arrivals.at(-1)?.at ?? Infinity;
+      if (last > this.sentAt && now - last > QUIET_MS) begun = this.take.seconds;
+      studio.stage.player.rest();
+      this.take.extend(gap + text, spoken);
+    }
+    this.sentAt = now;
+    this.done = from + text.length;
+    this.clauses.push({ text, from, to: this.done, begun });
+    if (isNew && this.take) studio.stage.play(this.take, { clicked: now });
+    clearTimeout(this.idle);
+    this.idle = setTimeout(() => this.close(), IDLE_MS);
+    if (!this.hint.hidden) this.hint.hidden = true;
+  }
+
+  /**
+   * Return the range of the field whose clause is spoken at a time; null if it has changed.
+   *
+   * @param {(lengths: number[], from: number) => number[]} beginnings estimates the starts of clauses after a known one
+   * @param {number} at seconds of the take
+   */
+  sounding(beginnings, at) {
+    const { clauses } = this;
+    const first = Math.max(0, clauses.findLastIndex(({ begun }) => begun !== null && begun <= at));
+    const next = clauses.findIndex(({ begun }, index) => index > first && begun !== null);
+    const here = clauses.slice(first, next < 0 ? undefined : next);
+    const from = clauses[first]?.begun ?? 0;
+    const starts = beginnings(here.map(({ text }) => expectedSeconds(untagged(text))), from);
+    const found = here[Math.max(0, starts.findLastIndex((start) => from + start <= at))];
+    if (!found || found.to <= found.from) return null;
+    return { from: found.from + found.text.search(/\S/u), to: found.to };
+  }
+}

@@ -1,0 +1,62 @@
+"""Clauses and edits of a text that is spoken while it is typed."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.js.conftest import Node
+
+MODULE = "speak/typed_speech"
+
+
+@pytest.mark.parametrize(
+    ("text", "finished"),
+    [
+        ("Hello the", ""),
+        ("Hello there,", "Hello there,"),
+        ("Hello there. ", "Hello there. "),
+        ("Hello there.", ""),  # The full stop of an abbreviation or an address looks the same.
+        ("Mr. ", ""),
+        ("J. ", ""),
+        ("1,000 and 10:30 at https://a.b/c?d=1", ""),
+        ("It costs 3.14, ", "It costs 3.14, "),
+        ("Really?", "Really?"),
+        ('"Come," she sai', '"Come,'),
+        ("One, two - thr", "One, two - "),
+        ("One\nTw", "One\n"),
+        ("他说，你", "他说，"),
+        ("你好。", "你好。"),
+        ("[pause: 500ms", ""),
+        ("Now, [pause: 500ms", "Now,"),
+        ('Now, <break time="1s', "Now,"),
+        ("", ""),
+    ],
+)
+def test_finished_clauses(node: Node, text: str, finished: str) -> None:
+    assert text[: node.call(MODULE, "finishedLength", text)] == finished
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "caret", "edit"),
+    [
+        ("", "a", None, (0, 0, 1)),
+        ("ab", "abc", None, (2, 0, 1)),
+        ("abc", "ab", None, (2, 1, 0)),
+        ("abcd", "aXd", None, (1, 2, 1)),
+        ("aa", "aaa", None, (2, 0, 1)),
+        ("aa", "aaa", 0, (0, 0, 1)),
+        ("The kettle.", "T", 0, (0, 11, 1)),  # The typed letter is the first one of the replaced text.
+        ("same", "same", None, (4, 0, 0)),
+    ],
+)
+def test_edit_between_two_values(
+    node: Node, before: str, after: str, caret: int | None, edit: tuple[int, int, int]
+) -> None:
+    arguments = [before, after] if caret is None else [before, after, caret]
+    found = node.call(MODULE, "editOf", *arguments)
+    assert (found["at"], found["removed"], found["added"]) == edit
+
+
+def test_positions_follow_an_edit(node: Node) -> None:
+    edit = {"at": 2, "removed": 3, "added": 1}
+    assert [node.call(MODULE, "moved", position, edit) for position in (0, 2, 3, 5, 8)] == [0, 2, 2, 3, 6]
