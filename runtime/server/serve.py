@@ -146,7 +146,6 @@ def _config(settings: Settings, host: Host) -> uvicorn.Config:
         settings,
         linger_s=_LINGER_S,
         lifespan="off",
-        log_config=None,
     )
 
 

@@ -162,6 +162,7 @@ def config(app: ASGIApp, settings: Settings, *, linger_s: int, **words: Any) -> 
         backlog=_ACCEPTED,
         timeout_keep_alive=_KEEP_ALIVE_S,
         timeout_graceful_shutdown=linger_s,
+        log_config=None,  # Uvicorn's own handlers would not limit repeated lines.
         log_level="warning",  # Lower levels log URLs with their query strings, which may contain tickets.
         access_log=False,
         server_header=False,

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import logging
 
+from fastapi import FastAPI
+
+from runtime.settings import Settings
 from runtime.shared.repeated_lines import RepeatedLines
+from studio.server import config
 
 
 def test_repeated_line_is_logged_once_a_second_with_a_count() -> None:
@@ -41,3 +45,10 @@ def test_request_log_lines_are_never_suppressed() -> None:
     record = logging.makeLogRecord({"figures": {"request": "1"}})
     lines = RepeatedLines(lambda: 0.0)
     assert [lines.filter(record) for _ in range(10)] == [True] * 10
+
+
+def test_port_of_the_studio_logs_through_the_limited_handlers_of_the_process() -> None:
+    """Uvicorn would otherwise add a handler, which wrote one line per malformed request."""
+    port = config(FastAPI(), Settings())
+    assert port.log_config is None
+    assert logging.getLogger("uvicorn").handlers == []
