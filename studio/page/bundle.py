@@ -45,7 +45,9 @@ _OTHER_SYNTAX = re.compile(r"^(?:import (?!\{ \$\{)|export )", re.MULTILINE)
 _BLOCK_COMMENT = re.compile(r"^[ \t]*/\*\*(?:[^*]|\*(?!/))*\*/[ \t]*$", re.MULTILINE)
 _LINE_COMMENT = re.compile(r"^[ \t]*//.*$", re.MULTILINE)  # Only complete lines, because strings may contain slashes.
 # Inside a row: casts of JSDoc, and comments after code. Code that the page shows must write its comments as /* */.
-_INNER_COMMENT = re.compile(r"/\*\*(?:[^*\n]|\*(?!/))*\*/ ?|(?<=[;{},(]) +// [^'\"`\n]*$", re.MULTILINE)
+_INNER_COMMENT = re.compile(
+    r"/\*\*(?:[^*\n]|\*(?!/))*\*/ ?|(?<=[;{},(]) +// (?:[^'\"`\n]|(?<=[a-z])'(?=s ))*$", re.MULTILINE
+)
 _VLQ = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 
 

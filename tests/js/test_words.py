@@ -84,7 +84,7 @@ SENTENCE = """async ({ language, english, chosen, error }) => {
 def test_long_wait_is_not_shown_in_seconds_alone(node: Node) -> None:
     error = {"code": "speech_spent", "message": "-", "facts": {"limit": 600.0, "retry_after_s": 5250.4}}
     for language, spent, wait in (
-        ("en", "Your 10 min of speech", "in 1 h 28 min"),
+        ("en", "your 10 min of speech", "in 1 h 28 min"),
         ("zh", "10 分钟", "1 小时 28 分钟"),
     ):
         given = {"language": language, "english": words("en"), "chosen": words(language), "error": error}

@@ -1,7 +1,4 @@
-"""Small WebSocket API for tests, with two client messages.
-
-The messages are ``{"say": …, "voice": …, "end": …}`` and ``{"stop": true}``.
-"""
+"""WebSocket API for tests, with the messages ``{"say": …, "voice": …, "end": …}`` and ``{"stop": true}``."""
 
 from __future__ import annotations
 
