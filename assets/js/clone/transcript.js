@@ -49,7 +49,10 @@ export function wordsHeard(written, heard, language) {
       fits[i][k] = plain(ours[i]) === plain(theirs[k]) ? fits[i + 1][k + 1] + 1 : Math.max(fits[i + 1][k], fits[i][k + 1]);
     }
   }
-  const [words, extra] = [[], []];
+  /** @type {{word: string, heard: boolean}[]} */
+  const words = [];
+  /** @type {string[]} */
+  const extra = [];
   let k = 0;
   for (let i = 0; i < ours.length; i++) {
     while (k < theirs.length && plain(ours[i]) !== plain(theirs[k]) && fits[i][k + 1] === fits[i][k]) extra.push(theirs[k++]);
