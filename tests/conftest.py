@@ -17,11 +17,11 @@ from hypothesis import HealthCheck, settings
 from runtime.model.checkpoint import Checkpoint, load_checkpoint
 from runtime.settings import DEMO_CHECKPOINT
 from tests.support.checkpoints import SPECS, write_checkpoint
-from tests.support.patience import be_patient
 from tests.support.thorough import ROOT, THIRDS, is_thorough, is_thorough_file, third_of
+from tests.support.timeouts import exclude_stopped_time
 
 # Exclude the time in which the process is stopped from timeouts, so that no test fails on a busy machine.
-be_patient()
+exclude_stopped_time()
 
 # The matrices have a few dozen rows: a second thread gains nothing, and on a busy machine it waits.
 torch.set_num_threads(1)

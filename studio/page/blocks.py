@@ -14,7 +14,7 @@ from studio.page.bundle import ASSETS, ROOMS
 
 # Gradio inserts the head's links by script, so they do not block rendering. On a slow machine the page would first
 # appear without style, and everything would move. So the page is shown after styles and fonts have loaded or failed,
-# and after its features are known. Until then, the template's name covers it.
+# and after its features are known. Until then, the template shows the product's name over the page.
 MOUNT = """
 const links = [...document.querySelectorAll('link[rel=stylesheet][href^="studio/bundle/"]')];
 const sheets = links.filter((link) => !link.sheet);

@@ -24,8 +24,8 @@ from tests.browser.script_steps import DIALOGUE, enter_script, new_script, paste
 from tests.browser.slowness import Slowness
 from tests.conftest import NO_CHROMIUM
 from tests.support.app import ROOT, App, running_app
-from tests.support.patience import TEST_TIMEOUT_S
 from tests.support.signals import SAMPLE_RATE, voice
+from tests.support.timeouts import TEST_TIMEOUT_S
 
 HOW_TO_GET_IT = f"{NO_CHROMIUM}; get it with: apt-get install chromium (or set CHROMIUM to its path)"
 MICROPHONE_S = 2.5

@@ -16,7 +16,7 @@ from tests.browser.steps import copy_code, enter, kept_take
 from tests.browser.test_history import unfold
 from tests.browser.wire import sound_of, speak
 from tests.support.app import App
-from tests.support.patience import until
+from tests.support.timeouts import until
 
 pytestmark = pytest.mark.browser
 

@@ -15,7 +15,7 @@ from tests.browser.test_frame import MAX_SHIFT, SHIFTS, WINDOWS
 from tests.conftest import FolderOf
 from tests.support.app import App, running_app
 from tests.support.hub import Hub, serving
-from tests.support.patience import until
+from tests.support.timeouts import until
 
 pytestmark = pytest.mark.browser
 

@@ -26,7 +26,7 @@ from tests.browser.steps import (
 )
 from tests.browser.wire import active_slots, sound_of, speak
 from tests.support.app import App
-from tests.support.patience import until
+from tests.support.timeouts import until
 
 pytestmark = pytest.mark.browser
 

@@ -17,9 +17,9 @@ from websockets.asyncio.server import ServerConnection, serve
 
 from runtime.settings import DEMO_CHECKPOINT, EngineSettings, ServerSettings
 from tests.support.node import CLIENT
-from tests.support.patience import TEST_TIMEOUT_S
 from tests.support.runtime_server import RunningServer, running_server
 from tests.support.speech_client import PROTOCOL
+from tests.support.timeouts import TEST_TIMEOUT_S
 
 pytestmark = pytest.mark.browser
 

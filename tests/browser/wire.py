@@ -12,7 +12,7 @@ from websockets import Subprotocol
 from websockets.sync.client import connect
 
 from tests.support.app import App
-from tests.support.patience import TEST_TIMEOUT_S
+from tests.support.timeouts import TEST_TIMEOUT_S
 
 
 def speak(app: App, text: str, **config: Any) -> NDArray[np.int16]:

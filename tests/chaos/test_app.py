@@ -21,8 +21,8 @@ from websockets.sync.client import ClientConnection, connect
 
 from tests.support.app import ROOT, START_S, App, running_app
 from tests.support.checkpoints import BRIEF, write_checkpoint
-from tests.support.patience import TEST_TIMEOUT_S
 from tests.support.speech_client import PROTOCOL
+from tests.support.timeouts import TEST_TIMEOUT_S
 
 
 @pytest.fixture(scope="module")

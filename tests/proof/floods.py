@@ -14,9 +14,9 @@ from tests.proof.attacker import ATTACKS
 from tests.proof.clients import SHORT, quantile
 from tests.proof.crowd import at_rest
 from tests.support.app import running_app
-from tests.support.patience import TEST_TIMEOUT_S
 from tests.support.speech_client import talk
 from tests.support.thorough import ROOT
+from tests.support.timeouts import TEST_TIMEOUT_S
 
 _TURN = 20  # The number of measurements alone, and of measurements during a flood.
 

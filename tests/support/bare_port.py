@@ -24,7 +24,7 @@ from runtime.shared.port.connections.waiting import Waiting
 from runtime.shared.port.connections.websocket import WebSocketConnection
 from runtime.shared.port.limits import within
 from runtime.shared.port.serving import Server
-from tests.support.patience import TEST_TIMEOUT_S, becomes
+from tests.support.timeouts import TEST_TIMEOUT_S, becomes
 
 BUSY_S = 0.02
 PIECES = [b"one ", b"two ", b"three"]

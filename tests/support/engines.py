@@ -31,8 +31,8 @@ from runtime.request import (
     Started,
 )
 from runtime.settings import EngineSettings, Limits, ModeSettings, Settings
-from tests.support.patience import until
 from tests.support.signals import voice
+from tests.support.timeouts import until
 
 GREEDY = Sampling(greedy=True)
 MAX_TICKS = 2000

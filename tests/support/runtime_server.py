@@ -19,7 +19,7 @@ from runtime.server.engine_process.client import EngineClient
 from runtime.server.serve import listen, run
 from runtime.server.speech_engine import Progress, SpeechEngine
 from runtime.settings import EngineSettings, Limits, ServerSettings, Settings
-from tests.support.patience import TEST_TIMEOUT_S, until
+from tests.support.timeouts import TEST_TIMEOUT_S, until
 
 START_S = 240.0
 IDLE_S = 30.0

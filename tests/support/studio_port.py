@@ -21,8 +21,8 @@ from studio.settings import StoreSettings, StudioSettings, VisitSettings
 from studio.store_service import StoreService
 from studio.transcribing.plugin import Choice
 from studio.transcribing.service import TranscriptionService
-from tests.support.patience import TEST_TIMEOUT_S
 from tests.support.runtime_server import RunningServer, running_server
+from tests.support.timeouts import TEST_TIMEOUT_S
 
 NOBODY = Choice.of("")
 

@@ -13,9 +13,9 @@ import pytest
 
 from runtime.settings import EngineSettings, ServerSettings
 from tests.conftest import FolderOf
-from tests.support.patience import until
 from tests.support.runtime_server import RunningServer, running_server
 from tests.support.speech_client import Take, Talk, talk
+from tests.support.timeouts import until
 from tests.wire.test_process import start
 
 VOICE: dict[str, Any] = {"task_type": "custom_voice", "seed": 11}

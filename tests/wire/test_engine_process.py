@@ -25,11 +25,11 @@ from runtime.settings import EngineSettings, Limits, ServerSettings
 from runtime.voices.voice_file import read_voice
 from tests.conftest import FolderOf
 from tests.support.audio_files import audio_file
-from tests.support.patience import TEST_TIMEOUT_S, becomes, until
 from tests.support.processes import runs
 from tests.support.runtime_server import RunningServer, running_server
 from tests.support.signals import voice
 from tests.support.speech_client import same_sound, spoken, talk
+from tests.support.timeouts import TEST_TIMEOUT_S, becomes, until
 from tests.wire.test_openai import raw
 from tests.wire.test_process import ROOT, start
 

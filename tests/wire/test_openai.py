@@ -29,10 +29,10 @@ from runtime.server.http.speech_stream import SpeechStream
 from runtime.settings import EngineSettings, Limits, ServerSettings
 from runtime.shared.encoding import FORMATS
 from tests.conftest import FolderOf
-from tests.support.patience import TEST_TIMEOUT_S, until
 from tests.support.runtime_server import FREED_FRAMES, RunningServer, running_server
 from tests.support.signals import voice
 from tests.support.speech_client import same_sound, spoken
+from tests.support.timeouts import TEST_TIMEOUT_S, until
 from tests.wire.conftest import Serving
 
 BODY: dict[str, Any] = {"model": "tts-1", "voice": "alloy", "input": "Good morning.", "seed": 11, "max_frames": 12}

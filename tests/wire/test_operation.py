@@ -15,9 +15,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from runtime.settings import EngineSettings, Limits
 from tests.conftest import FolderOf
-from tests.support.patience import until
 from tests.support.runtime_server import RunningServer, running_server
 from tests.support.speech_client import spoken, talk
+from tests.support.timeouts import until
 from tests.wire import test_cartesia as cartesia
 from tests.wire import test_omni as omni
 from tests.wire.test_openai import raw, wait_for_sound

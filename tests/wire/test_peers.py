@@ -21,9 +21,9 @@ from websockets.exceptions import InvalidStatus
 
 from runtime.settings import EngineSettings, Limits, ServerSettings
 from tests.conftest import FolderOf
-from tests.support.patience import until
 from tests.support.runtime_server import FREED_FRAMES, RunningServer, running_server
 from tests.support.speech_client import PROTOCOL, Talk, same_sound, spoken, talk
+from tests.support.timeouts import until
 from tests.wire.conftest import Serving
 
 pytestmark = pytest.mark.slow

@@ -24,9 +24,9 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
 from tests.conftest import FolderOf
-from tests.support.patience import TEST_TIMEOUT_S, until
 from tests.support.runtime_server import RunningServer, running_server
 from tests.support.speech_client import PROTOCOL, Talk, spoken, talk
+from tests.support.timeouts import TEST_TIMEOUT_S, until
 
 ROOT = Path(__file__).resolve().parents[2]
 LONG = {"task_type": "custom_voice", "seed": 11, "max_frames": 4000}

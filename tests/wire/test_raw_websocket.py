@@ -15,8 +15,8 @@ import pytest
 
 from runtime.settings import ServerSettings
 from tests.conftest import FolderOf
-from tests.support.patience import TEST_TIMEOUT_S
 from tests.support.runtime_server import RunningServer
+from tests.support.timeouts import TEST_TIMEOUT_S
 from tests.wire.conftest import Serving
 from tests.wire.test_peers import HANDSHAKE
 

@@ -24,9 +24,9 @@ from runtime.settings import Limits, Settings
 from tests.conftest import FolderOf
 from tests.support.errors import BY_CODE
 from tests.support.examples import examples
-from tests.support.patience import until
 from tests.support.runtime_server import FREED_FRAMES, RunningServer
 from tests.support.speech_client import PROTOCOL, same_sound, spoken, talk
+from tests.support.timeouts import until
 from tests.wire.conftest import Serving
 
 VOICE: dict[str, Any] = {"task_type": "custom_voice", "seed": 11, "max_frames": 12}

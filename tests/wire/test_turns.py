@@ -13,10 +13,10 @@ import pytest
 from runtime.settings import EngineSettings, ServerSettings
 from runtime.shared.port.limits import ACCOUNT_HEADER
 from tests.conftest import FolderOf
-from tests.support.patience import until
 from tests.support.runtime_server import running_server
 from tests.support.speech_client import Talk, talk
 from tests.support.studio_port import studio_port
+from tests.support.timeouts import until
 from tests.support.visiting import new_visitor
 from tests.wire.conftest import Serving
 

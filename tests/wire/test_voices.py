@@ -23,9 +23,9 @@ from runtime.settings import EngineSettings, Limits, ServerSettings
 from runtime.voices.voice_file import read_voice
 from tests.conftest import FolderOf
 from tests.support.audio_files import audio_file
-from tests.support.patience import TEST_TIMEOUT_S
 from tests.support.runtime_server import RunningServer, running_server
 from tests.support.signals import voice
+from tests.support.timeouts import TEST_TIMEOUT_S
 
 VOICES = "/v1/audio/voices"
 CONSENT = "I am Clara and I allow this."

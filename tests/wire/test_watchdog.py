@@ -28,10 +28,10 @@ from tests.conftest import FolderOf
 from tests.support.ailing_runtime import turn_head
 from tests.support.hanging_device import HangingDevice, Hangs
 from tests.support.library import MemoryLibrary
-from tests.support.patience import until
 from tests.support.runtime_server import RunningServer, running_server
 from tests.support.scripted_engine import ScriptedEngine
 from tests.support.speech_client import spoken, talk
+from tests.support.timeouts import until
 
 LONG = {"task_type": "custom_voice", "seed": 11, "max_frames": 4000}
 WITHIN_S = 60.0

@@ -19,7 +19,7 @@ from runtime.errors import EngineDead, GenerationFailed
 from runtime.model.checkpoint import Checkpoint
 from runtime.request import AudioChunk, Broken, Finished, Sampling, SpeechEvent
 from tests.support.engines import Heard, cloned, core_of, custom_voice, drain, engine_of, said, said_together
-from tests.support.patience import until
+from tests.support.timeouts import until
 
 WAIT_S = 60
 TEXTS = ("Hello world, the old phone is slow.", "You speak.", "A warm young voice says it again and again.")

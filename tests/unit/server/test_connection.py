@@ -20,8 +20,8 @@ from runtime.server.speech_engine import Progress
 from runtime.server.websocket_routes import speak
 from runtime.settings import Limits, ServerSettings, Settings
 from tests.support.library import MemoryLibrary
-from tests.support.patience import becomes
 from tests.support.scripted_engine import ScriptedEngine
+from tests.support.timeouts import becomes
 from tests.unit.server.driver import CARD, CLONER
 from tests.unit.server.native.driver import REFERENCE, two_voices
 

@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from runtime.shared.encoding import COMMENT, FORMATS, UNKNOWN_SIZE, Encoder, read_tags
-from tests.support.patience import until
 from tests.support.signals import voice
+from tests.support.timeouts import until
 
 FRAME = 3840  # The bytes of 80 ms.
 SOUND = (voice(3.2, 3) * 32767).astype("<i2")

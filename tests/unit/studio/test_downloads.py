@@ -21,7 +21,7 @@ from studio.runtimes.supervisor import ChildRuntime
 from studio.settings import StoreSettings, StudioSettings
 from tests.conftest import FolderOf
 from tests.support.hub import Hub, serving
-from tests.support.patience import TEST_TIMEOUT_S, becomes
+from tests.support.timeouts import TEST_TIMEOUT_S, becomes
 from tests.unit.studio.serving import served
 
 PATH = "/studio/host/downloads"

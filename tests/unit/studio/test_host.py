@@ -24,7 +24,7 @@ from studio.runtimes.supervisor import ChildRuntime, Runtime
 from studio.settings import StoreSettings, StudioSettings, VisitSettings
 from studio.visitors import peer_user as peer_user_module
 from studio.visitors.peer_user import NOBODY, peer_user
-from tests.support.patience import becomes
+from tests.support.timeouts import becomes
 from tests.unit.studio.serving import served
 
 MODELS = "/studio/host/models"

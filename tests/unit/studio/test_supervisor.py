@@ -23,8 +23,8 @@ from starlette.routing import Route
 from studio.runtimes import child_process, given_runtime, supervisor
 from studio.runtimes.given_runtime import GivenRuntime
 from studio.runtimes.supervisor import ChildRuntime, RuntimeState
-from tests.support.patience import becomes
 from tests.support.processes import runs
+from tests.support.timeouts import becomes
 from tests.unit.studio.serving import served
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -27,9 +27,9 @@ from studio.transcribing.plugin import RATE, Choice, Heard
 from studio.transcribing.service import TranscriptionService
 from tests.support.audio_files import audio_file
 from tests.support.hub import Hub, serving
-from tests.support.patience import TEST_TIMEOUT_S, until
 from tests.support.signals import voice
 from tests.support.spoken import WORDS, share_heard, spoken, words
+from tests.support.timeouts import TEST_TIMEOUT_S, until
 from tests.support.whisper import require_whisper, whisper_base
 from tests.unit.studio.serving import served
 

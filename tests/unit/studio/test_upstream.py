@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 import httpx
 
 from studio.relay.upstream import Upstream, connections_closed
-from tests.support.patience import becomes
+from tests.support.timeouts import becomes
 
 REQUESTS = 400
 AT_ONCE = 150  # More connections than the default pools of httpx (100) and httpcore (10) allow.

@@ -20,8 +20,8 @@ from studio.aligning.fitting import MisfitError, fitted, written
 from studio.aligning.service import MAX_WAITING, AlignmentService
 from studio.routes.word_times import webvtt
 from tests.support.keeping import keep, kept, pcm_of, visitor
-from tests.support.patience import TEST_TIMEOUT_S
 from tests.support.spoken import each_spoken
+from tests.support.timeouts import TEST_TIMEOUT_S
 from tests.unit.studio.test_takes import refused
 
 pytest.importorskip("pocketsphinx", reason="pocketsphinx has no wheel for Python 3.14")

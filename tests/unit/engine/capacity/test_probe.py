@@ -24,7 +24,7 @@ from runtime.model.products import Linear
 from runtime.model.talker import Talker
 from runtime.model.weights import on_meta
 from runtime.published import PUBLISHED
-from tests.support.patience import until
+from tests.support.timeouts import until
 
 FLOAT16, INT8, INT4 = Quantization
 

@@ -15,7 +15,7 @@ from runtime.request import AudioChunk, Mode, Reference
 from runtime.server.engine_process import channel
 from runtime.server.engine_process.channel import APART_BYTES, Channel
 from runtime.server.engine_process.messages import Call, Heard, Message, Method, Prepare, Step
-from tests.support.patience import TEST_TIMEOUT_S
+from tests.support.timeouts import TEST_TIMEOUT_S
 
 Ends = tuple[Channel, Channel]
 

@@ -37,8 +37,8 @@ from runtime.server.engine_process.channel import Channel
 from runtime.server.engine_process.client import EngineClient
 from runtime.server.engine_process.messages import Status
 from runtime.server.engine_process.service import EngineService
-from tests.support.patience import TEST_TIMEOUT_S, until
 from tests.support.scripted_engine import CARD, ScriptedEngine, chunk, finished, started
+from tests.support.timeouts import TEST_TIMEOUT_S, until
 
 REQUEST = SpeechRequest(text="Hello.", mode=Mode.CUSTOM_VOICE)
 REFERENCE = Reference(samples=np.zeros(24_000, np.float32), text="Words.")

@@ -21,7 +21,7 @@ from runtime.server.voices.prompt_worker import PromptWorker
 from runtime.server.voices.voice_library import VoiceLibrary
 from runtime.voices.library import Library
 from runtime.voices.voice_file import read_voice
-from tests.support.patience import becomes
+from tests.support.timeouts import becomes
 from tests.support.voices import a_voice
 
 

@@ -13,7 +13,7 @@ import pytest
 from runtime.shared.port.connections.loop_share import READ_BYTES
 from runtime.shared.port.connections.request_meter import MAX_FIELDS, MAX_FRAMING_BYTES, MAX_HEAD_BYTES
 from tests.support.bare_port import BUSY_S, PIECES, Port, ask, exchange
-from tests.support.patience import TEST_TIMEOUT_S
+from tests.support.timeouts import TEST_TIMEOUT_S
 
 
 async def test_http_1_0_client_gets_no_chunked_encoding() -> None:

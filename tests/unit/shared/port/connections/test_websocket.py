@@ -17,7 +17,7 @@ from runtime.shared.port.connections import websocket
 from runtime.shared.port.connections.frame_meter import MAX_TINY_FRAMES
 from runtime.shared.port.connections.loop_share import READ_BYTES
 from tests.support.bare_port import Port, exchange
-from tests.support.patience import TEST_TIMEOUT_S, becomes
+from tests.support.timeouts import TEST_TIMEOUT_S, becomes
 
 REASONS = {1008: "slow_reader", 1011: "keepalive ping timeout"}
 

@@ -9,7 +9,7 @@ import time
 import httpx
 import pytest
 
-from tests.support.patience import TEST_TIMEOUT_S, PatientLoop, until
+from tests.support.timeouts import TEST_TIMEOUT_S, PatientLoop, until
 
 HOUR_S = 3600.0
 

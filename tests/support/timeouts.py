@@ -72,7 +72,7 @@ class PatientLoopPolicy(asyncio.DefaultEventLoopPolicy):
         return PatientLoop()
 
 
-def be_patient() -> None:
+def exclude_stopped_time() -> None:
     """Use `PatientLoop` for every loop of the process, and TEST_TIMEOUT_S as httpx's default timeout."""
     asyncio.set_event_loop_policy(PatientLoopPolicy())
     # The functions and clients of httpx share this default object (5 s).
