@@ -11,8 +11,8 @@ def least_times(short: Callable[[], float], long: Callable[[], float], max_ratio
     """Run two measurements alternately, and return the minimum time of each.
 
     Other programs only make a measurement longer. So rounds are repeated until `long` takes less than `max_ratio` times
-    as long as `short`, at most `MAX_ROUNDS` times. With an input of twice the length, quadratic work always has a ratio
-    of 4.
+    as long as `short`, at most `MAX_ROUNDS` times. For example, quadratic work has a ratio of 4 with an
+    input of twice the length.
 
     Args:
         short: Measures the shorter input, in seconds.
