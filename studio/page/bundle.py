@@ -48,6 +48,8 @@ _LINE_COMMENT = re.compile(r"^[ \t]*//.*$", re.MULTILINE)  # Only complete lines
 _INNER_COMMENT = re.compile(
     r"/\*\*(?:[^*\n]|\*(?!/))*\*/ ?|(?<=[;{},(]) +// (?:[^'\"`\n]|(?<=[a-z])'(?=s ))*$", re.MULTILINE
 )
+# Indentation, except within template literals, which the page may show.
+_INDENT = re.compile(r"(?P<literal>`(?:[^`\\]|\\.)*`)|^[ \t]+", re.MULTILINE | re.DOTALL)
 _VLQ = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 
 
@@ -193,6 +195,7 @@ def _wrap(path: Path, order: list[Path]) -> str:
     exported = _EXPORT.findall(text)
     text = _BLOCK_COMMENT.sub(lambda comment: "\n" * comment[0].count("\n"), text)
     text = _INNER_COMMENT.sub("", _LINE_COMMENT.sub("", text))
+    text = _INDENT.sub(lambda found: found["literal"] or "", text)
     text = _EXPORT.sub("", _IMPORT.sub(bound, text))
     if other := _OTHER_SYNTAX.search(text):
         raise ValueError(f"{path.name} has an import or export that is not read here: {text[other.start() :][:80]!r}")

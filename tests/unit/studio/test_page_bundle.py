@@ -54,6 +54,12 @@ def test_bundled_modules_run_after_their_imports_and_know_their_url(tmp_path: Pa
     assert run(tmp_path, "page.sum()") == "1 js/parts/worklet.js"
 
 
+def test_indentation_is_kept_in_template_literals_only(tmp_path: Path, modules: Path) -> None:
+    (modules / "parts/address.js").write_text("export const address = [\n  `if (\\`a\\`)\n  b`,\n  'c',\n][0];\n")
+    assert run(tmp_path, "JSON.stringify(page.sum())") == json.dumps("1 if (`a`)\n  b")
+    assert "\n'c',\n" in Bundles().get("page.js").body.decode()
+
+
 def test_source_map_leads_to_the_module_line(tmp_path: Path, modules: Path) -> None:
     joined = Bundles().get("page.js").body.decode().split("\n")
     found = json.loads(Bundles().get("page.js.map").body)
