@@ -116,7 +116,7 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
     ),
     "websockets": ("runtime/server/", "runtime/shared/port/connections/websocket.py", "clients/python/", "studio/"),
     "gradio": ("studio/",),
-    # speech_detector.py runs the network of silero-vad, which is a TorchScript file.
+    # speech_detector.py runs the network of Silero VAD.
     "torch": ("runtime/device/", "runtime/model/", "runtime/engine/", "runtime/voices/speech_detector.py"),
     "triton": ("runtime/device/kernels/",),
     "torch_npu": ("runtime/device/npu.py",),
@@ -138,7 +138,7 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
         *("runtime/shared/encoding.py", "runtime/shared/book_container.py", "runtime/shared/loudness.py"),
         "runtime/shared/ffmpeg_reader.py",
     ),
-    "silero_vad": (),  # Its import limits torch to one thread, so speech_detector.py loads the network without it.
+    "silero_vad": (),  # Only for tests, because its import limits torch to one thread.
     "authlib": ("studio/visitors/sign_in.py",),
     "joserfc": ("studio/visitors/sign_in.py",),
     "mcp": ("studio/actions/mcp_tools.py",),

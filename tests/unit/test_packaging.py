@@ -34,6 +34,7 @@ NEEDED = [
     "runtime/data/assets/demo-voice/config.json",
     "runtime/data/assets/demo-voice/model.safetensors",
     "runtime/data/assets/demo-voice/vocab.json",
+    "runtime/data/assets/silero-vad/model.safetensors",
     "runtime/data/assets/demo-voice/speech_tokenizer/model.safetensors",
 ]
 # Colours that a Hugging Face Space accepts.

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 import silero_vad
@@ -15,11 +12,10 @@ from numpy.typing import NDArray
 from runtime.errors import BadReferenceAudio, TranscriptMismatch
 from runtime.request import SAMPLE_RATE
 from runtime.settings import Limits
-from runtime.shared.decoding import ROOT
 from runtime.voices.activity import by_likelihood, by_loudness
 from runtime.voices.checks import check_transcript
 from runtime.voices.examination import MARGIN_S, PAUSE_S, clean_reference, examine, take_in
-from runtime.voices.speech_detector import find_speech
+from runtime.voices.speech_detector import _likelihood, find_speech
 from tests.support.signals import voice
 from tests.support.spoken import WORDS, spoken
 
@@ -69,17 +65,11 @@ def test_speech_detection_equals_the_silero_package(speech: Samples) -> None:
     assert span == pytest.approx((stamps[0]["start"], stamps[-1]["end"]), abs=0.04)
 
 
-@pytest.mark.slow
-def test_speech_detection_keeps_the_thread_count_of_the_engine() -> None:
-    code = """
-import sys, numpy, torch
-torch.set_num_threads(3)
-from runtime.voices.speech_detector import find_speech
-find_speech(numpy.zeros(24000, numpy.float32))
-assert torch.get_num_threads() == 3
-assert "silero_vad" not in sys.modules
-"""
-    subprocess.run([sys.executable, "-W", "ignore", "-c", code], cwd=ROOT, check=True)
+def test_likelihood_of_speech_equals_that_of_the_silero_package(speech: Samples) -> None:
+    heard = soxr.resample(np.concatenate([silence(0.3), speech, noise(1000, 0.1)]), SAMPLE_RATE, 16_000)
+    network = silero_vad.load_silero_vad()
+    expected = network.audio_forward(torch.from_numpy(heard), sr=16_000)[0].numpy()
+    assert np.allclose(_likelihood(heard), expected, atol=1e-4)
 
 
 def test_speech_detection_ignores_short_gaps_and_clicks() -> None:
