@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import itertools
 import os
+import statistics
 import sys
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from multiprocessing import get_context
@@ -16,7 +17,6 @@ import torch
 from torch import Tensor
 
 from benchmarks.common.report import Row, log_step
-from benchmarks.kernels.timing import CARD, launch_us
 from runtime.device.kernels import gemm, medium_m_gemm, shared_memory, small_m_gemm
 from runtime.device.kernels.gemm import MAX_ROWS, PARTS, Tiles
 from runtime.device.kernels.medium_m_gemm import MediumTiles
@@ -24,6 +24,8 @@ from runtime.device.kernels.small_m_gemm import SmallTiles
 from runtime.device.quantized import Int8
 
 AnyTiles = Tiles | SmallTiles | MediumTiles
+CARD = torch.device("cuda")
+LAUNCHES, REPLAYS = 40, 5
 WEIGHT_BYTES = 256 * 2**20  # Total size of the weights that are used in turn, several times the size of the cache.
 MAX_TILE_BYTES = 200_000
 SHOWN_TILES = 8
@@ -262,3 +264,28 @@ def _time_all(pool: ProcessPoolExecutor, product: Product, rows: int, *, eight_b
     found.sort(key=lambda row: row["us"])
     log_step(f"{product.name}, {rows} rows: {[(row['us'], row['kernel']) for row in found[:SHOWN_TILES]]}")
     return found
+
+
+def launch_us(launch: Callable[[int], object]) -> float:
+    """Return the time of one launch in microseconds, measured with many in a graph.
+
+    `launch` is called with the launch's number.
+    """
+    stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+    with torch.cuda.stream(stream):
+        launch(0)
+        stream.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, stream=stream):
+            for number in range(LAUNCHES):
+                launch(number)
+        graph.replay()
+        spent = []
+        for _ in range(REPLAYS):
+            start, end = (torch.cuda.Event(enable_timing=True) for _ in "ab")  # type: ignore[no-untyped-call]
+            start.record()
+            graph.replay()
+            end.record()
+            end.synchronize()
+            spent.append(start.elapsed_time(end))
+    return 1000 * statistics.median(spent) / LAUNCHES
