@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import fields
+from importlib.util import find_spec
 from typing import Any
 
 from starlette.requests import HTTPConnection, Request
@@ -16,7 +17,8 @@ from starlette.routing import Route
 
 from runtime.shared.fetch import Fetcher
 from studio.documents.service import DocumentService
-from studio.documents.values import Spoken
+from studio.documents.values import NO_EXTRACTOR, Spoken
+from studio.errors import DocumentUnreadable
 from studio.routes.responses import handle_errors, query_flag, read_pieces, streamed_json
 
 MAX_BYTES = 32 * 2**20
@@ -48,6 +50,8 @@ def document_routes(
         }
 
         url = request.query_params.get("url")
+        if url is not None and find_spec("trafilatura") is None:
+            raise DocumentUnreadable(why=NO_EXTRACTOR)
 
         async def receive() -> list[bytes]:
             if url is None:

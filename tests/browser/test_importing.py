@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import io
+import re
+import subprocess
+from importlib.util import find_spec
+from pathlib import Path
 
 import av
 import pytest
 from playwright.sync_api import FilePayload, Page, expect
 
-from tests.browser.conftest import SCREENSHOTS
+from tests.browser.conftest import SCREENSHOTS, OpenStudio
 from tests.browser.script_steps import decoded, enter_script, export, text_of, texts
 from tests.browser.steps import enter
+from tests.support.app import running_app
 from tests.support.documents import XHTML, epub, letter, paragraph, word
+from tests.unit.shared.test_fetch import Trap, trap
+from tests.unit.studio.test_web_pages import PAGE as ARTICLE
 
+__all__ = ["trap"]
 pytestmark = pytest.mark.browser
+HAS_EXTRACTOR = find_spec("trafilatura") is not None
 
 BOOK: FilePayload = {"name": "book.epub", "mimeType": "application/epub+zip", "buffer": epub()}
 LETTER: FilePayload = {
@@ -175,11 +184,127 @@ def test_uncertain_encoding_can_be_chosen_from_a_text_preview(studio: Page) -> N
     assert texts(studio)[-1] == "Съешь ещё этих мягких французских булок."
 
 
-def test_omitted_parts_of_an_import_are_reported(studio: Page) -> None:
+def test_omitted_parts_of_an_import_are_reported_and_can_be_read(studio: Page) -> None:
     text = "It was the end of\n\n12\n\na page.".encode("cp1252")
-    studio.set_input_files("#vw-text-file", {"name": "a.txt", "mimeType": "text/plain", "buffer": text})
-    expect(studio.locator("#vw-text")).to_have_value("It was the end of a page.")
-    expect(studio.locator(".vw-toast").last).to_contain_text("1 page number is not read. For example: 12.")
+    sheet = studio.locator("#vw-import")
+    for wanted in (False, True):
+        studio.set_input_files("#vw-text-file", {"name": "a.txt", "mimeType": "text/plain", "buffer": text})
+        expect(sheet).to_contain_text("1 page number is not read. For example: 12.")
+        if wanted:
+            sheet.get_by_label("Page numbers (1)").check()
+            expect(sheet.locator("#vw-import-notes")).to_be_empty()
+        sheet.locator("#vw-import-go").click()
+        expect(studio.locator("#vw-text")).to_have_value(
+            "It was the end of\n\n12\n\na page." if wanted else "It was the end of a page."
+        )
+
+
+MIXED = """# One
+
+Water boils.[^1]
+
+1. Fill it.
+2. Light it.
+
+```
+x = 1
+```
+
+# Two
+
+| Year | Cups |
+|------|------|
+| 1900 | 12   |
+
+[^1]: At sea level.
+"""
+
+
+def test_kinds_of_content_of_a_document_are_chosen_with_its_chapters(studio: Page, tmp_path: Path) -> None:
+    (tmp_path / "tea.md").write_text(MIXED)
+    subprocess.run(["pandoc", "tea.md", "-o", "tea.docx"], cwd=tmp_path, check=True)
+    enter_script(studio)
+    sheet = studio.locator("#vw-chapters")
+    for wanted in (False, True):
+        studio.set_input_files("#vw-script-file", tmp_path / "tea.docx")
+        expect(sheet).to_be_visible()
+        expect(sheet.locator("#vw-chapters-kinds label")).to_have_text(
+            ["Marks of notes (1)", "Code (1 block)", "Tables (2 rows)", "Numbers of lists (2)"]
+        )
+        sheet.get_by_label("Two", exact=False).first.uncheck()
+        if wanted:
+            sheet.get_by_label("Code").check()
+            expect(sheet.locator("#vw-chapters-sum")).to_contain_text("1 of 3 chapters · 5 lines")
+            sheet.get_by_label("Numbers of lists").uncheck()
+        studio.screenshot(path=SCREENSHOTS / "kinds.png")
+        sheet.locator("#vw-chapters-go").click()
+        expect(sheet).to_be_hidden()
+        expect(text_of(studio, 1)).to_have_value("One")
+        assert texts(studio) == (
+            ["One", "Water boils.", "Fill it.", "Light it.", "x = 1"]
+            if wanted
+            else ["One", "Water boils.", "1. Fill it.", "2. Light it."]
+        )
+
+
+def test_kinds_of_content_have_chinese_names(open_studio: OpenStudio) -> None:
+    studio = open_studio(locale="zh-CN")
+    text = b"One\n===\n\n- [x] Tea\n\n1. Fill it.\n\n    x = 1\n"
+    studio.set_input_files("#vw-text-file", {"name": "Tea.md", "mimeType": "text/markdown", "buffer": text})
+    sheet = studio.locator("#vw-import")
+    expect(sheet.locator("legend")).to_have_text("朗读")
+    expect(sheet.get_by_label("列表编号（1 个）")).to_be_checked()
+    sheet.locator("#vw-import-close").click()
+    studio.click("#vw-text-web")
+    expect(studio.locator("#vw-web")).to_contain_text("网页地址")
+    studio.fill("#vw-web-address", "127.0.0.1/x")
+    studio.click("#vw-web-go")
+    expect(studio.locator("#vw-web-error")).to_contain_text(
+        "不会打开该地址。它必须是公开的 https 地址"
+        if HAS_EXTRACTOR
+        else "此处无法读取网页；主机可安装 voicewright[web]"
+    )
+
+
+@pytest.mark.skipif(HAS_EXTRACTOR, reason="trafilatura is installed")
+def test_a_web_page_is_refused_in_a_sentence_without_the_extra(studio: Page) -> None:
+    studio.click("#vw-text-web")
+    studio.fill("#vw-web-address", "voices.example/rivers")
+    studio.click("#vw-web-go")
+    expect(studio.locator("#vw-web-error")).to_contain_text("the host can install voicewright[web]")
+    studio.locator("#vw-web-close").click()
+    expect(studio.locator("#vw-web")).to_be_hidden()
+
+
+@pytest.mark.skipif(not HAS_EXTRACTOR, reason="trafilatura is not installed (voicewright[web])")
+def test_the_article_of_a_web_page_becomes_a_text_or_a_script(open_studio: OpenStudio, trap: Trap) -> None:
+    trap.body = ARTICLE
+    with running_app([], instant=True, INSTANT_WEB_PORT=str(trap.port)) as app:
+        page = open_studio(url=app.url, has_own_window=True)
+        page.click("#vw-text-web")
+        page.fill("#vw-web-address", "http://127.0.0.1/rivers")
+        page.click("#vw-web-go")
+        expect(page.locator("#vw-web-error")).to_contain_text("It must be a public https address")
+        page.fill("#vw-web-address", "voices.example/rivers#bend")
+        page.screenshot(path=SCREENSHOTS / "web_page.png")
+        page.click("#vw-web-go")
+        sheet = page.locator("#vw-chapters")
+        expect(sheet.locator("h2")).to_have_text("How rivers move")
+        expect(page.locator("#vw-web")).to_be_hidden()
+        sheet.get_by_label("Tables").uncheck()
+        expect(sheet.locator("#vw-chapters-error")).to_be_empty()
+        page.screenshot(path=SCREENSHOTS / "web_page_chapters.png")
+        sheet.locator("#vw-chapters-go").click()
+        expect(page.locator("#vw-text")).to_have_value(re.compile("Rivers move slowly"))
+        assert "1900" not in page.input_value("#vw-text")
+        enter_script(page)
+        page.click("#vw-script-web")
+        expect(page.locator("#vw-web-address")).to_have_value("voices.example/rivers#bend")
+        page.click("#vw-web-go")
+        sheet.locator("#vw-chapters-go").click()
+        expect(page.locator("#vw-script-name")).to_have_value("How rivers move")
+        assert "1900, 12" in texts(page)
+        assert {path for path, _ in trap.asked} == {"/rivers"}
 
 
 def test_dropped_file_is_imported_or_its_error_is_shown(studio: Page) -> None:

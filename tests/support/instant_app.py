@@ -1,14 +1,24 @@
-"""Run the studio like app.py, with a runtime that generates audio instantly."""
+"""Run the studio like app.py, with a runtime that generates audio instantly.
+
+With INSTANT_WEB_PORT, every web address is one of this machine, at that port and with the certificate of the tests.
+"""
 
 from __future__ import annotations
 
+import os
+import ssl
 import sys
 from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
 
+import studio.routes.documents
 import studio.server
+from runtime.shared.fetch import Fetcher
 from studio.__main__ import main
 from studio.runtimes.supervisor import ChildRuntime
 
+CERTIFICATE = Path(__file__).parents[1] / "unit" / "shared" / "data" / "certificate.pem"
 COMMAND = ("tests.support.instant_runtime", "runtime")
 
 
@@ -20,5 +30,13 @@ class InstantRuntime(ChildRuntime):
 
 
 if __name__ == "__main__":
+    if port := os.environ.get("INSTANT_WEB_PORT"):
+        vars(studio.routes.documents)["Fetcher"] = partial(
+            Fetcher,
+            resolve=lambda _: ["127.0.0.1"],
+            is_public=lambda _: True,
+            port=int(port),
+            context=ssl.create_default_context(cafile=str(CERTIFICATE)),
+        )
     vars(studio.server)["ChildRuntime"] = InstantRuntime
     sys.exit(main())

@@ -24,7 +24,7 @@ import { CutOff, LastHeard } from '../player/reload.js';
 import { Speech } from '../player/speech.js';
 import { Stage } from '../player/stage.js';
 import { Take } from '../player/take.js';
-import { ChapterSheet, Importing, ImportSheet } from '../script/importing.js';
+import { Importing } from '../script/importing.js';
 import { ScriptRoom } from '../script/room.js';
 import { Pronunciation } from '../speak/pronunciation.js';
 import { PronunciationSheet } from '../speak/pronunciation_sheet.js';
@@ -132,7 +132,7 @@ export class Studio {
     this.soundingText = new SoundingText(page, this);
     this.cutOff = new CutOff(this);
     this.lastHeard = new LastHeard(this);
-    this.importing = new Importing(page, this, new ChapterSheet(page, this), new ImportSheet(page, this));
+    this.importing = new Importing(page, this);
     /** @type {Room[]} */
     this.rooms = ROOMS.map((Room) => new Room(need(page, `#vw-room-${Room.id}`), this));
     /** @type {Drafts} */

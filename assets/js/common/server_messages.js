@@ -90,7 +90,7 @@ export function sentenceOf({ code, message, facts = {} }) {
   const template = words && (words.chosen[ERROR + code] ?? words.english[ERROR + code]);
   if (!words || !template) return message;
   const values = valuesOf(facts);
-  const isSaid = typeof facts.why !== 'string' || words.language === 'en' || phrase(facts.why) !== null;
+  const isSaid = !template.includes('{why}') || typeof facts.why !== 'string' || words.language === 'en' || phrase(facts.why) !== null;
   const key = isSaid ? ERROR + code : `${ERROR}${code}.plain`;
   const sentence = words.t(key, values);
   // A placeholder without a fact: the server has another version.

@@ -8,6 +8,43 @@ import { readChat } from './chat.js';
 import { GAP_S, MAX_LINES } from './document.js';
 import { cuesToLines } from './line_text.js';
 
+// --- Switches for the kinds of content that a document has.
+
+/** Kinds and their defaults, as in the studio (`Spoken` in studio/documents/values.py). @type {Object<string, boolean>} */
+const KINDS = { note_marks: false, page_numbers: false, code: false, tables: true, captions: true, list_numbers: true };
+
+class KindSwitches {
+  /** @param {HTMLElement} place a fieldset @param {import('../app/studio.js').Studio} studio @param {() => void} onChange */
+  constructor(place, studio, onChange) {
+    this.place = place;
+    this.studio = studio;
+    this.legend = need(place, 'legend');
+    place.onchange = onChange;
+  }
+
+  /** Offer the kinds of content of a document with their defaults. @param {Found} document */
+  offer(document) {
+    const kinds = kindsOf(document);
+    const { found = {} } = document;
+    const rows = kinds.map((kind) => {
+      const box = make('input', { type: 'checkbox', name: kind, checked: KINDS[kind] });
+      return make('label', { className: 'vw-check' }, [box, this.studio.t(`importing.kind.${kind}`, { n: found[kind] })]);
+    });
+    this.place.replaceChildren(this.legend, ...rows);
+    this.place.hidden = kinds.length === 0;
+  }
+
+  /** @returns {Choice} */
+  get choice() {
+    return Object.fromEntries([...this.place.querySelectorAll('input')].map(({ name, checked }) => [name, checked ? '1' : '0']));
+  }
+}
+
+/** Return the kinds of content that a document has. @param {Found} document */
+function kindsOf({ found = {} }) {
+  return Object.keys(KINDS).filter((kind) => found[kind] > 0);
+}
+
 // --- The sheet for selecting chapters.
 
 const MAX_LINE_CHARS = 600; // A longer paragraph becomes several lines (reading.js).
@@ -23,8 +60,13 @@ export class ChapterSheet {
     this.list = need(page, '#vw-chapters-list');
     this.sum = need(page, '#vw-chapters-sum');
     this.go = need(page, '#vw-chapters-go', HTMLButtonElement);
+    this.error = need(page, '#vw-chapters-error');
+    this.kinds = new KindSwitches(need(page, '#vw-chapters-kinds'), studio, () => this.change());
+    /** @type {Found|null} */
+    this.found = null;
     /** @type {Chapter[]} */
     this.chapters = [];
+    this.turn = 0;
     /** @type {(chosen: Chapter[]|null) => void} */
     this.answer = () => {};
     need(page, '#vw-chapters-close').onclick = () => this.dialog.close();
@@ -40,16 +82,47 @@ export class ChapterSheet {
   /**
    * Let the user select chapters. Footnotes and endnotes are a chapter that is not selected by default.
    *
-   * @param {string} title @param {Chapter[]} chapters @returns {Promise<Chapter[]|null>} null: cancelled
+   * @param {string} title @param {Found} found @returns {Promise<Chapter[]|null>} null: cancelled
    */
-  choose(title, chapters) {
-    this.chapters = chapters;
+  choose(title, found) {
     this.title.textContent = title;
+    this.found = found;
+    this.kinds.offer(found);
+    this.show(found.chapters);
+    this.dialog.showModal();
+    return new Promise((resolve) => (this.answer = resolve));
+  }
+
+  /** Show chapters, with those selected that fit. @param {Chapter[]} chapters */
+  show(chapters) {
+    this.chapters = chapters;
+    this.error.textContent = '';
     this.list.replaceChildren(...chapters.map((chapter, index) => this.row(chapter, index)));
     const fits = linesOf(chapters.filter((chapter) => !chapter.is_notes)) <= MAX_LINES;
     this.pick((chapter) => fits && !chapter.is_notes);
-    this.dialog.showModal();
-    return new Promise((resolve) => (this.answer = resolve));
+  }
+
+  /** Read the document again with the selected kinds of content. */
+  async change() {
+    const turn = ++this.turn;
+    this.go.disabled = true;
+    try {
+      const found = await this.found?.reread(this.kinds.choice);
+      if (turn === this.turn && found) this.replace(found.chapters);
+    } catch (error) {
+      if (turn === this.turn) this.error.textContent = errorOf(error).message;
+    }
+  }
+
+  /** Show the chapters of another reading, which can be more or fewer, with the same selection. @param {Chapter[]} chapters */
+  replace(chapters) {
+    const { boxes, chapters: old } = this;
+    const isSame = chapters.length === old.length;
+    this.show(chapters);
+    this.pick((chapter) => {
+      const at = isSame ? chapters.indexOf(chapter) : old.findIndex(({ title }) => title === chapter.title);
+      return boxes[at]?.checked ?? !chapter.is_notes;
+    });
   }
 
   /** @param {Chapter} chapter @param {number} index */
@@ -115,7 +188,7 @@ function beginning(text) {
 
 /**
  * @typedef {{code: string, count: number, message: string, examples?: string[]}} Note
- * @typedef {{encoding?: string, sounds?: string}} Choice  query of POST studio/documents
+ * @typedef {Object<string, string>} Choice  query of POST studio/documents
  */
 
 const MAX_PREVIEW_LINES = 12;
@@ -138,6 +211,7 @@ export class ImportSheet {
     this.go = need(page, '#vw-import-go', HTMLButtonElement);
     /** @type {Found|null} */
     this.found = null;
+    this.kinds = new KindSwitches(need(page, '#vw-import-kinds'), studio, () => this.change());
     /** @type {(choice: Choice) => Promise<Found>} */
     this.reread = () => Promise.reject(new Error('no file is open'));
     /** @type {(chosen: Found|null) => void} */
@@ -154,19 +228,19 @@ export class ImportSheet {
   }
 
   /**
-   * Show the preview of a file with options.
+   * Show the preview of a file with options. The sheet of chapters has its own switches.
    *
-   * @param {string} title @param {Found} found @param {(choice: Choice) => Promise<Found>} reread
-   * @returns {Promise<Found|null>} null: cancelled
+   * @param {string} title @param {Found} found @returns {Promise<Found|null>} null: cancelled
    */
-  choose(title, found, reread) {
-    this.reread = reread;
+  choose(title, found) {
+    this.reread = found.reread;
     this.title.textContent = title;
     const { encodings = [], notes } = found;
     this.encoding.hidden = encodings.length < 2;
     this.encodings.replaceChildren(...encodings.map((name) => new Option(name, name)));
     this.sounds.hidden = !notes.some(({ code }) => code === 'sounds');
     this.keepSounds.checked = false;
+    this.kinds.offer(found.chapters.length > 1 ? { ...found, found: {} } : found);
     this.show(found);
     this.dialog.showModal();
     return new Promise((resolve) => (this.answer = resolve));
@@ -178,6 +252,7 @@ export class ImportSheet {
     const choice = {
       ...(this.encoding.hidden ? {} : { encoding: this.encodings.value }),
       ...(this.keepSounds.checked ? { sounds: '1' } : {}),
+      ...this.kinds.choice,
     };
     this.go.disabled = true;
     try {
@@ -227,15 +302,65 @@ function row(text) {
   return make('li', { textContent: text, dir: 'auto' });
 }
 
+// --- The sheet for the address of a web page.
+
+export class AddressSheet {
+  /** @param {HTMLElement} page */
+  constructor(page) {
+    this.dialog = need(page, '#vw-web', HTMLDialogElement);
+    this.field = need(page, '#vw-web-address', HTMLInputElement);
+    this.error = need(page, '#vw-web-error');
+    this.go = need(page, '#vw-web-go', HTMLButtonElement);
+    need(page, '#vw-web-close').onclick = () => this.dialog.close();
+    this.field.oninput = () => (this.error.textContent = '');
+  }
+
+  /**
+   * Ask for an address until it is read.
+   *
+   * @param {(address: string) => Promise<Found>} read @returns {Promise<Found|null>} null: cancelled
+   */
+  choose(read) {
+    this.error.textContent = '';
+    this.dialog.showModal();
+    this.field.select();
+    return new Promise((resolve) => {
+      this.dialog.onclose = () => resolve(null);
+      need(this.dialog, 'form', HTMLFormElement).onsubmit = async (event) => {
+        event.preventDefault();
+        this.error.textContent = '';
+        this.go.disabled = true;
+        try {
+          resolve(await read(webAddress(this.field.value)));
+          this.dialog.close();
+        } catch (error) {
+          this.error.textContent = errorOf(error).message;
+        } finally {
+          this.go.disabled = false;
+        }
+      };
+    });
+  }
+}
+
+/** Return an address as the studio accepts it: with a scheme, without its fragment. @param {string} text */
+export function webAddress(text) {
+  const address = text.trim().replace(/^(?:http:\/\/)?(?!https:\/\/)/iu, 'https://');
+  return URL.canParse(address) ? new URL(address).href.replace(/#.*/u, '') : address;
+}
+
 // --- Import: the studio parses a file, the user selects chapters and encoding, and omissions are shown.
 
 /**
  * @typedef {{title: string, paragraphs: string[], is_notes: boolean}} Chapter
  * @typedef {{title: string, author: string, cover: string, chapters: Chapter[], notes: Note[], encodings?: string[],
- *   cues?: import('./line_text.js').Cue[]}} Found  response of POST studio/documents
+ *   cues?: import('./line_text.js').Cue[], found?: Object<string, number>,
+ *   reread: (choice: Choice) => Promise<Found>}} Found  response of POST studio/documents; found: amount of each kind
+ *   of content; reread: reads it again with other choices
+ * @typedef {{name: string, file?: File}} Source  a file, or a web page by its address
  * @typedef {{title: string, text: string, lines?: import('./reading.js').ReadLine[], isDocument?: boolean,
  *   chapters?: Chapter[], book?: import('./document.js').Book}} Imported
- *   text: paragraphs between empty lines; lines: of subtitles or a chat or a chat
+ *   text: paragraphs between empty lines; lines: of subtitles or a chat
  */
 
 export const ACCEPTED = '.txt,.md,.markdown,.srt,.vtt,.ass,.ssa,.ttml,.smi,.sami,.sub,.epub,.docx,.pdf,.html,.htm,.xhtml,text/plain';
@@ -247,12 +372,12 @@ const NOTES_MS = 15_000;
 export class Importing {
   /**
    * @param {HTMLElement} page @param {import('../app/studio.js').Studio} studio
-   * @param {ChapterSheet} chapters @param {ImportSheet} sheet
    */
-  constructor(page, studio, chapters, sheet) {
+  constructor(page, studio) {
     this.studio = studio;
-    this.chapters = chapters;
-    this.sheet = sheet;
+    this.chapters = new ChapterSheet(page, studio);
+    this.sheet = new ImportSheet(page, studio);
+    this.addresses = new AddressSheet(page);
     const place = /** @type {HTMLElement} */ (page.querySelector('#vw-shared-text'));
     const input = /** @type {HTMLInputElement} */ (page.querySelector('#vw-text-file'));
     const button = /** @type {HTMLButtonElement} */ (page.querySelector('#vw-text-open'));
@@ -264,12 +389,22 @@ export class Importing {
       this.open(file);
     };
     acceptDrops(place, ([file]) => this.open(file));
+    need(page, '#vw-text-web').onclick = () => this.openAddress();
   }
 
-  /** Put a file's text into the shared field, or into a script if it is too long for one take, has times, or is a chat. @param {File|undefined} file */
+  /** Put a file's text into the shared field, or into a script. @param {File|undefined} file */
   async open(file) {
+    this.use(await this.read(file, GAP_S)); // Text with times becomes a new script.
+  }
+
+  /** Ask for the address of a web page, and use its article like a file's text. */
+  async openAddress() {
+    this.use(await this.readAddress());
+  }
+
+  /** Put a text into the shared field, or into a script if it is too long for one take, has times, or is a chat. @param {Imported|null} read */
+  use(read) {
     const { studio } = this;
-    const read = await this.read(file, GAP_S); // Text with times becomes a new script.
     if (!read) return;
     if (read.lines || readChat(read.text) || [...read.text.trim()].length > studio.facts.most) {
       return studio.go('script', { text: read.text, lines: read.lines, title: read.title, spokenBy: studio.current?.spokenBy?.() ?? null });
@@ -286,14 +421,30 @@ export class Importing {
    */
   async read(file, between = 0) {
     const found = file && (await this.find(file, IS_MARKDOWN.test(file.name) ? { markdown: '1' } : {}));
-    if (!file || !found) return null;
-    const title = (found.title || titleOf(file)).slice(0, MAX_NAME_CHARS);
-    const chosen = found.chapters.length > 1 ? await this.chapters.choose(title, found.chapters) : found.chapters;
+    return found ? this.choose(found, titleOf(file.name), IS_DOCUMENT.test(file.name), between) : null;
+  }
+
+  /** Ask for an address, and return the article there as text. @returns {Promise<Imported|null>} null: cancelled */
+  async readAddress() {
+    const page = await this.addresses.choose((url) => this.ask({ name: url }, { url }));
+    const found = page && (await this.settle(page, page.title));
+    return found ? this.choose(found, this.addresses.field.value, true) : null;
+  }
+
+  /**
+   * Let the user choose chapters, if there are several.
+   *
+   * @param {Found} found @param {string} name title of a document without one @param {boolean} isDocument
+   * @param {number} [between] @returns {Promise<Imported|null>} null: cancelled
+   */
+  async choose(found, name, isDocument, between = 0) {
+    const title = (found.title || name).slice(0, MAX_NAME_CHARS);
+    const chosen = found.chapters.length > 1 ? await this.chapters.choose(title, found) : found.chapters;
     if (!chosen) return null;
     const paragraphs = chosen.flatMap((chapter) => chapter.paragraphs);
     const lines = found.cues?.length ? cuesToLines(paragraphs, found.cues, between) : undefined;
     const { author, cover } = found;
-    return { title, text: paragraphs.join('\n\n'), lines, isDocument: IS_DOCUMENT.test(file.name), chapters: chosen, book: { author, cover } };
+    return { title, text: paragraphs.join('\n\n'), lines, isDocument, chapters: chosen, book: { author, cover } };
   }
 
   /** Return all rows of a table or a list as text. @param {File} file @returns {Promise<string|null>} as `read` */
@@ -305,36 +456,46 @@ export class Importing {
   /**
    * Have the studio parse a file. Let the user choose if there are options; show notes and errors.
    *
-   * @param {File} file @param {Object<string, string>} [query] @returns {Promise<Found|null>}
+   * @param {File} file @param {Choice} [query] @returns {Promise<Found|null>}
    */
   async find(file, query = {}) {
-    const { studio } = this;
     try {
-      const found = await this.ask(file, query);
-      const hasChoice = (found.encodings ?? []).length > 1 || found.notes.some(({ code }) => code === 'sounds');
-      if (hasChoice) return await this.sheet.choose(file.name, found, (choice) => this.ask(file, { ...query, ...choice }));
-      const said = noteSentences(found.notes, studio.t).join(' ');
-      if (said) studio.toast(said, { isOfPage: true, stayMs: NOTES_MS });
-      return found;
+      const found = await this.ask({ name: file.name, file }, query);
+      return await this.settle(query.as_is ? { ...found, found: {} } : found, file.name);
     } catch (error) {
-      studio.toast(`${file.name}: ${errorOf(error).message}`, { isOfPage: true });
+      this.studio.toast(`${file.name}: ${errorOf(error).message}`, { isOfPage: true });
       return null;
     }
   }
 
-  /** @param {File} file @param {Object<string, string>} query @returns {Promise<Found>} */
-  async ask(file, query) {
+  /**
+   * Let the user choose how a document is read, if there are options; or else show notes about it.
+   *
+   * @param {Found} found @param {string} name @returns {Promise<Found|null>} null: cancelled
+   */
+  async settle(found, name) {
     const { studio } = this;
-    const leave = IS_DOCUMENT.test(file.name) ? studio.toast(studio.t('importing.reading', { name: file.name }), { isOfPage: true }) : null;
+    const hasKinds = found.chapters.length <= 1 && kindsOf(found).length > 0;
+    if (hasKinds || (found.encodings ?? []).length > 1 || found.notes.some(({ code }) => code === 'sounds')) return this.sheet.choose(name, found);
+    const said = noteSentences(found.notes, studio.t).join(' ');
+    if (said) studio.toast(said, { isOfPage: true, stayMs: NOTES_MS });
+    return found;
+  }
+
+  /** @param {Source} source @param {Choice} query @returns {Promise<Found>} */
+  async ask({ name, file }, query) {
+    const { studio } = this;
+    const leave = !file || IS_DOCUMENT.test(name) ? studio.toast(studio.t('importing.reading', { name }), { isOfPage: true }) : null;
     try {
-      return await (await api.ask(`studio/documents?${new URLSearchParams(query)}`, { method: 'POST', body: file })).json();
+      const response = await api.ask(`studio/documents?${new URLSearchParams(query)}`, { method: 'POST', body: file });
+      return { ...(await response.json()), reread: (/** @type {Choice} */ choice) => this.ask({ name, file }, { ...query, ...choice }) };
     } finally {
       leave?.();
     }
   }
 }
 
-/** Return a file name without its suffix. @param {File} file */
-function titleOf({ name }) {
+/** Return a file name without its suffix. @param {string} name */
+function titleOf(name) {
   return name.replace(/\.[^.]*$/, '').slice(0, MAX_NAME_CHARS);
 }

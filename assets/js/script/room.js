@@ -112,6 +112,7 @@ export class ScriptRoom {
       this.importFile(file);
     };
     acceptDrops(this.root, ([file]) => this.importFile(file));
+    need(this.root, '#vw-script-web').onclick = async () => this.use(await this.studio.importing.readAddress());
     this.root.addEventListener('input', () => this.clearMessages());
   }
 
@@ -485,7 +486,11 @@ export class ScriptRoom {
 
   /** Import a file: a text is added to this script, and a document becomes a new script. @param {File} [file] */
   async importFile(file) {
-    const imported = await this.studio.importing.read(file, this.script.gap);
+    this.use(await this.studio.importing.read(file, this.script.gap));
+  }
+
+  /** @param {import('./importing.js').Imported|null} imported */
+  async use(imported) {
     if (!imported) return;
     const read = imported.lines ? { lines: imported.lines, leftOut: 0 } : this.read(imported.text);
     if (imported.isDocument) await this.write(read, null, imported.title, imported);
