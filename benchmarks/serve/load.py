@@ -15,13 +15,17 @@ from benchmarks.common.report import Row, log_step
 from benchmarks.serve.plan import Plan, Rounds, Workload, closed_loop, open_loop
 from benchmarks.serve.targets import Target
 
-ROUNDS = Rounds()
+DEFAULT_ROUNDS = Rounds()
 FILLING_MINUTES = 3  # The first minutes, in which caches fill, are not used for slopes.
 WRONG = ("failed", "refused", "underruns", "leaked_slots")
 
 
 async def measure_closed(
-    targets: Sequence[Target], loads: Sequence[Workload], clients: Sequence[int], calls: int, rounds: Rounds = ROUNDS
+    targets: Sequence[Target],
+    loads: Sequence[Workload],
+    clients: Sequence[int],
+    calls: int,
+    rounds: Rounds = DEFAULT_ROUNDS,
 ) -> list[Row]:
     """Measure closed loops, with at least `calls` counted calls at each point.
 

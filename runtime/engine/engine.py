@@ -207,7 +207,7 @@ class Engine:
         """
         core = self.registry.usable(mode).core
         if core is None:
-            raise self.registry.not_served(mode)
+            raise self.registry.mode_error(mode)
         if mode is not Mode.BASE:
             raise ModeNotServed(param="task_type", mode=mode, known=Mode.BASE)
         admission, _ = self._admit(core, SpeechRequest(text="A", mode=mode, reference=reference))

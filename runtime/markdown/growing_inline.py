@@ -25,9 +25,12 @@ class GrowingInline:
 
     def __init__(self) -> None:
         self._held = ""  # Text that is held back, starting with an open mark.
-        self._before = ""  # Character before the held text, or an equivalent one.
-        self._has_news = False  # True if new characters may complete the held text.
-        self._look_at = 0  # Text length of the next check: 1/8 more than at the last one, later 1/2 more.
+        # Character before the held text. A letter represents all letters, and a space all white space.
+        self._before = ""
+        # True if a character was added, after the last check, that may complete a link or emphasis.
+        self._has_news = False
+        # Length of the held text at which it is checked again. It grows by 1/8 per check, and later by 1/2.
+        self._look_at = 0
 
     def add(self, text: str) -> str:
         """Append text and return the text that later text cannot change."""

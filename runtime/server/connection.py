@@ -107,7 +107,7 @@ class Connection:
         self._running: dict[int, _Running] = {}  # Utterances that have not ended.
         self._reading: set[asyncio.Future[Reference]] = set()
         self._wake = asyncio.Event()  # Set if there may be messages to write.
-        self._eased = asyncio.Event()  # Set after a write or after a reference was decoded.
+        self._may_read_again = asyncio.Event()  # Set when output was written or a reference was decoded.
         self._timer: asyncio.TimerHandle | None = None
         # Events that wait while a worker thread uses the session.
         self._waiting: deque[tuple[Callable[[], None], bool]] | None = None
@@ -158,8 +158,8 @@ class Connection:
             else:
                 await self._receive_long(text)
             while self._dialect.is_congested or len(self._reading) > _MAX_READING:
-                self._eased.clear()
-                await self._eased.wait()
+                self._may_read_again.clear()
+                await self._may_read_again.wait()
             # One read may contain thousands of small messages. Let other connections send audio in between.
             await asyncio.sleep(0)
 
@@ -285,7 +285,7 @@ class Connection:
 
     def _on_reference(self, upload: int, future: asyncio.Future[Reference]) -> None:
         self._reading.discard(future)
-        self._eased.set()
+        self._may_read_again.set()
         if future.cancelled():
             return
         result: Reference | SpeechError
@@ -329,7 +329,7 @@ class Connection:
                 self._wake.clear()
                 await self._wake.wait()
                 continue
-            self._eased.set()
+            self._may_read_again.set()
             try:
                 async with within(self._send_s):
                     await self._send(item)

@@ -14,10 +14,10 @@ from playwright.sync_api import Page
 pytestmark = pytest.mark.browser
 
 RATE = 24000
-FRAME = 1920
+FRAME_SAMPLES = 1920
 QUANTUM = 128
 RAMP = 120  # A ramp of 5 ms.
-TARGET = FRAME
+TARGET = FRAME_SAMPLES
 Message = tuple[float, dict[str, Any]]
 
 
@@ -52,7 +52,7 @@ def play(blank: Page, modules: str) -> Any:
 def sound(frames: int, seed: int = 0) -> NDArray[np.int16]:
     """Noise that is loud at both ends and nowhere zero, so that every lost, doubled or cut sample shows."""
     stream = np.random.default_rng(seed)
-    pcm = stream.integers(1000, 32768, frames * FRAME) * stream.choice([-1, 1], frames * FRAME)
+    pcm = stream.integers(1000, 32768, frames * FRAME_SAMPLES) * stream.choice([-1, 1], frames * FRAME_SAMPLES)
     return pcm.astype(np.int16)
 
 
@@ -79,8 +79,8 @@ def test_audio_received_in_time_is_output_bit_for_bit(play: Any, sizes: list[int
     schedule, at = [begin()], 0
     for size in sizes:
         # Each chunk arrives when half of the earlier audio has been played.
-        schedule.append(push(at / 2 / RATE, pcm[at : at + size * FRAME]))
-        at += size * FRAME
+        schedule.append(push(at / 2 / RATE, pcm[at : at + size * FRAME_SAMPLES]))
+        at += size * FRAME_SAMPLES
     schedule.append(end(at / 2 / RATE))
     played = play(1.2, schedule)
     assert np.array_equal(played.sounding, exact(pcm))
@@ -101,7 +101,12 @@ def test_chunks_of_any_size_join_without_a_seam(play: Any) -> None:
 
 def test_playback_waits_for_the_target_buffer_and_no_longer(play: Any) -> None:
     pcm = sound(4)
-    schedule = [begin(target=2 * FRAME), push(0.1, pcm[:FRAME]), push(0.3, pcm[FRAME:]), end(0.3)]
+    schedule = [
+        begin(target=2 * FRAME_SAMPLES),
+        push(0.1, pcm[:FRAME_SAMPLES]),
+        push(0.3, pcm[FRAME_SAMPLES:]),
+        end(0.3),
+    ]
     played = play(0.8, schedule)
     (first,) = np.nonzero(played.samples)
     assert 0.3 * RATE <= first[0] < 0.3 * RATE + 2 * QUANTUM
@@ -113,9 +118,9 @@ def test_playback_waits_for_the_target_buffer_and_no_longer(play: Any) -> None:
 @pytest.mark.parametrize("hold_ms", [0, 20, 50])
 def test_playback_starts_after_the_maximum_hold_time(play: Any, hold_ms: int) -> None:
     pcm = sound(2)
-    at, message = begin(target=20 * FRAME)
+    at, message = begin(target=20 * FRAME_SAMPLES)
     message["hold"] = RATE * hold_ms // 1000
-    played = play(0.4, [(at, message), push(0.1, pcm[:FRAME]), push(0.15, pcm[FRAME:]), end(0.16)])
+    played = play(0.4, [(at, message), push(0.1, pcm[:FRAME_SAMPLES]), push(0.15, pcm[FRAME_SAMPLES:]), end(0.16)])
     assert np.array_equal(played.sounding, exact(pcm))
     started = float(played.last["firstTime"])
     assert 0 <= started - 0.1 - hold_ms / 1000 <= 2 * QUANTUM / RATE
@@ -127,7 +132,12 @@ def test_playback_waits_for_the_target_buffer_after_a_stall(play: Any) -> None:
     pcm = sound(4)
     at, message = begin()
     message["hold"] = 0
-    schedule = [(at, message), push(0, pcm[:FRAME]), push(0.2, pcm[FRAME : 2 * FRAME]), push(0.3, pcm[2 * FRAME :])]
+    schedule = [
+        (at, message),
+        push(0, pcm[:FRAME_SAMPLES]),
+        push(0.2, pcm[FRAME_SAMPLES : 2 * FRAME_SAMPLES]),
+        push(0.3, pcm[2 * FRAME_SAMPLES :]),
+    ]
     played = play(0.8, [*schedule, end(0.31)])
     assert played.last["underruns"] == 1
     silent = played.last["underrunSamples"] / RATE
@@ -136,7 +146,7 @@ def test_playback_waits_for_the_target_buffer_after_a_stall(play: Any) -> None:
 
 def test_short_take_plays_without_reaching_the_target_buffer(play: Any) -> None:
     pcm = sound(1)[:500]
-    played = play(0.4, [begin(target=FRAME), push(0, pcm), end(0.1)])
+    played = play(0.4, [begin(target=FRAME_SAMPLES), push(0, pcm), end(0.1)])
     assert np.array_equal(played.sounding, exact(pcm))
     assert played.last["underruns"] == 0
 
@@ -144,9 +154,9 @@ def test_short_take_plays_without_reaching_the_target_buffer(play: Any) -> None:
 @pytest.mark.quick
 def test_stall_is_counted_faded_and_loses_no_samples(play: Any) -> None:
     pcm = sound(6)
-    schedule = [begin(), push(0, pcm[: 2 * FRAME]), push(0.4, pcm[2 * FRAME :]), end(0.4)]
+    schedule = [begin(), push(0, pcm[: 2 * FRAME_SAMPLES]), push(0.4, pcm[2 * FRAME_SAMPLES :]), end(0.4)]
     played = play(1.2, schedule)
-    before, after = exact(pcm[: 2 * FRAME]), exact(pcm[2 * FRAME :])
+    before, after = exact(pcm[: 2 * FRAME_SAMPLES]), exact(pcm[2 * FRAME_SAMPLES :])
     start = np.nonzero(played.samples)[0][0]
     gap = start + before.size
     assert np.array_equal(played.samples[start:gap], before)
@@ -169,16 +179,16 @@ def test_stall_is_counted_faded_and_loses_no_samples(play: Any) -> None:
 @pytest.mark.parametrize("rested", [0.05, 0.3])  # Before the queue is empty, and after that.
 def test_expected_pause_is_no_underrun_and_playback_starts_again_like_a_take(play: Any, rested: float) -> None:
     pcm = sound(4)
-    at, message = begin(target=4 * FRAME)
+    at, message = begin(target=4 * FRAME_SAMPLES)
     message["hold"] = 0
     schedule = [
         (at, message),
-        push(0, pcm[: 2 * FRAME]),
+        push(0, pcm[: 2 * FRAME_SAMPLES]),
         (rested, {"type": "rest"}),
-        push(0.4, pcm[2 * FRAME : 3 * FRAME]),
+        push(0.4, pcm[2 * FRAME_SAMPLES : 3 * FRAME_SAMPLES]),
     ]
-    played = play(0.8, [*schedule, push(0.47, pcm[3 * FRAME :]), end(0.5)])
-    assert (played.last["underruns"], played.last["target"]) == (0, 4 * FRAME)
+    played = play(0.8, [*schedule, push(0.47, pcm[3 * FRAME_SAMPLES :]), end(0.5)])
+    assert (played.last["underruns"], played.last["target"]) == (0, 4 * FRAME_SAMPLES)
     after = np.nonzero(played.samples[round(0.35 * RATE) :])[0][0] + 0.35 * RATE
     assert after == pytest.approx(0.4 * RATE, abs=2 * QUANTUM)
     assert played.last["played"] == pcm.size
@@ -189,13 +199,13 @@ def test_each_stall_doubles_the_target_buffer_up_to_its_limit(play: Any) -> None
     schedule, at, targets = [begin()], 0, []
     for stall in range(4):
         # One frame never fills a raised target; the end of the schedule releases all frames.
-        take = FRAME * 2**stall
+        take = FRAME_SAMPLES * 2**stall
         schedule.append(push(stall * 0.8, pcm[at : at + take]))
         at += take
     schedule.append(end(3.6))
     played = play(6.0, schedule)
     targets = sorted({report["target"] for report in played.reports if report["take"] == 1})
-    assert targets == [FRAME, 2 * FRAME, 4 * FRAME, int(0.6 * RATE)]
+    assert targets == [FRAME_SAMPLES, 2 * FRAME_SAMPLES, 4 * FRAME_SAMPLES, int(0.6 * RATE)]
     assert played.last["underruns"] == 3
     assert played.last["played"] == at
 
@@ -272,18 +282,20 @@ def test_playback_rate_sets_the_duration_and_all_samples_are_counted(play: Any, 
 def test_stream_slower_than_the_playback_rate_makes_no_underrun(play: Any) -> None:
     """It comes a fifth faster than it sounds: at twice the rate it would be played out at once."""
     pcm = tone(4)
-    parts = [(0.08 * at / 1.2, pcm[at * FRAME : (at + 1) * FRAME]) for at in range(pcm.size // FRAME)]
+    parts = [
+        (0.08 * at / 1.2, pcm[at * FRAME_SAMPLES : (at + 1) * FRAME_SAMPLES]) for at in range(pcm.size // FRAME_SAMPLES)
+    ]
     schedule = [speed(2), begin(), *(push(at, part) for at, part in parts), end(parts[-1][0] + 0.01)]
     played = play(4.5, schedule)
     assert played.last["underruns"] == 0
-    assert played.last["played"] == len(parts) * FRAME
+    assert played.last["played"] == len(parts) * FRAME_SAMPLES
     assert played.sounding.size / RATE < 3.7
 
 
 def test_returning_to_normal_speed_outputs_exact_samples(play: Any) -> None:
     pcm = sound(50)
     played = play(3.5, [speed(2), begin(), push(0, pcm), end(0), speed(1, 1.0)])
-    assert np.array_equal(played.sounding[-20 * FRAME :], exact(pcm)[-20 * FRAME :])
+    assert np.array_equal(played.sounding[-20 * FRAME_SAMPLES :], exact(pcm)[-20 * FRAME_SAMPLES :])
     assert played.last["played"] == pcm.size
 
 

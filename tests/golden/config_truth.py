@@ -27,7 +27,7 @@ from qwen_tts.core.tokenizer_12hz.configuration_qwen3_tts_tokenizer_v2 import (
 )
 from transformers import MimiConfig, PretrainedConfig
 
-ROUNDS = 6  # Files of each kind.
+FILES_PER_KIND = 6  # Files of each kind.
 LEFT_OUT = 0.4  # Share of the fields that are omitted.
 MODEL, TOKENIZER, GENERATION = "config.json", "speech_tokenizer/config.json", "generation_config.json"
 
@@ -74,7 +74,7 @@ def config_truth(seed: int) -> list[Json]:
     """Files with what was left out of them, and the value of every field of every section."""
     stream = np.random.RandomState(seed)
     cases = [_case(stream, 0.0), _case(stream, 1.0)]
-    cases += [_case(stream, LEFT_OUT) for _ in range(ROUNDS)]
+    cases += [_case(stream, LEFT_OUT) for _ in range(FILES_PER_KIND)]
     return cases + [
         _saved(stream, case, as_difference=as_difference) for case in cases[1:3] for as_difference in (True, False)
     ]

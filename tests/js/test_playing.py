@@ -59,7 +59,7 @@ def test_programme_plays_in_order_from_any_position(node: Node) -> None:
     assert handed["loud"] == [2 * sample for sample in first]
 
 
-FRAME = 1920
+FRAME_SAMPLES = 1920
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_start_buffer_equals_what_the_last_take_needed(node: Node, arrivals_ms: 
         """,
         arrivals=arrivals_ms,
     )
-    assert needed == frames * FRAME
+    assert needed == frames * FRAME_SAMPLES
     # Simulation: with this buffer there is no underrun, with one chunk less there is one.
     at = np.array(arrivals_ms) / 1000
     dry = [bool(np.any(at[k:] > at[k - 1] + np.arange(k, len(at)) * 0.08 + 1e-9)) for k in range(1, len(at) + 1)]
@@ -175,7 +175,7 @@ def test_hold_time_scales_with_the_length_of_the_take(node: Node, learnt: list[i
         return pace.plan({ planned: given.planned }).hold / 24;
         """,
         learnt=learnt,
-        planned=frames * FRAME,
+        planned=frames * FRAME_SAMPLES,
     )
     assert round(hold) == hold_ms
 

@@ -63,7 +63,7 @@ def end_parts_after(core: EngineCore, frames: int | Callable[[int], int]) -> Non
 
     def ending(slots: Slots, made: Slots, result: FrameResult) -> FrameResult:
         nonlocal begun
-        begun += int((made == 2).any())  # The first frame of a segment is reported elsewhere.
+        begun += int((made == 2).any())  # Count a segment at its second frame: `step` does not return first frames.
         ended = made > (frames if isinstance(frames, int) else frames(begun))
         return replace(result, ended=result.ended | ended, codes=np.where(ended[:, None], eos, result.codes))
 

@@ -50,7 +50,7 @@ from runtime.request import (
 from runtime.server.speech_engine import Progress
 from runtime.settings import Settings
 from runtime.shared.speech_rate import FRAME_S, pause_frames
-from tests.support.instant_speech import FRAME, frames_of, speech
+from tests.support.instant_speech import FRAME_SAMPLES, frames_of, speech
 
 log = logging.getLogger(__name__)
 
@@ -106,7 +106,7 @@ class Saying:
         if self.text.is_silent and not self.made:
             self.has_codes = False
             in_marks = pause_frames(self.text.text) if self.text.text.strip() else 0
-            self._add(np.zeros(FRAME * (in_marks + round(self.text.pause / FRAME)), np.int16))
+            self._add(np.zeros(FRAME_SAMPLES * (in_marks + round(self.text.pause / FRAME_SAMPLES)), np.int16))
         while self.text.segments and not self.pieces:
             part = self.text.segments[0]
             words = part.text[self.said :].strip()
@@ -129,19 +129,19 @@ class Saying:
     def _say(self, words: str, part: Segment) -> None:
         """Generate the frames of a text and of the pause after it, rounded to whole frames."""
         pause, part.pause = part.pause, 0
-        self._add(np.zeros(FRAME * round(pause / FRAME), np.int16))
+        self._add(np.zeros(FRAME_SAMPLES * round(pause / FRAME_SAMPLES), np.int16))
         spoken = self.admission.styled(part.style).prompt_inputs
         manner = (spoken.mode, spoken.speaker, spoken.language, spoken.instruct, self.admission.voice_key, self.seed)
         self._add(speech(words, manner, frames_of(words)))
 
     def _add(self, sound: NDArray[np.int16]) -> None:
-        self.pieces.extend(sound.reshape(-1, FRAME))
+        self.pieces.extend(sound.reshape(-1, FRAME_SAMPLES))
 
     def may_make(self, now: float) -> int:
         """Return the number of frames in the next chunk, limited by time and by the listener's acknowledgements."""
         assert self.began is not None
         due = AT_ONCE + int(SPEED * (now - self.began) / FRAME_S) - self.made
-        room = self.taken // FRAME + UNREAD - self.made if self.request.acknowledged else due
+        room = self.taken // FRAME_SAMPLES + UNREAD - self.made if self.request.acknowledged else due
         left = len(self.pieces) if self.admission.asked is None else self.admission.asked - self.made
         wanted = min(self.chunk, len(self.pieces), left)
         return wanted if min(due, room) >= wanted else 0
@@ -149,7 +149,7 @@ class Saying:
     def next_chunk(self, frames: int) -> AudioChunk:
         sound = np.concatenate([self.pieces.popleft() for _ in range(frames)])
         codes = np.zeros((frames if self.has_codes else 0, 4), np.int64)
-        first = self.made * FRAME
+        first = self.made * FRAME_SAMPLES
         self.made += frames
         self.chunk = min(2 * self.chunk, MAX_CHUNK_FRAMES)
         return AudioChunk(pcm=sound.astype("<i2").tobytes(), codes=codes, first_sample=first)

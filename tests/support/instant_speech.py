@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from runtime.settings import DEMO_CHECKPOINT
 from runtime.shared.speech_rate import expected_frames
 
-FRAME = 1920  # Samples of a frame.
+FRAME_SAMPLES = 1920  # Samples of a frame.
 PACE = 0.5  # The share of the ordinary speaking time; below 0.4 the page reports missing words.
 MIN_FRAMES = 6
 AUDIBLE = 0.02  # The minimum root mean square of a frame with speech.
@@ -24,7 +24,9 @@ def _recordings() -> NDArray[np.float32]:
     """Return the recordings without their pauses, so that every piece is audible. Shapes: [samples]."""
     paths = sorted((DEMO_CHECKPOINT / "samples").glob("*.wav"))
     sounds = [soundfile.read(path, dtype="float32")[0] for path in paths]
-    frames = np.concatenate([sound[: sound.size // FRAME * FRAME].reshape(-1, FRAME) for sound in sounds])
+    frames = np.concatenate(
+        [sound[: sound.size // FRAME_SAMPLES * FRAME_SAMPLES].reshape(-1, FRAME_SAMPLES) for sound in sounds]
+    )
     return np.asarray(frames[np.sqrt((frames**2).mean(axis=1)) > AUDIBLE].reshape(-1), np.float32)
 
 
@@ -36,11 +38,11 @@ def frames_of(text: str) -> int:
 def speech(text: str, manner: object, frames: int) -> NDArray[np.int16]:
     """Return audio that depends only on text, voice, description and seed.
 
-    Shapes: [frames * FRAME].
+    Shapes: [frames * FRAME_SAMPLES].
     """
     digest = hashlib.blake2b(repr((text, manner)).encode(errors="surrogatepass"), digest_size=8).digest()
     recordings = _recordings()
     begin = int.from_bytes(digest[:6], "little") % recordings.size
     gain = MIN_GAIN + (1 - MIN_GAIN) * int.from_bytes(digest[6:], "little") / 2**16
-    piece = recordings.take(np.arange(begin, begin + frames * FRAME), mode="wrap")
+    piece = recordings.take(np.arange(begin, begin + frames * FRAME_SAMPLES), mode="wrap")
     return np.asarray((32767 * gain * piece).clip(-32768, 32767), np.int16)

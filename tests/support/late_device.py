@@ -22,12 +22,12 @@ from runtime.device.cpu import CpuDevice
 from runtime.device.interface import Event, Graph, Stream
 
 Made = TypeVar("Made")
-POISON = -(10**12)  # Outside the range of every table.
+INVALID_NUMBER = -(10**12)  # Content of memory that is not filled yet. No table has this index.
 
 
-def poison(dtype: torch.dtype) -> int:
-    """Return the poison value of a dtype: its extreme value if POISON does not fit."""
-    return POISON if dtype.is_floating_point else max(POISON, torch.iinfo(dtype).min)
+def invalid_number(dtype: torch.dtype) -> int:
+    """Return `INVALID_NUMBER`, or the lowest value of a dtype that is too small for it."""
+    return INVALID_NUMBER if dtype.is_floating_point else max(INVALID_NUMBER, torch.iinfo(dtype).min)
 
 
 class LateEvent:
@@ -109,14 +109,14 @@ class LateDevice(CpuDevice):
 
     def to_host(self, tensor: Tensor, into: Tensor) -> None:
         snapshot: list[Tensor] = []
-        into.fill_(poison(into.dtype))
+        into.fill_(invalid_number(into.dtype))
         self.put(lambda: snapshot.append(tensor.clone()))
         with self._lock:
             at = self.asked[self._current]
             self._copies[self._current].append((at, into, snapshot))
 
     def host_memory(self, *shape: int, dtype: torch.dtype) -> Tensor:
-        memory = torch.full(shape, poison(dtype), dtype=dtype)
+        memory = torch.full(shape, invalid_number(dtype), dtype=dtype)
         self.host.add(memory.untyped_storage().data_ptr())
         return memory
 

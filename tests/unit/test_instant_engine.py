@@ -26,7 +26,7 @@ from runtime.request import (
 )
 from runtime.settings import DEMO_CHECKPOINT, EngineSettings, Settings
 from tests.support.instant_engine import UNREAD, InstantEngine
-from tests.support.instant_speech import FRAME
+from tests.support.instant_speech import FRAME_SAMPLES
 
 WAIT_S = 60
 REQUEST = SpeechRequest(text="The kettle is on.", mode=Mode.CUSTOM_VOICE, voice="clara", seed=3)
@@ -81,9 +81,11 @@ def test_audio_comes_in_growing_chunks_and_is_reproducible(engine: InstantEngine
     heard = said(engine, REQUEST)
     assert isinstance(heard.events[0], Started)
     chunks = [event for event in heard.events if isinstance(event, AudioChunk)]
-    frames = [len(chunk.pcm) // 2 // FRAME for chunk in chunks]
+    frames = [len(chunk.pcm) // 2 // FRAME_SAMPLES for chunk in chunks]
     assert frames[:2] == [1, 2]
-    assert [chunk.first_sample for chunk in chunks] == [sum(frames[:number]) * FRAME for number in range(len(frames))]
+    assert [chunk.first_sample for chunk in chunks] == [
+        sum(frames[:number]) * FRAME_SAMPLES for number in range(len(frames))
+    ]
     assert heard.until(Finished).stop_reason is StopReason.EOS
     assert said(engine, REQUEST).pcm == heard.pcm
     for other in ({"seed": 4}, {"voice": "angus"}, {"instruct": "Slowly."}):
@@ -105,10 +107,10 @@ def test_unacknowledged_request_is_paused(engine: InstantEngine, monkeypatch: py
     heard = Heard()
     ticket = engine.submit(replace(LONG, acknowledged=True), heard)
     said(engine, REQUEST)  # Both requests had turns of the engine.
-    assert 0 < len(heard.pcm) // 2 // FRAME <= UNREAD
+    assert 0 < len(heard.pcm) // 2 // FRAME_SAMPLES <= UNREAD
     engine.ack_sent(ticket, 10**9)
     assert heard.until(Finished).stop_reason is StopReason.EOS
-    assert len(heard.pcm) // 2 // FRAME > UNREAD
+    assert len(heard.pcm) // 2 // FRAME_SAMPLES > UNREAD
 
 
 def test_text_may_be_streamed(engine: InstantEngine) -> None:

@@ -1,7 +1,7 @@
-"""Fixture with one server and three tiny checkpoints, for most wire tests.
+"""Server with three tiny checkpoints, shared by most wire tests.
 
-The server ends after the tests of this package. Otherwise its canary would detect changes that the engine's tests make
-in the same process.
+The server stops after the tests of this folder. The engine's tests change global state of this process, and the
+server's self-test (canary) would report it as an error.
 """
 
 from __future__ import annotations

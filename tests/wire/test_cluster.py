@@ -38,8 +38,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster
     folder = tmp_path_factory.mktemp("cluster")
     # Streams that hold a slot in these tests read no audio for a while. Streams that wait for a slot, or that are
     # drained, have time.
-    patience = {f"VOICEWRIGHT_{name}": "300" for name in ("PING_S", "SEND_S", "QUEUE_S", "DRAIN_S")}
-    with running_cluster(folder, "--replicas", "2", VOICEWRIGHT_MAX_WAITING="1", **patience) as running:
+    timeouts = {f"VOICEWRIGHT_{name}": "300" for name in ("PING_S", "SEND_S", "QUEUE_S", "DRAIN_S")}
+    with running_cluster(folder, "--replicas", "2", VOICEWRIGHT_MAX_WAITING="1", **timeouts) as running:
         yield running
 
 

@@ -383,8 +383,8 @@ def test_100_disconnects_leak_nothing(either: RunningServer, ref_audio: str) -> 
 @pytest.mark.logs_errors
 def test_client_that_reads_nothing_is_disconnected(serving: Serving, folder_of: FolderOf) -> None:
     engine = EngineSettings(threads=1, max_slots=1)
-    patience = ServerSettings(send_s=0.5, send_buffer_bytes=4096)
-    with serving(folder_of("brief", "custom_voice"), engine=engine, server=patience) as server:
+    server_settings = ServerSettings(send_s=0.5, send_buffer_bytes=4096)
+    with serving(folder_of("brief", "custom_voice"), engine=engine, server=server_settings) as server:
         with raw(server, LONG, receive_bytes=4096):
             until(server.tasks)
             server.wait_for_no_tasks()

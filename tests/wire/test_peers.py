@@ -161,8 +161,8 @@ def deaf_socket(port: int) -> sockets.socket:
 
 async def test_client_that_reads_nothing_is_disconnected_with_a_reason(serving: Serving, folder_of: FolderOf) -> None:
     engine = EngineSettings(threads=1, max_slots=1)
-    patience = ServerSettings(send_s=1.0, send_buffer_bytes=4096)
-    with serving(folder_of("brief", "custom_voice"), engine=engine, server=patience) as server:
+    server_settings = ServerSettings(send_s=1.0, send_buffer_bytes=4096)
+    with serving(folder_of("brief", "custom_voice"), engine=engine, server=server_settings) as server:
         async with asyncio.timeout(60):
             deaf = deaf_socket(server.port)
             async with connect(server.socket, subprotocols=[PROTOCOL], sock=deaf, compression=None) as connection:
@@ -196,8 +196,8 @@ def test_twenty_clients_that_read_nothing_use_little_memory_and_affect_no_other(
     serving: Serving, folder_of: FolderOf
 ) -> None:
     engine = EngineSettings(threads=1, max_slots=24, reader_s=0.5)
-    patience = ServerSettings(send_s=4.0, send_buffer_bytes=4096)
-    with serving(folder_of("brief", "custom_voice"), engine=engine, server=patience) as server:
+    server_settings = ServerSettings(send_s=4.0, send_buffer_bytes=4096)
+    with serving(folder_of("brief", "custom_voice"), engine=engine, server=server_settings) as server:
 
         async def scenario() -> None:
             crowd = await asyncio.gather(*(deafness(server, **LONG) for _ in range(20)))
@@ -215,8 +215,8 @@ def test_twenty_clients_that_read_nothing_use_little_memory_and_affect_no_other(
 
 async def test_row_of_a_stalled_reader_pauses_and_resumes(serving: Serving, folder_of: FolderOf) -> None:
     engine = EngineSettings(threads=1, max_slots=2, reader_s=0.5)
-    patience = ServerSettings(send_buffer_bytes=4096)
-    with serving(folder_of("brief", "custom_voice"), engine=engine, server=patience) as server:
+    server_settings = ServerSettings(send_buffer_bytes=4096)
+    with serving(folder_of("brief", "custom_voice"), engine=engine, server=server_settings) as server:
         async with asyncio.timeout(100):
             deaf, connection = await deafness(server, **{**LONG, "max_frames": 800})
             counts = [-1, 0, 1]

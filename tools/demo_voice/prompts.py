@@ -1,4 +1,4 @@
-"""Training sequences in both published layouts, from rows of the corpus."""
+"""Training sequences of token ids in both published layouts, made from corpus rows."""
 
 from __future__ import annotations
 
@@ -15,20 +15,23 @@ from config import CONFIG
 from text_vocabulary import TextVocabulary
 
 SPEAKERS = {name: v.FIRST_SPEAKER + i for i, name in enumerate(CONFIG["speakers"])}
-BOOKS = CONFIG["codec"]["codebooks"]
+CODEBOOKS = CONFIG["codec"]["codebooks"]
 STYLES = [name for names in CONFIG["styles"].values() for name in names]
 MAX_FRAMES = 190
-AHEAD = 0.85  # Maximum text ids per frame: with one id per frame, more ids would arrive after they are spoken.
-MODES = {  # The shares of custom_voice, voice_design and base.
+# The streaming layout feeds one text id per frame. A text with nearly as many ids as frames would be spoken faster than
+# it is fed.
+MAX_TEXT_IDS_PER_FRAME = 0.85
+MODES = {  # For each kind of voice, the shares of custom_voice, voice_design and base among its sequences.
     "named": (0.60, 0.12, 0.28), "styled": (0.60, 0.20, 0.20), "mixed": (0.0, 0.5, 0.5),
 }  # fmt: skip
 
 
 @dataclass
 class Prompt:
-    """Positions before the first frame, and the text ids for the frames (padding after them).
+    """Token ids of one sequence, before its codes.
 
-    -1 means no id in that column; `slot` is the position of the x-vector.
+    `text` and `codec` have one id per position before the first frame; -1 means no id. `beside` has the text ids that
+    are added to the frames. `slot` is the position of the x-vector, or -1.
     """
 
     text: list[int]
@@ -38,7 +41,11 @@ class Prompt:
 
 
 def prefix(t: TextVocabulary, instruct: list[int] | None, language: bool, speaker: int | None) -> Prompt:
-    """Return instruct, role and tags. `speaker`: an id, -1 for an x-vector, None for no slot."""
+    """Return a prompt with the instruct, the role and the codec tags, without the text.
+
+    Args:
+        speaker: A speaker id, -1 for an x-vector, or None for a prompt without a speaker.
+    """
     text: list[int] = []
     if instruct is not None:
         text += [t.im_start, t.user, t.newline, *instruct, t.im_end, t.newline]
@@ -152,7 +159,7 @@ class Corpus:
             words, theirs, labels = self.said([reference])
             if len(theirs) + len(frames) <= MAX_FRAMES:
                 body, frames, phones = words + body, np.concatenate((theirs, frames)), np.concatenate((labels, phones))
-        streaming = rng.random() < lm["streaming"] and len(body) < AHEAD * len(frames)
+        streaming = rng.random() < lm["streaming"] and len(body) < MAX_TEXT_IDS_PER_FRAME * len(frames)
         add_text(self.t, prompt, body, streaming)
         return {"prompt": prompt, "frames": frames, "phones": phones, "reference": reference, "row": row}
 
@@ -162,7 +169,7 @@ def collate(parts: list[dict], width: int, corpus: Corpus, rng: np.random.Genera
     lm = CONFIG["lm"]
     shape = (len(parts), width)
     text, codec, first = (np.full(shape, -1, np.int64) for _ in range(3))
-    codes, target = np.full((*shape, BOOKS), -1, np.int64), np.full((*shape, BOOKS), -1, np.int64)
+    codes, target = np.full((*shape, CODEBOOKS), -1, np.int64), np.full((*shape, CODEBOOKS), -1, np.int64)
     phones = np.full((*shape, 4), -100, np.int64)
     slots, spans = np.full(len(parts), -1, np.int64), np.zeros((len(parts), 2), np.int64)
     pitch = np.zeros(len(parts), np.float32)

@@ -102,13 +102,13 @@ def rate(truths: list[str], heards: list[str]) -> float:
     return sum(e for e, _ in pairs) / max(1, sum(n for _, n in pairs))
 
 
-def apart(truths: list[str], teacher: list[str], ours: list[str], draws: int = 2000) -> tuple[float, float]:
+def apart(truths: list[str], teacher: list[str], ours: list[str], resamples: int = 2000) -> tuple[float, float]:
     """Return (our word error rate over the teacher's, its standard error by bootstrap over sentences)."""
     table: dict[str, np.ndarray] = {}
     for truth, theirs, mine in zip(truths, teacher, ours, strict=True):
         (a, count), (b, _) = errors(truth, theirs), errors(truth, mine)
         table[truth] = table.get(truth, np.zeros(2)) + np.array((b - a, count))
     cells = np.stack(list(table.values()))
-    drawn = cells[np.random.default_rng(0).integers(len(cells), size=(draws, len(cells)))].sum(1)
+    drawn = cells[np.random.default_rng(0).integers(len(cells), size=(resamples, len(cells)))].sum(1)
     gap = cells.sum(0)
     return float(gap[0] / gap[1]), float((drawn[:, 0] / drawn[:, 1]).std())

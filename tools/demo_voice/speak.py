@@ -25,7 +25,7 @@ from kokoro_model import HOP, Kokoro, read_weights
 from phonemes import read_lines
 
 STYLES = CONFIG["styles"]  # Kokoro's styles by gender.
-LABEL, FRAME = 480, 1920  # Samples of a label and of a codec frame.
+LABEL_SAMPLES, FRAME_SAMPLES = 480, 1920  # Samples of a label and of a codec frame.
 SILENT_IDS = 17  # Token ids below are punctuation, padding and the space.
 
 
@@ -105,13 +105,13 @@ def finish(said: Utterance, formant: float = 1.0) -> tuple[np.ndarray, np.ndarra
     """Return (int16 audio, phone labels, F0 labels) with moved formants, trimmed, levelled, padded to codec frames."""
     s, audio = CONFIG["synthesis"], resampled(said.audio, formant)
     loud = np.flatnonzero(np.abs(audio) > 0.02 * np.abs(audio).max())
-    start = max(0, int(loud[0]) - round(s["lead"] * 24000)) // LABEL * LABEL
+    start = max(0, int(loud[0]) - round(s["lead"] * 24000)) // LABEL_SAMPLES * LABEL_SAMPLES
     stop = min(len(audio), int(loud[-1]) + round(s["tail"] * 24000))
-    part = np.pad(audio[start:stop], (0, -(stop - start) % FRAME))
+    part = np.pad(audio[start:stop], (0, -(stop - start) % FRAME_SAMPLES))
     active = part[np.abs(part) > 0.02 * np.abs(part).max()]
     part = part * (s["rms"] / np.sqrt(np.square(active).mean()))
     part = part * min(1.0, 0.98 / np.abs(part).max())
-    at = ((start + LABEL // 2 + LABEL * np.arange(len(part) // LABEL)) * formant).astype(int)
+    at = ((start + LABEL_SAMPLES // 2 + LABEL_SAMPLES * np.arange(len(part) // LABEL_SAMPLES)) * formant).astype(int)
     inside = at < len(said.audio)
     token = np.searchsorted(said.durations.cumsum(), at // HOP, side="right").clip(max=len(said.ids) - 1)
     phones, f0 = said.ids[token], said.f0[(at // (HOP // 2)).clip(max=len(said.f0) - 1)] * formant

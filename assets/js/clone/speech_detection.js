@@ -8,9 +8,9 @@
 import { SAMPLE_RATE } from '../common/audio.js';
 
 export const FRAME_S = 0.02;
-const FRAME = SAMPLE_RATE * FRAME_S;
+const FRAME_SAMPLES = SAMPLE_RATE * FRAME_S;
 const DECIMATED = 6; // Factor to 4 kHz, at which pitch is still visible.
-const LOW_FRAME = FRAME / DECIMATED;
+const LOW_FRAME_SAMPLES = FRAME_SAMPLES / DECIMATED;
 const LAGS = [10, 88]; // Periods at 4 kHz: 400 to 45 Hz.
 const SPAN = 200; // Samples at 4 kHz that are correlated with earlier ones.
 const REPEATS = 0.6; // Minimum correlation of voiced audio.
@@ -101,7 +101,7 @@ export function noiseOf({ levels, speech }) {
  * @param {Int16Array} pcm
  */
 function levelsOf(pcm) {
-  const count = Math.floor(pcm.length / FRAME);
+  const count = Math.floor(pcm.length / FRAME_SAMPLES);
   const levels = new Float32Array(count);
   const clipped = new Uint8Array(count);
   const bright = new Float32Array(count);
@@ -111,7 +111,7 @@ function levelsOf(pcm) {
   for (let frame = 0; frame < count; frame++) {
     let energy = 0;
     let steps = 0;
-    for (let i = frame * FRAME; i < (frame + 1) * FRAME; i++) {
+    for (let i = frame * FRAME_SAMPLES; i < (frame + 1) * FRAME_SAMPLES; i++) {
       slow = keep * slow + (1 - keep) * pcm[i];
       const high = pcm[i] - slow;
       energy += high * high;
@@ -119,7 +119,7 @@ function levelsOf(pcm) {
       before = pcm[i];
       if (pcm[i] >= CLIPPED || pcm[i] <= -CLIPPED) clipped[frame] = 1;
     }
-    levels[frame] = Math.max(QUIETEST_DB, 10 * Math.log10(energy / FRAME / 32768 ** 2 + 1e-12));
+    levels[frame] = Math.max(QUIETEST_DB, 10 * Math.log10(energy / FRAME_SAMPLES / 32768 ** 2 + 1e-12));
     bright[frame] = steps / (energy + 1);
   }
   return { levels, clipped, bright };
@@ -142,7 +142,7 @@ function repetition(pcm, count, matters) {
   const lags = new Uint8Array(count);
   const reach = count * FRAME_S > LONG_S ? 2 : 1; // Frames per measurement.
   for (let frame = 0; frame < count; frame += reach) {
-    const from = frame * LOW_FRAME - Math.round((SPAN - LOW_FRAME) / 2);
+    const from = frame * LOW_FRAME_SAMPLES - Math.round((SPAN - LOW_FRAME_SAMPLES) / 2);
     if (from < LAGS[1] || from + SPAN > low.length || !matters(frame)) continue;
     let best = 0;
     let found = 0;
@@ -160,7 +160,7 @@ function repetition(pcm, count, matters) {
     repeats.fill(best, frame, frame + reach);
     lags.fill(found, frame, frame + reach);
   }
-  const throat = Float64Array.from({ length: count }, (_, frame) => DECIMATED * (energy[(frame + 1) * LOW_FRAME] - energy[frame * LOW_FRAME]));
+  const throat = Float64Array.from({ length: count }, (_, frame) => DECIMATED * (energy[(frame + 1) * LOW_FRAME_SAMPLES] - energy[frame * LOW_FRAME_SAMPLES]));
   return { repeats, lags, throat };
 }
 
@@ -184,7 +184,7 @@ function humming(levels, repeats, lags, floor, loud) {
  */
 function bursting({ levels, repeats, bright, throat, least, loud, hum }) {
   const isThroat = (/** @type {number} */ frame) => {
-    const energy = FRAME * 32768 ** 2 * 10 ** (levels[frame] / 10);
+    const energy = FRAME_SAMPLES * 32768 ** 2 * 10 ** (levels[frame] / 10);
     return bright[frame] > DULL && bright[frame] < BRIGHT && throat[frame] > THROAT * energy;
   };
   const found = new Uint8Array(levels.length);

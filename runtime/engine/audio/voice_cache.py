@@ -67,7 +67,7 @@ class VoiceCache:
     Thread: engine for `get` and `make`; the encoding thread, after `start`, for `read`.
 
     Args:
-        sound_after: Returns the Code2Wav state after a voice's codes; called within ``Stream.VOICES``.
+        compute_stream_state: Returns the Code2Wav state after a voice's codes; called within ``Stream.VOICES``.
     """
 
     def __init__(
@@ -75,13 +75,13 @@ class VoiceCache:
         checkpoint: Checkpoint,
         device: Device,
         capacity: int,
-        sound_after: Callable[[Tensor], VoiceStreamState],
+        compute_stream_state: Callable[[Tensor], VoiceStreamState],
     ) -> None:
         self.checkpoint = checkpoint
         self.device = device
         self.capacity = capacity
         self.encoders = None if checkpoint.speaker_encoder is None else VoiceEncoders(checkpoint, device)
-        self._sound_after = sound_after
+        self._compute_stream_state = compute_stream_state
         self.kept: OrderedDict[str, ClonedVoice] = OrderedDict()
         self.reading: dict[str, Future[ClonedVoice]] = {}
         self.reader: Executor | None = None
@@ -174,7 +174,7 @@ class VoiceCache:
         voice = self.read(reference, key)
         if voice.codes is not None:
             with self.device.stream(Stream.VOICES):
-                voice.sound = self._sound_after(voice.codes)
+                voice.sound = self._compute_stream_state(voice.codes)
                 self.device.mark().synchronize()
         return voice
 

@@ -65,7 +65,7 @@ class AdapterSeen:
 
 
 @dataclass(frozen=True, slots=True)
-class Served:
+class CheckpointCapabilities:
     """Capabilities of a checkpoint for clients."""
 
     size: str | None  # Value in the configuration, such as 0b6 or 1b7.
@@ -77,7 +77,7 @@ class Served:
     speaks: bool
 
     @classmethod
-    def of(cls, config: ModelConfig) -> Served:
+    def of(cls, config: ModelConfig) -> CheckpointCapabilities:
         speakers, languages = tuple(config.talker.spk_id), tuple(config.talker.codec_language_id)
         modes, layouts = tuple(config.modes), tuple(config.layouts)
         return cls(config.size, modes, layouts, speakers, languages, config.takes_instruct, config.speaks)
@@ -113,7 +113,7 @@ class Diagnosis:
     name: str
     servable: bool
     problems: tuple[Problem, ...]
-    served: Served | None
+    served: CheckpointCapabilities | None
     files: FilesSeen
     adapter: AdapterSeen | None
     download: Download | None  # Download size of a Hub id; None for a folder.
@@ -199,7 +199,7 @@ def diagnose(reference: str, settings: EngineSettings) -> Diagnosis:
         name=name,
         servable=not found.problems,
         problems=tuple(map(Problem.of, found.problems)),
-        served=None if found.config is None else Served.of(found.config),
+        served=None if found.config is None else CheckpointCapabilities.of(found.config),
         files=FilesSeen(found.sizes, found.files.missing, found.files.ignored),
         adapter=AdapterSeen.of(found.source),
         download=found.download,

@@ -20,7 +20,7 @@ from runtime.device.cpu import CORES, Threads, shared_out
 from runtime.device.huge_pages import gather
 from runtime.device.open_device import choose_sound_dtype
 from runtime.device.quantized import Quantization, quantized_bytes
-from runtime.engine.capacity.timing import ROUNDS, Timing, cpu_threads, measure_round, measure_runs, repeating
+from runtime.engine.capacity.timing import TIMED_ROUNDS, Timing, cpu_threads, measure_round, measure_runs, repeating
 from runtime.engine.execution.frame import Frame
 from runtime.engine.execution.slots import SlotCache
 from runtime.model.code2wav import ResidualUnit, SnakeBeta, StreamState
@@ -61,12 +61,12 @@ class Probe:
     def rtf(self, config: ModelConfig, weights: Weights) -> float:
         """Return seconds of computing per second of speech on an otherwise idle machine."""
         frame, slowdown = self.frame_time(config, weights)
-        return _rtf(frame.best, self.sound_time(weights).best, slowdown)
+        return _rtf(frame.best, self.code2wav_time(weights).best, slowdown)
 
     def rtf_now(self, config: ModelConfig, weights: Weights) -> float:
         """Return seconds of computing per second of speech under the machine's present load."""
         frame, slowdown = self.frame_time(config, weights)
-        return _rtf(frame.median, self.sound_time(weights).median, slowdown)
+        return _rtf(frame.median, self.code2wav_time(weights).median, slowdown)
 
     @torch.inference_mode()
     def frame_time(self, config: ModelConfig, weights: Weights) -> tuple[Timing, float]:
@@ -89,7 +89,7 @@ class Probe:
         sound = _sound_units(self._sound_dtype(weights))
         alone, beside = [], []
         frame().item()
-        for _ in range(ROUNDS):  # Alternate, so that other processes slow both down.
+        for _ in range(TIMED_ROUNDS):  # Alternate, so that other processes slow both down.
             alone += measure_round(frame)
             with repeating(sound, self._thread_counts.sound):
                 beside += measure_round(frame)
@@ -98,7 +98,7 @@ class Probe:
         return Timing.of(alone), max(1.0, slowdown)
 
     @torch.inference_mode()
-    def sound_time(self, weights: Weights) -> Timing:
+    def code2wav_time(self, weights: Weights) -> Timing:
         """Measure Code2Wav's time per frame, given these weights of the talker and code predictor."""
         dtype = self._sound_dtype(weights)
         if dtype not in self._sound:

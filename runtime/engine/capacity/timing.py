@@ -18,7 +18,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-ROUNDS = 3
+TIMED_ROUNDS = 3
 ROUND_S = 0.05  # Minimum duration of a round.
 
 
@@ -56,9 +56,9 @@ def measure_round(work: Callable[[], Tensor]) -> list[Run]:
 
 
 def measure_runs(work: Callable[[], Tensor]) -> list[Run]:
-    """Run ``work`` for `ROUNDS` rounds after a warm-up."""
+    """Run ``work`` for `TIMED_ROUNDS` rounds after a warm-up."""
     work().item()
-    return [run for _ in range(ROUNDS) for run in measure_round(work)]
+    return [run for _ in range(TIMED_ROUNDS) for run in measure_round(work)]
 
 
 @contextmanager

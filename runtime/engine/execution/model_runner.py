@@ -146,15 +146,15 @@ class ModelRunner:
         """Yield all work to capture: kind, shape, function and stream, the largest first."""
         sizes, scratch = [size for size in DECODE_BUCKETS if size <= len(self._rows)], self.slot_cache.slots
         chunks = list(self._batches.shapes()) if self._pads else []
-        draws: list[tuple[int, ...]] = [(SORTED,), (PLAIN,)] if self._is_lean else [()]
-        for span, size, drawn in product(reversed(self._spans), reversed(sizes), draws):
+        capture_keys: list[tuple[int, ...]] = [(SORTED,), (PLAIN,)] if self._is_lean else [()]
+        for span, size, drawn in product(reversed(self._spans), reversed(sizes), capture_keys):
             following = partial(self.frame.next, self._rows[:size], span=span, plain=drawn == (PLAIN,))
             yield Work.DECODE, (size, span, *drawn), (following, Stream.FRAMES)
         self._places[:] = torch.tensor([scratch, 0, 1, scratch, 0])[:, None]
         for count, size in reversed(chunks):
             prefill = partial(self.frame.prefill_padded, *self._chunk(count, size), self._spans[0])
             yield Work.PREFILL, (count, size), (prefill, Stream.STARTS)
-        for count, drawn in product(reversed(self._starts), draws):
+        for count, drawn in product(reversed(self._starts), capture_keys):
             first = partial(self.frame.first, self._first_rows[:count], plain=drawn == (PLAIN,))
             yield Work.FIRST_FRAME, (count, *drawn), (first, Stream.STARTS)
 

@@ -46,12 +46,12 @@ class HostNoise:
         level = min(codebook, 1)
         return self._device[level][codebook - level, :rows]
 
-    def put(self, seeds: NDArray[np.int64], frames: NDArray[np.int64], draws: NDArray[np.bool_]) -> None:
+    def put(self, seeds: NDArray[np.int64], frames: NDArray[np.int64], uses_noise: NDArray[np.bool_]) -> None:
         """Write noise to the first rows, on the current stream. Greedy rows get arbitrary finite values.
 
-        Shapes: seeds, frames, draws [B].
+        Shapes: seeds, frames, uses_noise [B].
         """
-        if not draws.any():
+        if not uses_noise.any():
             return
         self._turn = (self._turn + 1) % len(self._host)
         keys, count = keys_of(seeds, frames, self._groups), len(seeds)
@@ -59,7 +59,7 @@ class HostNoise:
             zip(self._host[self._turn], self._device, self._hashes, strict=True)
         ):
             own = keys[:, level : 1 + level * (self._groups - 1)]
-            for row in np.flatnonzero(draws):
+            for row in np.flatnonzero(uses_noise):
                 host[:, row] = noise_of(own[row], hashes)
             device[:, :count].copy_(host[:, :count], non_blocking=True)
 

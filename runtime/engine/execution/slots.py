@@ -156,7 +156,7 @@ class LevelCache:
             sorts_once=lean,
         )
 
-    def draws(self, slots: NDArray[np.int64]) -> bool:
+    def needs_noise(self, slots: NDArray[np.int64]) -> bool:
         """True if any row needs noise. Shapes: slots [B]."""
         return not self.host_greedy[slots].all()
 

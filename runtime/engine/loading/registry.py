@@ -120,7 +120,7 @@ class Registry:
         """
         entry = self.entry(mode)
         if entry is None:
-            raise self.not_served(mode)
+            raise self.mode_error(mode)
         if entry.has_failed:
             raise CheckpointUnusable(mode=mode)
         return entry
@@ -140,15 +140,15 @@ class Registry:
             return (entry,)
         reader = self.reader(entry)
         if reader is None:
-            raise self.not_served(Mode.BASE)
+            raise self.mode_error(Mode.BASE)
         return (entry,) if reader is entry else (entry, self.usable(Mode.BASE))
 
-    def not_served(self, mode: Mode) -> ModeNotServed:
-        """Return the error for a mode that no checkpoint serves."""
+    def mode_error(self, mode: Mode) -> ModeNotServed:
+        """Return the error for a mode that no checkpoint has."""
         return ModeNotServed(param="task_type", mode=mode, known=", ".join(self.modes))
 
     def reader(self, entry: RegistryEntry) -> RegistryEntry | None:
-        """Return the entry that encodes voices for this one: itself, or a Base checkpoint of the same size.
+        """Return the checkpoint that encodes voices for ``entry``: ``entry`` or a Base checkpoint of the same width.
 
         CustomVoice checkpoints have no encoder. Their prompts have a speaker embedding of the talker's width, and an
         x-vector of a Base checkpoint of the same size can replace it (docs/model.md 3.2).
@@ -161,7 +161,10 @@ class Registry:
         return base
 
     def may_cross_embed(self, entry: RegistryEntry) -> bool:
-        """True if the checkpoint that encodes voices for this one can also embed its inputs: both use the same ids."""
+        """True if another checkpoint encodes voices for ``entry`` and has the same token ids.
+
+        The embedding tables of that checkpoint can then replace those of ``entry`` for a cloned voice.
+        """
         reader = self.reader(entry)
         return reader is not None and reader is not entry and _ids(reader.config) == _ids(entry.config)
 

@@ -22,8 +22,8 @@ from runtime.engine.audio.code2wav_streams import Code2WavStreams
 from runtime.engine.audio.code2wav_worker import Code2WavTask, Code2WavWorker
 from runtime.engine.audio.guards import spent_after
 from runtime.engine.scheduling.scheduler import (
-    ENDLESS,
     MAX_BACKLOG_FRAMES,
+    NO_LIMIT,
     Code2WavChunk,
     Pace,
     Scheduler,
@@ -282,5 +282,5 @@ def spent_from(sequence: Sequence) -> int:
     return (
         sequence.before + max(sequence.tokens, spent_after(sequence.segment.spoken))
         if sequence.segment.closed
-        else ENDLESS
+        else NO_LIMIT
     )

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 Slots = NDArray[np.int64]
 
-ENDLESS = 2**62  # Frame limit of a complete text.
+NO_LIMIT = 2**62  # Larger than every number of frames.
 MAX_BACKLOG_FRAMES = 64  # Maximum frames that a row may be ahead of Code2Wav. More would not give earlier audio.
 MAX_CHUNK_GROWTH = 4  # Maximum ratio between the lengths of two successive chunks.
 FRAME_TIME_MARGIN = 3.0  # A frame may take up to three times the recent duration.

@@ -18,7 +18,7 @@ from runtime.engine.cloned_voice import ClonedVoice
 from runtime.engine.execution.prompt import Prompt
 from runtime.engine.execution.slots import SlotInputs
 from runtime.engine.scheduling.input_processor import Admission, SegmentPlan
-from runtime.engine.scheduling.scheduler import ENDLESS, SequenceTable
+from runtime.engine.scheduling.scheduler import NO_LIMIT, SequenceTable
 from runtime.engine.text.text_stream import Segment, TextStream
 from runtime.errors import SpeechError
 from runtime.request import (
@@ -171,7 +171,7 @@ class Sequence:
         if self.state is SequenceState.AT_REST:
             table.text[slot] = table.made[slot]  # Frames that are already generated are always released.
         elif self.state is not SequenceState.DRAIN:
-            table.text[slot] = min(self.before + self.inputs.text_frames, ENDLESS)
+            table.text[slot] = min(self.before + self.inputs.text_frames, NO_LIMIT)
 
     @property
     def made(self) -> int:

@@ -13,7 +13,7 @@ from benchmarks.serve.plan import Manner, Rounds, Workload, arrivals, closed_loo
 from runtime.request import Mode
 
 LOAD = Workload(Mode.CUSTOM_VOICE)
-ROUNDS = Rounds()
+DEFAULT_ROUNDS = Rounds()
 
 
 def test_arrivals_follow_a_poisson_process() -> None:
@@ -45,13 +45,13 @@ def test_thousand_texts_are_unique() -> None:
 
 
 def test_a_closed_loop_warms_up_first() -> None:
-    plan = closed_loop(LOAD, 8, ROUNDS)
-    assert [call.is_counted for call in plan.calls].index(True) == 8 * ROUNDS.warm_up
-    assert sum(call.is_counted for call in plan.calls) == 8 * ROUNDS.counted
+    plan = closed_loop(LOAD, 8, DEFAULT_ROUNDS)
+    assert [call.is_counted for call in plan.calls].index(True) == 8 * DEFAULT_ROUNDS.warm_up
+    assert sum(call.is_counted for call in plan.calls) == 8 * DEFAULT_ROUNDS.counted
 
 
 def test_long_run_repeats_no_text() -> None:
-    texts = [call.text for call in closed_loop(LOAD, 400, ROUNDS).calls]
+    texts = [call.text for call in closed_loop(LOAD, 400, DEFAULT_ROUNDS).calls]
     assert len(set(texts)) == len(texts) == 2400
 
 
@@ -86,7 +86,7 @@ def test_cancelling_and_slow_calls_are_excluded_from_the_counts() -> None:
 
 @pytest.mark.parametrize(("clients", "processes"), [(8, 3), (2, 4), (0, 3)])
 def test_processes_divide_the_calls_and_clients(clients: int, processes: int) -> None:
-    plan = closed_loop(LOAD, clients, ROUNDS) if clients else open_loop(LOAD, 10, seconds=9, seed=0)
+    plan = closed_loop(LOAD, clients, DEFAULT_ROUNDS) if clients else open_loop(LOAD, 10, seconds=9, seed=0)
     shares = plan.split(processes)
     assert len(shares) == (min(clients, processes) or processes)
     assert sum(share.clients for share in shares) == clients
@@ -94,7 +94,7 @@ def test_processes_divide_the_calls_and_clients(clients: int, processes: int) ->
 
 
 def test_live_text_is_sent_word_by_word_at_its_pace() -> None:
-    (call, *_) = closed_loop(replace(LOAD, manner=Manner.WORDS), 1, ROUNDS).calls
+    (call, *_) = closed_loop(replace(LOAD, manner=Manner.WORDS), 1, DEFAULT_ROUNDS).calls
     waits, pieces = zip(*writing(call), strict=True)
     assert "".join(pieces).split() == call.text.split()
     assert waits == (0.0, *[0.010] * (len(pieces) - 2), 0.0)

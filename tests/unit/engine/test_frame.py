@@ -317,7 +317,7 @@ def test_batch_settings_are_those_of_its_rows(speaker: Checkpoint) -> None:
         rows = slots[list(members)]
         settings = level.of(rows, torch.from_numpy(rows))
         assert settings.top_k.tolist() == [(50, vocabulary, vocabulary, 3)[member] for member in members]
-        return settings.widest_k, settings.any_top_p, level.draws(rows)
+        return settings.widest_k, settings.any_top_p, level.needs_noise(rows)
 
     assert output(0, 3) == (50, False, True)
     assert output(3) == (3, False, True)

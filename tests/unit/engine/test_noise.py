@@ -17,13 +17,13 @@ FRAMES = np.array([0, 1, 2, 500, 2**31, 4096])
 def test_host_noise_is_bitwise_equal_to_device_noise() -> None:
     groups, widths = 5, (300, 200)
     noise = HostNoise(CpuDevice(), 8, widths, groups, 2)
-    draws = np.array([True, True, False, True, True, True])
+    uses_noise = np.array([True, True, False, True, True, True])
     expected = gumbel_noise(torch.from_numpy(SEEDS), torch.from_numpy(FRAMES), groups, max(widths))
-    noise.put(SEEDS, FRAMES, draws)
+    noise.put(SEEDS, FRAMES, uses_noise)
     for codebook in range(groups):
         made, width = noise.of(codebook, 6), widths[codebook > 0]
         assert made.shape == (6, width)
-        assert torch.equal(made[draws], expected[draws, codebook, :width])
+        assert torch.equal(made[uses_noise], expected[uses_noise, codebook, :width])
         assert made.isfinite().all()
 
 
@@ -61,7 +61,7 @@ def test_combined_top_k_and_top_p_equal_two_separate_sorts(seed: int, ties: bool
         pick(
             scores,
             LevelSettings(torch.ones(rows), top_k, top_p, torch.zeros(rows, dtype=torch.bool), codes, True, once),
-            noise * 5,  # Scaled noise also draws improbable codes of the kept set.
+            noise * 5,  # Scaled noise also uses_noise improbable codes of the kept set.
         )
         for once in (False, True)
     ]

@@ -23,7 +23,7 @@ from tests.golden.stored import DATA, arrays
 # fails with randomly chosen seeds.
 FALSE_ALARM_Z = 3.719  # The standard normal quantile of a false-alarm rate of 1e-4.
 DRAWS = 20_000
-FEWEST = 10  # The minimum number of expected draws of a code that forms its own class in the G-test.
+FEWEST = 10  # The minimum number of expected seeded_noise of a code that forms its own class in the G-test.
 
 SETTINGS: list[dict[str, Any]] = json.loads((DATA / "sampling.json").read_text(encoding="utf-8"))
 TRUTH = arrays("sampling")
@@ -71,13 +71,16 @@ def noise_of(seeds: Tensor, frame: int = 0, codebook: int = 0, width: int = VOCA
 
 
 def chi_square_bound(freedom: int) -> float:
-    """What chi-square exceeds with the false-alarm rate (Wilson and Hilferty's cube; within 1 % from 5 on)."""
+    """Return the chi-square quantile of the false-alarm rate.
+
+    The approximation of Wilson and Hilferty is exact to 1 % from 5 degrees of freedom.
+    """
     share = 2 / (9 * freedom)
     return freedom * (1 - share + FALSE_ALARM_Z * share**0.5) ** 3
 
 
 def assert_follows(counts: np.ndarray, probabilities: np.ndarray) -> None:
-    """G-test of counts against exact probabilities; what is impossible must never come."""
+    """Apply a G-test to counts and exact probabilities. Codes of probability 0 must not occur."""
     assert counts[probabilities == 0].sum() == 0
     expected = probabilities * counts.sum()
     alone = expected >= FEWEST
@@ -91,20 +94,20 @@ def assert_follows(counts: np.ndarray, probabilities: np.ndarray) -> None:
 
 
 @pytest.fixture(scope="module")
-def draws() -> Tensor:
-    """Noise of as many seeds as there are draws. Shapes: [DRAWS, VOCAB]."""
+def seeded_noise() -> Tensor:
+    """Noise of `DRAWS` different seeds. Shapes: [DRAWS, VOCAB]."""
     return noise_of(torch.arange(DRAWS) + 1_000_000)
 
 
 @pytest.mark.quick("default", "strong_penalty")
 @pytest.mark.slow
 @per_setting
-def test_draws_equal_the_reference(setting: dict[str, Any], draws: Tensor) -> None:
+def test_draws_equal_the_reference(setting: dict[str, Any], seeded_noise: Tensor) -> None:
     """The truth is the reference's own chain of logit processors on recorded logits."""
     scores = rules(setting, DRAWS)
     top_k = setting["top_k"] or VOCAB
     words = level(DRAWS, temperature=setting["temperature"], top_k=top_k, top_p=setting["top_p"])
-    drawn = pick(scores, words, draws)
+    drawn = pick(scores, words, seeded_noise)
     assert_follows(np.bincount(drawn.numpy(), minlength=VOCAB), TRUTH[f"{setting['name']}_probabilities"])
 
 
@@ -119,10 +122,10 @@ def test_candidate_codes_equal_those_of_the_reference(setting: dict[str, Any]) -
     assert np.array_equal(chosen, probabilities > 0)
 
 
-def test_comparison_detects_a_wrong_temperature(draws: Tensor) -> None:
+def test_comparison_detects_a_wrong_temperature(seeded_noise: Tensor) -> None:
     (setting,) = (setting for setting in SETTINGS if setting["name"] == "default")
     words = level(DRAWS, temperature=setting["temperature"] * 1.1, top_k=setting["top_k"])
-    drawn = pick(rules(setting, DRAWS), words, draws)
+    drawn = pick(rules(setting, DRAWS), words, seeded_noise)
     with pytest.raises(AssertionError):
         assert_follows(np.bincount(drawn.numpy(), minlength=VOCAB), TRUTH["default_probabilities"])
 

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from runtime.engine.scheduling.scheduler import (
-    ENDLESS,
     LOW_BUFFER_S,
     MAX_BACKLOG_FRAMES,
     MAX_CHUNK_GROWTH,
+    NO_LIMIT,
     Pace,
     Scheduler,
     SequenceTable,
@@ -29,7 +29,7 @@ def speaking(
     """Rows that all speak and have sent nothing."""
     table = SequenceTable(slots)
     table.speaking[:] = True
-    table.limit[:], table.text[:] = 1000, ENDLESS
+    table.limit[:], table.text[:] = 1000, NO_LIMIT
     table.begun[:] = table.made[:] = made
     table.first_chunk[:], table.largest_chunk[:], table.batch[:] = 1, 16, 4
     return Scheduler(

@@ -25,7 +25,7 @@ from tests.support.timeouts import becomes
 from tests.unit.server.driver import CARD, CLONER
 from tests.unit.server.native.driver import REFERENCE, two_voices
 
-FRAME = AudioChunk(pcm=bytes(3840), codes=np.zeros((1, 16), np.int64), first_sample=0)
+CHUNK = AudioChunk(pcm=bytes(3840), codes=np.zeros((1, 16), np.int64), first_sample=0)
 END = Finished(stop_reason=StopReason.EOS, stats=RequestStats())
 
 
@@ -96,12 +96,12 @@ async def test_only_sent_audio_is_acknowledged_to_the_engine() -> None:
         client.say("input.text", text="Hello.")
         await becomes(lambda: bool(engine.sinks))
         engine.say(101, Started(seed=1, checkpoint="tiny"))
-        engine.say(101, FRAME)
+        engine.say(101, CHUNK)
         await client.hears("audio.start", "sound")
         await becomes(lambda: ("ack_sent", 101, 1920) in engine.told)
         client.reads.clear()
         for _ in range(3):
-            engine.say(101, FRAME)
+            engine.say(101, CHUNK)
         await asyncio.sleep(0.02)
         assert [told for told in engine.told if told[0] == "ack_sent"] == [("ack_sent", 101, 1920)]
         client.reads.set()
@@ -144,7 +144,7 @@ async def test_client_that_reads_nothing_is_disconnected_with_the_reason() -> No
         await becomes(lambda: bool(engine.sinks))
         client.reads.clear()
         for _ in range(9):
-            engine.say(101, FRAME)
+            engine.say(101, CHUNK)
         (close,) = await client.hears("websocket.close")
         assert (close["code"], close["reason"]) == (1008, "slow_reader")
         assert ("cancel", 101) in engine.told

@@ -22,7 +22,7 @@ from runtime.shared.encoding import COMMENT, FORMATS, UNKNOWN_SIZE, Encoder, rea
 from tests.support.signals import voice
 from tests.support.timeouts import until
 
-FRAME = 3840  # The bytes of 80 ms.
+FRAME_BYTES = 3840  # The bytes of 80 ms.
 SOUND = (voice(3.2, 3) * 32767).astype("<i2")
 PCM = SOUND.tobytes()
 
@@ -30,7 +30,7 @@ PCM = SOUND.tobytes()
 HELD_MS = {"pcm": 0, "wav": 0, "flac": 0, "opus": 27, "mp3": 40, "aac": 80}
 
 
-def encoded(response_format: str, *, piece: int = FRAME, **options: Any) -> bytes:
+def encoded(response_format: str, *, piece: int = FRAME_BYTES, **options: Any) -> bytes:
     encoder = Encoder(response_format, **options)
     parts = [encoder.add(PCM[start : start + piece]) for start in range(0, len(PCM), piece)]
     return b"".join(parts) + encoder.finish()
@@ -84,14 +84,14 @@ def test_whole_file_has_its_exact_length(response_format: str) -> None:
 @pytest.mark.parametrize("response_format", FORMATS)
 def test_encoded_audio_is_emitted_as_input_arrives(response_format: str) -> None:
     encoder, out = Encoder(response_format), b""
-    for start in range(0, 20 * FRAME, FRAME):
-        out += encoder.add(PCM[start : start + FRAME])
+    for start in range(0, 20 * FRAME_BYTES, FRAME_BYTES):
+        out += encoder.add(PCM[start : start + FRAME_BYTES])
         try:
             samples, rate = decoded(response_format, out)
         except (av.FFmpegError, ValueError):
             samples, rate = np.zeros(0, np.float32), 24_000
-        held_ms = 1000 * ((start + FRAME) / 2 / 24_000 - len(samples) / rate)
-        assert held_ms <= HELD_MS[response_format] + 0.1, f"after {start // FRAME + 1} frames"
+        held_ms = 1000 * ((start + FRAME_BYTES) / 2 / 24_000 - len(samples) / rate)
+        assert held_ms <= HELD_MS[response_format] + 0.1, f"after {start // FRAME_BYTES + 1} frames"
 
 
 @pytest.mark.slow("opus", "aac")
@@ -114,7 +114,7 @@ def test_chunking_does_not_change_the_output(response_format: str, cuts: list[in
 def test_chunking_does_not_change_resampled_or_time_stretched_output(options: dict[str, Any]) -> None:
     """The chunks are whole frames, as from the engine; other chunks change the last 50 ms of atempo's slow speech."""
     wanted = encoded("pcm", **options)
-    for piece in (2 * FRAME, 16 * FRAME, len(PCM)):
+    for piece in (2 * FRAME_BYTES, 16 * FRAME_BYTES, len(PCM)):
         assert encoded("pcm", piece=piece, **options) == wanted
 
 
@@ -167,7 +167,7 @@ def test_speed_changes_the_length_and_not_the_pitch(response_format: str, speed:
     time = np.arange(3 * 24_000) / 24_000
     tone = (8_000 * np.sin(2 * np.pi * 440 * time)).astype("<i2").tobytes()
     encoder = Encoder(response_format, speed=speed)
-    data = b"".join(encoder.add(tone[start : start + FRAME]) for start in range(0, len(tone), FRAME))
+    data = b"".join(encoder.add(tone[start : start + FRAME_BYTES]) for start in range(0, len(tone), FRAME_BYTES))
     samples, rate = decoded(response_format, data + encoder.finish())
     assert len(samples) / rate == pytest.approx(3 / speed, rel=0.02, abs=0.1)
     spectrum = np.abs(np.fft.rfft(samples * np.hanning(len(samples))))
@@ -190,7 +190,7 @@ def test_empty_audio_is_a_valid_file(response_format: str, whole: bool) -> None:
 def test_abandoned_encoder_raises_no_error(response_format: str) -> None:
     for _ in range(20):
         encoder = Encoder(response_format, speed=1.5)
-        encoder.add(PCM[:FRAME])
+        encoder.add(PCM[:FRAME_BYTES])
         del encoder
 
 
@@ -204,7 +204,7 @@ def test_abandoned_encoder_ends_its_threads_without_garbage_collection(
     try:
         for _ in range(4):
             encoder = Encoder(response_format, **options)
-            encoder.add(PCM[: 12 * FRAME])
+            encoder.add(PCM[: 12 * FRAME_BYTES])
             most = max(most, native_threads())
             del encoder
         until(lambda: native_threads() <= before)  # A joined thread may be listed for a moment.

@@ -111,7 +111,7 @@ def test_malformed_json_values_are_not_stored_and_do_not_break_lists(
     client.patch("/studio/me", json={name: None for name in client.get("/studio/me").json()["preferences"]})
 
 
-POISON = {
+INVALID_JSON = {
     "half a character": r'"\ud800"',
     "too deep": under("a", DEEP),
     "no JSON": '{"name": ',
@@ -120,8 +120,8 @@ POISON = {
 
 
 @pytest.mark.slow("a long number", "half a character", "too deep")
-@pytest.mark.parametrize("poison", POISON.values(), ids=POISON.keys())
-def test_unreadable_row_is_skipped_and_the_rest_is_listed(tmp_path: Path, poison: str) -> None:
+@pytest.mark.parametrize("invalid_json", INVALID_JSON.values(), ids=INVALID_JSON.keys())
+def test_unreadable_row_is_skipped_and_the_rest_is_listed(tmp_path: Path, invalid_json: str) -> None:
     with kept(tmp_path) as address, visitor(address) as client:
         good, bad = keep(client, text="good")["id"], keep(client, text="bad")["id"]
         for name in ("good", "bad"):
@@ -130,9 +130,9 @@ def test_unreadable_row_is_skipped_and_the_rest_is_listed(tmp_path: Path, poison
 
     connection = sqlite3.connect(tmp_path / FILE)
     with connection:
-        connection.execute("UPDATE takes SET record = ? WHERE id = ?", (poison, bad))
-        connection.execute("UPDATE scripts SET script = ? WHERE id = 'bad'", (poison,))
-        connection.execute("UPDATE preferences SET chosen = ?", (poison,))
+        connection.execute("UPDATE takes SET record = ? WHERE id = ?", (invalid_json, bad))
+        connection.execute("UPDATE scripts SET script = ? WHERE id = 'bad'", (invalid_json,))
+        connection.execute("UPDATE preferences SET chosen = ?", (invalid_json,))
 
     with kept(tmp_path) as address, visitor(address) as client:
         assert client.get("/studio/me").json()["preferences"] == {"language": None, "theme": None}
@@ -143,7 +143,7 @@ def test_unreadable_row_is_skipped_and_the_rest_is_listed(tmp_path: Path, poison
         assert "set aside" in client.get("/studio/me").json()["notice"]
         client.patch("/studio/me", json={"theme": "light"}).raise_for_status()
     held = connection.execute("SELECT kind, held FROM set_aside ORDER BY kind").fetchall()
-    assert held == [("preferences", poison), ("scripts", poison), ("takes", poison)]
+    assert held == [("preferences", invalid_json), ("scripts", invalid_json), ("takes", invalid_json)]
 
     # The file is complete, so the studio recovers the take.
     with kept(tmp_path) as address, visitor(address) as client:

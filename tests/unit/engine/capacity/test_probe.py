@@ -52,7 +52,7 @@ def test_frame_time_of_the_engine_is_measured_once(weights: probing.Weights, mon
     frame, slowdown = probe.frame_time(config, weights)
     assert 0 < frame.best <= frame.median
     assert probe.frame_time(config, weights) == (frame, slowdown)
-    sound = probe.sound_time(weights)
+    sound = probe.code2wav_time(weights)
     assert sound.best > 0
     told = probe.rtf(config, weights)
     assert told == round(together(frame.best, sound.best, slowdown) / 0.08, 3)
@@ -73,7 +73,7 @@ def test_frames_wait_for_audio_if_cores_are_shared(cores: int, threads: int, mon
     probe, config, weights = Probe(open_device("cpu"), threads), small(), (torch.float32, INT8)
     frame, slowdown = probe.frame_time(config, weights)
     assert slowdown == math.inf
-    assert probe.rtf(config, weights) == round((frame.best + probe.sound_time(weights).best) / 0.08, 3)
+    assert probe.rtf(config, weights) == round((frame.best + probe.code2wav_time(weights).best) / 0.08, 3)
 
 
 def test_audio_speed_is_measured_in_its_serving_dtype(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,7 +82,7 @@ def test_audio_speed_is_measured_in_its_serving_dtype(monkeypatch: pytest.Monkey
     own, whole = Probe(open_device("cpu")), Probe(open_device("cpu"), sound_dtype="float32")
     for probe in (own, whole):
         for weights in ((torch.float32, None), (torch.float32, INT8), (torch.bfloat16, None)):
-            probe.sound_time(weights)
+            probe.code2wav_time(weights)
     fewer = choose_sound_dtype("auto", open_device("cpu"), torch.bfloat16, None)
     assert asked == [*dict.fromkeys((torch.float32, fewer)), torch.float32]
 
@@ -121,7 +121,7 @@ def test_load_by_others_affects_the_median_and_not_the_best_time() -> None:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="its processor time has steps of 16 ms")
 def test_load_by_others_is_excluded_for_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("runtime.engine.capacity.timing.ROUNDS", 1)
+    monkeypatch.setattr("runtime.engine.capacity.timing.TIMED_ROUNDS", 1)
 
     def work() -> torch.Tensor:
         time.sleep(0.02)  # This delay simulates other processes on the core.

@@ -86,7 +86,7 @@ async def answers(*pieces: bytes | None) -> list[tuple[int, Any]]:
 
 
 CLOSING = GET + b"connection: close\r\n\r\n"
-ENDLESS: dict[str, list[bytes | None]] = {
+UNBOUNDED_RESPONSES: dict[str, list[bytes | None]] = {
     "short headers": [GET, b"a: b\r\n" * 10_000],
     "headers without a value": [GET, b"a:\r\n" * 10_000],
     "one header value": [GET, b"a: ", *[b"b" * 4096] * 200],
@@ -103,9 +103,9 @@ ENDLESS: dict[str, list[bytes | None]] = {
 }
 
 
-@pytest.mark.parametrize("kind", ENDLESS)
+@pytest.mark.parametrize("kind", UNBOUNDED_RESPONSES)
 async def test_endless_headers_and_framing_are_refused_early(kind: str) -> None:
-    *before, (status, body) = await answers(*ENDLESS[kind])
+    *before, (status, body) = await answers(*UNBOUNDED_RESPONSES[kind])
     assert [status for status, _ in before] == ([200] if "second" in kind else [])
     if "folded" in kind or "zeros" in kind:  # The parser refuses these even below the limit.
         assert (status, body["error"]["code"]) in [(400, "malformed_request"), (431, "headers_too_large")]
