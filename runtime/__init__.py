@@ -13,11 +13,12 @@ def _is_intel() -> bool:
         return "GenuineIntel" in platform.processor()
 
 
-# By default torch's CPU threads wait for each other by spinning. With a browser on the same two cores, spinning made
-# frames 40 times slower. The variable has to be set before torch is imported.
+# By default, torch's CPU threads spin while they wait for each other. With a browser on the same two cores, this made
+# frames 40 times slower. torch reads the variable when it is imported.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
-# On Intel processors MKL uses other algorithms for few rows, so a row's last bits depend on the batch size. Its strict
-# mode is batch-invariant. Other processors do not have that mode; runtime/model/products.py is used there.
+# On Intel processors, MKL chooses its algorithm by the number of rows, so the last bits of a row depend on the batch
+# size. MKL's strict mode prevents this. Other processors do not have this mode, and runtime/model/products.py is used
+# instead.
 if _is_intel():
     os.environ.setdefault("MKL_CBWR", "AUTO,STRICT")

@@ -250,13 +250,13 @@ def _settings(arguments: argparse.Namespace, **engine: object) -> Settings:
 
 
 def _say(arguments: argparse.Namespace) -> int:
-    from runtime.say import say  # Importing torch and the networks is slow, and --help does not need them.
+    from runtime.say import say  # Importing torch and the networks is slow, and --help needs neither.
 
     return say(arguments, _settings(arguments, max_slots=1))
 
 
 def _runtime(arguments: argparse.Namespace) -> int:
-    # None if the option is not given, so that the environment variable is used.
+    # The value is None if the option is not given. The environment variable is used then.
     eager = True if arguments.eager else None
     settings = _settings(arguments, max_slots=arguments.max_slots, loads=arguments.loads, eager=eager)
     if arguments.check:
@@ -266,7 +266,7 @@ def _runtime(arguments: argparse.Namespace) -> int:
         print(json.dumps(asdict(checked) | {"fits_beside": checked.fits_beside}))
         return 0
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, _end_early)  # Until the server installs its own handler.
+        signal.signal(number, _end_early)  # This handler is used until the server installs its own.
     from runtime.server.serve import serve
 
     server = override(settings.server, host=arguments.host, port=arguments.port, wyoming=arguments.wyoming)

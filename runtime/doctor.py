@@ -12,7 +12,7 @@ from runtime.settings import EngineSettings
 
 GB = 10**9
 WIDTH = 20  # Width of the first column in characters.
-BUSY = 1.2  # A machine is reported as busy if computing takes this many times as long as on an idle one.
+BUSY = 1.2  # A machine is reported as busy if a computation takes this many times as long as on an idle machine.
 MAX_LISTED = 12  # Maximum number of list items in one line; --json prints all of them.
 
 

@@ -47,9 +47,9 @@ class SpeechError(Exception):
 
     code: ClassVar[str]
     http_status: ClassVar[int] = 400
-    close_code: ClassVar[int] = 1008  # WebSocket close code if the error ends the connection.
+    close_code: ClassVar[int] = 1008  # WebSocket close code if this error ends the connection.
     retryable: ClassVar[bool] = False
-    sentence: ClassVar[str]  # Template for str.format, filled with the keyword arguments of the error.
+    sentence: ClassVar[str]  # Template for str.format. The error's keyword arguments are the values.
 
     def __init__(self, *, param: str | None = None, **facts: object) -> None:
         self.param = param

@@ -10,7 +10,8 @@ class Exit(IntEnum):
 
     ASKED = 0
     FAILED = 1  # Error that the operator cannot fix.
-    BAD_INPUT = 2  # Error that the operator can fix; a restart does not help.
+    BAD_INPUT = 2  # Error that the operator can fix. A restart does not help.
     ENGINE_DIED = 70  # EX_SOFTWARE: the engine's thread ended with an exception.
     FRAME_OVERDUE = 71  # The device did not return a frame in time.
-    CANARY_DIFFERS = 72  # A repeated test computation gave another result: weights, device or memory may be corrupt.
+    # The server's self-test gave another result than before: weights, device or memory may be corrupt.
+    CANARY_DIFFERS = 72

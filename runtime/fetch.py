@@ -58,7 +58,7 @@ def plan(settings: EngineSettings) -> dict[str, Any]:
     """
     from runtime.engine.capacity.offers import (
         machine_offers,
-    )  # Imported here because it imports torch, which is slow.
+    )  # Imported here, because it imports torch, which takes seconds.
 
     with ThreadPoolExecutor(len(PUBLISHED)) as asking:
         answers = asking.map(_listed, [checkpoint.id for checkpoint in PUBLISHED])

@@ -13,7 +13,7 @@ from runtime.errors import InvalidSetting
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-Group = TypeVar("Group", bound="DataclassInstance")  # Dataclass whose fields are settings.
+Group = TypeVar("Group", bound="DataclassInstance")  # Dataclass with one field per setting.
 
 KINDS = {bool: "a yes or no", int: "a whole number", float: "a number"}  # Names of the types in error messages.
 

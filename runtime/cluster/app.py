@@ -23,7 +23,7 @@ from runtime.variables import PREFIX, warn_of_unknown
 from runtime.version import package_version
 
 _SCALE = {"replicas", "max_replicas"}
-# Settings for the number of replicas. If only these change, replicas are not replaced.
+# Settings for the number of replicas. A change of these settings alone does not replace replicas.
 _SCALES = {"VOICEWRIGHT_REPLICAS", "VOICEWRIGHT_SLOTS_TARGET"}
 _MARGIN_S = 20.0  # Additional time after a drain before Serve kills a replica.
 
@@ -111,7 +111,7 @@ def _pool(
     stamp: str,
     left: Mapping[str, float],
 ) -> Any:
-    # If all accelerators are in use, a new replica can start only after an old one has stopped.
+    # If all accelerators are in use, an old replica must stop before a new one can start.
     beside = arguments.spread or all(left[kind] >= number for kind, number in pool.accelerators().items() if number)
     scaled: dict[str, Any] = {"num_replicas": pool.replicas}
     if pool.max_replicas > pool.replicas:

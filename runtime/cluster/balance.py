@@ -22,7 +22,7 @@ class Checkpoint:
     """Checkpoint of a replica, as in /v1/models."""
 
     id: str
-    created: int  # Unix time.
+    created: int  # Unix time at which the replica was created.
     modes: tuple[str, ...]
     speakers: tuple[str, ...]
     languages: tuple[str, ...]

@@ -51,7 +51,8 @@ def cluster(
         InvalidSetting: Ray or HAProxy is not installed, a pool is not valid, there are too few accelerators, or the
             cluster does not start.
     """
-    # The token of a local cluster is in the user's folder. For others, it must be in the environment.
+    # Ray stores the token of a local cluster in the user's folder. The token of another cluster must be in the
+    # environment.
     if address is not None:
         os.environ.setdefault("RAY_AUTH_MODE", "token")
     for name, value in ENVIRONMENT.items():

@@ -13,10 +13,10 @@ from dataclasses import replace
 from runtime.cluster.balance import Checkpoint, Replica, ReplicaState
 
 REPORT_INTERVAL_S = 1.0  # Interval between two reports of a replica.
-# A replica that has not reported for this time is removed. HAProxy detects failures much earlier.
+# Time without a report after which a replica is removed. HAProxy detects failures much earlier.
 REPORT_TIMEOUT_S = 5.0
-DRAIN_TIMEOUT_S = 5.0  # Timeout until all ingresses have applied that a replica is draining.
-INGRESS_TIMEOUT_S = 3.0  # An ingress that has not read the directory for this time is removed.
+DRAIN_TIMEOUT_S = 5.0  # Timeout for all ingresses to stop sending requests to a draining replica.
+INGRESS_TIMEOUT_S = 3.0  # Time without a read of the directory after which an ingress is removed.
 
 
 class Directory:

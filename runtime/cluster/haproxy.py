@@ -42,8 +42,8 @@ START_TIMEOUT_S = 10.0  # Timeout until the admin socket responds.
 
 _PID = "haproxy.pid"
 MAX_COMMANDS_PER_LINE = 100  # Maximum number of commands in one line for the admin socket, whose buffer is limited.
-# Replicas see the address of HAProxy. If there are no keys, a header contains the client's address, which is used for
-# fair scheduling.
+# Replicas see HAProxy's address instead of the client's. If the cluster has no API keys, this header contains the
+# client's address, which is used for fair scheduling.
 SET_ACCOUNT_HEADER = (
     f"    http-request set-header {ACCOUNT_HEADER} address:%[src] unless {{ req.hdr({ACCOUNT_HEADER}) -m found }}"
 )
@@ -102,7 +102,7 @@ def configuration(settings: Settings, *, folder: Path, view_port: int) -> str:
         "    stats timeout 1h",
         f"    maxconn {most}",
         f"    tune.bufsize {_BUFFER}",
-        # Keep the kernel's buffers small, so that unsent audio stays in the replica, where a cancel can discard it.
+        # Small kernel buffers keep unsent audio in the replica, where a cancel can discard it.
         f"    tune.sndbuf.client {server.send_buffer_bytes}",
         f"    tune.rcvbuf.server {_BUFFER}",
         f"    hard-stop-after {int(server.drain_s) + 5}s",
@@ -124,7 +124,7 @@ def configuration(settings: Settings, *, folder: Path, view_port: int) -> str:
         f"    bind {_bind_address(server.host)}:{server.port}",
         "    stick-table type ipv6 size 100k expire 60s store conn_cur",
         "    tcp-request connection track-sc0 src",
-        # A variable is needed, because the request may already be forwarded when an error is returned.
+        # The error may be returned after the request was forwarded, when the path is no longer available.
         "    http-request set-var(txn.path) path",
         f"    http-request return status 503 {_refusal(folder, BUSY)}"
         f" hdr Retry-After 2 if {{ sc0_conn_cur gt {per_address} }} !{{ src 127.0.0.0/8 ::1 }}",
@@ -304,7 +304,7 @@ class HAProxy:
         try:
             await self._wait_until_ready(process)
         except BaseException:
-            # Also after a cancellation, because an unknown process would keep the port open.
+            # This also runs after a cancellation. Otherwise the process would keep the port open.
             process.kill()
             process.wait()
             raise

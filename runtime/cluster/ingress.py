@@ -99,7 +99,7 @@ class Ingress:
     async def __del__(self) -> None:
         if not hasattr(self, "_task"):
             return
-        # While draining, open connections continue, and new replicas are still added.
+        # An ingress that is draining keeps its open connections and still adds new replicas.
         if self._announcing is not None:
             self._announcing.cancel()
             await asyncio.gather(self._announcing, return_exceptions=True)
@@ -131,7 +131,7 @@ class Ingress:
         self.loads = {name: load for name, load in answers if load is not None}
         commands, values = self._commands(server_entries)
         await self._haproxy.run_commands(commands)
-        self._sent = values  # This is set only after success, so that failed commands are sent again.
+        self._sent = values  # Set only after HAProxy has accepted the commands, so that failed commands are sent again.
         await self._send_voices()
         self._version = version
 
@@ -169,7 +169,7 @@ class Ingress:
                 connections[entry.backend][names[entry.server]] = entry.connections
         commands: list[str] = []
         wanted: dict[str, tuple[object, ...]] = {}
-        checked: dict[str, int] = {}  # Health check port of each server.
+        checked: dict[str, int] = {}  # Health check port by server name.
         for backend in BACKENDS:
             serving = self._serving(backend)
             loads = {name: load for name, load in self.loads.items() if name in serving}
@@ -184,7 +184,7 @@ class Ingress:
             commands += server_commands(server, self._sent.get(server), now, check_port=checked.get(server))
         for server in self._sent.keys() - wanted.keys():
             commands += [f"set server {server} state maint", f"disable health {server}"]
-        # Servers of the adopted HAProxy process that an earlier ingress has added.
+        # Servers that an earlier ingress has added to this HAProxy process.
         unknown = {f"{entry.backend}/{entry.server}" for entry in server_entries if entry.is_up} - wanted.keys()
         for server in unknown - self._sent.keys():
             commands += [f"set server {server} state maint", f"disable health {server}"]

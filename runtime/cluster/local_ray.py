@@ -17,14 +17,15 @@ from runtime.errors import InvalidSetting
 
 log = logging.getLogger(__name__)
 
-ATTEMPTS = 2  # On a busy machine, Ray may take longer than the 30 s that it allows for its own processes.
+# Number of attempts to start Ray. On a busy machine, its processes may take longer than the 30 s that Ray allows.
+ATTEMPTS = 2
 START_TIMEOUT_S = 120
-STOP_MARGIN_S = 4.0  # Additional time after the drain for replicas to end.
+STOP_MARGIN_S = 4.0  # Additional time after the drain for replicas to stop.
 
-# These variables must be set before Ray is imported.
+# Environment variables that must be set before Ray is imported.
 ENVIRONMENT = {
     "RAY_USAGE_STATS_ENABLED": "0",
-    "RAY_worker_niceness": "0",  # Ray's default of 15 would also apply to HAProxy and the runtimes.
+    "RAY_worker_niceness": "0",  # Ray's default niceness of 15 would also apply to HAProxy and to the runtimes.
     "RAY_enable_metrics_collection": "0",  # The cluster has its own metrics (runtime/cluster/view.py).
     "RAY_prestart_worker_first_driver": "0",  # Do not start idle workers while Ray's own processes start.
 }

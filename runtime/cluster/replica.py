@@ -57,7 +57,7 @@ def runtime_environment(environment: Mapping[str, str], *, processors: float, pa
     """
     kept = dict(environment)
     if _THREADS in kept and not processors:
-        with suppress(OSError):  # Without /proc, it is unknown who has set the variable.
+        with suppress(OSError):  # Without /proc, the process that has set the variable is unknown.
             words = Path("/proc", str(parent), "environ").read_bytes().split(b"\0")
             if not any(word.startswith(f"{_THREADS}=".encode()) for word in words):
                 del kept[_THREADS]
@@ -159,7 +159,7 @@ class RuntimeReplica:
         server = self._settings.server
         return subprocess.Popen(  # noqa: S603  our own
             command,
-            stdin=subprocess.PIPE,  # Stays open as long as this process lives (runtime/shared/child.py).
+            stdin=subprocess.PIPE,  # The pipe is open as long as this process lives (runtime/shared/child.py).
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             env={

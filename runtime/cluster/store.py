@@ -92,8 +92,8 @@ class Mirror:
 
         files, root = fsspec.core.url_to_fs(url)
         files.makedirs(f"{root}/{VOICES}", exist_ok=True)
-        # This must not be a temporary folder: if a cleaner deleted a file there, it would also be deleted from the
-        # store.
+        # A cleaner of temporary folders could delete a file of the mirror, and the file would then also be deleted from
+        # the store.
         mirrors = Path(user_data_dir("voicewright")) / "mirrors"
         mirrors.mkdir(parents=True, exist_ok=True)
         mirror = cls(files, root, Path(tempfile.mkdtemp(prefix="store-", dir=mirrors)), interval_s)
@@ -124,7 +124,7 @@ class Mirror:
     def _end(self) -> None:
         with suppress(Exception):
             self.synchronise()
-        # If the folder was scanned while it is being removed, all files would be deleted from the store.
+        # A scan of a folder that is being removed would find no files and delete all files from the store.
         with self._lock:
             self._closed = True
             shutil.rmtree(self.local, ignore_errors=True)
@@ -159,7 +159,7 @@ class Mirror:
                     continue
             else:
                 continue
-            # Later changes on either side are found by the next synchronisation.
+            # The next synchronisation finds later changes on either side.
             if now is None:
                 self._synced.pop(name, None)
             else:

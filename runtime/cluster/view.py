@@ -98,7 +98,7 @@ class ClusterView:
         if not loads:
             return error_response(NoReplica(retry_after_s=1.0), status="loading")
         sums = {name: sum(getattr(load, name) for load in loads) for name in ("slots", "active", "waiting")}
-        sums |= {"waiting_for_text": 0, "short_of_text": 0}  # Former name of waiting_for_text: short_of_text.
+        sums |= {"waiting_for_text": 0, "short_of_text": 0}  # `short_of_text` is the former name of `waiting_for_text`.
         return JSONResponse(
             {"status": "ready", **sums, "ports": dict(self._state.ports), "replicas": len(loads)},
         )
@@ -134,7 +134,7 @@ class ClusterView:
         if isinstance(pages, Response):
             return pages
         bodies = [page.json() for page in pages if page is not None]
-        if bodies and isinstance(bodies[0], list):  # Format of ElevenLabs.
+        if bodies and isinstance(bodies[0], list):  # ElevenLabs returns a plain list.
             return JSONResponse(list({model["model_id"]: model for page in bodies for model in page}.values()))
         names = [name for name in bodies[0] if name != "object"] if bodies else ["data"]
         models = {name: {model["id"]: model for page in bodies for model in page[name]} for name in names}
@@ -223,4 +223,4 @@ def summed(pages: Mapping[str, str]) -> bytes:
         for (sample_name, labels), value in samples.items():
             metric.add_sample(SUM + sample_name.removeprefix(OURS), dict(labels), value)
         sums.append(metric)
-    return generate_latest(_Page([*joined.values(), *sums]))  # This function calls only `collect`.
+    return generate_latest(_Page([*joined.values(), *sums]))  # `generate_latest` calls only `collect`.

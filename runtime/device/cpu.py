@@ -20,8 +20,9 @@ Made = TypeVar("Made")
 # Arguments: q, keys, values, rows, lengths.
 DecodeAttention = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
 
-CORES = torch.get_num_threads()  # Stored before any code changes torch's number of threads.
-SMALL = 100_000_000  # Networks with fewer parameters are not faster with a second thread.
+CORES = torch.get_num_threads()  # Number of cores, read before any code changes torch's number of threads.
+# Maximum number of parameters of a small network. Such networks are not faster with a second thread.
+SMALL = 100_000_000
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,7 +52,8 @@ class CudaDevice(CpuDevice):
         self._capture_lock = threading.Lock()
 
     def fused(self, dtype: torch.dtype) -> Fused | None:
-        # Float32 is used for comparisons only. It does not use tensor cores, and the library is as fast as the kernels.
+        # Float32 is used for comparisons only. The kernels are not faster than the library, because float32 does not
+        # use tensor cores.
         return self._kernels if dtype is torch.bfloat16 else None
 
     def decode_attention(self, q: Tensor, keys: Tensor, values: Tensor, rows: Tensor, lengths: Tensor) -> Tensor:
@@ -60,7 +61,7 @@ class CudaDevice(CpuDevice):
         kv_heads = keys.shape[1]
         seen = (torch.arange(keys.shape[2], device=q.device) < lengths[:, None])[:, None]
         grouped = q.view(B, kv_heads, heads // kv_heads, d)
-        # Values after a row's end may be NaN from an earlier request. 0 * NaN is NaN, so they are set to zero.
+        # Values after a row's end may be NaN from an earlier request. They are set to zero, because 0 * NaN is NaN.
         values = values[rows].masked_fill_(~seen[..., None], 0)
         out = F.scaled_dot_product_attention(grouped, keys[rows], values, attn_mask=seen[:, None])
         return out.reshape(B, heads, 1, d)
@@ -84,7 +85,7 @@ class CudaDevice(CpuDevice):
 
         began = time.monotonic()
         try:
-            with self._capture_lock:  # Another checkpoint must not launch kernels while they are being compiled.
+            with self._capture_lock:  # Another checkpoint must not launch kernels while these are being compiled.
                 count = compile_all(works)
             log.info("%d kernels compiled in %.1f s", count, time.monotonic() - began)
         except Exception:
@@ -96,10 +97,10 @@ class CudaDevice(CpuDevice):
         filled = self.mark()
         with self._capture_lock, torch.cuda.stream(own):
             self.wait(filled)  # The caller's stream may still be writing the inputs.
-            work()  # This compiles kernels and lets libraries choose algorithms before the capture.
+            work()  # The first run compiles kernels and lets libraries choose their algorithms.
             own.synchronize()
             graph = torch.cuda.CUDAGraph()
-            # Other threads may use the GPU during the capture, so its restrictions must apply to this thread only.
+            # Other threads may use the GPU during the capture, so its restrictions apply to this thread only.
             with torch.cuda.graph(graph, self._pools[stream], own, capture_error_mode="thread_local"):
                 result = work()
         return CudaGraph(graph, result)

@@ -108,7 +108,7 @@ class Fused(Protocol):
     use `settled` for all data written before.
     """
 
-    max_rows: int  # Maximum number of rows for the matrix products below; products of more rows use the library.
+    max_rows: int  # Maximum number of rows of the products below. Products of more rows use the library.
 
     def gemm(
         self,

@@ -15,8 +15,8 @@ from pathlib import Path
 import numpy as np
 
 HUGE = 2**21  # Size of a huge page in bytes.
-COLLAPSE = 25  # MADV_COLLAPSE: synchronous, and only for existing pages.
-FULL = 0.9  # Minimum share of a huge page that is already in memory, because the rest is allocated as well.
+COLLAPSE = 25  # MADV_COLLAPSE, which is synchronous and changes only pages that are in memory.
+FULL = 0.9  # Minimum share of a huge page that must be in memory. MADV_COLLAPSE allocates the rest.
 
 PROCESS = Path("/proc/self")
 # Matches anonymous memory regions of this process, except the stack.
@@ -37,7 +37,7 @@ def gather() -> int:
     madvise = ctypes.CDLL(None).madvise
     madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
     for start, stop in worthy():
-        madvise(start, stop - start, COLLAPSE)  # Errors are ignored, because small pages also work.
+        madvise(start, stop - start, COLLAPSE)  # Errors are ignored, because the memory also works with small pages.
     return 1024 * int(re.findall(r"AnonHugePages: +(\d+) kB", rollup.read_text(encoding="ascii"))[0])
 
 

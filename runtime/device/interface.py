@@ -54,7 +54,7 @@ class AttendSlots(Protocol):
 class Graph(Protocol, Generic[Made]):
     """Captured graph: the same operations on the same memory, replayed without Python."""
 
-    result: Made  # Tensors at fixed addresses, which every replay overwrites.
+    result: Made  # Tensors at fixed addresses. Every replay overwrites them.
 
     def replay(self) -> None:
         """Run the captured work on the current stream."""
@@ -70,12 +70,12 @@ class Device(Protocol):
     torch_device: torch.device
     dtype: torch.dtype  # Default dtype of the talker and code predictor.
     holds_graphs: bool
-    max_in_flight: int  # Maximum number of unread frames when the next one is launched.
-    # True if sampling should use few operators: the host then provides the noise, and batches in which no row needs a
-    # sort have their own graphs (runtime/engine/execution/sampling.py).
+    max_in_flight: int  # Maximum number of frames that are launched and not read yet.
+    # True if sampling should use few operators. The host then provides the noise, and there are separate graphs for
+    # batches in which no row needs a sort (runtime/engine/execution/sampling.py).
     lean_sampling: bool
-    pads_prompts: bool  # True if prompt chunks are padded to fixed shapes for graphs.
-    position_grain: int  # The number of positions of a slot in memory is a multiple of this.
+    pads_prompts: bool  # True if prompts are padded to fixed shapes, for which there are graphs.
+    position_grain: int  # A slot's number of positions in memory is a multiple of this number.
 
     @property
     def unit_norm(self) -> Callable[[Tensor, float], Tensor] | None:

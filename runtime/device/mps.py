@@ -38,7 +38,7 @@ class MpsDevice(CpuDevice):
         return Finished()
 
     def to_host(self, tensor: Tensor, into: Tensor) -> None:
-        into.copy_(tensor)  # The copy is synchronous, because host memory is not pinned.
+        into.copy_(tensor)  # Host memory is not pinned, so the copy is synchronous.
 
     def free_bytes(self) -> int:
         return max(0, self.total_bytes() - torch.mps.driver_allocated_memory())

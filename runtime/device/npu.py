@@ -25,7 +25,7 @@ Made = TypeVar("Made")
 
 KIND = "npu"  # Device type name in torch.
 WARM_UPS = 2  # Number of runs before a capture, in which operators choose tiling and workspace.
-HIGH, NORMAL = -1, 0  # Stream priorities.
+HIGH, NORMAL = -1, 0  # Priorities of streams.
 TASK_QUEUE = "TASK_QUEUE_ENABLE"  # Environment variable of torch_npu that controls how operators are launched.
 NO_CAPTURES = "2"  # Value for which torch_npu refuses captures.
 
@@ -69,7 +69,7 @@ class NpuDevice(CpuDevice):
             raise DeviceUnavailable(
                 device="npu", why="torch_npu sees no NPU; is the driver installed and CANN's set_env.sh sourced?"
             )
-        # Private formats and operators that are compiled at first use cannot be captured.
+        # Operators in private formats, and those that are compiled at their first use, cannot be captured.
         npu.config.allow_internal_format = False
         npu.set_compile_mode(jit_compile=False)
         # HF32 has a shorter mantissa than float32, which could change the codes of a reference.
@@ -78,9 +78,10 @@ class NpuDevice(CpuDevice):
         self.torch_device = torch.device(KIND, npu.current_device())
         self.holds_graphs = not eager and _may_capture()
         self.streams = self._new_streams()
-        # A graph may be replayed on any stream, but a capture must not record concurrent work of others.
+        # Streams for captures. A graph may be replayed on any stream, but a capture must not record concurrent work of
+        # other streams.
         self.capturing = self._new_streams()
-        self._capture_lock = threading.Lock()  # Allows one capture at a time.
+        self._capture_lock = threading.Lock()  # Only one capture may run at a time.
         # Graphs of one stream never run at the same time, so they can share memory.
         self.pools = {stream: npu.graph_pool_handle() for stream in Stream}
         everything = torch.ones(COMPRESSED, COMPRESSED, device=self.torch_device, dtype=torch.bool)
@@ -102,7 +103,7 @@ class NpuDevice(CpuDevice):
         k, v = k.contiguous(), v.contiguous()
         if seen is not None:
             return self._attend(q, k, v, ~seen, EXPLICIT)
-        if q.shape[2] == 1:  # The newest position attends to all keys, so that no mask is needed.
+        if q.shape[2] == 1:  # A single new position attends to all keys, so no mask is needed.
             return self._attend(q, k, v, None, EXPLICIT)
         return self._attend(q, k, v, self._ahead_of_itself, BOTTOM_RIGHT)
 
@@ -130,7 +131,7 @@ class NpuDevice(CpuDevice):
                 work()
             own.synchronize()
             graph = npu.NPUGraph()
-            # Other threads may use the device during the capture, so its restrictions must apply to this thread only.
+            # Other threads may use the device during the capture, so its restrictions apply to this thread only.
             with npu.graph(graph, pool=self.pools[stream], stream=own, capture_error_mode="thread_local"):
                 result = work()
         return NpuGraph(graph, result, npu.is_current_stream_capturing)

@@ -13,9 +13,10 @@ from torch import Tensor
 
 from runtime.errors import AttentionRefused, DeviceUnavailable
 
-# Mask modes. A mask is True for keys to which a query must NOT attend, the opposite of torch's convention.
+# Mask modes. The mask is True for keys to which a query does NOT attend, which is the opposite of torch's convention.
 EXPLICIT = 0  # Explicit mask, or no mask: every query attends to every key.
-BOTTOM_RIGHT = 3  # Causal, aligned at the last query and key. (Mode 2 aligns at the first ones and is not used.)
+# Causal mask that is aligned at the last query and key. Mode 2 aligns at the first ones and is not used.
+BOTTOM_RIGHT = 3
 COMPRESSED = 2048  # Size of the square mask that mode 3 expects for any number of queries and keys.
 
 BLOCK = 128  # Number of positions of a slot per step: 32 KiB for a key head of width 128.
@@ -45,8 +46,8 @@ class NpuSlots:
         self._blocks = (heads[..., None] * (T // BLOCK) + blocks).flatten()
         self._shape = B, kv_heads, self._read, d
         keys = torch.arange(self._read, device=here)
-        # The operators read lengths only from the host, where a graph would make them constant, so masks on the device
-        # are used.
+        # A graph would make lengths constant, because the operators read lengths only from the host. Masks on the
+        # device are used instead.
         self._unseen = (keys > positions[..., None])[:, None]  # [B, 1, new, read]
         self._behind = keys[:, None] > positions[:, -1:, None, None]  # [B, 1, read, 1]
 
@@ -65,7 +66,7 @@ class NpuSlots:
         Shapes: held [S, kv_heads, T, d]; result [B, kv_heads, read, d], contiguous.
         """
         read = held.view(-1, BLOCK * held.shape[3]).index_select(0, self._blocks).view(self._shape)
-        # Values after a row's end may be NaN from an earlier request. 0 * NaN is NaN, so they are set to zero.
+        # Values after a row's end may be NaN from an earlier request. They are set to zero, because 0 * NaN is NaN.
         return read.masked_fill_(self._behind, 0)
 
 

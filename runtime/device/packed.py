@@ -14,7 +14,7 @@ from torch import Tensor
 
 from runtime.device.cpu import CORES, is_x86
 
-# Minimum rows of a product to try, because oneDNN multiplies a single float32 row with another algorithm.
+# Minimum numbers of rows to try. oneDNN multiplies a single float32 row with another algorithm than several rows.
 MIN_ROWS = (1, 4)
 TRIED = (1, 2, 3, 5, 8, 33)  # Numbers of rows with which batch invariance is tested.
 WHOLE = 70
@@ -62,8 +62,8 @@ def min_rows(N: int, K: int, dtype: torch.dtype) -> int | None:
     if not is_x86() or not lays_out(dtype):
         return None
     random = torch.Generator().manual_seed(1)
-    # Each output has the weights of the previous one, shifted by one. Random numbers for all of them would take half of
-    # the time of the test.
+    # The weights of each output are those of the previous output, shifted by one. Separate random numbers would take
+    # half of the test's time.
     weight = torch.randn(N + K, generator=random).to(dtype).as_strided((N, K), (1, 1))
     rows = torch.randn((WHOLE, K), generator=random).to(dtype)
     product = PackedProduct(weight, MIN_ROWS[0])

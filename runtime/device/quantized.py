@@ -30,13 +30,13 @@ from runtime.device import native
 from runtime.device.cpu import is_x86
 
 GROUP = 32  # Number of adjacent weights that share a step and a middle value in int4.
-THREE = 3  # Number of rows per call, because fbgemm's float16 kernels sum one or two rows in another order.
+THREE = 3  # Number of rows per call. fbgemm's float16 kernels sum one or two rows in another order than three.
 TRIED = range(1, 61)  # Numbers of rows with which batch invariance is tested.
-PIECE = 4  # Maximum number of rows per call, because the library uses another algorithm for more rows.
+PIECE = 4  # Maximum number of rows per call. The library uses another algorithm for more rows.
 TILE = 16  # Number of outputs per step of the library's weight-only kernels; it must also divide K.
-NEAR = 64  # Number of matrix rows that are quantized at a time, to stay in the cache.
+NEAR = 64  # Number of matrix rows that are quantized at a time, so that they stay in the cache.
 FULL = 127  # Largest int8 magnitude.
-HALF = 63  # Largest int8 magnitude on processors that add two products in 16 bits.
+HALF = 63  # Largest int8 magnitude on processors that add two products in 16 bits without overflow.
 SMALLEST = 1e-30  # Minimum scale, so that rows of zeros cause no division by zero.
 
 
@@ -63,9 +63,9 @@ class Int8:
         """Quantize a matrix. Shapes: weight [N, K] of any floating dtype."""
         values = torch.empty(weight.shape, dtype=torch.int8, device=weight.device)
         steps = torch.empty(len(weight), device=weight.device)
-        # This is a tensor, because CUDA divides by a Python number by multiplying with its inverse.
+        # A tensor is used, because CUDA would divide by a Python number by multiplying with its inverse.
         full = torch.tensor(float(FULL), device=weight.device)
-        # On a CPU, a few rows at a time stay in the cache.
+        # A CPU processes a few rows at a time, which stay in its cache.
         count = NEAR if weight.is_cpu else len(weight)
         for rows, into, step in zip(*(torch.split(part, count) for part in (weight, values, steps)), strict=True):
             part = rows.float()
@@ -248,7 +248,7 @@ class RoundedRowsInt8:
     """Product of int8 weights with rows that are quantized by their largest magnitude."""
 
     def __init__(self, rounded: Int8) -> None:
-        # Without VNNI, two products are added in 16 bits, which must not overflow.
+        # Without VNNI, two products are added in 16 bits. Smaller magnitudes prevent an overflow.
         self.steps = FULL if torch.cpu._is_vnni_supported() else HALF
         self.packed = _packed_by_fbgemm(rounded)
 
@@ -303,7 +303,7 @@ def _in_pieces(rows: Tensor, product: Product) -> Tensor:
 
 def _packed_by_fbgemm(rounded: Int8) -> Any:
     zeros = torch.zeros(len(rounded.steps), dtype=torch.int64)
-    with _WARNED, warnings.catch_warnings():  # The lock is needed, because all threads share the warning filters.
+    with _WARNED, warnings.catch_warnings():  # All threads share the warning filters, so changing them needs a lock.
         warnings.simplefilter("ignore", UserWarning)  # The tensor type that is used for packing is deprecated.
         whole = torch._make_per_channel_quantized_tensor(rounded.values, rounded.steps.double(), zeros, 0)
     with _BY_FBGEMM:
@@ -321,8 +321,8 @@ class _Engine:
     def __enter__(self) -> None:
         with self._lock:
             if not self._within:
-                # This global setting determines which library packs the weights; the packed weight determines which one
-                # multiplies.
+                # This global setting determines the library that packs the weights. The packed weights determine the
+                # library that multiplies.
                 self._before, torch.backends.quantized.engine = torch.backends.quantized.engine, "fbgemm"
             self._within += 1
 

@@ -42,10 +42,14 @@ log = logging.getLogger(__name__)
 PAUSE_NOTE = "There is no letter or digit in the text; it is a pause."
 Clock = Callable[[], float]
 
-CPU_PREFILLS = 2  # Parallel prefills are not faster than sequential ones, and frames have to wait for them.
-CPU_SOUND_WORK = 4  # Frames of all rows per call: 35 ms on the demo voice. Larger calls are not cheaper per frame.
+# Maximum number of prompts per prefill. Parallel prefills are not faster than sequential ones, and frames wait for
+# them.
+CPU_PREFILLS = 2
+# Maximum frames of all rows per Code2Wav call: 35 ms with the demo voice. Larger calls are not cheaper per frame.
+CPU_SOUND_WORK = 4
 DEVICE_SOUND_WORK = 512
-# Minimum share of the speaking rows that one Code2Wav call decodes, if their chunks can wait.
+# Minimum share of the speaking rows in one Code2Wav call. Chunks that can wait are delayed until the call is large
+# enough.
 DEVICE_BATCH_FILL_RATIO = 0.125
 
 
@@ -116,9 +120,9 @@ class EngineCore:
         )
         self.voice_cache = VoiceCache(checkpoint, device, engine.prompt_cache, self.code2wav_streams.after)
         self.prefix_cache = PrefixCache(engine.prompt_cache)
-        self.may_cross_embed = False  # True if another checkpoint can embed the inputs of requests of this one.
+        self.may_cross_embed = False  # True if another checkpoint can embed the inputs of this checkpoint's requests.
         self.holders: dict[int, Sequence] = {}  # Sequences by slot.
-        self.frames_made = 0  # Number of frames with audio since the start. Canary requests do not count.
+        self.frames_made = 0  # Number of frames with audio since the start, without those of canary requests.
         self.table = SequenceTable(slots)
         self.in_flight = InFlight(self.table, slots, device.max_in_flight, host.expect, host.clock)
         self.segment_runner = SegmentRunner(
@@ -194,7 +198,7 @@ class EngineCore:
         """Record the samples sent to listeners, by ticket; tickets of other cores are ignored."""
         for slot, sequence in self.holders.items():
             if (left := samples.get(sequence.ticket)) is not None:
-                spoken = max(0, left - sequence.paused)  # Acknowledged samples of pauses do not belong to a frame.
+                spoken = max(0, left - sequence.paused)  # Acknowledged samples of pauses do not belong to any frame.
                 self.table.acknowledged_frames[slot] = spoken // self.samples_per_frame
 
     def ack_played(self, ticket: int, ms: float) -> None:
@@ -285,7 +289,7 @@ class EngineCore:
 
     def prefill(self) -> bool:
         """Prefill the next chunk of several prompts at once. The last chunk of a prompt also gives its first frame."""
-        # One prefill at a time, so that requests that arrive during it share the next one.
+        # Only one prefill runs at a time. Requests that arrive during it share the next one.
         if self.in_flight.prefill_chunks:
             return False
         most = max(
@@ -331,7 +335,7 @@ class EngineCore:
         sequence.end(
             outcome, stats, tuple(note for note in sequence.text_stream.notes if note not in sequence.reported_notes)
         )
-        # Requests that yield are the canary's. They are logged at debug level, because they are not a client's.
+        # Only canary requests yield. Their messages have the level debug, because no client sent these requests.
         level = logging.DEBUG if sequence.request.yields else logging.INFO
         log.log(level, "request %d ended: %s", sequence.ticket, sequence.describe(outcome, stats))
 
@@ -406,7 +410,7 @@ class EngineCore:
             log.exception("the prefill of %d requests failed", len(sequences))
             if len(sequences) == 1 or isinstance(error, FrameLost):
                 self._fail(slots)
-            else:  # Retry each row alone, so that only the faulty one fails.
+            else:  # Retry each row separately, so that only the faulty row fails.
                 for sequence in sequences:
                     self._prefill_chunks([sequence])
             return
@@ -433,7 +437,7 @@ class EngineCore:
             self._fail(slots)
             return
         for half in np.array_split(slots, 2):
-            while self.in_flight.wait():  # A result may end a row.
+            while self.in_flight.wait():  # Reading a result may end its row.
                 self.process_outputs()
             if len(left := half[self.table.speaking[half]]):
                 self._decode_step(left, began)

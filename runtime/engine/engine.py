@@ -50,11 +50,11 @@ from runtime.settings import Settings
 
 log = logging.getLogger(__name__)
 
-SEED_BITS = 53  # Random seeds are exact in JavaScript numbers.
-IDLE_S = 0.5  # Maximum sleep of the engine thread.
-PAUSE_S = 0.02  # Sleep while requests wait for acknowledgements or a time.
+SEED_BITS = 53  # Number of bits of random seeds. JavaScript numbers represent them exactly.
+IDLE_S = 0.5  # Maximum sleep of the engine thread, in seconds.
+PAUSE_S = 0.02  # Sleep in seconds while requests wait for acknowledgements or for a time.
 
-Progress = Callable[[int, int, str], None]  # Checkpoints loaded, total, current step.
+Progress = Callable[[int, int, str], None]  # Arguments: number of loaded checkpoints, total number, current step.
 
 
 class Engine:
@@ -75,7 +75,7 @@ class Engine:
         self.code2wav_worker = Code2WavWorker(self.loader.prepare_code2wav_thread, self._wake.set)
         self._lock = threading.Lock()
         self.commands: deque[Command] = deque()
-        self._sent_samples: dict[int, int] = {}  # By ticket: samples acknowledged since the last turn.
+        self._sent_samples: dict[int, int] = {}  # Samples that were acknowledged since the last turn, by ticket.
         self._open = OpenRequests(settings)
         self._heartbeat = Heartbeat(clock)
         self.completion_waiter = CompletionWaiter(self._wake.set, device.enter_thread)
@@ -194,7 +194,7 @@ class Engine:
         with self._lock:
             opened = self._open.get(ticket)
             held = None if opened is None else opened.entry.waiting.withdraw(ticket)
-        if held is not None:  # The checkpoint is still being loaded.
+        if held is not None:  # The checkpoint of the request is still being loaded.
             held.end(StopReason.CANCELLED, RequestStats())
         else:
             self._command(ticket, lambda core: core.cancel(ticket))
@@ -266,7 +266,7 @@ class Engine:
                 while events:
                     yield events.popleft()
                 self.tick()
-        finally:  # Free the slot if the caller stops iterating.
+        finally:  # The caller may stop the iteration before the end.
             self.cancel(ticket)
             self.run_commands()
 
@@ -328,7 +328,7 @@ class Engine:
         while self.commands:
             self.commands.popleft()()
         sent_samples: dict[int, int] = {}
-        while self._sent_samples:  # Other threads write to this dict concurrently.
+        while self._sent_samples:  # Other threads add entries to this dict at the same time.
             ticket, samples = self._sent_samples.popitem()
             sent_samples[ticket] = samples
         for core in self.registry.cores if sent_samples else ():
@@ -351,7 +351,7 @@ class Engine:
             if needed.core is None and not needed.is_loading:
                 needed.is_loading = True
                 threading.Thread(target=self._load_late, args=(needed,), name="loader", daemon=True).start()
-        if self._is_settled(sequence):  # The checkpoint may have been loaded after submit has checked it.
+        if self._is_settled(sequence):  # The checkpoint may have been loaded after the check in `submit`.
             self.commands.append(partial(self.admit_waiting, entries[0]))
 
     def _load_late(self, entry: RegistryEntry) -> None:
@@ -389,7 +389,7 @@ class Engine:
         """True if all checkpoints that a request needs are loaded."""
         try:
             return all(entry.core is not None for entry in self.registry.needed(sequence.request))
-        except SpeechError:  # The request gets this error when it is admitted.
+        except SpeechError:  # The request gets the same error when it is admitted.
             return True
 
     def _admit(self, core: EngineCore, request: SpeechRequest) -> tuple[Admission, TextStream]:
@@ -419,8 +419,8 @@ class Engine:
             if opened is None:
                 return
             entry = opened.entry
-            # If the request still waits for its checkpoint, the command waits with it, even if the checkpoint is loaded
-            # by now.
+            # A request that still waits for its checkpoint receives the command later, in order, even if the checkpoint
+            # is loaded by now.
             if not entry.waiting.defer(ticket, command) and entry.core is not None:
                 tell(entry.core)
 

@@ -12,7 +12,7 @@ from runtime.request import SpeechRequest
 from runtime.settings import Settings
 
 SOONEST_S = 0.1  # Minimum retry time.
-RETRY_AFTER_S = 2.0  # Retry time if all places are taken and no duration has been measured yet.
+RETRY_AFTER_S = 2.0  # Retry time if the queue is full and no duration has been measured yet.
 
 
 @dataclass(slots=True)
@@ -23,7 +23,7 @@ class OpenRequest:
     caller: str
     yields: bool
     has_begun: bool = False  # True if the request has or had a slot.
-    is_preempted: bool = False  # True if another request got its place in the queue.
+    is_preempted: bool = False  # True if another request has taken its place in the queue.
 
 
 class OpenRequests:

@@ -14,7 +14,7 @@ from runtime.model.code2wav_network import to_s16
 from runtime.request import SpeechRequest
 
 WINDOW = 300  # Number of frames in a window (docs/model.md 6.1).
-CONTEXT = 25  # Number of frames before a window that are decoded again as context.
+CONTEXT = 25  # Number of frames that are decoded again before each window, as context.
 
 
 @torch.inference_mode()

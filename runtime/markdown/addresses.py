@@ -13,7 +13,8 @@ _ADDRESS = re.compile(
 _MAY_GO_ON = re.compile(
     rf"(?<![A-Za-z0-9])(?:h|ht|htt|https?|https?:|https?:/|w|ww|www|(?:https?://|www\.){_PATH}*)\Z", re.IGNORECASE
 )
-MAX_HELD_CHARS = 256  # Maximum characters of a held address; the rest of a longer path is discarded as it arrives.
+# Maximum characters of an address that are held back. The rest of a longer path is discarded on arrival.
+MAX_HELD_CHARS = 256
 _NOT_ITS_END = re.compile(r"[.,;:!?'\")\]}*_~]+\Z")
 
 
@@ -22,7 +23,7 @@ class Addresses:
 
     def __init__(self) -> None:
         self._held = ""  # Text that is held back because it may be the start of an address.
-        self._before = ""  # "a" if the last returned character is a letter or digit, after which no address can start.
+        self._before = ""  # "a" if the last returned character is a letter or digit. No address can start after it.
 
     def add(self, text: str) -> str:
         """Append text and return the text that later text cannot change."""

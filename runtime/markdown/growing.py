@@ -17,19 +17,19 @@ from runtime.markdown.addresses import Addresses
 from runtime.markdown.growing_inline import GrowingInline
 from runtime.markdown.reading import Kind, Leaf, read_blocks, spoken_row
 
-# Maximum number of context lines. Lists that are nested more deeply start again without context.
+# Maximum number of context lines. Lists with deeper nesting start again without context.
 MAX_CONTEXT_LINES = 64
-MAX_PREFIX_CHARS = 256  # A line is classified after this many characters, or when it is complete.
-# Maximum number of context lines in a code block. Without the context, the code would be spoken.
+MAX_PREFIX_CHARS = 256  # Number of characters after which an incomplete line is classified.
+# Maximum number of context lines in a code block. Code after the end of the context would be spoken.
 MAX_FENCED_LINES = 256
 
-# Start of a line that more characters may turn into a rule, an underline, a list item, a fence or a definition.
+# Start of a line that later characters may turn into a rule, an underline, a list item, a fence or a definition.
 _MAY_BE_BLOCK = re.compile(
     r"(?:([-*_])[ \t]*(?:\1[ \t]*)*|[-+*][ \t]*|\d{1,9}(?:[.)][ \t]*)?|=+[ \t]*|`{1,2}|~{1,2}"
     r"|\[[^\[\]]*(?:\](?::.*)?)?)",
     re.DOTALL,
 )
-_TEXT = re.compile(r"[^\s>]")  # First character of a line's text, without the marker of a quotation.
+_TEXT = re.compile(r"[^\s>]")  # First character of a line's text, after the markers of quotations.
 _SPACE = " \t"
 _MARKED = re.compile(r"[.!?…:;,。！？：；，、؟।][\"'”’»)\]）」』]*\Z")
 _WIDE = re.compile(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]")
@@ -44,10 +44,10 @@ class GrowingMarkdown:
 
     def __init__(self) -> None:
         self._context: list[str] = []  # Earlier lines that are needed to classify the current one.
-        self._line = ""  # Text of the current line that was not passed on yet.
+        self._line = ""  # Text of the current line that was not processed yet.
         self._flows = False  # True if the current line is known to belong to a paragraph.
-        self._kept: str | None = None  # Context of the current line for later lines.
-        self._settled = 0  # Number of context lines that are no longer needed.
+        self._kept: str | None = None  # Context that the current line adds for later lines.
+        self._settled = 0  # Number of context lines that are not needed any more.
         self._waits = False  # True if the current line must be complete before it is spoken.
         self._open: Leaf | None = None  # Block that may continue in the next line.
         self._inline = GrowingInline()
@@ -209,12 +209,13 @@ class _Sayings:
         self.has_spoken = False
         self._taken: list[str] = []
         self._addresses = Addresses()
-        self._lead = ""  # Separator and item number to output before the first word of the leaf.
+        self._lead = ""  # Item number and separator that precede the first word of the leaf.
         self._is_leading = True  # True until the first word of the leaf.
         self._was_line = False  # True if the previous leaf was a list item or a table row.
         self._leaf: Leaf | None = None
         self._tail = ""  # Last characters of the output.
-        self._space = ""  # White space after `_tail`. It is held back, because a full stop may be inserted before it.
+        # White space after `_tail`. It is held back, because a full stop may have to be inserted before it.
+        self._space = ""
 
     def take(self) -> str:
         taken, self._taken = "".join(self._taken), []

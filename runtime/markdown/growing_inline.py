@@ -7,7 +7,7 @@ import re
 from runtime.markdown.reading import may_precede_image, read_inline
 
 MAX_HELD_CHARS = 600  # Maximum number of characters that wait for the end of a link or of emphasis.
-# Maximum number of held "[". The parser searches the end of each one separately, in quadratic time.
+# Maximum number of held "[". The parser searches for the end of each one, which takes quadratic time.
 MAX_HELD_BRACKETS = 8
 _LOOK_AGAIN_EARLY_CHARS = 48
 
@@ -80,7 +80,7 @@ class GrowingInline:
             found = read_inline(self._before + self._held)
             if found.is_decided:
                 return self._release(found.spoken)
-            # An entity ends before the first character that it cannot contain.
+            # No entity continues after a character that it cannot contain.
             self._has_news = "&" in self._held[-34:]
         is_too_much = len(self._held) > MAX_HELD_CHARS or (
             character == "[" and self._held.count("[") > MAX_HELD_BRACKETS

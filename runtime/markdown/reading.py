@@ -24,10 +24,10 @@ from markdown_it.token import Token
 _DEFINITION = re.compile(
     r"\[[^\[\]]+\]:[ \t]*(?:<[^<>]*>|\S*[/#.:]\S*)(?:[ \t]+(?:\"[^\"]*\"|'[^']*'|\([^()]*\)))?[ \t]*"
 )
-# Does not match a character class of a regular expression, such as [^a-z].
+# Footnote mark. The pattern does not match a character class of a regular expression, such as [^a-z].
 _FOOTNOTE_MARK = re.compile(r"\[\^(?!\w-\w)\w[\w.:-]{0,63}\]")
 _FOOTNOTE = re.compile(_FOOTNOTE_MARK.pattern + ":")
-_FOOTNOTE_INDENT = 4  # Indentation in columns of a footnote's further paragraphs.
+_FOOTNOTE_INDENT = 4  # Minimum indentation, in columns, of a footnote's further paragraphs.
 _ALERT = re.compile(r"\[!(note|tip|important|warning|caution)\][ \t]*", re.IGNORECASE)
 _DELIMITER_ROW = re.compile(r"[\s|:-]*")
 _BEFORE_IMAGES = "([*_~\"'“‘«>"  # Characters that may precede an image, in addition to white space.
@@ -47,7 +47,7 @@ def may_precede_image(character: str) -> bool:
 class Kind(Enum):
     PARAGRAPH = auto()
     HEADING = auto()  # Heading that starts with #.
-    UNDERLINED = auto()  # Paragraph that its underline turns into a heading.
+    UNDERLINED = auto()  # Paragraph that becomes a heading by its underline.
     ROW = auto()
     FENCE = auto()
     FOOTNOTE = auto()
@@ -91,12 +91,12 @@ def read_blocks(text: str) -> Blocks:
     tokens: list[Token] = []
     _MARKDOWN.block.parse(text, _MARKDOWN, {}, tokens)
     leaves: list[Leaf] = []
-    numbers: list[str] = []  # Numbers of the enclosing list items that are not output yet.
+    numbers: list[str] = []  # Numbers of the enclosing list items that have not been output.
     settled, is_quoted = 0, False
     for index, token in enumerate(tokens):
         if token.level == 0:
             is_quoted = token.type == "blockquote_open"
-        # A top-level block, a top-level item, or a block of a top-level quotation does not depend on earlier lines.
+        # Earlier lines do not affect a top-level block, a top-level item, or a block of a top-level quotation.
         if token.map is not None and (
             token.level == 0 or (token.level == 1 and (is_quoted or token.type == "list_item_open"))
         ):
@@ -173,7 +173,7 @@ def _spoken_token(token: Token) -> str:
 def _is_marked_open(state: StateInline) -> bool:
     """True if an emphasis mark has no closing mark yet. Marks inside a closed pair do not count."""
     marks = state.delimiters
-    last = -1  # Position of the end of the last pair.
+    last = -1  # End index of the last pair.
     for index, mark in enumerate(marks):
         if index <= last:
             continue

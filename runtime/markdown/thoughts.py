@@ -8,8 +8,9 @@ TAGS = ("think", "thinking", "thought", "reasoning")
 
 _OPENING = re.compile(rf"[ \t]*<({'|'.join(TAGS)})>", re.IGNORECASE)
 _OPENINGS = tuple(f"<{tag}>" for tag in TAGS)
-_PIECE_CHARS = 256  # Long text is processed in pieces of this size, because each line copies the rest of its piece.
-_MAX_INDENT = 8  # Maximum white space before a tag, so that little text is held back.
+# Number of characters that are processed at once. Each line copies the rest of its piece, so pieces are short.
+_PIECE_CHARS = 256
+_MAX_INDENT = 8  # Maximum white space before a tag. It limits the text that is held back.
 
 
 class GrowingThoughts:
@@ -21,7 +22,7 @@ class GrowingThoughts:
     def __init__(self) -> None:
         self._held = ""
         self._is_line_start = True
-        self._closing: str | None = None  # End tag of the current block.
+        self._closing: str | None = None  # End tag of the current block; None outside of blocks.
 
     def add(self, text: str) -> str:
         """Append text and return the text outside of blocks."""

@@ -21,10 +21,10 @@ from runtime.model.headers import list_some
 
 F32 = "F32"  # Dtype of merged tensors, in safetensors' notation.
 ROOT = "base_model.model."  # Prefix of all tensor names in PEFT's files.
-# Prefixes of module names, which depend on the module that a training script has passed to PEFT.
+# Prefixes of module names. They depend on the module that the training script passed to PEFT.
 PARENTS = ("", "talker.", "talker.model.")
 
-# Endings of tensor names, and the parts of a change that they stand for.
+# Endings of tensor names.
 LOW, HIGH, EMBEDDED_LOW, EMBEDDED_HIGH, ROWS = "A", "B", "embedding_A", "embedding_B", "rows"
 ENDS = {
     ".lora_A.weight": LOW,
@@ -34,12 +34,13 @@ ENDS = {
     ".token_adapter.trainable_tokens_delta": ROWS,
 }
 PAIRS = ((LOW, HIGH), (EMBEDDED_LOW, EMBEDDED_HIGH))
-# Configuration fields of adapters that are not a sum of published weight and product, or that need other base weights.
+# Configuration fields of adapters that change more than a sum (published weight plus product), or need other base
+# weights.
 REFUSED = (
     *("use_dora", "use_qalora", "use_bdlora", "lora_bias", "alora_invocation_tokens", "layer_replication"),
     *("target_parameters", "arrow_config", "kasa_config", "velora_config", "monteclora_config", "megatron_config"),
 )
-# Other initializations change the base weights before training.
+# All other initializations change the base weights before training.
 PLAIN_INITS = (True, False, "gaussian", "eva", "orthogonal")
 
 
@@ -47,8 +48,8 @@ PLAIN_INITS = (True, False, "gaussian", "eva", "orthogonal")
 class Change:
     """Change of one published tensor: new values, plus a product, then new rows."""
 
-    names: dict[str, str] = field(default_factory=dict)  # Names of the adapter's tensors, by part.
-    new: str | None = None  # Name of the adapter's tensor that replaces the published one.
+    names: dict[str, str] = field(default_factory=dict)  # Names of the adapter's tensors by their endings.
+    new: str | None = None  # Name of the adapter's tensor that replaces the published tensor.
     shape: tuple[int, ...] = ()  # Shape of the published tensor.
     scale: float = 1.0
     rows: tuple[int, ...] = ()

@@ -24,7 +24,7 @@ MARKS = {
     **dict.fromkeys("‘’‚‛′ʼʻʹ´‹›", "'"),
     **dict.fromkeys("“”„‟″«»「」『』《》", '"'),
     **dict.fromkeys("‐‑‒–−•", "-"),
-    **dict.fromkeys("—―", " - "),  # Pause between words, which is often written without spaces.
+    **dict.fromkeys("—―", " - "),  # Dashes mark a pause between words and often have no spaces around them.
     **{"。": ".", "、": ",", "…": "...", "¿": "", "¡": ""},
     **dict.fromkeys("\u00ad\u200b\u200c\u200d\u2060\ufeff", ""),  # Invisible characters.
     **dict.fromkeys("\u2028\u2029", "\n"),
@@ -34,7 +34,7 @@ MARKS = {
 # Combining marks and variation selectors.
 ACCENTS = (range(0x300, 0x370), range(0x1DC0, 0x1E00), range(0xFE00, 0xFE10))
 
-INVISIBLE = ("Zs", "Zl", "Zp", "Cf", "Mn", "Me")  # Categories of characters that can be dropped without a note.
+INVISIBLE = ("Zs", "Zl", "Zp", "Cf", "Mn", "Me")  # Unicode categories of characters that are dropped without a note.
 
 
 def in_ascii(text: str) -> str:

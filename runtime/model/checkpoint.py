@@ -43,7 +43,8 @@ log = logging.getLogger(__name__)
 # Key prefixes of the networks.
 TALKER, SPEAKER_ENCODER, DECODER, ENCODER = "talker.", "speaker_encoder.", "decoder.", "encoder."
 
-# Bytes that are hashed at each end of a weights file. The header, with all names and offsets, is at the start.
+# Number of bytes at each end of a weights file that are hashed. The header, with all names and offsets, is at the
+# start.
 _END_BYTES = 2**20
 
 
@@ -62,7 +63,7 @@ class Checkpoint:
     """Networks and configurations of one checkpoint folder."""
 
     name: str
-    fingerprint: str  # Equal only if configuration and weights are equal.
+    fingerprint: str  # Hash that is equal only if configuration and weights are equal.
     config: ModelConfig
     text_tokenizer: TextTokenizer
     talker: Talker
@@ -102,7 +103,7 @@ def load_checkpoint(
     dtypes = {TALKER: dtype, SPEAKER_ENCODER: torch.float32}
     rounded = {} if stored is None else {TALKER: stored}
     rounds = {} if stored is not None or quantization is None else {TALKER: quantization}
-    # Pack bfloat16, because it takes twice the time otherwise. Packing makes float32 of a small network no faster.
+    # Unpacked bfloat16 takes twice the time. Packing does not make float32 of a small network faster.
     finish: dict[str, Finish] = {TALKER: pack} if device.type == "cpu" and dtype is torch.bfloat16 else {}
     unread = load_weights(source.weights, networks, device, dtypes, finish, rounded, rounds)
     speech_tokenizer = _shared(folder / SPEECH_TOKENIZER, loaded)
@@ -211,7 +212,7 @@ def resolve(reference: str) -> Path:
     """
     if (folder := local_folder(reference)) is not None:
         return folder
-    from runtime.model.hub_download import folder_of  # This import is slow and needed only for downloads.
+    from runtime.model.hub_download import folder_of  # This import is slow, and only downloads need it.
 
     return folder_of(reference)
 

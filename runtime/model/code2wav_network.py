@@ -15,7 +15,7 @@ from runtime.model.code2wav import Code2Wav, StreamState
 
 FULL_SCALE = 32767  # Full scale of s16, as in libsndfile.
 ROW = 3  # Columns of a row: slot, turn, number of decoded frames.
-ANY = 1 << 30  # Stands for any number of frames.
+ANY = 1 << 30  # Larger than every number of frames.
 
 
 class Code2WavNetwork(Protocol):

@@ -17,8 +17,8 @@ from runtime.model.config import DecoderConfig
 from runtime.model.layers import Attention, DecoderStack, Operations, join_heads
 from runtime.model.products import Linear, Table
 
-# Samples a code. Arguments: codebook, logits [B, V], destination of the code's embedding [B, H'] (strided), or None for
-# the last code.
+# Function that samples a code. Arguments: codebook, logits [B, V], destination of the code's embedding [B, H']
+# (strided), or None for the last code.
 DrawCode = Callable[[int, Tensor, Tensor | None], None]
 
 
@@ -40,7 +40,7 @@ class Places:
     sin: Tensor
     key: Tensor  # Destination of the keys of new positions.
     value: Tensor
-    keys: Tensor  # Keys of all positions up to the new ones.
+    keys: Tensor  # Keys of all positions up to and including the new ones.
     values: Tensor
 
 

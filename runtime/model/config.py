@@ -14,7 +14,7 @@ from runtime.model.config_reader import (
 )
 from runtime.request import Layout, Mode
 
-# Number of rows at the end of codec_embedding for special tokens, which are banned except EOS (docs/model.md 4).
+# Number of special tokens at the end of codec_embedding. They are never sampled, except EOS (docs/model.md 4).
 RESERVED_IDS = 1024
 
 
@@ -116,8 +116,8 @@ class ModelConfig:
     speaker_encoder: SpeakerEncoderConfig | None
     generation: GenerationDefaults
     modes: tuple[Mode, ...]
-    layouts: tuple[Layout, ...]  # Supported layouts.
-    preferred_layout: Layout | None  # Default layout; None: the default of the mode.
+    layouts: tuple[Layout, ...]  # Layouts that the checkpoint supports.
+    preferred_layout: Layout | None  # Default layout. None: the mode's default.
     speaks: bool
     part_chars: int | None  # Maximum characters of a segment; None: as in the settings.
     takes_instruct: bool
@@ -126,8 +126,9 @@ class ModelConfig:
     tts_bos_token_id: int
     tts_eos_token_id: int
     alphabet: str | None = None  # Alphabet of the training text (ascii); None: all characters.
-    quantization: str | None = None  # Quantization of the weights in its files (int8 or int4); None: as published.
-    size: str | None = field(default=None, compare=False)  # Informational only.
+    # Quantization of the weights in its files (int8 or int4). None: the weights are as published.
+    quantization: str | None = None
+    size: str | None = field(default=None, compare=False)  # Size of the model, for information only.
     notes: Notes = field(default_factory=Notes, compare=False)
 
 

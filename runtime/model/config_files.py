@@ -35,12 +35,12 @@ from runtime.model.config_reader import (
 from runtime.request import SAMPLE_RATE, Layout, Mode
 
 MODEL, SPEECH_TOKENIZER = "qwen3_tts", "qwen3_tts_tokenizer_12hz"
-ROUNDED = ("int8", "int4")  # Quantizations that `voicewright quantize` writes.
+ROUNDED = ("int8", "int4")  # Quantizations that `voicewright quantize` can write.
 ALPHABETS = ("ascii",)
 KIND_CHARS = 60  # Maximum characters of an unknown value in an error message.
 QUANTISED = ("quantization_config", "quantization")  # Fields with which transformers and MLX declare quantization.
 
-# Top-level fields that are read by name, in addition to the sections.
+# Top-level fields that are read, in addition to the sections.
 TOP = names(
     """
     model_type tokenizer_type talker_config speaker_encoder_config tts_model_type tts_model_size im_start_token_id
@@ -122,7 +122,7 @@ def read_model_config(folder: Path) -> ModelConfig:
         preferred_layout=layouts[0] if "voicewright_layouts" in top else None,
         speaks=bool(top.get("voicewright_speaks", True)),
         part_chars=_part_chars(top, path),
-        # The reference implementation ignores instruct for the 0.6B CustomVoice model (docs/model.md 3.2).
+        # The reference implementation ignores the instruct of the 0.6B CustomVoice model (docs/model.md 3.2).
         takes_instruct=top.get("tts_model_size") != "0b6",
         alphabet=_one_of(ALPHABETS, top, path, "voicewright_alphabet"),
         quantization=_one_of(ROUNDED, top, path, "voicewright_quantization"),
@@ -169,7 +169,7 @@ def read_speech_tokenizer_config(folder: Path) -> SpeechTokenizerConfig:
 def _decoder(kind: type[Decoder], raw: dict[str, Any], path: Path, where: str, notes: Notes) -> Decoder:
     raw = rope_of(raw, path, where)
     part = _with_head_dim(parse(kind, raw, path, where, notes))
-    # A null means the number of attention heads, but a missing field means the default.
+    # A null means the number of attention heads. A missing field means the default.
     if "num_key_value_heads" in raw and raw["num_key_value_heads"] is None:
         part = replace(part, num_key_value_heads=part.num_attention_heads)
     require(part.hidden_act == "silu", path, f"{where}.hidden_act must be silu")

@@ -15,7 +15,7 @@ from runtime.errors import CheckpointInvalid, CheckpointMissing
 Section = TypeVar("Section")
 
 LFS_POINTER = b"version https://git-lfs.github.com/spec/"
-MAX_NAMED = 8  # Maximum number of fields per list in the log line.
+MAX_NAMED = 8  # Maximum number of fields in each list of the log line.
 
 
 def names(text: str) -> frozenset[str]:
@@ -23,7 +23,7 @@ def names(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-# Known fields without effect in this implementation. First, those of all configurations:
+# Known fields that this implementation does not use. These may be in every configuration:
 IDLE = names(
     """
     _name_or_path add_cross_attention architectures bad_words_ids begin_suppress_tokens bos_token_id
@@ -37,7 +37,7 @@ IDLE = names(
     top_p torch_dtype torchscript transformers_version typical_p use_bfloat16 use_return_dict
     """
 )
-# Fields of single classes: only for training, derived from other fields, or read by other code.
+# These fields belong to single classes. They are for training, are derived from other fields, or are read elsewhere.
 IDLE |= names(
     """
     assistant_token_id attention_dropout code_predictor_config im_end_token_id initializer_range layer_types
@@ -121,7 +121,8 @@ def parse(kind: type[Section], raw: dict[str, Any], path: Path, where: str, note
     for spec in known:
         has_default = spec.default is not MISSING or spec.default_factory is not MISSING
         if has_default and raw.get(spec.name) is None:
-            if spec.name not in raw and spec.name != "head_dim":  # The default of head_dim depends on other fields.
+            # The default of head_dim depends on other fields, so the field may be missing.
+            if spec.name not in raw and spec.name != "head_dim":
                 notes.defaulted.append(_named(where, spec.name))
             continue
         values[spec.name] = typed(

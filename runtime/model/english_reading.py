@@ -23,7 +23,7 @@ SYMBOLS = {
     **{"½": "one half", "⅓": "one third", "⅔": "two thirds", "¼": "one quarter", "¾": "three quarters"},
     **{"⅛": "one eighth", "⅜": "three eighths", "⅝": "five eighths", "⅞": "seven eighths"},
 }
-# Superscripts. They are exponents after a number, and footnote marks, which are not spoken, after a word.
+# Superscripts. After a number they are exponents. After a word they are footnote marks, which are not spoken.
 RAISED = "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻"
 # Superscripts after punctuation are not spoken, except ² and ³, which are powers.
 _NOTE_MARK = r"(?<=[.,;:!?\"'])[⁰¹²³⁴-⁹]+"
@@ -86,7 +86,8 @@ def _one_of(words: dict[str, str]) -> str:
     return "|".join(map(re.escape, sorted(words, key=len, reverse=True)))
 
 
-# Token that is not read as written. Its reading depends on at most one earlier word and one later character.
+# Token whose reading differs from its spelling. The reading depends on at most one earlier word and one later
+# character.
 _TOKEN = re.compile(
     rf"""
     (?!(?<=[A-Za-z])[a-z])(?:  # Skips the inside of words quickly.
@@ -129,11 +130,11 @@ _TOKEN = re.compile(
     """,
     re.VERBOSE,
 )
-# Maximum characters of a word. Its last characters decide if it is read together with the next word.
+# Maximum characters of a word. Its last characters determine if it is read together with the next word.
 MAX_WORD_CHARS = 40
 _GAP = re.compile(r"[ ]{2,}|[ ]+(?=[.,;:!?])")
 _SENTENCE_END = re.compile(r"[ ]+[A-Z]|[ ]*(?:\n|\Z)")
-# Positions that no rule crosses, unless the word before matches `_JOINS_NEXT`.
+# Positions at which the text can be divided, unless the word before matches `_JOINS_NEXT`.
 _CUT = re.compile(r"(?<=\S)[ ](?=[A-Za-z0-9\"'(])|\n")
 _JOINS_NEXT = re.compile(
     rf"""
@@ -142,7 +143,7 @@ _JOINS_NEXT = re.compile(
     """,
     re.VERBOSE | re.IGNORECASE,
 )
-# Punctuation mark at the end of the text, after a word that no rule reads together with the mark.
+# Punctuation mark at the end of the text. No rule reads it together with the word before.
 _MARK_AT_END = re.compile(r"(?<![^\s\"'(])(?!(?:dept|approx|prof|etc|www|https?)\b)[A-Za-z]?[a-z]{3,}(?=[.,;:!?]+\Z)")
 
 

@@ -23,7 +23,7 @@ SPEECH_TOKENIZER = "speech_tokenizer"
 ADAPTER = "adapter_*.safetensors"
 ADAPTER_CONFIG, ADAPTER_WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 
-# File patterns of weight formats of other programs, with a hint for each.
+# File patterns of other programs' weight formats, with a hint for each.
 OTHERS = {
     "*.bin *.bin.index.json *.pt *.pth *.ckpt": "a pickle, which could run code and is never opened",
     ADAPTER: "an adapter, which needs adapter_config.json in the same folder",
@@ -41,7 +41,7 @@ class FileChoice:
     read: tuple[str, ...] = ()
     ignored: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()  # Required files that are missing.
-    problems: tuple[SetUpError, ...] = ()  # Errors about missing and unreadable files.
+    problems: tuple[SetUpError, ...] = ()  # Errors about files that are missing or cannot be read.
 
 
 def choose_files(where: object, names: Collection[str], index_of: IndexOf) -> FileChoice:
@@ -125,7 +125,7 @@ class CheckpointSource:
     """Folders of a checkpoint: one in the published layout, and one with an adapter (LoRA), if any."""
 
     folder: Path
-    adapter: Path | None = None  # The same folder, or one whose adapter_config.json refers to it.
+    adapter: Path | None = None  # Folder with adapter_config.json: this folder, or an adapter that refers to it.
 
     @property
     def adapter_files(self) -> list[Path]:

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from runtime.errors import CheckpointInvalid, CheckpointUnsupported
 
 MAX_NAMED = 5  # Maximum number of keys in an error message.
-FLOATS = frozenset({"F64", "F32", "F16", "BF16"})  # Other dtypes are quantized and need scales.
+# Dtypes of published weights. All others are quantized and need scales.
+FLOATS = frozenset({"F64", "F32", "F16", "BF16"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,7 @@ def check_headers(
     rounded = rounded or {}
     wanted = wanted | {key: header.shape for key, header in rounded.items()}
     missing, extra = wanted.keys() - found.keys(), sorted(found.keys() - wanted.keys())
-    # Quantizers write integers under a tensor's name, or write other tensors instead.
+    # Quantizers write integers under the tensor's name, or replace it by other tensors.
     weighed = found.keys() if missing else found.keys() & wanted.keys()
     kinds = {key: (header.dtype,) for key, header in rounded.items()}
     if others := sorted(
@@ -58,7 +59,7 @@ def check_headers(
         for key, shape in wanted.items()
         if key in found and found[key].shape != shape
     ]
-    if missing or misshaped:  # If a tensor is missing, an unknown tensor may be the same under another name.
+    if missing or misshaped:  # If a tensor is missing, an unknown tensor may be the same one under another name.
         complaints = (("missing", missing), ("unexpected", extra), ("misshaped", misshaped))
         why = "; ".join(filter(None, (list_some(what, sorted(keys)) for what, keys in complaints)))
         raise CheckpointInvalid(path=where, why=why)

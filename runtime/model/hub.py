@@ -47,7 +47,7 @@ class Listing:
     revision: str | None
     commit: str
     files: tuple[HubFile, ...]
-    choice: FileChoice = field(default_factory=FileChoice)  # Selection of files that this list is based on.
+    choice: FileChoice = field(default_factory=FileChoice)  # Rules by which the files of this list were selected.
 
     @property
     def size(self) -> int:
@@ -135,7 +135,7 @@ def recogniser_listing(reference: str) -> Listing:
 
 def _whole(reference: str) -> Listing:
     """Request the list of all files of a repository."""
-    name, _, revision = reference.partition("@")  # A revision may contain slashes (refs/pr/1).
+    name, _, revision = reference.partition("@")  # A revision may contain slashes, such as refs/pr/1.
     with asking(reference):
         info = HfApi().model_info(name, revision=revision or None, files_metadata=True, timeout=QUERY_TIMEOUT_S)
     files = tuple(

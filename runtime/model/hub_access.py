@@ -29,7 +29,7 @@ from runtime.errors import CheckpointMissing, DiskFull, HubRefused, HubUnreachab
 RESERVED_DISK_BYTES = 2**30  # Disk space that downloads must leave free.
 GB = 10**9
 
-disable_progress_bars()  # The `fetch` command has its own progress report.
+disable_progress_bars()  # The `fetch` command prints its own progress.
 
 
 def cache() -> Path:
@@ -73,7 +73,8 @@ def asking(reference: str) -> Iterator[None]:
             raise DiskFull(need="more", free=round(room() / GB, 1), path=cache()) from None
         if isinstance(error.__cause__, HfHubHTTPError | httpx2.HTTPError):
             raise _unreachable(_why(error.__cause__)) from None
-        if error.errno is None:  # Errors of huggingface_hub itself, such as a truncated file or no response.
+        # The error is one of huggingface_hub itself, such as a truncated file or a missing response.
+        if error.errno is None:
             raise _unreachable("the connection broke off") from None
         raise HubRefused(name=reference, why=f"the cache cannot be written ({error.strerror})") from None
 

@@ -30,8 +30,8 @@ from runtime.model.files import SPEECH_TOKENIZER, choose_files, names_in
 from runtime.model.hub import SHA256_LENGTH, HubFile, Listing, elsewhere, listing
 from runtime.model.hub_access import asking, cache
 
-LOCK_S = 2.0  # Timeout for the lock if another process downloads the same file.
-# Number of bytes per write, which are lost if the process is killed. The library's 10 MB may take minutes.
+LOCK_S = 2.0  # Timeout of the lock while another process downloads the same file.
+# Bytes per write. A killed process loses at most this many. The library's default of 10 MB may take minutes.
 PIECE = 2**16
 
 constants.DOWNLOAD_CHUNK_SIZE = PIECE
@@ -63,7 +63,7 @@ def _folder_here(reference: str) -> Path | None:
     name, _, revision = reference.partition("@")
     try:
         folder = Path(snapshot_download(name, revision=revision or None, local_files_only=True))
-    # The library expects all files of the repository, but only some are downloaded.
+    # The library expects all files of the repository. Only some of them are downloaded.
     except IncompleteSnapshotError as error:
         folder = Path(error.snapshot_path)
     except (OSError, HFValidationError):

@@ -33,7 +33,8 @@ from runtime.model.weights import read_headers, wanted_tensors
 
 SAFETENSORS = ".safetensors"
 
-HeadersOf = Callable[[Sequence[str]], Headers]  # Function that returns the headers of files by relative path.
+# Function that returns the headers of files, given their relative paths.
+HeadersOf = Callable[[Sequence[str]], Headers]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,7 @@ class Download:
 
     size: int
     here: int
-    room: int  # Available disk space.
+    room: int  # Free disk space in bytes.
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,7 @@ class WeightsSeen:
     files: tuple[str, ...]
     tensors: int
     dtypes: dict[str, int]  # Number of tensors by dtype, in safetensors' notation.
-    unread: tuple[str, ...]  # Tensors that do not belong to any network.
+    unread: tuple[str, ...]  # Names of tensors that belong to no network.
 
 
 @dataclass(slots=True, eq=False)
@@ -60,7 +61,7 @@ class Inspection:
     """Result of an inspection. Fields that could not be read are None, and `problems` has the errors."""
 
     files: FileChoice
-    sizes: dict[str, int]  # Sizes of the files to read, in bytes.
+    sizes: dict[str, int]  # Sizes in bytes of the files to read.
     source: CheckpointSource
     config: ModelConfig | None = None
     speech: SpeechTokenizerConfig | None = None
@@ -136,7 +137,7 @@ def inspect_folder(folder: Path) -> Inspection:
 
 
 def _on_hub(reference: str) -> Inspection:
-    from runtime.model import hub, hub_download  # This import is slow.
+    from runtime.model import hub, hub_download  # These imports are slow.
     from runtime.model.hub_access import room
 
     try:

@@ -87,7 +87,8 @@ class RMSNorm(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         # Shapes: x, result [..., width].
-        if x.is_cpu and x.dtype is torch.float32:  # Here, torch's own operation is bitwise equal and faster.
+        # On a CPU in float32, torch's own operation is bitwise equal and faster.
+        if x.is_cpu and x.dtype is torch.float32:
             return F.rms_norm(x, self.weight.shape, self.weight, self.eps)
         wide = x.float()
         scale = torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + self.eps)

@@ -13,9 +13,10 @@ from typing import Any
 import torch
 
 HOPPER = 9
-PDL_CAPABILITY = HOPPER  # From this CUDA capability on, a kernel may start before the previous one has ended.
+# Minimum CUDA capability with programmatic dependent launch: a kernel may start before the previous one has ended.
+PDL_CAPABILITY = HOPPER
 READS_SHARED = (HOPPER, 10)  # CUDA capabilities whose tensor cores read the current stage from shared memory.
-PLENTY = 2**20  # Number of bytes of shared memory to assume if there is no GPU.
+PLENTY = 2**20  # Shared memory in bytes to assume if there is no GPU.
 
 
 @cache

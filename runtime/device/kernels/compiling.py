@@ -34,8 +34,8 @@ from runtime.device.kernels import (
 log = logging.getLogger(__name__)
 
 THREADS = 16  # Maximum number of compiler threads.
-# Launchers are extension modules that all have the same name. When they were loaded in parallel, a kernel once got the
-# launcher of another one.
+# Lock for loading launchers. All launchers are extension modules with the same name, and after parallel loading, a
+# kernel may get another kernel's launcher.
 LOADING = threading.Lock()
 MODULES = (
     convolution,
@@ -89,7 +89,7 @@ class Precompiling(AsyncCompileMode):  # type: ignore[misc]  # Triton has no typ
             return kernel
 
         super().submit(key, compile_and_load, finalize_fn)
-        finalize_fn(PENDING_KERNEL)  # Progress is reported when all kernels are compiled.
+        finalize_fn(PENDING_KERNEL)  # Only the final state is reported: all kernels are compiled.
         return PENDING_KERNEL
 
 

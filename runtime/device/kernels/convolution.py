@@ -29,7 +29,7 @@ class After(IntEnum):
 
     NOTHING = 0
     GELU = 1
-    SWIGLU = 2  # Columns are pairs of gate and up.
+    SWIGLU = 2  # Number of columns per output: gate and up.
 
 
 GELU = tl.constexpr(int(After.GELU))
@@ -184,7 +184,7 @@ def _convolve(
         if memory is None:
             places = x + m[:, None] * C + ks[None, :]
         else:
-            if C % BK == 0:  # All columns of the step belong to one tap.
+            if C % BK == 0:  # All columns of the step belong to one tap of the convolution.
                 source = (t + (k // C) * dilation - left)[:, None]
                 channel = (tl.multiple_of(k % C, BK) + tl.arange(0, BK))[None, :]
             else:

@@ -124,7 +124,7 @@ def _decode_attention(
     GROUP: tl.constexpr = HEADS // KV_HEADS
     FAN: tl.constexpr = (HEADS + 2 * KV_HEADS) * D
     slot = tl.load(rows + row)
-    # The index is clamped to the slot, even if the position is invalid.
+    # The index is clamped to the slot, because the position of an unused row is arbitrary.
     first = tl.maximum(tl.minimum(tl.load(positions + row), T - NEW), 0).to(tl.int32)
     query, news, dims = tl.arange(0, QUERIES), tl.arange(0, NEW), tl.arange(0, WIDTH)
     new_of, head, live = query // GROUP, kv_head * GROUP + query % GROUP, query < NEW * GROUP
@@ -132,7 +132,7 @@ def _decode_attention(
     inside = (dims < D)[None, :]
     q_there = live[:, None] & inside
 
-    # All loads are issued before the first sum, so that they overlap.
+    # All loads precede the first sum, so that they overlap.
     q_weight = tl.load(q_norm + dims[None, :], mask=inside, other=0.0)
     q_partner_weight = tl.load(q_norm + partner[None, :], mask=inside, other=0.0)
     k_weight = tl.load(k_norm + dims[None, :], mask=inside, other=0.0)
@@ -159,7 +159,8 @@ def _decode_attention(
         there = (offsets < first)[:, :, None] & inside[None, :, :]
         k = tl.load(keys + block, mask=there)
         v = tl.load(values + block, mask=there)
-        # `tl.where` is used instead of the loads' `other`, with which the compiler would wait for k before it loads v.
+        # `tl.where` replaces the argument `other` of the loads. With `other`, the compiler would wait for k before it
+        # loads v.
         k, v = tl.where(there, k, 0.0), tl.where(there, v, 0.0)
 
     q = qk_norm_rope(q, q_partner, q_weight, q_partner_weight, q_cos, q_sin, eps, D, WIDTH)
@@ -167,7 +168,7 @@ def _decode_attention(
     tl.store(keys + base + k_angle, new_k, mask=inside)
     tl.store(values + base + k_angle, new_v, mask=inside)
 
-    # The online softmax starts with the new keys, which are in registers.
+    # The online softmax starts with the new keys, because they are in registers.
     factor = scale * LOG2_E
     score = tl.sum(q.to(tl.float32)[:, None, :] * new_k.to(tl.float32)[None, :, :], axis=2) * factor
     seen = news[None, :] <= new_of[:, None]

@@ -88,11 +88,11 @@ def _begin(
     dims = part * WIDTH + tl.arange(0, WIDTH)
     inside = dims < H
     slot = tl.load(rows + row)
-    # The loads of the slot's state are issued together, and so are the loads from the tables.
+    # The loads of the slot's state are issued together, and so are the loads from the tables, so that they overlap.
     at, made = tl.load(position + slot), tl.load(frame + slot)
     codebook = tl.arange(0, GROUPS)
     code = tl.minimum(tl.load(codes + slot * Q + codebook, mask=codebook < Q, other=0), V - 1)
-    # The index is clamped, because the scratch slot has no frame.
+    # The index is clamped, because the scratch slot of padding rows has no frame.
     word = tl.load(trailing + slot * L + tl.maximum(tl.minimum(made - 1, L - 1), 0))
     own = frames + ((codebook * V + code) * H)[:, None] + dims[None, :]
     if ADDRESSED:
@@ -185,7 +185,7 @@ def _finish(
     first = tl.load(codes + row * Q)
     stop = tl.load(positions + row) + (tl.load(counts + row) if COUNTED else 1)
     frames = tl.load(frame + slot) + 1
-    moves = (slot < S - 1).to(tl.int64)  # 0 for the last slot, which is scratch.
+    moves = (slot < S - 1).to(tl.int64)  # 0 for the last slot, which is the scratch slot of padding rows.
     tl.store(position + slot, stop * moves)
     tl.store(frame + slot, frames * moves)
     tl.store(last + slot * Q + group, made, mask=inside)

@@ -21,7 +21,8 @@ from runtime.device.kernels.split_k import LINE_BITS, split_k_gemm
 
 MAX_ROWS = 512
 MANY_ROWS = tl.constexpr(64)  # Number of matrix rows per program for the largest tensor core instruction.
-PARTS = 4  # Number of parts of K. Their sums are added in order, for all matrices below.
+# Number of parts into which K is divided. The sums of the parts are added in this order for all matrices below.
+PARTS = 4
 
 
 class Tiles(NamedTuple):
@@ -155,7 +156,7 @@ def _gemm_kernel(
     at = m[None, :] * out_stride + n[:, None]
     inside = m_mask[None, :] if whole else m_mask[None, :] & (n < N)[:, None]
     if RESIDUAL:
-        # The product is rounded before the addition, as if these were separate operations.
+        # The product is rounded before the residual is added, like the result of a separate operation.
         beside = tl.load(residual + m[None, :] * residual_stride + n[:, None], inside, 0.0)
         acc = acc.to(dtype).to(tl.float32) + beside.to(tl.float32)
     tl.store(out + at, acc.to(dtype), inside)
@@ -230,7 +231,7 @@ def _launch(
         out = torch.empty((M, N), device=x.device, dtype=x.dtype)
     assert out.shape == (M, N)
     assert out.stride(1) == 1
-    # Bytes of x and of the matrix rows, including the gate's, per step.
+    # Bytes of x and of the matrix rows (including those of the gate) per step.
     step_bytes = tiles.BK * (BM * x.itemsize + tiles.BN * (1 + gated) * weight.itemsize)
     fitting = stages(tiles.stages, step_bytes)
     if tiles.split_k:
@@ -292,8 +293,8 @@ def has_many_rows(tiles: Tiles, *, gated: bool) -> bool:
     return tiles.BN * (1 + gated) >= MANY_ROWS.value
 
 
-FEW = 64  # Maximum number of rows for a single program.
-# Replacements for int8 if tiles have too few matrix rows. For few outputs, K is split so that there are enough
+FEW = 64  # Maximum number of rows that a single program processes.
+# Replacements for int8 if the chosen tiles have too few matrix rows. If there are few outputs, K is split to get enough
 # programs.
 WIDE, SPLIT = Tiles(64, 128, PARTS, 4, 4), Tiles(64, 128, PARTS, 4, 4, split_k=True)
 MANY_OUTPUTS = 2048

@@ -60,7 +60,7 @@ def choose_tiles(x: Tensor, weight: Tensor, *, gated: bool = False) -> MediumTil
     """Return the tiles for a product on this GPU, or None if another kernel is used. Shapes: see `medium_m_gemm`."""
     M, K = x.shape
     found = TILES.get((len(weight) // (1 + gated), K, gated))
-    # Other kernels handle int8 weights and float32.
+    # Int8 weights and float32 use gemm.py.
     if found is None or M > MAX_ROWS or not pdl() or x.itemsize != 2 or weight.dtype != x.dtype:
         return None
     tiles = found[SIZES.index(block_rows(M))]
@@ -119,7 +119,7 @@ def _medium_m_gemm_kernel(
     rows = staging.allocate(dtype, ROWS_AHEAD, BM, PARTS, BK)
     if PDL:
         gdc_wait()
-    # The first commit group contains all weights so far; each group contains the rows of one step.
+    # The first commit group contains all weights so far. Each later group contains the rows of one step.
     for step in gl.static_range(ROWS_AHEAD - 1):
         async_copy.async_copy_global_to_shared(rows.index(step), x_at + step * BK, x_mask)
         async_copy.commit_group()

@@ -12,7 +12,7 @@ from torch import Tensor
 from runtime.device.fused import KVView, QKNormRope
 
 STAGES = 3  # Number of key blocks in the pipeline, including the current one.
-FLOAT32_STAGES = 2  # Limited by the shared memory of a multiprocessor.
+FLOAT32_STAGES = 2  # Fewer than STAGES, because shared memory is limited.
 
 LOG2_E = tl.constexpr(1.4426950408889634)
 LOWEST = tl.constexpr(-1e30)  # Lower than every score but finite, so that differences are not NaN.

@@ -128,7 +128,7 @@ def _unit(
         acc1 = tl.zeros((BM, C1), tl.float32)
     for k in tl.range(0, K, BK):
         ks = k + tl.arange(0, BK)
-        if C % BK == 0:  # All columns of the step belong to one tap.
+        if C % BK == 0:  # All columns of the step belong to one tap of the convolution.
             source = (t + (k // C) * dilation - left)[:, None]
             channel = (tl.multiple_of(k % C, BK) + tl.arange(0, BK))[None, :]
         else:

@@ -28,7 +28,7 @@ from runtime.device.kernels.gemm import PARTS
 MAX_ROWS = 8  # Number of rows of the tensor core instruction.
 # Upper bound of the shared memory in bytes for other data than weights and rows: the sums of the norm.
 RESERVED_BYTES = 1024
-MAX_AHEAD = gl.constexpr(384)  # In two-byte elements: 192 of 255 registers.
+MAX_AHEAD = gl.constexpr(384)  # Elements of two bytes: 192 of a thread's 255 registers.
 
 
 class SmallTiles(NamedTuple):
@@ -84,7 +84,7 @@ def choose_tiles(x: Tensor, weight: Tensor, *, gated: bool = False) -> SmallTile
 def fit_tiles(BN: int, M: int, K: int, itemsize: int, weight_itemsize: int) -> SmallTiles | None:
     """Return the tiles with BN matrix rows per program; None if they exceed this GPU's shared memory."""
     stretch, rows = K // PARTS, 1 if M == 1 else MAX_ROWS
-    BK = stretch & -stretch  # The largest power of two that divides `stretch`.
+    BK = stretch & -stretch  # Largest power of two that divides `stretch`.
     for rows_resident, inputs in ((True, K), (False, PARTS * BK)):
         if weight_itemsize * BN * K + itemsize * rows * inputs <= shared_memory() - RESERVED_BYTES:
             return SmallTiles(BN, rows, BK, rows_resident)
@@ -252,15 +252,15 @@ def _small_m_gemm_kernel(
         gdc_launch_dependents()
     of_sums: gl.constexpr = staging.sums_layout(PARTS)
     if WIDENED_AHEAD:
-        # M is never 0. The condition keeps the compiler from moving this work after the wait for the rows, which it
-        # would do to save registers.
+        # M is never 0. Without this condition, the compiler would move the work after the wait for the rows to save
+        # registers.
         ahead = _zero_operands(dtype, STEPS, PARTS, BN, BK, of_sums)
         if M > 0:
             async_copy.wait_group(0)
             ahead = _widened_operands(staged, STEPS, of_sums)
     rows = staging.allocate(dtype, STEPS if ROWS_RESIDENT else 1, ROWS, PARTS, BK)
     if NORM:
-        # The layout must be that of the norm's own kernel, because it determines the order of the sum.
+        # The layout is that of the norm's own kernel, because it determines the order of the sum.
         gl.static_assert(STEPS == 1)
         along: gl.constexpr = gl.BlockedLayout([1, 8], [1, 32], [1, PARTS], [1, 0])
         m, k = gl.arange(0, ROWS, gl.SliceLayout(1, along)), gl.arange(0, K, gl.SliceLayout(0, along))

@@ -150,6 +150,6 @@ def _add_up(
         acc += tl.load(bias + n, inside, 0.0).to(tl.float32)
     dtype = out.dtype.element_ty
     if residual is not None:
-        # The product is rounded before the addition, as if these were separate operations.
+        # The product is rounded before the residual is added, like the result of a separate operation.
         acc = acc.to(dtype).to(tl.float32) + beside
     tl.store(out + m * out_stride + n, acc.to(dtype), inside)

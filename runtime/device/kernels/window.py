@@ -75,7 +75,7 @@ def _attend(
         at += KV_HEADS * D
         tl.store(values + place, tl.load(at, new, 0.0), new)
         tl.store(values + place + D // 2, tl.load(at + D // 2, new, 0.0), new)
-    tl.debug_barrier()  # This makes writes of the program's other threads visible.
+    tl.debug_barrier()  # Wait until writes of the program's other threads are visible.
     r = tl.arange(0, RING)
     held = r[:, None] * D + j[None, :]
     k_first, k_second = tl.load(keys + held, has, 0.0), tl.load(keys + held + D // 2, has, 0.0)

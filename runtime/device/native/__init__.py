@@ -19,9 +19,9 @@ from torch import Tensor
 log = logging.getLogger(__name__)
 
 SOURCES = tuple(Path(__file__).with_name(name) for name in ("products.h", "products.cpp", "decoder.cpp"))
-TILE = 16  # Outputs that a kernel computes together; `TILE` of products.cpp.
-QUAD = 4  # Adjacent values of K in one 32-bit word; `QUAD` of products.cpp.
-GROUP = 32  # Weights that share a step and a middle in four bits; rows are padded to it.
+TILE = 16  # Number of outputs that a kernel computes together; `TILE` of products.cpp.
+QUAD = 4  # Number of adjacent values of K in one 32-bit word; `QUAD` of products.cpp.
+GROUP = 32  # Number of weights that share a scale and a middle value in int4. Rows are padded to a multiple of it.
 
 
 def library_path() -> Path:
@@ -54,7 +54,7 @@ def int8_tiles(values: Tensor, steps: Tensor) -> tuple[Tensor, Tensor]:
     [tiles * 16] float32, where K' is K padded to whole groups.
     """
     N, K = values.shape
-    padded = F.pad(values, (0, -K % GROUP, 0, -N % TILE)) ^ -128  # Adds 128 in two's complement.
+    padded = F.pad(values, (0, -K % GROUP, 0, -N % TILE)) ^ -128  # In two's complement, XOR with -128 adds 128.
     tiles = padded.view(torch.uint8).view(-1, TILE, padded.shape[1] // QUAD, QUAD).permute(0, 2, 1, 3)
     return tiles.contiguous(), F.pad(steps, (0, -N % TILE))
 

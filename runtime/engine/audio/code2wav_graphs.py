@@ -18,7 +18,7 @@ from runtime.engine.execution.slots import on_device
 from runtime.errors import InvalidSetting
 from runtime.model.code2wav_network import ROW, Code2WavNetwork
 
-Shape = tuple[int, int]  # Frames, batch size.
+Shape = tuple[int, int]  # Number of frames, batch size.
 
 
 @dataclass(frozen=True, slots=True)

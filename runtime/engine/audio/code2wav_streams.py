@@ -31,7 +31,8 @@ def code2wav_network(code2wav: Code2Wav, slots: int, device: Device, dtype: torc
         from runtime.model.packed_code2wav import PackedCode2Wav
 
         return PackedCode2Wav(code2wav, slots, dtype)
-    if dtype is not torch.float32 and device.name != "cpu":  # CPU weights are already packed in this dtype.
+    # CPU weights were packed in this dtype when they were loaded.
+    if dtype is not torch.float32 and device.name != "cpu":
         log.warning("Code2Wav runs in float32: its bfloat16 needs a card and Triton")
     return TorchCode2Wav(code2wav, slots)
 
@@ -78,13 +79,14 @@ class Code2WavStreams:
         self.samples_per_frame = code2wav.config.samples_per_frame
         self.groups = code2wav.config.num_quantizers
         self.device = device or CpuDevice()
-        # One more slot than requests, for the padding rows of graphs.
+        # Padding rows of graphs use one additional slot.
         self.network = network or code2wav_network(code2wav, slots + 1, self.device, dtype)
         self._pool = GraphPool(self.device) if graphs is None else graphs
         self.graphs = Code2WavGraphs(self.network, self.device, self.groups, slots, slots, self._pool, shapes)
         self.after = ReferencePrefill(self.network, self.device, self.groups, self._pool)
         self.uncaptured = 0  # Number of calls without a matching graph, while graphs exist.
-        self._last: dict[int, tuple[Stream, Event]] = {}  # By slot: the last launch on its stream, not awaited yet.
+        # Last launch of each slot, with its stream, until it has been awaited.
+        self._last: dict[int, tuple[Stream, Event]] = {}
         # Columns: slot, number of earlier streams in the slot, decoded frames.
         self._rows: NDArray[np.int64] = np.zeros((slots, ROW), np.int64)
         self._rows[:, 0] = np.arange(slots)
@@ -193,7 +195,7 @@ class Code2WavStreams:
         halves = []
         for half in (slice(None, middle), slice(middle, None)):
             left, made = self._pieces(group, places[half], codes[half], stream)
-            halves.append((left, made.copy()))  # Copied, because the next run of the graph overwrites the result.
+            halves.append((left, made.copy()))  # The next run of the graph overwrites the result, so it is copied.
         whole = [made for left, made in halves if len(left)]
         return np.concatenate([left for left, _ in halves]), np.concatenate(whole) if whole else halves[0][1]
 

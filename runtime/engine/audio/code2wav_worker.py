@@ -46,13 +46,14 @@ class Code2WavWorker:
 
     def __init__(self, prepare: Callable[[], None] = lambda: None, wake: Callable[[], None] = lambda: None) -> None:
         self.lock = threading.RLock()
-        self._prepare = prepare  # Called first on each thread, because torch's number of threads is set per thread.
-        self._wake_engine = wake  # Called after every task.
-        self._waiting: dict[object, list[Code2WavTask]] = {}  # By owner, the most urgent task first.
+        # Function that each thread calls first, because torch's number of threads is set per thread.
+        self._prepare = prepare
+        self._wake_engine = wake  # Function that is called after every task.
+        self._waiting: dict[object, list[Code2WavTask]] = {}  # Waiting tasks by owner, the most urgent first.
         self._offered = threading.Condition(self.lock)
         self._closing = False
         self.threads: list[threading.Thread] = []
-        self.heartbeats: list[Heartbeat] = []  # One per thread.
+        self.heartbeats: list[Heartbeat] = []  # Heartbeats of the threads.
 
     def start(self, *, separate_urgent: bool = False) -> None:
         """Start the threads; with `separate_urgent`, urgent chunks have their own thread."""
@@ -91,7 +92,7 @@ class Code2WavWorker:
             while (run := self.next_task()) is not None:
                 run()
         elif wanted and wanted[0].is_urgent:
-            time.sleep(0)  # Release the GIL now, because a listener waits for this audio.
+            time.sleep(0)  # Release the GIL, because a listener waits for this audio.
 
     def next_task(self, takes: TaskFilter = accept_every_task) -> Callable[[], None] | None:
         with self.lock:
@@ -121,7 +122,7 @@ class Code2WavWorker:
             heartbeat.step()
             try:
                 run()
-            except Exception:  # The task itself reports its failure, which must not end the worker.
+            except Exception:  # The task reports its own failure. The worker continues.
                 log.exception("a Code2Wav task failed")
             heartbeat.rest()
             self._wake_engine()

@@ -10,23 +10,25 @@ from numpy.typing import NDArray
 from runtime.engine.text.rules import expected_frames
 from runtime.request import Guard
 
-# Loop lengths in frames of 80 ms. Runaway speech is near-silence or a short loop for minutes (docs/model.md 7.1). A
-# loop that is longer than these may be a repeated phrase of the text. Normal speech does not repeat like this, and
-# after the end of its text only the end of a word and a breath remain.
+# Lengths of loops in frames of 80 ms. A runaway consists of near-silence or of a short loop that continues for minutes
+# (docs/model.md 7.1). A longer loop may be a repeated phrase of the text. Normal speech has no such loops, and only the
+# end of a word and a breath follow the end of its text.
 PERIODS = np.arange(1, 9)
-# Minimum length of a loop: 3.2 s, or five rounds of the longest loop. A held vowel or a pause may also repeat one code,
-# but a vowel after the last word is shorter than three seconds, and a dramatic pause lasts about two (25 frames).
+# Minimum length of a loop: 3.2 s, or five repetitions of the longest loop. A vowel or a pause may also repeat one code,
+# but a vowel after the last word is shorter than three seconds, and a dramatic pause takes about two (25 frames).
 REPEATED_FRAMES = 40
-SILENT_FRAMES = 38  # 3 s, which is longer than a pause between paragraphs.
-AUDIBLE = 32768.0 * 10 ** (-55 / 20)  # RMS of s16 samples. Pauses of the embedded voice are below -60 dBFS.
+SILENT_FRAMES = 38  # Silence of 3 s, which is longer than a pause between paragraphs.
+# Minimum RMS of audible s16 samples. Pauses of the embedded voice are below -60 dBFS.
+AUDIBLE = 32768.0 * 10 ** (-55 / 20)
 
 # A text that is known before generation counts as spoken after this multiple of its expected frames. The embedded voice
-# needs 0.8 to 1.4. A slower voice may still be speaking then, but it is only cut at a loop or a pause of three seconds.
+# needs 0.8 to 1.4. A slower voice may still be speaking then, but only a loop or a pause of three seconds ends its
+# speech.
 SPENT = 1.5
-SPENT_GRACE = 12  # In frames: 1 s of silence before the first word.
+SPENT_GRACE = 12  # Silence before the first word, in frames (1 s).
 
 
-# Maximum number of consecutive frames for each condition. The first round of a loop is not a repetition.
+# Maximum number of consecutive frames for each condition. The first pass through a loop is not a repetition.
 LIMITS = np.append(REPEATED_FRAMES - PERIODS, SILENT_FRAMES)
 
 
@@ -39,13 +41,14 @@ class RunawayDetector:
     """
 
     last_audible_frame: int = -1
-    struck: int = -1  # Index (in the last call's frames) of the frame at which a runaway was detected; -1 if none was.
+    # Index of the frame, in the last call, at which a runaway was detected; -1 if there was no runaway.
+    struck: int = -1
     _frames: int = 0
     # Number of consecutive frames for which each condition holds, in the order of LIMITS.
     runs: NDArray[np.int64] = field(default_factory=lambda: np.zeros(len(LIMITS), np.int64))
-    # Recent codes; -1 matches no code.
+    # Recent codes of codebook 0. -1 matches no code.
     _recent: NDArray[np.int64] = field(default_factory=lambda: np.full(len(PERIODS), -1))
-    # Last audible frame as of each recent frame.
+    # For each recent frame, the number of the last audible frame up to it.
     _ends: NDArray[np.int64] = field(default_factory=lambda: np.full(REPEATED_FRAMES, -1))
 
     def heard(self, codes: NDArray[np.int64], pcm: bytes, spent: bool) -> Guard | None:

@@ -22,7 +22,7 @@ from runtime.engine.execution.graphs import Capture, GraphPool, Work
 from runtime.engine.execution.slots import on_device
 from runtime.model.code2wav_network import ROW, Code2WavNetwork
 
-STEPS = (48, 16, 4, 1)  # Numbers of frames per step, up to the network's limit.
+STEPS = (48, 16, 4, 1)  # Numbers of frames per step. Steps that are too long for the network are not used.
 Run = Callable[[Tensor, Tensor], Tensor]
 
 
@@ -49,7 +49,7 @@ class ReferencePrefill:
         self._device = device
         self._groups = groups
         self._graphs = graphs
-        self._turn = threading.Lock()  # There is only one slot for references.
+        self._turn = threading.Lock()  # Lock of the only slot for references.
 
     def captures(self) -> Iterator[Capture]:
         """Yield the capture functions of the steps. A step without a graph runs eagerly."""

@@ -27,8 +27,8 @@ from runtime.request import SAMPLE_RATE, BlendPart, Reference, VoicePrompt
 
 log = logging.getLogger(__name__)
 
-WARM_S = 1.0  # Duration of the noise for the warm-up.
-MIN_SINE = 1e-3  # Smaller angles are mixed linearly.
+WARM_S = 1.0  # Duration in seconds of the noise that the warm-up encodes.
+MIN_SINE = 1e-3  # Vectors at a smaller angle (as its sine) are mixed linearly.
 
 
 def reference_key(reference: Reference) -> str:
@@ -39,7 +39,8 @@ def reference_key(reference: Reference) -> str:
         of = reference_key(part.reference).encode() if part.reference is not None else b""
         vector = b"" if part.x_vector is None else part.x_vector.tobytes()
         digest.update(repr(part.weight).encode() + of + vector)
-    if (prompt := reference.prompt) is not None:  # A prompt that was computed from other samples is another voice.
+    # A prompt that was computed from other samples belongs to another voice.
+    if (prompt := reference.prompt) is not None:
         digest.update(prompt.fingerprint.encode() + prompt.x_vector.tobytes())
         digest.update(b"" if prompt.codes is None else prompt.codes.tobytes())
     return digest.hexdigest()
@@ -94,7 +95,7 @@ class VoiceCache:
         noise = np.random.default_rng(0).uniform(-0.1, 0.1, round(WARM_S * SAMPLE_RATE)).astype(np.float32)
         try:
             self._read_to_speak(Reference(samples=noise, text="A"), key="")
-        except Exception:  # Requests without a cloned voice must still be served.
+        except Exception:  # Requests without a cloned voice can still be served.
             log.exception("a voice could not be made at the start; clones may fail")
 
     def start(self, prepare: Callable[[], None]) -> None:
@@ -182,7 +183,7 @@ class VoiceCache:
         """Return the encoded reference: x-vector, and codes if its text is known (docs/model.md 3.5, 3.6)."""
         with self.device.stream(Stream.VOICES):
             voice = self._read(reference, key)
-            # Device streams that use the voice are not ordered after this thread's stream.
+            # Wait for this work, because device streams that use the voice do not wait for this thread's stream.
             self.device.mark().synchronize()
         return voice
 

@@ -25,9 +25,9 @@ from runtime.request import SAMPLE_RATE
 
 log = logging.getLogger(__name__)
 
-# Lengths of the buffers. A recording uses the shortest buffer that holds it, and no buffer if it is too long for all.
+# Lengths of the buffers. A recording uses the shortest buffer into which it fits. Longer recordings use no buffer.
 LENGTHS_S = (4.0, 8.0, 12.0, 20.0)
-NEVER_IN_GRAPHS = ("cpu", "mps")  # Device types for which a buffer would only add work.
+NEVER_IN_GRAPHS = ("cpu", "mps")  # Device types that have no graphs, for which a buffer would only add work.
 
 Encode = Callable[[Tensor, Tensor], Tensor]
 
@@ -37,7 +37,7 @@ class _Bucket:
 
     def __init__(self, device: Device, samples: int, encoders: dict[str, Encode]) -> None:
         self._device = device
-        # First the number of samples, then the samples.
+        # The number of samples, followed by the samples.
         self._host = device.host_memory(1 + samples, dtype=torch.float32)
         self._host.zero_()
         self._host[0] = samples
@@ -77,7 +77,7 @@ class VoiceEncoders:
         self._speaker = checkpoint.speaker_encoder
         self._speech = checkpoint.speech_tokenizer.encoder
         self._device = device
-        self._buckets: dict[int, _Bucket] = {}  # By buffer length in samples.
+        self._buckets: dict[int, _Bucket] = {}  # Buffers by length in samples.
 
     @property
     def lengths(self) -> list[int]:

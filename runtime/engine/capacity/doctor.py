@@ -58,7 +58,7 @@ class AdapterSeen:
     @classmethod
     def of(cls, source: CheckpointSource) -> AdapterSeen | None:
         """Return the adapter of a checkpoint; None if it has no adapter, or one that cannot be read."""
-        with suppress(SetUpError):  # The inspection has reported it.
+        with suppress(SetUpError):  # The inspection of the checkpoint has already reported this error.
             if (adapter := adapter_of(source)) is not None:
                 return cls(str(source.adapter), str(source.folder), tuple(describe(adapter)))
         return None
@@ -89,11 +89,11 @@ class MemoryRow:
 
     dtype: str  # Name of the dtype, or int8 or int4.
     is_chosen: bool  # True if the settings select this row.
-    once: int  # Memory that is needed once: weights, and the process or its graphs.
+    once: int  # Memory in bytes that does not depend on the number of slots: weights, and the process or its graphs.
     slot: int
-    slots: int  # Number of slots if the process may use all of its memory; 0: it does not fit.
+    slots: int  # Number of slots if the process uses all of its memory. 0: the checkpoint does not fit.
     rtf: float | None  # Estimated seconds of computing per second of speech; None on a GPU and for small checkpoints.
-    rtf_now: float | None  # The same under the machine's present load.
+    rtf_now: float | None  # The same estimate under the machine's present load.
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,8 +131,8 @@ class Checked:
 
     names: tuple[str, ...]
     modes: tuple[str, ...]
-    need: int  # Memory for the weights and all slots.
-    free: int  # Free memory that this process may use.
+    need: int  # Memory in bytes for the weights and all slots.
+    free: int  # Free memory in bytes that this process may use.
 
     @property
     def fits_beside(self) -> bool:

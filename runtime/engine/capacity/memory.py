@@ -30,10 +30,10 @@ from runtime.settings import EngineSettings
 FLOATS = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
 GIB = 2**30
 CPU_SLOTS = 8
-MAX_SLOTS = 64  # Default maximum. More concurrent rows do not give any request its first audio sooner.
-PROCESS_BYTES = 2**30  # Memory of a runtime process on a CPU without weights: torch, and the results of a frame.
-CONTEXT_BYTES = 900 * 2**20  # Memory of a process on a GPU without tensors: CUDA context, kernels and modules.
-RESERVE_BYTES = 2 * 2**30  # Reserved on a GPU for graphs, prompts, voices, and the largest Code2Wav call.
+MAX_SLOTS = 64  # Default of the maximum number of slots. More slots would not reduce the time to first audio.
+PROCESS_BYTES = 2**30  # Memory of a runtime process on a CPU without its weights: torch, and the results of a frame.
+CONTEXT_BYTES = 900 * 2**20  # Memory of a process on a GPU without its tensors: CUDA context, kernels and modules.
+RESERVE_BYTES = 2 * 2**30  # GPU memory that is reserved for graphs, prompts, voices, and the largest Code2Wav call.
 GRAPH_BYTES = RESERVE_BYTES // 2  # Part of the reserve that stays allocated while a checkpoint is served.
 
 
@@ -44,7 +44,7 @@ class MemoryRoom:
     device: str
     on_cpu: bool
     may_have: int
-    free: int  # Part of it that is free now.
+    free: int  # Memory that is free now.
 
     @classmethod
     def of(cls, device: Device, settings: EngineSettings) -> MemoryRoom:
@@ -115,7 +115,7 @@ def slot_bytes(config: ModelConfig, code2wav: Code2Wav, settings: EngineSettings
 class MemoryNeed:
     """Memory of several checkpoints: once, and per slot of each of them."""
 
-    once: int  # Weights, and the process or its graphs.
+    once: int  # Memory in bytes that does not depend on the number of slots: weights, and the process or its graphs.
     slot: int
 
     @classmethod
@@ -215,7 +215,7 @@ def memory_of(device: Device) -> tuple[int, int]:
     total, free = device.total_bytes(), device.free_bytes()
     if device.torch_device.type != "cpu":
         return total, free
-    # File caches count as free, because the system releases them on demand.
+    # File caches count as free memory, because the system releases them on demand.
     for line in _lines("/proc/meminfo"):
         name, _, rest = line.partition(":")
         if name == "MemAvailable":

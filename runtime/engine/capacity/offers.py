@@ -33,9 +33,9 @@ from runtime.request import SAMPLE_RATE, Layout, Mode
 from runtime.settings import EngineSettings
 from runtime.shared.speech_rate import FRAME_S
 
-READ_BYTES = 192 * 2**20  # Size of the weights in a measurement, which is more than a GPU's cache.
+READ_BYTES = 192 * 2**20  # Size of the weights that a measurement reads. It is larger than a GPU's cache.
 MATRIX = 3072, 1024
-LAUNCH_S = 1.0e-5  # Time per layer on a GPU, which reads a small layer faster than it launches one.
+LAUNCH_S = 1.0e-5  # Minimum time per layer on a GPU. Launching a small layer takes longer than reading it.
 SOUND_ROWS, SOUND_WIDTH = 640, 768  # Dimensions of Code2Wav's largest matrix product.
 SOUND_OPERATIONS = 5.2e9  # Operations of Code2Wav per frame.
 
@@ -54,9 +54,9 @@ class Offer:
     """Estimates for a published checkpoint with each dtype and quantization that the device supports."""
 
     id: str
-    shared: int  # Bytes that checkpoints share, so that a second one needs less memory.
-    bits: tuple[OfferedBits, ...]  # Choices that the device supports, the most exact first.
-    chosen: str  # The choice of the settings, or else the one that is fast enough on this machine.
+    shared: int  # Bytes of the speech tokenizer, which all checkpoints share.
+    bits: tuple[OfferedBits, ...]  # Choices that the device supports, in order of exactness, the most exact first.
+    chosen: str  # Choice of the settings, or the most exact choice that is fast enough on this machine.
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class MachineOffers:
     device: str
     dtype: str
     quantize: str  # Value of the quantization setting.
-    total: int  # Memory that may be used.
+    total: int  # Total memory that may be used, in bytes.
     free: int
     offers: tuple[Offer, ...]
 

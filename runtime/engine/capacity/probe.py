@@ -33,9 +33,10 @@ from runtime.shared.speech_rate import FRAME_S
 
 Weights = tuple[torch.dtype, Quantization | None]  # Dtype and quantization of the talker and code predictor.
 
-COLD_BYTES = 64 * 2**20  # Minimum size of the talker's distinct layers.
+# Minimum total size of the talker's layers in a measurement, so that they do not fit into the cache.
+COLD_BYTES = 64 * 2**20
 POSITIONS = 256  # Positions that the talker attends to: 20 s of speech.
-TEXT_IDS = 8  # Rows of the text embedding table; a frame reads one.
+TEXT_IDS = 8  # Number of rows of the text embedding table. A frame reads one row.
 WEIGHT = 0.01  # Value of every weight, so that no result overflows or is denormal.
 # Time steps per frame and channels of two of Code2Wav's four blocks: the first is limited by memory bandwidth, the
 # third by computing.
@@ -89,7 +90,7 @@ class Probe:
         sound = _sound_units(self._sound_dtype(weights))
         alone, beside = [], []
         frame().item()
-        for _ in range(TIMED_ROUNDS):  # Alternate, so that other processes slow both down.
+        for _ in range(TIMED_ROUNDS):  # Alternate between both, so that other processes slow both down equally.
             alone += measure_round(frame)
             with repeating(sound, self._thread_counts.sound):
                 beside += measure_round(frame)

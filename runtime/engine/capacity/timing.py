@@ -79,7 +79,7 @@ def repeating(work: Callable[[], Tensor], threads: int) -> Iterator[None]:
 
     @torch.inference_mode()
     def run() -> None:
-        torch.set_num_threads(threads)  # This setting is per thread.
+        torch.set_num_threads(threads)  # In torch, this number is set per thread.
         try:
             while not done.is_set():
                 work()

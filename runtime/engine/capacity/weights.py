@@ -22,10 +22,10 @@ from runtime.settings import EngineSettings
 log = logging.getLogger(__name__)
 
 AUTO = "auto"
-LADDER = (None, Quantization.INT8, Quantization.INT4)  # In order of exactness, the most exact first.
+LADDER = (None, Quantization.INT8, Quantization.INT4)  # Quantizations in order of exactness, the most exact first.
 FLOAT16 = "F16"  # Name of the dtype in safetensors.
 REAL_TIME = 1.0
-# Weights per frame. With fewer weights every processor is fast enough, and no quantization is used.
+# Minimum number of weights per frame for a quantization. Every processor is fast enough for smaller networks.
 LARGE = 100_000_000
 
 Pace = tuple[Weights, float]  # Weights, and seconds of computing per second of speech.
@@ -56,7 +56,7 @@ class WeightBits:
         self._dtype = settings.dtype
         choose_dtype(settings.dtype, device)
         self._is_open = settings.quantize == AUTO
-        # Quantization of all checkpoints; None also if it is chosen per checkpoint.
+        # Quantization of all checkpoints. None if it is chosen for each checkpoint or if there is no quantization.
         self.known = None if self._is_open else choose_quantization(settings.quantize, device)
         self.probe = Probe(device, settings.threads, settings.sound_dtype)
 

@@ -17,7 +17,8 @@ class CompletionWaiter:
 
     def __init__(self, wake: Callable[[], None], prepare: Callable[[], None] = lambda: None) -> None:
         self._wake = wake
-        self._prepare = prepare  # Called first on each thread, because some devices must be initialized per thread.
+        # Function that each thread calls first, because some devices must be initialized per thread.
+        self._prepare = prepare
         self._queues: dict[Stream, SimpleQueue[Event | None]] = {}
         self.threads: list[threading.Thread] = []
 
@@ -49,7 +50,7 @@ class CompletionWaiter:
         while (event := queue.get()) is not None:
             try:
                 event.synchronize()
-            # The engine gets the same error when it reads the result, and reports it to the requests.
+            # The engine gets the same error when it reads the result. It reports the error to the requests.
             except Exception:
                 log.exception("waiting for the device failed")
             self._wake()

@@ -66,14 +66,15 @@ class Frame:
         target, fused = device.torch_device, device.fused(dtype)
         self.fused = fused
         self.ops = operations_of(device, fused)
-        # On some devices, first frames run in parallel with other frames, so each kind has its own cache.
+        # On some devices, first frames run at the same time as other frames, so both kinds have their own cache.
         predictor = self.talker.code_predictor
         is_native = dtype is torch.float32 and runs_native(device)
         self.native_predictor = native_predictor(predictor) if is_native else None
         self._native_layers = native_layers(self.talker.model) if is_native else None
         self.cache = FrameCache(predictor, max_rows, device, dtype, self.ops)
         self.start_cache = FrameCache(predictor, max_starts, device, dtype, self.ops)
-        self.noise: HostNoise | None = None  # Noise of frames and of first frames, if the host computes it.
+        # Noise of frames and of first frames. None if the device computes the noise.
+        self.noise: HostNoise | None = None
         self.start_noise: HostNoise | None = None
         widths, groups = (config.talker.vocab_size, config.predictor.vocab_size), config.talker.num_code_groups
         self._cpu_noise = CpuNoise(widths, groups) if target.type == "cpu" else None
@@ -81,13 +82,13 @@ class Frame:
             flying = device.max_in_flight + 2
             self.noise = HostNoise(device, max_rows, widths, groups, flying)
             self.start_noise = HostNoise(device, max_starts, widths, groups, prompts + 1)
-        # The talker's hidden states at the last position of prompts, kept until the first frame is sampled.
+        # The talker's hidden states at the last position of each prompt, kept until the first frame is sampled.
         self.hidden = torch.zeros((slot_cache.slots + 1, config.talker.hidden_size), device=target, dtype=dtype)
         cos, sin = self.talker.angles(torch.arange(slot_cache.length + 1, device=target).unsqueeze(0))
         self.angles = cos[0, 0], sin[0, 0]
         self.allowed = torch.arange(config.talker.vocab_size, device=target) < config.talker.codes
         self.allowed[config.talker.codec_eos_token_id] = True
-        # This is a tensor, because graphs cannot use constants from the host.
+        # A tensor is used, because graphs cannot read constants from the host.
         self.true = torch.ones((), device=target, dtype=torch.bool)
         # Talker that embeds the inputs of rows with cross-checkpoint embeddings.
         self._embedding_source: Talker | None = None
@@ -107,11 +108,12 @@ class Frame:
         if embedding_source is not None and self.fused is not None:
             tables = embedding_source.tables
             assert tables is not None, "a talker with fused operations has tables"
-            # This checkpoint's code predictor projects the other talker's embeddings of code 0.
+            # The code predictor of this checkpoint projects the other talker's embeddings of codebook 0.
             first = self.talker.code_predictor.project(embedding_source.model.codec_embedding.rows)
             self._source_tables = InputTables(tables.frames[0], tables.text, first)
             self.slot_cache.tables[True] = self._source_tables.addresses
-            self.device.mark().synchronize()  # The frame stream is not ordered after this thread's stream.
+            # Wait for this work, because the frame stream does not wait for this thread's stream.
+            self.device.mark().synchronize()
 
     def next(self, rows: Tensor, slots: Slots | None = None, span: int | None = None, *, plain: bool = False) -> Tensor:
         """Return the next frame of rows that already have a frame.
@@ -241,7 +243,7 @@ class Frame:
         levels = [level.of(rows, slots, lean=lean, plain=plain) for level in slot_cache.levels]
         embeddings = self._cross_embeddings(slots)
         codes: list[Tensor] = []
-        sums: list[Tensor] = []  # One per codebook. If a score is not finite, neither is the sum.
+        sums: list[Tensor] = []  # Sum of scores per codebook. The sum is not finite if one of its scores is not finite.
 
         def sample(codebook: int, logits: Tensor, embedded: Tensor | None) -> None:
             scores = logits.float()
@@ -321,8 +323,8 @@ class Frame:
                 sampled,
                 rules if codebook == 0 else None,
                 None if embedded is None else Lookup(tables.of(codebook), embedded, addresses[codebook]),
-                # The first sampling launch waits for all earlier work, such as the copy of the rows. Data that sampling
-                # reads early is written only by `finish`, which waits for the last sampling launch.
+                # The first sampling launch waits for all earlier work, such as the copy of the rows. Only `finish`
+                # writes the data that later sampling launches read early, and it waits for the last of them.
                 settled=codebook > 0,
             )
 

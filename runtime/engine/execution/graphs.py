@@ -14,10 +14,11 @@ from runtime.errors import SetUpError
 
 log = logging.getLogger(__name__)
 
-# Numbers of rows of decode graphs. A batch uses the next larger graph: five rows use that of six.
+# Numbers of rows of decode graphs. A batch of any other size uses the next larger graph. For example, five rows use the
+# graph of six.
 DECODE_BUCKETS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
 
-Progress = Callable[[int, int], None]  # Number of captured graphs, total.
+Progress = Callable[[int, int], None]  # Arguments: number of captured graphs, total number.
 Shape = tuple[int, ...]
 
 
@@ -25,7 +26,7 @@ class Work(StrEnum):
     """Kinds of captured work. The comments list the dimensions of a shape."""
 
     DECODE = "decode steps"  # Dimensions: rows, span, sampling kind.
-    PREFILL = "prefill chunks"  # Dimensions: prompts, positions of each.
+    PREFILL = "prefill chunks"  # Dimensions: prompts, positions per prompt.
     FIRST_FRAME = "first frames"  # Dimensions: rows, sampling kind.
     FOLLOWING_AUDIO = "sound behind first frames"  # Dimensions: frames, rows.
     FIRST_AUDIO = "first sound"  # Dimensions: frames, rows.
@@ -48,7 +49,8 @@ class GraphPool:
 
     def __init__(self, device: Device) -> None:
         self._device = device
-        self._graphs: dict[Work, dict[Shape, Any]] = {work: {} for work in Work}  # In ascending order of shapes.
+        # Graphs by kind of work, in ascending order of shapes.
+        self._graphs: dict[Work, dict[Shape, Any]] = {work: {} for work in Work}
 
     def capture(self, captures: Iterable[Capture], progress: Progress = lambda done, of: None) -> None:
         """Capture graphs in the given order, the largest first so that the others reuse its memory.

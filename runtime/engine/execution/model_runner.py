@@ -33,9 +33,9 @@ from runtime.model.checkpoint import Checkpoint
 
 Slots = NDArray[np.int64]
 
-# Upper bounds of the positions per slot that attention reads, for devices that cannot stop at each row's length.
+# Numbers of positions per slot that attention reads. Devices that cannot stop at each row's length use them.
 SPANS = (512, 2048)
-PLAIN, SORTED = 0, 1  # Sampling kinds, the last dimension of graph shapes. A graph for SORTED also serves PLAIN.
+PLAIN, SORTED = 0, 1  # Sampling kinds, the last dimension of graph shapes. A graph for SORTED also works for PLAIN.
 
 
 class FrameLost(Exception):
@@ -97,7 +97,8 @@ class ModelRunner:
         target, grain = device.torch_device, device.position_grain
         self.slot_cache = SlotCache(checkpoint.config, slots, length, target, dtype, grain)
         largest = next((size for size in DECODE_BUCKETS if size >= slots), slots)
-        self._starts = [size for size in STARTS if size < 2 * slots]  # Sizes up to the first one that holds all slots.
+        # Sizes up to the first one that is at least the number of slots.
+        self._starts = [size for size in STARTS if size < 2 * slots]
         config, talker = checkpoint.config, checkpoint.talker
         self.frame = Frame(config, talker, device, self.slot_cache, dtype, largest, self._starts[-1], prompts)
         self._pads = self.frame.fused is not None or device.pads_prompts
@@ -113,7 +114,7 @@ class ModelRunner:
         shapes = list(self._batches.shapes()) if self._pads else [(1, 1)]
         width, pieces = max(count * size for count, size in shapes), max(count for count, _ in shapes)
         self._embeds = torch.zeros((width, self.hidden_size), device=target, dtype=dtype)
-        self._places = torch.zeros((5, pieces), device=target, dtype=torch.int64)  # Rows as in PromptBatch.
+        self._places = torch.zeros((5, pieces), device=target, dtype=torch.int64)  # Rows as in `PromptBatch`.
         width = checkpoint.config.talker.num_code_groups + 2
         # One host buffer for each frame that can be in flight, and one for the frame that is being read.
         self._outputs = Ring(
@@ -123,7 +124,7 @@ class ModelRunner:
         # First frames of ended requests may still be in flight, so this ring may need more buffers than there are
         # slots.
         self._started = Ring([device.host_memory(STARTS[-1], width, dtype=torch.int64) for _ in range(prompts + 1)])
-        self._last_of: dict[int, Event] = {}  # Event of the last frame, by slot.
+        self._last_of: dict[int, Event] = {}  # Event of each slot's last frame.
 
     @torch.inference_mode()
     def capture(self, progress: Progress = lambda done, of: None) -> None:
@@ -185,7 +186,7 @@ class ModelRunner:
         The boundaries of chunks and their results do not depend on the prompts that are prefilled together.
         """
         stops = [
-            # The prefix that all texts of a voice share is a chunk of its own, so that it can be cached.
+            # The prefix that all texts of a voice share is a separate chunk, so that it can be cached.
             min(start + self.chunk, prompt.constant if start < prompt.constant else len(prompt.embeds))
             for _, prompt, start in wanted
         ]
@@ -214,7 +215,7 @@ class ModelRunner:
         for batch in self._batches.batches(chunks, self.slot_cache.slots):
             embeds, places = self._chunk(*batch.shape)
             flat = embeds.flatten(0, 1)
-            flat.zero_()  # Attention multiplies padding by 0, and 0 * NaN is NaN, so the buffer must not contain NaN.
+            flat.zero_()  # The buffer must not contain NaN: attention multiplies padding by 0, and 0 * NaN is NaN.
             for at, part in batch.embeds:
                 flat[at : at + len(part)] = part
             places.copy_(on_device(places.device, batch.places))
@@ -266,7 +267,8 @@ class ModelRunner:
         """
         slot_cache, count = self.slot_cache, len(slots)
         with self.device.stream(Stream.FRAMES):
-            # A full row whose result is not read yet writes to the padding position, which is never read.
+            # A row that has filled its slot may be launched once more before its result is read. It writes to the
+            # padding position, which is never read.
             reach = min(int(slot_cache.host_position[slots].max()) + 1, slot_cache.length)
             plain = self._is_lean and slot_cache.is_plain(slots)
             (size, *_), graph = self._fitting(slots, Work.DECODE, count, reach, plain=plain)

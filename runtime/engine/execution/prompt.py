@@ -20,7 +20,7 @@ from runtime.model.talker import NO_CODEC, Talker
 from runtime.model.text_tokenizer import TextTokenizer
 from runtime.request import Layout, Mode
 
-# Minimum number of positions of a cached prefix; prefilling fewer is as fast as copying them.
+# Minimum number of positions of a cached prefix. Copying fewer positions takes as long as prefilling them.
 MIN_PREFIX_POSITIONS = 24
 
 
@@ -34,7 +34,7 @@ class PromptInputs:
     text: str
     mode: Mode
     layout: Layout
-    language: str  # "auto" or a key of codec_language_id, which determines the language tag.
+    language: str  # Language tag: "auto" or a key of codec_language_id.
     speaker: str | None = None
     instruct: str | None = None
     voice: ClonedVoice | None = None
@@ -102,8 +102,8 @@ def build_prompt(
         trailing = _add_reference(columns, [*reference, *body], frames, inputs.layout, config)
     else:
         trailing = _add_text(columns, body, inputs.layout, config)
-    # The last position is always prefilled, because it gives the first code. It may belong to the constant prefix if
-    # the text of a reference is longer than its frames.
+    # The last position is always prefilled, because the first code is sampled from it. It may belong to the constant
+    # prefix if a reference's text has more tokens than its audio has frames.
     constant = min(constant, len(columns.text) - 1)
     embeds = _embed(columns, voice, talker, embedding_source or talker)
     if constant < MIN_PREFIX_POSITIONS:
@@ -123,7 +123,8 @@ def prompt_length(inputs: PromptInputs, frames: int, reference_text: str, tokeni
 
     `frames` is the number of reference frames.
     """
-    named = inputs.mode is not Mode.VOICE_DESIGN  # The prompt has a position for a speaker or an x-vector.
+    # Prompts of the other modes have a position for a speaker or an x-vector.
+    named = inputs.mode is not Mode.VOICE_DESIGN
     tagged = inputs.language != "auto"
     length = len(tokenizer.role()) + 3 + tagged + named + 1
     if inputs.instruct is not None:

@@ -20,14 +20,15 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-STARTS = (1, 2, 4, 8)  # Numbers of prompts that are prefilled together, and of first frames that are sampled together.
-CHUNKS = (16, 32, 64, 128, 256, 512)  # Lengths to which an undivided chunk is padded.
-TOGETHER = 128  # Maximum total positions of undivided chunks in one launch.
+STARTS = (1, 2, 4, 8)  # Numbers of prompts per launch, and of first frames per launch.
+CHUNKS = (16, 32, 64, 128, 256, 512)  # Lengths to which a chunk that is not divided into pieces is padded.
+TOGETHER = 128  # Maximum total positions, in one launch, of chunks that are not divided.
 PIECE = 16  # Number of positions of a piece.
-POSITIONS = (16, 32, 64, 128, 192, 256, 384, 512)  # Total positions of a launch's pieces. Each size has its own graph.
+# Total positions of a launch's pieces. Each number has its own graph.
+POSITIONS = (16, 32, 64, 128, 192, 256, 384, 512)
 
-Chunk = tuple[int, int, Tensor]  # Slot, first position, embeds [P, H].
-Shape = tuple[int, int]  # Number of pieces, positions of each.
+Chunk = tuple[int, int, Tensor]  # Slot, first position, embeddings [P, H].
+Shape = tuple[int, int]  # Number of pieces, positions per piece.
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +71,7 @@ class PackedPieces:
 
     def batches(self, chunks: Sequence[Chunk], scratch: int) -> Iterator[PromptBatch]:
         places: list[tuple[int, int, int, int, int]] = []
-        begins = []  # Start of each chunk in the concatenated pieces.
+        begins = []  # Start index of each chunk in the concatenated pieces.
         for slot, start, part in chunks:
             begins.append(PIECE * len(places))
             for at in range(0, len(part), PIECE):
@@ -98,7 +99,7 @@ class WholeChunks:
     """
 
     def __init__(self, chunk: int, counts: Sequence[int] = STARTS) -> None:
-        # The padded lengths, up to the first one that holds the longest chunk.
+        # The first of the padded lengths that holds the longest chunk.
         whole = next((size for size in CHUNKS if size >= chunk), chunk)
         self._widths = [*(size for size in CHUNKS if size < whole), whole]
         self._counts = counts

@@ -29,7 +29,7 @@ class LevelSettings:
     top_k: Tensor
     top_p: Tensor
     greedy: Tensor
-    widest_k: int  # Largest top_k in the batch, known on the host.
+    widest_k: int  # Largest top_k in the batch. The host knows it without a synchronisation.
     any_top_p: bool  # True if any row has top_p below 1.
     sorts_once: bool = False  # True if one sort is used for both top-k and top-p, on devices with slow sorts.
 
@@ -45,7 +45,7 @@ def gumbel_noise(seed: Tensor, frame: Tensor, groups: int, width: int) -> Tensor
     key = _mix(key + GOLDEN * (codebook + 1))  # [B, groups]
     code = torch.arange(1, width + 1, device=seed.device) * GOLDEN & MASK_32
     bits = _mix(_mix(key[..., None] ^ code) + key[..., None])
-    # 23 bits plus one half, so that the number is never 0 or 1 in float32.
+    # 23 bits plus one half. In float32, the number is then never 0 or 1.
     uniform = ((bits >> 9).float() + 0.5) * 2.0**-23
     return -torch.log(-torch.log(uniform))
 
@@ -97,7 +97,7 @@ def _keep_top_p(scores: Tensor, level: LevelSettings) -> Tensor:
     The sum for a code includes all codes that are not more probable, including itself.
     """
     ascending = scores.sort(dim=-1).values
-    up_to = torch.searchsorted(ascending, scores, right=True) - 1  # Index of the last of equal scores.
+    up_to = torch.searchsorted(ascending, scores, right=True) - 1  # Index of the last of several equal scores.
     mass = ascending.softmax(dim=-1).cumsum(dim=-1).gather(-1, up_to)
     banned = (mass <= 1 - level.top_p[:, None]) & (level.top_p < 1)[:, None] & (scores < ascending[:, -1:])
     return scores.masked_fill(banned, -torch.inf)
@@ -115,7 +115,7 @@ def keep_by_one_sort(scores: Tensor, level: LevelSettings) -> Tensor:
     last = ascending.gather(-1, (ascending.shape[-1] - level.top_k[:, None]).clamp(min=0))
     kept = ascending.masked_fill(ascending < last, -torch.inf)
     mass = kept.softmax(dim=-1).cumsum(dim=-1)
-    # With -1, all codes are kept if top-p is off.
+    # If top-p is off, -1 keeps all codes.
     spared = torch.where(level.top_p < 1, 1 - level.top_p, -1.0)[:, None]
     least = kept.masked_fill(mass <= spared, torch.inf).amin(dim=-1, keepdim=True)
     threshold = torch.maximum(torch.minimum(least, ascending[:, -1:]), last)

@@ -20,10 +20,10 @@ from runtime.engine.execution.sampling import LevelSettings
 from runtime.model.config import GenerationDefaults, ModelConfig
 from runtime.request import Sampling
 
-UNPINNED = ("cpu", "mps")  # Devices that read host memory directly, without pinned memory.
+UNPINNED = ("cpu", "mps")  # Device types that read host memory directly, so that pinned memory is not needed.
 
-UNLIMITED = 2**62  # Stands for an unlimited number of frames.
-PLAIN_K = 64  # Maximum top-k without a sort; the published checkpoints use 50.
+UNLIMITED = 2**62  # Larger than every number of frames.
+PLAIN_K = 64  # Maximum top-k for which no sort is needed. The published checkpoints use 50.
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +51,13 @@ class SlotInputs:
 
     settings: RowSettings
     seed: int
-    # Text ids to feed with the next frames; after them, padding is fed.
+    # Text ids that are added to the next frames. Padding follows the last id.
     trailing: list[int] = field(default_factory=list)
     holds_end: bool = False  # True if EOS is banned until the frame whose input is the last text id (tts_eos).
     is_open: bool = False  # True if more text may arrive.
-    is_cross_embedded: bool = False  # True if another checkpoint embeds the inputs (cross_checkpoint_embeddings.py).
-    is_written: bool = False  # True if the inputs were written to the device.
+    # True if the embeddings of another checkpoint are used (cross_checkpoint_embeddings.py).
+    is_cross_embedded: bool = False
+    is_written: bool = False  # True if these inputs are in device memory.
 
     @property
     def text_frames(self) -> int:
@@ -144,7 +145,7 @@ class LevelCache:
         """
         widest_k = self.vocabulary if slots is None else int(self.host_top_k[slots].max())
         any_top_p = slots is None or bool((self.host_top_p[slots] < 1).any())
-        if lean:  # Use the same operators with and without graphs.
+        if lean:  # Graphs and eager calls use the same operators.
             widest_k, any_top_p = (min(PLAIN_K, self.vocabulary), False) if plain else (self.vocabulary, True)
         return LevelSettings(
             temperature=self.temperature[rows],
@@ -221,7 +222,7 @@ class SlotCache:
         self.keys = list(self._cache[0])
         self.values = list(self._cache[1])
 
-        # The integers of a slot are one column, so that a single copy writes all of them.
+        # All integers of a slot form one column, so that a single copy writes them.
         self._ints = torch.zeros((11, slots + 1), device=device, dtype=torch.int64)
         self._reals = torch.ones((5, slots + 1), device=device)
         self.position = self._ints[0]  # Position of the next frame's input.
@@ -231,8 +232,8 @@ class SlotCache:
         self.penalty = self._reals[0]
         self.talker_level = LevelCache(self._reals[1:3], self._ints[4:6], talker.vocab_size)
         self.predictor_level = LevelCache(self._reals[3:5], self._ints[6:8], config.predictor.vocab_size)
-        # Addresses of the embedding tables that fused operations use for a slot: code 0 and text in the talker's width,
-        # and code 0 in the code predictor's width. They depend on ``is_cross_embedded``.
+        # Addresses of a slot's embedding tables, for fused operations: codebook 0 and text in the talker's width, and
+        # codebook 0 in the code predictor's width. They depend on ``is_cross_embedded``.
         self.addresses = self._ints[8:11]
         self.tables: dict[bool, tuple[int, int, int]] = {False: (0, 0, 0), True: (0, 0, 0)}
 
@@ -240,16 +241,16 @@ class SlotCache:
             return torch.zeros((slots + 1, width), device=device, dtype=torch.int64)
 
         self.codes = ints(talker.num_code_groups)  # Codes of the last frame.
-        self.trailing = ints(length)  # Text ids to feed with the next frames; after them, padding is fed.
-        # True for values of code 0 that were sampled.
+        self.trailing = ints(length)  # Text ids that are added to the next frames. Padding follows the last id.
+        # True for every code of codebook 0 that was sampled.
         self.seen = torch.zeros(slots + 1, talker.vocab_size, device=device, dtype=torch.bool)
 
         self.host_position = np.zeros(slots, np.int64)  # Host copy of ``position``.
         self.host_frame = np.zeros(slots, np.int64)  # Host copy of ``frame``.
         self.host_cross_embedded = np.zeros(slots, np.bool_)
-        self.inputs: dict[int, SlotInputs] = {}  # Inputs of the last sequence, by slot.
-        # The slot that was freed first is reused first, because a frame in flight may still write to a slot that was
-        # freed recently.
+        self.inputs: dict[int, SlotInputs] = {}  # Inputs of each slot's last sequence.
+        # Slots in the order in which they were freed. The oldest is used first, because a frame in flight may still
+        # write to a slot that was freed recently.
         self.free_slots = deque(range(slots))
 
     @property

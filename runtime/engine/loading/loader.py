@@ -32,10 +32,10 @@ from runtime.settings import Settings
 
 log = logging.getLogger(__name__)
 
-LOW = 10  # Nice value (0 to 19) of the loader thread, so that frames and audio have priority if all cores are busy.
+LOW = 10  # Nice value (0 to 19) of the loader thread. Frames and audio have priority if all cores are busy.
 GATHERING = "huge pages"  # Name of the thread that moves loaded weights to huge pages.
 
-OnStep = Callable[[str], None]  # Receives the name of the current step.
+OnStep = Callable[[str], None]  # Function that receives the name of the current step.
 # Factory of engine cores. Arguments: checkpoint, slots, positions per slot, waiting queue.
 NewCore = Callable[[Checkpoint, int, int, WaitingQueue], EngineCore]
 
@@ -73,9 +73,9 @@ class CheckpointLoader:
         checkpoint = load_checkpoint(
             entry.reference, device.torch_device, dtype, others, entry.quantization, sound_dtype
         )
-        release_unused_memory()  # Quantization and packing have used temporary memory.
+        release_unused_memory()  # Release the temporary memory of quantization and packing.
         self.add(entry, checkpoint, on_step, before)
-        # This runs after the warm-up, because it would slow the warm-up down.
+        # This follows the warm-up, because it would slow the warm-up down.
         if device.name == "cpu" and not are_small([checkpoint.talker]):
             Thread(target=_gather, args=(entry.name,), name=GATHERING, daemon=True).start()
 
@@ -97,7 +97,8 @@ class CheckpointLoader:
         """
         device, dtype = self._device, checkpoint.talker.codec_head.weight.dtype
         if device.fused(dtype) is not None and checkpoint.talker.tables is None:
-            checkpoint.talker.tabulate()  # The tables must be allocated before the remaining memory is divided.
+            # These tables must be allocated before the remaining memory is divided into slots.
+            checkpoint.talker.tabulate()
         length = min(self._settings.max_model_len, checkpoint.config.talker.max_position_embeddings)
         later = [other for other in self._registry.entries if other.core is None and other is not entry]
         free, total = device.free_bytes(), device.total_bytes()
@@ -107,7 +108,8 @@ class CheckpointLoader:
         slots = slots_for(device, self._settings, slot, 1 + len(later), kept)
         on_step(f"{entry.name}: {slots} slots of {length} positions")
         core = self._new_core(checkpoint, slots, length, entry.waiting)
-        device.mark().synchronize()  # Device streams that use the weights are not ordered after this thread's stream.
+        # Wait for the weights, because device streams that use them do not wait for this thread's stream.
+        device.mark().synchronize()
         self.prepare_thread(checkpoint)
         warm_up(core, on_step)
         left = device.free_bytes()
@@ -116,7 +118,7 @@ class CheckpointLoader:
             *(entry.name, slots, *(count / GIB for count in (total, free, free - left, left))),
         )
         self._share_voices(entry, core)
-        entry.core = core  # From here on, requests are served.
+        entry.core = core  # The checkpoint serves requests from this statement on.
 
     def _share_voices(self, entry: RegistryEntry, core: EngineCore) -> None:
         """Let CustomVoice checkpoints use the voice encoder of a Base checkpoint, once both are loaded."""
@@ -163,7 +165,7 @@ def _file_bytes(entry: RegistryEntry) -> int:
 
 def _gather(name: str) -> None:
     """Move the loaded weights to huge pages. Requests can be served during these seconds. Thread: its own."""
-    if sys.platform == "linux":  # Only Linux supports a nice value per thread.
+    if sys.platform == "linux":  # Only Linux has a separate nice value for each thread.
         os.setpriority(os.PRIO_PROCESS, get_native_id(), LOW)
     log.info("%s: %d MiB of this process lie in huge pages", name, gather() // 2**20)
 

@@ -37,7 +37,8 @@ class RegistryEntry:
     core: EngineCore | None = None
     # Quantization of the weights; None if there is none or it is not chosen yet.
     quantization: Quantization | None = None
-    dtype: torch.dtype = torch.float32  # Dtype of the talker and code predictor; an estimate until loaded.
+    # Dtype of the talker and code predictor. It is an estimate until the checkpoint is loaded.
+    dtype: torch.dtype = torch.float32
     is_loading: bool = False
     has_failed: bool = False
 

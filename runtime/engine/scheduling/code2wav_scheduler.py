@@ -44,7 +44,7 @@ class SequenceAudio:
 
     pcm: bytes
     frames: int  # Number of emitted frames.
-    left_out: int = 0  # Number of frames after these that were cut.
+    left_out: int = 0  # Number of frames after the emitted ones that were cut.
     guard: Guard | None = None
     error: SpeechError | None = None
 
@@ -56,7 +56,7 @@ class _Output:
     chunk: Code2WavChunk
     sequences: list[Sequence]
     sounds: list[SequenceAudio]
-    paused: list[int]  # Number of samples of pauses that were emitted with the chunk, per row.
+    paused: list[int]  # Number of samples of pauses that were emitted with the chunk, for each row.
     at: float
 
 
@@ -87,10 +87,10 @@ class Code2WavScheduler:
         self._worker = worker
         self._clock = clock
         self._guarded = guarded
-        self._frame_bytes = round(2 * SAMPLE_RATE * scheduler.frame_s)  # 16-bit mono samples.
-        # Codes of frames that are not decoded yet: a ring buffer per slot.
+        self._frame_bytes = round(2 * SAMPLE_RATE * scheduler.frame_s)  # Two bytes per sample (16-bit mono).
+        # Codes of frames that are not decoded yet. Each slot has a ring buffer.
         self._codes: Codes = np.zeros((len(table.made), MAX_BACKLOG_FRAMES, streams.groups), np.int64)
-        # True if work of other requests was withdrawn together with an ended request and must be offered again.
+        # True if work of other requests was withdrawn together with that of an ended request. It must be offered again.
         self._withdrawn = False
         self._outputs: deque[_Output] = deque()  # Filled by the worker.
 
@@ -125,7 +125,7 @@ class Code2WavScheduler:
     def _can_launch_first_audio(self, sequence: Sequence) -> bool:
         table, slot = self._table, sequence.slot
         is_first = not sequence.opened and table.made[slot] == 0 and table.first_chunk[slot] == 1
-        # A Code2Wav call that still runs for this slot belongs to the slot's previous sequence.
+        # A Code2Wav call that still runs for this slot belongs to an earlier sequence in the slot.
         return bool(is_first and not table.in_code2wav[slot]) and self._streams.can_follow(sequence.voice)
 
     @staticmethod
@@ -170,7 +170,7 @@ class Code2WavScheduler:
             chunk, at = output.chunk, output.at
             self._table.in_code2wav[chunk.slots] = False
             rows = zip(output.sequences, output.sounds, output.paused, strict=True)
-            # The slot may belong to another sequence by now.
+            # Another sequence may have the slot by now.
             current = [row for row in rows if self._sequences.get(row[0].slot) is row[0]]
             slots = np.array([sequence.slot for sequence, _, _ in current], np.int64)
             frames = np.array([sound.frames for _, sound, _ in current], np.int64)
@@ -192,7 +192,7 @@ class Code2WavScheduler:
 
     def _freeze(self, chunk: Code2WavChunk) -> Callable[[], None]:
         """Copy the inputs of a chunk and return a function that decodes it. The caller holds the worker's lock."""
-        # A row with fewer frames is padded with its last frame.
+        # Rows with fewer frames are padded with their last frame.
         own = np.minimum(np.arange(chunk.size), chunk.frames[:, None] - 1)
         at = self._table.sent[chunk.slots][:, None] + own
         codes = self._codes[chunk.slots[:, None], at % MAX_BACKLOG_FRAMES]
@@ -222,7 +222,7 @@ class Code2WavScheduler:
             sounds = [SequenceAudio(b"", len(row), error=GenerationFailed()) for row in own]
         paused = [0] * len(sequences)
         for place, (sequence, row, sound, first) in enumerate(zip(sequences, own, sounds, firsts, strict=True)):
-            with self._worker.lock:  # The lock keeps the request from ending between the check and the emit.
+            with self._worker.lock:  # With the lock, the request cannot end between the check and the emit.
                 if sound.error is None and not sequence.silenced:
                     codes_out = row[: sound.frames]
                     paused[place] = sequence.emit_audio(sound.pcm, codes_out, first, self._streams.samples_per_frame)

@@ -68,7 +68,7 @@ class InFlight:
         self._max_in_flight = max_in_flight
         self._expect = expect
         self._clock = clock
-        self._discarded = np.zeros(slots, np.int64)  # Number of discards by slot.
+        self._discarded = np.zeros(slots, np.int64)  # Number of discards of each slot.
         self._frames: deque[_Launch] = deque()
         self._starts: deque[_Launch] = deque()
         self._last_output = -np.inf

@@ -50,9 +50,10 @@ from runtime.request import (
 from runtime.settings import Limits
 from runtime.shared.speech_rate import is_another_text
 
-# Range of the device's integers. A seed out of this range would fail the whole batch.
+# Range of seeds that the device supports. Another seed would make the whole batch fail.
 SEEDS = (0, 2**63 - 1)
-POSITIONS_PER_CHARACTER = 8  # A digit takes four frames and one token; an emoji takes several tokens.
+# Upper bound of positions per character. A digit has one token and four frames; an emoji has several tokens.
+POSITIONS_PER_CHARACTER = 8
 
 CROSS_EMBEDDING_USED = "Text and codes are embedded as the Base checkpoint does it (graft); this is experimental."
 CROSS_EMBEDDING_IGNORED = (
@@ -89,7 +90,7 @@ class Admission:
     voice_key: str | None
     settings: RowSettings
     asked: int | None  # Requested number of frames.
-    most: int  # Maximum number of frames of any request.
+    most: int  # Maximum number of frames of a request without its own limit.
     slot_length: int
     reference_frames: int
     part_chars: int  # Maximum characters of one segment.
@@ -106,7 +107,7 @@ class Admission:
         prompt_inputs = replace(self.prompt_inputs, text=text, body=tuple(tokenizer.body(text)))
         room, prompt = self._room(prompt_inputs, tokenizer)
         asked = None if self.asked is None else self.asked - made
-        # If the request sets no number of frames, the slot must hold the text at least at normal speed.
+        # If the request sets no limit, the slot must have positions for the text at normal speed.
         needed = asked or min(GRACE_FRAMES + expected_frames(text), self.most)
         needed = needed if must_fit else 1
         if needed > room:
@@ -200,8 +201,8 @@ def admit(
         may_repeat=config.speaks and not request.sampling.greedy and request.max_frames is None,
         notes=tuple(notes),
     )
-    # Text can be fed token by token only if the layout has positions for it and no reference frames occupy them. A text
-    # of one segment can also be fed token by token if it is complete.
+    # Text can be fed token by token only if the layout has positions for it and no reference frames use them. Complete
+    # texts of one segment can also be fed in this way.
     feeds_by_token = request.split is Split.AUTO or (request.split is Split.NONE and not request.open_text)
     by_token = layout is Layout.STREAMING and not frames and feeds_by_token
     whole, most = request.split is Split.NONE, admission.longest(tokenizer)
@@ -333,7 +334,7 @@ def _reference(request: SpeechRequest, checkpoint: Checkpoint, limits: Limits) -
         reference = replace(reference, text=None, x_vector_only=True)
     if reference.x_vector_only:
         return reference
-    # Stripped like the text, because a leading newline would merge with that of the template.
+    # Leading and trailing white space is removed, because a leading newline would merge with that of the template.
     text = (reference.text or "").strip()
     if not text:
         raise MissingReferenceText(param="ref_text")

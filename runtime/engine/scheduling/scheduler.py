@@ -15,16 +15,18 @@ from numpy.typing import NDArray
 Slots = NDArray[np.int64]
 
 NO_LIMIT = 2**62  # Larger than every number of frames.
-MAX_BACKLOG_FRAMES = 64  # Maximum frames that a row may be ahead of Code2Wav. More would not give earlier audio.
+# Maximum number of frames of a row that Code2Wav has not decoded. More frames would not give earlier audio.
+MAX_BACKLOG_FRAMES = 64
 MAX_CHUNK_GROWTH = 4  # Maximum ratio between the lengths of two successive chunks.
-FRAME_TIME_MARGIN = 3.0  # A frame may take up to three times the recent duration.
+FRAME_TIME_MARGIN = 3.0  # A frame may take up to three times as long as recent frames.
 YIELD_BUSY_SHARE = 0.5  # A row that is far ahead pauses if at least this share of the slots is busy.
-# If a turn takes less than this share of a frame's audio duration, pausing a row does not help others.
+# Share of a frame's audio duration. If a turn takes less than this, pausing a row does not help other rows.
 FAST_TURN_SHARE = 0.25
-MAX_TURN_SHARE = 0.75  # Maximum share of a frame's audio duration for the next frame and its chunk together.
-LOW_BUFFER_S = 0.16  # Rows with more unplayed audio than this can wait.
+# Maximum duration of the next frame and its chunk together, as a share of a frame's audio duration.
+MAX_TURN_SHARE = 0.75
+LOW_BUFFER_S = 0.16  # Rows with more unplayed audio than this can be delayed.
 URGENT_FRAMES = (
-    # Maximum frames of an urgent chunk: the chunk after a first chunk of one frame has at most this size.
+    # Maximum frames of an urgent chunk. A first chunk has one frame, and the chunk after it has at most this size.
     MAX_CHUNK_GROWTH
 )
 
@@ -43,12 +45,12 @@ class SequenceTable:
         self.text = np.zeros(slots, np.int64)  # Number of frames that the received text allows.
         self.acknowledged_frames = np.zeros(slots, np.int64)  # Number of frames whose audio was acknowledged.
         self.has_acks = np.zeros(slots, bool)  # True if the listener acknowledges audio.
-        # Time at which the buffer of a listener that plays without pauses will be empty.
+        # Time at which a listener that plays without pauses will have played all sent audio.
         self.buffer_empty_at = np.zeros(slots)
         self.last_chunk = np.zeros(slots, np.int64)  # Number of frames in the last chunk; 0 before the first chunk.
         self.first_chunk = np.ones(slots, np.int64)
         self.largest_chunk = np.ones(slots, np.int64)
-        self.batch = np.ones(slots, np.int64)  # Maximum rows in one Code2Wav call, a setting of the mode.
+        self.batch = np.ones(slots, np.int64)  # Maximum rows in one Code2Wav call (a setting of the mode).
 
     def clear(self, slot: int) -> None:
         """Reset the row of a slot except `in_code2wav`, which a running Code2Wav call resets at its end."""
@@ -68,7 +70,7 @@ class Pace:
     """Recent durations in seconds; infinite until measured."""
 
     turn_s: float = np.inf  # Duration of one frame of the whole batch.
-    sound_s: float = np.inf  # Duration of Code2Wav for one frame of one row.
+    sound_s: float = np.inf  # Duration of the Code2Wav call for one frame of one row.
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +109,7 @@ class Scheduler:
 
     frame_s: float
     lead_cap_s: float
-    reader_frames: int  # Maximum frames that may wait for a slow reader.
+    reader_frames: int  # Maximum number of frames that a client may leave unread.
     sound_work: int  # Maximum frames of all rows in one Code2Wav call.
     batch_fill_ratio: float = 0.0
     first_alone: bool = False

@@ -46,7 +46,7 @@ class Step(Enum):
     START = auto()  # Start the next segment of the text.
     REPEAT = auto()  # Generate the same segment again with another seed.
     REST = auto()  # Wait for more text.
-    DRAIN = auto()  # Generate no more frames; only audio is left.
+    DRAIN = auto()  # Wait until the remaining audio is emitted. No more frames are generated.
 
 
 def next_step(
@@ -91,8 +91,9 @@ class SegmentRunner:
         self._in_flight = in_flight
         self._prefix_cache = prefix_cache
         self._guarded = guarded
-        self.embedding_source: Talker | None = None  # Embeds the text of sequences with cross-checkpoint embeddings.
-        self.prefilling: deque[Sequence] = deque()  # Sequences whose prompts are not completely prefilled.
+        # Talker that embeds the text of sequences with cross-checkpoint embeddings.
+        self.embedding_source: Talker | None = None
+        self.prefilling: deque[Sequence] = deque()  # Sequences whose prompts are only partly prefilled.
 
     def start_segment(self, sequence: Sequence) -> None:
         """Start the next segment of the text: embed its prompt and queue it for prefill.
@@ -246,13 +247,13 @@ class SegmentRunner:
             SpeechError: See `start_segment`.
         """
         table, slot = sequence.table, sequence.slot
-        # The next segment has already started after the frames that were cut.
+        # The next segment had already started after the frames that were cut.
         if sequence.before >= table.sent[slot] + left_out:
             table.sent[slot] += left_out
             sequence.guard = sequence.guard or guard
             return
         table.made[slot] = table.sent[slot]
-        if sequence.state is SequenceState.DRAIN:  # The segment has ended in the same turn.
+        if sequence.state is SequenceState.DRAIN:  # The segment may have ended in the same turn.
             sequence.guard = sequence.guard or guard
             sequence.cut_short = StopReason.RUNAWAY
         else:

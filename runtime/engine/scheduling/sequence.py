@@ -45,7 +45,7 @@ class SequenceState(Enum):
     PREFILL = auto()  # The prompt of a segment is being prefilled, including its first frame.
     DECODE = auto()  # Frames may be generated.
     AT_REST = auto()  # All text received so far is spoken.
-    DRAIN = auto()  # No more frames follow; only audio remains to be emitted.
+    DRAIN = auto()  # Only audio remains to be emitted. No more frames are generated.
     ENDED = auto()
 
 
@@ -77,24 +77,24 @@ class Sequence:
     plan: SegmentPlan | None = None
     prompt: Prompt | None = None  # Prompt while it is being prefilled.
     prefill_position: int = 0  # Number of prefilled positions of the prompt.
-    before: int = 0  # Number of frames of earlier segments.
+    before: int = 0  # Number of frames of all earlier segments.
     tokens: int = 0  # Number of text tokens in the segment.
-    spent_after: int = 0  # Number of frames after which the text counts as spoken.
+    spent_after: int = 0  # Number of frames after which the segment's text counts as spoken.
     reported_chars: int = 0  # Text length at the last WaitingForText event.
     is_repeat: bool = False  # True if the segment is being generated again.
     detector: RunawayDetector = field(default_factory=RunawayDetector)
 
-    # Fields for audio.
+    # Fields of the audio.
     opened: bool = False  # True if its Code2Wav stream is open.
-    first_audio: FirstAudio | None = None  # Code2Wav work that was launched with the first frame.
-    # Coming pauses as (frames before the pause, samples).
+    first_audio: FirstAudio | None = None  # Code2Wav work that was launched together with the first frame.
+    # Future pauses: number of frames before the pause, and its length in samples.
     pauses: deque[tuple[int, int]] = field(default_factory=deque)
     samples: int = 0  # Number of emitted samples.
     paused: int = 0  # Number of emitted samples that belong to pauses.
     silenced: bool = False  # True if no more audio may be emitted.
 
-    # Times on the engine's clock, and statistics.
-    asked: float = field(init=False)  # Time of arrival at its checkpoint.
+    # Times on the engine's clock in seconds, and statistics.
+    asked: float = field(init=False)  # Time at which the request arrived at its checkpoint.
     queued: float = 0.0
     admitted: float = 0.0
     prefilled: float | None = None
@@ -104,8 +104,8 @@ class Sequence:
     prompt_tokens: int = 0
     underruns: int = 0
     guard: Guard | None = None
-    reported_notes: tuple[str, ...] = ()  # Notes that were reported with `Started`.
-    cut_short: StopReason | None = None  # Stop reason of an earlier segment that did not end with EOS.
+    reported_notes: tuple[str, ...] = ()  # Notes that were reported in the event `Started`.
+    cut_short: StopReason | None = None  # Stop reason of an earlier segment that did not end at EOS.
 
     def admit(self, admission: Admission, text_stream: TextStream, seed: int, now: float) -> None:
         """Set the validated request when the checkpoint accepts it."""
@@ -169,7 +169,7 @@ class Sequence:
         table.ended[slot] = self.state is SequenceState.DRAIN
         table.limit[slot] = self.limit
         if self.state is SequenceState.AT_REST:
-            table.text[slot] = table.made[slot]  # Frames that are already generated are always released.
+            table.text[slot] = table.made[slot]  # Frames that are already generated may always be decoded.
         elif self.state is not SequenceState.DRAIN:
             table.text[slot] = min(self.before + self.inputs.text_frames, NO_LIMIT)
 

@@ -17,7 +17,7 @@ from runtime.request import Queued
 log = logging.getLogger(__name__)
 
 WEIGHT = 0.2  # Weight of the newest duration in the running mean.
-FEW = 8  # Number of requests at the front that are notified of every change of their position.
+FEW = 8  # Number of requests, at the front of the queue, that are notified of every change of their position.
 PLACES_S = 0.25  # Interval between notifications of all other requests.
 Command = Callable[[], None]
 
@@ -32,10 +32,10 @@ class WaitingQueue:
     """
 
     def __init__(self) -> None:
-        self._no_checkpoint: dict[int, Sequence] = {}  # All dicts are by ticket.
+        self._no_checkpoint: dict[int, Sequence] = {}  # Requests by ticket, as in all dicts below.
         self._no_text: dict[int, Sequence] = {}
         self._no_voice: dict[int, Sequence] = {}
-        self._no_slot: dict[int, Sequence] = {}  # In order of arrival.
+        self._no_slot: dict[int, Sequence] = {}  # Requests by ticket in order of arrival.
         self._by_state = {
             SequenceState.NO_CHECKPOINT: self._no_checkpoint,
             SequenceState.NO_TEXT: self._no_text,
@@ -44,8 +44,8 @@ class WaitingQueue:
         }
         self._commands: dict[int, list[Command]] = {}  # Deferred commands of requests without a checkpoint.
         self._reading: dict[int, Future[ClonedVoice]] = {}  # Voices that are being encoded.
-        self._hold_s: float | None = None  # Running mean of the time for which a slot is held.
-        self._holding: Counter[str] = Counter()  # Number of slots by caller.
+        self._hold_s: float | None = None  # Running mean of the time in seconds for which requests use a slot.
+        self._holding: Counter[str] = Counter()  # Number of used slots by caller.
         self._has_moved = False  # True if positions may have changed since the last notification.
         self._reported_at = -inf
 
@@ -200,7 +200,7 @@ class WaitingQueue:
         """Record that a caller has released a slot after ``held_s`` seconds."""
         known = self._hold_s
         self._hold_s = held_s if known is None else known + WEIGHT * (held_s - known)
-        self._holding -= Counter([caller])  # Counter subtraction drops callers without slots.
+        self._holding -= Counter([caller])  # Counter subtraction removes callers with no slots.
         self._has_moved = True
 
     def wait_s(self, place: int) -> float | None:

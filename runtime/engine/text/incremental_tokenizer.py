@@ -26,7 +26,7 @@ class IncrementalTokenizer:
     def __init__(self, tokenizer: TextTokenizer) -> None:
         self._tokenizer = tokenizer
         self.tail = ""  # Normalized text whose ids have not been returned yet.
-        self._begun = False  # True after the first character that is not white space.
+        self._begun = False  # True after the first character that is not a space.
 
     def add(self, text: str) -> list[int]:
         """Append text and return the ids that are final now."""
@@ -34,7 +34,7 @@ class IncrementalTokenizer:
         if not self._begun:
             text = text.lstrip()
             self._begun = bool(text)
-        runs_on = text.isalpha() and self.tail[-1:].isalpha()  # A letter after a letter does not end a piece.
+        runs_on = text.isalpha() and self.tail[-1:].isalpha()  # A piece does not end between two letters.
         self.tail += text
         return [] if runs_on else self._settled()
 

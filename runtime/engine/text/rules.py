@@ -10,19 +10,18 @@ from runtime.settings import Limits
 from runtime.shared.speech_rate import expected_frames as expected_frames
 from runtime.shared.speech_rate import min_frames as min_frames
 
-# Maximum ratio of the actual to the expected duration. A lower limit would cut slow, emotional voices (docs/model.md
-# 7.1).
+# Maximum ratio of actual to expected duration. A lower limit would cut off slow, emotional voices (docs/model.md 7.1).
 SLOWEST = 3.0
 PLAIN_DIGITS, GROUP_DIGITS = 16, 4
 _DIGITS = re.compile(r"\d+")
-GRACE_FRAMES = 50  # 4 s for silence at the start and the end, for texts of any length.
+GRACE_FRAMES = 50  # Frames of silence at the start and the end of a text of any length (4 s).
 
 
 class LongNumbers:
     """Incremental filter that inserts spaces into long numbers, because the model often does not stop after them."""
 
     def __init__(self) -> None:
-        self._digits = 0  # Number of digits at the end of the text so far.
+        self._digits = 0  # Number of consecutive digits at the end of the text so far.
 
     def add(self, text: str) -> str:
         """Append text and return it with a space before each group of digits after the first `PLAIN_DIGITS`."""
@@ -65,7 +64,7 @@ def checked_instruct(instruct: str | None, tokenizer: TextTokenizer, limits: Lim
     """
     instruct = (instruct or "").strip()
     if len(instruct) > (limit := limits.max_instruct_chars):
-        # Cut between words, because part of a word may be another word.
+        # The cut is between words, because a part of a word may be another word.
         words = instruct[: limit + 1].rsplit(maxsplit=1)
         instruct = words[0] if len(words) == 2 else instruct[:limit]
     refuse_control(instruct, tokenizer, "instructions")

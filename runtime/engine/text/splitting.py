@@ -11,8 +11,8 @@ from runtime.request import Split
 from runtime.shared.sentence_ends import MARK, SPOKEN, ends_sentence
 from runtime.shared.speech_rate import is_readable
 
-# The model speaks each clause like a whole utterance, with falling pitch and a pause at its end. If the first clauses
-# are shorter than this (20 letters or 6 Chinese characters, about 1.3 s), they sound like a list.
+# Minimum length of a first clause: 20 letters or 6 Chinese characters, about 1.3 s. The model speaks each clause with
+# falling pitch and a pause at its end. Several shorter clauses sound like a list.
 CLAUSE_FRAMES = expected_frames("x" * 20)
 MARK_START = re.compile(r"[.!?…。！？｡\n，；：、,;:—–-]")  # First characters of the matches of `MARK`.
 SPACE_BEFORE_WORD = re.compile(r"\s+(?=[^\W_])")
@@ -32,15 +32,15 @@ class Splitter:
     def __init__(self, split: Split, longest: int | None = None) -> None:
         self._split = split
         self._longest = longest
-        self._text = ""  # Text that has not been returned yet, without leading white space.
-        self._decided = 0  # Index up to which there is no certain cut.
+        self._text = ""  # Text without leading white space that has not been returned yet.
+        self._decided = 0  # Index in the text before which there is certainly no cut.
         self._later = 0  # Start of the last added text.
 
     def add(self, text: str) -> list[str]:
         """Append text and return the segments that are complete now."""
         before, self._text = len(self._text), self._text + text if self._text else text.lstrip()
         parts: list[str] = []
-        if not SPOKEN.search(text):  # Without a letter or digit, no cut becomes certain.
+        if not SPOKEN.search(text):  # No cut is certain before the first letter or digit.
             return parts
         self._later = before
         while end := self._certain_end():
@@ -75,14 +75,14 @@ class Splitter:
             return 0
         last = last_spoken(self._text)
         too_much = None if self._longest is None else SPOKEN.search(self._text, self._longest)
-        # A segment that ends after this index is shortened in any case.
+        # Any segment that ends after this index must be shortened.
         most = None if too_much is None else too_much.start()
         clauses = self._split is Split.CLAUSE
         for cut, is_sentence in _cuts(self._text, clauses, self._decided, most=most, is_whole=is_whole):
             if is_sentence is None:
                 self._decided = cut
                 break
-            if self._split is Split.AUTO and cut > self._later:  # The text of one `add` call stays in one segment.
+            if self._split is Split.AUTO and cut > self._later:  # The text of one `add` call is not divided.
                 break
             return cut
         else:

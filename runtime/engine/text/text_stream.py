@@ -35,7 +35,8 @@ from runtime.shared.scripts import strange_script
 from runtime.shared.sentence_ends import SPOKEN, TAIL, may_end
 from runtime.shared.speech_rate import is_readable, is_speakable
 
-_SHORT_TAG_CHARS = 100  # In a request without tags, brackets with more characters are not searched for tags.
+# Maximum characters of a tag in a request without tags. Longer brackets are not searched for tags.
+_SHORT_TAG_CHARS = 100
 
 
 @dataclass(slots=True, eq=False)
@@ -87,10 +88,10 @@ class TextStream:
         follows: bool = False,
         languages: Sequence[str] = (),
     ) -> None:
-        self.segments: deque[Segment] = deque()  # Segments that are not started yet.
+        self.segments: deque[Segment] = deque()  # Segments that have not been started.
         self.closed = False
         self.by_token = by_token
-        self.chars = 0  # Characters received so far.
+        self.chars = 0  # Number of characters received so far.
         self.pause = 0  # Silence after the last segment, in samples.
         self.notes: tuple[str, ...] = ()  # Notes about ignored tags and text that cannot be spoken.
         self._languages = languages
@@ -108,15 +109,15 @@ class TextStream:
         self._splitter = Splitter(split, None if by_token else longest)
         self._begin_segment()
         self.text = ""  # The text without tags.
-        self._seam = ""  # End of the normalized text so far.
+        self._seam = ""  # Last characters of the normalized text so far.
         self._speakable = False
 
     def _begin_segment(self) -> None:
         """Start a segment that grows by tokens."""
         self._last = Segment("", closed=False)
         self._incremental = IncrementalTokenizer(self._tokenizer)
-        self._tokenized = 0  # Number of its characters that are tokenized.
-        self._offered = False  # True if it is already in `segments`.
+        self._tokenized = 0  # Number of characters that are tokenized.
+        self._offered = False  # True if this segment is already in `segments`.
 
     def add(self, text: str) -> None:
         """Append text.
@@ -219,7 +220,7 @@ class TextStream:
             return
         spelled = self._tokenizer.spelled(text)
         with_seam = self._seam + spelled
-        refuse_control(with_seam, self._tokenizer, "text")  # A control token may be split between two calls.
+        refuse_control(with_seam, self._tokenizer, "text")  # A control token may be divided between two calls.
         self._seam = with_seam[-self._tokenizer.longest_reserved :]
         self.text += text
         if "]" in text and not self._reads_brackets and has_tag(self.text[-len(text) - _SHORT_TAG_CHARS :]):
