@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 from runtime.device.quantized import Quantization
+from runtime.engine.input_moments import measure_inputs
+from runtime.model.quantize import Moments
 from runtime.model.quantize import quantize as write
 
 GB = 10**9
@@ -15,8 +18,14 @@ def quantize(reference: str, bits: int, out: Path) -> int:
 
     Raises:
         SetUpError, InvalidSetting, StorageFailed: The checkpoint cannot be written; the message gives the reason.
+        SpeechError: The checkpoint cannot speak, which 4 bits need.
     """
     kind = Quantization(f"int{bits}")
-    size = write(reference, kind, out)
+    size = write(reference, kind, out, _measure if kind is Quantization.INT4 else None)
     print(f"{out}: {kind}, {size / GB:.2f} GB")
     return 0
+
+
+def _measure(reference: str) -> Moments:
+    print("Speaking some texts to measure what the weights multiply. This may take minutes.", file=sys.stderr)
+    return measure_inputs(reference)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,8 @@ from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor
 
-from runtime.device.quantized import Quantization, rounded
+from runtime.device.calibrated_int4 import calibrated
+from runtime.device.quantized import Quantization, rounded, takes_four_bits
 from runtime.errors import CheckpointUnsupported, InvalidSetting, StorageFailed
 from runtime.model.checkpoint import TALKER, resolve, speaking_networks
 from runtime.model.config_reader import read_json
@@ -24,11 +25,19 @@ from runtime.model.weights import opened_weights, published_places
 
 FIELD = "voicewright_quantization"  # Field of config.json.
 
+Moments = dict[str, Tensor]  # Sums of the outer products of the inputs of linear layers, by the layer's name.
 
-def quantize(reference: str, kind: Quantization, out: Path) -> int:
+
+def quantize(reference: str, kind: Quantization, out: Path, measure: Callable[[str], Moments] | None = None) -> int:
     """Write a quantized copy of a checkpoint to a new, independent folder.
 
-    The weights equal those that `--quantize` computes at every start, so the speech is the same.
+    Without `measure` the weights equal those that `--quantize` computes at every start, so the speech is the same.
+
+    Args:
+        reference: Folder, or Hub id.
+        kind: int8 or int4.
+        out: New folder, or an empty one.
+        measure: Returns the moments of the inputs of the talker's linear layers, for which int4 weights are calibrated.
 
     Returns:
         The number of bytes written.
@@ -51,7 +60,7 @@ def quantize(reference: str, kind: Quantization, out: Path) -> int:
     try:
         shutil.rmtree(unfinished, ignore_errors=True)
         unfinished.mkdir(parents=True)
-        _write(found, kind, unfinished)
+        _write(found, kind, unfinished, measure(reference) if measure else {})
         if out.exists():
             out.rmdir()
         unfinished.rename(out)
@@ -61,7 +70,7 @@ def quantize(reference: str, kind: Quantization, out: Path) -> int:
     return sum(path.stat().st_size for path in out.rglob("*") if path.is_file())
 
 
-def _write(found: Inspection, kind: Quantization, out: Path) -> None:
+def _write(found: Inspection, kind: Quantization, out: Path, moments: Moments) -> None:
     paths = found.source.weights
     own = {path.name for path in paths} | {INDEX, CONFIG}
     for name in found.files.read:
@@ -71,11 +80,13 @@ def _write(found: Inspection, kind: Quantization, out: Path) -> None:
     config: dict[str, Any] = read_json(found.folder / CONFIG) | {FIELD: kind}
     (out / CONFIG).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
     with opened_weights(paths) as by_key:
-        save_file(dict(_tensors(found, kind, by_key)), out / WHOLE, {"format": "pt"})
+        save_file(dict(_tensors(found, kind, by_key, moments)), out / WHOLE, {"format": "pt"})
 
 
 @torch.inference_mode()
-def _tensors(found: Inspection, kind: Quantization, files: dict[str, Any]) -> Iterator[tuple[str, Tensor]]:
+def _tensors(
+    found: Inspection, kind: Quantization, files: dict[str, Any], moments: Moments
+) -> Iterator[tuple[str, Tensor]]:
     """Yield all tensors of the new file: quantized weights of linear layers, and the others unchanged."""
     assert found.config is not None
     for prefix, network in speaking_networks(found.config).items():
@@ -87,4 +98,8 @@ def _tensors(found: Inspection, kind: Quantization, files: dict[str, Any]) -> It
             else:
                 yield key, files[key].get_tensor(key)
         for name in list(parts):
-            yield from tensors_of(name, rounded(torch.cat(parts.pop(name)), kind)).items()
+            weight, measured = torch.cat(parts.pop(name)), moments.get(name.removeprefix(prefix))
+            if measured is not None and takes_four_bits(*weight.shape):
+                yield from tensors_of(name, calibrated(weight, measured)).items()
+            else:
+                yield from tensors_of(name, rounded(weight, kind)).items()

@@ -65,7 +65,10 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "runtime/option_names.py": ("runtime.errors",),
     "runtime/say.py": (*SHARED, "runtime.voices", "runtime.engine.engine", "runtime.engine.windowed_audio"),
     "runtime/doctor.py": (*VALUES, "runtime.engine.capacity.doctor"),
-    "runtime/quantize.py": (*VALUES, "runtime.device.quantized", "runtime.model.quantize"),
+    "runtime/quantize.py": (
+        *(*VALUES, "runtime.device.quantized", "runtime.engine.input_moments"),
+        "runtime.model.quantize",
+    ),
     "runtime/fetch.py": (
         *VALUES,
         *(

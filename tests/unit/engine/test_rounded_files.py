@@ -19,6 +19,7 @@ from runtime.errors import CheckpointInvalid, CheckpointUnsupported, InvalidSett
 from runtime.model import weights
 from runtime.model.checkpoint import load_checkpoint, settle_quantization
 from runtime.model.inspection import inspect_folder
+from runtime.model.quantize import quantize as write
 from runtime.quantize import quantize
 from runtime.settings import EngineSettings, Settings
 from tests.conftest import FolderOf
@@ -37,7 +38,7 @@ def kind(request: pytest.FixtureRequest) -> Quantization:
 @pytest.fixture(scope="module")
 def written(kind: Quantization, folder_of: FolderOf, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("rounded") / str(kind)
-    assert quantize(str(folder_of("tiny", "custom_voice")), KINDS[kind], out) == 0
+    write(str(folder_of("tiny", "custom_voice")), kind, out)
     return out
 
 

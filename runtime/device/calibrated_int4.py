@@ -1,0 +1,74 @@
+"""Int4 quantization that minimizes the error of a matrix's products instead of the error of its weights.
+
+The method is GPTQ (Frantar et al., 2023, https://arxiv.org/abs/2210.17323): columns are rounded one after another, and
+the columns that follow compensate for the error. It needs the second moments of the inputs that the matrix multiplies.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from runtime.device.quantized import GROUP, SMALLEST, Int4
+
+SHRINKS = (1.0, 0.95, 0.9, 0.85)  # Parts of a group's range that are tried; values outside are clamped.
+REFINEMENTS = 2  # Least-squares fits of step and middle to the rounded values.
+DAMPING = 0.1  # Added to the diagonal of the moments, relative to its mean.
+
+
+def calibrated(weight: Tensor, moments: Tensor) -> Int4:
+    """Quantize a matrix for inputs with these second moments.
+
+    Shapes: weight [N, K], where GROUP divides K; moments [K, K], the sum of the outer products of the inputs.
+    """
+    rest, count = weight.float(), len(moments)
+    damped = moments.double() + torch.eye(count) * (DAMPING * moments.diagonal().mean().double() + SMALLEST)
+    inverse = torch.cholesky_inverse(torch.linalg.cholesky(damped))
+    shares = torch.linalg.cholesky(inverse, upper=True).float()
+    values, steps, middles = [], [], []
+    for start in range(0, count, GROUP):
+        group, after = rest[:, :GROUP].clone(), rest[:, GROUP:]
+        step, middle = _fitted(group)
+        errors = torch.empty_like(group)
+        for column in range(GROUP):
+            place = start + column
+            value = _rounded(group[:, column : column + 1], step, middle)
+            difference = group[:, column : column + 1] - (value * step + middle)
+            errors[:, column] = difference[:, 0] / shares[place, place]
+            group[:, column:] -= torch.outer(errors[:, column], shares[place, place : start + GROUP])
+            values.append(value + 8)
+        rest = after - errors @ shares[start : start + GROUP, start + GROUP :]
+        steps.append(step)
+        middles.append(middle)
+    return Int4(torch.cat(values, 1).int(), torch.cat(steps, 1).bfloat16(), torch.cat(middles, 1).bfloat16())
+
+
+def _fitted(group: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the steps and middles with the smallest squared error. Shapes: group [N, GROUP]; results [N, 1]."""
+    least, most = (bound[:, None] for bound in group.aminmax(dim=1))
+    best = torch.zeros_like(least), least, torch.full_like(least, torch.inf)
+    for shrink in SHRINKS:
+        step = _in_bfloat16((most - least) * shrink / 15).clamp_(min=SMALLEST)
+        middle = _in_bfloat16((least + most + step) / 2)
+        for _ in range(REFINEMENTS):
+            values = _rounded(group, step, middle)
+            apart = values - values.mean(1, keepdim=True)
+            spread = apart.square().sum(1, keepdim=True)
+            step = torch.where(spread > 0, _in_bfloat16((apart * group).sum(1, keepdim=True) / spread), step)
+            step = torch.where(step == 0, SMALLEST, step)
+            middle = _in_bfloat16((group - step * values).mean(1, keepdim=True))
+        error = (_rounded(group, step, middle) * step + middle - group).square().sum(1, keepdim=True)
+        best = tuple(  # type: ignore[assignment]
+            torch.where(error < best[2], new, old) for new, old in zip((step, middle, error), best, strict=True)
+        )
+    return best[0], best[1]
+
+
+def _rounded(weights: Tensor, step: Tensor, middle: Tensor) -> Tensor:
+    """Return the nearest values, from -8 to 7."""
+    return ((weights - middle) / step).round_().clamp_(-8, 7)
+
+
+def _in_bfloat16(numbers: Tensor) -> Tensor:
+    """Round to bfloat16, the dtype in which steps and middles are stored."""
+    return numbers.bfloat16().float()
