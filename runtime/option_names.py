@@ -15,7 +15,7 @@ OPTIONS = {
     "max_frames": "--max-frames",
     "task_type": "--mode",
 }
-# Fields whose names are also ordinary English words. They are replaced only if they are used as a field name.
+# Fields whose names are also English words. A name is replaced only if the text uses it as a field name.
 WORDS = {
     "seed": "--seed",
     "voice": "--voice",
@@ -37,4 +37,4 @@ def told_in_options(error: SpeechError) -> str:
     where = error.facts.get("where")
     named = WORDS.get(where) if isinstance(where, str) else None
     said = in_options(error.sentence.format(**{**error.facts, "where": named}) if named else str(error))
-    return said[0].upper() + said[1:] if named else said  # Other messages begin with a capital letter or a path.
+    return said[0].upper() + said[1:] if named else said  # Other messages start with a capital letter or a path.

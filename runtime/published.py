@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from runtime.request import Mode
 
 LICENCE = "Apache-2.0"
-SPEECH_TOKENIZER_BYTES = 4 * 170_557_441  # This file is the same in every repository and is downloaded once.
-SMALL_FILES_BYTES = 5 * 10**6  # Configurations and vocabulary files.
+# Size of the speech tokenizer, which all repositories share, so that one download is enough.
+SPEECH_TOKENIZER_BYTES = 4 * 170_557_441
+SMALL_FILES_BYTES = 5 * 10**6  # Total size of configuration and vocabulary files.
 
 
 @dataclass(frozen=True, slots=True)

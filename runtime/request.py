@@ -65,7 +65,7 @@ class Split(StrEnum):
 class StopReason(StrEnum):
     """Reason why generation ended."""
 
-    EOS = "eos"  # The talker sampled EOS.
+    EOS = "eos"  # The talker has sampled EOS.
     MAX_TOKENS = "max_tokens"  # Generation reached the request's max_frames or the end of the slot's KV cache.
     SHORT = "short"  # A segment ended much too early for its text, also after one retry.
     RUNAWAY = "runaway"  # The runaway detector stopped the generation; RequestStats.guard gives the reason.
@@ -76,10 +76,10 @@ class StopReason(StrEnum):
 class Guard(StrEnum):
     """Kind of faulty generation that the runaway detector found."""
 
-    BUDGET = "budget"  # More frames than the text can need.
+    BUDGET = "budget"  # The text cannot need this many frames.
     REPETITION = "repetition"  # The same few codes in a loop after the end of the text.
-    SILENCE = "silence"  # Several seconds without audible speech after the end of the text.
-    SHORT = "short"  # Too little audio for the text.
+    SILENCE = "silence"  # No audible speech for several seconds after the end of the text.
+    SHORT = "short"  # Too little audio for this text.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,21 +157,22 @@ class SpeechRequest:
     layout: Layout | None = None  # None: the default layout of the mode.
     sampling: Sampling = field(default_factory=Sampling)
     seed: int | None = None  # None: a random seed, which is reported in the events.
-    max_frames: int | None = None  # None: computed from the length of the text.
+    max_frames: int | None = None  # None: the limit is computed from the length of the text.
     split: Split = Split.AUTO
     tags: bool = False  # The text contains inline tags (runtime/shared/inline_tags.py).
     # Maximum length of a <break>. None: no maximum with ``tags``; without ``tags``, breaks are ignored.
     max_break_s: float | None = None
-    open_text: bool = False  # More text will be appended.
+    open_text: bool = False  # The client will append more text.
     holds_end: bool = False  # Streaming layout: ban EOS until all text tokens are used (docs/model.md 7.1).
     acknowledged: bool = False  # The client acknowledges received audio by `SpeechEngine.taken`.
     first_chunk_frames: int | None = None  # None: the setting of the mode.
-    # Background request: served only if there is no other request, and cancelled when one arrives.
+    # Background request. It is served only if there is no other request, and it is cancelled when one arrives.
     yields: bool = False
-    notes: tuple[str, ...] = ()  # Notes about text that was removed or replaced before the engine received it.
+    notes: tuple[str, ...] = ()  # Notes about text that the server removed or replaced.
     # CustomVoice with a reference: use the text and code embeddings of the checkpoint that reads the reference.
     graft: bool = False
-    caller: str = ""  # Client id. Clients take turns if slots are scarce; requests without an id count as one client.
+    # Client id. Clients take turns if there are too few slots. Requests without an id count as one client.
+    caller: str = ""
 
     @property
     def takes_reference(self) -> bool:
@@ -190,9 +191,9 @@ class ModelCard:
     layouts: tuple[Layout, ...]
     takes_instruct: bool
     speaks: bool  # False for random weights, whose audio is not speech.
-    fingerprint: str  # Fingerprint of configuration and weights, as in VoicePrompt.
+    fingerprint: str  # Hash of configuration and weights, as in VoicePrompt.
     part_chars: int  # Maximum number of characters in one segment; longer texts are split.
-    loaded: bool  # False if it is loaded at its first request.
+    loaded: bool  # False if the checkpoint is loaded when its first request arrives.
     samples_per_frame: int
     device: str
     dtype: str
@@ -212,7 +213,7 @@ class EngineLoad:
     waiting: int
     # Requests that wait for their client's text. Those with a slot are also counted as active.
     waiting_for_text: int = 0
-    # Totals since the start of the process, and the device memory.
+    # Totals since the start of the process. Device memory in bytes.
     frames: int = field(default=0, compare=False)  # Codec frames with audio.
     # Code2Wav calls without a matching CUDA graph while other graphs are captured.
     uncaptured: int = field(default=0, compare=False)
@@ -231,9 +232,10 @@ class RequestStats:
     prompt_tokens: int = 0
     frames: int = 0
     audio_s: float = 0.0
-    parts: int = 1  # Number of segments.
+    parts: int = 1  # Number of segments of the text.
     repeated: int = 0  # Number of segments that were generated twice because the first result was too short.
-    underruns: int = 0  # Chunks that arrived after the playback buffer was empty, for a listener without network delay.
+    # Number of chunks that arrived after the playback buffer was empty, for a listener without network delay.
+    underruns: int = 0
     guard: Guard | None = None
 
     @property
@@ -247,7 +249,7 @@ class Queued:
     """Event: the request waits for a slot. ``position`` 0 is next."""
 
     position: int
-    eta_ms: float | None = None  # Estimated waiting time; None until a first request has ended.
+    eta_ms: float | None = None  # Estimated waiting time. None until the first request has ended.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -307,4 +309,5 @@ class Refused:
 
 
 SpeechEvent = Queued | Started | AudioChunk | WaitingForText | Finished | Broken | Refused
-Sink = Callable[[SpeechEvent], None]  # Called on the engine's thread; must not block.
+# Function that receives a request's events. It runs on the engine's thread and must not block.
+Sink = Callable[[SpeechEvent], None]

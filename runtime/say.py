@@ -80,7 +80,7 @@ def say(arguments: argparse.Namespace, settings: Settings) -> int:
         print("voicewright: nothing was kept; give --out FILE.wav, or --stdout for raw s16le samples", file=sys.stderr)
     if arguments.codes_out:
         named = _written("--codes-out", repr(str(arguments.codes_out)))
-        # Without an open file, np.save appends a suffix to the path.
+        # To a path, np.save would append a suffix.
         with named, arguments.codes_out.open("wb") as file:
             np.save(file, frames)
     return 0

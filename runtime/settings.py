@@ -17,9 +17,9 @@ from runtime.shipped import shipped
 
 DEMO_CHECKPOINT = shipped("runtime", "assets/demo-voice")
 
-FORM_BYTES = 64 * 2**10  # Allowance in bytes for the other fields of a form with a file.
+FORM_BYTES = 64 * 2**10  # Additional bytes of a form with a file, for its other fields.
 
-MODEL = "VOICEWRIGHT_MODEL"  # Checkpoints, separated by white space.
+MODEL = "VOICEWRIGHT_MODEL"  # Checkpoints, separated by spaces.
 
 # Formats of the voice list for clients of vLLM-Omni and of Open WebUI.
 VOICES_AS = (NAMES, OBJECTS) = ("names", "objects")

@@ -14,7 +14,7 @@ log = logging.getLogger(__name__)
 
 PREFIX = "VOICEWRIGHT_"
 
-# Variables of the studio (studio/settings.py). The studio starts a runtime with the same environment.
+# Variables that the studio reads (studio/settings.py). The runtime that it starts has the same environment.
 OF_THE_STUDIO = frozenset(
     {
         *("VOICEWRIGHT_RUNTIME_URL", "VOICEWRIGHT_TRANSCRIBER", "VOICEWRIGHT_DATA", "VOICEWRIGHT_VISITORS"),
@@ -30,7 +30,8 @@ OF_THE_STUDIO = frozenset(
         ),
     }
 )
-_OF_TESTS = (f"{PREFIX}TEST_", f"{PREFIX}TOUR", f"{PREFIX}RAYSERVICE_CRD")  # Prefixes of variables that only tests use.
+# Prefixes of variables that only tests read.
+_OF_TESTS = (f"{PREFIX}TEST_", f"{PREFIX}TOUR", f"{PREFIX}RAYSERVICE_CRD")
 
 
 def of_the_runtime() -> frozenset[str]:

@@ -10,5 +10,5 @@ from importlib.metadata import PackageNotFoundError, version
 def package_version() -> str:
     try:
         return version("voicewright")
-    except PackageNotFoundError:  # The package runs from a source tree and is not installed.
+    except PackageNotFoundError:  # The package runs from a source tree without being installed.
         return "unknown"

@@ -55,7 +55,7 @@ class NativeLayers:
         self._words = Words()
         layers = [layer for layer in stack.layers if isinstance(layer, DecoderLayer)]
         self.layers = self._words.table([self._layer(layer) for layer in layers])
-        self.eps = stack.norm.eps  # All norms of a stack have the same eps.
+        self.eps = stack.norm.eps  # Epsilon of all norms in the stack.
 
     def __call__(
         self, x: Tensor, cache: tuple[Tensor, Tensor], angles: Angles, slots: Tensor, starts: Tensor

@@ -26,7 +26,7 @@ class NormedOperations(Operations):
 
     def __init__(self, unit_norm: UnitNorm) -> None:
         self._unit_norm = unit_norm
-        # Concatenated norm weights of query and key heads, [heads + kv_heads, d].
+        # Concatenated norm weights of query and key heads [heads + kv_heads, d], for each attention layer.
         self._heads: dict[Attention, Tensor] = {}
 
     def norm(self, x: Tensor, norm: RMSNorm) -> Tensor:

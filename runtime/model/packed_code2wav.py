@@ -17,7 +17,7 @@ from runtime.device.kernels.window import attend_window, ring_for
 from runtime.model.code2wav import Code2Wav, StreamState
 from runtime.model.packing import Block, pack
 
-LONGEST = 16  # Minimum value of `longest`, in frames.
+LONGEST = 16  # `longest` is at least this number of frames.
 ALIGNED = 64  # Alignment of each convolution's state memory, in elements.
 
 
@@ -75,7 +75,7 @@ class PackedCode2Wav:
         return self.state_of(self.side), turn
 
     def move_on(self, rows: Tensor, codes: Tensor) -> Tensor:
-        return self.latents(rows, codes)  # The state of the convolutions covers only the last frames.
+        return self.latents(rows, codes)  # The state of the convolutions contains only the last frames.
 
     def state_of(self, slot: int) -> StreamState:
         return StreamState([self.memory[:, slot].clone()], [self.rings[slot].clone()], [], torch.empty(0))
@@ -116,7 +116,7 @@ class PackedCode2Wav:
         """Run one block. Shapes: x [B, T, C], already activated; results [B, T * rate, block.channels]."""
         made = convolve(block.upsample, x, rows, block.past, then=block.head).shaped(len(x), -1, block.channels)
         for unit, past, then in zip(block.units, block.pasts, (*block.heads, after), strict=True):
-            plain = then is not after  # After the last unit, only the result of SnakeBeta is used.
+            plain = then is not after  # After the last unit, only SnakeBeta of the result is used.
             if isinstance(unit, PackedUnit):
                 made = residual_unit(unit, made.values, made.after_snake, rows, past, then, plain)
             else:

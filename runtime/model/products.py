@@ -22,7 +22,7 @@ from runtime.device.packed import packed
 from runtime.device.quantized import Product, Quantization, WeightOnlyFloat16, multiplies_float16, quantized
 
 GRAIN = 4  # Number of rows that a kernel processes at a time.
-LONG = 64  # Sequences of at least this many rows get separate products, which avoid a copy.
+LONG = 64  # Minimum number of rows of a sequence that has its own product, which avoids a copy.
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -48,7 +48,7 @@ def sum_of_taps(x: Tensor, taps: Sequence[Tensor], bias: Tensor, dilation: int) 
     """
     B, width = len(x), len(bias)
     T = x.shape[1] - (len(taps) - 1) * dilation
-    if B > 1 and T < LONG:  # Short sequences of a batch share their products.
+    if B > 1 and T < LONG:  # Short sequences of a batch share one product.
         return _taps_of([x[:, i * dilation :][:, :T].flatten(0, 1) for i in range(len(taps))], taps, bias).view(
             B, T, -1
         )
@@ -81,7 +81,7 @@ def _in_fours(rows: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
 class Linear(nn.Linear):
     """``nn.Linear`` with batch-invariant results, and optionally packed or quantized weights."""
 
-    product: Product | None = None  # Product with packed weights, used instead of ``weight``.
+    product: Product | None = None  # Product with packed weights that replaces ``weight``.
 
     def forward(self, x: Tensor) -> Tensor:
         if self.product is None:
@@ -91,7 +91,8 @@ class Linear(nn.Linear):
 
     def quantize(self, kind: Quantization) -> None:
         """Quantize the weights and release the published ones."""
-        self.take(quantized(self.weight.detach(), kind))  # Otherwise, autograd would keep the published weights.
+        # Without `detach`, autograd would keep the published weights in memory.
+        self.take(quantized(self.weight.detach(), kind))
 
     def lay_out(self, dtype: torch.dtype = torch.float32) -> None:
         """Store the weight in `dtype`, if this is a narrower dtype than its own."""
@@ -172,7 +173,7 @@ def _let_go(weight: Tensor, dtype: torch.dtype | None = None) -> nn.Parameter:
 class Conv(nn.Conv1d):
     """Convolution over [B, T, C] without padding: T decreases by (kernel - 1) * dilation."""
 
-    product: Product | None = None  # Product of all taps at once, used instead of ``weight``.
+    product: Product | None = None  # Product of all taps at once that replaces ``weight``.
 
     def forward(self, x: Tensor) -> Tensor:
         if not x.is_cpu:
@@ -215,7 +216,7 @@ class TransposedConv(nn.ConvTranspose1d):
     The result has (T - kernel / stride + 1) * stride steps.
     """
 
-    product: Product | None = None  # Product of all taps at once, used instead of ``weight``.
+    product: Product | None = None  # Product of all taps at once that replaces ``weight``.
 
     def forward(self, x: Tensor) -> Tensor:  # type: ignore[override]  # no output_size: it follows from x
         stride = self.stride[0]

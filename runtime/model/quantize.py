@@ -50,7 +50,7 @@ def quantize(reference: str, kind: Quantization, out: Path, measure: Callable[[s
     """
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise InvalidSetting(name="--out", value=repr(str(out)), why="it is there already, and not an empty folder")
-    out = out.resolve()  # Resolve links, so that the folder has a name.
+    out = out.resolve()  # The resolved path has a folder name even if `out` is a link or ends with "..".
     folder = resolve(reference)
     found = inspect_folder(folder)
     found.require()
@@ -64,7 +64,7 @@ def quantize(reference: str, kind: Quantization, out: Path, measure: Callable[[s
         if out.exists():
             out.rmdir()
         unfinished.rename(out)
-    except (OSError, SafetensorError) as error:  # On a full disk, the safetensors library raises its own error.
+    except (OSError, SafetensorError) as error:  # If the disk is full, the safetensors library raises its own error.
         shutil.rmtree(unfinished, ignore_errors=True)
         raise StorageFailed(what=str(out), why=getattr(error, "strerror", None) or str(error)) from None
     return sum(path.stat().st_size for path in out.rglob("*") if path.is_file())

@@ -46,7 +46,7 @@ def slaney_filters(filters: int, sample_rate: int, bins: int = FFT // 2 + 1) -> 
 
     Shapes: result [bins, filters].
     """
-    log_step = np.log(6.4) / 27.0  # Mels are linear up to 1 kHz, which is mel 15, and logarithmic above.
+    log_step = np.log(6.4) / 27.0  # The mel scale is linear up to 1 kHz (mel 15) and logarithmic above.
     mels = np.linspace(0.0, 15.0 + np.log(MEL_MAX_HZ / 1000.0) * (27.0 / np.log(6.4)), filters + 2)
     edges = np.where(mels < 15.0, 200.0 * mels / 3.0, 1000.0 * np.exp(log_step * (mels - 15.0)))
     slopes = edges - np.linspace(0, sample_rate // 2, bins)[:, None]

@@ -16,7 +16,7 @@ from runtime.model.extent import replicate, zeroed
 from runtime.model.layers import LayerScale, rotary, rotate
 
 CODEBOOK_EPS = 1e-5
-PADS = ("constant", "replicate")  # Padding modes that support a sequence in a longer buffer.
+PADS = ("constant", "replicate")  # Padding modes that allow a sequence in a longer buffer.
 
 
 class PaddedConv(nn.Module):
@@ -41,7 +41,7 @@ class PaddedConv(nn.Module):
 
     def forward(self, x: Tensor, length: Tensor | None = None) -> Tensor:
         right = -x.shape[-1] % self.stride
-        if length is not None and self.stride > 1:  # Without a stride, the end needs no padding.
+        if length is not None and self.stride > 1:  # Convolutions without a stride need no padding at the end.
             if self.pad == "replicate":
                 return self.conv(replicate(x, self.left, right, length))
             x = zeroed(x, length)
@@ -206,7 +206,7 @@ class GreedyQuantizer(nn.Module):
             EncoderQuantizerLayer(config.codebook_size, config.codebook_dim) for _ in range(groups)
         )
         self.input_proj: nn.Module = nn.Identity()
-        self.output_proj: nn.Module = nn.Identity()  # In published files, but used for decoding only.
+        self.output_proj: nn.Module = nn.Identity()  # Published files have this weight, but only decoding uses it.
         if width != config.hidden_size:
             self.input_proj = nn.Conv1d(config.hidden_size, width, 1, bias=False)
             self.output_proj = nn.Conv1d(width, config.hidden_size, 1, bias=False)

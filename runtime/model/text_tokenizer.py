@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-# Texts are short and tokenized one at a time, so parallelism does not help.
+# Texts are short and are tokenized one at a time, so parallel tokenization would not be faster.
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 from tokenizers import AddedToken, Regex, Tokenizer
@@ -20,12 +20,12 @@ from runtime.model.config import ModelConfig
 from runtime.model.english_reading import GrowingReading, read_english
 from runtime.model.tokenizer_files import TokenizerFiles, read_tokenizer_files
 
-# Pre-tokenizer pattern of Qwen2. BPE merges only within the pieces that it matches.
+# Pre-tokenizer pattern of Qwen2. BPE merges tokens only within a match of this pattern.
 PIECES = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}"
     r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
-END_OF_TEXT = "<|endoftext|>"  # The tokenizer class of transformers adds this token even if it is not in the files.
+END_OF_TEXT = "<|endoftext|>"  # Token that transformers' tokenizer class adds even if it is not in the files.
 
 
 class TextTokenizer:
@@ -42,7 +42,8 @@ class TextTokenizer:
             self._tokenizer = qwen2_tokenizer(files)
         except Exception as error:  # The Rust code raises plain exceptions.
             raise CheckpointInvalid(path=folder, why=f"the text tokenizer cannot be read ({error})") from None
-        self.ids = max(self._tokenizer.get_vocab().values()) + 1  # Number of rows that an embedding table must have.
+        # Number of rows that an embedding table must have: the largest id plus one.
+        self.ids = max(self._tokenizer.get_vocab().values()) + 1
         self.reserved = tuple(files.added)
         # Length of the longest reserved token in characters.
         self.longest_reserved = max(map(len, self.reserved), default=1)
@@ -79,7 +80,7 @@ class TextTokenizer:
     def body(self, text: str) -> list[int]:
         """Return the ids of a text to speak or of a reference text."""
         if (spelled := self.spelled(text)) != text:
-            text = spelled.strip()  # Dropping a character may have exposed white space at the ends.
+            text = spelled.strip()  # After a character was dropped, there may be white space at the ends.
         return self.encode(f"<|im_start|>assistant\n{text}<|im_end|>\n")[len(self._role) : -2]
 
     def pieces(self, text: str) -> list[tuple[int, list[int]]]:
@@ -122,7 +123,7 @@ def qwen2_tokenizer(files: TokenizerFiles) -> Tokenizer:
     tokenizer.pre_tokenizer = InTurn(
         [Split(Regex(PIECES), "isolated"), ByteLevel(add_prefix_space=False, use_regex=False)]
     )
-    # Added tokens get their ids from the vocabulary, because the library would not allow gaps between ids.
+    # Added tokens get their ids from the vocabulary. Otherwise, the library would number them without gaps.
     added = [token for token, _ in sorted(files.added.items(), key=lambda item: item[1])]
     tokenizer.add_tokens([AddedToken(token, special=True, normalized=False) for token in (*added, END_OF_TEXT)])
     return tokenizer

@@ -17,7 +17,7 @@ Merges = list[tuple[str, str]]
 class TokenizerFiles:
     """Contents of the tokenizer's files. Ids, also those of added tokens, need not be contiguous."""
 
-    vocabulary: Ids  # Includes the added tokens.
+    vocabulary: Ids  # All tokens, including the added ones.
     merges: Merges
     added: Ids
 

@@ -29,7 +29,7 @@ from runtime.model.rounded_files import MIDDLES, linears, rounded_headers, weigh
 
 Finish = Callable[[nn.Module], None]
 
-MIN_MAPPED_BYTES = 2**26  # Minimum size of a table that is memory-mapped. Overwriting its file would crash the process.
+MIN_MAPPED_BYTES = 2**26  # Minimum size of a table that is memory-mapped. A change of its file would crash the process.
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,10 +137,10 @@ def _fill(
     """
     if isinstance(module, Table) and device.type == "cpu" and _map_table(module, places, tensor, dtype):
         return
-    # Quantized from the published weights, independent of ``dtype``.
+    # The published weights are quantized, whatever ``dtype`` is.
     if isinstance(module, Linear) and kind is not None:
         weights = [key for key, place in places.items() if place.target.rpartition(".")[2] == "weight"]
-        rows = [tensor(key).to(device) for key in weights]  # Parts of a fused layer in the order of its rows.
+        rows = [tensor(key).to(device) for key in weights]  # Parts of a fused layer, in the order of its rows.
         module.take(quantized(rows[0] if len(rows) == 1 else torch.cat(rows), kind), dtype)
         places = {key: place for key, place in places.items() if key not in weights}
     types = {place.target.rpartition(".")[2]: dtype for place in places.values()}
@@ -160,7 +160,7 @@ def _side_by_side(device: torch.device) -> Iterator[Callable[..., Iterator[None]
     before = torch.get_num_threads()
     with ThreadPoolExecutor(CORES, initializer=torch.set_num_threads, initargs=(1,)) as pool:
         yield pool.map
-    torch.set_num_threads(before)  # New threads start with this number of threads.
+    torch.set_num_threads(before)  # New threads start with this number.
 
 
 def _map_table(table: Table, places: dict[str, Place], tensor: Callable[[str], Tensor], dtype: torch.dtype) -> bool:
@@ -276,8 +276,7 @@ def _place_of(paths: Sequence[Path]) -> Path:
 
 def _allocate(module: nn.Module, device: torch.device, types: dict[str, torch.dtype]) -> dict[str, Tensor]:
     """Allocate uninitialized memory for some tensors of a module on the meta device; return them by name."""
-    # The tensors are allocated from shapes. Factory functions with a meta tensor would make torch import modules for 1
-    # s.
+    # The tensors are created from shapes only. Factory functions with a meta tensor make torch import modules for 1 s.
     made = {
         name: torch.empty(
             tensor.shape, dtype=types[name] if tensor.is_floating_point() else tensor.dtype, device=device

@@ -11,8 +11,9 @@ from runtime.shared.names import checked_name, is_id, new_id
 from runtime.shared.strict_json import parse_object
 
 FORMAT = "voicewright.pronunciations.v1"
-MAX_BYTES = 512 * 2**10  # Maximum size of a file that is read.
-KEPT_BYTES = 256 * 2**10  # Maximum size of a written file, unless its newest version alone is larger.
+MAX_BYTES = 512 * 2**10  # Maximum size of a dictionary file in bytes.
+# Maximum size of a written file in bytes. It may be exceeded if the newest version alone is larger.
+KEPT_BYTES = 256 * 2**10
 MAX_VERSIONS = 16
 MAX_WORDS = 200
 LONGEST_WORD, LONGEST_SAID, LONGEST_ABOUT = 80, 200, 500  # Maximum numbers of characters.
@@ -44,7 +45,7 @@ class PronunciationDictionary:
     name: str
     description: str = ""
     created_at: float
-    # Time of archiving. Archived dictionaries are left out of filtered lists, but requests may use them.
+    # Time of archiving. Archived dictionaries are not in filtered lists, but requests may use them.
     archived_at: float | None = None
     versions: tuple[Version, ...]
 

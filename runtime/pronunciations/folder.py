@@ -24,7 +24,7 @@ from runtime.shared.system import flags
 log = logging.getLogger(__name__)
 
 SUFFIX = ".pronunciations"
-_READ = 32  # Maximum number of cached dictionaries in this process.
+_READ = 32  # Maximum number of dictionaries that this process caches.
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +143,7 @@ class DictionaryFolder:
 
     def _put(self, dictionary: PronunciationDictionary) -> PronunciationDictionary:
         data = write(dictionary)
-        kept = read(data)  # Check that the dictionary can be read again.
+        kept = read(data)  # Check that the written dictionary can be read.
         replace_file(self.folder, dictionary.id + SUFFIX, data)
         return kept
 

@@ -16,7 +16,7 @@ class OwnerDictionaries:
     """Dictionaries of one owner, and the shared dictionaries as read-only. Thread: any."""
 
     own: DictionaryFolder
-    common: DictionaryFolder | None = None  # None if `own` is the shared folder.
+    common: DictionaryFolder | None = None  # Shared dictionaries. None if `own` is the shared folder.
     most: int = 0  # Maximum number of own dictionaries; 0: unlimited.
 
     def all(self) -> list[PronunciationDictionary]:
@@ -78,5 +78,5 @@ class OwnerDictionaries:
         self.own.delete(dictionary_id)
 
     def _check_room(self) -> None:
-        if self.most:  # Counting reads all files, so it is skipped if there is no limit.
+        if self.most:  # Without a limit, the files are not counted, because counting reads all of them.
             check_room(len(self.own.all()), self.most, TooManyDictionaries)

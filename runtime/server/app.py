@@ -45,7 +45,7 @@ from runtime.version import package_version
 
 GET = ["GET", "HEAD"]
 
-DIALECTS = [  # Supported APIs with their routes.
+DIALECTS = [  # Supported APIs and their routes.
     *(websocket_routes, openai_routes),
     *(cartesia_speech, cartesia_voices, cartesia_pronunciations),
     *(elevenlabs_sockets, elevenlabs_speech, elevenlabs_dialogue, elevenlabs_catalogue),
@@ -81,14 +81,13 @@ class Ticket(TypedDict):
 
 def create_app(host: Host) -> FastAPI:
     """Return the ASGI application of a host."""
-    # FastAPI's own document does not describe bodies that routes read themselves, and its page loads resources from
-    # other servers. Redirects for trailing slashes are off, because behind a proxy they would contain this port's
-    # address.
+    # FastAPI's own document lacks the bodies that routes read themselves, and its page loads resources from other
+    # servers. Redirects for trailing slashes are off: behind a proxy, they would contain this port's address.
     app = FastAPI(title="Voicewright runtime", version=package_version(), openapi_url=None, redirect_slashes=False)
     server = host.settings.server
     keys = KeyRing(server)
     tickets = SharedTickets(server.ticket_s, keys) if server.shared_tickets else Tickets(server.ticket_s)
-    # Keys are checked before host names.
+    # The key of a request is checked before its host name.
     origins = Origins(server.origins)
     hosts = Hosts(ANY if keys.is_needed else server.hosts, server.host)
     app.add_middleware(AccessControl, host=host, keys=keys, tickets=tickets)
@@ -162,7 +161,7 @@ def create_app(host: Host) -> FastAPI:
 
     @app.exception_handler(Exception)
     async def failed(request: Request, _: Exception) -> JSONResponse:
-        # The server logs the exception. This response bypasses the middleware, so it needs its own request id.
+        # The server logs the exception. The middleware does not process this response, so the request id is set here.
         return error_response(GenerationFailed(), {HEADER: id_of(request)})
 
     routed = app.router.default

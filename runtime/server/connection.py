@@ -47,8 +47,8 @@ from runtime.shared.port.limits import within
 
 log = logging.getLogger(__name__)
 
-_MAX_INLINE_CHARS = 256  # Longer messages are processed by a worker, because this may take tens of milliseconds.
-# Maximum number of references per client that wait or are being decoded, because their messages are large.
+_MAX_INLINE_CHARS = 256  # Longer messages are processed by a worker thread, which may take tens of milliseconds.
+# Maximum number of references of one client that are decoded or wait. Their messages are large.
 _MAX_READING = 4
 
 
@@ -107,7 +107,8 @@ class Connection:
         self._running: dict[int, _Running] = {}  # Utterances that have not ended.
         self._reading: set[asyncio.Future[Reference]] = set()
         self._wake = asyncio.Event()  # Set if there may be messages to write.
-        self._may_read_again = asyncio.Event()  # Set when output was written or a reference was decoded.
+        # Set when output was written or when a reference was decoded, so that more input may be read.
+        self._may_read_again = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
         # Events that wait while a worker thread uses the session.
         self._waiting: deque[tuple[Callable[[], None], bool]] | None = None
@@ -145,10 +146,10 @@ class Connection:
                 message = await self._socket.receive()
             except BadRequest as error:
                 self.close_with(error, error.close_code)
-                continue  # Another task writes the close; until then, only a disconnect can arrive.
+                continue  # Another task sends the close message. Until then, only a disconnect can arrive.
             if message["type"] == "websocket.disconnect":
                 if message.get("reason") == SlowReader.code and not self._dialect.closed:
-                    self._host.metrics.refused(SlowReader.code)  # A proxy reports that its client did not read.
+                    self._host.metrics.refused(SlowReader.code)  # A proxy has reported that its client did not read.
                 return
             text = message.get("text")
             if text is None:
@@ -160,7 +161,7 @@ class Connection:
             while self._dialect.is_congested or len(self._reading) > _MAX_READING:
                 self._may_read_again.clear()
                 await self._may_read_again.wait()
-            # One read may contain thousands of small messages. Let other connections send audio in between.
+            # A single read may contain thousands of small messages. Other connections can send audio in between.
             await asyncio.sleep(0)
 
     async def _receive_long(self, text: str) -> None:
@@ -170,7 +171,7 @@ class Connection:
         try:
             await asyncio.wait({work})
         finally:
-            if not work.done():  # The client has disconnected, but the worker still uses the session.
+            if not work.done():  # The client has disconnected while the worker uses the session.
                 await asyncio.wait({work})
             waiting, self._waiting = self._waiting, None
             self._dispatch(work.result)
@@ -265,7 +266,7 @@ class Connection:
 
     def _emit_event(self, utterance: int, event: SpeechEvent) -> None:
         """Pass an event of the engine to the event loop. Thread: engine."""
-        # The loop may be closed if the process ends before the engine does.
+        # The event loop is closed if the process ends before the engine does.
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._on_speech, utterance, event)
 
@@ -311,7 +312,7 @@ class Connection:
     def _ring(self) -> None:
         self._timer = None
         if self._waiting is not None:
-            self._dispatch(lambda: None)  # Dispatching an empty event schedules the timer again.
+            self._dispatch(lambda: None)  # Events schedule the timer, so an empty event schedules it again.
             return
         due = self._dialect.deadline
         if due is None or due > self._loop.time():
@@ -373,7 +374,7 @@ class Connection:
         )
         self._host.metrics.refused(error.code)
         self._dispatch(partial(self._dialect.close_with, error, error.close_code))
-        # The client has disconnected, or a close was already sent.
+        # The client has disconnected, or a close message was already sent.
         with contextlib.suppress(WebSocketDisconnect, RuntimeError):
             await self._socket.close(error.close_code, error.code)
 

@@ -39,9 +39,10 @@ OpenEngine = Callable[[Settings, Progress], SpeechEngine]
 
 OWNER = "x-voice-owner"  # Header that names the owner of private voices; shared voices are visible to everyone.
 _DECODERS = max(2, min(8, (os.cpu_count() or 1) // 2))  # Number of threads that decode reference audio.
-# Number of threads that encode audio. They are separate, because decoding a long recording takes a second.
+# Number of threads that encode audio. Decoders have their own threads, because decoding a long recording takes a
+# second.
 _ENCODERS = 2
-_CLOSE_S = 5.0  # Timeout for the engine to finish its current frame.
+_CLOSE_S = 5.0  # Time in seconds for the engine to finish its current frame.
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +75,10 @@ class Host:
         )
         server = settings.server
         self.owner_libraries = OwnerLibraries(self.library, server.owned_voices, server.owned_pronunciations)
-        self.sockets: dict[OpenSocket, asyncio.Task[None] | None] = {}  # Values: the task that serves the connection.
+        # Open sockets, with the task that serves each of them.
+        self.sockets: dict[OpenSocket, asyncio.Task[None] | None] = {}
         self.ports: dict[str, str] = {}  # Addresses of ports other than HTTP, by protocol.
-        self.replies: set[asyncio.Task[Any]] = set()  # HTTP responses in progress.
+        self.replies: set[asyncio.Task[Any]] = set()  # Tasks of HTTP responses in progress.
         self.decoders = ThreadPoolExecutor(_DECODERS, thread_name_prefix="reference")
         self.texts = TextThread()
         self.encoders = ThreadPoolExecutor(_ENCODERS, thread_name_prefix="encoder")
@@ -87,8 +89,8 @@ class Host:
         self.progress = LoadingStep(of=len(settings.models))
         self._prompts: PromptWorker | None = None
         self._keeping: asyncio.Task[None] | None = None
-        self._requests = 0  # HTTP requests in progress.
-        self._ends: WeakSet[SpeechError] = WeakSet()  # Errors that have ended a request and are already counted.
+        self._requests = 0  # Number of HTTP requests in progress.
+        self._ends: WeakSet[SpeechError] = WeakSet()  # Errors that ended a request and were already counted.
         self._open_engine = open_engine
         self._engine: SpeechEngine | None = None
         self._watchdog: Watchdog | None = None
@@ -182,13 +184,13 @@ class Host:
         """
         loop = asyncio.get_running_loop()
         loaded: asyncio.Future[SpeechEngine] = loop.create_future()
-        # A daemon thread is used instead of a thread pool, because the end of the process must not wait for it.
+        # A daemon thread does not delay the end of the process, as a thread pool would.
         threading.Thread(target=self._load, args=(loop, loaded), name="loader", daemon=True).start()
         self._engine = await loaded
         self._engine.start()
         self._watchdog = Watchdog(self._engine, self.settings.server, self.metrics)
         await self._watchdog.start()
-        if isinstance(self._problem, Loading):  # The host may be draining already.
+        if isinstance(self._problem, Loading):  # The host may have started to drain in the meantime.
             self._problem = None
         self._prompts = PromptWorker(self.owner_libraries.libraries, self._engine, self.decoders)
         self._keeping = asyncio.create_task(self._prompts.run(), name="prompts")

@@ -26,12 +26,12 @@ _TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 class RequestLog:
     """Data of one request for logs and metrics."""
 
-    id: str  # Session id and utterance number.
+    id: str  # Session id and number of the utterance.
     dialect: str
     mode: Mode
     chars: int = 0
-    text: str | None = None  # None if texts are not logged.
-    is_cancelled: bool = False  # True if the client has disconnected, so that the end is not an error.
+    text: str | None = None  # Text to speak; None if texts are not logged.
+    is_cancelled: bool = False  # True if the client has disconnected, in which case the end is not an error.
 
     def append(self, text: str) -> None:
         """Append text of the request, if texts are logged."""

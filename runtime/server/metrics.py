@@ -62,7 +62,7 @@ class ServerMetrics:
         self._uncaptured = counter("uncaptured", "Calls of Code2Wav that found no graph, though graphs are held")
         self._memory = gauge("memory_bytes", "The device's memory", ("kind",))
         self._canaries = counter("canaries", "Checks of the idle engine that came to an end", ("outcome",))
-        self._totals = {self._frames: 0, self._uncaptured: 0}  # Values of the engine's last report.
+        self._totals = {self._frames: 0, self._uncaptured: 0}  # Values that the engine last reported.
         self._lag_s = histogram("loop_lag_seconds", "How late the event loop runs what is due", (), _LAGS)
 
     def ended(self, request_log: RequestLog, event: Finished | Broken) -> None:

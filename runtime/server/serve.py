@@ -32,7 +32,7 @@ HURRIED_GOODBYE_S = 0.3  # Timeout for sending final messages after a second sig
 _POLL_INTERVAL_S = 0.02  # Poll interval for running requests.
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
-_LINGER_S = 3  # Timeout of close handshakes after the final messages.
+_LINGER_S = 3  # Timeout in seconds of close handshakes after the final messages.
 
 
 def serve(settings: Settings) -> int:
@@ -45,7 +45,7 @@ def serve(settings: Settings) -> int:
     switch_often()
     status = asyncio.run(_run_alone(settings))
     if threading.active_count() > 1:
-        # Exit now, because a thread that is loading or computing would abort the process during a normal shutdown.
+        # Exit here. In a normal shutdown, a thread that is loading or computing would abort the process.
         logging.shutdown()
         sys.stdout.flush()
         os._exit(status)
@@ -63,7 +63,7 @@ async def _run_alone(settings: Settings) -> int:
 def _open_engine(settings: Settings, progress: Progress) -> SpeechEngine:
     if has_own_process(settings):
         return EngineClient.open(settings, progress)
-    from runtime.engine.engine import Engine  # This imports torch, which takes seconds; the port is already open.
+    from runtime.engine.engine import Engine  # This import loads torch, which takes seconds. The port is already open.
 
     return Engine.open(settings, progress)
 
@@ -113,7 +113,7 @@ async def run(
         elif living.done():
             living.result()
         elif serving.done():
-            serving.result()  # If uvicorn failed to start, this raises its error.
+            serving.result()  # If uvicorn failed to start, `result` raises its error.
         else:
             await drain(host, hurry, tell_of_wait if has_signals else lambda _: None)
         return living.result() if died else Exit.ASKED
@@ -126,7 +126,7 @@ async def run(
             await asyncio.gather(serving, living, stopping, lag, return_exceptions=True)
             if wyoming is not None:
                 await wyoming.leave()
-        finally:  # The engine must be closed even after a second cancellation.
+        finally:  # The engine must be closed even if this task is cancelled twice.
             host.close()
 
 

@@ -8,7 +8,8 @@ from typing import Protocol
 from runtime.errors import SpeechError
 from runtime.request import EngineLoad, Mode, ModelCard, Reference, Sink, SpeechRequest, VoicePrompt
 
-Progress = Callable[[int, int, str], None]  # Checkpoints loaded, total, current step; called on any thread.
+# Arguments: number of loaded checkpoints, total number, current step. It is called on any thread.
+Progress = Callable[[int, int, str], None]
 
 
 class SpeechEngine(Protocol):

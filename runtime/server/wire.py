@@ -27,8 +27,8 @@ from runtime.shared.validation import first_fault
 
 Reply = Mapping[str, Any]
 
-BYTES_PER_SAMPLE = 2  # Mono s16le.
-# A quarter of a second, so that control messages and other contexts can be sent between the pieces of a long chunk.
+BYTES_PER_SAMPLE = 2  # Two bytes per sample (mono s16le).
+# Maximum size of a piece of audio: a quarter of a second. Control messages and other contexts are sent between pieces.
 PIECE_BYTES = SAMPLE_RATE // 4 * BYTES_PER_SAMPLE
 # Language codes of clients, and the names of the languages in checkpoints.
 LANGUAGES = {
@@ -45,7 +45,7 @@ LANGUAGES = {
 }
 _CODES = {name: code for code, name in LANGUAGES.items()}
 _FIELD_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,39}")
-_MAX_SHOWN_NAMES = 5  # Maximum number of unknown fields in a note.
+_MAX_SHOWN_NAMES = 5  # Maximum number of unknown fields that a note names.
 
 Checked = TypeVar("Checked", bound=BaseModel)
 
@@ -113,7 +113,7 @@ def decode(text: str, max_values: int | None = None) -> dict[str, Any]:
         raise InvalidMessage(why=f"the syntax breaks at character {error.pos}") from None
     except RecursionError:
         raise InvalidMessage(why="it is nested too deep") from None
-    except ValueError:  # An integer has thousands of digits.
+    except ValueError:  # Integers of thousands of digits raise a ValueError.
         raise InvalidMessage(why="a number in it is too long") from None
     if not isinstance(value, dict):
         raise InvalidMessage(why="it is another JSON value")
@@ -126,7 +126,7 @@ def check_size(text: str, limit: int) -> None:
     Raises:
         MessageTooLarge: The message is larger.
     """
-    # A character has at most four bytes, so most messages need not be encoded for this check.
+    # A character has at most four bytes, so this check rarely needs to encode the message.
     if len(text) * 4 > limit and (size := len(text.encode(errors="replace"))) > limit:
         raise MessageTooLarge(what="The message", size=size, limit=limit)
 
@@ -212,7 +212,7 @@ def pieces(pcm: bytes) -> Iterator[bytes]:
 
 
 def _sentence(error: ValidationError, fields: dict[str, Any]) -> InvalidConfig:
-    # The path contains only field names and indices, because models have no keys that clients choose.
+    # The path is safe to show: models have no keys that clients choose, so it has only field names and indices.
     path, why = first_fault(error, fields)
     return InvalidConfig(where=path or "The message", why=why, param=path)
 

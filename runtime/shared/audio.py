@@ -14,14 +14,16 @@ from numpy.typing import NDArray
 
 from runtime.errors import BadReferenceAudio, ReferenceTooLong
 
-# Formats in error messages; every format that FFmpeg decodes is accepted.
+# List of formats for error messages. Every format that FFmpeg decodes is accepted.
 TAKEN = "WAV, FLAC, OGG, MP3, M4A, AIFF or WebM"
 NO_SOUND = f"it is not a sound file that can be read; send {TAKEN}"
 FORMAT_NOT_TAKEN = f"its format is not taken; send {TAKEN}"
 MIN_RATE, MAX_RATE = 8_000, 192_000  # Sample rates in Hz.
 MAX_CHANNELS = 8
-PADDING_S = 0.1  # Lossy codecs add silence at both ends, and resampling may add a sample.
-MIN_MIX = 0.1  # Minimum energy of the mix relative to that of independent channels; below it the channels cancel out.
+PADDING_S = 0.1  # Lossy codecs add this much silence at both ends, and resampling may add a sample.
+# Minimum energy of the mixed channels, relative to the sum of independent channels. With less, the channels cancel each
+# other out.
+MIN_MIX = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +49,11 @@ class Downmix:
     """
 
     channel: int | None = None
-    count: int = 0  # Number of samples so far.
+    count: int = 0  # Number of samples that were read.
     _blocks: list[NDArray[np.float32]] = field(default_factory=list)
     _energies: NDArray[np.float64] = field(default_factory=lambda: np.zeros(MAX_CHANNELS))
-    _mixed: float = 0.0  # Energy of the average of the channels.
-    _expected: float = 0.0  # Expected energy of the average of independent channels.
+    _mixed: float = 0.0  # Energy of the mean of the channels.
+    _expected: float = 0.0  # Energy that the mean would have if the channels were independent.
 
     def add(self, block: NDArray[np.float32]) -> None:
         """Add the next samples. Shapes: block [N, channels]."""

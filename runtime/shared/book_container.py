@@ -16,14 +16,15 @@ import av
 import av.container
 import av.stream
 
-# Codec of a cover image by the first bytes of its file.
+# Codec of a cover image by the first bytes of the file.
 COVER_CODECS = {b"\xff\xd8\xff": "mjpeg", b"\x89PNG\r\n\x1a\n": "png"}
 
-MAX_COVER_BYTES = 640 * 2**10  # Limit so that the cover, in base64, fits into a script with its other fields.
+# Maximum size of a cover in bytes, so that it fits, as base64, into a script with its other fields.
+MAX_COVER_BYTES = 640 * 2**10
 
 _URL_PREFIXES = ("data:image/jpeg;base64,", "data:image/png;base64,")
 _READERS = {b"\xff\xd8\xff": "jpeg_pipe", b"\x89PNG\r\n\x1a\n": "png_pipe", b"GIF8": "gif", b"RIFF": "webp_pipe"}
-_MAX_SIDE = 1200  # Maximum width and height in pixels.
+_MAX_SIDE = 1200  # Maximum width and height of a cover in pixels.
 _MAX_PIXELS = 64_000_000
 _MS = Fraction(1, 1000)
 _TAGS_IN_MP4 = {"title", "artist", "album_artist", "album", "composer", "genre", "date", "comment"}
@@ -89,7 +90,7 @@ def _smaller(image: bytes) -> bytes:
     Raises:
         av.FFmpegError, ValueError: It is not an image, or it has too many pixels.
     """
-    # The reader is given explicitly, because some readers that FFmpeg detects from the content open other files.
+    # The reader is chosen here, because FFmpeg might detect another one that opens other files.
     reader = next((reader for magic, reader in _READERS.items() if image.startswith(magic)), None)
     if reader is None:
         raise ValueError("no picture")
@@ -135,10 +136,10 @@ def write_book(container: av.container.OutputContainer, book: Book) -> None:
     codec = None if book.cover is None else cover_codec(book.cover)
     if book.cover is None or codec is None:
         return
-    # Placeholder size; players read the real size from the image.
+    # These dimensions are a placeholder. Players read the real size from the image.
     stream = container.add_mux_stream(codec, width=600, height=600)
     stream.disposition = av.stream.Disposition.attached_pic
-    stream.metadata["comment"] = "Cover (front)"  # ID3's name of this picture type.
+    stream.metadata["comment"] = "Cover (front)"  # ID3's name of a front cover.
     container.start_encoding()
     packet = av.Packet(book.cover)
     packet.stream = stream

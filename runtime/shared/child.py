@@ -22,7 +22,7 @@ def main() -> None:
 def _end_with_parent() -> None:
     while os.read(0, 1024):
         pass
-    os._exit(1)  # The parent has ended, and this process has no data to save.
+    os._exit(1)  # The parent has ended. This process has no data to save.
 
 
 if __name__ == "__main__":

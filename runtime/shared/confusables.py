@@ -9,10 +9,10 @@ from pathlib import Path
 
 import regex
 
-TABLE = Path(__file__).with_suffix(".tsv")  # The table is written by tools/confusables.py.
-# Invisible characters, and combining marks that belong to no particular script.
+TABLE = Path(__file__).with_suffix(".tsv")  # Table of look-alike characters, written by tools/confusables.py.
+# Invisible characters, and combining marks that do not belong to a particular script.
 _UNSEEN = regex.compile(r"[\p{Default_Ignorable_Code_Point}[\p{Mn}&&\p{Script=Inherited}]]", regex.V1)
-_PALOCHKA = {ord("ӏ"): "l"}  # TR39 maps the palochka to i, but most fonts draw it like an l.
+_PALOCHKA = {ord("ӏ"): "l"}  # TR39 maps the palochka to i, but it looks like l in most fonts.
 
 
 def find_look_alike(name: str, others: Iterable[str]) -> str | None:

@@ -12,10 +12,10 @@ import sys
 
 from runtime.shared.system import confine
 
-MEMORY_BYTES = 768 * 2**20  # Maximum address space; numpy and FFmpeg need 320 MB of it.
+MEMORY_BYTES = 768 * 2**20  # Maximum address space. numpy and FFmpeg need 320 MB of it.
 CPU_S = 5
 TOO_LARGE = f"it needs more than {MEMORY_BYTES // 2**20} MB to decode; send it as WAV"
-ANSWER_BYTES = 64 * 2**20  # Maximum size of the output; one minute at 192 kHz is 46 MB.
+ANSWER_BYTES = 64 * 2**20  # Maximum size of the output in bytes. One minute at 192 kHz needs 46 MB.
 
 
 class Seekable(io.BytesIO):
@@ -34,7 +34,7 @@ def main() -> None:
     from runtime.errors import BadReferenceAudio
     from runtime.shared.ffmpeg_reader import (
         read_any,
-    )  # Import FFmpeg before the limits apply.
+    )  # FFmpeg must be imported before the limits apply.
 
     limit_s = json.loads(sys.stdin.buffer.readline())["limit_s"]
     data = sys.stdin.buffer.read()

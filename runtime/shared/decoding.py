@@ -22,22 +22,22 @@ from runtime.shared.audio import DecodedAudio
 from runtime.shared.decode_child import ANSWER_BYTES, CPU_S
 from runtime.shared.wav_reader import is_plain_wav, read_wav
 
-TIMEOUT_S = 30.0  # Timeout of a child process including its start, on a busy machine.
-POLL_INTERVAL_S = 0.25  # Poll interval for the child's end.
+TIMEOUT_S = 30.0  # Timeout of a child process, which includes its start on a busy machine.
+POLL_INTERVAL_S = 0.25  # Interval at which the end of a child process is checked.
 PIECE_BYTES = 2**18
-AT_A_TIME = 2  # Maximum number of child processes at a time. Each may use its full memory limit.
+AT_A_TIME = 2  # Maximum number of concurrent child processes. Each may use its full memory limit.
 
 COMMAND = (sys.executable, "-E", "-s", "-m", "runtime.shared.decode_child")
-ROOT = Path(__file__).resolve().parents[2]  # Working folder of the child process, from which it imports this package.
+ROOT = Path(__file__).resolve().parents[2]  # Working folder of child processes, from which they import this package.
 ENVIRONMENT = {
     **{name: os.environ[name] for name in ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH") if name in os.environ},
-    "OPENBLAS_NUM_THREADS": "1",  # With one thread per core, OpenBLAS would exceed the memory limit.
+    "OPENBLAS_NUM_THREADS": "1",  # With one thread per core, OpenBLAS exceeds the memory limit.
 }
 
 TOO_SLOW = f"it takes longer than {CPU_S} s to decode; send a shorter recording, or WAV"
 CRASHED = "the decoder crashed on it; send it as WAV"
 
-KILLED = -9  # Return code of a process that was killed by the timeout or the CPU time limit.
+KILLED = -9  # Return code of a process that was killed (by the timeout or the limit of CPU time).
 
 _turn = threading.BoundedSemaphore(AT_A_TIME)
 
@@ -78,7 +78,7 @@ def _decode_apart(data: bytes, limit_s: float, command: tuple[str, ...], timeout
                 child.wait()
         finally:
             ended.set()
-            child.kill()  # The process has ended, or it has sent too much output.
+            child.kill()  # Kill the child if it is still running, because it has sent too much output.
             giving.join()
             alarm.join()
     return _understood(answer, if_none=TOO_SLOW if child.returncode == KILLED else CRASHED)
@@ -97,7 +97,7 @@ def _give(stdin: IO[bytes], limit_s: float, data: bytes) -> None:
         with stdin:
             stdin.write(json.dumps({"limit_s": limit_s}).encode() + b"\n")
             stdin.write(data)
-    except OSError:  # The child ended or refused the file before it had read all of it.
+    except OSError:  # The child has ended, or has refused the file without reading all of it.
         return
 
 
@@ -114,7 +114,7 @@ def _understood(answer: bytes, if_none: str) -> DecodedAudio:
     try:
         said = json.loads(head)
         if "rate" in said:
-            # The copy is writable; an array from bytes is not.
+            # An array from bytes would be read-only, so the samples are copied.
             return DecodedAudio(np.frombuffer(samples, np.float32).copy(), int(said["rate"]))
         kind = ReferenceTooLong if said["code"] == ReferenceTooLong.code else BadReferenceAudio
         refusal = kind(**said["facts"])

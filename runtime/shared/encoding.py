@@ -24,17 +24,17 @@ from numpy.typing import NDArray
 from runtime.request import SAMPLE_RATE
 from runtime.shared.book_container import Book, mp4_tags, write_book
 
-COMMENT = "AI-generated speech"  # Comment tag of containers that have tags.
+COMMENT = "AI-generated speech"  # Tag "comment" of containers that support tags.
 SPEEDS = (0.25, 4.0)
-VOLUMES = (0.05, 4.0)  # Range of volume factors. Above 1, a limiter keeps the peaks below -1 dBFS.
+VOLUMES = (0.05, 4.0)  # Range of the volume factor. Above 1, a limiter keeps peaks below -1 dBFS.
 BIT_RATES = (16_000, 160_000)  # Minimum and maximum bit rate in bit/s.
 # RIFF chunk ids of the supported tags.
 TAGS_IN_WAV = {"title": "INAM", "comment": "ICMT", "software": "ISFT", "date": "ICRD"}
 DATA_CHUNK = 36  # Offset of the data chunk in a 44-byte header.
-UNKNOWN_SIZE = 0xFFFFFFFF  # Length field of a WAV whose length is not known yet.
+UNKNOWN_SIZE = 0xFFFFFFFF  # Length field of a WAV file whose length is unknown.
 
 _BYTES_PER_SAMPLE = 2
-_SLOWEST_STEP = 0.5  # Minimum tempo of one atempo filter; slower speech uses two filters.
+_SLOWEST_STEP = 0.5  # Minimum tempo of one atempo filter. Slower speech needs two filters.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,15 +46,15 @@ class Format:
     container: str = ""
     samples: str = "s16"  # Sample format of the codec.
     bit_rate: int | None = None
-    frame_ms: int | None = None  # Frame length; None for the codec's default.
+    frame_ms: int | None = None  # Frame length in ms. None: the codec's default.
     codec_options: dict[str, str] = field(default_factory=dict)
     container_options: dict[str, str] = field(default_factory=dict)
     live_options: dict[str, str] = field(default_factory=dict)  # Container options for streams of unknown length.
-    has_own_tags: bool = True  # False if the container drops non-standard tags, which are then added to the comment.
+    has_own_tags: bool = True  # False if the container drops non-standard tags. They are then added to the comment.
 
 
-# By default, Ogg collects one second of Opus per page, and FLAC has frames of 0.1 s and an 8 KiB padding block. The
-# options below avoid these delays.
+# These options avoid delays. By default, Ogg collects one second of Opus per page, and FLAC has frames of 0.1 s and a
+# padding block of 8 KiB.
 FORMATS: dict[str, Format] = {
     "mp3": Format(
         media_type="audio/mpeg",
@@ -83,7 +83,7 @@ FORMATS: dict[str, Format] = {
     "wav": Format(media_type="audio/wav"),
     "pcm": Format(media_type="audio/pcm"),
 }
-# Audiobook format, for complete files only; responses cannot have it.
+# Audiobook format. It needs the complete file, so it is not available for responses.
 M4B = Format(
     media_type="audio/mp4",
     codec="aac",
@@ -229,12 +229,12 @@ class _Coded:
         self._rate = rate
         self._samples = form.samples
         whole = out is not None
-        # A container that can seek writes the lengths into its header at the end.
+        # A container on a file writes the lengths into its header at the end.
         self._out: IO[bytes] | _Pipe = _Pipe() if out is None else out
         options = {"flush_packets": "1", **form.container_options, **({} if whole else form.live_options)}
         self._container = av.container.open(self._out, "w", format=form.container, options=options)
         self._container.metadata.update(tags if form.has_own_tags else mp4_tags(tags))
-        # If no client waits for the stream, the codec's default frame length gives smaller files.
+        # Without a waiting client, the codec's default frame length is used, which gives smaller files.
         frame = {} if whole or form.frame_ms is None else {"frame_size": str(rate * form.frame_ms // 1000)}
         stream = self._container.add_stream(codec, rate=rate, options={**form.codec_options, **frame}, layout="mono")
         self._stream = cast(av.audio.stream.AudioStream, stream)
@@ -246,9 +246,9 @@ class _Coded:
         self._made = 0
 
     def __del__(self) -> None:
-        # Container and stream reference each other and keep the codec's threads until the container is closed. There is
-        # no `close` method, because a worker thread may still run `add` when the response is aborted.
-        container = getattr(self, "_container", None)  # Missing if __init__ has failed.
+        # Container and stream reference each other, and the codec's threads run until the container is closed. This is
+        # not a `close` method, because a worker thread may still run `add` when the response is aborted.
+        container = getattr(self, "_container", None)  # The attribute is missing if __init__ has failed.
         if container is not None:
             with contextlib.suppress(av.FFmpegError):
                 container.close()
@@ -260,7 +260,7 @@ class _Coded:
         return self._taken()
 
     def finish(self) -> bytes:
-        if not self._made:  # Without samples the codec would write an unreadable file.
+        if not self._made:  # The codec would write an unreadable file if it gets no samples.
             self.add(bytes(_BYTES_PER_SAMPLE))
         self._container.mux(self._stream.encode(None))
         self._container.close()

@@ -22,11 +22,11 @@ import httpx
 
 from runtime.errors import AddressRefused, MessageTooLarge, MoreThan, SpeechError
 
-SECONDS = 5.0  # Timeout from the first request to the last byte.
-LONGEST = 2048  # Characters of an address.
+SECONDS = 5.0  # Timeout in seconds from the start of the first request to the last byte.
+LONGEST = 2048  # Maximum number of characters of a URL.
 PORT = 443
 
-# Host names only, whose last label has a letter, which excludes all notations of IP addresses.
+# Label of a host name. The last one must have a letter, which excludes IP addresses in all notations.
 _LABEL = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
 _ADDRESS = re.compile(
     rf"https://(?P<host>(?:{_LABEL}\.)+(?=[a-z0-9-]*[a-z]){_LABEL})(?::443)?(?P<target>/[!-\[\]-~]*|\?[!-\[\]-~]*)?",
@@ -34,7 +34,7 @@ _ADDRESS = re.compile(
 )
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
 
-# The httpx logger would log every URL.
+# The httpx logger logs every URL.
 logging.getLogger("httpx").setLevel(logging.WARNING)
 
 Resolve = Callable[[str], list[str]]
@@ -45,7 +45,7 @@ class WebAddress:
     """Parsed URL."""
 
     host: str
-    target: bytes  # Path and query.
+    target: bytes  # Path and query of the URL.
 
 
 def web_address_of(address: str, where: str = "ref_audio") -> WebAddress:
@@ -122,7 +122,7 @@ class Fetcher:
         """
         target = web_address_of(address, self._where)
         result: list[bytes | SpeechError] = []
-        # A separate thread, because resolvers have no timeout. It is abandoned at the deadline.
+        # Resolvers have no timeout, so they run in a separate thread, which is abandoned at the deadline.
         reading = threading.Thread(target=lambda: result.append(self._outcome(target, most)), daemon=True)
         reading.start()
         reading.join(self._seconds)

@@ -56,7 +56,7 @@ def _read(file: BinaryIO, limit_s: float, mix: Downmix) -> int:
         _replace_custom_layout(stream.codec_context)
         rate, last = 0, None
         for frame in _frames(container, stream):
-            # The header's rate and channels may be wrong: HE-AAC declares half the rate.
+            # The header may be wrong. For example, HE-AAC declares half of its sample rate.
             check_shape(frame.sample_rate, frame.layout.nb_channels)
             rate = rate or frame.sample_rate
             if last != (last := (frame.format.name, frame.layout.name, frame.sample_rate)):
@@ -99,9 +99,10 @@ def _replace_custom_layout(context: av.AudioCodecContext) -> None:
 def _is_audio(name: str) -> bool:
     try:
         return av.Codec(name, "r").type == "audio"
-    except UnknownCodecError:  # FFmpeg has an encoder for this codec but no decoder.
+    except UnknownCodecError:  # FFmpeg can encode this codec but not decode it.
         return False
 
 
-# Playlists (HLS, DASH, concat) refer to other files and URLs, which must not be opened. Video decoders are disabled.
+# Playlists (HLS, DASH, concat) refer to other files and URLs, so protocols are disabled. Video decoders are disabled
+# too.
 OPTIONS = {"protocol_whitelist": "none", "codec_whitelist": ",".join(filter(_is_audio, av.codecs_available))}

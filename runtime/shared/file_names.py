@@ -6,8 +6,8 @@ import re
 import unicodedata
 from urllib.parse import quote
 
-LONGEST = 60  # Maximum number of characters without the suffix.
-# Windows opens a device for these names, even with a suffix.
+LONGEST = 60  # Maximum number of characters of a name without its suffix.
+# Names of devices in Windows, which it opens even if a suffix follows.
 _RESERVED = re.compile(r"(?:con|prn|aux|nul|conin\$|conout\$|(?:com|lpt)[0-9¹²³])\s*(?:\.|$)", re.IGNORECASE)
 
 

@@ -24,10 +24,10 @@ from runtime.shared import ssml
 from runtime.shared.style_words import names_style
 
 NEUTRAL = "neutral"
-DEFAULT_PAUSE = "0.5"  # In seconds.
+DEFAULT_PAUSE = "0.5"  # Default length of a pause in seconds.
 
 _BRACKET = re.compile(r"\[[^\[\]\n]*")
-# Characters that may start a tag, with square brackets as tags (True) or as text (False).
+# Characters that may start a tag. Keys: True if square brackets are tags, False if they are text.
 _OPENERS = {True: re.compile(r"[\[<]"), False: re.compile("<")}
 _PAUSE = re.compile(
     r"(?:pause|break)(?:\s*[\s:=]\s*(\d{1,6}(?:[.,]\d{1,6})?)\s*(ms|milliseconds?|s|secs?|seconds?)?)?", re.IGNORECASE
@@ -74,9 +74,9 @@ class InlineTags:
         self._limits = limits
         self._brackets = brackets
         self._max_break_s = max_break_s
-        self._tail = ""  # Text that is held back because it may become a tag.
+        self._tail = ""  # Text that is held back, because it may be the start of a tag.
         self._last = " "  # The last returned character.
-        # True if white space that follows a removed tag must be dropped, because white space precedes the tag.
+        # True if white space after a removed tag is dropped, because there is white space before the tag.
         self._joins = False
         self._paused_s = 0.0
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import sys
 
-SWITCH_S = 0.0005  # Thread switch interval.
+SWITCH_S = 0.0005  # Interval in seconds after which the interpreter switches threads.
 
 
 def switch_often() -> None:

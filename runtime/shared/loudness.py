@@ -16,18 +16,18 @@ from numpy.typing import NDArray
 from runtime.request import SAMPLE_RATE
 from runtime.shared.audio import DecodedAudio, resample
 
-LOUDNESSES_LUFS = (-40.0, -5.0)  # Minimum and maximum target loudness of a request.
-SILENCE_LUFS = -70.0  # The gate of BS.1770 ignores audio below this level.
+LOUDNESSES_LUFS = (-40.0, -5.0)  # Minimum and maximum loudness that a request may ask for.
+SILENCE_LUFS = -70.0  # Level below which BS.1770 ignores audio.
 CEILING_DBTP = -1.0
-MAX_GAIN_DB = 30.0  # More gain would amplify the noise of nearly silent audio.
+MAX_GAIN_DB = 30.0  # Maximum gain. More gain would amplify the noise of nearly silent audio.
 
 _PIECE = 10 * SAMPLE_RATE  # Number of samples that are measured at once.
-_OVERSAMPLED = 4  # Oversampling factor of BS.1770 for peaks between samples.
-_BLOCK = SAMPLE_RATE // 1000  # Number of samples between changes of the limiter's gain.
-_AHEAD = 6  # Number of blocks before and after a peak over which the gain changes.
+_OVERSAMPLED = 4  # Oversampling factor with which BS.1770 finds peaks between samples.
+_BLOCK = SAMPLE_RATE // 1000  # Number of samples for which the limiter's gain is constant.
+_AHEAD = 6  # Number of blocks before and after a peak in which the gain changes.
 _PASSES = 4
 _STRETCH = 600 * SAMPLE_RATE  # Number of samples that are limited at once.
-_MARGIN = 200 * _BLOCK  # Overlap in samples, which is more than the reach of limiter and resampler.
+_MARGIN = 200 * _BLOCK  # Overlap of stretches in samples. It is longer than the reach of limiter and resampler.
 
 
 def integrated(samples: NDArray[np.int16]) -> float | None:
@@ -125,9 +125,10 @@ def _limited(samples: NDArray[np.int16], gain_db: float, ceiling_dbtp: float) ->
 
 def _limited_gains(samples: NDArray[np.int16], gain: float, ceiling: float) -> NDArray[np.float64]:
     """Return gains that limit every true peak and change smoothly. Shapes: [N] -> [blocks]."""
-    ceiling -= 2 / 32768  # Headroom for rounding to 16 bits.
+    ceiling -= 2 / 32768  # Rounding to 16 bits may raise a peak by up to this much.
     gains = np.full(_blocks(samples), gain)
-    for _ in range(2):  # A changing gain may raise a peak between two samples; the second pass removes it.
+    # The changing gain of the first pass may raise a peak between two samples. The second pass removes it.
+    for _ in range(2):
         needed = np.minimum(1.0, ceiling / np.maximum(_block_peaks(samples, gains), 1e-9))
         if needed.min(initial=1.0) >= 1.0:
             break
@@ -170,7 +171,7 @@ def _smoothed(needed: NDArray[np.float64]) -> NDArray[np.float64]:
     """
     padded = np.pad(needed, _AHEAD, mode="edge")
     least = np.lib.stride_tricks.sliding_window_view(padded, 2 * _AHEAD + 1).min(axis=1)
-    window = np.hanning(2 * _AHEAD + 1)[1:-1]  # Window of 2 * _AHEAD - 1 blocks.
+    window = np.hanning(2 * _AHEAD + 1)[1:-1]  # Window of 2 * _AHEAD - 1 blocks, without the zeros at its ends.
     return np.convolve(np.pad(least, _AHEAD - 1, mode="edge"), window / window.sum(), mode="valid")
 
 

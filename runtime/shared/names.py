@@ -14,11 +14,11 @@ import regex
 
 from runtime.errors import InvalidBlend, InvalidConfig
 
-LONGEST = 64  # Maximum number of characters.
-STORED = "voice:"  # Prefix in a request that selects a stored voice and never a speaker.
+LONGEST = 64  # Maximum number of characters of a name.
+STORED = "voice:"  # Prefix that selects a stored voice and never a speaker.
 LONGEST_TAG, MAX_TAGS = 32, 16
-JOINERS = frozenset("\u200c\u200d")  # Joiners are invisible, but Persian and emoji need them.
-# Unicode categories of invisible characters: controls, bidi overrides, surrogates, line ends.
+JOINERS = frozenset("\u200c\u200d")  # Invisible characters that Persian and emoji need.
+# Unicode categories of invisible characters: controls, bidirectional overrides, surrogates and line ends.
 UNSEEN = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})
 
 _IGNORABLE = regex.compile(r"\p{Default_Ignorable_Code_Point}")
@@ -26,7 +26,7 @@ _ID = re.compile(r"[0-9a-f]{32}")
 
 _BLEND = re.compile(r"(?P<first>.+):(?P<first_weight>[^:+]*)\+(?P<second>.+):(?P<second_weight>[^:+]*)", re.DOTALL)
 _WEIGHT = re.compile(r"(?:0|1|0?\.\d{1,6}|1\.0{1,6})")
-_TOLERANCE = 0.001  # Tolerance for the sum of the weights.
+_TOLERANCE = 0.001  # Maximum difference between the sum of the weights and 1.
 
 Named = tuple[str, float]  # A voice of a blend, and its weight.
 

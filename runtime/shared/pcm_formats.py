@@ -63,7 +63,7 @@ def _a_law(samples: Samples) -> bytes:
     """Encode as G.711 A-law: sign, segment (highest bit of 12), four bits below it; even bits are inverted."""
     wide = _s16(samples).astype(np.int32) >> 3
     magnitude = np.where(wide < 0, ~wide, wide)
-    segment = np.maximum(np.frexp(magnitude)[1] - 5, 0)  # The lowest 32 values are linear.
+    segment = np.maximum(np.frexp(magnitude)[1] - 5, 0)  # The code is linear for the lowest 32 values.
     coded = segment << 4 | (magnitude >> np.maximum(segment, 1)) & 15
     return (coded ^ np.where(wide < 0, 0x55, 0xD5)).astype(np.uint8).tobytes()
 

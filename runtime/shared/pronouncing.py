@@ -19,22 +19,23 @@ import regex
 
 from runtime.shared.inline_tags import is_tag
 
-# Word, replacement, and optionally True if only the exact case matches.
+# Word, replacement, and optionally True if the case must match.
 Entry = tuple[str, str] | tuple[str, str, bool]
 
-# Scripts without spaces between words: a word may start and end at any character.
+# Scripts without spaces between words. A word may start and end at any character.
 _SPACELESS = r"\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}"
 _IN_A_WORD = rf"(?![{_SPACELESS}])[\p{{L}}\p{{M}}\p{{N}}]"
 _WORD_LIKE = regex.compile(_IN_A_WORD)
 _STARTS_WORD = regex.compile(rf"(?<!{_IN_A_WORD})")
 _ENDS_WORD = regex.compile(rf"(?!{_IN_A_WORD})")
-_STARTS_NUMBER = regex.compile(r"(?<!\p{N}[.,])")  # Prevents a match of the 5 in 3.5.
+# Position at which a number can start. It prevents a match of the 5 in 3.5.
+_STARTS_NUMBER = regex.compile(r"(?<!\p{N}[.,])")
 _ENDS_NUMBER = regex.compile(r"(?![.,]\p{N})")
 _MAX_GAP = 8  # Maximum white space between two words of an entry, in characters.
 _GAP = regex.compile(r"\s+")
-_FLAGS = regex.V0 | regex.IGNORECASE  # V0 folds one character to one character, as JavaScript does.
+_FLAGS = regex.V0 | regex.IGNORECASE  # V0 maps each character to one character, as JavaScript does.
 _WITHOUT_BRACKETS = str.maketrans("", "", "[]<>")
-_LOOKS_BACK = 2  # Number of characters before a word that decide if it is a whole word.
+_LOOKS_BACK = 2  # Number of characters before a match that determine if it is a whole word.
 
 
 class Dictionary:
@@ -154,7 +155,7 @@ class Line:
         self.offsets: list[int] = []
         at = 0
         for gap in _GAP.finditer(text):
-            # A longer gap becomes two spaces, which no entry contains, so that it separates words.
+            # A longer gap becomes two spaces. No entry contains two spaces, so the gap separates words.
             spaces = " " if len(gap[0]) <= _MAX_GAP else "  "
             parts += text[at : gap.start()], spaces
             self.offsets += range(at, gap.start() + len(spaces))
@@ -173,7 +174,7 @@ class GrowingPronunciation:
 
     def __init__(self, dictionary: Dictionary) -> None:
         self._dictionary = dictionary
-        self._text = ""  # Characters that were returned already (as context), followed by the text that is held back.
+        self._text = ""  # Characters that were already returned (as context), and the text that is held back.
         self._given = 0  # Number of returned characters at the start of `_text`.
 
     def add(self, text: str) -> str:
@@ -254,7 +255,7 @@ def _in_one_case(text: str) -> str:
 @lru_cache(4096)
 def _letter_in_one_case(character: str) -> str:
     folded = character.upper().lower()
-    # The dotless i is a letter of its own and not a case of i.
+    # The dotless i is a separate letter, not a case of i.
     return character if character == "ı" or len(folded) > 1 else folded
 
 

@@ -16,9 +16,10 @@ from runtime.settings import Limits
 from runtime.shared.audio import resample
 from runtime.shared.decoding import decode
 
-SILENCE = 1e-3  # Peaks below -60 dBFS count as silence, for example from a muted microphone.
-LARGEST = 512 * 2**20  # Maximum size of an operator's file in bytes: one minute in the largest format.
-LOUDEST = 4.0  # Float files may exceed full scale, but a peak above +12 dB suggests another unit.
+# Peak below which a recording counts as silent (-60 dBFS), for example because the microphone was muted.
+SILENCE = 1e-3
+LARGEST = 512 * 2**20  # Maximum size in bytes of a file from the operator: one minute in the largest format.
+LOUDEST = 4.0  # Maximum peak. Float files may exceed full scale, but more than +12 dB suggests another unit.
 
 
 def read_reference(data: bytes, limits: Limits) -> NDArray[np.float32]:

@@ -18,7 +18,7 @@ class RepeatedLines(logging.Filter):
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
         self._clock = clock
-        # Per place: time of the last message, and number of messages suppressed since.
+        # Time of the last logged message, and number of suppressed ones since then, by source line.
         self._places: dict[tuple[str, int], tuple[float, int]] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:

@@ -8,7 +8,7 @@ from functools import lru_cache
 
 import regex
 
-# Languages of each script, by the first word of their names in checkpoints.
+# Languages that are written in each script, by the first word of the language names in checkpoints.
 WRITTEN_BY = {
     "Han": ("chinese", "japanese", "korean"),
     "Bopomofo": ("chinese",),
@@ -17,9 +17,9 @@ WRITTEN_BY = {
     "Hangul": ("korean",),
     "Cyrillic": ("russian",),
 }
-# Latin letters appear in texts of every language, and Greek letters and common characters (ℝ, ʼ) are used as symbols.
+# Scripts that are used in all languages: Latin letters, and Greek letters and common characters as symbols (ℝ, ʼ).
 EVERYWHERE = ("Latin", "Greek", "Common", "Inherited")
-DIALECT = "dialect"  # The dialects in checkpoints are Chinese ones.
+DIALECT = "dialect"  # All dialects in checkpoints are Chinese.
 
 
 def strange_script(text: str, languages: Iterable[str]) -> str:

@@ -6,10 +6,10 @@ import re
 
 import regex
 
-WIDE_ENDS = "。！？｡"  # Sentence marks that need no space after them.
+WIDE_ENDS = "。！？｡"  # Sentence marks after which no space is needed.
 
-# A match contains no letter or digit. Ambiguous quotes belong to the text before them unless a letter follows. French
-# has a space before closing quotes.
+# End of a sentence. A match contains no letter or digit. Ambiguous quotes belong to the text before them unless a
+# letter follows. In French, a space precedes closing quotes.
 MARK = re.compile(
     r"""
     (?P<end> [.!?…。！？｡]+ (?: [)\]}）］】」』》〉”’»›] | ["'“‘«‹*_`] (?![^\W_]) | [ \u00a0\u202f]»(?![^\W_]) )* )
@@ -19,10 +19,10 @@ MARK = re.compile(
     re.VERBOSE,
 )
 PARAGRAPH_END = re.compile(r"[^\W_][^\n]*\n[^\S\n]*\n\s*\Z")
-TAIL = 64  # Number of characters before the end of a text that are searched.
-SPOKEN = re.compile(r"[^\W_]")  # Matches a letter or a digit, like str.isalnum.
+TAIL = 64  # Number of characters at the end of a text that are searched.
+SPOKEN = re.compile(r"[^\W_]")  # Letter or digit, as in str.isalnum.
 
-# Abbreviations whose full stop does not end a sentence: those before a name, and those before a number.
+# Abbreviations, before a name or a number, whose full stop does not end a sentence.
 TITLE = re.compile(
     r"""
     mr | mrs | ms | mx | messrs | dr | prof | st | mt | rev | hon | gen | col | capt | lt | sgt | gov | sen | rep | pres
@@ -40,7 +40,7 @@ NUMBERED = re.compile(
 )
 WORD_BEFORE = re.compile(r"\S*\Z")
 LONGEST_WORD = 32  # Number of characters before a full stop that are searched.
-# Particles and verbs of speaking after a quotation, which continue its sentence.
+# Particles and verbs of speaking, which continue the sentence after a quotation.
 QUOTATIVE = regex.compile(
     r"""
     と(?!ころ|にかく|ても|きどき|りあえず|うとう|もかく|もあれ|もだち|つぜん)

@@ -8,18 +8,19 @@ from functools import lru_cache
 
 import regex
 
-# Frames (80 ms) per character at normal speed: about 15 letters per second in alphabets, and 4.5 syllables per second
-# in scripts with one or more syllables per character. A digit is spoken as a word.
+# Frames of 80 ms per character at normal speed: about 15 letters per second in alphabets, and 4.5 syllables per second
+# in scripts of syllables. A digit counts as a word.
 LETTER_FRAMES = 0.85
 SYLLABLE_FRAMES = 2.8
 DIGIT_FRAMES = 4.0
 FRAME_S = 0.08
-FASTEST = 0.4  # Minimum duration as a share of the normal duration, without pauses and punctuation.
-PACES = (0.15, 3.0)  # Plausible range of normal duration / recorded duration: 2 to 45 letters per second.
+FASTEST = 0.4  # Minimum duration relative to the normal duration, without pauses and punctuation.
+PACES = (0.15, 3.0)  # Plausible range of the ratio between normal and recorded duration: 2 to 45 letters per second.
 
-BEAT_FRAMES = 3  # Frames of the pause at a comma, a quarter of a second.
+BEAT_FRAMES = 3  # Pause at a comma in frames (a quarter of a second).
 MAX_BEATS = 20
-# Symbols with spoken names. Excludes emoji, which checkpoints do not name, and rows of symbols such as === and ###.
+# Symbols that are spoken. Emoji are excluded, because checkpoints do not speak them, and rows of symbols such as ===
+# and ###.
 NAMED_SYMBOL = regex.compile(r"[\p{Sc}%‰&@§°℃℉№©®™×÷±√∞≈≠≤≥]|(?<![+#=])[+#=](?![+#=])")
 GAP_FRAMES = 2  # Minimum pause between two sentences, in frames.
 _SENTENCE_GAP = re.compile(r"[^\W_][.!?…]+\s+(?=[^\W_])|[。！？]\s*(?=[^\W_])|[^\W_]\s*\n\s*\n")

@@ -13,9 +13,9 @@ class Spelling:
     """Incremental converter of one text. `add` and `finish` together return the text without ``<spell>`` tags."""
 
     def __init__(self) -> None:
-        self._tail = ""  # Text that is held back because it may be the start of a tag.
+        self._tail = ""  # Text that is held back, because it may be the start of a tag.
         self._is_spelling = False
-        self._last = ""  # Last character of the result so far.
+        self._last = ""  # Last character of the returned text.
 
     def add(self, text: str) -> str:
         """Append text and return the text that later text cannot change."""

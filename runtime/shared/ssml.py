@@ -7,20 +7,21 @@ from __future__ import annotations
 
 import regex
 
-MAX_TAG_CHARS = 300  # A longer match is text.
+MAX_TAG_CHARS = 300  # Maximum length of a tag. A longer match is text.
 
-_ALONE = "speak|break|emphasis|prosody|p|s|spell"  # Elements that may have no attributes.
+_ALONE = "speak|break|emphasis|prosody|p|s|spell"  # Names of elements that may have no attributes.
 _IN_NEED = "say-as|phoneme|sub|voice|lang|audio|mark|speed|volume|emotion|(?:amazon|google|mstts):[a-z-]{1,40}"
 _NAME = f"(?:{_ALONE}|{_IN_NEED})"
 _ATTRIBUTE = r"""\s+[a-z_][\w:.-]*\s*=\s*(?:"[^"<>\n]*"|'[^'<>\n]*'|[^\s"'<>]+?)"""
-# End of a tag whose closing bracket is missing: after the last quotation mark, the text is not an attribute.
+# End of a tag without a closing bracket. It is a position after the last quotation mark whose following text is not an
+# attribute.
 _UNCLOSED = r"""(?<=["'])(?=\s*[\w:.-]+\s+\w|\s*[\w:.-]*\s*[^\s\w:.=/>-])"""
-# Case-insensitive, and without groups so that it can be part of another pattern.
+# Pattern of a tag, without groups so that it can be part of another pattern. It is case-insensitive.
 PATTERN = rf"<(?:{_NAME}(?:{_ATTRIBUTE})+(?:\s*/?>|{_UNCLOSED})|(?:{_ALONE})\s*/?>|/\s*{_NAME}\s*>|\?xml\s[^<>]*\?>)"
 TAG = regex.compile(PATTERN, regex.IGNORECASE)
 # Text in angle brackets that may become a tag if its words are replaced.
 MAY_BECOME_TAG = r"</?\s*(?:\p{L}[^<>\n]{0,300}|\p{N}[^<>\s]{0,300})>"
-IN_TAG = rf"</?{_NAME}[^<>\n]{{0,{MAX_TAG_CHARS}}}(?:>|\Z)"  # Tag that may be cut off by the end of the text.
+IN_TAG = rf"</?{_NAME}[^<>\n]{{0,{MAX_TAG_CHARS}}}(?:>|\Z)"  # Tag, possibly cut off by the end of the text.
 
 _BREAK = regex.compile(r"<break\b", regex.IGNORECASE)
 _SEPARATOR = regex.compile(r"</?\s*(?:break|p|s|speak)\b", regex.IGNORECASE)
@@ -30,7 +31,7 @@ _TIME = regex.compile(
     regex.IGNORECASE,
 )
 _STRENGTH = regex.compile(r"""\sstrength\s*=\s*["'“”]?\s*([a-z-]+)""", regex.IGNORECASE)
-# Azure's values: https://learn.microsoft.com/azure/ai-services/speech-service/speech-synthesis-markup-structure
+# Pauses of Azure: https://learn.microsoft.com/azure/ai-services/speech-service/speech-synthesis-markup-structure
 _STRENGTH_S = {"none": 0.0, "x-weak": 0.25, "weak": 0.5, "medium": 0.75, "strong": 1.0, "x-strong": 1.25}
 
 

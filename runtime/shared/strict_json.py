@@ -7,8 +7,9 @@ import math
 from typing import Any, NoReturn
 
 BYTE_ORDER_MARK = "\ufeff"
-MAX_DEPTH = 32  # Maximum nesting depth; the page's own objects have a depth of 6.
-MAX_DIGITS = 100  # Maximum number of digits of an integer: more than any seed or count, and still valid as a float.
+MAX_DEPTH = 32  # Maximum nesting depth. The page's own objects have a depth of 6.
+# Maximum number of digits of an integer. Seeds and counts have fewer, and such an integer is still valid as a float.
+MAX_DIGITS = 100
 
 
 def parse(text: str | bytes, max_depth: int = MAX_DEPTH) -> Any:
@@ -19,7 +20,7 @@ def parse(text: str | bytes, max_depth: int = MAX_DEPTH) -> Any:
             surrogate, or too many levels. The message gives the reason.
     """
     if isinstance(text, str):
-        text = text.removeprefix(BYTE_ORDER_MARK)  # The json module skips the byte order mark in bytes only.
+        text = text.removeprefix(BYTE_ORDER_MARK)  # The json module removes the byte order mark only from bytes.
     try:
         value = json.loads(
             text, object_pairs_hook=_unique, parse_constant=_not_finite, parse_float=_finite, parse_int=_whole

@@ -31,9 +31,9 @@ with suppress(ImportError):
     _resource = resource
 
 _NVIDIA = "/dev/nvidiactl"
-_HELD = 36  # EDEADLOCK on Windows: another process still holds the lock.
+_HELD = 36  # EDEADLOCK, which Windows returns if another process still holds the lock.
 
-# Keeps Ctrl-C away from the child process on systems without sessions.
+# On systems without sessions, this flag prevents Ctrl-C from reaching the child process.
 NEW_GROUP = 0x200 if sys.platform == "win32" else 0
 
 
@@ -54,7 +54,7 @@ def lock(descriptor: int) -> None:
     if _fcntl is not None:
         _fcntl.flock(descriptor, _fcntl.LOCK_EX)
     elif _msvcrt is not None:
-        while True:  # Windows tries for ten seconds, then raises an error.
+        while True:  # Windows waits for ten seconds and then raises an error.
             try:
                 os.lseek(descriptor, 0, os.SEEK_SET)
                 _msvcrt.locking(descriptor, _msvcrt.LK_LOCK, 1)

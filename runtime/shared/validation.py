@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-# Message templates by pydantic error type, filled from the error's context.
+# Message templates by pydantic's error type. The values are from the error's context.
 _WHY = {
     "missing": "it is required and was not given",
     "extra_forbidden": "there is no such field",
@@ -44,7 +44,7 @@ def first_fault(error: ValidationError, given: object) -> tuple[str | None, str]
     """
     first = error.errors(include_url=False, include_input=False)[0]
     where = ".".join(map(str, _fields(first["loc"], given, is_missing=first["type"] == "missing"))) or None
-    if first["type"] == "value_error":  # Raised by one of our validators, which have their own messages.
+    if first["type"] == "value_error":  # The error was raised by one of our validators, whose messages are complete.
         return where, str(first["ctx"]["error"])
     return where, _WHY.get(first["type"], "it is not what this field takes").format(**first.get("ctx", {}))
 

@@ -17,10 +17,10 @@ from runtime.errors import BadReferenceAudio
 from runtime.shared.audio import FORMAT_NOT_TAKEN, DecodedAudio, Downmix, check_length, check_shape, mixed_down
 
 PCM, FLOAT, EXTENSIBLE = 1, 3, 0xFFFE
-# End of a subformat GUID that stands for a plain format number.
+# End of a subformat GUID that represents a plain format number.
 GUID_TAIL = bytes.fromhex("000000001000800000aa00389b71")
-MAX_CHUNKS = 256  # Maximum number of chunks before the samples; recorders write a few.
-TO_THE_END = {0, 0xFFFFFFFF}  # Sizes that streaming writers use if the length is unknown.
+MAX_CHUNKS = 256  # Maximum number of chunks before the samples. Recorders write only a few.
+TO_THE_END = {0, 0xFFFFFFFF}  # Values of the size field that streaming writers use for an unknown length.
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ def _format_chunk(data: bytes) -> bytes | None:
 
 def _tag(chunk: bytes) -> int | None:
     if len(chunk) < 16:
-        return PCM  # The format chunk is too short; `read_wav` refuses it.
+        return PCM  # The format chunk is too short, and `read_wav` refuses it.
     tag = int.from_bytes(chunk[:2], "little")
     if tag == EXTENSIBLE:
         return int.from_bytes(chunk[24:26], "little") if chunk[26:40] == GUID_TAIL else None
@@ -120,7 +120,7 @@ def _read(data: memoryview, count: int, layout: WavLayout, mix: Downmix) -> int:
 def _floats(raw: memoryview, layout: WavLayout) -> NDArray[np.float32]:
     """Convert raw samples to floats with full scale 1. Shapes: n * channels samples in `raw` -> [n * channels]."""
     if layout.is_float:
-        with np.errstate(over="ignore"):  # A double may overflow float32; the result is then not finite.
+        with np.errstate(over="ignore"):  # A double may overflow float32. The result is then not finite.
             return np.frombuffer(raw, f"<f{layout.bits // 8}").astype(np.float32)
     if layout.bits == 8:
         return (np.frombuffer(raw, np.uint8).astype(np.float32) - 128) / np.float32(128)

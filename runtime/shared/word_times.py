@@ -14,12 +14,12 @@ from dataclasses import dataclass, field
 
 from runtime.request import SAMPLE_RATE
 
-_PER_LETTER_S = 0.07  # Seconds per letter, including its share of white space, at about 14 letters per second.
+_PER_LETTER_S = 0.07  # Average duration of a letter and its share of white space, at about 14 letters per second.
 _PER_SYLLABLE_S = 0.22
-# Scripts without spaces. Each character is one or more syllables and counts as a word.
+# Scripts without spaces. Each character is at least one syllable and counts as a word.
 _SYLLABIC = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
-_UNSPACED = _SYLLABIC.replace("\uac00-\ud7af", "")  # Korean has spaces between words.
-_SPAN = re.compile(rf"\s*(?:[{_UNSPACED}][^\s\w]*|[^\s{_UNSPACED}]+)\s*")  # One word with the surrounding white space.
+_UNSPACED = _SYLLABIC.replace("\uac00-\ud7af", "")  # The same without Korean, which has spaces between words.
+_SPAN = re.compile(rf"\s*(?:[{_UNSPACED}][^\s\w]*|[^\s{_UNSPACED}]+)\s*")  # One word, with the white space around it.
 _IS_SYLLABLE = re.compile(rf"[{_SYLLABIC}]")
 
 
@@ -60,7 +60,7 @@ class WordTimes:
     """Estimated word times of a streamed text and its streamed audio."""
 
     def __init__(self) -> None:
-        self._tail = ""  # Text at the end that may become a longer word.
+        self._tail = ""  # Text at the end to which a longer word may belong.
         self._spans: deque[str] = deque()
         self._samples = 0
         self._returned_until_s = 0.0  # End time of the returned words, in seconds.

@@ -10,11 +10,12 @@ from numpy.typing import NDArray
 from runtime.request import SAMPLE_RATE
 
 GRID_S = 0.01  # Window length of the detection by loudness.
-QUIET = 1e-2  # Minimum level relative to the loudest window: -40 dB, below any consonant in a usable recording.
+# Minimum level of speech relative to the loudest window: -40 dB, which is below any consonant of a usable recording.
+QUIET = 1e-2
 
-ENTER, LEAVE = 0.5, 0.35  # Speech starts above the first likelihood and continues as long as it is above the second.
-SHORTEST_S = 0.25  # Shorter bursts are clicks, not speech.
-GAP_S = 0.1  # Shorter gaps are part of a word.
+ENTER, LEAVE = 0.5, 0.35  # Speech starts above the first likelihood and ends below the second.
+SHORTEST_S = 0.25  # Minimum duration of speech in seconds. Shorter bursts are clicks.
+GAP_S = 0.1  # Minimum duration of a gap in seconds. Shorter gaps belong to a word.
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -14,20 +14,21 @@ from runtime.request import SAMPLE_RATE
 from runtime.shared.speech_rate import expected_seconds, is_another_text
 from runtime.voices.activity import Activity, window_levels
 
-# Seconds of speech. Shorter references describe a voice poorly, and longer ones make every request slower.
+# Range of the duration of speech in seconds. Shorter references describe a voice poorly, and longer references make
+# every request slower.
 SHORT_S, LONG_S = 3.0, 30.0
 FULL_SCALE = 0.998
-CLIPPED = 5e-4  # Maximum share of samples at full scale; single peaks are below it.
-NOISY_DB = 20.0  # Minimum level of speech above that of pauses; a quiet room gives 40 dB.
+CLIPPED = 5e-4  # Maximum share of samples at full scale. Single peaks are below this share.
+NOISY_DB = 20.0  # Minimum difference in dB between speech and pauses. A quiet room gives 40 dB.
 QUIET_DB = -40.0  # Level of the speech relative to full scale.
-PAUSES_S = 0.3  # Minimum duration of pauses for measuring noise.
+PAUSES_S = 0.3  # Minimum duration in seconds of pauses from which noise can be measured.
 SILENT_SHARE = 0.5
 TELEPHONE_HZ = 4_200.0
-MUFFLED = 3e-6  # Minimum share of energy above TELEPHONE_HZ (-55 dB); normal speech has 1000 times as much.
-SPECTRUM = 1024  # Number of samples of one spectrum.
+MUFFLED = 3e-6  # Minimum share of energy above TELEPHONE_HZ (-55 dB). Normal speech has 1000 times as much.
+SPECTRUM = 1024  # Number of samples in one spectrum.
 
-# Thresholds for the ratio of the transcript's expected duration to that of the speech. Speakers differ by a factor of
-# two.
+# Bounds (too fast, too slow) of the ratio between the transcript's expected duration and that of the speech. Speakers
+# differ by a factor of two.
 HURRIED, DRAGGED = 1.8, 0.4  # Too fast, too slow.
 
 
@@ -57,7 +58,7 @@ def levels_of(samples: NDArray[np.float32], activity: Activity) -> Levels:
     levels = window_levels(samples, activity.window_s)
     spoken = activity.windows[: len(levels)]
     pauses = levels[~spoken]
-    # A low quantile is used instead of the mean, because breaths, creaks and ends of words are not noise.
+    # A low quantile is used instead of the mean, because breaths, creaks and word ends are not noise.
     can_tell = len(pauses) * activity.window_s >= PAUSES_S
     return Levels(
         peak_db=_decibels(float(np.abs(samples).max(initial=0.0))),

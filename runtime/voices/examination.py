@@ -13,9 +13,10 @@ from runtime.settings import Limits
 from runtime.voices.activity import Activity, by_loudness
 from runtime.voices.checks import Advice, Levels, advise, check_transcript, levels_of
 
-MARGIN_S = 0.1  # Margin before and after detected speech, because onsets and decays are quieter.
-PAUSE_S = 0.5  # Silence after the reference, so that generated speech does not continue its last sound.
-MIN_SPEECH_S = 1.0  # If less speech is detected, the detection is not reliable.
+MARGIN_S = 0.1  # Seconds to keep before and after detected speech, because onsets and decays are quieter.
+# Seconds of silence after the reference. Without it, generated speech would continue the reference's last sound.
+PAUSE_S = 0.5
+MIN_SPEECH_S = 1.0  # Minimum duration of detected speech in seconds. With less, the detection is not reliable.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,11 +25,11 @@ class Examination:
 
     seconds: float
     speech_s: float  # Duration of speech without pauses.
-    start_s: float  # Start of the part to keep, including the margin.
+    start_s: float  # Start in seconds of the part to keep, with its margin.
     end_s: float
     levels: Levels
     advice: tuple[Advice, ...]
-    mismatch: TranscriptMismatch | None  # Set if the transcript does not fit the recording.
+    mismatch: TranscriptMismatch | None  # None if the transcript fits the recording.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -113,7 +114,7 @@ def clean_reference(samples: NDArray[np.float32]) -> NDArray[np.float32]:
 def _activity(samples: NDArray[np.float32]) -> tuple[Activity, bool]:
     """Return the windows with speech, and True if they come from the network and not from loudness."""
     from runtime.voices.speech_detector import (
-        find_speech,  # This imports torch, which takes seconds, and most processes create no voices.
+        find_speech,  # This imports torch, which takes seconds. Most processes create no voices.
     )
 
     speech = find_speech(samples)

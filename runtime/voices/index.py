@@ -17,7 +17,7 @@ from runtime.shared.names import name_key
 from runtime.voices.voice import VoiceCard
 
 FILE = "index.sqlite"
-WAIT_S = 2.0  # Timeout for the write lock.
+WAIT_S = 2.0  # Timeout in seconds for the write lock.
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS voices_2 (
@@ -36,7 +36,7 @@ class IndexEntry:
     """Index row of one file, with either a card or an error."""
 
     file: str
-    version: str  # Changes whenever the file changes.
+    version: str  # Version of the file, which changes whenever the file changes.
     card: VoiceCard | None = None
     prompts: frozenset[str] = frozenset()  # Fingerprints of the checkpoints for which the voice has prompts.
     problem: str | None = None
@@ -63,7 +63,7 @@ class Index:
                     path.touch(mode=0o600)
                 connection = sqlite3.connect(path, timeout=WAIT_S, isolation_level=None, check_same_thread=False)
                 connection.execute("PRAGMA journal_mode = WAL")
-                # The index can be rebuilt from the files, so it need not survive a crash.
+                # A crash may destroy the index, because it can be rebuilt from the files.
                 connection.execute("PRAGMA synchronous = OFF")
                 return cls(connection)
             except sqlite3.OperationalError:  # The database is read-only or locked, or the disk is full.

@@ -33,17 +33,17 @@ from runtime.voices.listing import SUFFIX, UNREADABLE, Problem, VoiceListing, fi
 from runtime.voices.voice import Edit, Voice, VoiceCard, to_float
 from runtime.voices.voice_file import MAX_BYTES, MAX_PROMPTS, OTHER_VERSION, read_voice, write_voice
 
-# Error of a file that may be readable later: disk or network failure, missing permission, or too many open files.
+# Error of a file that may become readable: disk or network failure, missing permission, or too many open files.
 CANNOT_BE_READ = "it cannot be read"
 NO_FILE = "it is no regular file"
 
 log = logging.getLogger(__name__)
 
-A_LOOK = 8  # Maximum number of files that `cards` and `find` read per call (about 20 ms).
-LOOK_AGAIN = 0  # Time stamp that no folder has, which forces another scan.
-UNREAD = ""  # Version of a file that cannot be read.
-COPIED_S = 60.0  # A file that has not changed for this time has been copied completely.
-SETTLED_NS = 100_000_000  # A folder that has just changed may change again within one tick of the file system's clock.
+A_LOOK = 8  # Maximum number of files that `cards` and `find` read per call. This takes about 20 ms.
+LOOK_AGAIN = 0  # Time stamp that no folder has. It forces another scan.
+UNREAD = ""  # Version of files that cannot be read.
+COPIED_S = 60.0  # Time in seconds without changes after which a file counts as completely copied.
+SETTLED_NS = 100_000_000  # Time in ns after a change of a folder in which another change may not alter its time stamp.
 
 
 def library_folder(voices: str, data: str = "") -> Path:
@@ -60,12 +60,12 @@ class Library:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.fingerprint: str | None = None  # Fingerprint of the Base checkpoint whose prompts are used.
+        self.fingerprint: str | None = None  # Base checkpoint, by its fingerprint, whose prompts are used.
         self._lock = threading.RLock()
         self._index: Index | None = None
-        self._entries: dict[str, IndexEntry] = {}  # By file name, as in the index.
+        self._entries: dict[str, IndexEntry] = {}  # Entries by file name, as in the index.
         self._listing = VoiceListing()
-        self._aside: tuple[str, ...] = ()  # Names of renamed damaged files.
+        self._aside: tuple[str, ...] = ()  # Names of damaged files that were renamed.
 
     def open(self) -> None:
         """Read the folder, and delete temporary files of killed writers. An unreadable folder is treated as empty."""
@@ -216,7 +216,7 @@ class Library:
             if (look_alike := find_look_alike(voice.name, others)) is not None:
                 raise VoiceNameLooksAlike(other=look_alike, param="name")
         data = write_voice(voice)
-        read_voice(data)  # Check that the voice can be read again.
+        read_voice(data)  # Check that the written voice can be read.
         replace_file(self.folder, file_of(voice.id), data)
         self._refresh(written=file_of(voice.id))
         return self._known(voice.id)
@@ -268,7 +268,7 @@ class Library:
     def _follow(self, written: str | None, most: int | None) -> bool:
         """Read the changed files, at most `most`; return True if no further files have changed."""
         files = self._files()
-        if files is None:  # The folder cannot be read at present, so its known entries may still exist.
+        if files is None:  # The folder cannot be read now. Its known voices may still exist.
             return False
         if not files and self._index is None:
             return True
@@ -294,7 +294,7 @@ class Library:
                     if item.name.endswith(SUFFIX + UNREADABLE):
                         aside.append(item.name)
                     elif item.name.endswith(SUFFIX) and not item.name.startswith("."):
-                        with contextlib.suppress(OSError):  # The file was deleted in the meantime.
+                        with contextlib.suppress(OSError):  # The file may have been deleted in the meantime.
                             state = item.stat(follow_symlinks=False)
                             found[item.name] = f"{state.st_size} {state.st_mtime_ns} {state.st_ino}"
                 self._aside = tuple(aside)
@@ -336,7 +336,7 @@ class Library:
         except SpeechError as error:
             is_unread = error.facts.get("why") == CANNOT_BE_READ
             return replace(entry, problem=str(error), version=UNREAD if is_unread else version)
-        except Exception:  # One faulty file must not hide the others.
+        except Exception:  # A faulty file must not hide the others.
             log.exception("%s could not be read", file)
             return replace(entry, problem="It cannot be read.")
         if voice.id != voice_id:
@@ -365,10 +365,10 @@ def read_file(path: Path, most: int) -> bytes:
         VoiceFileInvalid: The file is larger, is not a regular file, or cannot be read.
     """
     try:
-        # Do not follow symbolic links, and do not wait for named pipes.
+        # Symbolic links are not followed, and named pipes do not block.
         descriptor = os.open(path, os.O_RDONLY | flags("O_CLOEXEC", "O_NOFOLLOW", "O_NONBLOCK", "O_BINARY"))
         try:
-            # The check precedes os.fdopen, which would leak the descriptor of a folder.
+            # This check is first, because os.fdopen would leak the descriptor of a folder.
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                 raise VoiceFileInvalid(why=NO_FILE)
             with open(descriptor, "rb", closefd=False) as file:
@@ -378,7 +378,7 @@ def read_file(path: Path, most: int) -> bytes:
     except FileNotFoundError:
         raise VoiceNotFound from None
     except OSError as error:
-        if error.errno == errno.ELOOP:  # ELOOP: the path is a symbolic link.
+        if error.errno == errno.ELOOP:  # The path is a symbolic link.
             raise VoiceFileInvalid(why=NO_FILE) from None
         raise VoiceFileInvalid(why=CANNOT_BE_READ) from None
     if len(data) > most:

@@ -10,7 +10,7 @@ from runtime.voices.index import IndexEntry
 from runtime.voices.voice import VoiceCard
 
 SUFFIX = ".voice"
-UNREADABLE = ".unreadable"  # Suffix of renamed damaged files.
+UNREADABLE = ".unreadable"  # Suffix of damaged files that were renamed.
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,11 +25,12 @@ class Problem:
 class VoiceListing:
     """Immutable listing of the library."""
 
-    stamp: int | None = None  # Modification time of the folder in ns; None if it does not exist.
+    stamp: int | None = None  # Modification time of the folder in ns. None if it does not exist.
     cards: tuple[VoiceCard, ...] = ()
     by_id: Mapping[str, VoiceCard] = field(default_factory=dict)
     by_name: Mapping[str, VoiceCard] = field(default_factory=dict)
-    prompts: Mapping[str, frozenset[str]] = field(default_factory=dict)  # Fingerprints of prompts, by voice id.
+    # Fingerprints of each voice's prompts, by voice id.
+    prompts: Mapping[str, frozenset[str]] = field(default_factory=dict)
     problems: tuple[Problem, ...] = ()
 
 

@@ -22,7 +22,7 @@ from runtime.voices.voice import Edit, Voice, VoiceCard
 
 FOLDER = "owners"
 PRONUNCIATIONS = "pronunciations"
-OPEN = 256  # Maximum number of open libraries of owners.
+OPEN = 256  # Maximum number of owners' libraries that are open.
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +33,9 @@ class OwnerLibrary:
     """
 
     own: Library
-    common: Library | None = None  # None if `own` is the shared library.
-    most: int = 0  # Maximum number of own voices; 0: unlimited.
-    max_pronunciations: int = 0  # Maximum number of own dictionaries; 0: unlimited.
+    common: Library | None = None  # Shared library. None if `own` is the shared library.
+    most: int = 0  # Maximum number of own voices. 0: unlimited.
+    max_pronunciations: int = 0  # Maximum number of own dictionaries. 0: unlimited.
 
     @property
     def pronunciations(self) -> OwnerDictionaries:

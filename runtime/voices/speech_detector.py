@@ -21,7 +21,7 @@ from runtime.shared.audio import DecodedAudio, resample
 from runtime.shipped import shipped
 from runtime.voices.activity import Activity, by_likelihood
 
-RATE = 16_000  # Sample rate of the network in Hz.
+RATE = 16_000  # Sample rate of the detection network in Hz.
 WINDOW = 512  # Number of samples in a window (32 ms).
 CONTEXT = 64  # Number of samples before a window that the network also gets.
 WEIGHTS = shipped("runtime", "assets/silero-vad") / "model.safetensors"

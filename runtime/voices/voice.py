@@ -21,14 +21,14 @@ class VoiceCard:
     language: str = "auto"
     description: str | None = None
     tags: tuple[str, ...] = ()
-    transcript: str | None = None  # None if the voice is cloned by x-vector only.
+    transcript: str | None = None  # None if only the x-vector of the recording is used.
     seconds: float = 0.0  # Duration of the reference audio.
     file_bytes: int = 0
     created_at: float = 0.0  # Unix time.
-    consent: str | None = None  # Consent of the speaker, as the uploader has written it.
-    # Origin of the voice: model, seed, description and others.
+    consent: str | None = None  # Consent of the speaker in the uploader's words.
+    # Origin of the voice: model, seed, description and other facts.
     provenance: dict[str, str] = field(default_factory=dict)
-    advice: tuple[str, ...] = ()  # Advice from the checks of the recording.
+    advice: tuple[str, ...] = ()  # Advice about the recording, from its checks.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +36,7 @@ class Consent:
     """Consent of the speaker."""
 
     words: str  # Text of the consent.
-    who: str = ""  # Name of the speaker, if given.
+    who: str = ""  # Name of the speaker; empty if unknown.
     when: float = 0.0  # Unix time.
 
 
@@ -53,12 +53,12 @@ class Voice:
     language: str = "auto"
     description: str | None = None
     tags: tuple[str, ...] = ()
-    transcript: str | None = None  # Exact transcript of the reference; None if it is cloned by x-vector only.
+    transcript: str | None = None  # Exact transcript of the reference. None if only the x-vector is used.
     created_at: float = 0.0  # Unix time.
     consent: Consent | None = None
     provenance: Mapping[str, str] = field(default_factory=dict)
     advice: tuple[str, ...] = ()
-    prompts: Mapping[str, VoicePrompt] = field(default_factory=dict)  # By fingerprint of the checkpoint.
+    prompts: Mapping[str, VoicePrompt] = field(default_factory=dict)  # Prompts by fingerprint of the checkpoint.
 
     def card(self, file_bytes: int) -> VoiceCard:
         return VoiceCard(
@@ -91,7 +91,7 @@ class Edit:
     """Changes to a stored voice; None does not change a value."""
 
     name: str | None = None
-    description: str | None = None  # An empty string removes the description.
+    description: str | None = None  # New description. An empty string removes the old one.
     tags: tuple[str, ...] | None = None
 
     def of(self, voice: Voice) -> Voice:

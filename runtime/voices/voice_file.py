@@ -25,7 +25,7 @@ from runtime.voices.voice import Consent, Voice
 
 FORMAT, VERSIONS = "voicewright.voice", ("1", "2")
 OTHER_VERSION = f"its version is not {' or '.join(VERSIONS)}"
-TAGGED = "2"  # First version with tags. A voice without tags is written as version 1, which older programs can read.
+TAGGED = "2"  # First version with tags. Voices without tags are written in version 1, which older programs can read.
 
 MAX_BYTES = 16 * 2**20
 MAX_HEADER_BYTES = 256 * 2**10
@@ -88,7 +88,7 @@ def read_voice(data: bytes) -> Voice:
     metadata = _checked_header(data)
     try:
         tensors: Tensors = load(data)
-    except Exception:  # The safetensors library raises exceptions that are not part of its interface.
+    except Exception:  # The safetensors library raises undocumented exceptions.
         _refuse("its tensors do not lie where its header says")
     given = metadata.pop("sha256")
     if _checksum(tensors, metadata) != given:
@@ -175,7 +175,7 @@ def _prompts(tensors: Tensors) -> dict[str, VoicePrompt]:
             _refuse("a prompt lacks its x-vector, or holds numbers that are not finite")
         if codes is not None and (codes.min() < 0 or codes.max() >= MAX_CODE):
             _refuse("a prompt holds codes that no codebook has")
-        # The arrays are copied, because torch does not support the read-only arrays of safetensors.
+        # Arrays of safetensors are read-only, which torch does not support, so they are copied.
         prompts[fingerprint] = VoicePrompt(
             fingerprint=fingerprint, x_vector=x_vector.copy(), codes=None if codes is None else codes.copy()
         )
@@ -231,7 +231,7 @@ def _words(metadata: Mapping[str, str], name: str, most: int) -> str | None:
 def _text(value: object, most: int) -> str:
     if not isinstance(value, str) or len(value) > most or "\x00" in value:
         raise ValueError("text")
-    value.encode()  # A lone surrogate raises UnicodeEncodeError, which is a ValueError.
+    value.encode()  # Raises UnicodeEncodeError (a ValueError) for a lone surrogate.
     return value
 
 

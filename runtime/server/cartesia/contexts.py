@@ -19,7 +19,7 @@ class Segment(Utterance[Generation]):
 
     context: Context
     flush_id: int = 1
-    is_flushed: bool = False  # True if the client has flushed it and gets a message after its audio.
+    is_flushed: bool = False  # True if the client has flushed the text. The client gets a message after its audio.
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -27,16 +27,16 @@ class Context:
     """Context with one streamed text and one audio stream."""
 
     name: str
-    voice: ChosenVoice[Generation]  # Settings of the first message; voice, language and format cannot change later.
+    voice: ChosenVoice[Generation]  # Settings of the first message. Voice, language and format cannot change later.
     writer: PcmWriter
     words: WordTimes | None  # None if the client has not requested word times.
-    read: ReadText  # Text without tags, for ``words``.
+    read: ReadText  # Text without tags, for which ``words`` has the times.
     text: GrowingText
     said_at: float  # Time in seconds at which the context was opened or its last chunk was queued.
-    # The first segment is being spoken, the last one receives text.
+    # The first segment is being spoken. The last one receives text.
     segments: deque[Segment] = field(default_factory=deque)
-    is_complete: bool = False  # True if its text is complete.
-    # Time in seconds at which the audio of all text so far was sent; None if text is waiting.
+    is_complete: bool = False  # True if all text of the context has arrived.
+    # Time in seconds at which all audio of the text so far was sent. None while text is waiting.
     short_since: float | None = None
     notes: list[str] = field(default_factory=list)  # Notes about ignored fields and faulty speech, without duplicates.
     owed_samples: int = 0  # Samples that are still in the resampler and belong to the next message.

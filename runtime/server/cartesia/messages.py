@@ -12,7 +12,7 @@ from runtime.server.wire import Reply
 from runtime.shared.port.errors import cartesia_message
 from runtime.shared.word_times import TimedWords
 
-_PARTIAL = 206  # Status code of all messages except errors, including the last message.
+_PARTIAL = 206  # Status code of all messages except errors.
 
 
 def sound(data: bytes, step_ms: float) -> dict[str, Any]:

@@ -27,7 +27,7 @@ from runtime.shared.inline_tags import ReadText
 from runtime.shared.speech_rate import is_readable
 from runtime.shared.word_times import TimedWords, WordTimes
 
-_IDLE_S = 300.0  # Timeout of Cartesia's API; clients keep an idle socket open for this long.
+_IDLE_S = 300.0  # Idle timeout of Cartesia's API, in seconds. Clients rely on it.
 _MAX_SEGMENTS = 64  # Maximum number of waiting segments in a context.
 
 
@@ -39,7 +39,7 @@ class CartesiaSession(Dialect[Segment]):
         self._id = session_id
         self._expiry_s = expiry_s
         self._contexts: dict[str, Context] = {}
-        self._cancelled = RecentNames()  # A client may end a context before it knows that the context was cancelled.
+        self._cancelled = RecentNames()  # Names of cancelled contexts. A client may still send messages to them.
 
     # --- Timers.
 
@@ -113,11 +113,11 @@ class CartesiaSession(Dialect[Segment]):
         is_blank = not message.transcript.strip()
         if context is None and is_blank and not message.goes_on:
             if name not in self._cancelled:
-                self._send_about(name, messages.done(name))  # A context without text has ended.
+                self._send_about(name, messages.done(name))  # A context without text has ended already.
             self._cancelled.forget(name)
             return
         if context is not None and context.is_complete:
-            if not is_blank:  # Ending a context twice has no effect.
+            if not is_blank:  # A second end of the context has no effect.
                 error = OutOfOrder(what="transcript", why="the text of that context was said to be complete")
                 self._send_about(name, {**messages.error(error, name, self._id), "done": False})
             return
@@ -162,7 +162,7 @@ class CartesiaSession(Dialect[Segment]):
             context.text.settle()
         last.queue_text(spoken)
         if message.transcript.strip() and context.short_since is not None:
-            # Text without words, such as code, is not sent to the engine.
+            # Text without words, such as code, is not spoken.
             context.short_since = None if spoken.strip() else self._clock()
         if message.flush:
             if len(context.segments) >= _MAX_SEGMENTS:
@@ -173,13 +173,13 @@ class CartesiaSession(Dialect[Segment]):
             context.is_complete = True
         self._tell_of(context, is_flushed=message.speaks_at_once)
         if last.queued and not last.is_complete and message.speaks_at_once:
-            last.queue_text(" ")  # While the voice is prepared, this separates the last word from the next text.
+            last.queue_text(" ")  # This space separates the last word from the next text while the voice is prepared.
 
     def _cancel(self, name: str | None) -> None:
         if name is None:
             return
         self._muted.forget(name)
-        self.send_queue.drop_all_about(name)  # This also drops its final message, if that is queued.
+        self.send_queue.drop_all_about(name)  # If the context's final message is still queued, it is dropped too.
         if context := self._contexts.pop(name, None):
             self._release(context.head)
             if not context.is_complete:

@@ -27,7 +27,7 @@ from runtime.settings import Limits
 GET = ["GET", "HEAD"]
 KEY = "xi-api-key"  # Header that only ElevenLabs' clients send.
 
-# Default settings of requests. Voices have no settings of their own.
+# Default settings of all voices.
 _SETTINGS: Reply = {
     "stability": NEUTRAL,
     "similarity_boost": 1.0,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from runtime.shared.sentence_ends import TAIL, may_end
 
-DEFAULT = (120, 160, 250, 290)  # Numbers of characters; ElevenLabs' default.
+DEFAULT = (120, 160, 250, 290)  # Default of ElevenLabs' API, in characters.
 _TRIGGER = 50  # Minimum number of characters for ``try_trigger_generation``, as in ElevenLabs' API.
 
 
@@ -15,7 +15,7 @@ class ChunkSchedule:
 
     def __init__(self, lengths: Sequence[float] = DEFAULT) -> None:
         self._lengths = tuple(lengths) or DEFAULT
-        self.chunks = 0  # Number of chunks that are spoken or released.
+        self.chunks = 0  # Number of chunks so far.
         self._chars = 0  # Number of characters since the last sentence end or chunk.
         self._tail = ""
         self._is_triggered = False
@@ -30,7 +30,7 @@ class ChunkSchedule:
 
     def add(self, text: str, *, is_triggered: bool = False) -> None:
         """Append text. `is_triggered` is True if the client requests speech now."""
-        if may_end(self._tail) and text.strip():  # The text before the sentence end is already released.
+        if may_end(self._tail) and text.strip():  # The text up to the sentence end was already released.
             self.begin()
         self._chars += len(text)
         self._tail = (self._tail + text)[-2 * TAIL :]

@@ -22,9 +22,9 @@ class Context(Utterance[SynthesisOptions]):
 
     speed: float
     sound: SoundMessages
-    schedule: ChunkSchedule | None  # None if the client sends complete chunks, which are spoken immediately.
-    heard_of: float  # Time in seconds of the client's last message or the last audio.
-    read: ReadText  # Text without inline tags.
+    schedule: ChunkSchedule | None  # None if the client sends complete chunks. Each chunk is then spoken at once.
+    heard_of: float  # Time in seconds of the client's last message or of the last audio.
+    read: ReadText  # Text without inline tags, which is spoken.
     keeps_pieces: bool = True
     words: WordTimes = field(default_factory=WordTimes)
     owed_samples: int = 0  # Samples that are still in the encoder and belong to the next message.
@@ -43,7 +43,7 @@ class Context(Utterance[SynthesisOptions]):
         if self.plays_until is not None:
             yield self.plays_until - _LEAD_S
         elif not self.schedule.chunks:
-            yield self.heard_of  # A time in the past, which means now.
+            yield self.heard_of  # This time is in the past, so the timer is due now.
 
     def take(self, message: ClientMessage, now: float) -> None:
         """Append text, and speak all text so far if requested.
@@ -55,7 +55,7 @@ class Context(Utterance[SynthesisOptions]):
         text = message.text or ""
         self.text.count(text)
         if self._is_leading:
-            text = text.lstrip()  # The first message of a context starts with a space.
+            text = text.lstrip()  # Clients send a single space as the first text of a context.
             self._is_leading = not text
         if text:
             self._hold(self.text.add(text, now))

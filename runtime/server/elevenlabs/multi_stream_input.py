@@ -11,7 +11,7 @@ from runtime.server.elevenlabs.contexts import Context
 from runtime.server.elevenlabs.schema import ClientMessage
 from runtime.server.elevenlabs.session import ElevenLabsSession
 
-_DEFAULT = "default"  # Context of messages without a context id.
+_DEFAULT = "default"  # Name of the context of messages without a context id.
 
 
 class MultiStreamInputSession(ElevenLabsSession):
@@ -47,7 +47,7 @@ class MultiStreamInputSession(ElevenLabsSession):
             if (message.text or "").strip():
                 error = OutOfOrder(what="text", why="that context was closed")
                 self._send_about(name, messages.error(error, name))
-        # A message with an empty text keeps the socket open and does not open a context.
+        # A message with an empty text only keeps the socket open. It does not open a context.
         elif context is not None or message.text:
             try:
                 self._take(context or self._begun(name, message), message)
@@ -94,7 +94,7 @@ class MultiStreamInputSession(ElevenLabsSession):
     # --- Errors and the end.
 
     def _abort_all(self, error: SpeechError) -> None:
-        self._is_leaving = False  # The error closes the socket, so the last context must not close it again.
+        self._is_leaving = False  # The error closes the socket. The end of the last context must not close it again.
         super()._abort_all(error)
 
     def _fail(self, utterance: Context, error: SpeechError) -> None:

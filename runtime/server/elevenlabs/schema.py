@@ -22,13 +22,13 @@ from runtime.server.wire import Name, StrictFields, Text, check_frames, checked,
 from runtime.settings import Limits
 from runtime.shared.encoding import SPEEDS
 
-# Voices that clients use by default: those of LiveKit and of ElevenLabs' examples.
+# Voices that clients use by default (LiveKit and ElevenLabs' examples).
 PREMADE = (
     *("hpp4J3VqNfWAUOO0d1Us", "EXAVITQu4vr4xnSDxMaL", "21m00Tcm4TlvDq8ikWAM", "JBFqnCBsd6RMkjVDRZzb"),
     *("cgSgspJ2msm6clMCkdW9", "pNInz6obpgDQGcFmaJgB", "nPczCjzI2devNBz1zQrb", "Xb7hH8MSUJpSbSDYk0k2"),
 )
 _MAX_BREAK_S = 3.0  # Limit of ElevenLabs' API.
-NEUTRAL, _SWING = 0.5, 0.4  # Stability without effect, and the maximum change of the temperature.
+NEUTRAL, _SWING = 0.5, 0.4  # Stability that does not change the temperature, and the maximum change of the temperature.
 
 Read = TypeVar("Read", bound="Spoken")
 
@@ -127,7 +127,7 @@ class ClientMessage(Spoken):
     close_socket: bool = False
 
 
-# Fields of a message that need no text.
+# Fields with which a message needs no text.
 _WITHOUT_TEXT = ("flush", "close_context", "close_socket")
 
 

@@ -18,10 +18,11 @@ from runtime.shared.inline_tags import read_text
 from runtime.shared.spelling import spelled
 from runtime.shared.word_times import TimedWords
 
-JSON_LINES = "application/x-ndjson"  # ElevenLabs sends application/json, but clients would expect a single object.
+# ElevenLabs declares application/json, but clients would then expect a single object.
+JSON_LINES = "application/x-ndjson"
 
 Body = TypeVar("Body", bound=FileBody)
-Timed = dict[int, TimedWords]  # Word times by index of the turn.
+Timed = dict[int, TimedWords]  # Timed words of each turn, by its index.
 
 
 class SpokenText(HttpSpeech[Body]):

@@ -18,7 +18,7 @@ from runtime.server.wire import Reply
 PATH = "/v1/user"
 GET = ["GET", "HEAD"]
 
-_WITHOUT_END = 2**31 - 1  # Number that stands for an unlimited value in ElevenLabs' API.
+_WITHOUT_END = 2**31 - 1  # ElevenLabs' value for "unlimited".
 _NAME = "voicewright"  # Name of the account that all clients share.
 
 
@@ -27,7 +27,8 @@ def add_routes(app: FastAPI, host: Host) -> None:
 
     def subscribed(request: Request) -> dict[str, Any]:
         own = [voice for voice in known_voices(host, request.headers) if voice.is_owner]
-        limit = host.settings.server.owned_voices if OWNER in request.headers else 0  # 0 means unlimited.
+        # Maximum number of own voices. 0 means unlimited.
+        limit = host.settings.server.owned_voices if OWNER in request.headers else 0
         return {
             "tier": "free",
             "status": "free",

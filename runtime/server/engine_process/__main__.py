@@ -32,12 +32,14 @@ _LAST_WORDS_S = 5.0  # Timeout for sending the remaining messages.
 def main() -> int:
     """Load the checkpoints, serve until a close command, and return the exit status."""
     sink = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # If libraries print to stdout, this would corrupt the channel.
-    # A service manager may signal both processes. The server's process ends this one in an orderly way.
+    # Output of libraries must not go to stdout, which is the channel.
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    # A service manager may signal both processes. The server's process then ends this one.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     if hasattr(signal, "SIGUSR1"):
-        faulthandler.register(signal.SIGUSR1, all_threads=True)  # This works even if a thread holds the GIL.
+        # The signal handler works even if a thread holds the GIL.
+        faulthandler.register(signal.SIGUSR1, all_threads=True)
     if hasattr(select, "poll"):
         threading.Thread(target=_end_with_the_server, name="engine-lifeline", daemon=True).start()
     switch_often()
@@ -71,13 +73,13 @@ def run() -> NoReturn:
     """Run the process and exit with its status, even if threads hang."""
     status = main()
     logging.shutdown()
-    os._exit(status)  # A thread that hangs in the device must not keep the process alive.
+    os._exit(status)  # The process must end even if a thread does not return from the device.
 
 
 def _end_with_the_server() -> NoReturn:
     """End the process when the other end of standard input is closed (not on Windows)."""
     pipe = select.poll()
-    pipe.register(sys.stdin.fileno(), 0)  # Poll reports a hang-up even if no event is requested.
+    pipe.register(sys.stdin.fileno(), 0)  # `poll` reports a hang-up even if no event is requested.
     pipe.poll()
     os._exit(Exit.ASKED)
 

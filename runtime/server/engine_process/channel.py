@@ -22,9 +22,10 @@ from runtime.shared import system
 
 log = logging.getLogger(__name__)
 
-# Arrays of at least this size (reference audio) are written without being copied into the pickle.
+# Minimum size of an array, such as reference audio, that is written separately instead of being copied into the pickle.
 APART_BYTES = 64 * 2**10
-PIPE_BYTES = 2**20  # Pipe buffer for the audio of a whole batch. The default of 64 KiB holds only a few chunks.
+# Size of the pipe's buffer. It holds the audio of a whole batch. The default of 64 KiB holds only a few chunks.
+PIPE_BYTES = 2**20
 POLL_INTERVAL_S = 0.5  # Poll interval while a pipe is full.
 _COUNT = struct.Struct("<I")  # Number of pieces of a message: the pickle, followed by its arrays.
 _SIZE = 8  # Size of a piece's length field in bytes.
@@ -42,14 +43,15 @@ class Channel:
         self._sink = sink
         self._message = self._put_together()  # The message that is being received.
         self._missing = memoryview(b"")  # Unread part of the current piece.
-        # Windows cannot tell how much fits into a pipe, so the writer thread writes all data there.
+        # Windows cannot report the free space of a pipe, so the writer thread writes all data.
         self._writes_itself = os.name == "posix"
         if self._writes_itself:
             os.set_blocking(sink.fileno(), False)
         system.widen_pipe(sink.fileno(), PIPE_BYTES)
         self._lock = threading.Lock()
         self._unsent: deque[memoryview] = deque()
-        self._is_behind = threading.Condition(self._lock)  # Notified if there is unsent data, and at the end.
+        # Notified if there is unsent data, and when the channel closes.
+        self._is_behind = threading.Condition(self._lock)
         self._closing = self._is_gone = False
         self._writer = threading.Thread(target=self._write_on, name="engine-channel-writer", daemon=True)
         self._writer.start()
@@ -60,7 +62,7 @@ class Channel:
             pieces = _pieces(message)
         except Exception:
             log.critical("a message between the runtime's processes cannot be written", exc_info=True)
-            self._give_up()  # Close the channel, so that the other end does not wait for the rest.
+            self._give_up()  # Close the channel, because the other end would wait for the rest of the message.
             return
         with self._lock:
             if self._is_gone:
@@ -132,7 +134,7 @@ class Channel:
                     self._unsent.popleft()
         except BlockingIOError:
             pass
-        except (OSError, ValueError):  # One of the ends is closed.
+        except (OSError, ValueError):  # An end of the pipe is closed.
             self._is_gone = True
             self._unsent.clear()
 
@@ -143,7 +145,7 @@ class Channel:
                 self._is_behind.wait_for(lambda: self._unsent or self._closing)
                 if not self._unsent:
                     break
-            with contextlib.suppress(ValueError):  # The pipe was closed by another thread.
+            with contextlib.suppress(ValueError):  # Another thread has closed the pipe.
                 self._await_room()
             with self._lock:
                 self._write()
@@ -151,7 +153,7 @@ class Channel:
 
     def _await_room(self) -> None:
         if self._writes_itself:
-            room = select.poll()  # Not select(), which supports only the first 1024 descriptors.
+            room = select.poll()  # `select.select` supports only the first 1024 descriptors.
             room.register(self._sink.fileno(), select.POLLOUT)
             room.poll(1000 * POLL_INTERVAL_S)
 
@@ -167,7 +169,7 @@ class Channel:
         yield (head := bytearray(_COUNT.size))
         (count,) = _COUNT.unpack(head)
         yield (table := bytearray(count * _SIZE))
-        # Bytearrays, so that the arrays in them are writable.
+        # Arrays that are read into a bytearray are writable.
         data, *arrays = pieces = [bytearray(size) for size in struct.unpack(f"<{count}Q", table)]
         yield from pieces
         message: Message = pickle.loads(data, buffers=arrays)  # noqa: S301  our own, see above

@@ -52,14 +52,14 @@ from runtime.settings import Settings
 
 log = logging.getLogger(__name__)
 
-# The child imports from this process's module path, not from its working folder.
+# The child must import from this process's module path, even if it has another working folder.
 _PROGRAM = "import sys; sys.path[:] = sys.argv[1:]; from runtime.server.engine_process.__main__ import run; run()"
 _BUFFER_BYTES = 2**18  # Maximum bytes of one read from the process.
-# Interval between acknowledgements. Each one wakes a thread that competes with frame generation. But if the interval is
-# too long, a fast row reaches the limit of unacknowledged audio (`VOICEWRIGHT_READER_S`) and pauses.
+# Interval between acknowledgements. Each one wakes a thread that competes with frame generation. With a longer
+# interval, a fast row would reach the limit of unacknowledged audio (`VOICEWRIGHT_READER_S`) and pause.
 ACK_INTERVAL_S = 0.01
-SILENT_S = 2.0  # If no status has arrived for this time (eight times the interval), an idle process counts as busy.
-_KILLED_S = 5.0  # Timeout for the end of a killed process.
+SILENT_S = 2.0  # Time without a status (eight intervals) after which an idle process counts as busy.
+_KILLED_S = 5.0  # Time in seconds for a killed process to end.
 
 Done = Callable[[VoicePrompt | SpeechError], None]
 
@@ -79,15 +79,16 @@ class EngineClient:
         self._channel = channel
         self._status = status
         self._told_at = time.monotonic()  # Time of the last status.
-        self._lock = threading.Lock()  # Prevents new requests while all requests are being ended.
+        self._lock = threading.Lock()  # Held while all requests are ended, so that no new ones start.
         self._ended = False
         self._sinks: dict[int, Sink] = {}
         self._preparing: dict[int, Done] = {}
-        self._numbers = itertools.count(1)  # Generates tickets of requests and prompts.
+        self._numbers = itertools.count(1)  # Tickets of requests and prompts.
         listen = partial(self._listen, channel.receive)
         self._listener = threading.Thread(target=listen, name="engine-client", daemon=True)
-        self._loop: asyncio.AbstractEventLoop | None = None  # Event loop that reads the pipe, if any.
-        self._sent_samples: dict[int, int] = {}  # Acknowledgements by ticket that are not sent yet.
+        # Event loop that reads the pipe. None if a thread reads it.
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._sent_samples: dict[int, int] = {}  # Samples by ticket whose acknowledgement is not sent yet.
 
     @classmethod
     def open(cls, settings: Settings, progress: Progress) -> Self:
@@ -97,8 +98,8 @@ class EngineClient:
             SetUpError: A checkpoint, the device or a setting cannot be used.
             EngineDead: The process ended for another reason, which is in its log.
         """
-        # Standard output is the channel, so text that the process prints goes to its log. In its own session, it does
-        # not receive Ctrl-C, which would make a starting interpreter print a traceback.
+        # Standard output is the channel, so the process prints into its log instead. The process has its own session,
+        # so that it does not receive Ctrl-C, which would make a starting interpreter print a traceback.
         process = subprocess.Popen(  # noqa: S603  our own words
             (sys.executable, "-c", _PROGRAM, *sys.path),
             stdin=subprocess.PIPE,
@@ -134,17 +135,17 @@ class EngineClient:
         try:
             loop = asyncio.get_running_loop()
             loop.add_reader(self._channel.source, listen)
-        except RuntimeError:  # There is no running loop, or it cannot read pipes.
+        except RuntimeError:  # There is no running event loop, or the loop cannot read pipes.
             self._listener.start()
         else:
             self._loop = loop
             os.set_blocking(self._channel.source, False)
-            listen()  # Some messages may have arrived together with the status after loading.
+            listen()  # Messages may have arrived together with the status that ended loading.
 
     def close(self, timeout_s: float | None = None) -> None:
         """End all requests, the engine and its process; kill the process after `timeout_s`."""
         self._channel.send(Order.CLOSE)
-        if self._loop is not None:  # This call blocks the event loop, so a thread must read the last messages.
+        if self._loop is not None:  # This call blocks the event loop, so a thread reads the last messages.
             self._stop_listening()
             os.set_blocking(self._channel.source, True)
             self._listener.start()
@@ -216,7 +217,7 @@ class EngineClient:
     def at_work_since(self) -> float | None:
         """Return the start of the current step in the last report. A process without reports counts as busy."""
         since = self._status.at_work_since
-        # A step in progress keeps its start time, because a new start time would mean that the device has responded.
+        # A step in progress keeps its start time. A new one would mean that the device has responded.
         if since is None and time.monotonic() - self._told_at > SILENT_S:
             return self._told_at
         return since
@@ -236,7 +237,7 @@ class EngineClient:
         try:
             while (message := receive()) is not None:
                 self._take(message)
-        except EOFError:  # The process has ended.
+        except EOFError:  # The engine process has ended.
             self._end()
         except Exception:
             log.critical("what the engine's process says cannot be read", exc_info=True)

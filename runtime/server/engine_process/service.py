@@ -29,8 +29,8 @@ from runtime.server.speech_engine import SpeechEngine
 log = logging.getLogger(__name__)
 
 STATUS_S = 0.2  # Maximum interval between status reports.
-# Delay of a status report after a request begins or ends. Querying a GPU's memory holds the GIL, which the first audio
-# of this request needs.
+# Delay between the start or end of a request and the status report. Querying a GPU's memory holds the GIL, which would
+# delay the first audio of this request.
 REST_S = 0.05
 
 
@@ -43,8 +43,8 @@ class EngineService:
     def __init__(self, engine: SpeechEngine, channel: Channel) -> None:
         self._engine = engine
         self._channel = channel
-        self._tickets: dict[int, int] = {}  # Engine tickets by server tickets.
-        self._over: deque[int] = deque()  # Server tickets of ended requests.
+        self._tickets: dict[int, int] = {}  # The engine's ticket of each server ticket.
+        self._over: deque[int] = deque()  # Server tickets of requests that have ended.
         self._cards: tuple[ModelCard, ...] | None = None  # Model cards of the last report.
         self._load = EngineLoad(slots=0, active=0, waiting=0)  # The last known load.
         self._status_due = threading.Event()
@@ -57,7 +57,7 @@ class EngineService:
         try:
             while not self._closing:
                 self._carry_out(self._channel.receive())
-                while self._over:  # This runs after the command, so that a ticket is stored before it is removed.
+                while self._over:  # This runs after the command. A ticket is therefore stored before it is removed.
                     self._tickets.pop(self._over.popleft(), None)
         except EOFError:
             self._closing = True
@@ -73,7 +73,7 @@ class EngineService:
         self._cards = cards
         try:
             self._load = engine.load()
-        except Exception:  # A failed device cannot report its memory, but the rest of the state must still be sent.
+        except Exception:  # The device has failed and cannot report its memory. The other values are sent anyway.
             log.debug("the engine's figures cannot be had", exc_info=True)
         self._channel.send(Status(self._load, engine.alive, engine.at_work_since(), news))
 
@@ -115,7 +115,7 @@ class EngineService:
     def _call(self, own: int, command: Callable[..., None], *arguments: Any) -> None:
         try:
             command(own, *arguments)
-        except Exception:  # An internal error in one request must not end other requests.
+        except Exception:  # An internal error in one request does not end the others.
             log.exception("the engine failed at %s", command.__name__)
             self._engine.cancel(own)
 

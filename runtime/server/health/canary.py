@@ -37,7 +37,7 @@ SEED = 1
 TEXT = "The bread is warm."
 INSTRUCT = "A warm young voice."
 REFERENCE_S = 2.0
-DIGITS = 16  # Hex digits in the digest of the codes.
+DIGITS = 16  # Number of hexadecimal digits in the digest of the codes.
 
 
 class Outcome(StrEnum):
@@ -53,7 +53,7 @@ class Canary:
 
     def __init__(self, engine: SpeechEngine) -> None:
         self._engine = engine
-        # By fingerprint and modes, because one checkpoint may be loaded twice for different modes.
+        # Digest of the first run, by fingerprint and modes: one checkpoint may be loaded twice for different modes.
         self._first: dict[tuple[str, Sequence[str]], str] = {}
 
     async def sing(self) -> Outcome:

@@ -16,9 +16,9 @@ from runtime.settings import ServerSettings
 
 log = logging.getLogger(__name__)
 
-POLL_INTERVAL_S = 0.2  # Clients must be notified of a dead engine within a second.
-AGAIN_S = 1.0  # Delay before an interrupted canary is repeated.
-SLACK = 5  # Allowed multiple of the longest step so far, because large checkpoints on a CPU are slow.
+POLL_INTERVAL_S = 0.2  # Poll interval in seconds. Clients must learn within a second that the engine has failed.
+AGAIN_S = 1.0  # Delay in seconds before an interrupted canary is repeated.
+SLACK = 5  # A step may take this multiple of the longest step so far, because large checkpoints on a CPU are slow.
 
 
 class Watchdog:
@@ -29,7 +29,7 @@ class Watchdog:
         self._settings = settings
         self._metrics = metrics
         self._canary = Canary(engine)
-        self._heard = asyncio.Event()  # Set if every checkpoint has passed its first canary or will run it later.
+        self._heard = asyncio.Event()  # Set when each checkpoint has passed its first canary, or will run it later.
         self._task: asyncio.Task[Exit] | None = None
         self.verdict: Exit | None = None
 

@@ -34,7 +34,7 @@ from runtime.shared.port.limits import ACCOUNT_KEY_HEADER, Allowance, allowance_
 
 TOKEN = "voicewright.token."  # noqa: S105  prefix of a subprotocol that carries a key, for browsers
 
-_MAX_REMEMBERED = 4096  # Maximum number of callers whose rate is stored.
+_MAX_REMEMBERED = 4096  # Maximum number of callers whose request rate is stored.
 
 
 @dataclass(slots=True)
@@ -139,7 +139,7 @@ class AccessControl(AccessCheck):
             offered += [word.removeprefix(TOKEN) for word in scope["subprotocols"] if word.startswith(TOKEN)]
         for key in filter(None, offered):
             offer = digest(key)
-            # Compare digests with all keys in constant time, so that the response time contains no information.
+            # All keys are compared in constant time, so that the response time is independent of the keys.
             if any([hmac.compare_digest(offer, known) for known in self._keys.digests()]):
                 return offer
         if scope["type"] == "websocket":

@@ -29,7 +29,8 @@ from runtime.server.session.dialogue import join_ends
 from runtime.server.wire import BYTES_PER_SAMPLE
 from runtime.shared.word_times import TimedWords, WordTimes
 
-OpenStream = Callable[[int, SpeechRequest], SpeechStream]  # Opens the stream of a turn, given its index.
+# Function that opens the stream of a turn, given the turn's index.
+OpenStream = Callable[[int, SpeechRequest], SpeechStream]
 
 
 class DialogueStream:
@@ -44,14 +45,14 @@ class DialogueStream:
     def __init__(
         self, requests: Sequence[SpeechRequest], open_stream: OpenStream, *, pause_s: float, queue_s: float
     ) -> None:
-        self.turn = 0  # Index of the turn to which the last event belongs.
+        self.turn = 0  # Index of the turn of the last event.
         self.turn_start = 0  # Index of the turn's first sample.
         self._requests = requests
         self._open_stream = open_stream
         self._pause_samples = round(pause_s * SAMPLE_RATE)
         self._queue_s = queue_s
         self._streams: list[SpeechStream] = []
-        self._pending: list[SpeechEvent] = []  # Events to return before those of the current stream.
+        self._pending: list[SpeechEvent] = []  # Events that are returned before those of the current stream.
         self._ends: list[Finished] = []
         self._samples = 0
 

@@ -53,7 +53,7 @@ class Tickets:
     def __init__(self, ticket_s: float, clock: Clock = time.monotonic) -> None:
         self.ticket_s = ticket_s
         self._clock = clock
-        self._ends: OrderedDict[bytes, float] = OrderedDict()  # Expiry time by digest of the ticket.
+        self._ends: OrderedDict[bytes, float] = OrderedDict()  # Expiry times of tickets, by their digest.
 
     def issue(self) -> str:
         ticket = secrets.token_urlsafe(32)
@@ -92,7 +92,8 @@ class SharedTickets(Tickets):
             end = float(words.partition("~")[0])
         except ValueError:
             return False
-        offered = signature.encode(errors="surrogateescape")  # Non-ASCII keys are compared as bytes.
+        # Keys with other characters than ASCII are compared as bytes.
+        offered = signature.encode(errors="surrogateescape")
         good = [hmac.compare_digest(offered, self._signature(words, key).encode()) for key in self._keys.digests()]
         if (
             not any(good)

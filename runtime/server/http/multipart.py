@@ -14,9 +14,9 @@ from runtime.shared.port.limits import body_pieces
 
 FIELD_BYTES = 32 * 2**10
 MAX_FIELDS, MAX_FILES = 16, 2
-FORM_BYTES = MAX_FIELDS * FIELD_BYTES  # Maximum size of all fields except the file.
+FORM_BYTES = MAX_FIELDS * FIELD_BYTES  # Maximum size in bytes of all fields except the file.
 
-# The parser would log a warning for every invalid form, and clients could flood the log.
+# The parser logs a warning for every invalid form, with which clients could flood the log.
 logging.getLogger("python_multipart").setLevel(logging.ERROR)
 
 

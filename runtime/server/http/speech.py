@@ -27,8 +27,8 @@ from runtime.server.voices.voice_resolver import ResolvedVoice, VoiceResolver
 from runtime.server.wire import decode
 from runtime.shared.port.limits import whole_body
 
-_SMALL_BODY_BYTES = 16 * 2**10  # Maximum size of bodies that are parsed on the event loop, which takes at most 3 ms.
-_MAX_MARKUP_RATIO = 4  # Maximum length of a text with markup, as a multiple of the limit of spoken text.
+_SMALL_BODY_BYTES = 16 * 2**10  # Maximum size of a body that is parsed on the event loop (at most 3 ms).
+_MAX_MARKUP_RATIO = 4  # Maximum ratio between the length of a text with markup and the limit of spoken text.
 
 Body = TypeVar("Body", bound=NamesDictionaries)
 
@@ -37,7 +37,7 @@ class HttpSpeech(ABC, Generic[Body]):
     """Speech request of one HTTP body. Thread: event loop; worker threads read voices and encode audio."""
 
     dialect: ClassVar[str]
-    text_field: ClassVar[str]  # Name of the text field in the API.
+    text_field: ClassVar[str]  # Name of the text field in this API.
 
     def __init__(self, host: Host, body: Body, library: VoiceLibrary, request_id: str) -> None:
         self._id = request_id
@@ -45,7 +45,7 @@ class HttpSpeech(ABC, Generic[Body]):
         self._body = body
         self._library = library
         self._speech: DialogueStream | None = None
-        self._references: dict[str, Reference] = {}  # Stored voices by id, shared by the turns of a dialogue.
+        self._references: dict[str, Reference] = {}  # Stored voices by id. All turns of a dialogue share them.
 
     @property
     @abstractmethod
@@ -153,7 +153,7 @@ async def read_fields(request: Request, host: Host) -> dict[str, Any]:
     body = await whole_body(request, max_bytes=limits.max_config_bytes, idle_s=limits.config_s)
     if len(body) <= _SMALL_BODY_BYTES:
         return _decoded(body)
-    # Parsing the largest bodies takes tens of milliseconds. Only bodies with reference audio are that large.
+    # Parsing the largest bodies takes tens of milliseconds. Only bodies with reference audio are so large.
     fields = await asyncio.get_running_loop().run_in_executor(host.decoders, _decoded, body)
     if len(body) > limits.max_message_bytes and "ref_audio" not in fields and "items" not in fields:
         raise MessageTooLarge(what="The body", size=len(body), limit=limits.max_message_bytes)

@@ -51,19 +51,19 @@ class SpeechStream:
         on_end: Callable[[Finished | Broken], None] = lambda _: None,
     ) -> None:
         self.seed = request.seed
-        # Notes about ignored fields (when it gets a slot) and about faulty speech (at the end).
+        # Notes about ignored fields (set when the request gets a slot) and about faulty speech (set at the end).
         self.notes: tuple[str, ...] = ()
-        self.queue_ms: float | None = None  # Waiting time before it got a slot.
-        self.ttfa_ms: float | None = None  # Time to the first audio.
+        self.queue_ms: float | None = None  # Waiting time for a slot; None before the request has one.
+        self.ttfa_ms: float | None = None  # Time to the first audio; None before it.
         self._engine = engine
         self._submit = submit or engine.submit
         self._request = request
         self._text_field = text_field
         self._on_end = on_end
         self._loop = asyncio.get_running_loop()
-        # The queue stays short, because the engine pauses the request.
+        # The queue has no limit. It stays short, because the engine pauses the request.
         self._events: asyncio.Queue[SpeechEvent] = asyncio.Queue()
-        self._given = self._taken = 0  # Samples passed to the consumer, and samples acknowledged.
+        self._given = self._taken = 0  # Number of samples passed to the consumer, and number of acknowledged samples.
         self._ended = False
 
     def headers(self) -> dict[str, str]:
@@ -118,7 +118,7 @@ class SpeechStream:
 
     def _emit_event(self, event: SpeechEvent) -> None:
         """Pass an event of the engine to the event loop. Thread: engine."""
-        # The loop may be closed if the process ends before the engine does.
+        # The event loop is closed if the process ends before the engine does.
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._arrive, event)
 
@@ -200,7 +200,7 @@ class StreamingReply(StreamingResponse):
         except SpeechError as error:
             if not self._begun:
                 raise
-            # For an incomplete body, uvicorn closes the connection.
+            # The connection of an incomplete body is closed by uvicorn.
             log.warning("a reply was broken off: %s", error.code)
             self._on_broken(error)
 

@@ -17,7 +17,7 @@ _CHANNELS = 2**16
 class ReadyTurn:
     """Turn of a dialogue that has been checked. `voice` is None for the configured voice of the context."""
 
-    text: str  # Filtered.
+    text: str  # Text to speak, without characters that are filtered out.
     voice: tuple[SessionConfig, ResolvedVoice] | None = None
 
 
@@ -27,16 +27,17 @@ class NativeUtterance(Utterance[SessionConfig]):
 
     keeps_pieces: bool = True
     messages: int = 0  # Number of queued audio messages.
-    played_ms: float | None = None  # Last playback position that the client has reported.
-    # Fields of a dialogue: the turn being spoken, its first sample, the following turns, and the ends of earlier turns.
-    configured_voice: ChosenVoice[SessionConfig] | None = None  # Default voice of turns; None without a dialogue.
+    played_ms: float | None = None  # Last playback position that the client has reported, in milliseconds.
+    # Fields of a dialogue.
+    # Default voice of turns. None if the context is not a dialogue.
+    configured_voice: ChosenVoice[SessionConfig] | None = None
     current_turn: ReadyTurn | None = None
     turn: int = 0
     turn_start: int = 0
     turns: deque[ReadyTurn] = field(default_factory=deque)
     turn_pause_samples: int = 0
     turn_ends: list[Finished] = field(default_factory=list)
-    busy_until: float | None = None  # Time of the next attempt to submit a turn.
+    busy_until: float | None = None  # Time of the next attempt to submit a turn after the engine was busy.
     retries_until: float = 0.0
 
     @property

@@ -22,7 +22,7 @@ Every message except `session.close` and `ping` may have `context_id`, the name 
 `default`). The server sends it with every message about an utterance.
 """
 
-_CONTEXT_ID = "context_id"  # Field that the page explains only once.
+_CONTEXT_ID = "context_id"  # Field that the page explains only at its first occurrence.
 
 
 @cache

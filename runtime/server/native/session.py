@@ -31,7 +31,7 @@ class Session(Dialect[NativeUtterance]):
 
     def __init__(self, *, session_id: str, server: str, **shared: Any) -> None:
         super().__init__(**shared)
-        # Voices by context id; None is the default for all other contexts.
+        # Voices by context id. The voice under None is the default of all other contexts.
         self._voices: dict[str | None, ChosenVoice[schema.SessionConfig]] = {}
         cards, limits = shared["cards"], shared["limits"]
         self.send_queue.say(messages.session_created(session_id, server, cards, limits))
@@ -89,7 +89,7 @@ class Session(Dialect[NativeUtterance]):
         is_used = any(utterance.voice is voice for utterance in self.utterances.values())
         super()._on_voice_ready(voice)
         name = voice.config.context_id
-        # The voice has not been replaced by a later one.
+        # The client has not replaced the voice in the meantime.
         if isinstance(voice.reference, SpeechError) and self._voices.get(name) is voice:
             del self._voices[name]
             if not is_used:
@@ -130,7 +130,7 @@ class Session(Dialect[NativeUtterance]):
         name = config.context_id
         self._muted.forget(name or DEFAULT_CONTEXT)
         try:
-            # One more than the number of contexts, for the default settings.
+            # The default settings are one entry more.
             if name not in self._voices and name is not None and len(self._voices) > self._limits.max_contexts:
                 raise TooManyContexts(limit=self._limits.max_contexts)
             check_frames(config.frame_limit, self._limits.max_frames)
@@ -139,7 +139,7 @@ class Session(Dialect[NativeUtterance]):
         except BadRequest as error:
             self._refuse_config(name, error)
             return
-        # The stored settings must not keep the encoded audio of the message.
+        # The encoded audio of the message is not stored with the settings.
         slim = config.model_copy(update={"ref_audio": None, "pronunciations": words})
         self._voices[name] = self._chosen(slim, resolved, config.ref_audio)
 
@@ -158,7 +158,7 @@ class Session(Dialect[NativeUtterance]):
 
     def _done(self, name: str) -> None:
         utterance = self._taking_text(name, "input.done")
-        self._muted.forget(name)  # Final message of a context that was refused.
+        self._muted.forget(name)  # The name may be that of a context that was refused.
         if utterance is not None:
             utterance.finish()
 
@@ -249,7 +249,7 @@ class Session(Dialect[NativeUtterance]):
             utterance.played_ms = utterance.played_ms if played_ms is None else played_ms
             self._release(utterance)
             self._finish(utterance, self._cancelled(utterance))
-        elif self._voices.pop(name, None):  # The context has settings but no text yet.
+        elif self._voices.pop(name, None):  # The context has settings and no text yet.
             self.send_queue.say(messages.context_cancelled(name, played_ms), is_terminal=True)
 
     def _bye(self) -> None:
@@ -286,7 +286,7 @@ class Session(Dialect[NativeUtterance]):
         utterance = NativeUtterance(self._commands, voice, text, name=name)
         if self.utterances and not all(each.labelled for each in (utterance, *self.utterances.values())):
             raise OutOfOrder(what=what, why='plain frames carry one context at a time; set frames to "labelled"')
-        self._voices.pop(name, None)  # Settings with a context id apply to one utterance only.
+        self._voices.pop(name, None)  # Settings with a context id apply to a single utterance.
         return self._number(utterance)
 
     def _cancelled(self, utterance: NativeUtterance) -> Reply:

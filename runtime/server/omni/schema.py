@@ -93,10 +93,10 @@ class OmniConfig(SpeechFields):
         return replace(
             super().request(text, resolved, reference),
             max_frames=None if frames is None else max(1, frames),
-            # The text is split here, because each segment is announced to the client. The engine splits live texts and
-            # segments that are too long.
+            # The text is divided here, because the client is notified of each segment. The engine divides live texts
+            # and segments that are too long.
             split=Split.NONE if is_one_part and not self.is_live else Split.AUTO,
-            # A file is sent only when it is complete, so its audio is not acknowledged earlier.
+            # A file is sent only when it is complete. Until then, its audio is not acknowledged.
             acknowledged=self.stream_audio,
         )
 
@@ -111,7 +111,7 @@ def read_config(fields: dict[str, Any], limits: Limits) -> OmniConfig:
         why = "embeddings are not taken; send ref_audio"
         raise InvalidConfig(where="speaker_embedding", why=why, param="speaker_embedding")
     known = {name: value for name, value in fields.items() if name != "type"}
-    if known.get("streaming_mode") in ("token_level", "sentence_commit"):  # These modes imply streaming.
+    if known.get("streaming_mode") in ("token_level", "sentence_commit"):  # Both modes imply streaming.
         known = {"response_format": "pcm", **known, "stream_audio": True}
     config = checked(OmniConfig, known)
     if config.frame_limit is not None:

@@ -36,7 +36,7 @@ class Turn:
     text: GrowingText
     sentences: int = 0
     fragments: int = 0  # Number of pieces of live text, which vLLM-Omni reports as sentences.
-    seed: int | None = None  # Seed of the first sentence, which the other sentences reuse.
+    seed: int | None = None  # Seed of the first sentence. All sentences use it.
     style: str = ""  # Style tag for the next sentence.
 
 
@@ -46,13 +46,14 @@ class Sentence(Utterance[OmniConfig]):
 
     turn: Turn
     index: int
-    words: str  # Text received before it was submitted.
-    shown: str  # Text shown to the client.
+    words: str  # Text that was received before the sentence was submitted.
+    shown: str  # Text that is shown to the client.
     is_over: bool = False  # True if the engine has emitted its final event.
     is_announced: bool = False
-    has_begun: bool = False  # True if it has a slot.
-    may_go_ahead: bool = True  # False if the engine had no capacity for it in addition to the previous sentence.
-    # Audio that waits for earlier sentences, or a file that is being encoded.
+    has_begun: bool = False  # True if the sentence has a slot.
+    # False if the engine had no capacity to generate it while the previous sentence is generated.
+    may_go_ahead: bool = True
+    # Audio that waits until earlier sentences are sent, or until its file is complete.
     unsent: list[bytes] = field(default_factory=list)
     sent_bytes: int = 0
     encoder: SentenceEncoder | None = None

@@ -34,9 +34,9 @@ from runtime.server.text.pronunciations import all_words
 from runtime.server.wire import check_text
 from runtime.shared.inline_tags import last_style
 
-_IDLE_S = 30.0  # Idle timeout of vLLM-Omni, which is shorter than our default.
+_IDLE_S = 30.0  # Idle timeout of vLLM-Omni in seconds. The native API has a longer one.
 _MAX_CONFIG_BYTES = 4 * 2**20
-_MAX_QUEUED = 256  # Maximum number of queued sentences and ends. Further input waits in the client's socket.
+_MAX_QUEUED = 256  # Maximum number of queued sentences and ends. More input stays in the client's socket.
 _MAX_COMMIT_ID = 256
 _SHOWN = 80  # Number of characters of a live text that audio.start repeats.
 _MAX_QUEUED_TEXTS = 16  # Maximum number of queued complete texts.
@@ -51,13 +51,13 @@ class OmniSession(Dialect[Sentence]):
         self._voice: ChosenVoice[OmniConfig] | None = None
         self._turn: Turn | None = None  # Utterance that is receiving text.
         self._text = Sentences(Split.NONE)
-        self._live: Sentence | None = None  # Sentence of the utterance if its text is live.
-        # Number of characters that are not spoken: of a live text, or of incomplete sentences.
+        self._live: Sentence | None = None  # Current sentence of the utterance if its text is live.
+        # Number of characters that were not spoken, of a live text or of incomplete sentences.
         self._unspoken_chars = 0
-        self._uncommitted = ""  # Text that was not committed by input.commit yet.
+        self._uncommitted = ""  # Text that no input.commit has committed yet.
         cards = shared["cards"]
         self._streaming = frozenset(mode for card in cards if Layout.STREAMING in card.layouts for mode in card.modes)
-        self._is_overlong = False  # True if the rest of the utterance's text is ignored.
+        self._is_overlong = False  # True if the utterance's text is too long. Further text is ignored.
         self._is_leaving = False
         self._turns = 0
         self._queue = SentenceQueue()
@@ -187,10 +187,10 @@ class OmniSession(Dialect[Sentence]):
         except BadRequest as error:
             self._refuse(f"Invalid session config: {error}", error)
             return
-        # The audio is decoded once, and the stored settings must not keep it.
+        # The audio is decoded only once and is not stored with the settings.
         changed: dict[str, Any] = {"ref_audio": None, "pronunciations": words}
         if config.is_live and config.non_streaming_mode is None and resolved.mode in self._streaming:
-            changed["non_streaming_mode"] = False  # As in vLLM-Omni, speech starts with the first words.
+            changed["non_streaming_mode"] = False  # As in vLLM-Omni, speech starts before the text is complete.
         self._voice = self._chosen(config.model_copy(update=changed), resolved, config.ref_audio)
         self._text = Sentences(config.cut, self._limits if config.tags else None)
 
@@ -310,7 +310,8 @@ class OmniSession(Dialect[Sentence]):
             self._unspoken_chars = self._text.waiting_chars
 
     def _enqueue(self, turn: Turn, text: str, *, is_live: bool = False) -> Sentence:
-        shown = text[:_SHOWN] + ("..." if len(text) > _SHOWN else "") if is_live else text  # The same as in vLLM-Omni.
+        # Shortened in the same way as by vLLM-Omni.
+        shown = text[:_SHOWN] + ("..." if len(text) > _SHOWN else "") if is_live else text
         sentence = Sentence(
             self._commands, turn.voice, turn.text, turn=turn, index=turn.sentences, words=text, shown=shown
         )
@@ -395,7 +396,8 @@ class OmniSession(Dialect[Sentence]):
 
     def _break(self, sentence: Sentence, error: SpeechError) -> None:
         if sentence is not self._queue.head and isinstance(error, Busy) and not sentence.samples:
-            # The engine had no capacity for a sentence ahead of its turn. It is submitted again when its turn comes.
+            # The engine had no capacity for the sentence while the previous one is spoken. The sentence is submitted
+            # again when its turn comes.
             sentence.is_submitted = False
             sentence.is_end_sent = False
             sentence.may_go_ahead = False
@@ -428,7 +430,7 @@ class OmniSession(Dialect[Sentence]):
 
     def _leave(self, text: str, error: SpeechError) -> None:
         self._say(text, error)
-        self._close(1000, error.code)  # As in vLLM-Omni, the close code is always 1000.
+        self._close(1000, error.code)  # The close code is always 1000, as in vLLM-Omni.
 
     def _say(self, text: str, error: SpeechError) -> None:
         self.send_queue.say(messages.error(text, error))

@@ -94,7 +94,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
     @documented(answer=Model | ModelAlias, refusals=UNREADY | {UnknownModel})
     async def model(name: str) -> Reply:
         """Return one loaded checkpoint, or one of OpenAI's model names as an alias."""
-        if not name:  # /v1/models/
+        if not name:  # The path is /v1/models/ with no name.
             raise slash_too_many()
         cards = host.engine.cards
         for card in cards:

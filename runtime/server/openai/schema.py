@@ -22,7 +22,7 @@ from runtime.shared.encoding import BIT_RATES, FORMATS, SPEEDS, VOLUMES
 from runtime.shared.loudness import LOUDNESSES_LUFS
 
 STREAM_FORMATS = ("audio", "sse")
-LENGTH_FIRST = ("wav", "flac")  # Formats whose header contains the length, which many readers need.
+LENGTH_FIRST = ("wav", "flac")  # Formats whose header contains the length. Many readers need it.
 BATCH_FORMAT = "wav"  # Default of vLLM-Omni; OpenAI's default is mp3.
 _WHOLE: dict[str, Any] = {"stream": False, "stream_format": None}
 
@@ -39,7 +39,7 @@ def _known_stream_format(word: str) -> str:
     return word
 
 
-# A custom voice of OpenAI is an object: {"id": …}.
+# OpenAI's format of a custom voice is an object: {"id": …}.
 _VOICE_NAMES = AliasChoices(AliasPath("voice", "id"), "voice", "speaker")
 
 

@@ -40,7 +40,7 @@ class Whole:
     seed: int | None
     end: Finished
     notes: tuple[str, ...]  # Notes about ignored fields and faulty speech.
-    words: list[Reply] = field(default_factory=list)  # Word times; empty unless the body requests them.
+    words: list[Reply] = field(default_factory=list)  # Word times. Empty unless the request asks for them.
 
 
 class SpeechResponder(HttpSpeech[SpeechBody]):
@@ -48,7 +48,7 @@ class SpeechResponder(HttpSpeech[SpeechBody]):
 
     dialect = "openai"
     text_field = "input"
-    _uploaded: Reference | None = None  # Decoded recording from the body.
+    _uploaded: Reference | None = None  # Recording from the body, decoded.
 
     @property
     def sample_rate(self) -> int:

@@ -16,7 +16,8 @@ from runtime.server.openapi.operations import EVERYWHERE, JSON, Operation, Refus
 from runtime.version import package_version
 
 OPENAPI = "3.1.0"
-METHODS = ("get", "post", "put", "patch", "delete")  # HEAD is omitted, because it is GET without a body.
+# HTTP methods in the document. HEAD is omitted, because it is a GET without a body.
+METHODS = ("get", "post", "put", "patch", "delete")
 
 _REFERENCE = "#/components/schemas/{model}"
 _KEYS: dict[str, dict[str, str]] = {
@@ -34,7 +35,7 @@ Document = dict[str, Any]
 _FORMAT = re.compile(r":[^{}]*}")  # Format specification in a message template.
 
 _BYTES: Document = {"type": "string", "format": "binary"}
-_EVENT: Document = {  # Schema of one server-sent event.
+_EVENT: Document = {  # Schema of a server-sent event.
     "type": "object",
     "properties": {
         "event": {"type": "string"},

@@ -52,7 +52,7 @@ EVERYWHERE: Refusals = frozenset(
         *(errors.TooManyConnections, errors.RateLimited, errors.UnknownRoute, errors.GenerationFailed),
     }
 )
-# Errors that occur only with WebSockets.
+# Errors that only WebSockets return.
 _OF_SOCKETS: set[type[SpeechError]] = {
     *(errors.OutOfOrder, errors.TooManyContexts, errors.SubprotocolRequired),
     *(errors.SessionTooLong, errors.SlowReader, errors.MethodNotAllowed),
@@ -88,16 +88,16 @@ class Operation:
 
     body: Any = None
     body_media: str = JSON
-    query: Any = None  # Model of the query parameters that are not in the signature.
+    query: Any = None  # Model of the query parameters that the function's signature does not contain.
     answer: Any = None  # Type of the JSON response.
-    status: int = 200  # Status of a successful response; 204 has no body.
+    status: int = 200  # Status of a successful response. A 204 has no body.
     example: Mapping[str, Any] | None = None  # Example of the request body.
     sound: tuple[str, ...] = ()  # Media types of a binary response.
-    is_events: bool = False  # True if the response may be server-sent events.
+    is_events: bool = False  # True if the response can be a stream of server-sent events.
     refusals: Refusals = frozenset()
     refused_as: Any = ErrorReply
     parameters: Mapping[str, str] = field(default_factory=dict)  # Descriptions of path parameters by name.
-    is_open: bool = False  # True if the route needs no API key.
+    is_open: bool = False  # True if the route is accessible without an API key.
 
 
 def documented(**words: Any) -> Callable[[Endpoint], Endpoint]:

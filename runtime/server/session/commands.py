@@ -82,7 +82,8 @@ class TextMessage:
 
     text: str
     is_terminal: bool = False
-    number: int | None = None  # Number of the utterance whose audio the message contains as base64, if any.
+    # Number of the utterance whose audio the message contains as base64. None for other messages.
+    number: int | None = None
     samples: int = 0
 
 
@@ -99,7 +100,7 @@ class AudioMessage:
 class EncodedMessage:
     """JSON message whose audio is not encoded yet. The messages of a client are encoded in order."""
 
-    # Called on a worker thread. If the result is empty, no message is sent.
+    # Function that runs on a worker thread and returns the message. An empty result is not sent.
     make: Callable[[], str] = field(repr=False)
     number: int  # Number of the utterance.
     samples: int

@@ -22,20 +22,20 @@ from runtime.server.voices.voice_resolver import ResolvedVoice, VoiceResolver
 from runtime.server.wire import BYTES_PER_SAMPLE, Reply, check_size, decode, pieces
 from runtime.settings import Limits
 
-_NOTICE_S = 60.0  # Time before the end of a session at which the client is warned.
+_NOTICE_S = 60.0  # Seconds before the end of a session at which the client is warned.
 
 Speaking = TypeVar("Speaking", bound=Utterance[Any])
 Config = TypeVar("Config", bound=SpeechConfig)
 
-_MAX_OTHER_VALUES = 4096  # Maximum number of JSON values in a message, in addition to the characters of its text.
-_MAX_NAMES = 64  # Maximum number of stored names of refused contexts, for which messages may still arrive.
+_MAX_OTHER_VALUES = 4096  # Maximum number of JSON values in a message, not counting the characters of its text.
+_MAX_NAMES = 64  # Maximum number of stored names of refused contexts. Messages for them may still arrive.
 
 
 class RecentNames:
     """Set of limited size that removes its oldest members."""
 
     def __init__(self) -> None:
-        self._names: dict[str, None] = {}  # In order of age, the oldest first.
+        self._names: dict[str, None] = {}  # Names in order of age, the oldest first.
 
     def __contains__(self, name: str) -> bool:
         return name in self._names
@@ -58,18 +58,19 @@ class Dialect(ABC, Generic[Speaking]):
     def __init__(
         self, *, limits: Limits, cards: Sequence[ModelCard], library: VoiceLibrary, clock: Callable[[], float]
     ) -> None:
-        self.closed = False  # True if a Close was emitted; further input is ignored.
+        self.closed = False  # True if the session has closed. Further input is ignored.
         self._is_new = True  # True until the first message arrives.
         self._limits = limits
         self._clock = clock
         self._timers = SessionTimers(limits, clock, gives_notice=self.gives_notice)
         self._library = library
         self._resolver = VoiceResolver(cards, library)
-        self.utterances: dict[int, Speaking] = {}  # Utterances by number for which the engine may still emit events.
+        self.utterances: dict[int, Speaking] = {}  # Utterances, by number, for which the engine may emit more events.
         self._uttered = 0  # Number of the last utterance.
-        self._reading: dict[int, ChosenVoice[Any]] = {}  # Voices that wait for a reference, by number of the upload.
+        # Voices whose reference is being decoded, by number of the upload.
+        self._reading: dict[int, ChosenVoice[Any]] = {}
         self._uploads = 0
-        self._muted = RecentNames()  # Names of refused contexts, whose later messages are ignored.
+        self._muted = RecentNames()  # Names of refused contexts. Messages for these contexts are ignored.
         self._commands: list[Command] = []
         self.send_queue = SendQueue()
 
@@ -78,7 +79,7 @@ class Dialect(ABC, Generic[Speaking]):
     def commands(self) -> list[Command]:
         """Return and remove the pending commands."""
         commands = self._commands.copy()
-        self._commands.clear()  # The list is cleared in place, because utterances share it.
+        self._commands.clear()  # The list is cleared in place, because the utterances share it.
         return commands
 
     def take(self) -> Outgoing | None:
@@ -107,7 +108,7 @@ class Dialect(ABC, Generic[Speaking]):
         self._is_new = False
         self._timers.stirred()
         try:
-            # A text may consist of commas only. Parsing more values would block the event loop for too long.
+            # A text may consist of commas only. Parsing an unlimited number of values would block the event loop.
             fields = decode(text, self._limits.max_text_chars + _MAX_OTHER_VALUES)
         except InvalidMessage as error:
             self._refuse_no_json(text, error)
@@ -323,7 +324,7 @@ class SessionTimers:
         self._clock = clock
         self._last_event = clock()
         self._end = clock() + limits.session_s
-        # None if there is no warning or it was already sent.
+        # None if the dialect has no warning, or if the warning was sent.
         self._notice_s = min(_NOTICE_S, limits.session_s / 10) if gives_notice else None
 
     def stirred(self) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from runtime.server.session.commands import AudioMessage, Close, EncodedMessage, Outgoing, TextMessage
 from runtime.server.wire import Reply
 
-_CONGESTED = 256  # Maximum number of unsent messages without audio. Above it, no more input is read from the client.
+_CONGESTED = 256  # Number of unsent messages without audio above which the client's input is not read.
 
 
 class SendQueue:
@@ -17,7 +17,7 @@ class SendQueue:
 
     def __init__(self) -> None:
         self.untaken_ends = 0  # Number of final messages that the client cannot have received yet.
-        # Values: message, and name of the context to which it belongs.
+        # Each item is a message and the name of its context.
         self.items: deque[tuple[Outgoing, str | None]] = deque()
         self._untaken = 0
 

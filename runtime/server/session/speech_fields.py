@@ -113,7 +113,7 @@ class SpeechFields(VoiceFields):
             values = [fields[name] for name in names if fields.get(name) is not None]
             if any(value != values[0] for value in values[1:]):
                 raise ValueError(f"{' and '.join(names)} are the same field and differ")
-        # An alias that is null must not hide another alias that is set.
+        # If one alias is null and another is set, the other one is used.
         return given(fields)
 
     @property

@@ -70,13 +70,13 @@ class GrowingText:
         spells: bool = False,
     ) -> None:
         self._limits = limits
-        self._param = param  # Name of the text field in errors.
+        self._param = param  # Name of the text field in error messages.
         self._chars = 0
         self._filter = text_filter(filter_name, dictionary_for(pronunciations, limits, tags=tags), spells=spells)
-        # Length of the pause after which received text is spoken; None if pauses have no effect.
+        # Length in seconds of a pause after which received text is spoken. None if pauses have no effect.
         self._pause_s = pause_s
         self._tail = ""
-        # Time at which received text will be spoken; None if not before more text arrives.
+        # Time at which received text will be spoken. None if it waits for more text.
         self.due: float | None = None
 
     def count(self, text: str) -> None:
@@ -126,21 +126,22 @@ class Utterance(Generic[Config]):
     Queued text is joined to one string, or with `keeps_pieces` kept as pieces and flushes in order.
     """
 
-    commands: list[Command]  # Command list of the session.
+    commands: list[Command]  # The session's list of commands, to which the utterance adds its own.
     voice: ChosenVoice[Config]
     text: GrowingText
     name: str = ""
     number: int = 0
     keeps_pieces: bool = False
     is_submitted: bool = False
-    is_complete: bool = False  # True if its text is complete.
-    is_end_sent: bool = False  # True if the engine was notified that the text is complete.
-    # Text that is not sent to the engine yet; None is a flush.
+    is_complete: bool = False  # True if all text has arrived.
+    is_end_sent: bool = False  # True if the engine knows that the text is complete.
+    # Text that the engine has not received. None is a flush.
     queued: deque[str | None] = field(default_factory=deque)
     sent_chars: int = 0  # Number of characters sent to the engine.
     samples: int = 0  # Number of samples generated.
-    sent_samples: int = 0  # Number of samples that the connection has taken for sending.
-    seed: int | None = None  # Seed of an earlier utterance to reuse; after it gets a slot, its own seed.
+    sent_samples: int = 0  # Number of samples that the connection has taken to send.
+    # Seed of an earlier utterance to reuse. When this utterance gets a slot, it is its own seed.
+    seed: int | None = None
     notes: list[str] = field(default_factory=list)  # Notes about ignored fields and faulty speech.
 
     def request(self, text: str, *, open_text: bool) -> SpeechRequest:
@@ -177,7 +178,7 @@ class Utterance(Generic[Config]):
         self.text.settle()
         self.queue_text(self.text.flush())
         if self.keeps_pieces and (not self.queued or self.queued[-1] is not None):
-            # Consecutive flushes are merged, so that a client cannot fill the queue with them.
+            # Consecutive flushes are merged, so that a client cannot fill the queue with flushes.
             self.queued.append(None)
         self.send_text(is_flushed=not self.keeps_pieces)
 
@@ -219,7 +220,7 @@ class Utterance(Generic[Config]):
 
     def _submit(self) -> None:
         if self.keeps_pieces:
-            # The engine decides if a complete text without words can be spoken.
+            # The engine determines if it can speak a complete text without words.
             is_open, text = self.has_words, self._first_words()
         else:
             is_open, text = not self.is_complete, "".join(self._texts())

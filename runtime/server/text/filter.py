@@ -14,7 +14,7 @@ from runtime.shared.spelling import Spelling
 
 FilterName = Literal["none", "markdown"]
 
-PIECE_CHARS = 256  # Filtering this many characters takes at most 5 ms.
+PIECE_CHARS = 256  # Number of characters that are filtered in at most 5 ms.
 
 
 class TextFilter(Protocol):

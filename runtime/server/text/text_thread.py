@@ -13,9 +13,10 @@ from typing import ParamSpec, TypeVar
 Parameters = ParamSpec("Parameters")
 Value = TypeVar("Value")
 
-_SHARE = 0.25  # Maximum share of one core.
+_SHARE = 0.25  # Maximum share of one processor core.
 _BURST_S = 0.02
-_MAX_REST_S = 0.1  # Maximum pause after a long job, such as a large dictionary, so that the next job starts soon.
+# Maximum pause in seconds after a long job, such as a large dictionary. The next job should start soon.
+_MAX_REST_S = 0.1
 _SWITCH_S = 50e-6
 
 _thread = threading.local()

@@ -14,7 +14,7 @@ from runtime.request import BlendPart, Reference
 from runtime.server.voices.voice_library import VoiceCard, VoiceLibrary
 from runtime.shared.names import STORED, parse_blend
 
-FORBIDS = "no"  # Value of a voice's provenance entry ``blend`` if its consent excludes blends.
+FORBIDS = "no"  # Value of the provenance entry ``blend`` of a voice whose consent excludes blends.
 
 
 def forbids_blends(card: VoiceCard) -> bool:

@@ -14,13 +14,13 @@ from runtime.server.wire import code_of
 class KnownVoice:
     """Speaker of a loaded checkpoint, or stored voice."""
 
-    id: str  # The id of a speaker is its name.
+    id: str  # Id of the voice. For a speaker, it is the name.
     name: str
     description: str
-    language: str  # Language code.
+    language: str  # Language code of the voice.
     created_at: float  # Unix time.
     is_speaker: bool = False
-    is_owner: bool = False  # True if the caller may change it.
+    is_owner: bool = False  # True if the caller may change the voice.
 
 
 def known_voices(host: Host, headers: Mapping[str, str]) -> list[KnownVoice]:

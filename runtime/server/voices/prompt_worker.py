@@ -20,9 +20,9 @@ from runtime.voices.library import Library
 
 log = logging.getLogger(__name__)
 
-POLL_INTERVAL_S = 10.0  # Poll interval for voices that another process has stored in the folder.
+POLL_INTERVAL_S = 10.0  # Poll interval for voices that another process stores in the folder.
 BUSY_S = 0.5  # Poll interval while requests are served.
-MAKE_S = 120.0  # Timeout for computing one prompt.
+MAKE_S = 120.0  # Timeout for the computation of one prompt.
 
 
 class PromptWorker:
@@ -33,7 +33,7 @@ class PromptWorker:
         self._engine = engine
         self._workers = workers
         self._woken = asyncio.Event()
-        # Pairs (voice, fingerprint) that failed. They are not retried before the next upload.
+        # Pairs (voice, fingerprint) that failed. They are retried only after the next upload.
         self._failed: set[tuple[str, str]] = set()
 
     def wake(self) -> None:
@@ -95,7 +95,7 @@ class PromptWorker:
                 made.set_result(result)
 
         def done(result: VoicePrompt | SpeechError) -> None:
-            with contextlib.suppress(RuntimeError):  # The event loop is closed.
+            with contextlib.suppress(RuntimeError):  # The event loop is closed if the process ends.
                 loop.call_soon_threadsafe(settle, result)
 
         self._engine.prepare(reference, Mode.BASE, done)

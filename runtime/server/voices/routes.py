@@ -50,9 +50,9 @@ from runtime.voices.voice import Edit, to_pcm
 
 GET = ["GET", "HEAD"]
 VOICES = "/v1/audio/voices"
-OPEN_WEBUI = "/v1/open-webui"  # Base path for a client that expects another format of the voice list.
+OPEN_WEBUI = "/v1/open-webui"  # Base path for Open WebUI, which expects another format of the voice list.
 
-KNOWN = frozenset({VoiceNotFound, VoiceFileInvalid, StorageFailed})  # Errors of routes that name a voice.
+KNOWN = frozenset({VoiceNotFound, VoiceFileInvalid, StorageFailed})  # Errors of all routes that name a voice.
 
 SHADOWED = "A speaker has its name; rename it, or ask for it as voice:NAME."
 
@@ -118,7 +118,7 @@ def voices_router(host: Host) -> APIRouter:
         form = await read_form(request, host.settings.limits)
         return checked(await host.run_in_worker(examined, form, host.settings.limits))
 
-    # A name may contain a slash, which is already decoded at this point.
+    # The name is already decoded here and may contain a slash.
     @router.api_route(VOICES + "/{name:path}/file", methods=GET)
     @documented(sound=("application/octet-stream",), refusals=KNOWN)
     async def voice_file(request: Request, name: str) -> Response:

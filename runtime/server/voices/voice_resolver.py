@@ -15,7 +15,7 @@ from runtime.server.voices.blending import forbids_blends
 from runtime.server.voices.voice_library import VoiceCard, VoiceLibrary
 from runtime.shared.names import STORED, Named, name_key, parse_blend
 
-# OpenAI's names of models and voices. The voices are mapped to ours in order.
+# OpenAI's names of models and voices. Each of its voices is mapped to the voice of ours with the same index.
 MODEL_ALIASES = frozenset({"tts-1", "tts-1-hd", "gpt-4o-mini-tts", "gpt-4o-mini-tts-2025-12-15", "qwen3-tts"})
 VOICE_ALIASES = (
     *("alloy", "ash", "ballad", "coral", "echo", "fable", "nova"),

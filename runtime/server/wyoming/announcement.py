@@ -55,7 +55,7 @@ async def announced(bound: str, port: int) -> None:
         log.warning("the port of Wyoming is not announced: %s", error.strerror)
         return
     try:
-        # During a replacement, the new runtime announces the same name before this one has withdrawn it.
+        # During a replacement, the old and the new runtime announce the same name for a short time.
         await (await network.async_register_service(info, cooperating_responders=True))
         await asyncio.Event().wait()
     except (OSError, Error):
@@ -67,7 +67,7 @@ async def announced(bound: str, port: int) -> None:
 
 def _addresses() -> list[str]:
     """Return this machine's addresses that other machines can reach."""
-    import ifaddr  # A dependency of zeroconf.
+    import ifaddr  # This is a dependency of zeroconf.
 
     found = [ip.ip for adapter in ifaddr.get_adapters() for ip in adapter.ips if isinstance(ip.ip, str)]
     return [address for address in found if not ipaddress.ip_address(address).is_loopback] or found

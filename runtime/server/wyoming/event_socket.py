@@ -24,22 +24,22 @@ PROTOCOL = "1.10.2"  # Version of the `wyoming` package that defines these event
 
 _CHUNK = "audio-chunk"
 _GONE: Message = {"type": "websocket.disconnect", "code": 1006}
-_LINGER_S = 1.0  # Time for the client to read the last event and to close the connection.
+_LINGER_S = 1.0  # Seconds for the client to read the last event and close the connection.
 _READ = 65536
 
 
 class EventSocket:
     """Wyoming connection. The reader must be limited to `limit` bytes, the maximum of line, data and payload each."""
 
-    headers: Mapping[str, str] = {}  # Wyoming has no headers.
+    headers: Mapping[str, str] = {}  # The Wyoming protocol has no headers.
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, limit: int) -> None:
         self._reader = reader
         self._writer = writer
         self._limit = limit
         self._share = LoopShare(LoopShares(), asyncio.get_running_loop())
-        self._is_lost = False  # True if the start of the next event is unknown after invalid input.
-        # Unsent data stays in our send queue, from which it can be dropped.
+        self._is_lost = False  # True if invalid input has made the start of the next event unknown.
+        # Unsent data stays in our send queue, where it can be dropped.
         writer.transport.set_write_buffer_limits(high=0)
 
     async def receive(self) -> Message:
@@ -105,7 +105,7 @@ class EventSocket:
 
     async def close(self, code: int = 1000, reason: str | None = None) -> None:
         """Stop sending. The reason of the close was already sent as an event."""
-        with suppress(OSError, RuntimeError):  # The connection is already closed.
+        with suppress(OSError, RuntimeError):  # The connection is closed already.
             self._writer.write_eof()
 
     async def leave(self) -> None:

@@ -31,7 +31,7 @@ from runtime.server.wyoming.schema import (
     read,
 )
 
-_MAX_LATER = 64  # Maximum number of events that wait for the end of a text. Further events wait in the socket.
+_MAX_LATER = 64  # Maximum number of events that wait for the end of a text. More events stay in the socket.
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -39,7 +39,7 @@ class Spoken(Utterance[Voice]):
     """Utterance of one text."""
 
     in_pieces: bool
-    is_heard: bool = False  # True after the first audio was sent.
+    is_heard: bool = False  # True if the first audio was sent.
 
 
 class WyomingSession(SingleErrorDialect[Spoken]):
@@ -119,7 +119,7 @@ class WyomingSession(SingleErrorDialect[Spoken]):
                     whole.queue_text(whole.text.add(event.text, self._clock()))
                     whole.finish()
                 case Synthesize():
-                    pass  # The pieces of this text were already received.
+                    pass  # The pieces of this text have already arrived.
                 case SynthesizeStart() if self._now is None:
                     self._begun(event, in_pieces=True)
                 case SynthesizeChunk(text=text) if self._now is not None:

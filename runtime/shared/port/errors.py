@@ -13,22 +13,22 @@ from starlette.types import Receive, Scope, Send
 
 from runtime.errors import Busy, Expired, MethodNotAllowed, SpeechError, UnknownRoute, WebSocketOnly
 
-# Path prefixes of the APIs, including paths without a route.
+# Path prefixes of the APIs. They include paths without a route.
 CARTESIA = ("/tts/", "/voices", "/pronunciation-dicts")
 ELEVENLABS = (
     *("/v1/text-to-speech/", "/v1/text-to-dialogue", "/v1/user", "/v1/voices", "/v2/voices"),
     "/v1/pronunciation-dictionaries",
 )
 
-# Routes that clients with a wrong base URL request without /v1 or with /v1 twice, longest first.
+# Routes, longest first, that clients with a wrong base URL request without /v1 or with a double /v1.
 _V1_ROUTES = (
     *("/v1/audio/speech/batch", "/v1/audio/speech/stream", "/v1/audio/speech", "/v1/audio/voices", "/v1/audio/models"),
     *("/v1/audio/pronunciations", "/v1/models", "/v1/text-to-speech", "/v1/text-to-dialogue"),
 )
 
-DIALECT_PATHS = (*CARTESIA, *ELEVENLABS)  # Paths whose error format is not OpenAI's.
+DIALECT_PATHS = (*CARTESIA, *ELEVENLABS)  # Prefixes of paths whose error format is not that of OpenAI.
 
-_ELEVENLABS_FIELDS = {"language": "language_code"}  # ElevenLabs' names of the engine's fields.
+_ELEVENLABS_FIELDS = {"language": "language_code"}  # ElevenLabs' names of request fields.
 
 
 def error_body(error: SpeechError) -> dict[str, object]:
@@ -106,7 +106,7 @@ def elevenlabs_field(error: SpeechError) -> str | None:
     return _ELEVENLABS_FIELDS.get(error.param, error.param) if error.param else None
 
 
-_RETRY_AFTER_S = 2.0  # Default for errors without a Retry-After value.
+_RETRY_AFTER_S = 2.0  # Retry-After in seconds of errors that have no such value.
 
 
 class _ErrorResponse(JSONResponse):
@@ -149,7 +149,8 @@ def error_response(error: SpeechError, headers: dict[str, str] | None = None, **
     if error.http_status == 401:
         headers["WWW-Authenticate"] = "Bearer"
     if isinstance(error, Expired):
-        headers["Connection"] = "close"  # Prevent remaining data of this request from being parsed as the next request.
+        # Otherwise the remaining data of this request would be parsed as the next request.
+        headers["Connection"] = "close"
     return _ErrorResponse(error, headers, beside)
 
 

@@ -103,8 +103,8 @@ def allowance_of(headers: Mapping[str, str]) -> Allowance | None:
 
 
 MIN_BYTES_PER_S = 1024
-GRACE_S = 30.0  # Total waiting time after which the minimum data rate is enforced.
-_MAX_DIGITS = 19  # Maximum digits of a Content-Length.
+GRACE_S = 30.0  # Total waiting time in seconds after which the minimum data rate is enforced.
+_MAX_DIGITS = 19  # Maximum number of digits of a Content-Length header.
 
 
 async def body_pieces(

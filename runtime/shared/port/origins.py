@@ -115,7 +115,7 @@ def _origin(word: str) -> Origin | None:
 
 
 _LOOPBACK = frozenset({"localhost", "*.localhost"})
-# Private domains. They cannot be registered on the internet, so an untrusted page cannot use them.
+# Private domains. Nobody can register them on the internet, so no untrusted page can use them.
 _PRIVATE = frozenset({"*.local", "*.internal", "*.home.arpa", "*.lan", "*.test"})
 ANY = "*"
 
@@ -130,13 +130,13 @@ class Hosts:
         """
         env = os.environ if env is None else env
         words = {word.strip().lower() for word in names.split(",") if word.strip()} | {address.lower()} | _LOOPBACK
-        # Other machines may address the port by the short name of its machine or container.
+        # Other machines may use the short name of this machine or container.
         self._takes_bare = not _is_loopback(address)
         if self._takes_bare:
             words |= _PRIVATE
         self._names = words
         self._endings = tuple(word[1:] for word in words if word.startswith("*."))
-        # A Hugging Face Space is reachable only through its proxy, under names that the platform chooses.
+        # A Hugging Face Space is accessible only by its proxy, whose names the platform chooses.
         self._any = ANY in self._names or bool(env.get("SPACE_ID"))
 
     def know(self, header: str) -> bool:
@@ -172,7 +172,7 @@ def _is_loopback(address: str) -> bool:
         return address.lower() == "localhost"
 
 
-_IPV6_NETWORK_BITS = 64  # One customer of an internet provider has at least a /64 network.
+_IPV6_NETWORK_BITS = 64  # Internet providers give each customer at least a /64 network.
 
 
 class TrustedProxies:
@@ -191,8 +191,7 @@ class TrustedProxies:
             headers = Headers(scope=scope)
             if address := _address(self._entry(headers, "x-forwarded-for") or ""):
                 scope["client"] = (address, 0)
-            # Some proxies replace this header and others append to it, so it may have fewer entries than there are
-            # proxies.
+            # The header may have fewer entries than there are proxies, because some proxies replace it.
             scheme = self._entry(headers, "x-forwarded-proto") or headers.get("x-forwarded-proto", "")
             if scheme in {"http", "https"}:
                 scope["scheme"] = scheme.replace("http", "ws") if scope["type"] == "websocket" else scheme

@@ -24,7 +24,7 @@ from runtime.shared.port.connections.waiting import Waiting, max_open
 from runtime.shared.port.connections.websocket import WebSocketConnection
 from runtime.shared.port.origins import TrustedProxies
 
-WYOMING = "VOICEWRIGHT_WYOMING"  # The same setting as --uri of `voicewright wyoming`.
+WYOMING = "VOICEWRIGHT_WYOMING"  # Setting that `voicewright wyoming` calls --uri.
 
 
 def address_of(uri: str, *, setting: str) -> tuple[str, int]:
@@ -49,7 +49,7 @@ def on_signals(numbers: Sequence[signal.Signals], on_signal: Callable[[], None])
     for number in numbers:
         try:
             loop.add_signal_handler(number, on_signal)
-        except NotImplementedError:  # The event loop of Windows has no signal handlers.
+        except NotImplementedError:  # The event loop of Windows does not support signal handlers.
             signal.signal(number, lambda _number, _frame: loop.call_soon_threadsafe(on_signal))
 
 
@@ -60,7 +60,7 @@ def stop_on_signals(numbers: Sequence[signal.Signals], stop: asyncio.Event, hurr
 
 def tell_of_wait(limit_s: float) -> None:
     """Print that the process waits for open requests, the maximum waiting time, and how to end it immediately."""
-    with suppress(OSError, ValueError):  # The process that reads our output may have been ended by the same Ctrl-C.
+    with suppress(OSError, ValueError):  # Ctrl-C may also have ended the process that reads our output.
         print(f"Finishing what is spoken, {limit_s:g} s at most; Ctrl-C again ends at once.", flush=True)
 
 
@@ -73,8 +73,9 @@ def ignore_signals(numbers: Sequence[signal.Signals]) -> None:
         signal.signal(number, signal.SIG_IGN)
 
 
-WAITING = 1024  # Backlog of connections in the kernel.
-_KERNEL_GRACE_S = 15.0  # Additional time after which the kernel drops a closed connection whose client reads no data.
+WAITING = 1024  # Number of connections that wait in the kernel.
+# Additional seconds after which the kernel drops a closed connection whose client does not read.
+_KERNEL_GRACE_S = 15.0
 
 
 def listen(settings: ServerSettings, host: str, port: int, *, option: str) -> socket.socket:
@@ -99,12 +100,12 @@ def bind(settings: ServerSettings, host: str, port: int, *, option: str, is_shar
         listener = socket.socket(family, kind, protocol)
     except OSError as error:
         raise InvalidSetting(name="host", value=host, why=error.strerror) from None
-    # Without SO_EXCLUSIVEADDRUSE, Windows lets another process bind a port that is in use.
+    # In Windows, another process could otherwise bind a port that is in use.
     own = getattr(socket, "SO_EXCLUSIVEADDRUSE", socket.SO_REUSEADDR)
     listener.setsockopt(socket.SOL_SOCKET, own, 1)
     if is_shared and hasattr(socket, "SO_REUSEPORT"):
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-    # Keep the kernel's buffer small, so that unsent audio stays in this process, where a cancel can discard it.
+    # A small kernel buffer keeps unsent audio in this process, where a cancel can discard it.
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, settings.send_buffer_bytes)
     give_up(listener, settings)
     try:
@@ -120,14 +121,14 @@ def bind(settings: ServerSettings, host: str, port: int, *, option: str, is_shar
 def give_up(connection: socket.socket, settings: ServerSettings) -> None:
     """Make the kernel drop a closed connection whose client reads no data, even if its send buffer is not empty."""
     if hasattr(socket, "TCP_USER_TIMEOUT"):
-        # Longer than the server's own timeout, after which it sends the reason.
+        # The kernel's timeout is longer than that of the server, which sends a reason.
         timeout_s = settings.send_s + _KERNEL_GRACE_S
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(timeout_s * 1000))
 
 
-_KEEP_ALIVE_S = 15  # Timeout between two requests on an HTTP connection.
-# Maximum number of connections that asyncio accepts at once. By default it accepts the whole backlog, and each
-# connection needs a file descriptor.
+_KEEP_ALIVE_S = 15  # Timeout in seconds between two requests on an HTTP connection.
+# Number of connections that asyncio accepts at once. By default, it accepts all that wait, and each needs a file
+# descriptor.
 _ACCEPTED = 32
 
 
@@ -141,7 +142,7 @@ class Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets=sockets)
         for listener in sockets or ():
-            listener.listen(WAITING)  # Set the backlog again, because asyncio has set it to `_ACCEPTED`.
+            listener.listen(WAITING)  # Set the backlog again, because asyncio has changed it to `_ACCEPTED`.
 
 
 def config(app: ASGIApp, settings: Settings, *, linger_s: int, **words: Any) -> uvicorn.Config:
@@ -151,10 +152,10 @@ def config(app: ASGIApp, settings: Settings, *, linger_s: int, **words: Any) -> 
     shares = LoopShares()
     return uvicorn.Config(
         TrustedProxies(app, server.proxies()),
-        proxy_headers=False,  # Disabled, because uvicorn trusts all entries of the proxy headers.
+        proxy_headers=False,  # Off, because uvicorn would trust all entries of the proxy headers.
         http=cast(Any, partial(HttpConnection, header_s=server.header_s, waiting=waiting, shares=shares)),
         ws=cast(Any, partial(WebSocketConnection, shares=shares)),
-        # Twice the limit, so that a message slightly above the limit gets an error message instead of a disconnect.
+        # Twice the limit. A message slightly above the limit then gets an error message instead of a disconnect.
         ws_max_size=2 * settings.limits.max_config_bytes,
         ws_ping_interval=server.ping_s,
         ws_ping_timeout=server.ping_s,
@@ -162,8 +163,8 @@ def config(app: ASGIApp, settings: Settings, *, linger_s: int, **words: Any) -> 
         backlog=_ACCEPTED,
         timeout_keep_alive=_KEEP_ALIVE_S,
         timeout_graceful_shutdown=linger_s,
-        log_config=None,  # Uvicorn's own handlers would not limit repeated lines.
-        log_level="warning",  # Lower levels log URLs with their query strings, which may contain tickets.
+        log_config=None,  # The log handlers of uvicorn would not limit repeated lines.
+        log_level="warning",  # Lower levels log URLs with query strings, which may contain tickets.
         access_log=False,
         server_header=False,
         **words,

@@ -9,7 +9,8 @@ from runtime.errors import TooManyFrames
 MAX_TINY_FRAMES = 200
 _TINY_FRAMES_PER_S = 20.0
 _TINY_BYTES = 16
-_FREE_FRAGMENTS = 2  # Some clients send an empty first or last fragment with every message.
+# Number of empty fragments per message that are not counted. Some clients send an empty first or last fragment.
+_FREE_FRAGMENTS = 2
 
 
 class FrameMeter:

@@ -25,10 +25,10 @@ from runtime.shared.port.connections.waiting import Waiting
 from runtime.shared.port.errors import raw_error_response
 from runtime.shared.system import lingers_not
 
-_RETRY_S = 1  # Value of the Retry-After header for refused clients.
+_RETRY_S = 1  # Retry-After header of refused clients, in seconds.
 _MAX_IGNORED_BYTES = 64 * 2**10
-_LINGER_S = 1.0  # Time in which a client that is still sending can read an error response.
-_MIN_REQUEST_S = 1e-3  # Minimum event loop time that is counted for a request, measured on a slow core.
+_LINGER_S = 1.0  # Time in seconds in which a client that is still sending can read an error response.
+_MIN_REQUEST_S = 1e-3  # Minimum event loop time in seconds that is counted per request, as measured on a slow core.
 
 
 class _PipelineFlow(FlowControl):
@@ -57,21 +57,21 @@ class HttpConnection(HttpToolsProtocol, SmallReads):
     def __init__(self, *arguments: Any, header_s: float, waiting: Waiting, shares: LoopShares, **words: Any) -> None:
         self._meter = RequestMeter()
         self._refusal: SpeechError | None = None
-        self._ignored_bytes = 0  # Number of bytes received after an error response was sent.
+        self._ignored_bytes = 0  # Number of bytes that arrived after an error response was sent.
         super().__init__(*arguments, **words)
         self.url = b""
         self._header_s = header_s
         self._waiting = waiting
         self._too_late: asyncio.TimerHandle | None = None
-        # The request that is being served; `cycle` is the last request that was read.
+        # Request that is being served. `cycle` may already be a later request.
         self._served: RequestResponseCycle | None = None
-        self._began_s = 0.0  # CPU time of the event loop when `_served` began.
+        self._began_s = 0.0  # CPU time of the event loop at the start of `_served`.
         self._share = LoopShare(shares, self.loop)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's own
         super().connection_made(transport)
         self.flow = _PipelineFlow(transport, self.pipeline)
-        # Each send waits until earlier data is in the kernel's send buffer, which is small (serving.py).
+        # Each send waits until earlier data is in the kernel's send buffer, which is small (see serving.py).
         transport.set_write_buffer_limits(high=0)
         if len(self.connections) > self._waiting.most:
             longest = self._waiting.longest()
@@ -94,7 +94,7 @@ class HttpConnection(HttpToolsProtocol, SmallReads):
             if self._ignored_bytes > _MAX_IGNORED_BYTES:
                 self.transport.pause_reading()
             return
-        # The keep-alive timer of uvicorn stops at the first byte of the next request, so the header timer starts there.
+        # The keep-alive timer of uvicorn ends at the first byte of the next request. The header timer starts there.
         if self._too_late is None and (self.cycle is None or self.cycle.response_complete):
             self._await_headers()
         self._meter.begin_read()
@@ -200,12 +200,12 @@ class HttpConnection(HttpToolsProtocol, SmallReads):
         self._disconnect_served()
         served = self._served
         if served is not None and served.response_started and not served.response_complete:
-            self.drop()  # A response has started, and the client would read an error as part of it.
+            self.drop()  # The response has started. The client would read an error response as part of it.
             return
         path = self.url.partition(b"?")[0].decode("latin-1")
         self.transport.write(raw_error_response(error, path))
         self.transport.write_eof()
-        # Closing with unread bytes resets the connection, and the client may lose the response.
+        # Closing a connection with unread bytes resets it. The client could then lose the response.
         self._waiting.begin(self)
         self._too_late = self.loop.call_later(_LINGER_S, self.drop)
 
@@ -248,7 +248,8 @@ async def _without_chunks(
         await app(scope, receive, plainly)
     finally:
         if is_open_ended and not cycle.response_complete:
-            # The body is incomplete. Reset the connection, because a normal close would mark the body as complete.
+            # The body is incomplete. A reset shows this to the client, but a normal close would mark the body as
+            # complete.
             raw = cycle.transport.get_extra_info("socket")
             with contextlib.suppress(OSError):
                 raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, lingers_not())

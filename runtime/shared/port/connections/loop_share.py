@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-READ_BYTES = 4096  # Parsing this many bytes takes at most 5 ms, whatever their content is.
-_SHARE = 0.1  # Share of the event loop's time for all throttled clients together.
-_BURST_S = 0.025  # Enough for 50 short messages at once.
+READ_BYTES = 4096  # Number of bytes that are parsed in at most 5 ms, whatever they contain.
+_SHARE = 0.1  # Share of the event loop's time that all throttled clients get together.
+_BURST_S = 0.025  # Event loop time in seconds that a client may use at once: about 50 short messages.
 _MAX_REST_S = 1.0
-_MESSAGE_S = 500e-6  # Event loop time to read and answer one short message of a session, measured on a busy core.
+# Event loop time in seconds to read and answer a short message of a session, as measured on a busy core.
+_MESSAGE_S = 500e-6
 _BYTE_S = 20e-9
 
 

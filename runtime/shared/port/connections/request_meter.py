@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from runtime.errors import HeadersTooLarge
 
-MAX_HEAD_BYTES = 32 * 2**10  # Browsers and proxies send at most 16 KiB.
+MAX_HEAD_BYTES = 32 * 2**10  # Maximum size of a request's head in bytes. Browsers and proxies send at most 16 KiB.
 MAX_FIELDS = 100
-MAX_FRAMING_BYTES = 64 * 2**10  # Limit of chunk sizes, extensions and trailers, without the data of the body.
+MAX_FRAMING_BYTES = 64 * 2**10  # Maximum size in bytes of chunk sizes, extensions and trailers together.
 
 
 class RequestMeter:
@@ -23,7 +23,7 @@ class RequestMeter:
         self._has_begun_in_read = False
         self._is_head = False
         self._fields = 0
-        self._extra_bytes = 0  # Received bytes that are not body data.
+        self._extra_bytes = 0  # Number of received bytes that are not data of the body.
         self._body_bytes = 0
         self._read_body_bytes = 0
 

@@ -30,7 +30,8 @@ class Waiting:
 
     def __init__(self, most: int) -> None:
         self.most = most
-        self._waiting: dict[Droppable, None] = {}  # In order of idle time, longest first.
+        # Waiting connections. The one that has been idle longest is the first.
+        self._waiting: dict[Droppable, None] = {}
 
     def begin(self, connection: Droppable) -> None:
         self.end(connection)

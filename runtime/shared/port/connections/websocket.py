@@ -24,8 +24,8 @@ from runtime.shared.port.errors import shaped, told_on_socket
 
 log = logging.getLogger(__name__)
 
-_CLOSING_S = 10.0  # Time for a client to read the remaining data and answer a close frame.
-_LINGER_S = 1.0  # Time for a client to read the reason after the server has closed.
+_CLOSING_S = 10.0  # Seconds for a client to read the remaining data and answer a close frame.
+_LINGER_S = 1.0  # Seconds for a client to read the close reason after the server has closed the connection.
 _MAX_IGNORED_BYTES = 16 * 2**10  # Maximum number of bytes that are ignored after a close frame was sent.
 _NO_PONG = "keepalive ping timeout"  # Close reason that uvicorn uses.
 
@@ -81,14 +81,14 @@ class WebSocketConnection(WebSocketsSansIOProtocol, SmallReads):
         self.conn = Handshake(max_size=self.config.ws_max_size, logger=self.logger)
         self._share = LoopShare(LoopShares() if shares is None else shares, self.loop)
         self._meter = FrameMeter(self.loop.time)
-        self._pause_s = 0.0  # Pause before the next message.
+        self._pause_s = 0.0  # Pause in seconds before the next message is read.
         self._has_flooded = False
         self._ignored_bytes = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
         self.transport.set_write_buffer_limits(high=0)
-        self._has_end = False  # True if the connection is closed or will soon be closed.
+        self._has_end = False  # True if the connection is closed or will be closed soon.
         self._cut: asyncio.TimerHandle | None = None
 
     # --- Receiving.
@@ -100,7 +100,7 @@ class WebSocketConnection(WebSocketsSansIOProtocol, SmallReads):
         super().data_received(data)
         if self.close_sent and self._is_ignored_too_long(len(data)):
             return
-        if not self.handshake_initiated:  # The library has refused the request, which uvicorn does not know.
+        if not self.handshake_initiated:  # The library has refused the request without uvicorn's knowledge.
             self.transport.write(b"".join(self.conn.data_to_send()))
             self.transport.close()
         elif rest_s := self._share.charge(time.thread_time() - began):
@@ -122,7 +122,7 @@ class WebSocketConnection(WebSocketsSansIOProtocol, SmallReads):
 
     def handle_cont(self, event: Frame) -> None:
         self._meter.count_fragment(len(event.data))
-        # One buffer instead of a list, because a list of small fragments needs many times the memory of their data.
+        # A single buffer is used, because a list of small fragments needs many times the memory of their data.
         frames: list[Any] = self.frames
         if not isinstance(frames[0], bytearray):
             frames[0] = bytearray(frames[0])
@@ -151,7 +151,7 @@ class WebSocketConnection(WebSocketsSansIOProtocol, SmallReads):
         return message
 
     def handle_parser_exception(self) -> None:
-        if self.conn.close_sent is None:  # Invalid frames arrived before the end of the handshake.
+        if self.conn.close_sent is None:  # Invalid frames arrived before the handshake had ended.
             self.transport.abort()
         else:
             super().handle_parser_exception()
@@ -196,15 +196,14 @@ class WebSocketConnection(WebSocketsSansIOProtocol, SmallReads):
 
     def keepalive_timeout(self) -> None:
         if self._has_end:
-            return  # A close frame is already sent, and the client may still read it.
+            return  # The client may still read a close frame that was sent.
         was_closing = self.close_sent or self.transport.is_closing()
         super().keepalive_timeout()
-        # Without this, uvicorn waits until all data is sent, which never happens after a network failure.
+        # Otherwise uvicorn waits until all data is sent. After a network failure, this never happens.
         if was_closing:
             self.transport.abort()
             return
-        # Notify the application at once, because the close frame may be queued after audio that the client has not
-        # read.
+        # The application is notified now, because the close frame may wait for audio that the client has not read.
         self.disconnected = True
         self.writable.set()
         self.queue.put_nowait({"type": "websocket.disconnect", "code": 1011, "reason": _NO_PONG})
@@ -213,7 +212,7 @@ class WebSocketConnection(WebSocketsSansIOProtocol, SmallReads):
     def connection_lost(self, exc: Exception | None) -> None:
         self._has_end = True
         self._share.stop_rest()
-        if self._cut is not None:  # A closed transport cannot be aborted.
+        if self._cut is not None:  # A transport that is closed cannot be aborted.
             self._cut.cancel()
         super().connection_lost(exc)
 
@@ -224,7 +223,7 @@ class WebSocketConnection(WebSocketsSansIOProtocol, SmallReads):
 
     def send_receive_event_to_app(self) -> None:
         if self.curr_msg_data_type == "text" and not self.close_sent and not _is_utf8(self.frames):
-            # Unlike uvicorn, log no traceback, because the client made the error.
+            # No traceback is logged, because this is an error of the client.
             log.warning("a text message was not UTF-8; its connection was closed")
             self.frames = []
             self.conn.send_close(1007, "not UTF-8")
@@ -234,9 +233,9 @@ class WebSocketConnection(WebSocketsSansIOProtocol, SmallReads):
 
     async def send(self, message: Any) -> None:
         if message["type"] == "websocket.close" and self.handshake_complete:
-            # Let a close frame be sent at once, even if the client does not read.
+            # The close frame must be sent at once, even if the client does not read.
             self.writable.set()
             self._end_soon()
         await super().send(message)
         if message["type"] == "websocket.http.response.body" and not message.get("more_body"):
-            self.handshake_complete = True  # The handshake was refused. Without this flag, uvicorn would log an error.
+            self.handshake_complete = True  # The handshake was refused. Without this flag, uvicorn logs an error.
