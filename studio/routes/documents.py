@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import fields
-from importlib.util import find_spec
 from typing import Any
 
 from starlette.requests import HTTPConnection, Request
@@ -19,6 +18,7 @@ from runtime.shared.fetch import Fetcher
 from studio.documents.service import DocumentService
 from studio.documents.values import NO_EXTRACTOR, Spoken
 from studio.errors import DocumentUnreadable
+from studio.plugins import is_installed
 from studio.routes.responses import handle_errors, query_flag, read_pieces, streamed_json
 
 MAX_BYTES = 32 * 2**20
@@ -50,7 +50,7 @@ def document_routes(
         }
 
         url = request.query_params.get("url")
-        if url is not None and find_spec("trafilatura") is None:
+        if url is not None and not is_installed("trafilatura"):
             raise DocumentUnreadable(why=NO_EXTRACTOR)
 
         async def receive() -> list[bytes]:
