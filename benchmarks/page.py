@@ -27,15 +27,16 @@ TEXT = "The harbour was quiet."
 CLAUSE = " the harbour was quiet,"
 WARM_UPS = 3
 TIMEOUT_MS = 60_000
-POLL_MS = 100  # Polling at every animation frame, Playwright's default, uses CPU time that is being measured.
+# Poll interval in ms. Playwright's default, every animation frame, uses CPU time and changes the measurement.
+POLL_MS = 100
 ARGUMENTS = ("--no-sandbox", "--autoplay-policy=no-user-gesture-required")
-# Age of the click event when the page's first handler gets it, at which the page's own clock starts.
+# Age of the click event when the page's first handler receives it. The page's clock starts there.
 CLICK_AGE = """
 addEventListener('click', (event) => {
   window.clickAge = performance.now() - event.timeStamp;
 }, { capture: true });
 """
-# Time of the last comma, and of the first sample after a silence. Both are on the clock of performance.now().
+# Time of the last comma, and of the first sample after a silence, on the clock of performance.now().
 ONSETS = """
 (() => {
   const SIZE = 2048;

@@ -23,7 +23,7 @@ def main() -> int:
     try:
         settings = StudioSettings.from_command_line()
         with tempfile.TemporaryDirectory(prefix="voicewright-", ignore_cleanup_errors=True) as folder:
-            # The default folder /tmp/gradio is readable by other users and may belong to them.
+            # Gradio's default folder, /tmp/gradio, is readable by other users and may belong to one of them.
             os.environ.setdefault("GRADIO_TEMP_DIR", folder)
             return asyncio.run(serve(settings))
     except SetUpError as error:

@@ -44,7 +44,7 @@ from studio.visitors.visitors import VisitorCookies
 from studio.visitors.voice_owners import whose_voices
 
 ASSETS = shipped("studio", "assets")
-# Path prefixes of the runtime. Only these may be used by pages of other origins.
+# Path prefixes of the runtime. Pages of other origins may use only these.
 RUNTIME_PATHS = ("/v1/", "/v2/", "/tts/", "/voices", "/pronunciation-dicts")
 
 
@@ -91,14 +91,14 @@ def build(
         return unrouted(app.router.routes[:last], request.scope)
 
     app = FastAPI(lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
-    app.state.downloads = downloads  # The page's first state includes downloads.
+    app.state.downloads = downloads  # The first state that the page gets includes the downloads.
     app.state.drain = relay.drain
     app.add_middleware(VisitorCookies, visitors=stores.visitors)
     must = settings.visits.sign_in == "required"
     admit = partial(stores.admit_to_runtime, max_owners=settings.visits.visitors_per_address)
     app.add_middleware(VisitLimits, accounts=accounts, settings=settings.visits, must_sign_in=must, admit=admit)
     if sign_in is not None:
-        sign_in.add_to(app)  # Its session must wrap everything that needs the visitor.
+        sign_in.add_to(app)  # The session of a sign-in must be available to all routes that need the visitor.
     app.add_middleware(SecurityHeaders, ancestors=settings.visits.frame_ancestors)
     origins = Origins(runtime_settings.server.origins, RUNTIME_PATHS)
     app.add_middleware(
@@ -115,14 +115,14 @@ def build(
     app.router.routes.extend(RealVoiceRoutes(runtime, settings, downloads, plan).routes())
     for path, endpoint in [("/health", health), ("/studio/status", status), ("/ready", relay.http)]:
         app.add_route(path, endpoint, methods=["GET", "HEAD"])
-    for prefix in ("/v1", "/tts"):  # Routes of the runtime and of Cartesia's dialect.
+    for prefix in ("/v1", "/tts"):  # Paths of the runtime, and of Cartesia's API.
         app.add_route(f"{prefix}/{{path:path}}", relay.http, methods=HTTP_METHODS)
         app.add_api_websocket_route(f"{prefix}/{{path:path}}", relay.websocket)
-    for path in ("/voices", "/pronunciation-dicts"):  # Cartesia's dialect also has this route.
+    for path in ("/voices", "/pronunciation-dicts"):  # Two more routes of Cartesia's API.
         app.add_route(path, relay.http, methods=HTTP_METHODS)
         app.add_route(f"{path}/{{path:path}}", relay.http, methods=HTTP_METHODS)
-    app.add_route("/v2/voices", relay.http, methods=HTTP_METHODS)  # Route of ElevenLabs' dialect.
-    # OpenAPI document and page of all these routes.
+    app.add_route("/v2/voices", relay.http, methods=HTTP_METHODS)  # A route of ElevenLabs' API.
+    # OpenAPI document and documentation page of all routes above.
     app.router.routes += openapi_routes(relay, list(app.router.routes))
     app.router.routes += [
         *transcribe_routes(transcription, runtime_settings.limits, partial(is_host, settings=settings)),
@@ -130,7 +130,7 @@ def build(
         *docs_routes(),
     ]
     app.router.routes += Bundles().routes()
-    # The client has the path next to the page's modules that it has on disk.
+    # In the page, the client has the same path relative to the modules as on disk.
     app.mount("/clients/js", FreshFiles(directory=shipped("studio", "clients/js")))
     app.mount("/studio/js", FreshFiles(directory=ASSETS / "js"))
     app.mount("/studio/css", FreshFiles(directory=ASSETS / "css"))

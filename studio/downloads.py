@@ -30,9 +30,10 @@ log = logging.getLogger(__name__)
 
 FILE = "real-voices.json"
 POLL_S = 0.1  # Poll interval while a runtime changes.
-RATE_S = 8.0  # Window of the reported download speed.
+RATE_S = 8.0  # Time window in seconds of the reported download speed.
 
-Cards = Callable[[], Awaitable[list[dict[str, Any]]]]  # Returns the cards of the served checkpoints.
+# Function that returns the model cards of the served checkpoints.
+Cards = Callable[[], Awaitable[list[dict[str, Any]]]]
 
 
 class DownloadState(StrEnum):
@@ -41,9 +42,9 @@ class DownloadState(StrEnum):
     NONE = "none"
     FETCHING = "fetching"
     PAUSED = "paused"
-    CHANGING = "changing"  # All files are downloaded and are being loaded.
+    CHANGING = "changing"  # All files are complete and are being loaded.
     FAILED = "failed"
-    DONE = "done"  # The checkpoints serve.
+    DONE = "done"  # The runtime serves the checkpoints.
 
 
 @dataclass(slots=True)
@@ -63,9 +64,9 @@ class Kept:
 
     state: DownloadState = DownloadState.NONE
     parts: list[DownloadPart] = field(default_factory=list)
-    serving: list[str] = field(default_factory=list)  # Arguments of the downloaded checkpoints that serve.
-    before: list[str] = field(default_factory=list)  # Arguments of the checkpoints that served before.
-    bits: str = ""  # Weight bits that the host chose; empty for the studio's setting.
+    serving: list[str] = field(default_factory=list)  # Arguments of the downloaded checkpoints that are served.
+    before: list[str] = field(default_factory=list)  # Arguments of the checkpoints that were served before.
+    bits: str = ""  # Number of bits of the weights, as chosen by the host. Empty: the studio's setting.
     bits_before: str = ""
 
 
@@ -151,7 +152,7 @@ class Downloads:
         """
         self._require(bool(self.kept.before) and self.kept.state is DownloadState.DONE, "nothing served before")
         self._require(not self._runtime.changing, "other checkpoints are being loaded")
-        await self._halt()  # They may be in the middle of being restored.
+        await self._halt()  # A download may be restoring the earlier checkpoints.
         self._runtime.change(with_bits(with_models(self._runtime.args, self.kept.before), self.kept.bits_before))
         self.forget()
 
@@ -237,11 +238,11 @@ class Downloads:
     async def _change(self) -> None:
         """Change to the downloaded checkpoints; if that fails, the current ones keep serving."""
         self._become(DownloadState.CHANGING)
-        await self._settled()  # The host may be loading others at this moment.
+        await self._settled()  # The host may be loading other checkpoints.
         before, bits_before = models_of(self._runtime.args), bits_of(self._runtime.args)
         models = await self._with_the_rest(before)
         if await self._load(models):
-            # A second download keeps the original checkpoints for `back`.
+            # After a second download, `back` still restores the original checkpoints.
             if not self.kept.before:
                 self.kept.before, self.kept.bits_before = before, bits_before
             self.kept.serving = models

@@ -16,10 +16,10 @@ from typing import Any
 
 from studio.runtimes.child_process import ChildProcess, spawn
 
-FETCH = ("runtime.cli", "fetch")  # The module and its arguments.
-PLAN_S = 300.0  # Timeout of a plan; importing torch alone may take a minute on a busy machine.
-REST_S = 30.0  # Delay before another child after a failure.
-FRESH_S = 600.0  # Age at which a plan is requested again.
+FETCH = ("runtime.cli", "fetch")  # Module and subcommand of the child process.
+PLAN_S = 300.0  # Timeout in seconds of a plan. Importing torch alone may take a minute on a busy machine.
+REST_S = 30.0  # Delay in seconds before another attempt after a failure.
+FRESH_S = 600.0  # Age in seconds at which a plan is computed again.
 
 
 @asynccontextmanager
@@ -35,7 +35,7 @@ async def fetching(command: Sequence[str], models: Sequence[str]) -> AsyncIterat
     try:
         yield _events(child, process.stdout)
     finally:
-        child.kill()  # Written files remain, so the child may be killed at any time.
+        child.kill()  # The child may be killed at any time, because written files remain.
         await process.wait()
 
 
@@ -85,7 +85,7 @@ class Plan:
                 if await child.ended() == 0:
                     self.latest = json.loads(said)
         except (TimeoutError, ValueError):
-            pass  # The built-in table is used instead.
+            pass  # Without an answer, the built-in table is used.
         finally:
             self._asked_at = time.monotonic()
             child.kill()

@@ -19,7 +19,7 @@ CODES = {
     **{"chinese": "zh", "english": "en", "japanese": "ja", "korean": "ko", "german": "de"},
     **{"french": "fr", "russian": "ru", "portuguese": "pt", "spanish": "es", "italian": "it"},
 }
-POLITENESS = 10  # Nice value: live speech comes first.
+POLITENESS = 10  # Nice value of the process, so that live speech has priority.
 KILL = getattr(signal, "SIGKILL", signal.SIGTERM)
 
 Value = TypeVar("Value")
@@ -88,7 +88,8 @@ class PluginWorker:
             try:
                 async with asyncio.timeout(timeout_s):
                     if self._pool is None:
-                        spawn = multiprocessing.get_context("spawn")  # A fork would copy sockets and locks.
+                        # A forked process would inherit sockets and locks.
+                        spawn = multiprocessing.get_context("spawn")
                         self._pool = ProcessPoolExecutor(1, mp_context=spawn, initializer=_begin)
                         self._pid = await loop.run_in_executor(self._pool, os.getpid)
                     return await loop.run_in_executor(self._pool, function, *args)
@@ -109,9 +110,9 @@ class PluginWorker:
 
 def _begin() -> None:
     """Prepare the process: live speech comes first, and it ends with its parent, also during a call."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # The parent handles it, and ends this process.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # The parent handles SIGINT and ends this process.
     be_polite(POLITENESS)
-    os.dup2(2, 1)  # Plug-ins may print; the parent's stdout is not theirs.
+    os.dup2(2, 1)  # Plug-ins may print, but stdout belongs to the parent.
     threading.Thread(target=_end_with_parent, name="end-with-parent", daemon=True).start()
 
 

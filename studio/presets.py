@@ -10,7 +10,7 @@ from typing import Any, Self
 from runtime.shipped import shipped
 
 FOLDER = shipped("studio", "presets")
-# Uses of described voices; each description in presets/designs.toml names one, and the page translates it.
+# Uses of described voices. Each description in presets/designs.toml has one of them. The page translates their names.
 USES = ("narrator", "assistant", "broadcast", "character", "teacher")
 
 

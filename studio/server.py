@@ -35,10 +35,10 @@ from studio.transcribing.service import TranscriptionService
 from studio.visitors.sign_in import SignIn
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
-GRACE_S = 2  # Timeout of open requests at the end of the process.
-GOODBYE_S = 2.0  # Timeout for final messages before that.
-HURRIED_GOODBYE_S = 0.3  # Timeout for final messages after a second signal.
-AT_ONCE_S = 0.5  # Timeout of idle sockets after the runtime was asked to end.
+GRACE_S = 2  # Timeout in seconds of open requests at the end of the process.
+GOODBYE_S = 2.0  # Timeout in seconds of the final messages, which are sent before.
+HURRIED_GOODBYE_S = 0.3  # Timeout in seconds of the final messages after a second signal.
+AT_ONCE_S = 0.5  # Timeout in seconds of idle sockets after the runtime was asked to end.
 
 
 async def serve(settings: StudioSettings) -> int:
@@ -50,9 +50,10 @@ async def serve(settings: StudioSettings) -> int:
     """
     switch_often()
     if settings.runtime_url:
-        warn_of_unknown(os.environ)  # A runtime child warns by itself.
+        warn_of_unknown(os.environ)  # A child runtime logs this warning itself.
     else:
-        os.environ.setdefault("VOICEWRIGHT_ACCOUNT_KEY", secrets.token_urlsafe(32))  # The runtime inherits it.
+        # Environment variable that the runtime inherits.
+        os.environ.setdefault("VOICEWRIGHT_ACCOUNT_KEY", secrets.token_urlsafe(32))
     told = Settings.from_env()
     listener = listen(told.server, settings.host, settings.port, option="--port or PORT")
     runtime: Runtime = (
@@ -73,7 +74,7 @@ async def serve(settings: StudioSettings) -> int:
     startup = StartupPage()
     app = build(runtime, startup, stores, transcription, settings, sign_in, told)
     server = Server(config(app, told))
-    # No failure may happen after this, because asyncio cannot cancel the start of a child.
+    # The start of a child cannot be cancelled, so nothing after this statement may fail.
     supervision = asyncio.create_task(runtime.run())
     stop, hurry = asyncio.Event(), asyncio.Event()
     stop_on_signals(SIGNALS, stop, hurry)
@@ -92,7 +93,7 @@ async def serve(settings: StudioSettings) -> int:
     helpers = (supervision, handing_over, announcing, told_to_end)
     for helper in helpers:
         helper.cancel()
-    # Closing a socket twice may fail in uvicorn; the process ends anyway.
+    # If a socket is closed twice, uvicorn may fail. The process ends anyway.
     await asyncio.gather(answering, *helpers, return_exceptions=True)
     ignore_signals(SIGNALS)
     return code

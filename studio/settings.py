@@ -19,7 +19,8 @@ from runtime.errors import InvalidSetting
 from runtime.knobs import group_from_env, knob
 from studio.transcribing.plugin import Choice
 
-TRANSCRIBER = "faster-whisper:base"  # Used if installed; VOICEWRIGHT_TRANSCRIBER names another, or none.
+# Default recogniser, used if it is installed. VOICEWRIGHT_TRANSCRIBER selects another one or none.
+TRANSCRIBER = "faster-whisper:base"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +130,7 @@ class StudioSettings:
 
     host: str = "127.0.0.1"
     port: int = 7860
-    runtime_url: str | None = None  # None starts a child runtime.
+    runtime_url: str | None = None  # URL of the runtime. None: the studio starts one.
     runtime_args: tuple[str, ...] = ()
     store: StoreSettings = field(default_factory=StoreSettings)
     visits: VisitSettings = field(default_factory=VisitSettings)
@@ -199,6 +200,6 @@ def _is_url(text: str) -> bool:
     try:
         parts = urlsplit(text)
         has_place = bool(parts.hostname) and parts.port != 0
-    except ValueError:  # An invalid port or IPv6 address.
+    except ValueError:  # The port or the IPv6 address is invalid.
         return False
     return has_place and parts.scheme in ("http", "https") and not (parts.query or parts.fragment)

@@ -31,7 +31,7 @@ from studio.settings import StoreSettings
 from studio.store.store import Store
 from studio.visitors.visitors import MemberOf, Visitor, Visitors
 
-JUMP_S = 60.0  # Difference from elapsed time that counts as a jump.
+JUMP_S = 60.0  # Minimum difference in seconds from the elapsed time for a clock change to count as a jump.
 
 KEY_FILE = "cookie.key"
 KEY_BYTES = 32
@@ -40,7 +40,7 @@ log = logging.getLogger(__name__)
 
 TIDY_S = 3600.0
 RUNTIME_COLLECTIONS = ("/v1/audio/voices", "/v1/audio/pronunciations")
-EXPORTS = 2  # Concurrent exports.
+EXPORTS = 2  # Maximum number of concurrent exports.
 
 
 class StoreService:
@@ -156,7 +156,7 @@ class WallClock:
     def __init__(self, wall: Callable[[], float] = _date, passed: Callable[[], float] = time.monotonic) -> None:
         self._wall = wall
         self._passed = passed
-        self._apart = wall() - passed()  # Seconds.
+        self._apart = wall() - passed()  # Difference between wall-clock time and elapsed time in seconds.
 
     def jumped_s(self) -> float:
         """Return the seconds by which the clock has jumped since the last check; 0.0 up to `JUMP_S`."""

@@ -17,7 +17,7 @@ HOW_TO_GET_ONE = (
     " Microsoft Store; any system: uv python install 3.13. Then name it: make run PYTHON=/path/to/python"
 )
 
-# Program that prints the version, problems of the build, and whether pip is available.
+# Program that prints the version, problems of the build, and if pip is available.
 _PROBE = """
 import importlib.util, sys, sysconfig
 unusable = [
@@ -74,7 +74,7 @@ def is_usable(python: str, requested: str) -> bool:
 def main(arguments: list[str]) -> int:
     """Print the chosen interpreter, or all of them."""
     if arguments == ["--all"]:
-        # A name with a version is preferred, because it also names the environment.
+        # A name with a version is preferred, because the environment's name is made from it.
         names = sorted(candidates(), key=len)
         found = {probe(python)[0]: python for python in names if shutil.which(python)}
         print(*(found[version] for version in SUPPORTED if version in found), sep="\n")

@@ -18,20 +18,20 @@ from pathlib import Path
 
 LOCK = Path("requirements.lock")
 TORCH = "torch==2.13.0"
-OURS = "voicewright-client"  # Package that is part of this repository.
+OURS = "voicewright-client"  # Package in this repository.
 BUILD_DEPENDENT = ("cuda-", "nvidia-", "triton", "torch==")
-# On this platform, tests run kernels without a GPU.
+# Platform on which tests run the kernels without a GPU.
 INTERPRETED = "platform_machine == 'x86_64' and sys_platform == 'linux'"
 
-# Platforms (by uv's names) and Python versions that the lock supports. torch supports macOS 14 and later.
+# Platforms (uv's names) and Python versions that the lock file supports. torch supports macOS from version 14.
 PLATFORMS = (
     *("x86_64-manylinux_2_28", "aarch64-manylinux_2_28"),
     *("aarch64-apple-darwin", "x86_64-pc-windows-msvc"),
 )
-PYTHONS = ("3.11", "3.12", "3.13", "3.14")  # The same as in tools/choose_python.py.
+PYTHONS = ("3.11", "3.12", "3.13", "3.14")  # Equal to those of tools/choose_python.py.
 MACOS = {"MACOSX_DEPLOYMENT_TARGET": "14.0"}
 
-# Pipecat needs numba only for a resampler that is not used here, and it is a quarter of the download.
+# Pipecat needs numba only for a resampler that is not used here. It would be a quarter of the download.
 WITHOUT = "numba ; sys_platform == 'none'"
 
 
@@ -39,7 +39,7 @@ def compile_lock(target: Path, *options: str, with_triton: bool = False) -> None
     """Pin the dependencies in pyproject.toml without those that depend on torch's build, except Triton if requested."""
     pins = _resolve("pyproject.toml", "--constraint", "-", "--no-emit-package", OURS, *options, told=TORCH)
     kept = [pin for pin in pins if not pin.startswith(BUILD_DEPENDENT)]
-    if with_triton:  # Pin the version of Triton that the GPU build of this torch requires.
+    if with_triton:  # Pin the Triton version that the GPU build of this torch version requires.
         kept += [f"{pin.split(' ;')[0]} ; {INTERPRETED}" for pin in pins if pin.startswith("triton==")]
     _write(target, "pyproject.toml", [TORCH, *kept])
 

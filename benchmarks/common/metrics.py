@@ -35,8 +35,8 @@ class Trace:
     wanted_bytes: int
     manner: str = "whole"
     is_counted: bool = True
-    due_ns: int = 0  # Scheduled time in an open loop; 0 in a closed loop.
-    sent_ns: int = 0  # Time just before the first byte of the request is sent.
+    due_ns: int = 0  # Scheduled time of the request in an open loop; 0 in a closed loop.
+    sent_ns: int = 0  # Time just before the first byte of the request was sent.
     text_ns: int = 0  # Time at which the last text was sent.
     end_ns: int = 0
     chunks: list[tuple[int, int]] = field(default_factory=list)

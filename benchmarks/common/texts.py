@@ -12,7 +12,8 @@ from functools import cache
 
 COUNT = 1000
 FRAMES_PER_S = 12.5
-# Constants for the duration of an English text. The mean is 4.3 s, as in Seed-TTS EN.
+# Seconds before the first word, and seconds per character of English text. The mean duration is 4.3 s, as in Seed-TTS
+# EN.
 LEAD_S, CHARACTER_S = 0.35, 0.062
 MIN_LONG_CHARS = 140
 SHORT_FRAMES, LONG_FRAMES = 20, 80

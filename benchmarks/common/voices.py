@@ -22,7 +22,7 @@ DESIGN = "A warm young voice, close to the microphone."
 STORED_VOICE = "Benchmark"  # Name of the stored voice that Base clones.
 TRANSCRIPT = "The old sailor told a story."
 REFERENCE_S = 3.0
-RECORDER_HZ = 48_000  # Sample rate of microphones, so that uploads must be resampled, as those of users.
+RECORDER_HZ = 48_000  # Sample rate of microphones. Uploads of users have it and must be resampled.
 
 
 @dataclass(frozen=True, slots=True)

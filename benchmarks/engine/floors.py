@@ -14,7 +14,7 @@ from benchmarks.engine.parts import synchronize
 from runtime.engine.capacity.probe import layer_size
 from runtime.model.config import DecoderConfig, ModelConfig
 
-CARD_BYTES, CPU_BYTES = 2**31, 2**24  # Number of bytes to read; on a GPU, many times the size of its cache.
+CARD_BYTES, CPU_BYTES = 2**31, 2**24  # Number of bytes to read. On a GPU, this is many times the size of the cache.
 CARD_SIDE, CPU_SIDE = 8192, 256  # Number of rows and columns of the matrices.
 REPEATS = 10
 BFLOAT16_BYTES = 2
@@ -87,7 +87,7 @@ def predictor_cost(config: ModelConfig, rows: int) -> Cost:
     """Return the cost of codes 1 to Q-1. Each code is one pass, which reads all weights."""
     total = Cost(0, 0, 0)
     for done in range(config.talker.num_code_groups - 1):
-        # The first pass has two positions: the talker's hidden state and code 0.
+        # The first pass has two positions: the talker's hidden state and codebook 0.
         total += _layers(config.predictor, rows * (2 if done == 0 else 1), done + 2) + _head(config.predictor, rows)
     return total
 

@@ -59,7 +59,7 @@ class Parts:
             self._read_prompt(int(slot), self._prompt)
             slot_cache.position[slot] = context
             slot_cache.host_position[slot] = context
-        synchronize()  # The frame stream does not wait for this thread's stream.
+        synchronize()  # Wait for this work, because the frame stream does not wait for this thread's stream.
         return slots
 
     @torch.inference_mode()
@@ -90,7 +90,8 @@ class Parts:
     def predict(self, batch: int) -> None:
         """Run only the code predictor, greedy: codes 1 to Q-1 of one frame for each row."""
         predict = self._predictor(batch)
-        with self.core.device.stream(Stream.FRAMES):  # The graph shares memory with the graphs of this stream.
+        # The graph shares memory with the other graphs of this stream, so it must run on it.
+        with self.core.device.stream(Stream.FRAMES):
             predict()
 
     @cache  # noqa: B019  # One graph for each number of rows, for as long as the parts live.
@@ -123,7 +124,7 @@ class Parts:
             predictor.predict(x, frame.cache, frame.ops, draw)
 
         synchronize()
-        self._graphs.append(predict)  # The graph uses memory of this function.
+        self._graphs.append(predict)  # The graph uses memory of this function, so it must be kept.
         return device.capture(predict, Stream.FRAMES).replay if device.holds_graphs else predict
 
     def decode(self, slots: NDArray[np.int64], frames: int) -> None:

@@ -98,7 +98,7 @@ def _frames(parts: Parts, grid: Grid, batch: int, context: int) -> Row:
     streaming = timed(lambda: _run_ahead(parts, slots, grid.counted, host))
     parts.end_rows(slots)
     return {
-        "frame_ms": round(streaming / grid.counted, 3),  # The host launches one frame ahead, as in the engine.
+        "frame_ms": round(streaming / grid.counted, 3),  # As in the engine, the host launches one frame ahead.
         **percentiles("alone", spent, 50, 95, digits=3),
         "launch_ms": round(statistics.median(host), 3),
     }

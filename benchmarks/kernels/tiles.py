@@ -81,7 +81,8 @@ def _few(product: Product, rows: int) -> Iterator[Tiles]:
     for BN, BK, warps, stages in itertools.product((16, 32, 64), (128, 256, 512), (4, 8), (2, 3, 4, 6)):
         tile = BN * (2 if product.gated else 1)
         buffers = (tile + BM) * BK * 2 * stages
-        # A step has one part of K if the parts are computed one after another, and all parts if in parallel.
+        # A step covers one part of K if the parts are computed one after another, and all parts if they are computed in
+        # parallel.
         behind = tile >= gemm.MANY_ROWS.value
         if product.N % BN or (product.K // PARTS if behind else product.K) % BK or not (behind or BK >= 64 * PARTS):
             continue
@@ -106,7 +107,7 @@ def _many(product: Product, rows: int) -> Iterator[Tiles]:
     """Yield tiles for many rows, which have more rows per program."""
     for BM, BN, BK, warps, stages in itertools.product((64, 128, 256), (32, 64, 128, 256), (64, 128), (4, 8), (3, 4)):
         tile = BN * (2 if product.gated else 1)
-        sums = tile * BM // (32 * warps)  # Number of accumulators per thread, which registers limit.
+        sums = tile * BM // (32 * warps)  # Number of accumulators per thread. They are in registers, which are few.
         if tile >= 64 and (tile + BM) * BK * 2 * stages <= MAX_TILE_BYTES and 32 <= sums <= 100:
             yield Tiles(BN, BK, PARTS, warps, stages, BM=BM)
 
@@ -135,7 +136,7 @@ def _medium(product: Product, rows: int) -> Iterator[MediumTiles]:
     outputs = product.N * (2 if product.gated else 1)
     sizes = itertools.product((16, 32, 64, 128), (64, 128), (3, 4, 6), (2, 1))
     for BN, BK, rows_ahead, programs in sizes:
-        # More sums per thread would not fit into registers.
+        # Registers cannot hold more sums per thread.
         if product.K % (PARTS * BK) or outputs // BN < 32 or BN * medium_m_gemm.block_rows(rows) // 32 > 128:
             continue
         for weights_ahead in range(product.K // (PARTS * BK), rows_ahead - 1, -1):
@@ -185,7 +186,7 @@ class Bench:
 
         random_weights = (random(*shape) * product.K**-0.5 for _ in range(count))
         self.weights = [Weights.of(weight, eight_bits=eight_bits) for weight in random_weights]
-        # The first row does not depend on the number of rows, so that its bits can be compared between tables.
+        # The first row is independent of the number of rows, so that tables can be compared bit by bit.
         count = max(rows, MAX_ROWS)
         self.x = random(count, product.K)[:rows]
         self.residual = random(count, product.N)[:rows]

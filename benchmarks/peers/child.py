@@ -101,9 +101,10 @@ class Ours(Peer):
         shared = {"VOICEWRIGHT_MODEL": model, "VOICEWRIGHT_DEVICE": device, "VOICEWRIGHT_GUARD": "0"}
         self._engine = Engine.open(Settings.from_env({**os.environ, **shared}))
         self._engine.start()
-        atexit.register(self._engine.close)  # The engine's threads must not run when the interpreter exits.
+        atexit.register(self._engine.close)  # The engine's threads must end before the interpreter exits.
         for thread in threading.enumerate():
-            if thread.name == GATHERING:  # This thread moves the weights to huge pages after the start.
+            # This thread moves weights to huge pages after the start. The measurement waits for it.
+            if thread.name == GATHERING:
                 thread.join()
 
     def speak(self, text: str, frames: int) -> float:

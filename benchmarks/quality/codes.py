@@ -17,7 +17,7 @@ from runtime.request import Broken, Mode, ModelCard, SpeechRequest
 
 TEXTS = (Dataset.ENGLISH_SHORT, Dataset.ENGLISH_LONG, Dataset.CHINESE_SHORT, Dataset.CHINESE_LONG)
 
-Key = tuple[str, int]  # Mode and number of a request.
+Key = tuple[str, int]  # Mode and index of a request.
 
 
 class CodeRun:

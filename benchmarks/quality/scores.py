@@ -69,7 +69,7 @@ class Draws:
 
 def record_draws(model: str, weights: str, positions: int, led_by: Draws | None = None) -> Draws:
     """Return the samples of at least `positions` frames for one kind of weights."""
-    with patch.object(frame, "native_predictor", lambda predictor: None):  # The operator samples itself.
+    with patch.object(frame, "native_predictor", lambda predictor: None):  # The native operator would sample by itself.
         parts = _card_parts(model) if weights == INT8_CARD else Parts(cpu_settings(model, weights, ROWS))
     draws = Draws()
     groups = parts.core.checkpoint.config.talker.num_code_groups

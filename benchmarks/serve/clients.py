@@ -32,9 +32,10 @@ if TYPE_CHECKING:
     from runtime.engine.engine import Engine
 
 CALL_TIMEOUT_S = 120.0
-OPEN_CONNECTIONS = 64  # Number of connections that are opened before an open loop starts. Later calls connect first.
-SLOWNESS = 2.0  # Seconds in which a slow reader reads one second of audio.
-SLOW_BUFFER_BYTES = 8192  # Receive buffer of a slow reader, which is small so that the kernel does not read ahead.
+# Number of connections that are opened before an open loop starts. Calls beyond this number open their own.
+OPEN_CONNECTIONS = 64
+SLOWNESS = 2.0  # Number of seconds in which a slow reader reads one second of audio.
+SLOW_BUFFER_BYTES = 8192  # Receive buffer of a slow reader. It is small, so that the kernel does not read ahead.
 AUDIO_AFTER_CANCEL = "audio_after_cancel"
 OVERLOAD_CODES = frozenset({Overloaded.code, QueueTimeout.code})
 
@@ -170,7 +171,7 @@ class SocketClient:
             options = {"sock": narrow, "max_queue": 1}
         options |= {"subprotocols": [Subprotocol(PROTOCOL)], "compression": None, "max_size": None}
         connection = await connect(self._stream, ping_interval=None, **options)
-        await connection.recv()  # This is session.created.
+        await connection.recv()  # The first message is session.created.
         await connection.send('{"type":"ping"}')  # The runtime closes sessions that have never sent a message.
         await connection.recv()
         return connection

@@ -24,7 +24,7 @@ START_TIMEOUT_S = 300.0  # Timeout until the connections and uploads of all proc
 async def drive(plan: Plan, client: EngineClient | SocketClient) -> list[Trace]:
     """Make all calls of a plan and return when all have ended."""
     gc.collect()
-    gc.freeze()  # A garbage collection in this process would look like a delay of the server.
+    gc.freeze()  # A garbage collection in this process would count as a delay of the server.
     if not plan.clients:
         began = time.perf_counter_ns() + round(1e9 * LEAD_S)
         return list(await asyncio.gather(*(_call_when_due(call, plan, client, began) for call in plan.calls)))
@@ -70,7 +70,7 @@ def client_processes(count: int = 1) -> Iterator[ClientProcesses]:
         yield ClientProcesses(pool, count)
 
 
-_barriers: list[Barrier] = []  # Barrier of this client process, so that all processes start at the same time.
+_barriers: list[Barrier] = []  # Barrier of this client process. All processes start at the same time.
 
 
 def _share_barrier(barrier: Barrier) -> None:

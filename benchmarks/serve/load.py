@@ -16,7 +16,7 @@ from benchmarks.serve.plan import Plan, Rounds, Workload, closed_loop, open_loop
 from benchmarks.serve.targets import Target
 
 DEFAULT_ROUNDS = Rounds()
-FILLING_MINUTES = 3  # The first minutes, in which caches fill, are not used for slopes.
+FILLING_MINUTES = 3  # Number of minutes at the start, in which caches fill. Slopes are computed without them.
 WRONG = ("failed", "refused", "underruns", "leaked_slots")
 
 

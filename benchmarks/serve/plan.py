@@ -18,13 +18,14 @@ class Manner(StrEnum):
     """Behaviour of a client."""
 
     WHOLE = "whole"  # Sends the complete text and reads immediately.
-    CANCEL = "cancel"  # Cancels before the end.
+    CANCEL = "cancel"  # Cancels the request before its end.
     SLOW = "slow"  # Reads at half of real time.
     WORDS = "words"  # Sends one word every 10 ms.
     TOKENS = "tokens"  # Sends text like a language model, at 30 tokens per second.
 
 
-PACE_S = {Manner.WORDS: 0.010, Manner.TOKENS: 1 / 30}  # Time between words. A word of the datasets is one token.
+# Seconds between words. A word of the datasets counts as one token.
+PACE_S = {Manner.WORDS: 0.010, Manner.TOKENS: 1 / 30}
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,7 @@ from benchmarks.serve.clients import AUDIO_AFTER_CANCEL, CALL_TIMEOUT_S, SocketC
 from benchmarks.serve.plan import Call, Manner, Plan, Workload
 from runtime.request import Mode
 
-# Kinds of clients, repeated by their share. TTFA is measured for complete texts only.
+# Kinds of clients. The number of occurrences is the share of a kind. TTFA is measured for complete texts only.
 KINDS = ("whole", "cancel", "http", "slow", "whole", "hangup", "words", "omni", "nonsense", "whole", "cancel", "http")
 VOICES = NewVoices(2.0, x_vector_only=True)
 NONSENSE = (
@@ -43,8 +43,8 @@ NONSENSE = (
     "\0",
 )
 UNLOADED_REPLIES = 12
-WISHES = 18  # Number of different requests, over all modes of the checkpoint.
-MAX_SLOWDOWN = 2.0  # Maximum ratio of TTFA (without queueing) under load to TTFA without load.
+WISHES = 18  # Number of different requests over all modes of the checkpoint.
+MAX_SLOWDOWN = 2.0  # Maximum ratio of TTFA (without queueing time) with load to TTFA without load.
 
 
 @dataclass(slots=True)
@@ -110,7 +110,7 @@ class SoakClients:
         self.card = card
         self.report = report
         self.wishes = [self._wish(number) for number in range(WISHES)]
-        self.solo: dict[tuple[int, bool], str] = {}  # Digests by request, and by whether its text is live.
+        self.solo: dict[tuple[int, bool], str] = {}  # Digests by index of the request, and by True if its text is live.
 
     def _wish(self, number: int) -> tuple[Call, Workload]:
         mode = Mode(self.card["modes"][number % len(self.card["modes"])])

@@ -16,7 +16,7 @@ from starlette.types import ASGIApp
 
 from runtime.shared.port.origins import may_use
 
-# Headers that identify a caller. The origin is checked here and not forwarded.
+# Headers that identify the caller. The origin is checked here and is not forwarded.
 PASSED_ON = ("authorization", "cookie", "x-api-key", "x-forwarded-proto")
 BASE = "http://localhost"
 

@@ -27,7 +27,7 @@ CALLER = inspect.Parameter("request", inspect.Parameter.POSITIONAL_OR_KEYWORD, d
 def offer(app: ASGIApp) -> None:
     """Add every action to the current Blocks; `app` is the studio, whose routes the actions call."""
     for action in ACTIONS:
-        # The runtime limits concurrent speech.
+        # The runtime limits concurrent speech, so Gradio must not.
         gr.api(_function(app, action), api_name=action.__name__, concurrency_limit=None)
 
 

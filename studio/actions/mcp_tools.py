@@ -60,7 +60,7 @@ class _Tools(FastMCP):
 
 def tools(app: ASGIApp) -> FastMCP:
     """Return the MCP server; `app` is the studio, whose routes the tools call."""
-    # The studio checks origins itself, against the address of the request.
+    # The studio itself compares the origin with the address of the request.
     security = TransportSecuritySettings(enable_dns_rebinding_protection=False)
     server = _Tools(
         "Voicewright", instructions=ABOUT, stateless_http=True, streamable_http_path=PATH, transport_security=security
@@ -81,7 +81,7 @@ def tools(app: ASGIApp) -> FastMCP:
 def _tool(app: ASGIApp, action: Action) -> Action:
     async def call(*, context: Context[Any, Any, Any], **arguments: Any) -> CallToolResult:
         request = context.request_context.request
-        assert isinstance(request, Request)  # The only transport is HTTP.
+        assert isinstance(request, Request)  # MCP is only available by HTTP.
         try:
             address = request.client.host if request.client else ""
             outcome = await action(StudioClient(app, request.headers, address), **arguments)

@@ -13,7 +13,7 @@ from typing import Any
 
 from studio.actions import scripts, speech, voices
 
-Action = Callable[..., Awaitable[Any]]  # Its first argument is a StudioClient.
+Action = Callable[..., Awaitable[Any]]  # Function whose first argument is a StudioClient.
 
 ACTIONS: tuple[Action, ...] = (
     speech.speak,

@@ -107,7 +107,7 @@ async def design(
         raise ActionRefused(f"{takes} takes need as many seeds, not {len(seeds)}.", "invalid_config", "seeds")
     config = {"task_type": "voice_design", "language": language, "instructions": description}
     drawn = seeds or [secrets.randbelow(2**32) for _ in range(takes)]
-    # Requested together, so that the runtime generates them in one batch.
+    # All requests are sent at once, so that the runtime processes them in one batch.
     made = [_spoken(studio, text, config, seed, label="ABCDEF"[number]) for number, seed in enumerate(drawn)]
     return list(await asyncio.gather(*made))
 
@@ -215,7 +215,8 @@ async def _keep(
     voice = config.get("voice")
     stored = await _stored_voice(studio, voice, mode)
     if stored is not None:
-        config = {**config, "voice": stored["id"]}  # The id finds its takes, also after a change of name.
+        # Takes are found by the voice's id, which does not change with its name.
+        config = {**config, "voice": stored["id"]}
     take = {
         "room": ROOMS.get(mode, "speakers"),
         "mode": mode,

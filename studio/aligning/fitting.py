@@ -9,7 +9,7 @@ from itertools import pairwise
 from runtime.shared.word_times import TimedWords, shared_out, spans_of
 from studio.aligning.plugin import Placed
 
-SLACK_S = 0.05  # Maximum time by which the last word may end after the audio, because aligners round to frames.
+SLACK_S = 0.05  # Maximum time by which the last word may end after the audio. Aligners round times to frames.
 
 
 class MisfitError(ValueError):
@@ -31,7 +31,7 @@ def fitted(placed: Iterable[Placed], text: str, seconds: float) -> TimedWords:
         theirs = letters[read : read + len(said)]
         if not said or [text[at].lower() for at in theirs] != [character.lower() for character in said]:
             raise MisfitError("its words are not those of the text")
-        if not earliest <= start <= end <= seconds + SLACK_S:  # NaN fails all comparisons.
+        if not earliest <= start <= end <= seconds + SLACK_S:  # NaN fails all comparisons and is refused too.
             raise MisfitError("its times are out of order or outside the sound")
         firsts.append(theirs[0])
         times.append((start, min(end, seconds)))

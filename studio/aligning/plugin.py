@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from studio.plugins import is_installed
 
-GROUP = "voicewright.aligners"  # Entry point group.
+GROUP = "voicewright.aligners"  # Entry point group of aligners.
 BUILT_IN = "pocketsphinx"
 
-Placed = tuple[str, float, float]  # Word, start and end in seconds from the beginning of the audio.
+Placed = tuple[str, float, float]  # Word, start and end in seconds.
 
 
 class Aligner(Protocol):

@@ -20,7 +20,8 @@ from studio.plugins import PluginWorker, WorkerBusyError
 log = logging.getLogger(__name__)
 
 MAX_WAITING = 4  # Maximum number of waiting takes, including the one that is being aligned.
-WALL_S = 60.0  # Timeout of an alignment including the model's loading, plus the length of the audio.
+# Timeout in seconds of an alignment, including the time to load the model. The length of the audio is added.
+WALL_S = 60.0
 
 
 class AlignmentService:

@@ -13,11 +13,11 @@ from runtime.shared.audio import DecodedAudio, resample
 from studio.aligning.plugin import Placed
 
 RATE = 16_000  # Sample rate of the model in Hz.
-FRAMES = 100  # Frames per second.
-ENGLISH = 0.8  # Share of known words from which a text without a language is treated as English.
+FRAMES = 100  # Number of frames per second.
+ENGLISH = 0.8  # Minimum share of known words for a text without a language to count as English.
 
 DIGITS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
-# The most frequent phone of each letter, which is enough to align a word that the dictionary lacks.
+# Most frequent phone of each letter. It is used for words that are not in the dictionary.
 LETTERS = {
     **{"a": "AE", "b": "B", "c": "K", "d": "D", "e": "EH", "f": "F", "g": "G", "h": "HH", "i": "IH", "j": "JH"},
     **{"k": "K", "l": "L", "m": "M", "n": "N", "o": "AA", "p": "P", "q": "K", "r": "R", "s": "S", "t": "T"},
@@ -29,13 +29,13 @@ def align(samples: NDArray[np.float32], rate: int, text: str, language: str | No
     """Align English; see `Aligner`."""
     if language not in {None, "en"}:
         return None
-    # A new decoder each time, because added words stay in it.
+    # Added words stay in a decoder, so each alignment has a new one.
     decoder = Decoder(samprate=RATE, lm=None, loglevel="FATAL")
     words = [word for word in text.split() if any(map(str.isalnum, word))]
     spoken = [_tokens(word) for word in words]
     known = [bool(decoder.lookup_word(token)) for tokens in spoken for token in tokens]
     if not all(spoken) or (language is None and sum(known) < ENGLISH * len(known)):
-        return None  # A word has letters of another language, or too many words are foreign.
+        return None  # A word has letters of another language, or too many words are unknown.
     for token in dict.fromkeys(token for tokens in spoken for token in tokens):
         if not decoder.lookup_word(token):
             decoder.add_word(token, _phones(token, decoder.lookup_word))
@@ -44,10 +44,10 @@ def align(samples: NDArray[np.float32], rate: int, text: str, language: str | No
     decoder.start_utt()
     decoder.process_raw((np.clip(heard, -1, 1) * 32767).astype("<i2").tobytes(), full_utt=True)
     decoder.end_utt()
-    # Silences and breaths are in brackets; pronunciation variants have a number in parentheses.
+    # Silences and breaths have brackets. A number in parentheses marks a variant of the pronunciation.
     found = [part for part in decoder.seg() or () if part.word[0] not in "<[+"]
     if len(found) < sum(map(len, spoken)):
-        return None  # The decoder lost the text before the end of the recording.
+        return None  # The decoder did not reach the end of the text.
     segments = iter(found)
     placed: list[Placed] = []
     for word, tokens in zip(words, spoken, strict=True):

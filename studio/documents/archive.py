@@ -28,9 +28,9 @@ from studio.documents.values import (
     UnreadableError,
 )
 
-COMPOUND = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"  # File format of .doc and of encrypted DOCX files.
+COMPOUND = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"  # First bytes of .doc files and of encrypted .docx files.
 _ENCRYPTED_FLAG = 0x1
-# ValueError is raised if the directory has an offset before the start of the file.
+# Exceptions for damaged files. ValueError: an offset in the directory is before the start of the file.
 _DAMAGES = (KeyError, ValueError, zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, OSError)
 
 
@@ -49,7 +49,7 @@ class Archive:
         except (zipfile.BadZipFile, ValueError, NotImplementedError):
             raise UnreadableError(DAMAGED if data.startswith(b"PK") else NO_DOCUMENT) from None
         entries = self._zip.infolist()
-        # The zipfile module reads at most the sizes in the directory, so their sum is a limit.
+        # The zipfile module reads at most the sizes in the directory, so a limit of their sum is sufficient.
         if len(entries) > MAX_FILES or sum(entry.file_size for entry in entries) > MAX_UNPACKED_BYTES:
             raise UnreadableError(TOO_LARGE)
         if any(entry.flag_bits & _ENCRYPTED_FLAG for entry in entries):

@@ -14,16 +14,16 @@ import chardet
 from studio.documents.values import NO_DOCUMENT, OTHER_ENCODING, UnreadableError
 
 MAX_CANDIDATES = 6
-# Candidates within this distance of the best confidence are offered too.
+# Encodings whose confidence is at least this share of the best one are offered as alternatives.
 UNCERTAIN_FROM = 0.95
-# Used if a short text fits this and a related encoding equally well; HTML has the same default.
+# Encoding of a short text that fits it and a related one equally well. HTML has the same default.
 _DEFAULT_ENCODING = "Windows-1252"
 _RELATED = ("windows-125", "iso8859", "iso-8859")
 # At most one broken byte per this many non-ASCII characters counts as damaged UTF-8 instead of another encoding.
 UTF8_CHARS_PER_FAULT = 10
 UTF16_SAMPLE_BYTES = 8192
 
-# A Latin letter next to a Greek, Cyrillic, Hebrew or Arabic one: no word of a real text has it.
+# Latin letter next to a Greek, Cyrillic, Hebrew or Arabic letter. Real words have no such pair.
 _MIXED = re.compile(r"[A-Za-z][\u0370-\u06ff]|[\u0370-\u06ff][A-Za-z]")
 _CONTROL = re.compile(r"[\0-\x08\x0e-\x1a\x1c-\x1f\x7f-\x84\x86-\x9f]")
 _MARKS = " \r\n.,!?\u3001\u3002\uff0c\uff01\uff1f"
@@ -39,7 +39,7 @@ class Decoded:
     text: str
     encoding: str
     candidates: list[str] = field(default_factory=list)
-    damaged: int = 0  # Characters replaced by U+FFFD.
+    damaged: int = 0  # Number of characters that were replaced by U+FFFD.
 
 
 def decode(data: bytes, encoding: str | None = None) -> Decoded:
@@ -69,7 +69,8 @@ def decode(data: bytes, encoding: str | None = None) -> Decoded:
     texts = [(name, confidence, text) for name, confidence in names if (text := _decoded(data, name)) is not None]
     if not texts:
         raise UnreadableError(NO_DOCUMENT)
-    texts.sort(key=lambda one: bool(_MIXED.search(one[2])))  # A stable sort: the most confident first.
+    # The sort is stable, so the most confident candidate stays first.
+    texts.sort(key=lambda one: bool(_MIXED.search(one[2])))
     if texts[0][0].lower().startswith(_RELATED):
         likely = texts[0][1] * UNCERTAIN_FROM
         texts.sort(key=lambda one: one[0] != _DEFAULT_ENCODING or one[1] < likely)

@@ -21,7 +21,8 @@ UNREADABLE_STATUS = 3
 def main() -> int:
     """Read stdin, write the result and return the exit status."""
     confine(MEMORY_BYTES, CPU_S)
-    from studio.documents.reading import read  # After the limits, which hold for the libraries' own start too.
+    # This import follows the limits, which must also apply to the import of libraries.
+    from studio.documents.reading import read
     from studio.documents.values import TOO_LONG, Spoken, UnreadableError
 
     status = 0

@@ -16,21 +16,21 @@ from studio.documents.subtitles import Cue
 # Captions are rolling if at least this share of the cues starts with rows of the previous cue.
 ROLLING_SHARE = 1 / 3
 MIN_ROLLING_CUES = 2
-MAX_ROWS = 8  # Rows shown together.
-# Rows that reappear after a longer time are spoken again.
+MAX_ROWS = 8  # Maximum number of rows that are shown together.
+# Maximum gap in seconds between two cues for repeated rows. After a longer gap, these rows are spoken again.
 MAX_ROLLING_GAP_S = 0.5
 
-SPEAKER = "Speaker {}"  # Dashes and >> mark a change of speaker without a name.
+SPEAKER = "Speaker {}"  # Name of a speaker if dashes or >> mark a change of speaker without a name.
 
 _NOTES = "♪♫♬♩"
 _SOUND = re.compile(
-    # Bracketed pauses are the page's own tags.
+    # Sounds in brackets. Pauses in brackets are tags of the page.
     r"\[(?!\s*pause\b)[^\[\]]*\]|［[^［］]*］|【[^【】]*】"
-    # Music: to the next note in the row, to a note at the end of a later row, or to the end of the row.
+    # Music: up to the next note in the row, to a note at the end of a later row, or to the end of the row.
     rf"|[{_NOTES}][^{_NOTES}\n]*[{_NOTES}]+"
     rf"|[{_NOTES}][^{_NOTES}\n]*(?:\n(?![{_NOTES}])[^{_NOTES}\n]*)+[{_NOTES}]+(?=\s*(?:\n|$))"
     rf"|[{_NOTES}][^{_NOTES}\n]*"
-    # Round brackets are a sound where a sentence may begin, and a remark inside one.
+    # Round brackets where a sentence may start contain a sound. Inside a sentence, they contain a remark.
     r"|(?:^|(?<=\n)|(?<=[.!?…。！？\]]\s))\s*[(（][^()（）]*[)）]"
 )
 _CHANGE = re.compile(r"\s*(?:(?P<dash>[-‐–—―](?:\s+|(?=[^\W\d]|[\"“‘'¿¡(\[♪…])))|(?P<arrows>(?:>>+|»)\s*))")
@@ -87,7 +87,7 @@ def dialogue_of(cues: list[Cue], *, keep_sounds: bool = False) -> Dialogue:
 
 def _unrolled(cues: list[Cue], repeated: list[str]) -> list[Cue]:
     """Return the cues without rows of the previous cue, if the captions are rolling."""
-    again = [0] * len(cues)  # Repeated rows at the beginning of each cue.
+    again = [0] * len(cues)  # Number of repeated rows at the start of each cue.
     grown = [False] * len(cues)  # True for cues whose only row the next one extends.
     for at, (before, cue) in enumerate(pairwise(cues), 1):
         if cue.start - before.end > MAX_ROLLING_GAP_S or cue.voice != before.voice:
@@ -99,7 +99,7 @@ def _unrolled(cues: list[Cue], repeated: list[str]) -> list[Cue]:
     if rolling < max(MIN_ROLLING_CUES, ROLLING_SHARE * (len(cues) - 1)):
         return cues
     kept = []
-    start = None  # Start of the extended row.
+    start = None  # Start time of the row that grows.
     for cue, n, grows in zip(cues, again, grown, strict=True):
         begun = cue.start if start is None else start
         start = begun if grows else None

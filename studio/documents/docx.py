@@ -31,13 +31,13 @@ from studio.documents.values import (
     spaced,
 )
 
-# Elements without final text: field instructions, and content that is omitted and counted.
+# Elements without text of the final document: field instructions, and omitted content, which is counted.
 _SKIPPED = frozenset(
     {"w:instrText", "w:delText", "w:delInstrText", "w:fldData", "w:sdtPr", "w:rubyPr", "w:pPr", "w:rPr", "m:ctrlPr"}
 )
 _COUNTED = {"w:rt": "readings", "w:altChunk": "embedded", "w:subDoc": "embedded", "w:commentReference": "comments"}
 _TEXTS = {"w:tab": " ", "w:ptab": " ", "w:noBreakHyphen": "-", "w:br": LINE_BREAK, "w:cr": LINE_BREAK, "m:den": "/"}
-# Adobe's Symbol font from U+0020 on. Word refers to it for Greek letters.
+# Characters of Adobe's Symbol font from U+0020 on. Word uses this font for Greek letters.
 _SYMBOL = " !∀#∃%&∋()∗+,−./0123456789:;<=>?≅ΑΒΧΔΕΦΓΗΙϑΚΛΜΝΟΠΘΡΣΤΥςΩΞΨΖ[∴]⊥_‾αβχδεφγηιϕκλμνοπθρστυϖωξψζ{|}∼"
 _TEXT_BOX = "w:txbxContent"
 
@@ -154,13 +154,13 @@ class _Story:
         self._numbering = numbering
         self._left_out = left_out
         self._comments = comments
-        self._is_in_code = False  # True after a paragraph of code, whose next ones are in the same block.
+        self._is_in_code = False  # True after a paragraph of code. Code paragraphs in succession form one block.
         self._blocks: list[_Block] = []
         self._cells: list[list[_Block]] = []
         self._open = _Open()
         self._script = ""  # Script of the current run, as in Style.
         self._carried = ""  # Text of a paragraph that continues in the next one because its mark is deleted.
-        self._fields: list[bool] = []  # For each open field, True once its result begins.
+        self._fields: list[bool] = []  # For each open field, True if its result has started.
         self._handlers: dict[str, Callable[[etree._Element], None]] = {
             "w:p": self._paragraph,
             "w:r": self._run,
@@ -169,7 +169,7 @@ class _Story:
             "w:sym": self._symbol,
             "w:fldChar": self._field,
             "w:del": self._deleted,
-            "w:moveFrom": lambda _: None,  # The moved text is in a w:moveTo.
+            "w:moveFrom": lambda _: None,  # The same text is in an element w:moveTo.
             "w:tr": self._row,
             "w:tc": self._cell,
             "mc:AlternateContent": self._alternate,
@@ -186,7 +186,7 @@ class _Story:
         carried, self._carried = self._carried, ""
         outer, self._open = self._open, _Open()
         self._walk(element)
-        # The rest is a formula outside of a paragraph, or a last paragraph whose mark is deleted.
+        # The remaining text is a formula outside of a paragraph, or a last paragraph whose paragraph mark is deleted.
         self._finish(self._carried + "".join(self._open.pieces), "", None, is_title=False)
         found, self._blocks, self._carried, self._open = self._blocks, blocks, carried, outer
         return found
@@ -203,7 +203,7 @@ class _Story:
                 self._handlers.get(name, self._walk)(one)
 
     def _add(self, text: str) -> None:
-        # The result of a field inside another field's instruction is not shown.
+        # If a field is in the instruction of another field, its result is not shown.
         if all(self._fields[:-1]):
             self._open.pieces.append(text)
 
@@ -340,7 +340,7 @@ class _Story:
             text = row_text([block.text for cell in read for block in cell])
             if text and not self._left_out.omits("tables", text):
                 self._blocks.append(_Block(text))
-        else:  # A layout table, whose cells have paragraphs.
+        else:  # The table is used for layout. Its cells contain paragraphs.
             self._blocks += [block for cell in read for block in cell]
 
     def _cell(self, element: etree._Element) -> None:

@@ -13,7 +13,7 @@ _OFFICE = "http://schemas.openxmlformats.org/"
 _STRICT = "http://purl.oclc.org/ooxml/"
 _W = f"{{{_OFFICE}wordprocessingml/2006/main}}"
 _W_STRICT = f"{{{_STRICT}wordprocessingml/main}}"
-# Prefixes of namespaces, transitional and strict.
+# Prefixes of XML namespaces, transitional and strict.
 _PREFIXES = {
     _W[1:-1]: "w",
     _W_STRICT[1:-1]: "w",
@@ -26,11 +26,11 @@ _PREFIXES = {
 }
 _HEADING = re.compile(r"heading ?([1-9])", re.IGNORECASE)
 _CONTENTS = re.compile(r"toc ?[1-9]|toc ?heading|index ?[1-9]|table of (figures|authorities)", re.IGNORECASE)
-# Paragraphs of code: Word's own style, pandoc's, and usual names.
+# Style names of code paragraphs: those of Word and pandoc, and other usual names.
 _CODE = re.compile(r"html preformatted|((source|program) ?)?(code|listing)( ?(block|listing))?", re.IGNORECASE)
 _CAPTION = re.compile(r"((image|table|figure) ?)?caption", re.IGNORECASE)
 _MAX_CHAIN = 50  # Maximum length of a chain of based-on styles.
-_BODY_LEVEL = 9  # The outline level of body text.
+_BODY_LEVEL = 9  # Outline level of body text.
 
 
 @lru_cache(maxsize=4096)
@@ -132,7 +132,7 @@ class Styles:
         while style_id and style_id not in seen and len(seen) < _MAX_CHAIN:
             seen.add(style_id)
             element = self._elements.get(style_id)
-            # Documents without styles still name the built-in ones by their ids.
+            # Documents without styles use the ids of built-in styles.
             yield value(element, "w:name") or style_id, element
             style_id = value(element, "w:basedOn")
 

@@ -26,14 +26,14 @@ from studio.documents.xhtml import NAV_KINDS, XhtmlReader, body_of, kinds_of
 
 CONTAINER = "META-INF/container.xml"
 _ENCRYPTION = "META-INF/encryption.xml"
-_RIGHTS = ("META-INF/rights.xml", "META-INF/sinf.xml")  # Adobe's and Apple's DRM.
+_RIGHTS = ("META-INF/rights.xml", "META-INF/sinf.xml")  # Files of Adobe's and Apple's DRM.
 # Books without DRM may have obfuscated fonts.
 _FONTS = {"http://www.idpf.org/2008/embedding", "http://ns.adobe.com/pdf/enc#RC"}
 _SVG = "image/svg+xml"
 _NCX = "application/x-dtbncx+xml"
 _NO_MARKUP = ("audio/", "font/", "video/", "application/pdf", "text/css", "text/javascript")
 
-Titles = dict[str, dict[str, str]]  # Titles by document and anchor; the anchor "" is the start.
+Titles = dict[str, dict[str, str]]  # Titles by document and anchor. The anchor "" is the start of the document.
 
 
 def read_epub(archive: Archive, left_out: LeftOut) -> Document:
@@ -105,7 +105,7 @@ class _Book:
             self._seen.add(name)
             reader = XhtmlReader(titles.get(name, {}), self._left_out, self._notes)
             chapters, has_text = reader.read(body_of(self._archive.read(name)))
-            if has_text or not _is_nav(item):  # The heading alone of a table of contents is no chapter.
+            if has_text or not _is_nav(item):  # A table of contents that consists of its heading only is not a chapter.
                 yield from chapters
 
     def _page(self, reference: etree._Element) -> tuple[etree._Element | None, str | None]:

@@ -22,7 +22,7 @@ _HEAD_BYTES = 4096
 _HTML = re.compile(
     rb"(?:\s++|<\?xml[^>]*+>|<!--(?s:.*?)-->)*+(?:<!doctype\s+html|<(?:html|head|body)[\s>])", re.IGNORECASE
 )
-_MARKS = b"\xef\xbb\xbf\xff\xfe"  # Byte order marks.
+_MARKS = b"\xef\xbb\xbf\xff\xfe"  # First bytes of the byte order marks.
 
 
 def is_html(data: bytes) -> bool:

@@ -15,17 +15,18 @@ from studio.documents.values import Chapter, LeftOut, cut_level
 _BLANK = re.compile(r"\n{2,}")
 _HEADING = re.compile(r" {0,3}(#{1,6})")
 _UNDERLINES = {"=": 1, "-": 2}
-_NOTHING_SPOKEN = "."  # The filter's result for text without spoken words.
+_NOTHING_SPOKEN = "."  # Result of the filter for a text without spoken words.
 _FRONT_MATTER = re.compile(
     r"\ufeff?(?P<fence>---|\+\+\+)[ \t]*\n(?P<rows>.*?\n)(?:(?P=fence)|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL
 )
 _SETTING = re.compile(r"^[\w-]+[ \t]*[:=].*", re.MULTILINE)
 _YAML_TITLE = re.compile(r"^title[ \t]*:(?:[ \t].*)?\n(?:(?:[ \t].*)?\n)*", re.MULTILINE)
-_MAX_YAML_CHARS = 500  # The parser needs more than quadratic time for nested brackets.
+# Maximum number of characters of a YAML value. The parser's time for nested brackets is more than quadratic.
+_MAX_YAML_CHARS = 500
 _MARKUP = re.compile(r"[!-/:-@\[-`{-~]")
 _LIST_NUMBER = re.compile(r"\d+[.)]")
 _FENCE_ROW = re.compile(r"\s*(?:```|~~~)")
-_RULE = re.compile(r"[\s|:-]*")  # Row between the head and the body of a table.
+_RULE = re.compile(r"[\s|:-]*")  # Row between the header and the body of a table.
 
 
 def without_front_matter(text: str, left_out: LeftOut) -> tuple[str, str]:

@@ -37,10 +37,10 @@ from studio.documents.values import (
 
 MAX_PAGES = 5000
 _HEAD = b"%PDF-"
-_HEAD_BYTES = 1024  # Readers accept other bytes before the first ones of a PDF.
-_EDGE_ROWS = 2  # Rows at the top and at the bottom of a page that may be running titles.
+_HEAD_BYTES = 1024  # Number of bytes in which the signature of a PDF is searched. Readers accept other bytes before it.
+_EDGE_ROWS = 2  # Number of rows at the top and at the bottom of a page that may be running titles.
 _MIN_REPEATED = 3
-_HEADING = 1.2  # Size of a heading's letters, as a factor of the text's.
+_HEADING = 1.2  # Minimum size of a heading's letters relative to those of the text.
 _MAX_HEADING_CHARS = 120
 _NOTE = 0.92  # Maximum size of the letters of footnotes, relative to the text's.
 _GAP = 1.4  # Minimum distance between paragraphs relative to the usual distance of rows.
@@ -63,7 +63,7 @@ def read_pdf(data: bytes, left_out: LeftOut) -> Document:
     Raises:
         UnreadableError: It is damaged, locked or too large, or has pictures of pages only.
     """
-    logging.getLogger("pypdf").setLevel(logging.CRITICAL)  # Warnings of pypdf quote the document.
+    logging.getLogger("pypdf").setLevel(logging.CRITICAL)  # Warnings of pypdf contain text of the document.
     try:
         reader = PdfReader(io.BytesIO(data))
         if reader.is_encrypted and reader.decrypt("") is PasswordType.NOT_DECRYPTED:
@@ -202,7 +202,7 @@ class _Text:
         edges = {id(row) for row in _edges(rows)}
         kept = []
         for row in rows:
-            # The number of a chapter is larger.
+            # Numbers of chapters are larger.
             is_number = id(row) in edges and self._is_small(row) and _PAGE_NUMBER.fullmatch(row.text)
             if is_number and self._left_out.omits("page_numbers", row.text):
                 continue

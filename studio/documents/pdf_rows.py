@@ -8,7 +8,7 @@ from typing import Any
 
 from studio.documents.values import scripted
 
-_SMALL = 0.85  # Numbers with smaller letters, relative to their row's, are raised or lowered.
+_SMALL = 0.85  # Maximum size of raised or lowered digits relative to the letters of their row.
 _UNDRAWN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 
 

@@ -33,7 +33,8 @@ _CAPTION = re.compile(
 _LIST_ITEM = re.compile(r"\(?(\d{1,3})[.)]\s+(?=\S)")
 _MAX_WORD_CHARS = 40
 _MIN_WORD_CHARS = 2
-_MIN_NOTED_CHARS = 4  # Shorter words with ² or ³ are units and functions: km², sin².
+# Minimum length of a word with a note mark. Shorter words with ² or ³ are units and functions: km², sin².
+_MIN_NOTED_CHARS = 4
 
 
 def prose_document(title: str, chapters: Iterable[Chapter], left_out: LeftOut) -> Document:
@@ -80,7 +81,7 @@ def clean_plain(chapters: Iterable[Chapter], left_out: LeftOut) -> None:
     """Omit captions and list numbers, which plain text does not mark, if the choice excludes them."""
     for chapter in chapters:
         kept: list[str] = []
-        before = 0  # Number of the list item before.
+        before = 0  # Number of the previous list item.
         for text, following in zip(chapter.paragraphs, [*chapter.paragraphs[1:], ""], strict=False):
             if _CAPTION.match(text) and left_out.omits("captions", text):
                 continue

@@ -89,15 +89,15 @@ class Turns:
         self._free += 1
 
 
-WALL_S = 60.0  # Time limit of a child, its start included, on a busy machine.
-MAX_CHILDREN = 2  # Each may use its full memory limit.
-MAX_WAITING = 14  # With the two that are read, the bodies of 16 documents may be in memory.
+WALL_S = 60.0  # Timeout in seconds of a child process, including its start on a busy machine.
+MAX_CHILDREN = 2  # Maximum number of child processes. Each may use its full memory limit.
+MAX_WAITING = 14  # Maximum number of waiting documents. With those of two child processes, 16 bodies may be in memory.
 MAX_PER_CLIENT = 4
 RETRY_AFTER_S = 5.0
 PIECE_BYTES = 2**16
 
 COMMAND = (sys.executable, "-E", "-s", "-m", "studio.documents.child")
-ROOT = Path(__file__).resolve().parents[2]  # The child's working folder, to import this package.
+ROOT = Path(__file__).resolve().parents[2]  # Working folder of child processes, from which they import this package.
 ENVIRONMENT = {name: os.environ[name] for name in ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH") if name in os.environ}
 
 

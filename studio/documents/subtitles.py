@@ -17,10 +17,10 @@ from pysubs2.formats import get_format_class
 
 from studio.documents.values import DAMAGED, SUBTITLE_TIMES, UnreadableError
 
-# Frame rate of MicroDVD files that declare none, as in FFmpeg.
+# Frame rate of MicroDVD files without one. FFmpeg has the same default.
 FRAMES_PER_S = 23.976
 OTHER_FORMATS = ("ass", "ssa", "ttml", "sami", "microdvd", "mpl2")
-# The pysubs2 library recognizes ASS only by its styles, which a file may lack.
+# Start of an ASS file. pysubs2 recognizes ASS only by its styles, which may be missing.
 _ASS = re.compile(
     r"\s*(?:\[Script Info\]|(?:\[Events\]\s*)?(?:Format:.*\n)?Dialogue:[^,\n]*,\s*\d+:\d\d:\d\d[.:]\d)", re.IGNORECASE
 )

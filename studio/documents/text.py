@@ -136,7 +136,7 @@ def _without_page_numbers(text: str) -> tuple[str, list[str]]:
     """
     rows = text.replace(PAGE_END, f"\n{PAGE_END}\n").split("\n")
     written = [at for at, row in enumerate(rows) if row.strip() or PAGE_END in row]
-    numbers: dict[int, int] = {}  # Row numbers by position.
+    numbers: dict[int, int] = {}  # Row number at each position.
     are_pages = False
     for before, at, after in zip([-1, *written], written, [*written[1:], -1], strict=False):
         found = _PAGE_NUMBER.fullmatch(rows[at].strip())

@@ -9,16 +9,16 @@ from dataclasses import dataclass, field
 
 MAX_FILES = 5000
 MAX_UNPACKED_BYTES = 256 * 2**20
-MAX_MARKUP_BYTES = 16 * 2**20  # Limit of one entry that is parsed.
+MAX_MARKUP_BYTES = 16 * 2**20  # Maximum size in bytes of a markup file that is parsed.
 MAX_TOTAL_MARKUP_BYTES = 64 * 2**20
-MAX_TAGS = 2_000_000  # Maximum of parsed elements, because their number decides time and memory.
-MAX_TEXT_CHARS = 8 * 2**20  # "War and Peace" has three million.
+MAX_TAGS = 2_000_000  # Maximum number of parsed elements. It limits time and memory.
+MAX_TEXT_CHARS = 8 * 2**20  # Maximum number of characters of a document. "War and Peace" has three million.
 MAX_TITLE_CHARS = 200
 MAX_COVER_FILE_BYTES = 16 * 2**20
 MAX_EXAMPLES = 3
 MAX_EXAMPLE_CHARS = 60
 
-# Reasons of the error.
+# Reasons for the error.
 NO_DOCUMENT = "it is neither text nor subtitles, HTML, EPUB, DOCX or PDF"
 OTHER_ENCODING = "it is no text in that character encoding; choose another one"
 SUBTITLE_TIMES = "its times are written as they are not read here; convert it to SRT or WebVTT"
@@ -36,7 +36,7 @@ REASONS = (
     *(EMPTY, NO_TEXT, NO_EXTRACTOR, TOO_LONG),
 )
 
-# Omitted or changed content by the code of its note. The page translates each code.
+# Descriptions of omitted or changed content by the code of its note. The page translates each code.
 LEFT_OUT = {
     "pictures": "Pictures, charts and media were left out",
     "note_marks": "Marks of footnotes and endnotes were left out of the text",
@@ -66,11 +66,11 @@ LEFT_OUT = {
     "styles": "Words in brackets are styles of the text after them",
 }
 
-LINE_BREAK = "\v"  # Marks a line break inside a text; XML does not allow the character itself.
+LINE_BREAK = "\v"  # Line break inside a text. XML does not allow this character, so no document contains it.
 _BREAKS = re.compile(rf"{LINE_BREAK}\s*{LINE_BREAK}")
 _INVISIBLE = re.compile("[\u00ad\u200b\u2060\ufeff]")
 _SIGNS = "0123456789+-−"
-# Keys are the names in WordprocessingML.
+# Scripts by their names in WordprocessingML.
 _SCRIPTS = {
     "superscript": str.maketrans(_SIGNS, "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁻"),
     "subscript": str.maketrans(_SIGNS, "₀₁₂₃₄₅₆₇₈₉₊₋₋"),
@@ -146,7 +146,7 @@ class LeftOut:
         """Count omitted content by a code of `LEFT_OUT`; `example` is its text, if it has one."""
         self._counts[code] += count
         examples = self._examples[code]
-        # The text may be that of a whole chapter, so it is cut first.
+        # The text is shortened first, because it may be a whole chapter.
         text = spaced((example or "")[: 2 * MAX_EXAMPLE_CHARS])[:MAX_EXAMPLE_CHARS]
         if text and text not in examples and len(examples) < MAX_EXAMPLES:
             examples.append(text)

@@ -15,7 +15,7 @@ def read_web_page(data: bytes, left_out: LeftOut) -> Document:
         UnreadableError: It has no article, is larger than the limits, or trafilatura is not installed.
     """
     try:
-        from trafilatura import extract, extract_metadata  # Optional package that is slow to import.
+        from trafilatura import extract, extract_metadata  # This import is slow, and the package is optional.
     except ImportError:
         raise UnreadableError(NO_EXTRACTOR) from None
     check_size(data)
@@ -23,7 +23,7 @@ def read_web_page(data: bytes, left_out: LeftOut) -> Document:
     if not article:
         raise UnreadableError(EMPTY)
     tree = html.document_fromstring(article)
-    for code in tree.xpath("//pre/pre"):  # The form in which trafilatura writes a block of code.
+    for code in tree.xpath("//pre/pre"):  # Nested elements are trafilatura's form of a block of code.
         code.tag = "code"
     document = read_html(html.tostring(tree, encoding="utf-8"), left_out)
     metadata = extract_metadata(data)

@@ -25,7 +25,7 @@ from studio.documents.values import (
     scripted,
 )
 
-_EPUB_TYPE = ("{http://www.idpf.org/2007/ops}type", "epub:type")  # The names in XML and in HTML.
+_EPUB_TYPE = ("{http://www.idpf.org/2007/ops}type", "epub:type")  # Names of the attribute in XML and in HTML.
 _HEADINGS = {"h1", "h2", "h3", "h4", "h5", "h6", "hd", "doctitle"}
 _BLOCKS = _HEADINGS | {
     *("address", "article", "aside", "blockquote", "body", "button", "caption", "center", "dd", "details", "dialog"),
@@ -50,7 +50,7 @@ _BLOCKS = _HEADINGS | {
 }
 _CELLS = {"td", "th"}
 _CAPTIONS = {"caption", "figcaption"}
-# Kinds of `Spoken` by the codes of their notes.
+# Fields of `Spoken` by the codes of their notes.
 _SWITCHES = {"printed_numbers": "page_numbers", **{kind: kind for kind in ("note_marks", "code", "captions")}}
 _UNSAID = {
     "annotation",
@@ -68,7 +68,8 @@ _UNSAID = {
 _PICTURES = {"audio", "canvas", "embed", "iframe", "img", "image", "video"}
 _READINGS = {"rt", "rtc"}
 _SCRIPTS = {"sup": "superscript", "sub": "subscript"}
-_MATH_SCRIPTS = {"msup": "superscript", "msub": "subscript"}  # Meaning of the second child of these elements.
+# Kinds of script that the second child of these elements has.
+_MATH_SCRIPTS = {"msup": "superscript", "msub": "subscript"}
 
 NAV_KINDS = {"landmarks", "page-list", "loi", "lot", "loa", "lov", "doc-pagelist"}
 _PAGE = {"pagebreak", "doc-pagebreak"}
@@ -117,7 +118,7 @@ def body_of(markup: bytes) -> etree._Element:
         parser = html.HTMLParser(no_network=True, encoding="utf-8", huge_tree=True)
         try:
             root = html.document_fromstring(text.encode(), parser=parser)
-        except (etree.ParserError, ValueError):  # The document is empty.
+        except (etree.ParserError, ValueError):  # The document has no content.
             return etree.Element("body")
         if any(entry.type == etree.ErrorTypes.ERR_RESOURCE_LIMIT for entry in parser.error_log):
             raise UnreadableError(TOO_LARGE) from None
@@ -225,11 +226,11 @@ class XhtmlReader:
         self._left_out = left_out
         self._notes = notes
         self._pieces: list[str] = []
-        self._last = ""  # The last piece that is not empty.
+        self._last = ""  # Last piece of text that is not empty.
         self._has_words = False
         self._label = ""
         self._is_heading = False
-        self._is_joining = False  # After a drop cap the next block continues the same word.
+        self._is_joining = False  # True after a drop cap. The next block continues the same word.
         self._scripts: list[etree._Element] = []  # Open elements of raised and lowered numbers.
         self._numbers: dict[etree._Element, int] = {}
 
@@ -254,7 +255,7 @@ class XhtmlReader:
 
     def _chapters(self, items: list[_Item]) -> list[Chapter]:
         places = {item.text for item in items if item.is_place}
-        # A reference to a missing anchor means the start of the document.
+        # The target of a missing anchor is the start of the document.
         lost = [title for place, title in self._titles.items() if place not in places]
         chapters = [Chapter(self._titles.get("") or next(iter(lost), ""))]
         for item in items:
@@ -272,7 +273,7 @@ class XhtmlReader:
     def _skips(self, element: etree._Element) -> bool:
         """Return True if an element is omitted, and count it."""
         name = _name_of(element)
-        if not name:  # An entity that is not replaced.
+        if not name:  # The entity is not replaced.
             self._left_out.add("entities", element.text)
             return True
         if name in _UNSAID or (name == "case" and not isinstance(element, html.HtmlElement)):
@@ -369,7 +370,7 @@ class XhtmlReader:
             if items and all(len(cell) <= 1 for cell in cells) and not has_places and len(frame.cells) > 1:
                 text = row_text([item.text for item in items])
                 items = [] if self._left_out.omits("tables", text) else [_Item(text)]
-            outer.items += items  # The cells of a layout table have paragraphs.
+            outer.items += items  # The table is used for layout. Its cells contain paragraphs.
         elif name in _CELLS:
             outer.items += frame.items
         else:

@@ -15,8 +15,7 @@ from runtime.settings import Settings
 from runtime.shipped import shipped
 from studio.page.route_filter import Function, RouteFilter
 
-# Poll interval of Gradio's queue. Gradio's default of a millisecond costs 5 % of a core; speech does not use this
-# queue.
+# Poll interval of Gradio's queue in seconds. Its default of 1 ms uses 5 % of a core. Speech does not use this queue.
 QUEUE_S = 0.02
 ICON = shipped("studio", "assets") / "images" / "favicon.svg"
 

@@ -12,9 +12,9 @@ from starlette.types import ASGIApp
 from studio.actions import gradio_api
 from studio.page.bundle import ASSETS, ROOMS
 
-# Gradio inserts the head's links by script, so they do not block rendering. On a slow machine the page would first
-# appear without style, and everything would move. So the page is shown after styles and fonts have loaded or failed,
-# and after its features are known. Until then, the template shows the product's name over the page.
+# The page is shown when its styles and fonts have loaded or failed and its features are known. Gradio adds the links of
+# the head by script, so that they do not block rendering. On a slow machine, the page would first appear without
+# styles, and its elements would then move. Until the page is shown, the template shows the product's name.
 MOUNT = """
 const links = [...document.querySelectorAll('link[rel=stylesheet][href^="studio/bundle/"]')];
 const sheets = links.filter((link) => !link.sheet);

@@ -25,7 +25,8 @@ log = logging.getLogger(__name__)
 
 API = "/gradio_api"
 JOIN, CALL = f"{API}/queue/join", f"{API}/call/"
-PAGES = frozenset({"/", "/config"})  # Pages whose query Gradio would read; we have no saved states.
+# Pages for which Gradio would use the query to load a saved state. The studio has no saved states.
+PAGES = frozenset({"/", "/config"})
 OPEN = PAGES | {
     "/favicon.ico",
     "/manifest.json",
@@ -40,7 +41,7 @@ OPEN = PAGES | {
     ),
     *(f"{API}/{name}" for name in ("startup-events", "theme.css")),
 }
-FILE = f"{API}/file="  # Prefix of file paths in action results.
+FILE = f"{API}/file="  # Prefix of file paths in the results of actions.
 FOLDERS = ("/assets/", "/static/", "/svelte/", CALL, f"{API}/heartbeat/")
 CLOSED = (f"{CALL}v2/",)
 
@@ -149,7 +150,7 @@ class RouteFilter:
         except ClientDisconnect:
             return
         except Exception as error:
-            if started:  # Errors after the start are reported in the stream.
+            if started:  # An error after the response has started is reported in the stream.
                 log.warning("Gradio broke an answer off: %s", type(error).__name__)
                 return
             log.exception("Gradio failed at a request")

@@ -46,11 +46,11 @@ class StartupPage:
 
     async def _wait(self, scope: Scope, receive: Receive, send: Send) -> None:
         error = StudioOpening()
-        if scope["type"] != "http":  # A WebSocket closed before it is accepted gets a 403.
+        if scope["type"] != "http":  # A WebSocket that is closed before it is accepted gets status 403.
             await send({"type": "websocket.close", "code": error.close_code, "reason": error.code})
             return
         request = Request(scope)
-        # Every GET and HEAD gets a page, because a Space counts as up once / responds with 200.
+        # All other GET and HEAD requests get a page too, because a Space counts as started once / responds with 200.
         if request.method in {"GET", "HEAD"} and request.url.path == "/":
             response: Response = HTMLResponse(
                 self._waiting_page.replace("@nonce", nonce_of(scope)), headers={"cache-control": "no-store"}

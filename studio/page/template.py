@@ -18,7 +18,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 TEMPLATE = "frontend/index.html"
 DESCRIPTION = "Voices by description, by recording, by name: an interactive voice studio for Qwen3-TTS."
 _TAGS = re.compile(r"""<meta\s+(?:property="og:|name="twitter:)[^>]*>\s*""")
-# The URL is the request's, because the studio does not know its public name.
+# The URL is taken from the request, because the studio does not know its public name.
 _OURS = f"""<title>Voicewright</title>
 <meta name="description" content="{DESCRIPTION}" />
 <meta property="og:title" content="Voicewright" />
@@ -32,7 +32,7 @@ _OURS = f"""<title>Voicewright</title>
 <link rel="preload" as="style" href="studio/bundle/page.css" />
 <script nonce="{{{{ request.state.nonce }}}}" type="module" src="studio/bundle/page.js"></script>
 """
-# Gradio takes seconds on a slow line. Its own progress display would appear and vanish before our page.
+# On a slow line, Gradio takes seconds to load. Its own progress display would appear only for a moment.
 _ARRIVING = """<style>
 #vw-arriving {
   position: fixed; z-index: 9; inset: 0; padding: 1.125rem max(1.625rem, 50vw - 32.5rem);
@@ -75,7 +75,7 @@ class CompressedTemplate:
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
-        self._compressed = GZipMiddleware(app, compresslevel=4)  # 2 ms of the event loop.
+        self._compressed = GZipMiddleware(app, compresslevel=4)  # Level 4 takes 2 ms of the event loop.
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Compress the response to a GET of /."""

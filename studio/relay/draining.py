@@ -9,16 +9,16 @@ import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-# Sockets to a runtime that outlives the studio count as idle after this time without data.
+# Seconds without data after which a socket to a runtime counts as idle, if the runtime continues after the studio.
 AT_REST_S = 5.0
-_POLL_INTERVAL_S = 0.05  # Poll interval of running requests.
+_POLL_INTERVAL_S = 0.05  # Poll interval in seconds for running requests.
 
 
 class Drain:
     """Counter of relayed requests and sockets, with the state of the shutdown."""
 
     def __init__(self) -> None:
-        self._open = 0  # Open requests and sockets.
+        self._open = 0  # Number of open requests and sockets.
         self._begun = asyncio.Event()
         self._ends_idle = False
         self._all_out = asyncio.Event()

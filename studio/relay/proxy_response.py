@@ -44,7 +44,7 @@ class ProxyResponse(Response):
         """Create with the request's headers; response headers in `dropped` are not forwarded."""
         super().__init__()
         self._drain = drain
-        self._has_begun = False  # True once the response has started.
+        self._has_begun = False  # True if the response has started.
         self._client = client
         self._url = url
         self._asked = headers
@@ -94,7 +94,7 @@ class ProxyResponse(Response):
     async def _ask(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = Headers(scope=scope)
         has_body = "content-length" in headers or "transfer-encoding" in headers
-        # The runtime has the same limits, but a client that still sends would not read its refusal.
+        # The runtime has the same limits, but a client that is still sending does not read its response.
         body = bounded(self._received(), headers, max_bytes=self._max_body_bytes, idle_s=self._body_s)
         content = body if has_body else None
         request = httpx.Request(scope["method"], self._url, headers=self._asked, content=content)
@@ -108,7 +108,7 @@ class ProxyResponse(Response):
             self._has_begun = True
             await error_response(error)(scope, receive, send)
             return
-        # Always close the connection here, so that a disconnect of the client cancels the runtime's request.
+        # The connection is always closed, so that a client's disconnect cancels the runtime's request.
         async with aclosing(answer):
             try:
                 await self._return(answer, send)

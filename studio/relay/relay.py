@@ -37,9 +37,9 @@ from studio.runtimes.supervisor import Runtime
 log = logging.getLogger(__name__)
 
 HTTP_METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
-# Headers of a client that are forwarded on a WebSocket. The origin was already checked and is dropped.
+# Headers of a client that are forwarded on a WebSocket. The origin is dropped, because it was already checked.
 PASSED_ON = ("authorization", "x-api-key", "xi-api-key", "cartesia-version", "user-agent", "x-voice-owner")
-OWNER = "x-voice-owner"  # Header with the owner of a request (docs/api.md).
+OWNER = "x-voice-owner"  # Header that names the owner of stored voices (docs/api.md).
 ONE_HOP = {
     "connection",
     "forwarded",
@@ -52,21 +52,22 @@ ONE_HOP = {
     "trailer",
     "transfer-encoding",
     "upgrade",
-    "x-forwarded-for",  # The runtime gets the account, and trusts addresses from trusted proxies only.
+    "x-forwarded-for",  # Replaced by the account. The runtime trusts addresses only from trusted proxies.
     "x-forwarded-host",
     "x-forwarded-proto",
 }
-# Audio in this buffer cannot be cancelled, and the runtime assumes that it was played.
+# Number of messages that are buffered. Audio in the buffer cannot be cancelled, and the runtime assumes that it was
+# played.
 MAX_WAITING_FRAMES = 1
-RECEIVE_BYTES = 16_384  # Kernel receive buffer for the runtime's data.
-# A runtime with unread audio cannot answer a close; after this time the connection is cut.
+RECEIVE_BYTES = 16_384  # Size in bytes of the kernel's receive buffer for data of the runtime.
+# Seconds after which the connection is cut. A runtime whose audio is not read cannot answer a close.
 CLOSE_S = 0.5
-GONE = (RuntimeError, WebSocketDisconnect)  # Exceptions of a socket whose page has disconnected.
+GONE = (RuntimeError, WebSocketDisconnect)  # Exceptions that are raised if the page has disconnected.
 
 
-# Returns the owner under which the runtime stores a visitor's voices; empty for the host, who uses the shared ones.
+# Function that returns the owner of a visitor's stored voices. Empty for the host, who uses the shared voices.
 Whose = Callable[[HTTPConnection], str]
-# Returns the account of a request and its allowance of speech.
+# Function that returns the account of a request and its allowance of speech.
 Allowed = Callable[[HTTPConnection], Allowance]
 
 
@@ -93,8 +94,9 @@ class Relay:
         secret = self.settings.server.account_key
         self.key = ({"x-api-key": api_key} if api_key else {}) | ({ACCOUNT_KEY_HEADER: secret} if secret else {})
         self.drain = Drain()
-        # No read timeout, because a stream is silent while a sentence waits for its slot. No limit and no pool, because
-        # the runtime limits connections, and a pooled connection may be closed by the runtime at any time.
+        # There is no read timeout, because a stream is silent while a sentence waits for its slot. There is no limit,
+        # because the runtime limits connections. There is no pool, because the runtime may close a pooled connection at
+        # any time.
         self.client = httpx.AsyncClient(
             trust_env=False,
             timeout=httpx.Timeout(10.0, read=None),
@@ -116,8 +118,8 @@ class Relay:
             own = self._own_headers(request)
         except SpeechError as error:
             return error_response(error)
-        # Trailing spaces are not part of a value (RFC 9110, 5.5), and httpx refuses them. The curl command sends one if
-        # the key in "Bearer $KEY" is empty.
+        # Spaces at the end are not part of a value (RFC 9110, 5.5), and httpx refuses them. curl sends one if the key
+        # in "Bearer $KEY" is empty.
         headers = [
             (name, value.strip(b" \t"))
             for name, value in request.headers.raw
@@ -198,7 +200,8 @@ class Relay:
                 compression=None,
                 max_size=None,
                 max_queue=MAX_WAITING_FRAMES,
-                ping_timeout=None,  # The pong may be queued after unread audio; the kernel detects dead peers.
+                # There is no pong timeout, because the pong may wait for unread audio. The kernel detects lost peers.
+                ping_timeout=None,
                 close_timeout=CLOSE_S,
                 proxy=None,
             )
@@ -296,7 +299,7 @@ async def _end_browser(browser: WebSocket, upstream: ClientConnection) -> None:
 
 
 async def _turn_away(browser: WebSocket, error: SpeechError) -> None:
-    # Accepted first: a page cannot read the status of a refused handshake, but it can read a message.
+    # The handshake is accepted first. A page cannot read the status of a refused handshake, but it can read a message.
     offered = browser.scope["subprotocols"]
     await browser.accept(subprotocol=offered[0] if offered else None)
     await _say_goodbye(browser, error, error.close_code)
@@ -316,8 +319,8 @@ def _sendable(code: int | None) -> int:
 
 
 def _target(url: str, scope: Scope) -> str:
-    # The raw path, because decoding and encoding may change it. `RequestGuard` has refused dot segments, which httpx
-    # would resolve.
+    # The raw path is used, because decoding and encoding might change it. `RequestGuard` has refused dot segments,
+    # which httpx would resolve.
     path: str = scope["raw_path"].partition(b"?")[0].decode("latin-1")
     query: str = scope["query_string"].decode("latin-1")
     return f"{url}{path}?{query}" if query else url + path

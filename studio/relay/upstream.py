@@ -20,7 +20,7 @@ from runtime.shared.certificates import certificates
 Opening = asyncio.Task[httpcore.AsyncNetworkStream]
 
 _opened: ContextVar[list[Opening] | None] = ContextVar("opened", default=None)
-_closing: set[asyncio.Task[None]] = set()  # The event loop has only weak references to tasks.
+_closing: set[asyncio.Task[None]] = set()  # References to tasks, because the event loop has only weak ones.
 
 
 class Upstream(httpx.AsyncHTTPTransport):
@@ -33,7 +33,7 @@ class Upstream(httpx.AsyncHTTPTransport):
             limits=httpx.Limits(max_keepalive_connections=0),
             socket_options=socket_options,
         )
-        self._pool._network_backend = _Backend()  # No public argument of httpx can set the backend.
+        self._pool._network_backend = _Backend()  # A public argument for the backend is missing in httpx.
 
 
 @contextmanager
@@ -46,7 +46,7 @@ def connections_closed() -> Iterator[None]:
     finally:
         _opened.reset(token)
         for opening in opened:
-            opening.add_done_callback(_close)  # Runs now, or once the connection is open.
+            opening.add_done_callback(_close)  # The callback runs now, or when the connection is open.
 
 
 class _Backend(httpcore.AnyIOBackend):

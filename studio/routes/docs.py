@@ -80,8 +80,9 @@ def _rendered(name: str) -> str:
         for other, title in _titles().items()
     )
     body = reader.renderer.render(tokens, reader.options, {})
-    body = body.replace("<th></th>", "<td></td>")  # A column without a name has no header for screen readers.
-    # Wide content scrolls inside its own element, also by keyboard.
+    # A column without a name must not have an empty header, for screen readers.
+    body = body.replace("<th></th>", "<td></td>")
+    # Wide tables scroll inside their own element, which also works by keyboard.
     body = body.replace("<table>", '<div class="vw-docs-table" tabindex="0"><table>')
     body = body.replace("</table>", "</table></div>").replace("<pre>", '<pre tabindex="0">')
     places = {"title": html.escape(_titles()[name]), "pages": links, "body": body}

@@ -23,7 +23,7 @@ from studio.routes.responses import handle_errors, query_flag, read_pieces, stre
 
 MAX_BYTES = 32 * 2**20
 MAX_REDIRECTS = 5
-PAGE_S = 15.0  # Time limit of the download of a web page.
+PAGE_S = 15.0  # Timeout in seconds for the download of a web page.
 KINDS = fields(Spoken)
 
 

@@ -13,8 +13,8 @@ from studio.store.records import decode, read
 from studio.store.store import Store
 from studio.visitors.visitors import Visitors
 
-PIECE = 2**18  # Bytes per piece.
-MAX_BODY_BYTES = 3 * 2**20  # The clips of the longest script, with a cover.
+PIECE = 2**18  # Number of bytes per piece of the response.
+MAX_BODY_BYTES = 3 * 2**20  # Maximum size of a body in bytes: the clips of the longest script, with a cover.
 
 
 class ExportRoutes(StoreRoutes):

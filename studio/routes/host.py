@@ -185,7 +185,7 @@ def _checkpoints(body: dict[str, Any]) -> list[str]:
     if not isinstance(models, list) or not 1 <= len(models) <= MAX_CHECKPOINTS:
         raise InvalidConfig(where="models", why=f"give 1 to {MAX_CHECKPOINTS} checkpoints", param="models")
     for model in models:
-        # A NUL or a lone surrogate in an argument would prevent the process from starting.
+        # A process cannot be started with a NUL or a lone surrogate in an argument.
         if (
             not isinstance(model, str)
             or not model.strip().isprintable()

@@ -15,7 +15,7 @@ from studio.store.records import decode, preferences_of
 from studio.store.store import Store
 from studio.visitors.visitors import Visitors
 
-# Function that returns the optional features for a request, such as speech recognition and sign-in.
+# Function that returns the optional features that a request may use, such as speech recognition and sign-in.
 Features = Callable[[Request], dict[str, Any]]
 
 PLAIN: dict[str, Any] = {

@@ -31,9 +31,10 @@ from studio.settings import StudioSettings
 from studio.store.records import decode
 
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}(@[A-Za-z0-9][\w./-]{0,99})?")
-FLUENT_RTF = 0.8  # Real-time factor below which speech streams without gaps, with a margin.
+FLUENT_RTF = 0.8  # Maximum real-time factor at which speech streams without gaps.
 GB = 10**9
-FACTS = ("device", "dtype", "quantize", "total", "free", "room", "problem")  # Fields of a plan about the machine.
+# Fields of a plan that describe the machine.
+FACTS = ("device", "dtype", "quantize", "total", "free", "room", "problem")
 BIT_WORDS = next(knob.metadata["words"] for knob in fields(EngineSettings) if knob.name == "quantize")
 
 

@@ -30,11 +30,11 @@ from runtime.shared.port.origins import SAFE_METHODS, may_use
 from studio.store.store import Store
 from studio.visitors.visitors import Visitors
 
-BODY_BYTES = 2 * 2**20  # Bytes of a JSON body.
-FIELD_BYTES = 2**20  # Bytes of a form's text field.
+BODY_BYTES = 2 * 2**20  # Maximum size of a JSON body.
+FIELD_BYTES = 2**20  # Maximum size of a form's text field.
 PIECE_BYTES = 2**16
-IDLE_S = 60.0  # Timeout of the next piece of a body.
-# Headers of private responses: no shared cache, no other sites, no content sniffing.
+IDLE_S = 60.0  # Timeout in seconds for the next piece of a body.
+# Headers of private responses: no shared cache, no use by other sites, no content sniffing.
 PRIVATE = {
     "cache-control": "private, no-cache",
     "cross-origin-resource-policy": "same-origin",
@@ -46,7 +46,7 @@ Given = ParamSpec("Given")
 Handler = Callable[[Request], Awaitable[Response]]
 RouteTable = list[tuple[str, str, Handler]]
 
-# The parser logs a warning for every invalid form, which any client can send in any number.
+# The parser logs a warning for every invalid form, with which clients could flood the log.
 logging.getLogger("python_multipart").setLevel(logging.ERROR)
 
 

@@ -45,8 +45,8 @@ _PAGE = """<!doctype html>
 """
 
 FORMAT = "mp3"
-AT_A_TIME = 8  # Concurrent reads and encodings for shared links.
-KEPT = 16  # Number of cached encoded files.
+AT_A_TIME = 8  # Maximum number of concurrent reads and encodings for shared links.
+KEPT = 16  # Maximum number of encoded files in the cache.
 _RANGE = re.compile(r"bytes=(\d{0,12})-(\d{0,12})")
 HEADERS = {
     **PRIVATE,
@@ -152,7 +152,7 @@ class SharingRoutes(StoreRoutes):
 
     def _file(self, token: str) -> bytes:
         record, pcm = self._store.shares.pcm(token)
-        # The take's name, its voice's name and other private names are not shown to visitors.
+        # Visitors do not see the take's name, its voice's name or other private names.
         tags = tags_of({**record, "name": None, "label": None, "voice": None})
         return encoded(FORMAT, pcm, {name: tags[name] for name in ("title", "comment", "software") if name in tags})
 
@@ -170,7 +170,7 @@ def _address(token: str | None) -> dict[str, Any]:
 def _part(wanted: re.Match[str], size: int) -> tuple[int, int] | None:
     """Return the first and last byte of a range, or None if it is not satisfiable."""
     first, last = wanted[1], wanted[2]
-    if not first:  # A suffix range.
+    if not first:  # The client asks for the last bytes.
         return (max(0, size - int(last)), size - 1) if last and int(last) > 0 else None
     end = min(int(last), size - 1) if last else size - 1
     return (int(first), end) if int(first) <= end else None

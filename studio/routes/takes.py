@@ -31,7 +31,7 @@ from studio.store.store import Store
 from studio.store.takes import MAX_PAGE_SIZE, Wanted
 from studio.visitors.visitors import Visitors
 
-KEPT = "private, max-age=86400, immutable"  # Browsers may cache a take without revalidation.
+KEPT = "private, max-age=86400, immutable"  # Browsers may cache a take and need not check it again.
 
 
 class TakeRoutes(StoreRoutes):
@@ -39,7 +39,7 @@ class TakeRoutes(StoreRoutes):
 
     def __init__(self, store: Store, visitors: Visitors, workers: WorkerPool, max_reference_bytes: int) -> None:
         super().__init__(store, visitors, workers)
-        # One byte above the limit, so that the store reports the limit.
+        # One byte more than the limit, so that the store detects and reports the excess.
         self._largest = {"pcm": store.settings.max_take_bytes + 2, "reference": max_reference_bytes}
 
     def table(self) -> RouteTable:

@@ -20,10 +20,10 @@ from studio.store.store import Store
 from studio.visitors.visitors import Visitors
 
 VOICES = "/v1/audio/voices"
-# Recorded instead of a speaker's permission. Always English, because it is a record and not a label.
+# Consent of a voice that was designed. It is a record and not a label, so it is always English.
 CONSENT = "Designed by description; nobody was recorded."
-MAX_PROVENANCE_CHARS = 500  # Characters of a provenance entry.
-MAX_ANCESTORS = 32  # Takes searched for the description of a voice.
+MAX_PROVENANCE_CHARS = 500  # Maximum number of characters of a provenance entry.
+MAX_ANCESTORS = 32  # Maximum number of takes in which the description of a voice is searched.
 
 
 class VoiceRoutes(StoreRoutes):
@@ -175,7 +175,7 @@ def description(record: dict[str, Any], store: Store, owner: str) -> str:
             break
         try:
             record = store.takes.find(owner, record["parent"])
-        except SpeechError:  # Deleted in the meantime.
+        except SpeechError:  # The voice was deleted in the meantime.
             break
     return ""
 

@@ -24,12 +24,12 @@ from studio.store.records import words_heard, words_read
 from studio.store.store import Store
 from studio.visitors.visitors import Visitors
 
-MAX_CUE_CHARS = 84  # Characters of a cue: two lines.
+MAX_CUE_CHARS = 84  # Maximum number of characters of a cue, which has two lines.
 ENDS = tuple(".!?…。！？")
-CLOSING = "\"'”’»）)]"  # Characters that may follow a sentence end.
+CLOSING = "\"'”’»）)]"  # Characters that may follow the end of a sentence.
 
 FORMATS = ("json", "vtt")
-MAX_CACHED_TAKES = 64  # Takes whose word times are kept in memory.
+MAX_CACHED_TAKES = 64  # Maximum number of takes whose word times are cached.
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,13 +19,14 @@ from runtime.errors import PortInUse
 from runtime.shared.certificates import certificates
 from runtime.shared.system import NEW_GROUP
 
-ROOT = str(Path(__file__).resolve().parents[2])  # Folder of the packages, independent of the working directory.
-POLL_S = 0.1  # Poll interval while it starts.
-WATCH_S = 2.0  # Poll interval while it runs.
-HEALTH_S = 10.0  # Timeout of a health check; three in a row mean a hung runtime.
-STOP_S = 5.0  # Timeout for the runtime to close its sockets and exit.
-LAST_WORDS_S = 1.0  # Timeout for the last output of an ended child.
-MAX_LOG_LINE_BYTES = 4096  # Bytes of a log line that are kept.
+# Folder that contains the packages. The working directory may be another one.
+ROOT = str(Path(__file__).resolve().parents[2])
+POLL_S = 0.1  # Poll interval in seconds during the start.
+WATCH_S = 2.0  # Poll interval in seconds after the start.
+HEALTH_S = 10.0  # Timeout in seconds of a health check. A runtime that fails three in succession is hung.
+STOP_S = 5.0  # Timeout in seconds for the runtime to close its sockets and exit.
+LAST_WORDS_S = 1.0  # Timeout in seconds for the last output of a process that has ended.
+MAX_LOG_LINE_BYTES = 4096  # Maximum number of bytes of a log line.
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +108,7 @@ class RuntimeProcess(ChildProcess):
             OSError, ValueError: The process cannot be started.
         """
         port = _free_port()
-        # On stdout it would print its own URL instead of the studio's.
+        # If stdout were open, the runtime would print its own URL instead of the studio's.
         process = await spawn([*command, "--host", "127.0.0.1", "--port", str(port)], asyncio.subprocess.DEVNULL)
         return cls(process, port)
 
@@ -174,12 +175,12 @@ async def spawn(command: Sequence[str], stdout: int) -> asyncio.subprocess.Proce
         "-m",
         "runtime.shared.child",
         *command,
-        stdin=asyncio.subprocess.PIPE,  # Open while this process lives; see runtime/shared/child.py.
+        stdin=asyncio.subprocess.PIPE,  # The pipe is open as long as this process lives (runtime/shared/child.py).
         stderr=asyncio.subprocess.PIPE,
         stdout=stdout,
         env={**os.environ, "PYTHONPATH": path},
-        start_new_session=True,  # Ctrl-C reaches only this process, which then ends the child.
-        creationflags=NEW_GROUP,  # Keeps Ctrl-C from the child on systems without sessions.
+        start_new_session=True,  # Only this process receives Ctrl-C. It then ends the child.
+        creationflags=NEW_GROUP,  # On systems without sessions, this prevents Ctrl-C from reaching the child.
     )
 
 

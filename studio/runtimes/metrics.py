@@ -81,7 +81,7 @@ def quantile(buckets: dict[float, float], share: float) -> float | None:
     for edge in edges:
         if buckets[edge] >= wanted:
             if edge == float("inf"):
-                return low  # Nothing is known beyond the last edge.
+                return low  # The last bucket has no upper bound.
             inside = buckets[edge] - below
             return low + (edge - low) * (wanted - below) / inside if inside else edge
         below, low = buckets[edge], edge

@@ -34,11 +34,11 @@ def _tree(root: int) -> list[int]:
         if folder.name.isdecimal():
             try:
                 fields = (folder / "stat").read_text().rpartition(")")[2].split()
-            except OSError:  # It has ended.
+            except OSError:  # The process has ended.
                 continue
             children[int(fields[1])].append(int(folder.name))
     found = [root]
-    for process in found:  # The list grows while it is read.
+    for process in found:  # The loop also visits the entries that it adds.
         found += children[process]
     return found
 
@@ -49,7 +49,7 @@ def _memory_of(process: int) -> int:
     except OSError:
         if process == os.getpid():
             raise
-        return 0  # It has ended.
+        return 0  # The process has ended.
 
 
 def _kib(file: Path) -> dict[str, int]:

@@ -23,13 +23,13 @@ from studio.runtimes.child_process import POLL_S, Answer, Refused, RuntimeProces
 
 logger = logging.getLogger(__name__)
 
-RUNTIME = ("runtime.cli", "runtime")  # Module and its arguments.
+RUNTIME = ("runtime.cli", "runtime")  # Module and subcommand of the child process.
 FIRST_BACKOFF_S = 0.5
 MAX_BACKOFF_S = 30.0
-HEALTHY_S = 60.0  # Run time after which the restart backoff is reset.
-LEAVE_S = 5.0  # Extra time for a replaced runtime to exit after its speech has ended.
-UNKNOWN = 255  # Exit status of a child that could not be started or watched.
-NO_ANSWER = "no_answer"  # Reason of a restart after failed health checks.
+HEALTHY_S = 60.0  # Seconds of operation after which the restart backoff is reset.
+LEAVE_S = 5.0  # Additional seconds for a replaced runtime to exit after its speech has ended.
+UNKNOWN = 255  # Exit status of a child whose real status is unknown.
+NO_ANSWER = "no_answer"  # Reason of a restart: failed health checks.
 
 
 class RuntimeState(StrEnum):
@@ -47,7 +47,7 @@ class Status:
     state: RuntimeState
     sentence: str
     starts: int = 0
-    loaded: int | None = None  # Loaded checkpoints out of `of`; None: unknown.
+    loaded: int | None = None  # Number of loaded checkpoints out of `of`. None: unknown.
     of: int | None = None
     problem: str | None = None  # Error of the last failed change of checkpoints.
     change: str | None = None  # Progress of a change of checkpoints.
@@ -77,19 +77,19 @@ class ChildRuntime:
         self.args = tuple(args)
         self._command = tuple(command)
         self._drain_s = drain_s
-        self._child: RuntimeProcess | None = None  # The child that serves or is starting.
+        self._child: RuntimeProcess | None = None  # Child that serves or is starting.
         self._changing: asyncio.Task[None] | None = None
         self._settled = asyncio.Event()  # Set while no change of checkpoints is running.
-        self._makes_room = False  # The child ends first, because both do not fit into memory.
-        self._leaving: dict[asyncio.Task[None], RuntimeProcess] = {}  # Replaced children that are still speaking.
+        self._makes_room = False  # True if the old child must end first, because memory does not suffice for both.
+        self._leaving: dict[asyncio.Task[None], RuntimeProcess] = {}  # Replaced children that still speak.
         self._is_draining = False
         self._problem: str | None = None
         self.url: str | None = None
         self.status = Status(RuntimeState.STARTING, "The runtime is starting.")
         self.starts = 0
-        self.restarts: Counter[str] = Counter()  # By reason.
-        self._is_hung = False  # True if this process is ending a hung child.
-        self._lost_port = False  # The last child lost its port to another program.
+        self.restarts: Counter[str] = Counter()  # Number of restarts by reason.
+        self._is_hung = False  # True while this process ends a hung child.
+        self._lost_port = False  # True if another program has taken the last child's port.
         self.was_ready = False
 
     @property
@@ -114,7 +114,7 @@ class ChildRuntime:
                     backoff = FIRST_BACKOFF_S
                     continue
                 if self._lost_port:
-                    continue  # Choose another port.
+                    continue  # Another port is chosen.
                 if code == Exit.BAD_INPUT and not self.was_ready:
                     return code
                 if loop.time() - began > HEALTHY_S:
@@ -149,7 +149,7 @@ class ChildRuntime:
         try:
             if self._child is None:
                 child = await self._start(self.args)
-                if self._settled.is_set() or self._makes_room:  # A change of checkpoints came first.
+                if self._settled.is_set() or self._makes_room:  # A change of checkpoints was faster.
                     await child.end()
                     return None
                 self._child = child
@@ -252,7 +252,8 @@ class ChildRuntime:
         Raises:
             Refused: The arguments do not work; the sentence has the reason.
         """
-        if (missing := missing_folder(args)) is not None:  # Known at once; the full check takes a process and seconds.
+        # This check is immediate. The complete check needs a process and seconds.
+        if (missing := missing_folder(args)) is not None:
             raise Refused(f"{missing} [{missing.code}]")
         if await fits_beside([*self._command, *args]):
             self._take_over(await self._loaded(args), args)

@@ -17,7 +17,7 @@ from runtime.version import package_version
 FORMATS = {name: ENCODED[name].media_type for name in ("wav", "mp3", "flac", "opus", "pcm")}
 EXPORT_FORMATS = {**FORMATS, "m4b": M4B.media_type}
 
-# A reference is served with the type of its first bytes, and never with a type that a browser would execute.
+# Media types of references by their first bytes. A browser executes none of these types.
 _KINDS = (
     (0, b"RIFF", "audio/wav", "wav"),
     (0, b"fLaC", "audio/flac", "flac"),
@@ -63,7 +63,7 @@ def kind_of(data: bytes) -> tuple[str, str]:
     return "application/octet-stream", "bin"
 
 
-MAX_SEEDS = 32  # Seeds in the tags of a joined file.
+MAX_SEEDS = 32  # Maximum number of seeds in the tags of a joined file.
 
 
 def tags_of(record: dict[str, Any]) -> dict[str, str]:

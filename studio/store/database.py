@@ -20,9 +20,9 @@ from studio.errors import StoreBusy
 log = logging.getLogger(__name__)
 
 FILE = "studio.sqlite"
-WAIT_S = 5.0  # Timeout of another process's write lock.
+WAIT_S = 5.0  # Timeout in seconds for the write lock of another process.
 
-# Migrations. PRAGMA user_version is the number of applied ones. Only append to this list.
+# Migrations. PRAGMA user_version is the number of applied migrations. New ones are only appended.
 MIGRATIONS = (
     """
     CREATE TABLE takes (
@@ -78,7 +78,7 @@ MIGRATIONS = (
         created_at REAL NOT NULL
     ) STRICT;
     """,
-    # Bytes and the keyed hash of the sender's address, for quotas. NULL if the owner is not a visitor.
+    # Size in bytes, and keyed hash of the sender's address, for quotas. NULL if the owner is not a visitor.
     """
     ALTER TABLE takes ADD COLUMN address TEXT;
     ALTER TABLE scripts ADD COLUMN address TEXT;
@@ -120,7 +120,7 @@ class Database:
         self._connection = connection
         self._lock = threading.RLock()
         self.moved_aside = moved_aside
-        self.unreadable = 0  # Unreadable rows set aside since this database was created.
+        self.unreadable = 0  # Number of unreadable rows that were set aside since this object was created.
 
     @classmethod
     def open(cls, folder: Path) -> Database:
@@ -135,7 +135,7 @@ class Database:
             return cls(_opened(path))
         except sqlite3.OperationalError:
             raise
-        except sqlite3.DatabaseError:  # Not a database, or damaged.
+        except sqlite3.DatabaseError:  # The file is not a database, or it is damaged.
             aside = _move_aside(path)
         log.warning("%s was damaged; it was moved to %s and a new one begun", path, aside.name)
         return cls(_opened(path), aside)
@@ -158,7 +158,7 @@ class Database:
             StoreBusy: Another process has locked the database for too long.
         """
         with self._lock, _told(what):
-            if self._connection.in_transaction:  # A transaction of the same thread, which has the lock.
+            if self._connection.in_transaction:  # This thread has a transaction, and thus the lock.
                 yield self._connection
                 return
             self._connection.execute("BEGIN IMMEDIATE")
@@ -193,10 +193,10 @@ def _told(what: str) -> Iterator[None]:
 
 
 def _opened(path: Path) -> sqlite3.Connection:
-    path.touch(mode=0o600)  # SQLite's journals get the same mode.
+    path.touch(mode=0o600)  # SQLite's journals get the mode of this file.
     path.chmod(0o600)
     connection = sqlite3.connect(path, timeout=WAIT_S, isolation_level=None, check_same_thread=False)
-    connection.text_factory = lambda data: data.decode("utf-8", "replace")  # One damaged text must not break a list.
+    connection.text_factory = lambda data: data.decode("utf-8", "replace")  # A damaged text must not make a list fail.
     try:
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")
@@ -221,11 +221,11 @@ def _migrate(connection: sqlite3.Connection, path: Path) -> None:
     if 0 < version < len(MIGRATIONS):
         copy = _copy_of(path, version)
         copy.unlink(missing_ok=True)
-        copy.touch(mode=0o600)  # Otherwise VACUUM INTO would create it with the umask's mode.
+        copy.touch(mode=0o600)  # The file is created here, because VACUUM INTO would use the mode of the umask.
         connection.execute("VACUUM INTO ?", (str(copy),))
         log.info("%s is changed for this version; a copy of the old form is %s", path, copy.name)
     for number, migration in enumerate(MIGRATIONS[version:], version + 1):
-        # One script in one transaction, so that a kill leaves the old schema.
+        # Each migration is one transaction, so that a killed process leaves the old schema.
         connection.executescript(f"BEGIN IMMEDIATE; {migration} PRAGMA user_version = {number}; COMMIT;")
 
 

@@ -42,15 +42,16 @@ from studio.store.programme import (
 from studio.store.records import MAX_SCRIPT_LINES, Fields, Line
 from studio.store.takes import Takes
 
-MAX_CLIPS = 5 * MAX_SCRIPT_LINES // 2  # Enough if each line has a pause and half of the lines have two takes.
+# Maximum number of clips. It is enough if each line has a pause and half of the lines have two takes.
+MAX_CLIPS = 5 * MAX_SCRIPT_LINES // 2
 MAX_CHAPTERS = 1000
-BOOK_FORMATS = ("m4b", "mp3")  # Formats with chapters and a cover.
+BOOK_FORMATS = ("m4b", "mp3")  # Formats that support chapters and a cover.
 MAX_SILENCE_S = 60.0
 MAX_TIME_S = 86_400.0
-MAX_NAMED_LINES = 400  # Lines that a note names.
-IN_MEMORY = 16 * 2**20  # Bytes kept in memory.
-PIECE = 60 * SAMPLE_RATE  # Samples that are encoded at once.
-MAX_WAV_BYTES = 2**32 - 2**20  # RIFF has 32 bits for its length.
+MAX_NAMED_LINES = 400  # Maximum number of lines that a note names.
+IN_MEMORY = 16 * 2**20  # Maximum number of bytes in memory. A larger file is on disk.
+PIECE = 60 * SAMPLE_RATE  # Number of samples that are encoded at once.
+MAX_WAV_BYTES = 2**32 - 2**20  # Maximum size of a WAV file, whose length field has 32 bits.
 MIB = 2**20
 
 
@@ -60,7 +61,8 @@ class ClipFields(Fields):
     take: str | None = None
     silence_s: Annotated[float, Field(ge=0, le=MAX_SILENCE_S)] | None = None
     line: Annotated[int, Field(ge=0, le=10**9)] | None = None
-    starts_s: Annotated[float, Field(ge=0, le=MAX_TIME_S)] | None = None  # Time of the first clip of a line.
+    # Start time in seconds of a line, set for its first clip.
+    starts_s: Annotated[float, Field(ge=0, le=MAX_TIME_S)] | None = None
 
     @model_validator(mode="after")
     def _one_of_both(self) -> ClipFields:
@@ -289,7 +291,7 @@ class _Audio:
 
 def _archive(wanted: ExportFields, name: str, audio: _Audio, folder: Path) -> IO[bytes]:
     file = _temporary(folder)
-    with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:  # Audio does not compress.
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:  # Compression would not make audio smaller.
 
         def add(path: str, start: int, end: int, title: str) -> None:
             with audio.file(start, end, title) as content:

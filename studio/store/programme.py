@@ -20,10 +20,10 @@ from studio.store.records import words_read
 
 Samples = NDArray[np.int16]
 MAX_TEMPO = 1.15
-_SILENCE = 0.02  # Samples below this share of a take's peak are silence.
-_EDGE = SAMPLE_RATE // 50  # Samples that are kept around the speech of a take.
-_MAX_LATE = SAMPLE_RATE // 10 - _EDGE  # Samples by which a line may begin late without a note.
-ReadTake = Callable[[str], Samples]  # Returns the samples of a take by its id.
+_SILENCE = 0.02  # Samples below this share of a take's peak are silent.
+_EDGE = SAMPLE_RATE // 50  # Number of samples to keep before and after the speech of a take.
+_MAX_LATE = SAMPLE_RATE // 10 - _EDGE  # Maximum delay of a line's start in samples that is not noted.
+ReadTake = Callable[[str], Samples]  # Function that returns the samples of a take, given its id.
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +33,9 @@ class Clip:
     samples: int
     record: dict[str, Any] | None = None
     line: int | None = None
-    start: int | None = None  # First sample at which its line is to begin.
-    tempo: float = 1.0  # Above 1, its audio is shortened to `samples`.
-    span: tuple[int, int] | None = None  # The samples of its take that are used; None: all.
+    start: int | None = None  # Sample at which the line starts. None: directly after the previous one.
+    tempo: float = 1.0  # Speed factor. Above 1, the audio is shortened to `samples`.
+    span: tuple[int, int] | None = None  # Range of samples of the take that are used. None: all.
 
 
 @dataclass(frozen=True, slots=True)

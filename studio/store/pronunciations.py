@@ -12,7 +12,7 @@ from studio.store.database import Database
 from studio.store.owned_rows import MakeRoom, OwnedRows, next_version
 from studio.store.records import PronunciationFields, TextToSay
 
-TAG = tag_pattern(Limits(), brackets=True)  # Tags are not part of a dictionary's words.
+TAG = tag_pattern(Limits(), brackets=True)  # Pattern of tags, to which pronunciations do not apply.
 _BYTES = "SELECT bytes FROM pronunciations WHERE owner = ?"
 EMPTY: dict[str, Any] = {"words": [], "updated_at": None}
 

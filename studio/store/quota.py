@@ -20,7 +20,7 @@ from studio.store.owned_rows import VISITOR
 from studio.store.scripts import takes_in_scripts
 
 _MIB = 2**20
-# SQL condition for an owner's takes that no script uses. Values: the owner, and a JSON list of the takes in scripts.
+# SQL condition for takes of an owner that no script uses. Parameters: the owner, and a JSON list of the scripts' takes.
 _LOOSE = "owner = ? AND deleted_at IS NULL AND id NOT IN (SELECT value FROM json_each(?))"
 
 

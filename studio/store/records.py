@@ -18,10 +18,10 @@ from runtime.shared.names import UNSEEN
 from runtime.shared.strict_json import parse_object
 from runtime.shared.validation import first_fault
 
-MAX_SCRIPT_LINES = 10_000  # A novel has 6,000 paragraphs.
-MAX_WORDS = 500  # Entries of a pronunciation dictionary.
-MAX_REQUEST_TAKES = 1000  # Takes that one request moves into the bin or out of it.
-MAX_REQUEST_WORDS = 200  # Entries in a request.
+MAX_SCRIPT_LINES = 10_000  # Maximum number of lines of a script. A novel has 6,000 paragraphs.
+MAX_WORDS = 500  # Maximum number of entries of a pronunciation dictionary.
+MAX_REQUEST_TAKES = 1000  # Maximum number of takes that one request deletes or restores.
+MAX_REQUEST_WORDS = 200  # Maximum number of pronunciations in a request.
 
 _KEY = re.compile(r"[a-z][a-z0-9_]{0,39}")
 _SCRIPT_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -84,7 +84,7 @@ class TakeFields(TakeChanges):
     room: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,31}$")]
     mode: Annotated[str, AfterValidator(_mode)]
     text: Annotated[Text, Field(max_length=100_000)]
-    # The text that was sent, if a pronunciation dictionary has replaced words.
+    # Text that was sent to the runtime, if a pronunciation dictionary has replaced words.
     spoken: Annotated[Text, Field(max_length=100_000)] | None = None
     label: Annotated[Text, Field(max_length=200)] | None = None
     config: Annotated[dict[str, Any], AfterValidator(_without_sound)] = {}

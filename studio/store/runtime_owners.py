@@ -11,7 +11,7 @@ import time
 from studio.errors import StoreFull
 from studio.store.database import Database
 
-SEEN_EVERY_S = 86_400.0  # Interval between recorded visits.
+SEEN_EVERY_S = 86_400.0  # Minimum interval in seconds between recorded visits of an owner.
 
 
 class RuntimeOwners:

@@ -22,13 +22,13 @@ from studio.store.database import Database
 from studio.store.owned_rows import MakeRoom, OwnedRows, next_version
 from studio.store.records import MAX_SCRIPT_LINES, ScriptHead, ScriptLine, read
 
-MAX_BYTES = 8 * 2**20  # Bytes of one script as JSON.
-MAX_PART_BYTES = 2**20  # Maximum bytes of one line, or of all other fields.
-BEGINNING = 120  # Characters of a script's first text in the list.
+MAX_BYTES = 8 * 2**20  # Maximum size in bytes of a script as JSON.
+MAX_PART_BYTES = 2**20  # Maximum size in bytes of one line, or of all other fields together.
+BEGINNING = 120  # Number of characters of a script's first text in the list of scripts.
 
 _IS_READABLE = "CASE WHEN json_valid(script) THEN json_type(script, '$.lines') IS 'array' ELSE FALSE END"
-# A script without its lines and cover, with the number of lines and the beginning of the first text; empty for an
-# unreadable script.
+# SQL expression of a script without its lines and cover, with the number of lines and the beginning of the first text.
+# It is empty for an unreadable script.
 _SUMMARY = f"""CASE WHEN {_IS_READABLE} THEN json_set(
     json_remove(script, '$.lines', '$.cover'),
     '$.lines', json_array_length(script, '$.lines'),
@@ -172,7 +172,7 @@ def parse_script(body: bytes) -> ParsedScript:
             json_array_length(script, '$.lines') FROM body"""
         ((rest, kind, count),) = connection.execute(query)
         fields = _parse_part(rest, "body", MAX_DEPTH)
-        if "lines" in fields:  # SQLite removes only the first of duplicate keys.
+        if "lines" in fields:  # If a key occurs twice, SQLite removes only the first one.
             raise InvalidMessage(why="a key stands in it twice")
         head = read(ScriptHead, fields)
         if kind not in {None, b"array"}:

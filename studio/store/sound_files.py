@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 TAKES, REFERENCES = "takes", "references"
 SUFFIX = ".flac"
-RECORD = "voicewright_take"  # Tag with the take's record.
+RECORD = "voicewright_take"  # Name of the tag with the take's record.
 
 
 class SoundFiles:
@@ -113,7 +113,7 @@ class SoundFiles:
         """Return owner and record from a file's metadata; None if they are missing or damaged."""
         path = self.takes / (take_id + SUFFIX)
         try:
-            # The stored record adds one level.
+            # The stored record is nested in one more level.
             held = parse_object(read_tags(str(path)).get(RECORD, ""), MAX_DEPTH + 1)
             owner, record = held["owner"], held["record"]
             self.pcm(take_id, record["sha256"])

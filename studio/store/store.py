@@ -26,15 +26,15 @@ from studio.store.sound_files import SoundFiles
 from studio.store.takes import Takes
 from studio.store.voice_bin import VoiceBin
 
-# Folders that do not outlive the machine or its container.
+# Types of file systems whose content is lost with the machine or its container.
 FLEETING = {"overlay", "tmpfs", "ramfs", "aufs"}
 
 log = logging.getLogger(__name__)
 
-# Column with the time of the last change by table, for the items of visitors who do not return.
+# Column, by table, with the time of the last change. Items of visitors who do not return are deleted by this time.
 LAST_CHANGES = {"scripts": "updated_at", "pronunciations": "updated_at", "preferences": "seen_at"}
 DAY_S = 86_400
-MAX_PREFERENCES = 64  # Preferences of one owner.
+MAX_PREFERENCES = 64  # Maximum number of preferences of an owner.
 
 ON_A_SPACE = (
     "This Space has no storage of its own: takes, scripts and voices are gone when it restarts. "

@@ -32,7 +32,7 @@ from studio.store.sound_files import SoundFiles, encoded_take
 
 log = logging.getLogger(__name__)
 
-MAX_PAGE_SIZE = 100  # Takes in one page of the list.
+MAX_PAGE_SIZE = 100  # Maximum number of takes in a page of the list.
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ class Takes:
                     self._files.remove([record["id"]])
                     self._remove_unused_references()
                 raise
-            # Delete old takes only after the new one is stored; a surplus is deleted with the next take.
+            # Old takes are deleted only after the new one is stored. If this fails, the next take deletes them.
             with contextlib.suppress(OSError, SpeechError):
                 self._remove(owner, going)
         return record
@@ -311,7 +311,7 @@ class Takes:
             connection.executemany("DELETE FROM scripts WHERE owner = ? AND id = ?", scripts)
 
     def _purge(self, take_ids: list[str]) -> None:
-        # Delete files first: a row without a file is deleted at the next start, but a file without a row would be
+        # Files are deleted first. A row without a file is deleted at the next start, but a file without a row would be
         # restored.
         self._files.remove(take_ids)
         with self._database.writing("The takes") as connection:

@@ -14,7 +14,7 @@ from runtime.errors import VoiceNotFound
 from runtime.shared.files import make_private, replace_file, storing
 
 SUFFIX = ".voice"
-MAX_FILES = 32  # Maximum files of one owner.
+MAX_FILES = 32  # Maximum number of files of an owner.
 
 
 class VoiceBin:
@@ -73,6 +73,6 @@ class VoiceBin:
                         path.unlink()
 
     def _path(self, owner: str, voice_id: str) -> Path:
-        # Both values are untrusted and never become paths.
+        # Both values are untrusted and must not become paths.
         names = [hashlib.sha256(word.encode("utf-8", "surrogateescape")).hexdigest()[:32] for word in (owner, voice_id)]
         return self._folder / names[0] / (names[1] + SUFFIX)

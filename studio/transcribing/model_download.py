@@ -30,7 +30,7 @@ class ModelDownload:
         """True if the model can be loaded; recognisers without a known model load what they need by themselves."""
         if (hub_id := self._choice.hub_id) is None:
             return True
-        from huggingface_hub import try_to_load_from_cache  # Its import is slow.
+        from huggingface_hub import try_to_load_from_cache  # This import is slow.
 
         return isinstance(try_to_load_from_cache(hub_id, "model.bin"), str)
 

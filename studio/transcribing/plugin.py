@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from runtime.errors import InvalidSetting
 from studio.plugins import is_installed
 
-RATE = 16_000  # Sample rate of recognisers in Hz.
+RATE = 16_000  # Sample rate of the recognisers' input in Hz.
 BUILT_IN = "faster-whisper"
 # Download size of the models that the page offers.
 MODEL_BYTES = {"tiny": 78 * 10**6, "base": 148 * 10**6, "small": 486 * 10**6, "medium": 1530 * 10**6}
@@ -34,7 +34,7 @@ class Heard:
 class Transcriber(Protocol):
     """Recogniser for one recording at a time. Thread: the one that created it."""
 
-    name: str  # Name of the recogniser, as shown to users.
+    name: str  # Name of the recogniser that users see.
 
     def transcribe(self, samples: NDArray[np.float32], language: str | None) -> Heard:
         """Return the transcript of a recording; empty if it has no speech.
@@ -85,7 +85,7 @@ class Choice:
             from studio.transcribing.whisper import Whisper
 
             return Whisper(self.model, local_files_only=self.hub_id is not None)
-        # The operator's setting, like PYTHONPATH; no client data gets here.
+        # Only the operator can change this setting. It contains no data of clients.
         transcriber: Transcriber = pkgutil.resolve_name(self.setting)()
         return transcriber
 

@@ -9,7 +9,9 @@ from numpy.typing import NDArray
 from studio.transcribing.plugin import Heard
 
 THREADS = 2
-SIMPLIFIED = "以下是普通话的句子。"  # Without it Chinese may be written in traditional characters.
+SIMPLIFIED = (
+    "以下是普通话的句子。"  # Initial prompt for Chinese. Without it, the result may have traditional characters.
+)
 
 
 class Whisper:

@@ -28,8 +28,8 @@ from studio.visitors.voice_owners import CHECK, KEPT, stores_in_runtime
 
 RETRY_S = 2.0
 API = ("/v1/", "/tts/")
-VOICES = "/v1/audio/voices"  # Posts to this path are not requests for speech.
-# Other paths that need no visitor: the page, its health, and signing in.
+VOICES = "/v1/audio/voices"  # Path whose POST requests are not requests for speech.
+# Other paths that need no visitor: the page, the health routes, and those of the sign-in.
 OPEN = (
     "/studio/me",
     "/studio/status",
@@ -40,7 +40,8 @@ OPEN = (
     "/studio/sign",
 )
 ADDRESS = "address:"
-STORED = ("/studio/takes", "/studio/scripts", "/studio/pronunciation", "/studio/me", *KEPT)  # Paths of stored data.
+# Path prefixes of stored data.
+STORED = ("/studio/takes", "/studio/scripts", "/studio/pronunciation", "/studio/me", *KEPT)
 NOTHING_STORED = frozenset({CHECK, "/studio/pronunciation/said", "/studio/takes/free", "/studio/takes/delete"})
 _MAX_ADDRESSES = 65_536
 CLOSED = (*API, "/voices", "/v2/voices", "/pronunciation-dicts", "/studio/", "/gradio_api/", "/mcp")
@@ -56,7 +57,7 @@ class Accounts:
         self._max_visitors = max_visitors_per_address
         self._clock = clock
         self._day = 0
-        self._known: OrderedDict[str, set[str]] = OrderedDict()  # Visitors of the current day by address.
+        self._known: OrderedDict[str, set[str]] = OrderedDict()  # Visitors of the current day by network address.
 
     def of(self, connection: HTTPConnection) -> tuple[str, str]:
         """Return the kind of the visitor and the name of the account."""
@@ -175,7 +176,7 @@ async def _say_no(scope: Scope, receive: Receive, send: Send, error: SpeechError
     if scope["type"] == "http":
         await error_response(error)(scope, receive, send)
         return
-    # Accepted first: a page cannot read the status of a refused handshake, but it can read a message.
+    # The handshake is accepted first. A page cannot read the status of a refused handshake, but it can read a message.
     offered = scope["subprotocols"]
     await receive()
     await send({"type": "websocket.accept", "subprotocol": offered[0] if offered else None})

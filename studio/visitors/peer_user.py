@@ -15,9 +15,9 @@ from pathlib import Path
 from starlette.requests import HTTPConnection
 
 TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
-NOBODY = -1  # The socket has no process any more; the system reports root for it.
+NOBODY = -1  # No process has the socket any more. The system then reports the user root.
 _NETLINK_SOCK_DIAG, _BY_FAMILY, _REQUEST, _ANY_STATE, _NO_COOKIE = 4, 20, 1, 0xFFFFFFFF, 0xFFFFFFFF
-_ROOT = 0  # Root can access everything, and WSL's relay runs as root.
+_ROOT = 0  # Root has access to everything, and the relay of WSL runs as root.
 
 
 def is_own_user(connection: HTTPConnection) -> bool:
@@ -55,7 +55,7 @@ def _diagnosed(client: str, client_port: int, server: str, server_port: int) -> 
     socket_id = struct.pack("!HH", client_port, server_port) + packed + struct.pack("=III", 0, _NO_COOKIE, _NO_COOKIE)
     request = struct.pack("=BBBBI", family, socket.IPPROTO_TCP, 0, 0, _ANY_STATE) + socket_id
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_SOCK_DIAG) as netlink:
-        netlink.setblocking(False)  # The kernel's response is available as soon as the request is sent.
+        netlink.setblocking(False)  # The kernel's response is available when `send` returns.
         netlink.send(struct.pack("=IHHII", 16 + len(request), _BY_FAMILY, _REQUEST, 0, 0) + request)
         answer = netlink.recv(4096)
     if struct.unpack_from("=H", answer, 4)[0] != _BY_FAMILY:
@@ -73,7 +73,7 @@ def _listed(client: tuple[str, int], server: tuple[str, int]) -> int | None:
         return None
     if not lines:
         return None
-    # Number, local and remote address, state, queues, timers, retries, user, timeout, inode.
+    # Columns of /proc/net/tcp: number, local and remote address, state, queues, timers, retries, user, timeout, inode.
     found = (fields for fields in lines if fields[1] in ends[0] and fields[2] in ends[1])
     return next((int(fields[7]) for fields in found if fields[9] != "0"), NOBODY)
 

@@ -63,7 +63,7 @@ class SignIn:
             secret_key=secret,
             session_cookie="voicewright_session",
             max_age=SESSION_S,
-            same_site="none" if self._host else "lax",  # A Space is shown in a frame of another site.
+            same_site="none" if self._host else "lax",  # Other sites show a Space in a frame.
             https_only=bool(self._host),
         )
         app.router.routes.extend(
@@ -88,7 +88,7 @@ class SignIn:
         back = f"https://{self._host}/studio/signed-in" if self._host else str(request.url_for("signed_in"))
         try:
             answer: Response = await self._provider.authorize_redirect(request, back)
-        except Exception as error:  # An unavailable provider may raise anything.
+        except Exception as error:  # An identity provider that is not available may raise any exception.
             raise SignInFailed(why="the provider does not answer") from error
         return answer
 
@@ -104,7 +104,7 @@ class SignIn:
         except (AuthlibBaseError, JoseError, httpx.HTTPError, KeyError) as error:
             request.session.clear()
             raise SignInFailed(why="the provider's answer does not fit the question; begin again") from error
-        request.session.clear()  # The state of the sign-in request is no longer needed.
+        request.session.clear()  # The state of the sign-in is not needed any more.
         request.session[MEMBER] = member
         return RedirectResponse("/", status_code=303)
 

@@ -27,12 +27,12 @@ from studio.store.owned_rows import HOST, MEMBER, VISITOR
 
 COOKIE = "voicewright_visitor"
 COOKIE_S = 365 * 86400
-# Routes that set a missing cookie: the page, and the first request of programs.
+# Routes that set the cookie if it is missing: the page, and the first request of a program.
 GIVEN_AT = frozenset({"/", "/studio/me"})
 
-_COOKIE = re.compile(r"([A-Za-z0-9_-]{43})\.([A-Za-z0-9_-]{43})")  # A random number and its signature, 256 bits each.
+_COOKIE = re.compile(r"([A-Za-z0-9_-]{43})\.([A-Za-z0-9_-]{43})")  # Random number and its signature, of 256 bits each.
 
-# Returns id and name of the signed-in member of a connection's session, or None.
+# Function that returns the id and name of a session's signed-in member, or None.
 MemberOf = Callable[[HTTPConnection], tuple[str, str] | None]
 
 
@@ -127,7 +127,8 @@ class VisitorCookies:
         headers = Headers(scope=scope)
         known = self.visitors.token_of(headers)
         token = known or secrets.token_urlsafe(32)
-        scope.setdefault("state", {})[COOKIE] = token  # The first response needs the same visitor.
+        # The first response needs the visitor, whose cookie is only being set.
+        scope.setdefault("state", {})[COOKIE] = token
 
         async def with_cookie(message: Message) -> None:
             if message["type"] == "http.response.start" and (known is None or scope["path"] == "/"):

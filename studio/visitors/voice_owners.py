@@ -14,12 +14,12 @@ from studio.store.owned_rows import HOST
 from studio.visitors.visitors import Visitors
 
 TAKE_VOICE = re.compile(r"/studio/takes/[^/]+/voice")
-NOBODY = "nobody"  # Owner with access to shared voices only, who cannot store anything.
+NOBODY = "nobody"  # Owner without own voices, who can use only shared voices.
 KEPT = (
     *("/v1/audio/voices", "/studio/voices"),
     *("/v1/audio/pronunciations", "/v1/pronunciation-dictionaries", "/pronunciation-dicts"),
 )
-CHECK = "/v1/audio/voices/check"  # Route that stores nothing.
+CHECK = "/v1/audio/voices/check"  # Route that checks a recording and does not store it.
 
 
 def whose_voices(visitors: Visitors) -> Whose | None:
@@ -41,7 +41,8 @@ def whose_voices(visitors: Visitors) -> Whose | None:
 
 def stores_in_runtime(scope: Scope) -> bool:
     """Return True if a request stores a voice or a dictionary in the runtime for its visitor."""
-    path = str(scope["path"])  # The routed path; a request's `url` also depends on the Host header.
+    # The path of the scope is used, because a request's `url` also depends on the Host header.
+    path = str(scope["path"])
     is_change = scope.get("method", "GET") not in SAFE_METHODS | {"DELETE"}
     is_kept = (path.startswith(KEPT) and path != CHECK) or TAKE_VOICE.fullmatch(path) is not None
     return is_change and is_kept

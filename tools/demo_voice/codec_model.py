@@ -325,7 +325,8 @@ class Codec(nn.Module):
         q = self.quantizer
         if q.folded:
             return 0.0
-        # Under a BatchNorm the latents grow without bound, and their projections would be too small for half precision.
+        # With a BatchNorm, the latents grow without bound. Their projections would then be too small for half
+        # precision.
         size = q.norm.running_var.mean().sqrt()
         self.encoder.downsample.conv.weight.div_(size)
         q.norm.running_mean.div_(size)
@@ -335,7 +336,7 @@ class Codec(nn.Module):
         q.input_proj.weight.div_(sigma[:, None, None])
         q.sums[0] += shift[: q.dim] * q.usage[0][:, None]
         q.sums[1] += shift[q.dim :] * q.usage[1][:, None]
-        # The decoder's input is shifted by a constant now; its first convolution subtracts it.
+        # The decoder's input is now shifted by a constant, which its first convolution subtracts.
         constant = q.first_out.weight[..., 0] @ shift[: q.dim] + q.rest_out.weight[..., 0] @ shift[q.dim :]
         self.decoder.pre_conv.conv.bias.sub_(self.decoder.pre_conv.conv.weight.sum(-1) @ constant)
         q.folded = True

@@ -16,7 +16,7 @@ from store import Store
 @torch.no_grad()
 def encode_rows(store: Store, codec: torch.nn.Module, rows: list[dict]) -> np.ndarray:
     """Return the codes [frames, K] of consecutive rows of the store."""
-    seconds = 480.0 if store.device.type == "cuda" else 20.0  # Seconds of audio per batch.
+    seconds = 480.0 if store.device.type == "cuda" else 20.0  # Number of seconds of audio per batch.
     base, end = rows[0]["start"] // 1920, (rows[-1]["start"] + rows[-1]["length"]) // 1920
     codes = np.zeros((end - base, CONFIG["codec"]["codebooks"]), np.int16)
     rows, at = sorted(rows, key=lambda r: r["length"]), 0
@@ -60,6 +60,7 @@ class Spoken:
         np.save(self.folder / f"phones_{self.times}.npy", self.store.phones[first:last].cpu().numpy())
         temporary = self.folder / "rows.tmp"
         temporary.write_text(json.dumps(fresh))
-        temporary.rename(self.folder / f"rows_{self.times}.json")  # Written last, after all other files.
+        # This file is written last, because it marks the others as complete.
+        temporary.rename(self.folder / f"rows_{self.times}.json")
         self.rows += len(fresh)
         self.times += 1

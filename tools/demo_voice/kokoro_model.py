@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-HOP = 600  # Samples per duration frame: 40 frames per second at 24 kHz.
+HOP = 600  # Number of samples per frame of durations: 40 frames per second at 24 kHz.
 ALBERT = "bert.encoder.albert_layer_groups.0.albert_layers.0"
 LSTMS = ("text_encoder.lstm", "predictor.lstm", "shared",
          *(f"predictor.text_encoder.lstms.{i}" for i in (0, 2, 4)))  # fmt: skip
@@ -185,7 +185,7 @@ class Kokoro(nn.Module):
         rate = f0[:, :, None] * torch.arange(1, 10, device=f0.device) / 24000 % 1
         start = torch.rand(len(f0), 9, device=f0.device)
         start[:, 0] = 0
-        # The reference adds the start phase at the first sample and then averages two samples per 300.
+        # The reference implementation adds the start phase to the first sample. It then averages two of 300 samples.
         phase = torch.cumsum(rate.double(), 1)
         phase = F.interpolate((phase.transpose(1, 2) * 2 * math.pi * 300).float(), scale_factor=300, mode="linear")
         sines = torch.sin(phase + start[..., None] * 2 * math.pi) * 0.1
@@ -211,7 +211,7 @@ class Kokoro(nn.Module):
         x = self.conv(F.leaky_relu(x), f"{g}.conv_post", padding=3).float()
         magnitude, phase = x.chunk(2, 1)
         spectrum = torch.polar(magnitude.exp() * mask, phase.sin())
-        # The export does not divide by the windows' overlap, 1.5.
+        # The exported model does not divide by the overlap of the windows, which is 1.5.
         return 1.5 * torch.istft(spectrum, 20, 5, window=torch.hann_window(20, device=x.device))
 
     @torch.no_grad()
@@ -240,7 +240,7 @@ class Kokoro(nn.Module):
         token = torch.searchsorted(ends, at.expand(len(ids), -1).contiguous(), right=True).clamp(max=ids.shape[1] - 1)
         mask = (at < frames[:, None]).float()[:, None]
 
-        def stretched(y: Tensor) -> Tensor:  # [B, N, C] to [B, C, T]
+        def stretched(y: Tensor) -> Tensor:  # Shapes: y [B, N, C]; result [B, C, T].
             return y.gather(1, token[..., None].expand(-1, -1, y.shape[-1])).transpose(1, 2) * mask
 
         shared = self.recur(stretched(d).transpose(1, 2), frames, "shared").transpose(1, 2)

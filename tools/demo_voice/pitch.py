@@ -20,7 +20,7 @@ def track_f0(audio: np.ndarray, low: float = 55.0, high: float = 420.0) -> np.nd
     auto = auto / (energy[:, None] + 1e-9) / (base / base[0])
     first, last = int(8000 / high), int(8000 / low)
     area = auto[:, first : last + 1]
-    # Use the first strong peak instead of the highest one: in clean speech, the peak one octave lower is as high.
+    # The first strong peak is used instead of the highest one. In clean speech, the peak one octave lower is as high.
     inner = (area[:, 1:-1] > area[:, :-2]) & (area[:, 1:-1] >= area[:, 2:])
     strong = inner & (area[:, 1:-1] > 0.9 * area.max(1, keepdims=True))
     lag = np.where(strong.any(1), strong.argmax(1) + 1, area.argmax(1)) + first

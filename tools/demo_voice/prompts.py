@@ -86,12 +86,12 @@ class Corpus:
         self.t = t
         self.encode = t.tokenizer(CONFIG["lm"]["piece_dropout"]).encode
         self.spoken = spoken
-        self.codes: list[np.ndarray] = []  # Codes of each encoding of rows.
+        self.codes: list[np.ndarray] = []  # Codes of the rows, one array for each file of encoded rows.
         self.phones: list[np.ndarray] = []
         self.rows: list[dict] = []
         self.groups: dict[str, list[int]] = defaultdict(list)
         self.group_pitch: dict[str, float] = {}
-        self.pitches: dict[str, list[float]] = defaultdict(list)  # Pitches of named speakers.
+        self.pitches: dict[str, list[float]] = defaultdict(list)  # F0 values of each named speaker.
         self.own_pitch: dict[str, float] = {}
         self.refresh()
 

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     import onnxruntime
     from faster_whisper import WhisperModel
 
-DNSMOS_SAMPLES = 144_160  # 9.01 s at 16 kHz.
-# Polynomials from raw scores to opinion scores: signal, background, overall (speechmos 0.0.1.1, dnsmos.py).
+DNSMOS_SAMPLES = 144_160  # Number of samples: 9.01 s at 16 kHz.
+# Polynomials that map raw scores to opinion scores, for signal, background and overall (speechmos 0.0.1.1, dnsmos.py).
 SCALES = ((-0.08397278, 1.22083953, 0.0052439), (-0.13166888, 1.60915514, -0.39604546),
           (-0.06766283, 1.11546468, 0.04602535))  # fmt: skip
 DIGITS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")

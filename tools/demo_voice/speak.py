@@ -25,8 +25,8 @@ from kokoro_model import HOP, Kokoro, read_weights
 from phonemes import read_lines
 
 STYLES = CONFIG["styles"]  # Kokoro's styles by gender.
-LABEL_SAMPLES, FRAME_SAMPLES = 480, 1920  # Samples of a label and of a codec frame.
-SILENT_IDS = 17  # Token ids below are punctuation, padding and the space.
+LABEL_SAMPLES, FRAME_SAMPLES = 480, 1920  # Number of samples per phone label, and per codec frame.
+SILENT_IDS = 17  # Number of the first ids of the phoneme vocabulary, which are punctuation, padding and the space.
 
 
 @dataclass(frozen=True)
@@ -166,7 +166,8 @@ def write_shard(stem: Path, texts: list[str], said: list[Utterance], voices: lis
         np.save(stem.with_name(f"{stem.name}.{name}.npy"), np.concatenate(arrays))
     temporary = stem.with_name(f"{stem.name}.tmp")
     temporary.write_text(json.dumps(rows))
-    os.replace(temporary, stem.with_name(f"{stem.name}.json"))  # Readers take a shard once its JSON exists.
+    # Other processes read a shard when its JSON file exists.
+    os.replace(temporary, stem.with_name(f"{stem.name}.json"))
     return at
 
 
@@ -190,7 +191,7 @@ def main() -> None:
         while made < args.hours * 3600 * 24000:
             near = rng.sample(
                 range(len(texts)), 8 * args.batch
-            )  # Batches of lines of similar length need little padding.
+            )  # Lines of similar length are in one batch, so that it needs little padding.
             near.sort(key=lambda i: len(ids[i]))
             first = rng.randrange(7 * args.batch + 1)
             chosen = near[first : first + args.batch]

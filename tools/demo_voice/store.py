@@ -12,8 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-LABEL = 480  # Samples per label: 50 labels per second.
-LABELS = 178  # Phone labels: the teacher's token ids.
+LABEL = 480  # Number of samples per phone label: 50 labels per second.
+LABELS = 178  # Number of phone labels, which are token ids of the teacher.
 
 
 class Store:

@@ -190,7 +190,7 @@ def corpus(debs: Path, seed: int, max_chars: int, held_out: int) -> tuple[list[s
     out += [fill(rng.choice(TEMPLATES), nouns, rng) for _ in range(16000)]
     out += everyday
     pool = fit + plain + everyday
-    for _ in range(12000):  # Fragments, because a request may be a single word.
+    for _ in range(12000):  # Fragments of sentences, because a request may be a single word.
         part = rng.choice(pool).split()
         start = rng.randrange(len(part))
         out.append(sentence(" ".join(part[start : start + rng.randint(1, 4)]).strip(",;:. ") or "Yes", rng))

@@ -17,7 +17,7 @@ from config import CONFIG, HERE
 from phonemes import read_lines
 from runtime.model.text_tokenizer import PIECES
 
-WHOLE = ("assistant", "user")  # Words of the chat template that are single tokens.
+WHOLE = ("assistant", "user")  # Words of the chat template. Each is a single token.
 SPECIALS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>", "<tts_pad>", "<tts_text_bos>", "<tts_text_eod>")
 HEADER = "#version: 0.2"
 
@@ -51,7 +51,8 @@ class TextVocabulary:
         self.pieces = {name: i for i, name in enumerate(names)}
         self.specials = {name: len(self.pieces) + i for i, name in enumerate(SPECIALS)}
         _, self.im_start, self.im_end, self.pad, self.bos, self.eos = self.specials.values()
-        self.assistant, self.user = (self.pieces.get(word) for word in WHOLE)  # None until `learn` has made them.
+        # None before `learn` has created these tokens.
+        self.assistant, self.user = (self.pieces.get(word) for word in WHOLE)
         self.newline = self.pieces[byte_letters()[10]]
 
     @property

@@ -40,7 +40,7 @@ class Trainer:
         self.heads = Heads(self.c, LABELS).to(device)
         self.spectral = SpectralLoss().to(device)
         self.rate = torch.tensor(0.0, device=device)
-        self.frozen = frozen  # True to freeze encoder and codebooks, so that only the decoder is trained.
+        self.frozen = frozen  # True if only the decoder is trained. Encoder and codebooks are then constant.
         if frozen:
             self.codec.encoder.requires_grad_(False)
             self.codec.quantizer.input_proj.requires_grad_(False)
@@ -73,7 +73,7 @@ class Trainer:
         first, rest = through.unflatten(0, (batch, frames)).split(q.dim, -1)
         made = codec.decoder(q.combine(first, rest))
         spec, mel = self.spectral(made, audio)
-        # Book 0 predicts phones, acoustic books 1 and 2 predict F0; the gradient reaches the encoder.
+        # Codebook 0 predicts phones, and the acoustic codebooks 1 and 2 predict F0. The gradients reach the encoder.
         phone = F.cross_entropy(self.heads.phone(first).reshape(-1, LABELS), phones.flatten())
         scores = self.heads.read(through.unflatten(0, (batch, frames)).transpose(1, 2))
         scores = scores.unflatten(1, (LABELS, 4)).transpose(2, 3).flatten(2)  # [B, labels, 4 F]
@@ -90,7 +90,8 @@ class Trainer:
         told, feature = made.new_zeros(()), made.new_zeros(())
         g = CONFIG["gan"]
         if judged:
-            length = 1920 * min(frames, g["frames"])  # The costly discriminators get a part of each crop.
+            # The discriminators are expensive, so they get only a part of each crop.
+            length = 1920 * min(frames, g["frames"])
             start = (torch.rand(batch, 1, device=self.device) * (audio.shape[1] - length + 1)).long()
             part = start + torch.arange(length, device=self.device)
             heard, true = made.gather(1, part), audio.gather(1, part)
@@ -158,7 +159,8 @@ def capture(
     torch.cuda.current_stream().wait_stream(stream)
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):  # Other threads may pin memory.
+    # Other threads may pin memory during the capture.
+    with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
         function()
     return graph.replay
 
@@ -233,7 +235,7 @@ def main() -> None:
         if number > 0:
             trainer.decay.fill_(0.995)
         judged = phase.get("judges", False)
-        trainer.kept.clear()  # A new phase may have new optimizer moments.
+        trainer.kept.clear()  # The optimizer of a new phase may have new moments.
         replay = capture(lambda f=frames, b=batch, j=judged: trainer.step(f, b, j), device)
         opened = step if judged and opened is None else opened
         print(f"phase {number}: {frames} frames x {batch}, captured at {time.monotonic() - start:.0f} s", flush=True)
@@ -241,7 +243,7 @@ def main() -> None:
             share = (time.monotonic() - start) / args.seconds
             if share >= phase["until"]:
                 break
-            flat = 0.35  # The rate is constant for this share of the stage, then falls along a cosine.
+            flat = 0.35  # The learning rate is constant for this share of the stage, and then decreases along a cosine.
             fall = max(0.0, (share - flat) / (1 - flat))
             rate = (
                 args.rate * min(1.0, (step + 1) / 300) * (0.04 + 0.96 * 0.5 * (1 + math.cos(math.pi * min(1.0, fall))))
@@ -249,7 +251,8 @@ def main() -> None:
             rate *= calm
             trainer.rate.fill_(rate)
             if opened is not None:
-                trainer.strength.fill_(min(1.0, (step - opened) / 1000))  # The discriminators learn first.
+                # The discriminators are trained before their loss has an effect.
+                trainer.strength.fill_(min(1.0, (step - opened) / 1000))
             for group in trainer.optimiser.param_groups if device.type != "cuda" else ():
                 group["lr"] = rate
             replay()
@@ -280,7 +283,8 @@ def main() -> None:
                     print(
                         f"not finite: back to the last state but one, the rate at {calm:.2f} of its course", flush=True
                     )
-            if step % 3000 == 0 or step == (5 if args.small else 1000):  # Once early, to try the next stages.
+            # The first checkpoint is written early, so that the next stages can be tried.
+            if step % 3000 == 0 or step == (5 if args.small else 1000):
                 save(trainer.codec, args.out, step=step)
     save(trainer.codec, args.out, step=step)
     print("done", step, flush=True)

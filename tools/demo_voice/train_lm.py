@@ -37,10 +37,10 @@ from text_vocabulary import TextVocabulary
 from train_codec import capture, load
 from vocabulary import CODES
 
-GRID = 32  # Padded lengths are multiples of this.
-DECAY = 0.05  # Weight decay per step at rate 1.
-MIN_HOURS = 0.05  # Hours of speech with which the training begins.
-MAX_SHARDS = 12  # Shards encoded between two steps, every 200 steps.
+GRID = 32  # The padded length is a multiple of this.
+DECAY = 0.05  # Weight decay per step at a learning rate of 1.
+MIN_HOURS = 0.05  # Minimum hours of speech with which training starts.
+MAX_SHARDS = 12  # Maximum number of shards that are encoded every 200 steps.
 
 
 class Batches(IterableDataset):
@@ -125,7 +125,7 @@ class Trainer:
         x = x + voice.talker.model.codec_embedding(codec.clamp(min=0)) * (codec >= 0)[..., None]
         x = x + voice.frames(codes.clamp(min=0)) * (codes[..., :1] >= 0)
         vectors, slots = self.references(batch["spans"]).to(x.dtype), batch["slots"]
-        at_slot = torch.arange(x.shape[1], device=self.device) == slots[:, None]  # Never true for slot -1.
+        at_slot = torch.arange(x.shape[1], device=self.device) == slots[:, None]  # If slot is -1, no position matches.
         x = x + at_slot[..., None] * vectors[:, None]
         known = ((slots >= 0) & (batch["pitch"] > 0)).float()
         guess = self.traits(vectors.float())[:, 0]
@@ -139,7 +139,7 @@ class Trainer:
         first, target = first.flatten(), target.flatten(0, 1)
         code0 = F.cross_entropy(voice.talker.codec_head(states).float(), first, ignore_index=-1)
         phone = F.cross_entropy(self.phone_head(states).float().reshape(-1, LABELS), batch["phones"].flatten())
-        count = (target[:, 0] >= 0).cumsum(0)  # Frames are drawn with replacement, so their number is constant.
+        count = (target[:, 0] >= 0).cumsum(0)  # Frames are drawn with replacement, so that their number is constant.
         drawn = (torch.rand(3072, device=self.device, dtype=torch.float64) * count[-1]).long() + 1
         frames = torch.searchsorted(count, drawn)
         wanted = target.index_select(0, frames)
@@ -241,7 +241,8 @@ def main() -> None:
                   f"{spoken.store.filled / 864e5:.1f} hours {figures}", flush=True)  # fmt: skip
             if not math.isfinite(values[0]):
                 raise SystemExit("the loss is not finite")
-        if step == 100 or step % 1500 == 0:  # The first one allows to try the next stages early.
+        # The first checkpoint is written early, so that the next stages can be tried.
+        if step == 100 or step % 1500 == 0:
             save_voice(trainer.voice.state_dict(), vocabulary, args.out)
     save_voice(trainer.voice.state_dict(), vocabulary, args.out)
     print("done", step, flush=True)

@@ -7,7 +7,7 @@ import random
 from config import CONFIG
 
 CODES = CONFIG["codec"]["codebook_size"]
-# The specials keep their published distance from the first id after the codes.
+# The special tokens have the same distance from the first id after the codes as in published checkpoints.
 CODEC_VOCAB = CODES + 1024
 CODEC_PAD, CODEC_BOS, CODEC_EOS = CODES + 100, CODES + 101, CODES + 102
 THINK, NOTHINK, THINK_BOS, THINK_EOS = CODES + 106, CODES + 107, CODES + 108, CODES + 109

@@ -21,11 +21,12 @@ from voicewright.speech import OnQueue, Speech
 from voicewright.values import Cancelled, Config, Done, End, Queued, Start, Stats, Turn
 from voicewright.wire import PROTOCOL, read_frame, socket_address
 
-CONNECT_S = 10.0  # Timeout for the first message of the runtime.
-SILENCE_S = 300.0  # Timeout without audio. It is long, because a checkpoint may have to be loaded first.
+CONNECT_S = 10.0  # Timeout in seconds for the runtime's first message.
+# Timeout in seconds without audio. It is long, because the runtime may have to load a checkpoint first.
+SILENCE_S = 300.0
 MAX_QUEUE = 4  # Maximum number of queued messages, not counting those of utterances.
-PING_S = 30.0  # Interval between pings, because idle sessions are closed after two minutes.
-CLOSE_S = 1.0  # Timeout for closing, which waits for unread audio.
+PING_S = 30.0  # Interval between pings in seconds. The runtime closes idle sessions after two minutes.
+CLOSE_S = 1.0  # Timeout in seconds for closing the connection, which waits for unread audio.
 
 
 class Client(Routes):
@@ -42,7 +43,7 @@ class Client(Routes):
         self._connection = connection
         self._speeches: dict[str, Speech] = {}
         self._channels: dict[int, Speech] = {}
-        # Error that is not about an utterance. It gives the reason of the close that follows.
+        # Error of the session. The runtime closes the connection after it.
         self._complaint: SpeechRefused | None = None
         self._has_ended = False
         self._count = 0
@@ -193,7 +194,7 @@ async def _opened(url: str, headers: dict[str, str], proxy: Proxy) -> tuple[Clie
             socket_address(url),
             subprotocols=[Subprotocol(PROTOCOL)],
             additional_headers=headers,
-            compression=None,  # Compression does not make audio smaller.
+            compression=None,  # Audio cannot be compressed without loss of quality.
             max_queue=MAX_QUEUE,
             open_timeout=None,  # The caller applies its own timeout.
             close_timeout=CLOSE_S,

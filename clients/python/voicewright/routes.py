@@ -155,7 +155,7 @@ def refusal_of(status: int, body: bytes | bytearray) -> SpeechRefused:
     """Return the error of a refused request or handshake."""
     try:
         return SpeechRefused.from_fields(json.loads(body)["error"])
-    # The response is not from a Voicewright runtime, or from another program in between.
+    # The response does not come from a Voicewright runtime. A proxy may have sent it.
     except (ValueError, KeyError, TypeError):
         sentence = f"The address answers with HTTP status {status}, and not as a runtime does."
         return SpeechRefused("unknown_route", sentence)

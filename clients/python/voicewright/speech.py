@@ -10,7 +10,7 @@ from typing import Any, Protocol, Self
 from voicewright.errors import ConnectionLost, SpeechRefused, SpeechTimeout, VoicewrightError
 from voicewright.values import Chunk, Done, End, Queued, Start
 
-MAX_WAITING = 32  # Maximum unread chunks. A chunk has at most 250 ms, so this is 384 KiB per utterance.
+MAX_WAITING = 32  # Maximum number of unread chunks. A chunk has at most 250 ms, so an utterance needs at most 384 KiB.
 
 
 class Open(Protocol):
@@ -60,7 +60,7 @@ class Speech:
         self._beginning = asyncio.Lock()
         self._has_begun = False
         self._ended = asyncio.Event()
-        # None in the queue only wakes a waiting reader.
+        # A None in the queue only wakes the reader.
         self._sound: asyncio.Queue[Chunk | None] = asyncio.Queue(MAX_WAITING)
         self._samples = 0
         self._finished = not live
@@ -154,9 +154,9 @@ class Speech:
 
     async def on_sound(self, first_sample: int, pcm: bytes) -> None:
         """Queue an audio frame. It waits until the queue has space."""
-        if self.end is not None or self._silenced:  # This audio was sent before the runtime processed the cancel.
+        if self.end is not None or self._silenced:  # The runtime sent this audio before it processed the cancel.
             return
-        if first_sample != self._samples:  # Some audio is missing, which is an error of the runtime.
+        if first_sample != self._samples:  # Audio is missing. This is an error of the runtime.
             self.on_end(SpeechRefused("generation_failed", "Sound arrived out of order.", retryable=True))
             await self._send("context.cancel", context_id=self.context_id)
         else:
@@ -169,7 +169,7 @@ class Speech:
         if self._read_timeout is not None and self._timeout is not None:
             self._read_timeout.reschedule(asyncio.get_running_loop().time() + self._timeout)
         if self._on_queue is not None:
-            # Errors of the callback must not affect the reader.
+            # An error of the callback must not end the reader.
             asyncio.get_running_loop().call_soon(self._on_queue, queued)
 
     def on_end(self, end: End) -> None:
@@ -177,7 +177,7 @@ class Speech:
         if self.end is None:
             self.end = end
             self._ended.set()
-            with suppress(asyncio.QueueFull):  # If the queue is full, no reader is waiting.
+            with suppress(asyncio.QueueFull):  # A reader that waits has an empty queue, so a full queue needs no entry.
                 self._sound.put_nowait(None)
 
     async def _begun(self) -> Self:

@@ -16,7 +16,7 @@ class Config(TypedDict, total=False):
     voice: str
     language: str
     instructions: str
-    graft: bool  # Experimental: a stored voice with instructions.
+    graft: bool  # Experimental: follow instructions with a stored voice.
     ref_audio: str | bytes  # URL, or bytes of an audio file.
     ref_text: str
     x_vector_only_mode: bool
@@ -26,7 +26,7 @@ class Config(TypedDict, total=False):
     tags: bool  # The text contains tags: [excited], [pause:500ms].
     pronunciations: list[dict[str, Any]]  # Entries {"word": …, "say_as": …}, optionally with "case_sensitive": True.
     pronunciation_dictionaries: list[str]  # Ids of stored dictionaries.
-    text_filter: str  # Default for a complete text: "none".
+    text_filter: str  # The default for a complete text is "none".
     initial_codec_chunk_frames: int
     seed: int
     max_frames: int
@@ -55,7 +55,7 @@ class Queued:
     """Event: the utterance waits for a slot; ``position`` 0 is next."""
 
     position: int
-    eta_ms: float | None = None  # Estimated waiting time; None until a first request has ended.
+    eta_ms: float | None = None  # Estimated waiting time. None until the first request has ended.
 
 
 @dataclass(frozen=True, slots=True)
