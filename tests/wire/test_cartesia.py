@@ -92,59 +92,6 @@ async def said(server: RunningServer, text: str, **fields: Any) -> list[dict[str
         return (await until_done(connection, "c"))["c"]
 
 
-async def test_audio_equals_that_of_the_native_protocol(server: RunningServer) -> None:
-    messages = await said(server, "Good morning.")
-    assert same_sound(sound_of(messages), await native(server, "Good morning."))
-    assert [message["type"] for message in messages[-2:]] == ["chunk", "done"]
-    assert all(message["status_code"] == 206 for message in messages)
-
-
-async def test_livekit_sends_words_and_ends_with_a_space(server: RunningServer) -> None:
-    async with cartesia(server, x_api_key="key") as connection:
-        for text in ("Good ", "morning. "):
-            await send(connection, text, "a1b2", goes_on=True, add_timestamps=True)
-        await send(connection, " ", "a1b2", goes_on=False, add_timestamps=True)
-        messages = (await until_done(connection, "a1b2"))["a1b2"]
-    assert same_sound(sound_of(messages), await native(server, "Good morning."))
-    assert {message["type"] for message in messages} == {"chunk", "timestamps", "done"}
-
-
-@pytest.mark.slow
-async def test_pipecat_sends_sentences_and_uses_word_timestamps(server: RunningServer) -> None:
-    more = {"max_buffer_delay_ms": 0, "add_timestamps": True, "use_normalized_timestamps": False}
-
-    async with cartesia(server, "?api_key=k&cartesia_version=2026-03-01") as connection:
-        await send(connection, "Good morning.", "turn", goes_on=True, **more)
-        await send(connection, "", "turn", goes_on=False, **more)
-        messages = (await until_done(connection, "turn"))["turn"]
-    pcm = sound_of(messages)
-    assert same_sound(pcm, await native(server, "Good morning."))
-    times = [message["word_timestamps"] for message in messages if message["type"] == "timestamps"]
-    assert [word for each_word in times for word in each_word["words"]] == ["Good", "morning."]
-    assert times[-1]["end"][-1] == pytest.approx(len(pcm) / 48_000, abs=0.001)
-
-
-@pytest.mark.slow
-async def test_cartesia_client_can_push_text_and_close_inputs(server: RunningServer) -> None:
-    async with cartesia(server, "", authorization="Bearer k", cartesia_version="2026-08-14") as connection:
-        await send(connection, "Good ", "c", goes_on=True)
-        await send(connection, "morning.", "c", goes_on=True)
-        await send(connection, "", "c", goes_on=False)
-        result = (await until_done(connection, "c"))["c"]
-    assert same_sound(sound_of(result), await native(server, "Good morning."))
-
-
-async def test_two_contexts_keep_their_audio_apart(server: RunningServer) -> None:
-    async with cartesia(server) as connection:
-        await send(connection, "Good morning.", "a", goes_on=True)
-        await send(connection, "Good evening.", "b", goes_on=True)
-        await send(connection, "", "b", goes_on=False)
-        await send(connection, "", "a", goes_on=False)
-        came = await until_done(connection, "a", "b")
-    assert same_sound(sound_of(came["a"]), await native(server, "Good morning."))
-    assert same_sound(sound_of(came["b"]), await native(server, "Good evening."))
-
-
 @pytest.mark.slow("pcm_f32le-44100", "pcm_s16le-16000")
 @pytest.mark.parametrize(("encoding", "rate"), [("pcm_f32le", 44_100), ("pcm_s16le", 16_000), ("pcm_mulaw", 8_000)])
 async def test_other_formats_contain_the_same_audio(server: RunningServer, encoding: str, rate: int) -> None:
@@ -160,22 +107,6 @@ async def test_other_formats_contain_the_same_audio(server: RunningServer, encod
         assert np.abs(samples[:size] - whole[:size]).max() < 3e-4
 
 
-async def test_cancel_while_speaking_ends_only_that_context(server: RunningServer) -> None:
-    async with cartesia(server) as connection:
-        await send(connection, "Speak for a long time.", "long", goes_on=False, max_frames=4000)
-        assert (await hear(connection))["type"] == "chunk"
-        await send(connection, "Good morning.", "short", goes_on=False)
-        await connection.send(json.dumps({"context_id": "long", "cancel": True}))
-        came = await until_done(connection, "short")
-        # Audio that was already sent may arrive, but no end.
-        assert {message["type"] for message in came["long"]} <= {"chunk"}
-        assert came["short"][-1]["type"] == "done"
-        assert sound_of(came["short"])
-        server.wait_until_idle()
-        await send(connection, "", "ping", goes_on=False)
-        assert (await hear(connection))["context_id"] == "ping"  # No further message of the cancelled context arrives.
-
-
 async def test_disconnect_releases_its_slot_within_a_few_frames(server: RunningServer) -> None:
     for _ in range(3):
         async with cartesia(server) as connection:
@@ -184,63 +115,6 @@ async def test_disconnect_releases_its_slot_within_a_few_frames(server: RunningS
             assert (await hear(connection))["type"] == "chunk"
             connection.transport.abort()
         assert server.frames_until_idle() <= FREED_FRAMES
-
-
-@pytest.mark.parametrize(
-    ("fields", "code"),
-    [
-        ({"voice": {"mode": "id", "id": "nobody"}}, "unknown_voice"),
-        ({"voice": {"mode": "embedding", "embedding": [0.1]}}, "invalid_config"),
-        ({"language": "hi"}, "unsupported_language"),
-        ({"output_format": {**NATIVE, "sample_rate": 96_000}}, "invalid_config"),
-    ],
-)
-async def test_errors_end_only_their_context(server: RunningServer, fields: dict[str, Any], code: str) -> None:
-    async with cartesia(server) as connection:
-        await send(connection, "Hello.", "bad", goes_on=False, **fields)
-        (error,) = (await until_done(connection, "bad"))["bad"]
-        assert (error["type"], error["error_code"]) == ("error", code)
-        await send(connection, "Hello.", "good", goes_on=False)
-        assert (await until_done(connection, "good"))["good"][-1]["type"] == "done"
-
-
-async def test_flush_is_acknowledged_after_its_audio_and_the_next_text_is_separate(server: RunningServer) -> None:
-    async with cartesia(server) as connection:
-        await send(connection, "Good morning.", "c", goes_on=True)
-        await send(connection, "", "c", goes_on=True, flush=True)
-        await send(connection, "Good evening.", "c", goes_on=True)
-        await send(connection, "", "c", goes_on=False)
-        messages = (await until_done(connection, "c"))["c"]
-    kinds = [(message["type"], message.get("flush_id")) for message in messages]
-    answer = kinds.index(("flush_done", 1))
-    assert set(kinds[:answer]) == {("chunk", 1)}
-    assert set(kinds[answer + 1 : -1]) == {("chunk", 2)}
-    assert kinds[-1] == ("done", None)
-    assert same_sound(sound_of(messages[:answer]), await native(server, "Good morning."))
-    assert same_sound(sound_of(messages[answer:]), await native(server, "Good evening."))
-
-
-@pytest.mark.slow
-async def test_idle_context_expires_and_releases_its_slot(server: RunningServer) -> None:
-    async with cartesia(server) as connection:
-        await send(connection, "Good morning.", "c", goes_on=True, max_buffer_delay_ms=0, max_frames=40)
-        # The speech ends although the client has not marked its text as complete.
-        said = (await until_done(connection, "c"))["c"]
-        server.wait_until_idle()
-        await send(connection, " ", "c", goes_on=False)  # LiveKit ends a context so, and awaits a response.
-        assert [message["type"] for message in (await until_done(connection, "c"))["c"]] == ["done"]
-        await send(connection, "Good evening.", "c", goes_on=False)
-        messages = [*said, *(await until_done(connection, "c"))["c"]]
-    kinds = [message["type"] for message in messages]
-    end = kinds.index("done")
-    assert set(kinds[:end]) == {"chunk"}
-    assert len(sound_of(messages[:end])) > 0
-    assert same_sound(sound_of(messages[end:]), await native(server, "Good evening."))
-
-
-async def test_tags_are_not_spoken(server: RunningServer) -> None:
-    messages = await said(server, '<speed ratio="1.2"/>Good <emotion value="happy"/>morning.')
-    assert same_sound(sound_of(messages), await native(server, "Good morning."))
 
 
 @pytest.mark.slow

@@ -78,21 +78,6 @@ async def test_text_is_received_in_chunks_that_join(server: RunningServer) -> No
     assert same_sound(result, (await spoken(server.socket, "Good morning.", **VOICE)).pcm)
 
 
-@pytest.mark.slow
-async def test_concurrent_utterances_on_one_socket_equal_solo_runs(server: RunningServer) -> None:
-    texts = ["One.", "Two, and longer.", "Three is the last of them."]
-    alone = [(await spoken(server.socket, text, **VOICE)).pcm for text in texts]
-
-    async def at_once() -> list[bytes]:
-        async with connect(server.socket) as client:
-            speeches = [await client.speak(text, **VOICE) for text in texts]
-            return await asyncio.gather(*(speech.read() for speech in speeches))
-
-    together = await at_once()
-    assert all(same_sound(heard, other) for heard, other in zip(together, alone, strict=True))
-    assert not same_sound(together[0], alone[1])  # Different seeds give different audio, so the comparison can fail.
-
-
 async def test_text_may_be_appended_during_speech(server: RunningServer) -> None:
     async with connect(server.http) as client:
         speech = await client.speak(**VOICE, split_granularity="none")

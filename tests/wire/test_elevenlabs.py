@@ -118,31 +118,6 @@ async def test_audio_equals_that_of_the_native_protocol_and_the_socket_closes(ei
 
 
 @pytest.mark.slow
-async def test_elevenlabs_client_sends_words_with_immediate_generation(server: RunningServer) -> None:
-    text = "Once there was a king who had a castle by the sea and nobody came to see him there. "
-
-    async with socket(server, ONE) as connection:
-        schedule = {"chunk_length_schedule": [50]}
-        await send(
-            connection,
-            " ",
-            try_trigger_generation=True,
-            generation_config=schedule,
-            voice_settings=None,
-            seed=11,
-            max_frames=40,
-        )
-        for word in text.split(" ")[:-1]:
-            await send(connection, word + " ", try_trigger_generation=True)
-        first = await hear(connection)  # Audio arrives before the text has ended.
-        await send(connection, "")
-        rest, code = await closed(connection)
-        messages, code = [first, *rest], code
-    assert chars_of(messages) == text
-    assert code == 1000
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("form", ["mp3_22050_32", "opus_48000_32"])
 async def test_encoded_audio_on_a_socket_is_a_readable_file(server: RunningServer, form: str) -> None:
     messages, code = await one(server, "Good morning. ", output_format=form)
@@ -152,23 +127,6 @@ async def test_encoded_audio_on_a_socket_is_a_readable_file(server: RunningServe
     assert rate == int(form.split("_")[1])
     assert seconds == pytest.approx(SECONDS, abs=0.15)
     assert (chars_of(messages), messages[-1]["isFinal"], code) == ("Good morning. ", True, 1000)
-
-
-async def test_error_closes_the_socket(server: RunningServer) -> None:
-    async def fail(**fields: Any) -> tuple[list[dict[str, Any]], int | None]:
-        async with socket(server, ONE) as connection:
-            await send(connection, " ")
-            await send(connection, **fields)
-            return await closed(connection)
-
-    for fields, error in (
-        ({"text": 7}, "invalid_config"),
-        ({"text": "x" * 5000}, "text_too_long"),
-        ({"text": "Hi", "voice_settings": {"speed": 40}}, "invalid_config"),
-        ({"text": "Hi", "pronunciation_dictionary_locators": [{}]}, "invalid_config"),
-    ):
-        messages, code = await fail(**fields)
-        assert ([message["error"] for message in messages], code) == ([error], 1008)
 
 
 @pytest.mark.parametrize(
@@ -193,62 +151,6 @@ async def test_invalid_url_is_one_error(server: RunningServer, query: dict[str, 
 # --- Several contexts per socket.
 
 
-@pytest.mark.slow
-async def test_livekit_sentences_are_flushed_and_the_context_closed(server: RunningServer) -> None:
-    query = {"auto_mode": "true", "sync_alignment": "true", "inactivity_timeout": "180", "enable_logging": "true"}
-    async with socket(server, MANY, **query) as connection:
-        await send(connection, " ", voice_settings={}, context_id="a1b2", **SHORT)
-        await send(connection, "Good morning. ", context_id="a1b2", flush=True)
-        await send(connection, "", context_id="a1b2", flush=True)
-        await send(connection, close_context=True, context_id="a1b2")
-        messages = (await until_final(connection, "a1b2"))["a1b2"]
-    assert same_sound(sound_of(messages), await native(server, "Good morning."))
-    assert chars_of(messages) == "Good morning. "
-
-
-async def test_contexts_keep_their_audio_apart_and_the_socket_closes_at_the_end(server: RunningServer) -> None:
-    async with socket(server, MANY, auto_mode="true") as connection:
-        await send(connection, "")  # Pipecat sends this message to keep the socket open.
-        for name, text in (("a", "Good morning."), ("b", "Good evening.")):
-            await send(connection, " ", context_id=name, **SHORT)
-            await send(connection, text, context_id=name)
-        await send(connection, close_socket=True)
-        came = await until_final(connection, "a", "b")
-        came, code = came, (await closed(connection))[1]
-    assert same_sound(sound_of(came["a"]), await native(server, "Good morning."))
-    assert same_sound(sound_of(came["b"]), await native(server, "Good evening."))
-    assert code == 1000
-
-
-async def test_flushed_text_is_spoken_before_the_text_is_complete_and_a_second_close_stops_it(
-    server: RunningServer,
-) -> None:
-    async with socket(server, MANY) as connection:
-        await send(connection, "Speak for a long time", context_id="long", max_frames=4000)
-        await send(connection, context_id="long", flush=True)
-        assert (await hear(connection))["audio"]
-        for _ in range(2):
-            await send(connection, context_id="long", close_context=True)
-        await until_final(connection, "long")
-        server.wait_until_idle()
-        await send(connection, "Good morning.", context_id="next", **SHORT)
-        await send(connection, context_id="next", close_context=True)
-        assert list(await until_final(connection, "next")) == ["next"]
-
-
-@pytest.mark.slow
-async def test_error_ends_only_its_context(server: RunningServer) -> None:
-    async with socket(server, MANY) as connection:
-        await send(connection, "Good morning.", context_id="good", **SHORT)
-        await send(connection, "Hello.", context_id="bad", max_frames=10**6)
-        await send(connection, "More.", context_id="bad")
-        await send(connection, context_id="good", close_context=True)
-        came = await until_final(connection, "good", "bad")
-    error, last = came["bad"]
-    assert (error["error"], error["param"], last["isFinal"]) == ("invalid_config", "max_frames", True)
-    assert same_sound(sound_of(came["good"]), await native(server, "Good morning."))
-
-
 async def test_disconnect_releases_its_slots(server: RunningServer) -> None:
     async with socket(server, MANY) as connection:
         await send(connection, "Speak for a long time. ", context_id="a", flush=True, max_frames=4000)
@@ -256,18 +158,6 @@ async def test_disconnect_releases_its_slots(server: RunningServer) -> None:
         assert (await hear(connection))["audio"]
         connection.transport.abort()
     assert server.frames_until_idle() <= FREED_FRAMES
-
-
-@pytest.mark.slow
-async def test_late_text_gets_an_idle_timeout_error(server: RunningServer) -> None:
-    async with socket(server, ONE, inactivity_timeout="1") as connection:
-        await send(connection, "Hello", **SHORT)
-        messages, code = await closed(connection)
-    assert ([message["error"] for message in messages if "error" in message], code) == (["idle_timeout"], 1008)
-    async with socket(server, MANY, inactivity_timeout="1") as connection:
-        await send(connection, "Good morning", context_id="c", **SHORT)
-        result = (await until_final(connection, "c"))["c"]
-    assert sound_of(result)
 
 
 # --- One text over HTTP.

@@ -3,25 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import io
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-import av
-import numpy as np
 import pytest
-import soundfile
 from websockets.asyncio.client import ClientConnection, connect
-from websockets.exceptions import ConnectionClosed
 
-from runtime.settings import EngineSettings, Limits
-from tests.conftest import FolderOf
-from tests.support.runtime_server import FREED_FRAMES, RunningServer, running_server
-from tests.support.speech_client import WAIT_S, same_sound, spoken
-from tests.wire.conftest import Serving
+from tests.support.runtime_server import FREED_FRAMES, RunningServer
+from tests.support.speech_client import WAIT_S, same_sound
 
 STREAM: dict[str, Any] = {"stream_audio": True, "response_format": "pcm"}
 SHORT: dict[str, Any] = {"task_type": "CustomVoice", "seed": 11, "max_new_tokens": 13}
@@ -84,37 +76,6 @@ async def speak(server: RunningServer, *texts: str, **config: Any) -> tuple[list
         return await replies(connection)
 
 
-async def test_streamed_audio_equals_that_of_the_native_protocol(server: RunningServer) -> None:
-    native = await spoken(server.socket, "Good morning.", task_type="custom_voice", seed=11, max_frames=12)
-    (reply,), end = await speak(server, "Good ", "morning.", **SHORT, **STREAM)
-    pcm = b"".join(reply.sound)
-    assert same_sound(pcm, native.pcm)
-    assert reply.start["sentence_text"] == "Good morning."
-    assert reply.done["total_bytes"] == len(pcm)
-    assert reply.done["metrics"]["frames"] * 1920 * 2 == len(pcm)
-    assert end == {"type": "session.done", "utterance_index": 0, "total_sentences": 1}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("response_format", ["wav", "pcm", "flac", "mp3", "opus", "aac"])
-async def test_sentences_are_readable_files(server: RunningServer, response_format: str) -> None:
-    (streamed,), _ = await speak(server, "Good morning.", **SHORT, **STREAM)
-    (reply,), _ = await speak(server, "Good morning.", **SHORT, response_format=response_format)
-    (data,) = reply.sound
-    assert reply.done["total_bytes"] == len(data)
-    wanted = b"".join(streamed.sound)
-    if response_format == "pcm":
-        assert same_sound(data, wanted)
-    elif response_format in {"wav", "flac"}:
-        samples, rate = soundfile.read(io.BytesIO(data), dtype="int16")
-        assert rate == 24_000
-        assert same_sound(samples.astype("<i2").tobytes(), wanted)
-    else:
-        with av.open(io.BytesIO(data)) as container:
-            seconds = sum(frame.samples / frame.sample_rate for frame in container.decode(audio=0))
-        assert abs(seconds - len(wanted) / 48_000) < 0.12
-
-
 async def test_sentences_arrive_in_order_with_start_and_done(server: RunningServer) -> None:
     text = "Good morning. How are you? Fine"
     found, end = await speak(server, *text, split_granularity="sentence", **SHORT, **STREAM)
@@ -124,46 +85,6 @@ async def test_sentences_arrive_in_order_with_start_and_done(server: RunningServ
     (alone,), _ = await speak(server, "How are you?", **SHORT, **STREAM)
     assert same_sound(b"".join(found[1].sound), b"".join(alone.sound))
     assert {reply.done["metrics"]["seed"] for reply in found} == {11}
-
-
-@pytest.mark.slow
-async def test_sentences_arrive_in_order_with_a_single_slot(folder_of: FolderOf) -> None:
-    engine = EngineSettings(threads=1, max_slots=1, max_waiting=0)
-    with running_server(folder_of("brief", "custom_voice"), engine=engine) as server:
-        text = "Good morning. How are you? Fine. Good. Bye."
-        found, end = await speak(server, text, split_granularity="sentence", **SHORT, **STREAM)
-    assert [reply.done["error"] for reply in found] == [False] * 5
-    assert end["total_sentences"] == 5
-
-
-@pytest.mark.slow
-async def test_socket_serves_consecutive_utterances(server: RunningServer, ref_audio: str) -> None:
-    async with omni(server, **SHORT, **STREAM) as connection:
-        await say(connection, "One.")
-        assert (await replies(connection))[1]["utterance_index"] == 0
-        clone = {"ref_audio": ref_audio, "ref_text": "Some words.", "max_new_tokens": 6}
-        await send(connection, "session.config", **clone, **STREAM)
-        for index in (1, 2):
-            await say(connection, "Two.")
-            (reply,), end = await replies(connection)
-            assert end["utterance_index"] == index
-            assert reply.errors == []
-            assert reply.sound
-        await send(connection, "session.close")
-        with pytest.raises(ConnectionClosed) as end_of_it:
-            await connection.recv()
-        assert end_of_it.value.rcvd is not None
-        assert end_of_it.value.rcvd.code == 1000
-
-
-async def test_errors_are_sent_between_start_and_done(server: RunningServer) -> None:
-    config = {**SHORT, **STREAM, "language": "klingon"}
-    (reply,), end = await speak(server, "Hello.", **config)
-    (error,) = reply.errors
-    assert error["message"].startswith("Generation failed for utterance 0, sentence 0: This checkpoint does not know")
-    assert error["code"] == "unsupported_language"
-    assert reply.done["error"] is True
-    assert end["total_sentences"] == 1
 
 
 async def test_disconnect_while_speaking_releases_the_slot_within_two_frames(either: RunningServer) -> None:
@@ -182,51 +103,6 @@ async def test_disconnect_while_speaking_releases_the_slot_within_two_frames(eit
     for config in (LONG, {**LONG, "split_granularity": "sentence"}, {**SHORT, "max_new_tokens": 4000}):
         await hang_up(**config)
         assert either.frames_until_idle() <= FREED_FRAMES
-
-
-async def test_client_messages_are_processed_during_speech(server: RunningServer) -> None:
-    async with omni(server, **LONG) as connection:
-        await say(connection, "Speak for a long time.")
-        while not isinstance(await hear(connection), bytes):
-            pass
-        await send(connection, "nonsense")
-        while (message := await hear(connection)) and isinstance(message, bytes):
-            pass
-        assert isinstance(message, dict)
-        assert (message["message"], message["code"]) == ("Unknown message type: nonsense", "invalid_config")
-        while not isinstance(await hear(connection), bytes):  # The speech continues.
-            pass
-        connection.transport.abort()
-    server.wait_until_idle()
-
-
-@pytest.mark.slow
-async def test_invalid_first_message_and_silent_client_are_closed_with_a_reason(
-    serving: Serving, folder_of: FolderOf
-) -> None:
-    async def ending(server: RunningServer, *messages: str) -> tuple[list[str], int | None]:
-        texts = []
-        async with connect(server.socket) as connection:
-            for message in messages:
-                await connection.send(message)
-            async for reply in connection:  # The loop ends without an exception, because the close is in order.
-                texts.append(json.loads(reply)["message"])
-            return texts, connection.close_code
-
-    with serving(folder_of("brief", "custom_voice"), limits=Limits(config_s=0.3)) as server:
-        assert await ending(server) == (["Timeout waiting for session.config"], 1000)
-    with serving(folder_of("brief", "custom_voice"), limits=Limits(idle_s=1)) as server:
-        for message, told in (
-            ('{"type":"session.config"}', "Idle timeout: no message received"),
-            ('{"type":"input.done"}', "Expected session.config, got: input.done"),
-            ("nonsense", "Invalid JSON message"),
-        ):
-            assert await ending(server, message) == ([told], 1000)
-
-
-async def test_reply_is_not_silent(server: RunningServer) -> None:
-    (reply,), _ = await speak(server, "Good morning.", **SHORT, **STREAM)
-    assert np.frombuffer(b"".join(reply.sound), "<i2").any()
 
 
 async def said_until_done(connection: ClientConnection) -> tuple[bytes, list[dict[str, Any]]]:

@@ -31,7 +31,7 @@ from runtime.shared.encoding import FORMATS
 from tests.conftest import FolderOf
 from tests.support.runtime_server import FREED_FRAMES, RunningServer, running_server
 from tests.support.signals import voice
-from tests.support.speech_client import same_sound, spoken
+from tests.support.speech_client import same_sound
 from tests.support.timeouts import TEST_TIMEOUT_S, until
 from tests.wire.conftest import Serving
 
@@ -134,26 +134,6 @@ def test_every_format_contains_the_audio(server: RunningServer, plain: bytes, re
         assert same_sound(samples.astype("<i2").tobytes(), plain)
     else:
         assert SAMPLES / 24_000 <= len(samples) / rate < SAMPLES / 24_000 + 0.1
-
-
-async def test_audio_equals_that_of_the_native_protocol(server: RunningServer, plain: bytes) -> None:
-    config = {"task_type": "custom_voice", "seed": 11, "max_frames": 12}
-    take = await spoken(server.socket, "Good morning.", **config)
-    assert same_sound(plain, take.pcm)
-    # Different seeds give different audio, so the comparison can fail.
-    assert not same_sound(plain, post(server, response_format="pcm", seed=12).content)
-
-
-def test_each_mode_speaks(server: RunningServer, ref_audio: str) -> None:
-    bodies: list[dict[str, Any]] = [
-        {"voice": {"id": "serena"}, "instructions": "Cheerful."},
-        {"task_type": "VoiceDesign", "voice": None, "instructions": "A calm old man."},
-        {"task_type": "Base", "ref_audio": ref_audio, "ref_text": "Some words."},
-        {"ref_audio": ref_audio, "x_vector_only_mode": True, "language": "English"},
-    ]
-    sounds = [post(server, response_format="pcm", **body) for body in bodies]
-    assert [sound.status_code for sound in sounds] == [200] * 4
-    assert len({sound.content for sound in sounds}) == 4
 
 
 def test_vllm_omni_stream_options_are_supported(server: RunningServer, plain: bytes) -> None:
@@ -380,19 +360,6 @@ def test_100_disconnects_leak_nothing(either: RunningServer, ref_audio: str) -> 
 
 
 @pytest.mark.slow
-@pytest.mark.logs_errors
-def test_client_that_reads_nothing_is_disconnected(serving: Serving, folder_of: FolderOf) -> None:
-    engine = EngineSettings(threads=1, max_slots=1)
-    server_settings = ServerSettings(send_s=0.5, send_buffer_bytes=4096)
-    with serving(folder_of("brief", "custom_voice"), engine=engine, server=server_settings) as server:
-        with raw(server, LONG, receive_bytes=4096):
-            until(server.tasks)
-            server.wait_for_no_tasks()
-            server.wait_until_idle()
-        assert post(server).status_code == 200
-
-
-@pytest.mark.slow
 def test_slow_reader_pauses_its_row_and_resumes(
     serving: Serving, folder_of: FolderOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -553,15 +520,6 @@ def test_each_documented_python_example_works(
 def test_docs_page_lists_every_format_with_its_media_type() -> None:
     for name, form in FORMATS.items():
         assert re.search(rf"^\| `{name}`.*`{form.media_type}`", SECTION, re.MULTILINE), name
-
-
-def test_requests_of_the_openai_client_are_accepted(server: RunningServer) -> None:
-    headers = {"Accept": "application/octet-stream", "Authorization": "Bearer sk-none", "X-Stainless-Lang": "python"}
-    body = {"model": "gpt-4o-mini-tts", "voice": "marin", "input": "Hi.", "max_new_tokens": 13}
-    reply = httpx.post(f"{server.http}{PATH}", json=body, headers=headers, timeout=30)
-    assert reply.headers["content-type"] == "audio/mpeg"
-    samples, rate = decoded(reply.content)
-    assert (rate, samples.any()) == (24_000, True)
 
 
 @pytest.mark.slow("wav", "flac")

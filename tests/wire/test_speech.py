@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import json
 import struct
-import time
 from collections import defaultdict
 from typing import Any
 
@@ -97,38 +95,6 @@ async def test_contexts_share_a_socket_with_labelled_frames(server: RunningServe
     assert order != sorted(order)  # The two contexts took turns.
 
 
-@pytest.mark.slow
-async def test_concurrent_sockets_equal_solo_runs(server: RunningServer, ref_audio: str) -> None:
-    clone = {"task_type": "base", "ref_audio": ref_audio, "ref_text": "Words.", "seed": 4, "max_frames": 12}
-    alone = [
-        (await spoken(server.socket, text, **config)).pcm
-        for text, config in [("One.", VOICE), ("Two, longer.", VOICE), ("Three.", clone)]
-    ]
-
-    takes = await asyncio.gather(
-        spoken(server.socket, "One.", **VOICE),
-        spoken(server.socket, "Two, longer.", **VOICE),
-        spoken(server.socket, "Three.", **clone),
-    )
-    result = [take.pcm for take in takes]
-    assert all(same_sound(take, other) for take, other in zip(result, alone, strict=True))
-
-
-@pytest.mark.slow
-async def test_session_speaks_repeatedly_with_one_reference(server: RunningServer, ref_audio: str) -> None:
-    config = {"task_type": "base", "ref_audio": ref_audio, "ref_text": "Words.", "seed": 4, "max_frames": 4}
-    async with talk(server.socket, **config) as session:
-        sounds = []
-        for _ in range(2):
-            await session.say("Again.")
-            sounds.append((await session.take()).pcm)
-        await session.send("session.close")
-        assert (await session.until("session.done"))["utterances"] == 2
-        assert await session.closed() == (1000, "")
-        first, second = sounds
-    assert same_sound(first, second)
-
-
 async def test_cancel_stops_audio_immediately_and_releases_the_slot(either: RunningServer) -> None:
     async with talk(either.socket, **LONG) as session:
         await session.say("Speak for a long time.")
@@ -159,31 +125,6 @@ async def test_disconnect_releases_its_slot_within_a_few_frames(either: RunningS
                 pass
             session.connection.transport.abort()
         assert either.frames_until_idle() <= FREED_FRAMES
-
-
-async def test_requests_beyond_the_slots_wait_and_are_notified(server: RunningServer) -> None:
-    async def speak(index: int) -> tuple[list[int], str]:
-        places: list[int] = []
-        async with talk(server.socket, task_type="custom_voice", seed=index, max_frames=80) as session:
-            async with asyncio.timeout(60):
-                await everybody.wait()
-            await session.say("Wait for it.")
-            while True:
-                message = await session.hear()
-                if isinstance(message, dict):
-                    if message["type"] == "queue":
-                        places.append(message["position"])
-                    elif message["type"] in {"audio.done", "error"}:
-                        return places, message["type"]
-
-    everybody: asyncio.Barrier
-
-    everybody = asyncio.Barrier(8)
-    results = await asyncio.gather(*(speak(index) for index in range(8)))
-    assert {kind for _, kind in results} == {"audio.done"}
-    waited = [places for places, _ in results if places]
-    assert len(waited) >= 1
-    assert all(places == sorted(places, reverse=True) for places in waited)
 
 
 @pytest.mark.slow(
@@ -297,21 +238,6 @@ async def test_compression_is_not_negotiated(either: RunningServer) -> None:
     async with connect(either.socket, subprotocols=[PROTOCOL]) as connection:
         result = list(connection.protocol.extensions)
     assert result == []
-
-
-@pytest.mark.slow
-async def test_session_without_configuration_or_text_times_out(serving: Serving, folder_of: FolderOf) -> None:
-    async def wait(server: RunningServer, **config: Any) -> float:
-        start = time.monotonic()
-        async with talk(server.socket, **config) as session:
-            assert await session.closed() == (1008, "idle_timeout")
-            return time.monotonic() - start
-
-    # All limits that are not under test are long enough for the slowest machine.
-    for limits, config in ((Limits(config_s=0.3), {}), (Limits(idle_s=1), VOICE)):
-        with serving(folder_of("brief", "custom_voice"), limits=limits) as server:
-            waited_s = await wait(server, **config)
-            assert waited_s > 0.9 * min(limits.config_s, limits.idle_s)
 
 
 MESSAGES = st.one_of(

@@ -253,46 +253,6 @@ def spoken_over_socket(running: RunningServer, voice: str, headers: dict[str, st
                     return str(message.get("code", message["type"]))
 
 
-def test_stored_voice_takes_instructions_if_a_checkpoint_supports_it(client: httpx.Client) -> None:
-    upload(client, name="Marta", ref_text=WORDS)
-    styled = "The voice is spoken by its sound alone, so that it can take a style; this is experimental."
-    ignored = "This checkpoint supports no instructions in this mode; they were ignored."
-
-    def spoken(**words: Any) -> tuple[bytes, str]:
-        body = {
-            "input": "Hello world.",
-            "voice": "Marta",
-            "response_format": "pcm",
-            "seed": 1,
-            "max_frames": 4,
-            **words,
-        }
-        reply = client.post("/v1/audio/speech", json=body)
-        assert reply.status_code == 200, reply.text
-        return reply.content, reply.headers.get("x-notes", "")
-
-    slow, notes = spoken(instructions="Slowly.")
-    assert notes == styled
-    named, _ = spoken(instructions="Slowly.", task_type="CustomVoice")
-    plain, notes = spoken(instructions="  ")
-    assert notes == ""
-    own, notes = spoken(instructions="Slowly.", task_type="Base")
-    assert notes == ignored
-    assert slow == named != plain == own
-    speaker, notes = spoken(instructions="Slowly.", voice="serena")
-    assert notes == ""
-    assert speaker != slow
-    cartesia = {
-        "transcript": "Hello world.",
-        "voice": {"mode": "id", "id": "Marta"},
-        "instructions": "Slowly.",
-        "seed": 1,
-    }
-    form = {"output_format": {"container": "raw", "encoding": "pcm_s16le", "sample_rate": 24000}, "max_frames": 4}
-    reply = client.post("/tts/bytes", json={**cartesia, **form})
-    assert reply.content == slow
-
-
 def test_voices_per_owner_are_limited(folder_of: FolderOf, tmp_path: Path) -> None:
     settings = ServerSettings(voices=str(tmp_path / "v"), owned_voices=1)
     with (

@@ -95,19 +95,6 @@ def test_streamed_text_is_spoken_before_its_end(server: RunningServer) -> None:
     assert any(before.pcm + after.pcm)
 
 
-@pytest.mark.slow
-async def test_two_clients_speak_concurrently(server: RunningServer) -> None:
-    """The long one goes on while the short one is spoken to its end."""
-    async with wyoming(uri_of(server)) as long, wyoming(uri_of(server)) as short:
-        await long.send("synthesize", text=LONG)
-        await long.until("audio-chunk")
-        await short.send("synthesize", text="Hello.")
-        heard = await short.until("audio-stop")
-        one, other = (await long.until("audio-chunk")).pcm, heard.pcm
-    assert any(one)
-    assert any(other)
-
-
 def test_disconnect_releases_its_slot(server: RunningServer) -> None:
     async def scene(client: WyomingClient) -> None:
         await client.send("synthesize", text=LONG)
@@ -130,17 +117,6 @@ def test_describe_and_ping_are_answered(server: RunningServer) -> None:
 
 
 # --- Refusals.
-
-
-def test_unknown_voice_is_one_sentence_and_closes_the_connection(server: RunningServer) -> None:
-    async def scene(client: WyomingClient) -> Heard:
-        await client.send("synthesize", text="Hi.", voice={"name": "nobody"})
-        return await client.until()
-
-    heard = play(server, scene)
-    assert heard.kinds == ["error"]
-    assert heard.last["code"] == "unknown_voice"
-    assert "clara" in heard.last["text"]
 
 
 @pytest.mark.parametrize(
