@@ -249,7 +249,7 @@ class EngineCore:
                 if ended:
                     self.code2wav_scheduler.discard_first_audio(sequence)
                 self.segment_runner.start_decoding(sequence, prompt, self.clock(), keeps=bool(finite))
-            if not output.prompts:
+            if not output.is_first_frame:
                 self.code2wav_scheduler.pace.turn_s = output.took_s
             self._store_frames(output.slots, output.result)
         if worked:

@@ -28,12 +28,15 @@ Expect = Callable[[Stream, Event], None]
 class StepOutput:
     """Result of a launch for the rows that have not discarded it. `result` is None if the launch failed.
 
-    Shapes: slots [B], and every array of `result` [B, ...]. `prompts` are those whose first frame this is. `took_s` is
-    the time in seconds since the device could start.
+    `prompts` has the prompt of each row if this is the first frame of segments, and is empty after decode frames.
+    `took_s` is the time in seconds since the device could start.
+
+    Shapes: slots [B], and every array of `result` [B, ...].
     """
 
     slots: Slots
     result: FrameResult | None
+    is_first_frame: bool
     prompts: list[Prompt]
     took_s: float
 
@@ -154,4 +157,4 @@ class InFlight:
         if not launch.prompts:
             self._last_output = now
         prompts = [prompt for prompt, is_wanted in zip(launch.prompts, wanted, strict=False) if is_wanted]
-        return StepOutput(launch.slots[wanted], result, prompts, took_s)
+        return StepOutput(launch.slots[wanted], result, bool(launch.prompts), prompts, took_s)

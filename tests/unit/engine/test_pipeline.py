@@ -137,6 +137,21 @@ def test_first_frames_of_cancelled_requests_are_not_assigned_to_others(quick: Ch
     assert_same([heard], [alone])
 
 
+def test_first_frame_of_a_cancelled_request_is_not_measured_as_a_decode_step(quick: Checkpoint) -> None:
+    device = LateDevice(0, 0.0)
+    engine = engine_of(quick, slots=2, device=device)
+    engine.completion_waiter.threads.append(threading.current_thread())
+    ticket = engine.submit(custom_voice(max_frames=4, **seeded(1)), Heard())
+    engine.tick()
+    engine.cancel(ticket)
+    engine.tick()
+    device.tell(Stream.STARTS, device.asked[Stream.STARTS])
+    engine.tick()
+    assert not core_of(engine).in_flight.prefill_chunks
+    assert core_of(engine).code2wav_scheduler.pace.turn_s == np.inf
+    engine.completion_waiter.threads.clear()
+
+
 def test_tokens_appended_during_prefill_are_not_lost(quick: Checkpoint) -> None:
     expected = said(engine_of(quick), streamed("Hello world, you speak.", max_frames=12))
     engine, heard = engine_of(quick, device=LateDevice(0, 0.0)), Heard()
