@@ -10,7 +10,7 @@ from torch import Tensor
 from runtime.engine.audio.voice_cache import reference_key
 from runtime.engine.engine import Engine
 from runtime.model.code2wav import Code2Wav
-from runtime.model.code2wav_network import to_s16
+from runtime.model.code2wav_interface import to_s16
 from runtime.request import SpeechRequest
 
 WINDOW = 300  # Number of frames in a window (docs/model.md 6.1).

@@ -18,7 +18,8 @@ from runtime.shared.decoding import decode
 
 # Peak below which a recording counts as silent (-60 dBFS), for example because the microphone was muted.
 SILENCE = 1e-3
-LARGEST = 512 * 2**20  # Maximum size in bytes of a file from the operator: one minute in the largest format.
+# A file of the operator: one minute in the largest format. `Limits.max_upload_bytes` is the limit of uploads.
+MAX_LOCAL_FILE_BYTES = 512 * 2**20
 LOUDEST = 4.0  # Maximum peak. Float files may exceed full scale, but more than +12 dB suggests another unit.
 
 
@@ -50,9 +51,9 @@ def load_reference(path: Path, limits: Limits) -> NDArray[np.float32]:
     """Decode reference audio from an operator's file; see `read_reference`."""
     try:
         with path.open("rb") as file:
-            data = file.read(LARGEST + 1)
+            data = file.read(MAX_LOCAL_FILE_BYTES + 1)
     except OSError as error:
         raise BadReferenceAudio(why=f"the file cannot be opened ({error.strerror})") from None
-    if len(data) > LARGEST:
-        raise BadReferenceAudio(why=f"the file is larger than {LARGEST // 2**20} MB")
+    if len(data) > MAX_LOCAL_FILE_BYTES:
+        raise BadReferenceAudio(why=f"the file is larger than {MAX_LOCAL_FILE_BYTES // 2**20} MB")
     return read_reference(data, limits)

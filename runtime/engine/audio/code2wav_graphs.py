@@ -16,7 +16,7 @@ from runtime.device.interface import Event, Stream
 from runtime.engine.execution.graphs import Capture, GraphPool, Work
 from runtime.engine.execution.slots import on_device
 from runtime.errors import InvalidSetting
-from runtime.model.code2wav_network import ROW, Code2WavNetwork
+from runtime.model.code2wav_interface import ROW, Code2WavNetwork
 
 Shape = tuple[int, int]  # Number of frames, batch size.
 

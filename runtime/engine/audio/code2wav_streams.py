@@ -20,12 +20,12 @@ from runtime.engine.cloned_voice import ClonedVoice
 from runtime.engine.execution.graphs import GraphPool, Progress
 from runtime.errors import GenerationFailed, NonFiniteOutput, SpeechError
 from runtime.model.code2wav import Code2Wav
-from runtime.model.code2wav_network import ROW, Code2WavNetwork, TorchCode2Wav
+from runtime.model.code2wav_interface import ROW, Code2WavNetwork, TorchCode2Wav
 
 log = logging.getLogger(__name__)
 
 
-def code2wav_network(code2wav: Code2Wav, slots: int, device: Device, dtype: torch.dtype) -> Code2WavNetwork:
+def code2wav_interface(code2wav: Code2Wav, slots: int, device: Device, dtype: torch.dtype) -> Code2WavNetwork:
     """Return the Code2Wav network for a device: Triton kernels on CUDA, else torch operations with float32 states."""
     if device.torch_device.type == "cuda" and kernels.available():
         from runtime.model.packed_code2wav import PackedCode2Wav
@@ -80,7 +80,7 @@ class Code2WavStreams:
         self.groups = code2wav.config.num_quantizers
         self.device = device or CpuDevice()
         # Padding rows of graphs use one additional slot.
-        self.network = network or code2wav_network(code2wav, slots + 1, self.device, dtype)
+        self.network = network or code2wav_interface(code2wav, slots + 1, self.device, dtype)
         self._pool = GraphPool(self.device) if graphs is None else graphs
         self.graphs = Code2WavGraphs(self.network, self.device, self.groups, slots, slots, self._pool, shapes)
         self.after = ReferencePrefill(self.network, self.device, self.groups, self._pool)

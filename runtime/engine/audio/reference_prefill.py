@@ -20,7 +20,7 @@ from runtime.engine.audio.code2wav_graphs import pieces
 from runtime.engine.cloned_voice import VoiceStreamState
 from runtime.engine.execution.graphs import Capture, GraphPool, Work
 from runtime.engine.execution.slots import on_device
-from runtime.model.code2wav_network import ROW, Code2WavNetwork
+from runtime.model.code2wav_interface import ROW, Code2WavNetwork
 
 STEPS = (48, 16, 4, 1)  # Numbers of frames per step. Steps that are too long for the network are not used.
 Run = Callable[[Tensor, Tensor], Tensor]

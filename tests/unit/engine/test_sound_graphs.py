@@ -21,7 +21,7 @@ from runtime.engine.cloned_voice import ClonedVoice
 from runtime.errors import GenerationFailed, InvalidSetting
 from runtime.model.checkpoint import Checkpoint
 from runtime.model.code2wav import Code2Wav
-from runtime.model.code2wav_network import TorchCode2Wav
+from runtime.model.code2wav_interface import TorchCode2Wav
 from tests.support.late_device import LateDevice
 
 pytestmark = pytest.mark.slow

@@ -19,7 +19,7 @@ from runtime.engine.audio.code2wav_streams import Code2WavStreams
 from runtime.engine.cloned_voice import ClonedVoice
 from runtime.model.checkpoint import Checkpoint
 from runtime.model.code2wav import Code2Wav
-from runtime.model.code2wav_network import to_s16
+from runtime.model.code2wav_interface import to_s16
 from runtime.model.products import Conv, TransposedConv
 from runtime.model.weights import on_meta
 from tests.conftest import Loaded

@@ -20,7 +20,7 @@ from runtime.device.kernels.convolution import Tile
 from runtime.engine.audio.reference_prefill import ReferencePrefill
 from runtime.engine.execution.graphs import GraphPool
 from runtime.model.code2wav import Code2Wav
-from runtime.model.code2wav_network import to_s16
+from runtime.model.code2wav_interface import to_s16
 from runtime.model.packed_code2wav import PackedCode2Wav
 from tests.conftest import Loaded
 from tests.support import interpreting
