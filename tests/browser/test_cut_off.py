@@ -1,8 +1,10 @@
-"""Tests that the page offers interrupted takes after a reload."""
+"""Tests that the page offers interrupted takes after a reload or a crash of the runtime."""
 
 from __future__ import annotations
 
 import json
+import os
+import signal
 from collections.abc import Callable
 from operator import itemgetter
 from typing import Any
@@ -117,6 +119,28 @@ def test_take_interrupted_by_reload_is_offered_again_with_its_seed(studio: Page)
     expect(offer(studio)).to_have_count(0)
 
 
+@pytest.mark.parametrize("room", ["speakers", "clone"])
+def test_take_interrupted_by_runtime_crash_is_offered_again_with_its_seed(studio: Page, app: App, room: str) -> None:
+    asked = configs(studio)
+    enter(studio, room)
+    if room == "clone":
+        clone_from(studio, wav(3.0), "The boat came back in the evening.")
+        await_recording(studio, "voice.wav")
+    studio.fill("#vw-text", LONG)
+    studio.click("#vw-speak")
+    await_sound(studio)
+    os.kill(app.runtime_pid, signal.SIGKILL)
+    expect(studio.locator("#vw-status")).to_have_attribute("data-state", "waiting")
+    expect(offer(studio)).to_have_count(0)
+    expect(offer(studio)).to_be_visible(timeout=60_000)
+    with studio.expect_response(TAKES):
+        offer(studio).click()
+        await_sound(studio)
+        studio.click("#vw-stop")
+    assert asked[0] == asked[1]
+    expect(offer(studio)).to_have_count(0)
+
+
 def test_take_not_stored_because_of_reload_is_offered_again(studio: Page) -> None:
     hold(studio)
     studio.fill("#vw-text", "It was whole and on its way.")
@@ -202,7 +226,7 @@ def test_retry_offer_follows_a_change_of_the_page_language(offered: Callable[...
     page = offered()
     page.select_option("#vw-language", "zh")
     told = page.locator(".vw-stays")
-    expect(told).to_contain_text("重新加载中断了朗读。")
+    expect(told).to_contain_text("朗读被中断了。")
     named = told.get_by_role("button").evaluate_all("all => all.map((one) => one.ariaLabel ?? one.textContent)")
     assert named == ["再次朗读", "不再朗读"]
     with page.expect_response("**/studio/me"):  # The studio stores the language, so that other tests get their own.

@@ -66,6 +66,7 @@ const ROOMS = [SpeakersRoom, DesignRoom, CloneRoom, ScriptRoom, LibraryRoom, Hos
 export const MODES = { custom_voice: 'CustomVoice', voice_design: 'VoiceDesign', base: 'Base' };
 
 const FULL_MS = 60_000; // The time is long, because takes stay unsaved until somebody frees space.
+const LOST = ['runtime_unavailable', 'engine_dead'];
 const UNANSWERED_MS = 1000; // Time without a response before the page reports it.
 
 export class Studio {
@@ -426,7 +427,7 @@ export class Studio {
     if (!asked.text.trim()) throw new FieldError('text', this.t('shell.text_first'));
     const config = configFor(asked.config, asked.text);
     const take = this.speech.say({ spoken: this.pronunciation.spoken(asked.text), ...asked, config });
-    if (!take.isSample) this.cutOff.withdraw();
+    if (!take.isSample) this.cutOff.forget();
     if (!take.isTyped) take.planned = this.paces.samplesOf(take);
     for (const event of ['state', 'done', 'error']) take.addEventListener(event, () => this.refresh());
     setTimeout(() => take.isUnanswered && this.refresh(), UNANSWERED_MS);
@@ -437,6 +438,7 @@ export class Studio {
   /** Show the error of a take, and show the previous take again. @param {Take} take */
   fail(take) {
     const { error, room } = take;
+    if (LOST.includes(error?.code ?? '')) this.cutOff.add(take);
     if (error?.code === 'runtime_unavailable') this.errorMessages.sayUntilBack('request', error, this.t('shell.runtime_back'), room);
     else if (error?.code === 'unknown_voice') this.missVoice(take, error);
     else if (error) this.showError(error.param ?? 'request', error, room);

@@ -83,7 +83,7 @@ export class LastHeard {
   }
 }
 
-// --- Requests that a reload interrupted before their take was complete or stored. The page offers to repeat them with
+// --- Requests that a reload or a crash interrupted before their take was complete or stored. The page offers to repeat them with
 // the same seed until another take is requested or the room is left. If the studio has stored the take after all, it is
 // shown instead. Rooms with several takes return the place of a take (`placeOf`) and restore it there (`regain`).
 // Reference audio is too large to be stored here; the room returns it (`referenceOf`).
@@ -101,7 +101,7 @@ const ROOMS = ['speakers', 'design', 'clone']; // A script shows its lines itsel
 const NEWEST = 12; // Newest takes that are searched, because another tab may have spoken in the meantime.
 
 export class CutOff {
-  /** Requests interrupted by the reload of this tab, all of one room. @type {Interrupted[]} */
+  /** Interrupted requests, all of one room. @type {Interrupted[]} */
   left = [];
   /** Removes the offer. */
   withdraw = () => {};
@@ -125,6 +125,17 @@ export class CutOff {
     const ofRoom = room.placeOf ? cut.filter((take) => take.room === room.id) : [last];
     const left = ofRoom.map((take) => interruptedOf(take, room.placeOf?.(take) ?? null)).filter(({ place }) => place || !room.placeOf);
     remember('sessionStorage', CUT_OFF_KEY, left);
+  }
+
+  /** Remember a request that ended with the runtime. A room with several takes offers to repeat them itself. @param {Take} take */
+  add(take) {
+    if (isRepeatable(take) && !this.studio.room(take.room).placeOf) this.left = [interruptedOf(take, null)];
+  }
+
+  /** Drop the requests, because another one has begun. */
+  forget() {
+    this.left = [];
+    this.withdraw();
   }
 
   /** Offer to repeat the requests; called when the runtime is ready. */
