@@ -208,6 +208,15 @@ def test_unknown_bracket_tag_is_reported_at_its_line(script: Page) -> None:
     expect(script.locator("#vw-stop"), "nothing was begun").to_be_disabled()
 
 
+def test_open_export_sheet_has_the_only_primary_button(script: Page) -> None:
+    primary = """() => [...document.querySelectorAll('.vw-primary')].filter((button) => button.checkVisibility()
+      && getComputedStyle(button).backgroundColor !== 'rgba(0, 0, 0, 0)').map(({ id }) => id)"""
+    assert script.evaluate(primary) == ["vw-speak"]
+    script.click("#vw-script-files")
+    expect(script.locator("#vw-script-go")).to_be_visible()
+    assert script.evaluate(primary) == ["vw-script-go"]
+
+
 def test_subtitle_and_text_files_can_be_opened(script: Page) -> None:
     srt = "1\n00:00:01,000 --> 00:00:02,000\nCLARA: One.\n\n2\n00:00:04,400 --> 00:00:05,000\nANGUS: Two.\n"
     script.set_input_files("#vw-script-file", {"name": "a.srt", "mimeType": "text/plain", "buffer": srt.encode()})

@@ -7,7 +7,8 @@ import re
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import SCREENSHOTS
+from tests.browser.conftest import SCREENSHOTS, OpenStudio
+from tests.browser.script_steps import enter_script, new_script, text_of
 
 pytestmark = pytest.mark.browser
 
@@ -91,3 +92,41 @@ def test_spoken_sentence_is_scrolled_into_view_unless_the_user_types(studio: Pag
     studio.keyboard.press("Control+Enter")
     expect(studio.locator("#vw-text-mirror mark")).to_have_text(FIRST)
     assert studio.evaluate(f"{field}.scrollTop") > 0
+
+
+# Record the marked text of a script, and what is before it in its line.
+MARKED_IN_SCRIPT = """() => {
+  window.marked = [];
+  const note = () => {
+    const mark = document.querySelector('.vw-line-paper .vw-sounding');
+    if (!mark) return;
+    const before = document.createRange();
+    before.selectNodeContents(mark.closest('.vw-line-paper'));
+    before.setEndBefore(mark);
+    const place = `${before.toString().length} ${mark.textContent}`;
+    if (place !== marked.at(-1)) marked.push(place);
+  };
+  const all = { childList: true, characterData: true, subtree: true };
+  new MutationObserver(note).observe(document.querySelector('#vw-script-lines'), all);
+}"""
+
+
+def test_spoken_sentence_of_a_script_is_highlighted_at_its_place(open_studio: OpenStudio) -> None:
+    page = open_studio()
+    enter_script(page)
+    new_script(page, "At the river")
+    text = f"Is it late? {FIRST} [pause 0.3s] Is it late? [whispering] Then they all went home. [pause 0.2s] {FIRST}"
+    text_of(page, 1).fill(text)
+    page.evaluate(MARKED_IN_SCRIPT)
+    page.click("#vw-speak")
+    spoken = ["Is it late?", FIRST, "Is it late?", "[whispering] Then they all went home.", FIRST]
+    starts = [0, 12, text.rindex("Is it"), text.index("[whispering]"), text.rindex(FIRST)]
+    places = [f"{start} {sentence}" for start, sentence in zip(starts, spoken, strict=True)]
+    page.wait_for_function("(count) => marked.length >= count", arg=2)
+    page.screenshot(path=SCREENSHOTS / "script-sounding.png")
+    page.wait_for_function("(last) => marked.at(-1) === last", arg=places[-1])
+    marked = page.evaluate("marked")
+    assert [place for place in places if place not in marked] == [], marked
+    text_of(page, 1).fill("Another text.")
+    expect(page.locator(".vw-sounding")).to_have_count(0)
+    page.keyboard.press("Escape")

@@ -10,6 +10,7 @@
 import { all, copyOf, make, need } from '../common/elements.js';
 import { fillLanguages } from '../common/fields.js';
 import { tagsOf } from '../common/text.js';
+import { reveal } from '../speak/sounding_text.js';
 import { dress } from '../speak/voice_picker.js';
 import { MAX_PAUSE_S, paceOf, readParts, withPace } from './line_text.js';
 import { valueOf } from './voice_assignment.js';
@@ -27,6 +28,8 @@ export class LineView {
     this.element.dataset.line = line.id;
     this.parts = partsOf(this.element);
     this.offered = ''; // Voice shown by the line's chip.
+    /** Range of the text that is spoken now. @type {import('../speak/sounding_text.js').Stretch|null} */
+    this.range = null;
     this.listen();
   }
 
@@ -155,7 +158,7 @@ export class LineView {
     parts.instructing.dataset.grow = line.instruct || (parts.instruct.disabled ? parts.instruct.placeholder : '');
     parts.error.textContent = fault ? t('script.fault', { fault, most: MAX_PAUSE_S }) : (state.error?.message ?? this.note(state));
     parts.recast.hidden = !acts.voiceAssignment.isGone(voice);
-    parts.paper.replaceChildren(...marked(line.text));
+    this.paint();
     parts.play.disabled = parts.remake.disabled = state.state === 'empty';
     parts.up.disabled = index === 0;
     parts.down.disabled = n === count;
@@ -167,6 +170,23 @@ export class LineView {
       parts[name].ariaLabel = t(`script.line.${name}`, { n });
     }
     element.ariaLabel = t('script.line.label', { n });
+  }
+
+  /** Mark the range of the text that is spoken now. @param {LineView['range']} range */
+  mark(range) {
+    if (range?.from === this.range?.from && range?.to === this.range?.to) return;
+    this.range = range;
+    this.paint();
+    const spoken = this.parts.paper.querySelector('.vw-sounding');
+    if (spoken instanceof HTMLElement) reveal(this.parts.text, spoken);
+  }
+
+  paint() {
+    const { text } = this.line;
+    const { from, to } = this.range ?? { from: 0, to: 0 };
+    const spoken = make('mark', { className: 'vw-sounding' });
+    spoken.append(...marked(text.slice(from, to)));
+    this.parts.paper.replaceChildren(...marked(text.slice(0, from)), ...(this.range ? [spoken] : []), ...marked(`${text.slice(to)}\n`));
   }
 
   /** Show the pace in the style; a voice without styles has its own pace. @param {boolean} isOwn */
@@ -251,5 +271,5 @@ function marked(text) {
     nodes.push(text.slice(end, tag.index), make('mark', { textContent: tag[0] }));
     end = tag.index + tag[0].length;
   }
-  return [...nodes, `${text.slice(end)}\n`];
+  return [...nodes, text.slice(end)];
 }

@@ -159,6 +159,11 @@ export class LinesView {
     if (id && !typing) this.reach(id)?.element.scrollIntoView({ block: 'nearest' });
   }
 
+  /** Mark the spoken range of the playing line. @param {LineView['range']} range */
+  markRange(range) {
+    for (const [id, view] of this.views) view.mark(id === this.sounding ? range : null);
+  }
+
   /** Focus a line so that keys move it. A focused field would open a phone's keyboard. @param {string} id */
   choose(id) {
     const view = this.reach(id);

@@ -6,7 +6,7 @@
  */
 
 import { errorOf } from '../common/api.js';
-import { clock } from '../common/audio.js';
+import { clock, SAMPLE_RATE } from '../common/audio.js';
 import { need } from '../common/elements.js';
 import { FieldError } from '../common/fields.js';
 import { acceptDrops } from '../common/files.js';
@@ -99,6 +99,7 @@ export class ScriptRoom {
     studio.voices.addEventListener('change', () => this.opened && this.followVoices());
     studio.stage.addEventListener('change', () => this.followStage());
     studio.stage.addEventListener('place', () => this.followPlace());
+    studio.stage.player.addEventListener('counters', () => this.opened && this.lines.markRange(this.soundingRange()));
     this.fullAudio.addEventListener('state', () => {
       this.lines.mark(this.fullAudio.sounding);
       this.timeline.mark(this.fullAudio.sounding);
@@ -397,7 +398,10 @@ export class ScriptRoom {
 
   followStage() {
     const { stage } = this.studio;
-    if (!stage.sounding || stage.take !== this.fullAudio) this.fullAudio.sound(null);
+    if (!stage.sounding || stage.take !== this.fullAudio) {
+      this.fullAudio.sound(null);
+      this.lines.markRange(null);
+    }
     this.followPlace();
   }
 
@@ -406,6 +410,26 @@ export class ScriptRoom {
     const isShown = stage.take === this.fullAudio;
     this.timeline.follow(isShown ? stage.at : null);
     if (isShown && stage.sounding) this.timeline.reveal(stage.at);
+  }
+
+  /** Return the range of the sentence that is spoken, in its line; null in a pause, or if the line has changed. */
+  soundingRange() {
+    const { fullAudio, studio } = this;
+    const { clips, sounding, take } = fullAudio;
+    const clip = clips.find(({ line }) => line.id === sounding);
+    if (!clip || !take || !studio.stage.sounding) return null;
+    const { text } = clip.line;
+    const { parts } = readParts(text);
+    const at = clip.parts.findLastIndex(({ start }) => start <= studio.stage.at);
+    let from = 0;
+    for (const { text: before } of parts.slice(0, at)) if (before) from = Math.max(from, text.indexOf(before, from) + before.length);
+    const own = parts[at]?.text ?? '';
+    from = text.indexOf(own, from);
+    if (!own || from < 0 || clip.parts[at].text !== take.text) return null;
+    const sentence = studio.soundingText.sounding(take, (studio.stage.at - clip.parts[at].start) / SAMPLE_RATE);
+    const style = take.text.length - own.length; // Tags of an earlier part that are repeated before the text.
+    const range = { from: from + Math.max(0, sentence.from - style), to: from + sentence.to - style };
+    return { ...range, to: range.from + text.slice(range.from, range.to).trimEnd().length };
   }
 
   // --- rendering and saving

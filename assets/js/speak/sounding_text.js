@@ -171,7 +171,7 @@ const FAR_S = 1; // A larger step is a jump.
 const ABOVE = 40; // Pixels between the field's edge and a mark after scrolling.
 
 export class SoundingText {
-  /** Index of the marked sentence; -1: none. */
+  /** Index of the last marked sentence of the take; -1: none. */
   index = -1;
   /**
    * Parsed text of a take: its sentences, and the sentence and duration of each clause.
@@ -201,11 +201,11 @@ export class SoundingText {
     const { take } = stage;
     const isShown = take instanceof Take && stage.sounding && take.room !== 'script';
     if (isShown && take === this.typed.take && this.typed.value === this.field.value) this.showRange(this.typedRange(take, stage.at / SAMPLE_RATE));
-    else if (isShown && take.text === this.field.value) this.show(this.sounding(take, stage.at / SAMPLE_RATE));
-    else this.show(-1);
+    else if (isShown && take.text === this.field.value) this.showRange(this.sounding(take, stage.at / SAMPLE_RATE));
+    else this.showRange(null);
   }
 
-  /** Return the sentence of a take that is spoken at a time. @param {import('../player/take.js').Take} take @param {number} at seconds */
+  /** Return the range of the sentence of a take that is spoken at a time. @param {import('../player/take.js').Take} take @param {number} at seconds */
   sounding(take, at) {
     const { sentences, clauses } = this.textOf(take);
     const lengths = clauses.map(({ length }) => length);
@@ -215,7 +215,8 @@ export class SoundingText {
     // Later audio may improve the estimate, but the highlight never moves backwards during playback.
     const index = at >= this.at && at - this.at < FAR_S ? Math.max(found, this.index) : found;
     this.at = at;
-    return index;
+    this.index = index;
+    return sentences[index];
   }
 
   get typed() {
@@ -245,12 +246,6 @@ export class SoundingText {
     return this.read;
   }
 
-  /** @param {number} index */
-  show(index) {
-    this.index = index;
-    this.showRange(this.read?.sentences[index] ?? null);
-  }
-
   /** @param {Stretch|null} range of the field */
   showRange(range) {
     const { value } = this.field;
@@ -264,7 +259,7 @@ export class SoundingText {
     this.mark.textContent = value.slice(from, end);
     this.mirror.replaceChildren(value.slice(0, from), this.mark, `${value.slice(end)}\n`);
     this.place();
-    this.reveal();
+    reveal(this.field, this.mark);
   }
 
   /** Give the copy the same text and layout as the field. */
@@ -279,12 +274,11 @@ export class SoundingText {
     }
     mirror.scrollTop = field.scrollTop;
   }
+}
 
-  /** Scroll to the mark, unless the user is typing. */
-  reveal() {
-    const { field, mark } = this;
-    if (document.activeElement === field) return;
-    const isSeen = mark.offsetTop >= field.scrollTop && mark.offsetTop + mark.offsetHeight <= field.scrollTop + field.clientHeight;
-    if (!isSeen) field.scrollTo({ top: mark.offsetTop - ABOVE, behavior: matchMedia('(prefers-reduced-motion: reduce)').matches ? 'auto' : 'smooth' });
-  }
+/** Scroll a field to its mark, unless the user is typing. @param {HTMLElement} field @param {HTMLElement} mark */
+export function reveal(field, mark) {
+  if (document.activeElement === field) return;
+  const isSeen = mark.offsetTop >= field.scrollTop && mark.offsetTop + mark.offsetHeight <= field.scrollTop + field.clientHeight;
+  if (!isSeen) field.scrollTo({ top: mark.offsetTop - ABOVE, behavior: matchMedia('(prefers-reduced-motion: reduce)').matches ? 'auto' : 'smooth' });
 }
