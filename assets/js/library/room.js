@@ -190,7 +190,13 @@ export class TakeSpace {
     this.button.onclick = () => this.ask();
     const say = (/** @type {unknown} */ error) => studio.toast(errorOf(error).message);
     need(this.bin, '[data-do=restore]').onclick = () => studio.history.restoreBin().catch(say);
-    need(this.bin, '[data-do=empty]').onclick = () => studio.history.emptyBin().catch(say);
+    const emptying = need(root, '#vw-takes-emptying', HTMLDialogElement);
+    need(this.bin, '[data-do=empty]').onclick = () => {
+      need(emptying, 'h2').textContent = studio.t('library.empty_ask', { n: this.space?.in_bin });
+      emptying.returnValue = '';
+      emptying.showModal();
+    };
+    emptying.onclose = () => emptying.returnValue && studio.history.emptyBin().catch(say);
     this.choice.onchange = () => this.describe();
     this.dialog.onclose = () => this.dialog.returnValue === 'yes' && this.free(Number(this.choice.value));
     studio.history.addEventListener('change', throttle(() => root.hidden || this.refresh(), COUNTED_MS));
