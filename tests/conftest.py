@@ -44,9 +44,9 @@ FolderOf = Callable[..., Path]
 Loaded = Callable[..., Checkpoint]
 
 SEED = 1
-# Files that share servers with a slow start: the files of one row run in one process.
+# Groups of files that share slow servers. The files of one row run in the same process.
 TOGETHER = (("tests/clients/",), ("tests/browser/test_speaking.py", "tests/browser/test_whole_path.py"))
-WITH_THE_QUICK = (("tests/browser/",),)  # `make test` runs too few browser tests for two browsers and two studios.
+WITH_THE_QUICK = (("tests/browser/",),)  # `make test` runs too few browser tests to start two browsers and two studios.
 # The slowest folders run first, so that no process still has one of them when the others have finished.
 FIRST = ("tests/browser/", "tests/clients/", "tests/wire/", "tests/chaos/", "tests/speech/", "tests/unit/benchmarks/")
 END_OF_CERTIFICATE = "-----END CERTIFICATE-----\n"

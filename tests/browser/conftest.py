@@ -34,10 +34,10 @@ POLICY = "Content Security Policy"  # Part of Chromium's log messages about a vi
 TAP = (Path(__file__).parent / "tap.js").read_text("utf-8")
 SCREENSHOTS = ROOT / "artifacts" / "screenshots"
 READY_MS = 1000 * TEST_TIMEOUT_S
-expect.set_options(timeout=1000 * TEST_TIMEOUT_S)  # Results are late if other tests share the processor.
+expect.set_options(timeout=1000 * TEST_TIMEOUT_S)  # Results may be late, because other tests use the same processors.
 VOICES = "/v1/audio/voices"
 VIEWPORT: ViewportSize = {"width": 1200, "height": 860}
-OF_A_PAGE = {"viewport", "color_scheme"}  # Options that can still be set on a page of an open window.
+OF_A_PAGE = {"viewport", "color_scheme"}  # Options that can be changed on a page of an open window.
 
 
 @pytest.fixture(scope="package")
@@ -78,7 +78,7 @@ def browser(playwright: Playwright, chromium: str, microphone: Path, slowness: S
         "--use-fake-ui-for-media-stream",
         "--use-fake-device-for-media-stream",
         f"--use-file-for-fake-audio-capture={microphone}",
-        # This name is not localhost, so the page's origin is as insecure as on another machine.
+        # A name other than localhost makes the page's origin insecure, as on another machine.
         f"--host-resolver-rules=MAP {INSECURE_HOST} 127.0.0.1",
     ]
     launched = playwright.chromium.launch(executable_path=chromium, args=arguments, slow_mo=slowness.pause_ms)
@@ -203,7 +203,8 @@ def open_studio(browser: Browser, app: App, first_window: BrowserContext, slowne
         url: str = app.url,
         script: str | None = None,
         await_ready: bool = True,
-        has_own_window: bool = False,  # For a test that installs a clock: Playwright's clocks belong to the window.
+        # True for tests that install a clock, because Playwright's clocks belong to the window.
+        has_own_window: bool = False,
         **options: Any,
     ) -> Page:
         context = context_for(url, has_own_window, options)
@@ -218,7 +219,7 @@ def open_studio(browser: Browser, app: App, first_window: BrowserContext, slowne
         slowness.slow_down(page)
         if script is not None:
             page.add_init_script(script)
-            # A test's own script may load modules from blobs, which the page's policy does not allow.
+            # Scripts of tests may load modules from blobs, which the page's policy forbids.
             context.new_cdp_session(page).send("Page.setBypassCSP", {"enabled": True})
         page.goto(url, wait_until="domcontentloaded")
         if await_ready:

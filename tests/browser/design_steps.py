@@ -20,12 +20,12 @@ from tests.support.signals import voice
 
 Pcm = NDArray[np.int16]
 
-LETTERS = "ABC"  # Labels of the takes that are generated together.
+LETTERS = "ABC"  # Labels of takes that are generated together.
 SAID = "The kettle has just boiled, and the boat came back in the evening before anybody expected it. "
-KEPT_SEED = 7  # Takes with this seed become voices.
+KEPT_SEED = 7  # Seed of the takes that become voices.
 MADE_MS = 150_000
 SAID_MS = 60_000
-HEADER_BYTES = 16  # Header of a labelled frame.
+HEADER_BYTES = 16  # Number of bytes of a frame's header.
 
 
 @dataclass

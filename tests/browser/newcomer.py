@@ -29,7 +29,7 @@ from tests.support.hub import Hub, serving
 
 CHECKPOINT = "Qwen/Qwen3-TTS-12Hz-0.6B-CustomVoice"
 TEXT = "Hi."
-DOWNLOAD_MS = 300_000  # Time for 2.5 GB over loopback with hashes, a check and the load, next to other tests.
+DOWNLOAD_MS = 300_000  # Timeout for 2.5 GB over loopback with hashes, a check and the load, while other tests run.
 SPEECH_MS = 300_000
 PAGE_MS = 120_000
 
@@ -38,14 +38,14 @@ PAGE_MS = 120_000
 class Walked:
     """What came of it."""
 
-    model: str  # The model in the metadata of the stored take.
-    weights: str  # The weight format on the model's card.
+    model: str  # Model in the metadata of the stored take.
+    weights: str  # Weight format on the model's card.
     frames: int
     rtf: float  # Seconds of computation per second of speech.
     ttfa_ms: float
     plan_s: float  # Seconds from opening the sheet to the measured speed.
     change_s: float  # Seconds from the click until the new voice serves requests.
-    offered: str  # The text of the offer on the sheet before the download.
+    offered: str  # Text of the sheet's offer before the download.
 
 
 def repository() -> Path:
@@ -56,7 +56,7 @@ def repository() -> Path:
         write_synthetic(making, "0.6B", "custom_voice", device="cpu")
         try:
             making.rename(folder)
-        except OSError:  # Another process was faster.
+        except OSError:  # Another process has created the file.
             shutil.rmtree(making)
     return folder
 
@@ -81,7 +81,8 @@ def walk(page: Page, app: App) -> Walked:
     offer = sheet.locator(".vw-offer", has=page.locator(f"input[value='{CHECKPOINT}']"))
     expect(offer).to_contain_text("real time", timeout=PAGE_MS)
     plan_s = time.monotonic() - began
-    for box in sheet.locator(".vw-offer input:checked").all():  # The Hub has only one of the offers.
+    # The Hub of the test has only one of the offered models.
+    for box in sheet.locator(".vw-offer input:checked").all():
         if box.get_attribute("value") != CHECKPOINT:
             box.uncheck()
     sheet.get_by_role("combobox").select_option("int8")

@@ -72,7 +72,7 @@ def silence(page: Page) -> None:
 def span(page: Page) -> list[float]:
     """Begin and end of the selection in seconds, as a screen reader hears them."""
     handles = page.locator("#vw-clone-trim [role=slider]")
-    # The handles exist before the recording is read; their values follow.
+    # The handles exist before the recording has been read. They get their values then.
     expect(handles.last).to_have_attribute("aria-valuenow", re.compile(r"\d"))
     return [float(str(handle.get_attribute("aria-valuenow"))) for handle in handles.all()]
 
@@ -98,7 +98,8 @@ def test_recording_from_microphone_becomes_a_voice_that_speaks(app: App, studio:
     expect(studio.locator("#vw-clone-clinic")).to_have_attribute("data-state", "unusable")
     studio.click("#vw-clone-use")
     studio.fill("#vw-clone-transcript", SAID)
-    assert set(advice(studio)) & {"no_speech", "short", "silence", "transcript"}  # The recording contains no speech.
+    # The recording is a signal without speech.
+    assert set(advice(studio)) & {"no_speech", "short", "silence", "transcript"}
     studio.screenshot(path=SCREENSHOTS / "clone-clinic.png", full_page=True)
     try_out(studio)
 
@@ -108,7 +109,7 @@ def test_recording_from_microphone_becomes_a_voice_that_speaks(app: App, studio:
     silence(studio)
     heard = reference(sent[-1])
     assert sent[-1]["ref_text"] == SAID
-    # It must be tests/support/signals.voice, not noise of the same level.
+    # The samples must come from tests/support/signals.voice, and not be noise of the same level.
     spectra = [np.abs(np.fft.rfft(samples)) for samples in (heard / 32768, voice(2.5, seed=3))]
     bands = [np.interp(np.linspace(0, 1, 4000), np.linspace(0, 1, s.size), s) for s in spectra]
     smooth = [np.convolve(b, np.ones(25) / 25, "same")[:1000] for b in bands]
@@ -132,7 +133,7 @@ def test_recording_from_microphone_becomes_a_voice_that_speaks(app: App, studio:
 
     assert "blend" not in kept["provenance"]
 
-    # Undo returns to the form, and keeping it again makes the same voice, now without consent to blends.
+    # Undo opens the form again. Saving it again makes the same voice, now without consent to blends.
     studio.locator(".vw-toast button", has_text="Undo").click()
     expect(studio.locator("#vw-clone-keep-name")).to_have_value("Thursday")
     assert httpx.get(app.url + VOICES, trust_env=False).json()["data"] == []
@@ -245,7 +246,7 @@ def test_only_the_trimmed_part_of_a_recording_is_sent(studio: Page) -> None:
     assert abs(heard.size / 24000 - (end - start)) < 0.02
     assert np.array_equal(heard, original[begin : begin + heard.size])
     assert (sent[-1]["x_vector_only_mode"], "ref_text" in sent[-1]) == (True, False)
-    # A handle never passes the other.
+    # A handle cannot be moved past the other one.
     studio.locator(".vw-step-change").first.click()
     studio.focus("#vw-clone-trim [data-edge=start]")
     studio.keyboard.press("End")
@@ -280,7 +281,7 @@ def test_recording_is_transcribed_and_trimmed_to_its_speech(studio: Page) -> Non
     expect(studio.locator("#vw-clone-asr")).to_contain_text("pocketsphinx", timeout=120_000)
     said = studio.input_value("#vw-clone-transcript")
     assert share_heard(WORDS, words(said)) >= 0.6, said
-    # The user's own text is compared with the transcript, and is kept.
+    # The user's own transcript is compared with the recording and is not overwritten.
     studio.fill("#vw-clone-transcript", said + " marmalade")
     studio.click("#vw-clone-transcribe")
     expect(studio.locator("#vw-clone-heard")).to_contain_text("Not heard: “marmalade”", timeout=120_000)
@@ -294,7 +295,7 @@ def test_recording_is_transcribed_and_trimmed_to_its_speech(studio: Page) -> Non
 
 
 def test_checkmark_appears_only_for_an_automatic_transcript(studio: Page, app: App) -> None:
-    studio.route("**/studio/transcribe?*", lambda _: None)  # The comparison has no result yet.
+    studio.route("**/studio/transcribe?*", lambda _: None)  # The comparison gets no response.
     enter(studio, "clone")
     step = studio.locator(".vw-step").nth(1)
     to_words(studio, speech_file())
@@ -304,7 +305,7 @@ def test_checkmark_appears_only_for_an_automatic_transcript(studio: Page, app: A
     expect(step).to_have_attribute("data-verdict", "unchecked")
     expect(step.locator(".vw-step-sum")).to_have_text(f"Not checked against the recording: {WORDS}")
 
-    # The runtime's advice on another text is shown at the step, and again after keeping.
+    # The runtime's advice about another text is shown at this step, and again after saving.
     step.locator(".vw-step-change").click()
     studio.fill("#vw-clone-transcript", "Good morning.")
     assert advice(studio) == ["transcript"]
@@ -441,7 +442,7 @@ def test_best_part_selection_and_cough_removal_can_be_undone(studio: Page) -> No
     assert "cough" in advice(studio)
     studio.click("#vw-clone-best")
     assert span(studio) == [start, end]
-    # Each step moves the focus to its heading, and the address contains its name.
+    # Each step focuses its heading and adds its name to the address.
     studio.click("#vw-clone-use")
     assert studio.evaluate("document.activeElement.textContent") == "Transcript"
     assert studio.url.endswith("#/clone/2")

@@ -11,7 +11,7 @@ from tests.support.app import App
 
 pytestmark = pytest.mark.browser
 
-# Count requests for animation frames and writes to the dock. It runs before the page's own scripts.
+# Script that counts requests for animation frames and writes to the dock. It runs before the page's own scripts.
 COUNTED = """
 window.frames_asked = window.dock_written = 0;
 const ask = window.requestAnimationFrame.bind(window);
@@ -20,8 +20,8 @@ window.requestAnimationFrame = (then) => {
   return ask(then);
 };
 """
-# Return the requested frames, the writes to the dock, the seconds, and if playback continues, after twenty ticks of
-# 100 ms. Stops of the machine make this longer than two seconds.
+# Return the requested frames, the writes to the dock, the elapsed seconds, and if playback continues. They are read
+# after twenty ticks of 100 ms, which take longer if the machine is busy.
 COST = """() => new Promise((done) => {
   const begun = performance.now(), before = window.frames_asked;
   new MutationObserver(() => (window.dock_written += 1)).observe(document.querySelector('#vw-stage'), {
@@ -52,7 +52,7 @@ def frames_in(page: Page, ms: int) -> int:
 
 def test_idle_page_requests_no_frames_and_playing_page_updates_dom_rarely(open_studio: OpenStudio) -> None:
     page = open_studio(script=COUNTED)
-    for _ in range(30):  # Gradio's own loop ends about a second after the page has appeared.
+    for _ in range(30):  # Gradio's own loop of animation frames ends about a second after the page has appeared.
         if frames_in(page, 500) == 0:
             break
     assert frames_in(page, 1000) == 0

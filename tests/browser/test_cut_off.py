@@ -229,7 +229,7 @@ def test_retry_offer_follows_a_change_of_the_page_language(offered: Callable[...
     expect(told).to_contain_text("朗读被中断了。")
     named = told.get_by_role("button").evaluate_all("all => all.map((one) => one.ariaLabel ?? one.textContent)")
     assert named == ["再次朗读", "不再朗读"]
-    with page.expect_response("**/studio/me"):  # The studio stores the language, so that other tests get their own.
+    with page.expect_response("**/studio/me"):  # The studio stores the language. Other tests must get their own.
         page.select_option("#vw-language", "en")
     expect(offer(page)).to_be_visible()
 

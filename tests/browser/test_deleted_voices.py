@@ -106,7 +106,7 @@ def test_line_keeps_its_audio_after_its_voice_is_deleted(spoken: Page) -> None:
     expect(said).to_have_text("The voice of line 1 (Peter) was deleted. Choose another voice for it.")
     expect(line(spoken, 1)).to_have_attribute("data-state", "made")
     expect(spoken.locator(".vw-toast", has_text="made again")).to_have_count(0)
-    # The second line has no take: Export names the line and the next step.
+    # The second line has no take. Export names this line and the next step.
     text_of(spoken, 2).fill("And a good night.")
     spoken.click("#vw-script-files")
     spoken.click("#vw-script-go")
@@ -125,7 +125,7 @@ def test_line_keeps_its_audio_after_its_voice_is_deleted(spoken: Page) -> None:
 def test_line_keeps_its_old_audio_if_it_cannot_be_remade(spoken: Page) -> None:
     stored = spoken.request.get(f"{origin(spoken)}{VOICES}").json()["data"]
     seed = line(spoken, 1).locator(".vw-line-seed").input_value()
-    for voice in stored:  # The deletion happens outside this window, which does not notice it.
+    for voice in stored:  # Another client deletes the voices, so this window does not know of it.
         spoken.request.delete(f"{origin(spoken)}{VOICES}/{voice['id']}")
     line(spoken, 1).locator(".vw-line-remake").click()
     expect(spoken.get_by_text("It keeps its audio.")).to_be_visible()
@@ -137,7 +137,7 @@ def test_line_keeps_its_old_audio_if_it_cannot_be_remade(spoken: Page) -> None:
 
 def test_voice_deleted_in_another_window_is_reported_and_no_longer_offered(studio: Page) -> None:
     peter = keep_voice(studio, "Peter")
-    enter(studio, "library")  # The library loads the voices again.
+    enter(studio, "library")  # Opening the library loads the voices again.
     expect(studio.locator("#vw-voices-list > li", has_text="Peter")).to_be_visible()
     enter(studio, "speakers")
     choose(studio, "Peter")

@@ -56,9 +56,9 @@ pytestmark = [pytest.mark.browser, pytest.mark.usefixtures("no_voices")]
 
 TAP = (Path(__file__).parent / "tap.js").read_text("utf-8")
 TEXT = "The kettle is on."
-HEARD = "The kettle is on, and the boat came back in the evening."  # This text is long enough for a reference.
+HEARD = "The kettle is on, and the boat came back in the evening."  # Text that is long enough for a reference.
 LONGER = f"{HEARD} {HEARD}"
-FAILED_BELOW = 20  # In LU, as in assets/js/design/listening.js.
+FAILED_BELOW = 20  # In loudness units (LU), as in assets/js/design/listening.js.
 LOW, HIGH = "A man with a low voice, speaking slowly.", "A woman with a high voice, speaking quickly."
 
 
@@ -144,7 +144,7 @@ def test_three_takes_with_different_seeds_stream_concurrently(room: Page, wire: 
     with newly_kept(room, 3):
         room.click("#vw-speak")
         expect_state(room, LETTERS, "streaming", "done")
-        expect_playing(room, "A")  # Playback starts while audio arrives.
+        expect_playing(room, "A")  # Playback starts before all audio has arrived.
         expect_state(room, LETTERS, "done")
 
     order = wire.channels()
@@ -205,7 +205,7 @@ def test_keyboard_plays_stops_and_resumes_a_take(room: Page) -> None:
     room.keyboard.press("Shift+3")
     expect_playing(room, "C")
     room.wait_for_function(f"{seconds} > {reached}")
-    assert room.evaluate(seconds) < reached + 2  # C continues at B's position.
+    assert room.evaluate(seconds) < reached + 2  # Playback of C continues at B's position.
     room.keyboard.press("3")
     expect_playing(room)
     room.focus("#vw-design-description")
@@ -260,7 +260,7 @@ def test_closer_to_this_clones_the_take_and_keeps_its_original(room: Page, wire:
     assert steadier < livelier
     expect(card(room, "B")).to_contain_text("steadier")
     expect(card(room, "C")).to_contain_text("livelier")
-    # The change is hidden, because a description has no effect on these takes.
+    # The mark is hidden, because a description has no effect on these takes.
     expect(card(room, "A").locator("[data-change=older]")).to_be_hidden()
     followed = room.locator(".vw-design-set").nth(1)
     expect(followed.locator("[data-change=older]")).to_have_count(3)
@@ -356,7 +356,7 @@ def test_escape_stops_generation(room: Page) -> None:
     expect_playing(room)
     assert [take["stop_reason"] for take in takes(room)[:3]] == ["cancelled"] * 3, "what had come is kept"
     expect(card(room, "A").locator("[data-act=keep]")).to_be_hidden()
-    room.keyboard.press("2")  # The received part can be played.
+    room.keyboard.press("2")  # The part that has arrived can be played.
     expect_playing(room, "B")
 
 
@@ -365,7 +365,8 @@ def test_text_over_the_limit_fails_all_takes_and_shows_an_error(room: Page) -> N
     room.click("#vw-speak")
     expect_state(room, LETTERS, "failed")
     expect(card(room, "A")).to_contain_text("failed")
-    expect(card(room, "A").locator("[data-act=again]")).to_be_hidden()  # Another attempt would fail in the same way.
+    # Retry is hidden, because it would fail in the same way.
+    expect(card(room, "A").locator("[data-act=again]")).to_be_hidden()
     expect(room.locator("#vw-text-error")).not_to_be_empty()
 
 
@@ -518,7 +519,7 @@ def test_presets_are_listed_by_language_and_keep_the_users_text(room: Page) -> N
     chips = room.locator("#vw-design-chips button")
     assert {"Narrator", "Old sailor"} <= set(chips.all_inner_texts())
     sailor = chips.filter(has_text="Old sailor")
-    sailor.click()  # The user's own text is kept.
+    sailor.click()  # Text that the user has typed is not replaced.
     assert "gravelly" in room.input_value("#vw-design-description")
     expect(room.locator("#vw-text")).to_have_value(TEXT)
     expect(room.locator("#vw-design-hint")).to_contain_text("Your own text was kept")
@@ -548,7 +549,7 @@ def test_new_takes_scroll_into_view_on_a_phone(open_studio: OpenStudio) -> None:
     page = open_studio(viewport={"width": 360, "height": 780})
     enter_design(page, TEXT)
     make_three(page)
-    # The button changes back, and receives the focus again.
+    # The button shows "Speak" again and gets the focus.
     expect(page.locator("#vw-stop")).to_be_disabled(timeout=MADE_MS)
     expect(newest(page).get_by_role("heading")).to_be_in_viewport(ratio=1)
 

@@ -20,7 +20,7 @@ WINDOWS = [(1440, 900), (1366, 768), (1280, 720), (1024, 768), (360, 780)]
 ROOMS = ("speakers", "design", "clone", "script", "library", "host")
 SENTENCE = "The boat came back in the evening, and nobody on the quay had expected it so soon. "
 LONG = SENTENCE * 10  # 160 words.
-MAX_SHIFT = 0.02  # Chrome rates shifts up to 0.1 as good.
+MAX_SHIFT = 0.02  # Maximum layout shift. Chrome rates shifts up to 0.1 as good.
 
 # The page waits five seconds for typefaces (studio/page/blocks.py) and shifts if they arrive later. A machine with
 # tests on every core can be this slow, so the page waits for a minute here.
@@ -36,7 +36,7 @@ new PerformanceObserver((list) => {
 }).observe({ type: 'layout-shift', buffered: true });
 """
 
-# Effects of a key, for the message of a test that waits for them without success.
+# Effects of a key, for the failure message of a test that waits for an effect.
 DEEDS = """
 () => {
   window.deeds = [];
@@ -207,7 +207,7 @@ def test_page_load_and_room_changes_cause_no_layout_shift(open_studio: OpenStudi
 def test_choosing_a_recording_barely_shifts_the_steps_below(open_studio: OpenStudio, window: tuple[int, int]) -> None:
     page = open_studio(viewport={"width": window[0], "height": window[1]}, script=SHIFTS)
     enter(page, "clone")
-    page.wait_for_timeout(600)  # Shifts within half a second of a click are attributed to the click.
+    page.wait_for_timeout(600)  # Layout shifts within half a second of a click are attributed to the click.
     page.evaluate("shifts.length = 0")
     page.set_input_files("#vw-clone-file", wav(12.0))
     expect(page.locator("#vw-clone-clinic")).to_have_attribute("data-state", "said")
@@ -239,14 +239,14 @@ def test_saving_a_take_does_not_shift_older_sets(open_studio: OpenStudio, window
             page.keyboard.press("Enter")
     except TimeoutError as error:
         raise AssertionError(f"no request of {len(held)} that are held: {page.evaluate(FORM)}") from error
-    page.wait_for_timeout(600)  # Shifts within half a second of a key are attributed to the key.
+    page.wait_for_timeout(600)  # Layout shifts within half a second of a key are attributed to the key.
     page.evaluate("shifts.length = 0")
     held.pop().continue_()
     expect_state(page, "B", "kept")
     page.evaluate("new Promise((seen) => requestAnimationFrame(() => requestAnimationFrame(seen)))")
     shifts = page.evaluate("shifts")
     assert sum(shift["value"] for shift in shifts) < 0.005, shifts
-    # After returning to the room, the card is no taller than necessary.
+    # When the room is opened again, the card is as tall as before.
     asked = card(page, "B").evaluate("(card) => card.offsetHeight")
     enter(page, "speakers")
     enter(page, "design")
@@ -295,7 +295,7 @@ def test_notification_does_not_overlap_the_room_or_the_dock(open_studio: OpenStu
     page.keyboard.press("Enter")
     toast = page.locator(".vw-toast")
     expect(toast).to_have_count(1)
-    # In a wide window the footer keeps this row free; on a phone the room becomes smaller.
+    # In a wide window, the footer does not cover this row. On a phone, the room becomes smaller.
     above, told, dock = (page.locator(place).bounding_box() for place in (".vw-rooms", ".vw-toast", "#vw-stage"))
     assert above
     assert told
@@ -430,7 +430,7 @@ def test_each_room_keeps_its_scroll_position(open_studio: OpenStudio) -> None:
 
 def test_name_is_visible_before_gradio_has_loaded(open_studio: OpenStudio, app: App) -> None:
     page = open_studio()
-    page.route("**/assets/*.js", lambda route: None)  # Never answered, as on a line that is very slow.
+    page.route("**/assets/*.js", lambda route: None)  # No response arrives, as on a very slow line.
     page.goto(f"{app.url}/?slow", wait_until="commit")
     expect(page.locator("#vw-arriving")).to_have_text("Voicewright Open text-to-speech studio")
     page.unroute_all()

@@ -16,7 +16,7 @@ from tests.browser.test_frame import MAX_SHIFT, SHIFTS, WINDOWS
 
 pytestmark = [pytest.mark.browser, pytest.mark.usefixtures("no_voices")]
 
-FILLED = {  # The address of each room, and an element that is visible after all stored items have loaded.
+FILLED = {  # Address of each room, and an element that is visible when all stored items have loaded.
     "speak": "#vw-speak:enabled",
     "design": "#vw-design-description",
     "clone": "#vw-clone-file",
@@ -55,7 +55,7 @@ def full_store(page: Page) -> Iterator[None]:
         assert page.request.delete(f"{origin(page)}/studio/scripts/{script}").ok
 
 
-# Work for the next frame runs at a later one, as on a busy machine.
+# Callbacks of animation frames run one frame later, as on a busy machine.
 LATE_FRAMES = """
 const frame = requestAnimationFrame;
 const after = (frames, deed) => frame(frames === 0 ? deed : () => after(frames - 1, deed));

@@ -89,7 +89,7 @@ def test_takes_are_listed_and_searchable_after_a_reload(studio: Page) -> None:
     expect(shown(studio).nth(0)).to_have_text("The otter dives.")
     expect(shown(studio).nth(1)).to_have_text("The heron waits.")
     day, otter = studio.locator("#vw-takes-list > li").nth(0), studio.locator("#vw-takes-list > li").nth(1)
-    expect(day).to_have_text(re.compile("Today|Yesterday"))  # Midnight may fall between the two.
+    expect(day).to_have_text(re.compile("Today|Yesterday"))  # It may be past midnight since the take was made.
     expect(otter).to_contain_text("The otter dives.")
     expect(otter.locator("small").first).to_have_text(re.compile(r"· \d{1,2}:\d\d\s[AP]M"))
     studio.reload(wait_until="domcontentloaded")
@@ -446,7 +446,7 @@ def test_dock_shows_the_present_request_as_code_before_anything_was_spoken(
     for room in ("script", "library"):
         enter(page, room)
         expect(page.locator("#vw-as-code")).to_be_hidden()
-    enter(page, "design")  # The dock of this room appears with the first take.
+    enter(page, "design")  # The dock of this room is hidden before the first take.
     page.click("#vw-design-chips button")
     page.click("#vw-speak")
     expect(page.locator("#vw-as-code")).to_be_visible()

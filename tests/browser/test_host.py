@@ -17,7 +17,7 @@ from tests.browser.steps import await_sound
 from tests.support.app import App, running_app
 from tests.support.checkpoints import TINY, write_checkpoint
 
-CHANGE_MS = 120_000  # Time for a start with other tests on every core.
+CHANGE_MS = 120_000  # Timeout of a start while other tests use all processors.
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +79,7 @@ def test_host_room_shows_the_running_checkpoint_and_loads_another(
     assert served_by_wyoming(wyoming) == {"first"}
     page.wait_for_function("document.querySelector('#vw-host-figure-frames polyline').points.length > 1")
 
-    # A missing checkpoint: the page shows the reason, and the earlier one still serves.
+    # The checkpoint is missing. The page shows the reason, and the earlier checkpoint still serves.
     wanted = page.locator("#vw-host-wanted")
     assert wanted.input_value() == str(checkpoints / "first")
     wanted.fill(str(checkpoints / "nowhere"))
@@ -99,7 +99,7 @@ def test_host_room_shows_the_running_checkpoint_and_loads_another(
     expect(models).to_contain_text("second", timeout=CHANGE_MS)
     expect(models).not_to_contain_text("first")
     expect(state).to_have_text("Ready.")
-    assert served_by_wyoming(wyoming) == {"second"}  # The port is the earlier runtime's.
+    assert served_by_wyoming(wyoming) == {"second"}  # The port is the same as that of the earlier runtime.
     page.locator("#vw-tab-speakers").click()
     expect(page.locator("#vw-models")).to_contain_text("second", timeout=CHANGE_MS)
     expect(page.locator("#vw-speak")).to_be_enabled(timeout=CHANGE_MS)

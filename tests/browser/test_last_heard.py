@@ -47,7 +47,7 @@ def test_reload_keeps_the_last_take_in_the_dock(app: App, open_studio: OpenStudi
     page.keyboard.press("Space")
     expect(page.locator("#vw-time")).not_to_have_text("0:00.0")
     await_end(page)
-    enter(page, "library")  # The library has the take before it.
+    enter(page, "library")  # The take appears in the library first.
     expect(page.locator("#vw-takes-list .vw-take-text").nth(1)).to_have_text("The heron waits.")
 
 
@@ -64,7 +64,7 @@ def test_play_pressed_before_the_audio_has_loaded_starts_after_loading(open_stud
     held.pop().continue_()
     expect(page.locator("#vw-time")).not_to_have_text("0:00.0")
     await_end(page)
-    assert not held  # The page requested the take once.
+    assert not held  # The page has requested the take only once.
 
 
 def test_deleted_take_is_not_restored_to_the_dock(open_studio: OpenStudio) -> None:

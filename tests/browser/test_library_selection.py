@@ -40,7 +40,7 @@ def test_several_takes_are_selected_starred_downloaded_and_deleted(open_studio: 
     expect(alpha).to_have_count(1)
     page.fill("#vw-takes-day", "")
 
-    # With the keyboard alone.
+    # The same with the keyboard alone.
     page.focus("#vw-takes-select")
     page.keyboard.press("Enter")
     expect(count).to_have_text("0 selected")
@@ -92,7 +92,7 @@ def test_several_takes_are_selected_starred_downloaded_and_deleted(open_studio: 
     expect(charlie).to_have_count(1)
     expect(in_bin).to_be_hidden()
 
-    # The bin stays after the notice is gone: restore all, or delete for good.
+    # The bin remains accessible after the notice. Its takes can be restored or deleted for good.
     alpha.locator(".vw-take-open").click(modifiers=["Control"])
     page.click("#vw-takes-bar [data-do=remove]")
     expect(in_bin).to_contain_text("1 take in the bin")

@@ -111,7 +111,7 @@ def test_error_for_a_refused_name_is_shown_below_its_field(studio: Page, keep: C
     found.locator("[data-field=tags]").fill("radio")
     found.locator("[data-field=tags]").press("Tab")
     expect(found.locator("small")).to_contain_text("#radio")
-    expect(field).to_have_value("bert")  # The list is loaded again, but the name in the question is kept.
+    expect(field).to_have_value("bert")  # The list is loaded again. The name in the dialog is not changed.
     field.fill("Berta")
     expect(field).to_have_attribute("aria-invalid", "false")
     expect(told).to_have_count(0)

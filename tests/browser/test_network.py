@@ -16,7 +16,7 @@ from tests.support.stalling import stalling_proxy
 pytestmark = pytest.mark.browser
 
 NOTICED_MS = 60_000
-NOTICED_BY_CLOCK_MS = 10_000  # Measured by the page's own clock.
+NOTICED_BY_CLOCK_MS = 10_000  # Timeout on the page's own clock.
 BACK_MS = 60_000
 TEXT = "Words that nobody may lose."
 
@@ -123,7 +123,7 @@ def test_click_without_a_response_is_reported(app: App, open_studio: OpenStudio)
         page.fill("#vw-text", TEXT)
         proxy.stall()
         page.context.set_offline(True)
-        page.click("#vw-speak")  # The click comes before the page knows if this studio needs a network.
+        page.click("#vw-speak")  # The click is earlier than the response that tells if this studio needs a network.
         expect(page.locator("#vw-note")).to_have_text("No answer yet.")
         page.context.set_offline(False)
         proxy.flow()
@@ -143,7 +143,7 @@ def test_library_shows_no_second_error_if_the_status_reports_the_outage(app: App
     with stalling_proxy(int(app.port)) as proxy:
         page = open_studio(url=f"http://127.0.0.1:{proxy.port}")
         for route in ("**/studio/takes?*", "**/v1/audio/voices"):
-            # The request fails at once; on a stalled connection it would wait.
+            # The request fails at once. On a stalled connection, it would wait.
             page.route(route, lambda route: route.abort())
         proxy.stall()
         page.click("#vw-tab-library")

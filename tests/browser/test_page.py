@@ -126,8 +126,8 @@ def test_long_note_can_be_read_in_full_in_the_page_language(open_studio: OpenStu
     note, more, sheet = (page.locator(name) for name in ("#vw-note", "#vw-note-more", "#vw-notes"))
     expect(note).to_contain_text("This voice speaks English. The Chinese letters in the text were not read")
     expect(note).not_to_contain_text("checkpoint")
-    # The control is not truncated with the sentence. One call measures both, because the layout changes as audio
-    # arrives.
+    # The button stays visible although the sentence is truncated. One call measures both, because the layout changes
+    # when audio arrives.
     page.wait_for_function("""() => {
       const box = (id) => document.querySelector(id).getBoundingClientRect();
       const [more, whole] = [box('#vw-note-more'), box('.vw-caption')];
@@ -196,7 +196,7 @@ def test_invalid_reference_shows_its_error_at_the_reference_step(studio: Page, t
     studio.set_input_files("#vw-clone-file", poem)
     expect(said).to_contain_text("poem.txt")
     expect(taken).to_have_text("voice.wav"), "what was there stays"
-    long = tmp_path / "long.wav"  # Use a file, because Playwright needs seconds to send it as bytes.
+    long = tmp_path / "long.wav"  # A file is used, because Playwright takes seconds to send the same bytes.
     long.write_bytes(bytes(13 * 2**20))
     studio.set_input_files("#vw-clone-file", long)
     expect(said).to_contain_text("13.0 MB")

@@ -19,7 +19,7 @@ from tests.support.timeouts import until
 
 pytestmark = pytest.mark.browser
 
-CHANGE_MS = 120_000  # Time for a start with other tests on every core.
+CHANGE_MS = 120_000  # Timeout of a start while other tests use all processors.
 CUSTOM = "Qwen/Qwen3-TTS-12Hz-0.6B-CustomVoice"
 BASE = "Qwen/Qwen3-TTS-12Hz-0.6B-Base"
 
@@ -123,7 +123,7 @@ def test_waiting_or_failed_download_causes_no_layout_shift(open_studio: OpenStud
 
     assert page.request.post(downloads, data={"models": [CUSTOM]}).ok
     assert page.request.post(f"{downloads}/pause").ok
-    # The response about downloads is late, as on a slow network: the page already has the other data.
+    # The response about downloads arrives after the other data, as on a slow network.
     page.route("**/host/downloads", lambda route: (page.wait_for_timeout(400), route.continue_()))
     for width, height in WINDOWS:
         page.set_viewport_size({"width": width, "height": height})
@@ -153,7 +153,7 @@ def test_host_downloads_real_voices_while_the_demo_voice_speaks(open_studio: Ope
     expect(banner).to_contain_text("the small built-in voice")
     expect(page.locator("#vw-status")).to_have_text("Built-in voice")
 
-    # After it is dismissed, the notice is available under the status.
+    # After it was dismissed, the notice is still available below the status.
     page.click("#vw-banner-leave")
     expect(banner).to_be_hidden()
     page.reload(wait_until="domcontentloaded")
@@ -183,7 +183,7 @@ def test_host_downloads_real_voices_while_the_demo_voice_speaks(open_studio: Ope
     weights.select_option("off")
     expect(first).not_to_contain_text("-bit weights")
 
-    # With the keyboard: the checkpoint that serves Speak stays, and the other is removed.
+    # With the keyboard: the checkpoint of the Speak room stays, and the other one is removed.
     page.focus(f"#vw-real-voices input[value='{BASE}']")
     page.keyboard.press("Space")
     expect(page.locator("#vw-real-begin")).to_have_text("Download and switch")

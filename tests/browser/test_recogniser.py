@@ -18,7 +18,8 @@ from tests.support.whisper import require_whisper, whisper_base
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.timeout(1200)]
 
-HEARD_MS = 600_000  # A recogniser has the lowest priority among other tests.
+# Timeout of a transcription. A recogniser has the lowest priority, and other tests use the processors.
+HEARD_MS = 600_000
 OTHER = "Nobody in the harbour had expected a storm, and so the boats stayed."  # As long as WORDS.
 
 
@@ -63,7 +64,7 @@ def test_host_downloads_the_recogniser_which_writes_and_compares_transcripts(
     sound(page)
     page.screenshot(path=SCREENSHOTS / "clone-recogniser.png")
 
-    # Without it, a transcript of something else is not called good.
+    # Without a recogniser, no transcript is reported as matching.
     page.fill("#vw-clone-transcript", OTHER)
     page.click("#vw-clone-words-done")
     expect(step).to_have_attribute("data-verdict", "unchecked")
@@ -86,7 +87,7 @@ def test_host_downloads_the_recogniser_which_writes_and_compares_transcripts(
     expect(button).to_have_text("Stop the download")
     hub.rate = hub.hold_at = None
 
-    # It fills in the empty transcript without another press.
+    # The recogniser fills in the empty transcript automatically.
     expect(page.locator("#vw-clone-asr")).to_contain_text("faster-whisper base", timeout=HEARD_MS)
     expect(offer).to_be_hidden()
     assert share_heard(WORDS, words(page.input_value("#vw-clone-transcript"))) >= 0.9
@@ -94,7 +95,7 @@ def test_host_downloads_the_recogniser_which_writes_and_compares_transcripts(
     expect(step).to_have_attribute("data-verdict", "good")
     page.screenshot(path=SCREENSHOTS / "clone-compared.png")
 
-    # It compares another transcript, with tolerance for a small error.
+    # The recogniser compares another transcript. A small error is tolerated.
     step.locator(".vw-step-change").click()
     page.fill("#vw-clone-transcript", OTHER)
     page.click("#vw-clone-words-done")

@@ -166,7 +166,7 @@ def test_clip_is_moved_by_dragging(script: Page) -> None:
     script.mouse.down()
     script.mouse.move(right["x"] + right["width"] - 3, y, steps=4)
     expect(script.locator(".vw-timeline-drop")).to_be_visible()
-    # During a drag, it would stay at the clip's earlier position.
+    # During a drag, the preview would stay at the clip's earlier position.
     expect(script.locator(".vw-timeline-hover")).to_be_hidden()
     script.mouse.up()
     assert texts(script) == [second, third, first]
@@ -211,7 +211,7 @@ def test_drag_can_be_undone_without_losing_other_edits(script: Page) -> None:
     expect(pause).not_to_have_value("")
     script.keyboard.press("Control+z")
     expect(pause).to_have_value("")
-    for expected in ([second, third, first], lines, lines):  # After this, nothing is left to undo.
+    for expected in ([second, third, first], lines, lines):  # After these steps, nothing can be undone.
         script.keyboard.press("Control+z")
         assert texts(script) == expected
     expect(script.locator("#vw-script-name")).to_have_value("The hat")

@@ -61,7 +61,7 @@ def test_word_heard_during_a_reading_does_not_end_it(studio: Page) -> None:
     studio.locator(".vw-word input").nth(0).fill("Nguyen")
     studio.locator(".vw-word input").nth(1).fill("Win")
     studio.locator(".vw-word-hear").first.click()
-    studio.wait_for_timeout(3000)  # The word is generated and played in the meantime.
+    studio.wait_for_timeout(3000)  # The word is generated and played during this time.
     expect(studio.locator("#vw-play")).to_have_attribute("data-icon", "pause")
     studio.click("#vw-pronunciation-close")
     expect(studio.locator("#vw-play")).to_have_attribute("data-icon", "pause")

@@ -25,7 +25,7 @@ LIES = """() => {
 }"""
 
 
-# Record each marked text once, because a short sentence ends between two checks of a test.
+# Record each marked text once. A short sentence may end between two checks of a test.
 MARKED = """() => {
   window.marked = [];
   const note = () => {

@@ -38,9 +38,9 @@ def app(app_with_demo_voice: App) -> App:
 
 TAP = Path(__file__).with_name("tap.js").read_text("utf-8")
 WHOLE_TAKES = Path(__file__).with_name("whole_takes.js").read_text("utf-8")
-HEADER_BYTES = 16  # Header of a labelled frame.
-LONG = 80 * "The boat came back in the evening. "  # Minutes of speech.
-FREED_S = 10.0  # Time on a busy machine; the whole text takes longer on every machine.
+HEADER_BYTES = 16  # Number of bytes of a frame's header.
+LONG = 80 * "The boat came back in the evening. "  # Text of several minutes of speech.
+FREED_S = 10.0  # Timeout on a busy machine. The complete text takes longer than this on every machine.
 
 
 def accent_pixels(page: Page) -> int:
@@ -122,7 +122,7 @@ def test_playback_receives_the_served_samples_bit_for_bit(app: App, open_studio:
     saved, rate = soundfile.read(file.path(), dtype="int16")
     assert rate == 24000
     assert np.array_equal(saved, served)
-    # A second playback from memory has the same samples and needs no second request.
+    # The second playback comes from memory. It has the same samples and sends no request.
     page.evaluate("tap.clear()")
     play_through(page, "#vw-play")
     assert np.array_equal(tapped(page, spoken.size), spoken)

@@ -60,7 +60,7 @@ def test_startup_page_is_shown_first_and_becomes_the_studio(browser: Browser) ->
         page.goto(url)
         assert page.locator("#vw-opening h1").inner_text() == "Voicewright"
         page.locator("#vw-opening-what:not(:empty)").wait_for(timeout=STUDIO_WITHIN_MS)
-        # The page changes without a reload by the user.
+        # The page is replaced without a reload by the user.
         page.locator("#vw-speak:enabled").wait_for(timeout=STUDIO_WITHIN_MS)
         assert page.locator("#vw-opening").count() == 0
         assert client.head("/").status_code == 200

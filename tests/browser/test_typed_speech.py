@@ -92,17 +92,17 @@ def test_each_clause_is_spoken_and_marked_while_the_next_one_is_typed(app: App, 
 def test_speech_continues_after_a_pause_in_typing(app: App, sent: tuple[Page, Sent]) -> None:
     page, messages = sent
     start(page, app)
-    page.keyboard.insert_text("One ")  # No mark: the pause ends the clause.
+    page.keyboard.insert_text("One ")  # Without a punctuation mark, the pause ends the clause.
     expect_texts(page, messages, ["One "])
     page.wait_for_function("document.querySelector('#vw-time').textContent !== '0:00.0'")
-    page.wait_for_timeout(2500)  # Everything has been played.
+    page.wait_for_timeout(2500)  # All audio has been played by now.
     position = reading(page, "time")
     page.wait_for_timeout(500)
     assert reading(page, "time") == position
     page.keyboard.insert_text("two, ")
     page.wait_for_function("(before) => document.querySelector('#vw-time').textContent > before", arg=position)
     with page.expect_response(lambda reply: reply.url.endswith("/studio/takes")):
-        page.click("#vw-typed")  # The switch ends it.
+        page.click("#vw-typed")  # Switching the mode off ends the speech.
     await_end(page)
     assert newest(page, app)["text"] == "One two,"
     assert newest(page, app)["stop_reason"] == "eos"
@@ -114,11 +114,11 @@ def test_corrections_are_followed(app: App, sent: tuple[Page, Sent]) -> None:
     page.keyboard.insert_text("We met on Monk")
     page.keyboard.press("Backspace")
     page.keyboard.insert_text("day, ")
-    expect_texts(page, messages, ["We met on Monday,"])  # Deleted before it was sent.
+    expect_texts(page, messages, ["We met on Monday,"])  # The word was deleted before it was sent.
     for _ in range(5):
         page.keyboard.press("Backspace")
     page.wait_for_timeout(2000)
-    assert len(messages.texts) == 1  # A pause after a deletion speaks nothing.
+    assert len(messages.texts) == 1  # After a deletion, a pause does not cause speech.
     page.keyboard.insert_text("th, ")
     expect_texts(page, messages, ["We met on Monday,", " We met on Month,"])  # The changed end is spoken again.
     hint = page.locator("#vw-typed-hint")
@@ -204,7 +204,7 @@ def test_composed_text_is_spoken_when_it_is_committed(app: App, sent: tuple[Page
     keyboard.send("Input.insertText", {"text": "你好，"})
     expect_texts(page, messages, ["你好，"])
     keyboard.send("Input.insertText", {"text": "世界"})
-    expect_texts(page, messages, ["你好，", "世界"])  # After a pause.
+    expect_texts(page, messages, ["你好，", "世界"])  # The pause ends the second clause.
     page.keyboard.press("Escape")
 
 

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.browser
 RATE = 24000
 FRAME_SAMPLES = 1920
 QUANTUM = 128
-RAMP = 120  # A ramp of 5 ms.
+RAMP = 120  # Number of samples of a ramp (5 ms).
 TARGET = FRAME_SAMPLES
 Message = tuple[float, dict[str, Any]]
 
@@ -164,7 +164,7 @@ def test_stall_is_counted_faded_and_loses_no_samples(play: Any) -> None:
     resumed = gap + silence
     assert played.last["underruns"] == 1
     assert resumed == pytest.approx(0.4 * RATE, abs=2 * QUANTUM)
-    # The last value fades out in 5 ms; silence follows, then 5 ms of rising gain.
+    # The last value fades out within 5 ms. Silence follows, and then a ramp of 5 ms.
     tail = before[-1] * np.arange(RAMP - 1, -1, -1) / RAMP
     assert played.samples[gap : gap + RAMP] == pytest.approx(tail, abs=1e-6)
     assert not played.samples[gap + RAMP : resumed].any()
@@ -176,7 +176,7 @@ def test_stall_is_counted_faded_and_loses_no_samples(play: Any) -> None:
     assert played.last["played"] == pcm.size
 
 
-@pytest.mark.parametrize("rested", [0.05, 0.3])  # Before the queue is empty, and after that.
+@pytest.mark.parametrize("rested", [0.05, 0.3])  # Before and after the queue is empty.
 def test_expected_pause_is_no_underrun_and_playback_starts_again_like_a_take(play: Any, rested: float) -> None:
     pcm = sound(4)
     at, message = begin(target=4 * FRAME_SAMPLES)

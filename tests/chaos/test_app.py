@@ -111,7 +111,7 @@ def test_signal_finishes_running_replies_and_refuses_new_ones(checkpoint: Path, 
         assert "audio.done" in [message["type"] for message in rest(socket)[0]]
         assert app.process.wait(60) == 0
         assert app.process.stdout is not None
-        # The message appears once, although the runtime prints it too.
+        # The runtime prints this message too, but it appears only once.
         assert app.process.stdout.read() == "Finishing what is spoken, 240 s at most; Ctrl-C again ends at once.\n"
     assert "Traceback" not in Path(log.name).read_text()
 
@@ -150,7 +150,7 @@ def test_killed_runtime_logs_one_line_per_interrupted_stream(checkpoint: Path, t
         said = Path(log.name).read_text()
         os.kill(app.runtime_pid, signal.SIGKILL)
         for pieces in heard:
-            with pytest.raises(httpx.RemoteProtocolError):  # No client accepts incomplete audio as complete.
+            with pytest.raises(httpx.RemoteProtocolError):  # Incomplete audio must not look complete to a client.
                 collections.deque(pieces, maxlen=0)
         more = Path(log.name).read_text().removeprefix(said).splitlines()
     lines = [line for line in more if "studio.runtimes.supervisor" not in line]

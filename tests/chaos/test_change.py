@@ -17,7 +17,7 @@ from tests.support.app import App, running_app
 from tests.support.checkpoints import BRIEF, write_checkpoint
 
 SPOKEN = ("audio.done", None)
-WITHIN_S = 120.0  # Time for a start with other tests on every core.
+WITHIN_S = 120.0  # Timeout of a start while other tests use all processors.
 
 
 @pytest.fixture(scope="module")

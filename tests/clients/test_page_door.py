@@ -36,7 +36,7 @@ def test_route_description_lists_only_open_routes(app: App) -> None:
     page = httpx.get(f"{app.url}/openapi", trust_env=False).text
     assert "/metrics" not in paths
     assert "/metrics" not in page
-    assert "/docs" not in paths  # The product serves its own pages there.
+    assert "/docs" not in paths  # The studio serves its own pages under this path.
     for path in (
         "/v1/audio/speech",
         "/v1/audio/voices/{name}/file",

@@ -67,7 +67,7 @@ def test_vllm_omni(client: Client) -> None:
         assert audio_done["error"] is False
         pieces = 2 if name == "newer" else 1  # vLLM-Omni counts the pieces of a live text.
         assert session_done == {"type": "session.done", "utterance_index": 0, "total_sentences": pieces}
-    assert heard["streamed"]["sha256"] == heard["newer"]["sha256"]  # One seed and one text give one result.
+    assert heard["streamed"]["sha256"] == heard["newer"]["sha256"]  # The same seed and text give the same audio.
 
     sentences = heard["sentences"]
     kinds = ["audio.start", "audio.done"] * 2 + ["session.done"]

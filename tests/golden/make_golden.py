@@ -28,7 +28,9 @@ from tests.support.signals import voice
 
 DATA = Path(__file__).parent / "data"
 
-CLEAR_GAP = 5e-4  # Logits have a standard deviation near 4, so this is a few hundred times their rounding error.
+# Minimum difference between the two best logits. Their standard deviation is near 4, so this is a few hundred times the
+# rounding error.
+CLEAR_GAP = 5e-4
 DECODED_FRAMES = {TINY.name: (1, 5, 40), ODD.name: (1, 5, 60)}  # The last length exceeds the transformer's window.
 
 WINDOWED = {TINY.name: 625, ODD.name: 305}  # Lengths in frames, with two seams and with one.

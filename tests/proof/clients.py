@@ -27,7 +27,7 @@ SHORT = {"task_type": "custom_voice", "seed": 11, "max_frames": 12}
 HEARD = {"task_type": "custom_voice", "seed": 11, "max_frames": 60}
 FRAMES = "voicewright_frames_total "
 DEAF, NEIGHBOURS = 20, 20
-BOMB_S = 1800  # Seconds of silence: 135 kB of FLAC, 86 MB of samples.
+BOMB_S = 1800  # Seconds of silence: 135 kB of FLAC become 86 MB of samples.
 TOGETHER = 8
 
 
@@ -44,10 +44,10 @@ async def frames_made(client: httpx.AsyncClient) -> int:
 class LeaversReport:
     """Of those who leave in the middle of a reply."""
 
-    freed_ms: list[float] = field(default_factory=list)  # Time from the hang-up until no slot is in use.
-    wasted: list[int] = field(default_factory=list)  # Frames generated in that time.
-    cancelled_ms: list[float] = field(default_factory=list)  # Time from the cancel to its response.
-    after: int = 0  # Chunks of audio after the response.
+    freed_ms: list[float] = field(default_factory=list)  # Time in ms from the hang-up until no slot is used.
+    wasted: list[int] = field(default_factory=list)  # Number of frames that were generated in that time.
+    cancelled_ms: list[float] = field(default_factory=list)  # Time in ms from the cancel to its response.
+    after: int = 0  # Number of chunks of audio after the response.
     held: tuple[Held, Held] | None = None  # Resources before the first and after the last client.
 
     @property

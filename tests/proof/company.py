@@ -21,8 +21,8 @@ from tests.support.speech_client import Talk, spoken, talk
 TEXT = "The bread is warm."
 SHORT = {"task_type": "custom_voice", "max_frames": 12}
 SEEDS = 8
-STORM_S = 2.0  # Time in which all sockets are lost.
-POLITE = 4  # Clients that send one request after another.
+STORM_S = 2.0  # Time in seconds in which all sockets are disconnected.
+POLITE = 4  # Number of clients that send one request after another.
 FEW, STREAMS = 4, 64
 LAG = 'voicewright_loop_lag_seconds_bucket{le="'
 

@@ -22,9 +22,9 @@ QUERY_TIMEOUT_S = 0.02
 class CrashReport:
     """Seconds after the kill."""
 
-    told_s: tuple[float, ...]  # Time until the client of each stream was notified.
-    ready_s: float  # Time until /ready was 200 again.
-    spoken_s: float  # Time until a stream was complete again.
+    told_s: tuple[float, ...]  # Time in seconds until the client of each stream was notified.
+    ready_s: float  # Time in seconds until /ready returned 200 again.
+    spoken_s: float  # Time in seconds until a stream was complete again.
 
     @property
     def figure(self) -> str:

@@ -16,9 +16,9 @@ from benchmarks.common.servers import BenchRuntime
 from tests.support.speech_client import Talk, talk
 
 TOGETHER = 12
-QUIET_S = 20.0  # Time limit for the release of all resources.
+QUIET_S = 20.0  # Time limit in seconds for the release of all resources.
 FRAMES = 6  # Maximum frames of a request.
-AT_ONCE_MS = 1000  # A refusal that took longer had waited in the queue.
+AT_ONCE_MS = 1000  # Maximum time in ms of a refusal. A slower one would have waited in the queue.
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,8 +17,8 @@ from tests.support.speech_client import talk
 
 SPEAKERS, TIMES = 8, 5
 VOICE = {"task_type": "custom_voice", "seed": 11, "max_frames": 12}
-SPARE = 4  # Additional connections, for requests of the metrics.
-AT_ONCE = 25  # Concurrent handshakes.
+SPARE = 4  # Number of additional connections, for requests of the metrics.
+AT_ONCE = 25  # Number of concurrent handshakes.
 REFUSED = 20
 
 

@@ -19,8 +19,8 @@ from tests.support.engines import said, said_together
 from tests.support.spoken import share_heard
 from tests.support.stand_in import write_stand_in
 
-MOST = 0.85  # Share of the recognised words: the voice reaches 0.95 and more, noise almost 0.
-NEXT_TO_NOTHING = 0.2  # The recogniser sometimes hears short words in noise.
+MOST = 0.85  # Minimum share of recognised words. The voice reaches at least 0.95, and noise almost 0.
+NEXT_TO_NOTHING = 0.2  # Maximum share of recognised words in noise.
 SEEDS = (1, 2)
 
 

@@ -22,12 +22,13 @@ TEXT = (
     "closed for weeks. He had learned to bake bread there, and to repair an old engine with very little. In the "
     "morning we walked along the river to the station, because the bus was late again."
 )
-MOST = 0.85  # Share of the recognised words; a text without one of five parts has less.
-QUIET = 300  # In int16 steps; smaller samples are inaudible.
+MOST = 0.85  # Minimum share of recognised words. A text without one of its five parts has less.
+QUIET = 300  # Maximum magnitude of inaudible int16 samples.
 PAUSE_S = 0.15  # The shortest pause between sentences.
 LONGEST_PAUSE_S = 1.2
-APART_LU = 5.0  # The difference between the loudest and the quietest stretch between pauses.
-SHORTEST_S = 2.0  # Shorter stretches are single phrases, whose loudness depends on their stress.
+APART_LU = 5.0  # Maximum difference in loudness between the stretches between pauses.
+# Minimum duration of a stretch in seconds. Shorter ones are single phrases, whose loudness depends on their stress.
+SHORTEST_S = 2.0
 
 
 @pytest.fixture(scope="module")

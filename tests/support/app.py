@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO
 
 ROOT = Path(__file__).resolve().parents[2]
-START_S = 240.0  # A cold import of torch and gradio is slow on a busy machine.
+START_S = 240.0  # Timeout of a start. Importing torch and gradio for the first time is slow on a busy machine.
 STOP_S = 60.0
 HURRY_S = 2.0
 READY = re.compile(r"Voicewright is ready at (http://\S+)")
@@ -69,7 +69,7 @@ def running_app(
         finally:
             late.cancel()
             if not _ended(process, HURRY_S):
-                assert _ended(process, STOP_S), "it did not end"  # Ends speech that a test left running.
+                assert _ended(process, STOP_S), "it did not end"  # This also ends speech that a test left running.
 
 
 def _ended(process: subprocess.Popen[str], within_s: float) -> bool:

@@ -15,7 +15,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from math import inf
 
-SEGMENT = 1448  # The payload bytes of a TCP segment over Ethernet.
+SEGMENT = 1448  # Number of payload bytes of a TCP segment over Ethernet.
 AGAIN_S = 0.2  # Linux's minimum retransmission timeout, in addition to a round trip (RFC 6298).
 UNDERWAY = 64  # Maximum number of segments on the link: a window of 90 KiB.
 
@@ -25,17 +25,17 @@ class Link:
     """Delay, loss and rate of a connection, the same in both directions."""
 
     delay_s: float = 0.0
-    loss: float = 0.0  # The share of the segments that are lost once.
+    loss: float = 0.0  # Share of the segments that are lost once.
     bytes_s: float = inf
-    segment: int = SEGMENT  # The bytes that one read takes from the sender.
-    cut_after: int | None = None  # Both ends are reset after this number of bytes to the server.
+    segment: int = SEGMENT  # Number of bytes that one read takes from the sender.
+    cut_after: int | None = None  # Number of bytes to the server after which both ends are reset. None: no reset.
 
 
 @dataclass(slots=True)
 class BadNetwork:
     """Running proxy. ``lost`` counts lost segments, and ``cut`` counts connections that were reset."""
 
-    url: str  # The URL of the proxied WebSocket.
+    url: str  # URL of the proxied WebSocket.
     link: Link
     lost: int = 0
     cut: int = 0
@@ -109,7 +109,7 @@ async def bad_network(port: int, link: Link) -> AsyncIterator[BadNetwork]:
         kernel = socket.socket()
         kernel.setsockopt(
             socket.SOL_SOCKET, socket.SO_RCVBUF, 4 * SEGMENT
-        )  # A small buffer, so that data waits in the link and not in the kernel.
+        )  # The buffer is small, so that data waits in the simulated link and not in the kernel.
         kernel.setblocking(False)
         await asyncio.get_running_loop().sock_connect(kernel, ("127.0.0.1", port))
         server, to_server = await asyncio.open_connection(sock=kernel, limit=SEGMENT)

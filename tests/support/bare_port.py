@@ -36,8 +36,8 @@ class Port:
     def __init__(self, most: int = 100, **words: Any) -> None:
         """``words`` are arguments of uvicorn."""
         self.begun, self.leave = asyncio.Event(), asyncio.Event()
-        self.send_s = TEST_TIMEOUT_S  # The longest time in which a client may accept one message.
-        self.told: asyncio.Future[int] = asyncio.get_running_loop().create_future()  # The close code of the socket.
+        self.send_s = TEST_TIMEOUT_S  # Maximum time in seconds in which a client may accept one message.
+        self.told: asyncio.Future[int] = asyncio.get_running_loop().create_future()  # Close code of the socket.
         routes = [
             Route("/wait", self.wait),
             Route("/stream", self.stream),
@@ -156,7 +156,7 @@ async def exchange(port: int, *pieces: bytes | None) -> bytes:
 
     reading = asyncio.create_task(read())
     async with asyncio.timeout(TEST_TIMEOUT_S):
-        with suppress(ConnectionError):  # The server closed the connection before everything was sent.
+        with suppress(ConnectionError):  # The server may close the connection before all data is sent.
             for piece in pieces:
                 if piece is None:
                     await becomes(lambda: bool(received))

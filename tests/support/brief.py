@@ -44,5 +44,5 @@ def few_shapes_of_sound(monkeypatch: pytest.MonkeyPatch) -> None:
         Stream.AUDIO: Family((1, 2, 4), (1, 4)),
     }
     monkeypatch.setattr("runtime.engine.audio.code2wav_graphs.FAMILIES", families)
-    # One length of recordings, so that some cloned recordings have a graph and others do not.
+    # A single buffer length, so that some recordings use a graph and others do not.
     monkeypatch.setattr("runtime.engine.audio.voice_encoders.LENGTHS_S", (1.3,))

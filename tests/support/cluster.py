@@ -139,7 +139,7 @@ class RunningCluster:
             _, words = await asyncio.wait_for(process.communicate(), CHANGE_S)
         finally:
             with suppress(ProcessLookupError):
-                process.kill()  # The command waits forever and would outlive the tests.
+                process.kill()  # Without this, the command would wait for ever and outlive the tests.
         assert process.returncode == 0, words.decode()[-2000:]
 
 
@@ -180,7 +180,7 @@ def running_cluster(
     try:
         assert process.stdout is not None
         line = ""
-        for line in process.stdout:  # The test's own timeout ends the loop.
+        for line in process.stdout:  # The loop has no timeout of its own. The test's timeout ends it.
             if line.startswith("Voicewright cluster ready"):
                 break
         assert "(Ray at " in line, log.read_text()[-3000:]

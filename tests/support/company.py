@@ -15,8 +15,8 @@ from tests.support.runtime_server import RunningServer, running_server
 from tests.support.speech_client import talk
 
 TEXT = "The kettle has just boiled, and nobody is at home."
-CALLS = 4  # Calls of each client.
-MAX_RATIO = 4.0  # The median of four clients over that of one.
+CALLS = 4  # Number of calls of each client.
+MAX_RATIO = 4.0  # Maximum ratio of the median duration with four clients to that with one.
 
 
 async def _first_sound_ms(server: RunningServer, seed: int) -> float:

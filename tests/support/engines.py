@@ -38,7 +38,7 @@ GREEDY = Sampling(greedy=True)
 MAX_TICKS = 2000
 MAX_IDLE_S = 120.0
 
-new_device: Callable[[], Device] = CpuDevice  # The device of the engines that `engine_of` makes.
+new_device: Callable[[], Device] = CpuDevice  # Constructor of the device of all engines that `engine_of` makes.
 
 Codes = NDArray[np.int64]
 
@@ -140,8 +140,8 @@ def drain(
         if worked:
             ticks, late = ticks + 1, time.monotonic() + MAX_IDLE_S
         elif isinstance(engine.clock, VirtualClock):
-            engine.clock.now += PAUSE_S  # Some requests wait for the clock to advance.
-            time.sleep(0.0005)  # Others wait for another thread.
+            engine.clock.now += PAUSE_S  # Some requests wait until a time on the engine's clock.
+            time.sleep(0.0005)  # Other requests wait for a thread.
         if clock is not None:
             clock.now += turn_s
     raise AssertionError(f"still busy after {ticks} ticks")

@@ -40,7 +40,7 @@ WITHOUT_ACLNN = {"__rshift__", "__lshift__", "__irshift__", "__ilshift__"}
 FROM_HOST = [(torch, name) for name in ("tensor", "as_tensor", "from_numpy", "asarray")]
 TO_HOST = [(Tensor, name) for name in ("tolist", "numpy", "__array__")]
 
-hands_off_threads: set[int] = set()  # Threads inside `hands_off`; no thread enters it twice.
+hands_off_threads: set[int] = set()  # Threads that are inside `hands_off`, which is not reentrant.
 
 
 class NotForGraphs(AssertionError):

@@ -8,7 +8,8 @@ from typing import Literal
 from runtime.device.cpu import CpuDevice
 from runtime.device.interface import Event
 
-Hangs = Literal["at once", "behind"]  # In the call that launches a frame, or after it, as a GPU does.
+# Time at which the frame hangs: in the call that launches it, or after the call, as on a GPU.
+Hangs = Literal["at once", "behind"]
 
 
 class HangingDevice(CpuDevice):

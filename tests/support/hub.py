@@ -34,9 +34,9 @@ class Hub:
 
     repositories: dict[str, Path] = field(default_factory=dict)
     rate: float | None = None  # Bytes of weights per second.
-    hold_at: int | None = None  # While it is set, the response stalls after this number of bytes of weights.
-    break_after: int | None = None  # The connection is cut once after this number of bytes of weights.
-    status: int | None = None  # The HTTP status of every response, if set.
+    hold_at: int | None = None  # Number of bytes of weights after which the response stalls while this is set.
+    break_after: int | None = None  # Number of bytes of weights after which the connection is cut once.
+    status: int | None = None  # HTTP status of every response. None: the normal status.
     is_damaged: bool = False
     knows_ranges: bool = True
     gated: set[str] = field(default_factory=set)
@@ -147,7 +147,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         if self.command == "HEAD":
             return
-        # Weights may be gigabytes, so send them in pieces; the pieces are small only for simulated faults.
+        # Weights may have gigabytes, so they are sent in pieces. Simulated faults need small pieces.
         is_held = {self.hub.rate, self.hub.hold_at, self.hub.break_after} != {None}
         piece = PIECE if is_held else 64 * PIECE
         with file.open("rb") as source:

@@ -54,13 +54,13 @@ from tests.support.instant_speech import FRAME_SAMPLES, frames_of, speech
 
 log = logging.getLogger(__name__)
 
-AT_ONCE = 12  # Frames that are available immediately.
+AT_ONCE = 12  # Number of frames that are available immediately.
 SPEED = float(os.environ.get("INSTANT_SPEED", "1.25"))  # Speed of the later frames as a multiple of real time.
-UNREAD = 250  # The most frames that may be sent without an acknowledgement.
-MAX_CHUNK_FRAMES = 8  # The most frames of one chunk.
+UNREAD = 250  # Maximum number of frames that are sent without an acknowledgement.
+MAX_CHUNK_FRAMES = 8  # Maximum number of frames per chunk.
 TURN_S = 0.01
 RETRY_AFTER_S = 2.0
-X_VECTOR = 64  # The size is arbitrary because no code reads the vector.
+X_VECTOR = 64  # Length of the x-vector. It is arbitrary, because nothing reads the vector.
 
 
 @dataclass(slots=True, eq=False)
@@ -74,15 +74,15 @@ class Saying:
     text: TextStream
     seed: int
     submitted: float
-    began: float | None = None  # Set while the request has a slot.
-    pieces: deque[NDArray[np.int16]] = field(default_factory=deque)  # The PCM of the frames to come.
-    has_codes: bool = True  # False for a pause.
-    said: int = 0  # Spoken characters of the growing segment.
-    made: int = 0  # Generated frames.
-    taken: int = 0  # Acknowledged samples.
-    chunk: int = 1  # Frames of the next chunk.
-    place: int = -1  # The last reported queue position.
-    reported_chars: int = -1  # The characters at the last report of waiting for text.
+    began: float | None = None  # Time at which the request got its slot. None before.
+    pieces: deque[NDArray[np.int16]] = field(default_factory=deque)  # PCM of frames that are not sent yet.
+    has_codes: bool = True  # False during a pause.
+    said: int = 0  # Number of spoken characters of the growing segment.
+    made: int = 0  # Number of generated frames.
+    taken: int = 0  # Number of acknowledged samples.
+    chunk: int = 1  # Number of frames of the next chunk.
+    place: int = -1  # Queue position that was last reported.
+    reported_chars: int = -1  # Number of characters at the last WaitingForText event.
     first_ms: float | None = None
 
     @property
@@ -175,7 +175,7 @@ class InstantEngine:
         self._checkpoints = {entry.name: self._load(entry) for entry in registry.entries}
         self._lock = threading.Condition()
         self._commands: deque[Callable[[], None]] = deque()
-        self._sayings: dict[int, Saying] = {}  # By ticket, in order of arrival.
+        self._sayings: dict[int, Saying] = {}  # Requests by ticket, in order of arrival.
         self._tickets = 0
         self._frames = 0
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)

@@ -10,6 +10,7 @@ from runtime.engine import engine
 from tests.support.instant_engine import InstantEngine
 
 if __name__ == "__main__":
-    os.environ.setdefault("VOICEWRIGHT_ENGINE_PROCESS", "shared")  # This process replaces the engine.
+    # The engine is replaced in this process, so it must not run in another one.
+    os.environ.setdefault("VOICEWRIGHT_ENGINE_PROCESS", "shared")
     engine.Engine = InstantEngine  # type: ignore[misc, assignment]
     sys.exit(main())

@@ -13,9 +13,9 @@ from runtime.settings import DEMO_CHECKPOINT
 from runtime.shared.speech_rate import expected_frames
 
 FRAME_SAMPLES = 1920  # Samples of a frame.
-PACE = 0.5  # The share of the ordinary speaking time; below 0.4 the page reports missing words.
+PACE = 0.5  # Ratio to the normal speaking time. Below 0.4, the page reports missing words.
 MIN_FRAMES = 6
-AUDIBLE = 0.02  # The minimum root mean square of a frame with speech.
+AUDIBLE = 0.02  # Minimum root mean square of a frame with speech.
 MIN_GAIN = 0.4
 
 

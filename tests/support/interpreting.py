@@ -42,7 +42,7 @@ def repaired() -> Iterator[None]:
         patch.setattr(interpreter.InterpreterBuilder, "create_dot", dot_of_wide)
         options = replace(
             interpreter.interpreter_builder.options, sanitize_overflow=False
-        )  # Overflow checks compute every sum twice.
+        )  # Overflow checks would compute every sum twice, so they are off.
         patch.setattr(interpreter.interpreter_builder, "options", options)
         yield
 

@@ -72,10 +72,10 @@ class LateDevice(CpuDevice):
     def __init__(self, seed: int = 0, chance: float = 0.4) -> None:
         super().__init__()
         self.chance, self.replayed = chance, 0
-        self.host: set[int] = set()  # The storages of host memory, which may be read without a wait.
+        self.host: set[int] = set()  # Storages of host memory, which may be read without waiting.
         self._luck = random.Random(seed)
         self._lock = threading.RLock()
-        self._mine = threading.local()  # The current stream of each thread.
+        self._mine = threading.local()  # Current stream of each thread.
         self._work: dict[Stream | None, deque[Callable[[], None]]] = defaultdict(deque)
         self._copies: dict[Stream | None, deque[tuple[int, Tensor, list[Tensor]]]] = defaultdict(deque)
         self.asked: dict[Stream | None, int] = defaultdict(int)

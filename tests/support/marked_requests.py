@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
 
-WORD = "zebrafinch"  # A word that no other text has.
+WORD = "zebrafinch"  # Word that occurs in no other text.
 SPEAKER = "clara"
 METHODS = ("get", "head", "post", "put", "patch", "delete", "options")
 _PLACE = re.compile(r"{(\w+)}")

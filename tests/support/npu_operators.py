@@ -39,7 +39,7 @@ class Operator:
         self._function = function
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        with _disable_current_modes():  # The driver is not notified of these operators.
+        with _disable_current_modes():  # These operators are hidden from the driver's checks.
             return self._function(*args, **kwargs)
 
     def __str__(self) -> str:
@@ -76,7 +76,7 @@ def npu_fused_infer_attention_score(
     need(0 <= sparse_mode <= 4, f"sparse_mode {sparse_mode} is not supported")
     single = q.shape[2] == 1
     need(inner_precise in ((0, 1) if single else (0, 1, 2, 3)), f"inner_precise {inner_precise} for {q.shape[2]}")
-    mode = 0 if single else sparse_mode  # The mode has no effect with one query.
+    mode = 0 if single else sparse_mode  # With one query, the mode has no effect.
     if atten_mask is not None:
         need(atten_mask.dtype in (torch.bool, torch.int8, torch.uint8), f"a mask of {atten_mask.dtype}")
         B, _, P, _ = q.shape

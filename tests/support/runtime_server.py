@@ -24,7 +24,8 @@ from tests.support.timeouts import TEST_TIMEOUT_S, until
 START_S = 240.0
 IDLE_S = 30.0
 FRAMES = "voicewright_frames_total "
-FREED_FRAMES = 16  # The frames that may still be generated after a disconnect, which passes two threads and a socket.
+# Number of frames that may still be generated after a disconnect, which passes two threads and a socket.
+FREED_FRAMES = 16
 
 
 @dataclass(slots=True)
@@ -119,7 +120,7 @@ def running_server(
         server=replace(server or ServerSettings(), port=0),
         limits=limits or Limits(queue_s=10 * TEST_TIMEOUT_S),
     )
-    if not settings.server.voices:  # Never use the voices folder of the user who runs the tests.
+    if not settings.server.voices:  # Tests must not use the voices folder of the user who runs them.
         folder = tempfile.TemporaryDirectory(prefix="voices-", ignore_cleanup_errors=True)
         settings = replace(settings, server=replace(settings.server, voices=folder.name))
     listener = listen(settings.server)

@@ -20,7 +20,7 @@ class Listener:
 
     frames: int
     arrives: float = 0.0
-    reads: bool = True  # True: it accepts audio immediately; False: it never does.
+    reads: bool = True  # True if the listener reads audio at once, False if it never reads.
     slot: int = -1
     chunks: list[int] = field(default_factory=list)
     first_audio_at: float | None = None
@@ -35,20 +35,21 @@ class Simulation:
 
     scheduler: Scheduler
     table: SequenceTable
-    frame_cost: tuple[float, float] = (0.01, 0.002)  # Seconds: a fixed cost, and one per row.
-    sound_cost: tuple[float, float] = (0.004, 0.008)  # Seconds: a fixed cost, and one per frame of a row.
+    frame_cost: tuple[float, float] = (0.01, 0.002)  # Seconds per frame: a fixed cost, and a cost per row.
+    # Seconds per Code2Wav call: a fixed cost, and a cost per frame of a row.
+    sound_cost: tuple[float, float] = (0.004, 0.008)
     steps: list[float] = field(default_factory=list)  # Additional seconds of each frame.
     pace: Pace = field(default_factory=Pace)
     prefill_s: float = 0.02
     is_scarce: bool = False
-    max_in_flight: int = 0  # The number of frames that may be launched before their results are known.
+    max_in_flight: int = 0  # Number of frames that may be launched before their results are known.
     now: float = 0.0
     worker_free_at: float = 0.0
     stepped: list[list[int]] = field(default_factory=list)
     device_free_at: float = 0.0
     _begun: deque[tuple[float, NDArray[np.int64]]] = field(
         default_factory=deque
-    )  # Launched frames: end time and slots.
+    )  # End time and slots of each launched frame.
     _flying: list[tuple[float, Code2WavChunk]] = field(default_factory=list)
 
     @classmethod

@@ -80,7 +80,7 @@ def check(store: Store, said: list[str]) -> None:
         assert len(store.takes.reference(OWNER, record["id"])) == 50_004
     kept = {record["id"] for record in records}
     if said and said[-1] != "deleted":
-        # It may have been deleted just before it was reported.
+        # Another process may have deleted the take before it was reported.
         assert said[-1] in kept or store.takes.restore(OWNER, said[-1])
     assert not [path for path in store.folder.rglob("*.tmp")]
     with contextlib.closing(sqlite3.connect(store.folder / FILE)) as connection:

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-THIRDS = 3  # The number of parts of the files; one CI run takes one part.
-# Every file here opens a studio, imports other people's clients for seconds, or kills whole processes.
+THIRDS = 3  # Number of parts into which the files are divided. One CI run tests one part.
+# Each file opens a studio, imports client packages for seconds, or kills processes.
 SLOW_FOLDERS = ("tests/browser/", "tests/clients/", "tests/chaos/", "tests/proof/")
 _MARK_OF_FILE = re.compile(r"^pytestmark = \[?\s*pytest\.mark\.(slow|quick)\b", re.MULTILINE)
 

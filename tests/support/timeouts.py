@@ -16,13 +16,13 @@ from typing import Any, TypeVar
 
 import httpx
 
-Clock = Callable[[], float]  # Returns seconds.
+Clock = Callable[[], float]  # Function that returns seconds.
 Found = TypeVar("Found")
 
 TEST_TIMEOUT_S = 60.0  # Timeout for events that occur immediately on an idle machine.
 POLL_INTERVAL_S = 0.01  # Poll interval for conditions without an event.
 SLICE_S = 0.25  # Maximum length of one wait of a loop, so that a stop is noticed before timeouts expire.
-LATE_S = 0.05  # A wait that is longer than requested by at most this does not count as a stop.
+LATE_S = 0.05  # Maximum delay of a wait that does not count as a stop of the process.
 HELD_S = 1.0  # Maximum duration of a callback that does not count as a stop.
 
 

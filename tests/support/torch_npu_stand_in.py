@@ -35,7 +35,7 @@ FREE = {
     "lift_fresh",
     "_unsafe_view",
     "_local_scalar_dense",
-}  # These launch no kernel.
+}  # Operators that launch no kernel.
 
 
 class NpuStream:

@@ -19,7 +19,7 @@ from asyncio import unix_events  # Import the loop's modules before the patch.
 from types import ModuleType
 from typing import Any, NoReturn
 
-import torch  # Import third-party modules that check the platform before the patch.
+import torch  # These third-party modules check the platform when they are imported, which must precede the patch.
 import uvicorn
 
 OTHERS = (torch, uvicorn)
@@ -62,7 +62,7 @@ def hide() -> None:
     for loop in (asyncio.AbstractEventLoop, unix_events._UnixSelectorEventLoop):
         loop.add_signal_handler = unknown  # type: ignore[method-assign, assignment]
         loop.remove_signal_handler = unknown  # type: ignore[method-assign, assignment]
-    from runtime.device import cpu  # On Windows, a system call would report the memory.
+    from runtime.device import cpu  # In Windows, a system call returns the memory size.
 
     assert "runtime.shared.system" not in sys.modules
     cpu.total_bytes = cpu.free_bytes = lambda: memory  # type: ignore[attr-defined]

@@ -58,7 +58,7 @@ def write(folder: Path, who: str, times: int) -> None:
                 if (shared := library.find("shared")) is not None:
                     library.delete(shared.id)
             except VoiceNotFound:
-                continue  # Another writer was first.
+                continue  # Another writer has changed the file first.
 
 
 if __name__ == "__main__":

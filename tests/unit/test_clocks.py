@@ -11,22 +11,22 @@ DATES = {"time", "time_ns", "now", "utcnow", "today"}
 
 # Files that may read the wall clock. They store dates, or compare dates with stored ones.
 DATED = {
-    "runtime/server/voices/forms.py",  # The dates of a voice and of its consent.
+    "runtime/server/voices/forms.py",  # Dates of a voice and of its consent.
     # Tickets that several replicas accept. The wall clock is the only clock that these replicas share.
     "runtime/server/http/keys.py",
-    "runtime/cluster/command.py",  # The number of a replacement of all replicas.
-    "runtime/pronunciations/folder.py",  # The dates of a dictionary's creation and last change.
-    "runtime/server/caller.py",  # An allowance is for one calendar day.
-    "runtime/voices/library.py",  # The ages of files, which the file system dates.
-    "studio/store_service.py",  # The detection of clock jumps.
-    "studio/store/database.py",  # The file names of databases that are moved aside.
-    "studio/store/owned_rows.py",  # The dates of rows that are written or moved aside.
-    "studio/store/runtime_owners.py",  # The last visit of each owner.
+    "runtime/cluster/command.py",  # Number of a replacement of all replicas.
+    "runtime/pronunciations/folder.py",  # Dates of a dictionary's creation and last change.
+    "runtime/server/caller.py",  # Calendar day of an allowance.
+    "runtime/voices/library.py",  # Ages of files, which the file system dates.
+    "studio/store_service.py",  # Detection of clock jumps.
+    "studio/store/database.py",  # File names of databases that are moved aside.
+    "studio/store/owned_rows.py",  # Dates of rows that are written or moved aside.
+    "studio/store/runtime_owners.py",  # Last visit of each owner.
     "studio/store/scripts.py",
     "studio/store/shares.py",
     "studio/store/store.py",
     "studio/store/takes.py",
-    # The number of days since a voice was deleted, which also counts while the studio is stopped.
+    # Days since a voice was deleted, which also pass while the studio is stopped.
     "studio/store/voice_bin.py",
 }
 

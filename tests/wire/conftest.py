@@ -20,7 +20,7 @@ from tests.support.runtime_server import RunningServer, running_server
 from tests.support.signals import voice
 from tests.support.studio_port import running_server_behind_studio, studio_port
 
-Serving = Callable[..., AbstractContextManager[RunningServer]]  # The signature of `running_server`.
+Serving = Callable[..., AbstractContextManager[RunningServer]]  # Type of `running_server`.
 
 
 @pytest.fixture(scope="package")

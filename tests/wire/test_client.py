@@ -189,7 +189,7 @@ async def test_unread_audio_is_not_fetched(server: RunningServer) -> None:
         await asyncio.sleep(1.5)
         assert speech._sound.qsize() <= MAX_WAITING
         assert speech.end is None  # The end follows the audio, which has not been read yet.
-        sounds = await asyncio.gather(speech.read(), other.read())  # All audio is still there.
+        sounds = await asyncio.gather(speech.read(), other.read())  # No audio is lost while it is unread.
         assert [len(sound) // 2 for sound in sounds] == [
             each_speech.done.samples for each_speech in (speech, other) if each_speech.done
         ]
@@ -293,7 +293,7 @@ async def test_one_line_say_works_inside_a_running_event_loop(server: RunningSer
     async def notebook() -> bytes:
         return say(server.http, "Good morning.", **VOICE)
 
-    # The server has an event loop of its own, so the loop of the notebook may block.
+    # The server has its own event loop, so the loop of the notebook may block.
     assert same_sound(await notebook(), (await spoken(server.socket, "Good morning.", **VOICE)).pcm)
 
 
@@ -577,7 +577,7 @@ async def test_silent_utterance_times_out_and_queue_updates_reset_the_timer() ->
                     cancelled.set()
 
         async with sick(queues) as url, connect(url) as client:
-            # The timeout is shorter than all four waits together, but longer than each of them.
+            # The timeout is shorter than all four waits together and longer than each of them.
             speech = client.speak("Hello.", timeout=1.2)
             with pytest.raises(SpeechTimeout):
                 await speech.read()

@@ -36,8 +36,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster]:
     folder = tmp_path_factory.mktemp("cluster")
-    # Streams that hold a slot in these tests read no audio for a while. Streams that wait for a slot, or that are
-    # drained, have time.
+    # Some streams of these tests have a slot and do not read their audio for a while. Long timeouts keep them, and the
+    # streams that wait, open.
     timeouts = {f"VOICEWRIGHT_{name}": "300" for name in ("PING_S", "SEND_S", "QUEUE_S", "DRAIN_S")}
     with running_cluster(folder, "--replicas", "2", VOICEWRIGHT_MAX_WAITING="1", **timeouts) as running:
         yield running
@@ -123,7 +123,7 @@ async def test_http_of_every_dialect_passes_and_metrics_cover_all_replicas(clust
             },
         )
         assert bytes_.status_code == 200
-        assert (await client.get("/-/healthz")).text == "success"  # KubeRay requests this path.
+        assert (await client.get("/-/healthz")).text == "success"  # KubeRay requests this route.
         ready = (await client.get("/ready")).json()
         assert (ready["status"], ready["slots"], ready["replicas"]) == ("ready", 8, 2)
         assert [model["id"] for model in (await client.get("/v1/models")).json()["data"]] == ["demo-voice"]

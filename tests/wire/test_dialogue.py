@@ -66,7 +66,7 @@ def test_a_client_that_leaves_ends_the_dialogue(talking: RunningServer) -> None:
         next(reply.iter_bytes())
     talking.wait_until_idle()
     assert talking.frames_made() - before < 400  # The dialogue would have about 4,000.
-    assert post(talking).status_code == 200  # The slot serves the next one.
+    assert post(talking).status_code == 200  # The slot is available for the next request.
 
 
 def test_a_narration_has_the_quoted_voice(talking: RunningServer) -> None:

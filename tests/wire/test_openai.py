@@ -302,7 +302,7 @@ def test_disconnect_ends_encoder_threads_without_garbage_collection(
         server.wait_until_idle()
         server.wait_for_no_tasks()
 
-    for _ in range(8):  # After this, the pool of encoders has all its threads.
+    for _ in range(8):  # After these requests, the pool of encoders has all its threads.
         hang_up()
     gc.collect()
     before = len(os.listdir("/proc/self/task"))

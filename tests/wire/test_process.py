@@ -79,7 +79,7 @@ def test_http_and_session_list_the_same_models(server: RunningServer) -> None:
         "styles_voices", "grafts_voices", "sample_rate", "samples_per_frame", "part_chars", "device", "dtype",
         "fingerprint", "loaded", "slots", "sampling",
     }  # fmt: skip
-    assert not any("/" in card["id"] for card in reply["data"])  # An id is a name, never a path.
+    assert not any("/" in card["id"] for card in reply["data"])  # An id is a name and never a path.
     assert sum(card["slots"] for card in reply["data"]) == httpx.get(f"{server.http}/ready").json()["slots"]
 
     async def created() -> dict[str, object]:

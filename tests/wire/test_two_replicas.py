@@ -19,7 +19,7 @@ from tests.support.replicas import environment_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
-ELSEWHERE_S = 1.0  # Time until a new stream is served after a replica was killed, on an idle machine.
+ELSEWHERE_S = 1.0  # Time in seconds until a new stream is served after a replica was killed, on an idle machine.
 
 
 @pytest.fixture(scope="module")

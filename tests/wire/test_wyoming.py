@@ -303,7 +303,8 @@ def test_port_is_announced_until_the_server_ends(folder_of: FolderOf) -> None:
         with running_server(folder_of("brief", "custom_voice"), server=told) as running:
             port = int(uri_of(running).rpartition(":")[2])
             watching = pool.submit(asyncio.run, watched(port, found))
-            # The server may leave only after the browser has found the service; an earlier goodbye has no effect.
+            # The server must not stop before the browser has found the service. An earlier goodbye would have no
+            # effect.
             while not found.wait(0.1) and not watching.done():
                 pass
         assert watching.result(60) == (["127.0.0.1"], port)

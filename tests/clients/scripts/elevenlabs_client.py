@@ -152,7 +152,8 @@ def dictionaries(client: ElevenLabs) -> dict[str, Any]:
 
 
 def main(base: str) -> None:
-    with tls(urlsplit(base).port or 80) as address:  # The client uses wss for its socket, whatever the base URL is.
+    # The client always uses wss for its sockets, even if the base URL is http.
+    with tls(urlsplit(base).port or 80) as address:
         client = ElevenLabs(base_url=address, api_key="none")
         voices = client.voices.get_all().voices
         found = client.voices.search(page_size=1, search="clara")

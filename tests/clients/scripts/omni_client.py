@@ -37,7 +37,7 @@ async def session(base: str, config: dict[str, Any], *texts: str) -> tuple[list[
 
 async def main(base: str) -> None:
     voice = {"speaker": "clara", "task_type": "CustomVoice", "language": "English", "seed": 7}
-    beside = {"non_streaming_mode": False}  # The default layout of live text.
+    beside = {"non_streaming_mode": False}  # Default layout of live text.
     streamed, (pcm,) = await session(base, {**voice, **beside, "response_format": "pcm", "stream_audio": True}, TEXT)
     newer, (again,) = await session(
         base, {**voice, "response_format": "pcm", "streaming_mode": "token_level"}, TEXT[:20], TEXT[20:]

@@ -11,9 +11,8 @@ from __future__ import annotations
 from tests.support.checkpoints.draw import Tensors
 
 LEVEL = 8.0  # Coordinate 0 of every input; the other coordinates stay below a few tens, so it survives the norm.
-WEIGHT = (
-    -1000.0
-)  # The weight of EOS on coordinate 0: the logit of EOS is hundreds below the others, which differ by single digits.
+# Weight of EOS for coordinate 0. The logit of EOS is hundreds below the others, which differ by less than ten.
+WEIGHT = -1000.0
 
 SILENT_ROWS = (".o_proj.weight", ".down_proj.weight", "speaker_encoder.fc.weight", "speaker_encoder.fc.bias")
 

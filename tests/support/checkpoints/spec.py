@@ -52,7 +52,7 @@ class EncoderSpec:
     intermediate: int
     layers: int
     heads: int
-    sliding_window: int  # Present in the config, ignored by the reference.
+    sliding_window: int  # Field of the config that the reference implementation ignores.
     codebook_dim: int
     quantizers: int = 32
 
@@ -77,7 +77,7 @@ class CheckpointSpec:
     """Specification of one checkpoint except its mode and seed."""
 
     name: str
-    model_size: str  # "0b6" drops the instruct of CustomVoice, "1b7" uses it.
+    model_size: str  # With "0b6", the instruct of CustomVoice is ignored. With "1b7", it is used.
     talker: Stack
     predictor: Stack
     text_hidden: int
@@ -97,8 +97,9 @@ class CheckpointSpec:
     encoder: EncoderSpec
     speaker_encoder: SpeakerEncoderSpec
     generation: Mapping[str, float | int | bool] = field(default_factory=dict)
-    logit_scale: float = 4.0  # The standard deviation of the logits: wide gaps survive float32 rounding.
-    eos_scale: float = 0.65  # The relative scale of the EOS logit: greedy utterances last for some frames.
+    # Standard deviation of the logits. It is large, so that the order of logits does not depend on rounding.
+    logit_scale: float = 4.0
+    eos_scale: float = 0.65  # Relative scale of the EOS logit. With this value, greedy utterances have several frames.
     is_endless: bool = False  # EOS is never drawn with any sampling settings (endless.py).
     text_rows: int | None = None  # Rows of the text embedding; None: a round number above the last special id.
 

@@ -22,7 +22,7 @@ from tests.support.frames import Slots, change_frames
 
 pytestmark = pytest.mark.usefixtures("each_device")
 
-TEXT = "a"  # The talker has used all ids of this text after one second.
+TEXT = "a"  # Text whose ids are all used after one second.
 LOOP = 3  # Length of the repeated loop in frames.
 
 

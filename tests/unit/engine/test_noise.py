@@ -61,7 +61,7 @@ def test_combined_top_k_and_top_p_equal_two_separate_sorts(seed: int, ties: bool
         pick(
             scores,
             LevelSettings(torch.ones(rows), top_k, top_p, torch.zeros(rows, dtype=torch.bool), codes, True, once),
-            noise * 5,  # Scaled noise also uses_noise improbable codes of the kept set.
+            noise * 5,  # Noise that is scaled, so that improbable codes of the kept set are drawn too.
         )
         for once in (False, True)
     ]

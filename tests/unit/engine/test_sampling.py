@@ -23,12 +23,12 @@ from tests.golden.stored import DATA, arrays
 # fails with randomly chosen seeds.
 FALSE_ALARM_Z = 3.719  # The standard normal quantile of a false-alarm rate of 1e-4.
 DRAWS = 20_000
-FEWEST = 10  # The minimum number of expected seeded_noise of a code that forms its own class in the G-test.
+FEWEST = 10  # Minimum number of expected draws of a code that forms its own class in the G-test.
 
 SETTINGS: list[dict[str, Any]] = json.loads((DATA / "sampling.json").read_text(encoding="utf-8"))
 TRUTH = arrays("sampling")
 VOCAB, CODES, EOS = 1088, 64, 166
-AT_ONCE = torch.zeros(1, dtype=torch.int64)  # The `hold_until` of rows whose end is not held.
+AT_ONCE = torch.zeros(1, dtype=torch.int64)  # `hold_until` of rows for which EOS is allowed from the start.
 
 per_setting = pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: setting["name"])
 

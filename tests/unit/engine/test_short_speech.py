@@ -21,7 +21,7 @@ pytestmark = pytest.mark.usefixtures("each_device")
 
 TEXT = "The harbour was quiet and nobody came to see the old boat."
 LEAST = 15
-SHORT, ENOUGH = 3, 20  # Numbers of frames.
+SHORT, ENOUGH = 3, 20  # Numbers of frames: too few for the text, and enough.
 
 
 @pytest.fixture(scope="module")

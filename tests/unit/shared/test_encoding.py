@@ -22,7 +22,7 @@ from runtime.shared.encoding import COMMENT, FORMATS, UNKNOWN_SIZE, Encoder, rea
 from tests.support.signals import voice
 from tests.support.timeouts import until
 
-FRAME_BYTES = 3840  # The bytes of 80 ms.
+FRAME_BYTES = 3840  # Number of bytes of 80 ms.
 SOUND = (voice(3.2, 3) * 32767).astype("<i2")
 PCM = SOUND.tobytes()
 
