@@ -5,6 +5,7 @@ If the result is uncertain, it returns the candidates.
 
 from __future__ import annotations
 
+import codecs
 import re
 import unicodedata
 from dataclasses import dataclass, field
@@ -16,15 +17,36 @@ from studio.documents.values import NO_DOCUMENT, OTHER_ENCODING, UnreadableError
 MAX_CANDIDATES = 6
 # Encodings whose confidence is at least this share of the best one are offered as alternatives.
 UNCERTAIN_FROM = 0.95
-# Encoding of a short text that fits it and a related one equally well. HTML has the same default.
-_DEFAULT_ENCODING = "Windows-1252"
-_RELATED = ("windows-125", "iso8859", "iso-8859")
+SAMPLE_BYTES = 2**16
+WEIGHED_CHARS = 4096
 # At most one broken byte per this many non-ASCII characters counts as damaged UTF-8 instead of another encoding.
 UTF8_CHARS_PER_FAULT = 10
 UTF16_SAMPLE_BYTES = 8192
 
+# The confidence for a short text is weighted, because each encoding has a reading of it.
+_DEFAULT_ENCODING = "Windows-1252"  # HTML has the same default.
+_DEFAULT_WEIGHT = 1.1
+_RARE_WEIGHT = 0.6
+_IMPLAUSIBLE_WEIGHT = 0.5
+_MIXED_WEIGHT = 0.001
+_CONTRACTION_WEIGHT = 4.0
+_RARE = re.compile(r"cp(?!932|949)|iso8859|johab|mac|hp-|kz|ptcp", re.IGNORECASE)
+# Letters outside ASCII by language: Italian, French, German, Spanish, Portuguese, Nordic languages, Dutch and English,
+# Czech, Slovak, Polish, Hungarian, Romanian, Croatian, Turkish, Lithuanian, Latvian, Estonian.
+_ALPHABETS = [
+    *map(set, ("àèéìòù", "àâæçéèêëîïôœùûüÿ", "äöüß", "áéíñóúü", "àáâãçéêíóôõú", "äåæéøö", "çèéêëïóöü")),
+    *map(set, ("áčďéěíňóřšťúůýž", "áäčďéíľňóôŕšťúýž", "ąćęłńóśźż", "áéíóöőúüű", "ăâîşţș", "ćčđšž")),
+    *map(set, ("çğıöşüi̇", "ąčęėįšųūž", "āčēģīķļņšūž", "äõöüšž")),
+]
+_SIGNS = set("\xa0¡£§¨©ª«\xad®°²³´·º»½¿–—‘’‚“”„•…€™")
+_WORDS_OF_ONE_LETTER = set("àâèéêóåöøőú")
+_NO_WORD = re.compile(r"[a-z][¡ªº¿]")
+_CONTRACTION = re.compile(r"[a-z]’(?:d|ll|m|re|s|t|ve)\b")  # In English, as in "isn't".
+_WORD = re.compile(r"[^\W\d_]+")
+_LONG_ASCII = re.compile(rb"(?<=[\0-\x7f]{32})[\0-\x7f]{64,}(?=[\0-\x7f]{32})")
+
 # Latin letter next to a Greek, Cyrillic, Hebrew or Arabic letter. Real words have no such pair.
-_MIXED = re.compile(r"[A-Za-z][\u0370-\u06ff]|[\u0370-\u06ff][A-Za-z]")
+_MIXED = re.compile(r"[A-Za-z][\u0370-\u06ff\ufb50-\ufeff]|[\u0370-\u06ff\ufb50-\ufeff][A-Za-z]")
 _CONTROL = re.compile(r"[\0-\x08\x0e-\x1a\x1c-\x1f\x7f-\x84\x86-\x9f]")
 _MARKS = " \r\n.,!?\u3001\u3002\uff0c\uff01\uff1f"
 
@@ -42,53 +64,93 @@ class Decoded:
     damaged: int = 0  # Number of characters that were replaced by U+FFFD.
 
 
-def decode(data: bytes, encoding: str | None = None) -> Decoded:
+def decode(data: bytes, encoding: str | None = None, *, likely: str | None = None) -> Decoded:
     """Decode a text file.
 
     Args:
         data: the whole file.
         encoding: the user's choice; None detects it.
+        likely: the encoding of other files of the same book, used instead of a detection if this one is not UTF-8.
 
     Raises:
         UnreadableError: The file is not text, or not in that encoding.
     """
     if data.endswith(b"\n\x1a"):  # DOS programs end a text with this character.
         data = data[:-1]
-    if encoding is not None:
-        text = _decoded(data, encoding)
+    if encoding is None and (damaged := _damaged_utf8(data)) is not None:
+        return damaged
+    if chosen := encoding or likely:
+        text = _decoded(data, chosen)
         if text is None:
             raise UnreadableError(OTHER_ENCODING)
-        return Decoded(text, encoding)
-    damaged = _damaged_utf8(data)
-    if damaged is not None:
-        return damaged
-    found = chardet.detect_all(data, max_bytes=max(len(data), 1))
+        return Decoded(text, chosen)
+    part = sample(data)
+    found = chardet.detect_all(part, max_bytes=SAMPLE_BYTES, ignore_threshold=True)
     names = [(name, one["confidence"]) for one in found if (name := one["encoding"]) is not None]
     if wide := _utf16(data, names[0][0] if names else None):
         names = [(wide, 1.0)]
-    texts = [(name, confidence, text) for name, confidence in names if (text := _decoded(data, name)) is not None]
-    if not texts:
+    readings = {
+        name: (near, text) for name, near in names if (text := _decoded(part, name, is_whole=False)) is not None
+    }
+    ordered = sorted(readings, key=lambda name: readings[name][0] * _weight(name, readings[name][1]), reverse=True)
+    for name in ordered:
+        if (text := _decoded(data, name)) is not None:
+            break
+    else:
         raise UnreadableError(NO_DOCUMENT)
-    # The sort is stable, so the most confident candidate stays first.
-    texts.sort(key=lambda one: bool(_MIXED.search(one[2])))
-    if texts[0][0].lower().startswith(_RELATED):
-        likely = texts[0][1] * UNCERTAIN_FROM
-        texts.sort(key=lambda one: one[0] != _DEFAULT_ENCODING or one[1] < likely)
-    name, confidence, text = texts[0]
+    confidence, reading = readings[name]
     others: dict[str, str] = {}
-    for other, near, reading in texts[1:]:
-        if near >= confidence * UNCERTAIN_FROM and reading != text:
-            others.setdefault(reading, other)
+    for other in ordered:
+        near, differing = readings[other]
+        if near >= confidence * UNCERTAIN_FROM and differing != reading:
+            others.setdefault(differing, other)
     return Decoded(text, name, [name, *list(others.values())[: MAX_CANDIDATES - 1]] if others else [])
 
 
-def _decoded(data: bytes, encoding: str) -> str | None:
-    """Return the text, or None if it cannot be text in that encoding."""
+def sample(data: bytes) -> bytes:
+    """Return at most `SAMPLE_BYTES` of a text, with the passages that are not ASCII."""
+    if len(data) > SAMPLE_BYTES and b"\0" not in data and not data.isascii():
+        data = _LONG_ASCII.sub(b"\n", data)
+    return data[:SAMPLE_BYTES]
+
+
+def _weight(encoding: str, text: str) -> float:
+    weight = _DEFAULT_WEIGHT if encoding == _DEFAULT_ENCODING else _RARE_WEIGHT if _RARE.match(encoding) else 1.0
+    if _MIXED.search(text):
+        weight *= _MIXED_WEIGHT
+    start = text[:WEIGHED_CHARS]
+    if not _is_plausible(start):
+        return weight * _IMPLAUSIBLE_WEIGHT
+    is_english = encoding == _DEFAULT_ENCODING and _CONTRACTION.search(start) is not None
+    return weight * _CONTRACTION_WEIGHT if is_english else weight
+
+
+def _is_plausible(text: str) -> bool:
+    """Return True if the letters outside ASCII can be those of one language."""
+    others = {letter for letter in text.lower() if letter > "\x7f"} - _SIGNS
+    if others and max(others) >= "\u0370":
+        return min(others) >= "\u0300" and all(
+            one.isalpha() or unicodedata.combining(one) or one >= "\u2e80" for one in others
+        )
+    if not any(others <= alphabet for alphabet in _ALPHABETS) or _NO_WORD.search(text):
+        return False
+    return all(_is_word(word) for word in _WORD.findall(text) if not word.isascii())
+
+
+def _is_word(word: str) -> bool:
+    """Return True if a word has no capital inside, and more than one letter unless a language has that word."""
+    if len(word) == 1:
+        return word.lower() in _WORDS_OF_ONE_LETTER
+    return word.isupper() or word[1:] == word[1:].lower()
+
+
+def _decoded(data: bytes, encoding: str, *, is_whole: bool = True) -> str | None:
+    """Return the text, or None if it cannot be text in that encoding. A part may end inside a character."""
     try:
-        text = data.decode(encoding).removeprefix("\ufeff")
+        text = data.decode(encoding) if is_whole else codecs.getincrementaldecoder(encoding)().decode(data)
     except (LookupError, ValueError):
         return None
-    return None if _CONTROL.search(text) else text
+    return None if _CONTROL.search(text) else text.removeprefix("\ufeff")
 
 
 def _damaged_utf8(data: bytes) -> Decoded | None:

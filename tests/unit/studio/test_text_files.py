@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from studio.documents import values
-from studio.documents.charset import decode
+from studio.documents.charset import SAMPLE_BYTES, decode, sample
 from studio.documents.reading import read
 from studio.documents.text import read_text
 
@@ -92,6 +92,40 @@ def test_uncertain_encoding_is_reported_with_candidates() -> None:
 @pytest.mark.parametrize("text", ["A naïve idea, she said.", "<p>El niño duerme.</p>", "<p>A naïve idea.</p>"])
 def test_short_text_in_several_possible_encodings_is_windows_1252(text: str) -> None:
     assert decode(text.encode("cp1252")).text == text
+
+
+# Each byte outside ASCII is a letter in most encodings, so that a short text has many readings.
+SHORT_TEXTS = {
+    "cp1252": [
+        *("Perché è così tardi?", "La città è più bella.", "La felicità è qui.", "Sì, è così.", "LA CITTÀ"),
+        *("J'ai déjà fini.", "Où est la gare ?", "À bientôt, chère amie.", "La fenêtre est ouverte."),
+        *("¿Cómo estás?", "El café está frío.", "Não sei onde está.", "O coração da mãe.", "Über den Wolken."),
+        *("Hyvää päivää.", "Måske i morgen.", "Var är du?", "Drie ideeën.", "It’s a “café”.", "Don’t go…"),
+    ],
+    "cp1250": [
+        *("Kde je nádraží?", "Co říkáš?", "Řekni mi to.", "Prečo plačeš?", "Dziękuję bardzo.", "Proszę usiąść."),
+        *("Szép idő van.", "A nő elment.", "El nu ştie.", "Unde este gara mică?", "Copiii învaţă."),
+    ],
+    "cp1251": ["Как дела?", "Я здесь.", "Глава третья"],
+    "cp1253": ["Τι κάνεις;", "Δεν ξέρω."],
+    "cp1254": ["Işık yok.", "Teşekkür ederim.", "Yarın amcam geliyor."],
+    "cp1255": ["תודה רבה.", "בוקר טוב."],
+    "cp1257": ["Rytoj bus šalta.", "Aš nežinau.", "Kaķis guļ."],
+}
+
+
+@pytest.mark.parametrize(("encoding", "text"), [(name, text) for name in SHORT_TEXTS for text in SHORT_TEXTS[name]])
+def test_short_text_is_decoded_in_the_usual_encoding_of_its_language(encoding: str, text: str) -> None:
+    assert decode(text.encode(encoding)).text == text
+    assert decode(f"<p>{text}</p>".encode(encoding)).text == f"<p>{text}</p>"
+
+
+def test_detection_of_a_large_text_uses_a_sample_of_what_is_not_ascii() -> None:
+    text = f"{'Only words, line after line. ' * 40_000}\n{TEXTS['cs']}\n"
+    data = text.encode("cp1250")
+    assert TEXTS["cs"].encode("cp1250") in sample(data)
+    assert decode(data).text == text
+    assert len(sample(TEXTS["cs"].encode("cp1250") * 100_000)) == SAMPLE_BYTES
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "base64", "no-such-name", "cp65001x"])
