@@ -11,16 +11,18 @@ import json
 import sys
 from dataclasses import asdict
 
-from runtime.shared.system import confine
+from runtime.shared.system import be_polite, confine
 
 MEMORY_BYTES = 2**30
 CPU_S = 20
+POLITENESS = 10
 UNREADABLE_STATUS = 3
 
 
 def main() -> int:
     """Read stdin, write the result and return the exit status."""
     confine(MEMORY_BYTES, CPU_S)
+    be_polite(POLITENESS)
     # This import follows the limits, which must also apply to the import of libraries.
     from studio.documents.reading import read
     from studio.documents.values import TOO_LONG, Spoken, UnreadableError
