@@ -13,6 +13,7 @@ from urllib.parse import unquote
 
 from lxml import etree
 
+from studio.documents.charset import SAMPLE_BYTES, sample
 from studio.documents.values import (
     DAMAGED,
     LOCKED,
@@ -63,17 +64,25 @@ class Archive:
         """Return the entry with this name, ignoring case, Unicode form and kind of slash, as in a file system."""
         return self._names.get(name) or self._names.get(_folded(name))
 
-    def check_markup(self, names: Iterable[str]) -> None:
-        """Check that these markup entries together are within the limits, before any of them is parsed."""
+    def check_markup(self, names: Iterable[str]) -> bytes:
+        """Check that these markup entries together are within the limits, before any of them is parsed.
+
+        Returns:
+            A sample of those that are not UTF-8, for the detection of the book's encoding.
+        """
         entries = [self._zip.getinfo(name) for name in dict.fromkeys(names)]
         if sum(entry.file_size for entry in entries) > MAX_TOTAL_MARKUP_BYTES:
             raise UnreadableError(TOO_LARGE)
-        tags = 0
+        tags, samples = 0, b""
         for entry in entries:
             with suppress(*_DAMAGES):  # `read` reports the damage.
-                tags += self._zip.read(entry).count(b"<")
+                markup = self._zip.read(entry)
+                tags += markup.count(b"<")
+                if len(samples) < SAMPLE_BYTES and b"\0" not in markup and not _is_utf8(markup):
+                    samples += sample(markup)
             if tags > MAX_TAGS:
                 raise UnreadableError(TOO_LARGE)
+        return samples
 
     def read(self, name: str) -> bytes:
         """Return the bytes of one markup entry."""
@@ -121,6 +130,14 @@ def beside(name: str, reference: str) -> tuple[str, str]:
     path = unquote(path)
     joined = path[1:] if path.startswith("/") else posixpath.join(posixpath.dirname(name), path)
     return (posixpath.normpath(joined) if path else name), unquote(place)
+
+
+def _is_utf8(markup: bytes) -> bool:
+    try:
+        markup.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _folded(name: str) -> str:

@@ -6,16 +6,20 @@ The documents of the spine are read in order and divided into chapters by the ta
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 
 from lxml import etree
 
 from runtime.shared.book_container import cover_of
 from studio.documents.archive import Archive, beside
+from studio.documents.charset import decode
 from studio.documents.prose import prose_document
 from studio.documents.values import (
     DAMAGED,
+    MAX_TEXT_CHARS,
     MAX_TITLE_CHARS,
     PROTECTED,
+    TOO_LARGE,
     Chapter,
     Document,
     LeftOut,
@@ -69,17 +73,20 @@ class _Book:
         self._left_out = left_out
         self._notes: list[str] = []
         self._seen: set[str] = set()
+        self._encoding: str | None = None  # Of the pages that are not UTF-8 and declare none.
 
     def read(self, title: str, spine: list[etree._Element]) -> Document:
-        self._archive.check_markup(name for one in spine if (name := self._page(one)[1]) is not None)
+        part = self._archive.check_markup(name for one in spine if (name := self._page(one)[1]) is not None)
+        with suppress(UnreadableError):
+            self._encoding = decode(part).encoding if part else None
         titles = self._titles()
         linear = [one for one in spine if one.get("linear") != "no"]
         aside = [one for one in spine if one.get("linear") == "no"]
-        chapters = [chapter for one in linear for chapter in self._chapters(one, titles)]
+        chapters = self._read_all(linear, titles)
         if any(chapter.paragraphs for chapter in chapters):
             self._left_out.add("asides", count=len(aside))
         else:
-            chapters = [chapter for one in aside for chapter in self._chapters(one, titles)]
+            chapters = self._read_all(aside, titles)
         return prose_document(title, [*chapters, Chapter("", self._notes, is_notes=True)], self._left_out)
 
     def cover(self, opf: etree._Element) -> str:
@@ -91,6 +98,16 @@ class _Book:
         name = None if item is None else self._entry(item)
         image = None if name is None else self._archive.picture(name)
         return "" if image is None else cover_of(image)
+
+    def _read_all(self, references: list[etree._Element], titles: Titles) -> list[Chapter]:
+        chapters, chars = [], 0
+        for reference in references:
+            for chapter in self._chapters(reference, titles):
+                chapters.append(chapter)
+                chars += sum(map(len, chapter.paragraphs))
+            if chars > MAX_TEXT_CHARS:
+                raise UnreadableError(TOO_LARGE)
+        return chapters
 
     def _chapters(self, reference: etree._Element, titles: Titles) -> Iterator[Chapter]:
         """Yield the chapters of one document; repeated references are skipped."""
@@ -104,7 +121,7 @@ class _Book:
         else:
             self._seen.add(name)
             reader = XhtmlReader(titles.get(name, {}), self._left_out, self._notes)
-            chapters, has_text = reader.read(body_of(self._archive.read(name)))
+            chapters, has_text = reader.read(body_of(self._archive.read(name), self._encoding))
             if has_text or not _is_nav(item):  # A table of contents that consists of its heading only is not a chapter.
                 yield from chapters
 
@@ -135,7 +152,11 @@ class _Book:
             name = self._entry(item) if _is_nav(item) or _kind(item) == _NCX else None
             if name is None or found:
                 continue
-            entries = _nav_entries(body_of(self._archive.read(name))) if _is_nav(item) else self._ncx_entries(name)
+            entries = (
+                _nav_entries(body_of(self._archive.read(name), self._encoding))
+                if _is_nav(item)
+                else self._ncx_entries(name)
+            )
             for reference, title in entries:
                 document, place = beside(name, reference)
                 if (entry := self._archive.find(document)) is not None:

@@ -103,13 +103,17 @@ _SELF_CLOSED = re.compile(r"<([A-Za-z][\w:-]*)([^<>]*)/>")
 _VOID = {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "param", "source", "track", "wbr"}
 
 
-def body_of(markup: bytes) -> etree._Element:
+def body_of(markup: bytes, encoding: str | None = None) -> etree._Element:
     """Parse a document and return its body; a document that is not well-formed is parsed as HTML.
+
+    Args:
+        markup: The document.
+        encoding: Its encoding if it is not UTF-8 and declares none; None detects it.
 
     Raises:
         UnreadableError: Its elements are nested too deeply for the parser.
     """
-    text = _decoded(markup)
+    text = _decoded(markup, encoding)
     try:
         parser = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False, encoding="utf-8")
         root = etree.fromstring(_NAMED.sub(_numbered, text).encode(), parser)
@@ -125,7 +129,7 @@ def body_of(markup: bytes) -> etree._Element:
     return next(root.iter("{*}body"), root)
 
 
-def _decoded(markup: bytes) -> str:
+def _decoded(markup: bytes, encoding: str | None) -> str:
     for mark, name in (
         (codecs.BOM_UTF8, "utf-8-sig"),
         (codecs.BOM_UTF16_LE, "utf-16"),
@@ -142,8 +146,8 @@ def _decoded(markup: bytes) -> str:
         with suppress(ValueError, LookupError):
             return markup.decode(name)
     with suppress(UnreadableError):
-        return decode(markup).text
-    return markup.decode("utf-8", "replace")
+        return decode(markup, likely=encoding).text
+    return markup.decode(encoding or "utf-8", "replace")
 
 
 def _numbered(entity: re.Match[str]) -> str:
@@ -162,6 +166,8 @@ def _opened(element: re.Match[str]) -> str:
 
 def kinds_of(element: etree._Element) -> set[str]:
     """Return the values of ``epub:type`` and ``role``."""
+    if not element.attrib:  # Most elements have none.
+        return set()
     return set(" ".join(element.get(key) or "" for key in (*_EPUB_TYPE, "role")).lower().split())
 
 
@@ -388,7 +394,7 @@ class XhtmlReader:
         text = "".join(self._pieces)
         self._pieces.clear()
         self._has_words = False
-        for part in paragraphs_of(text):
+        for part in paragraphs_of(text) if text else ():
             label = "" if _OWN_NUMBER.match(part) else self._label
             self._frames[-1].items.append(_Item(f"{label} {part}" if label else part, self._is_heading))
             self._label = ""

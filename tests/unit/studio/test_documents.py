@@ -10,11 +10,12 @@ import shutil
 import subprocess
 import time
 import unicodedata
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import asdict
 from pathlib import Path
 
 import av
+import chardet
 import httpx
 import numpy as np
 import pytest
@@ -392,14 +393,30 @@ def test_page_repeated_in_the_spine_is_read_once() -> None:
     assert {note.code: note.count for note in document.notes}["repeated_pages"] == 4999
 
 
+def long_book(pages: Iterable[str | bytes]) -> bytes:
+    bodies = {f"OPS/{n}.xhtml": page for n, page in enumerate(pages)}
+    items = "".join(
+        f'<item id="i{n}" href="{n}.xhtml" media-type="application/xhtml+xml"/>' for n in range(len(bodies))
+    )
+    spine = "".join(f'<itemref idref="i{n}"/>' for n in range(len(bodies)))
+    opf = f"<package><manifest>{items}</manifest><spine>{spine}</spine></package>"
+    return archive({**BOOK, **bodies, "OPS/book.opf": opf})
+
+
+@pytest.fixture
+def parsed(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """Record the pages that are parsed."""
+    pages: list[bytes] = []
+    monkeypatch.setattr(
+        "studio.documents.epub.body_of", lambda page, encoding: pages.append(page) or body_of(page, encoding)
+    )
+    return pages
+
+
 @pytest.mark.parametrize("count", [3, 5])
 def test_total_markup_of_a_book_is_limited(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
     monkeypatch.setattr("studio.documents.archive.MAX_TOTAL_MARKUP_BYTES", 40_000)
-    pages = {f"OPS/{n}.xhtml": f"<html><body><p>{'word ' * 2000}</p></body></html>" for n in range(count)}
-    items = "".join(f'<item id="i{n}" href="{n}.xhtml" media-type="application/xhtml+xml"/>' for n in range(count))
-    spine = "".join(f'<itemref idref="i{n}"/>' for n in range(count))
-    opf = f"<package><manifest>{items}</manifest><spine>{spine}</spine></package>"
-    data = archive({**BOOK, **pages, "OPS/book.opf": opf})
+    data = long_book([f"<html><body><p>{'word ' * 2000}</p></body></html>"] * count)
     if count == 3:
         assert len(chapters(data)) == 3
     else:
@@ -408,17 +425,30 @@ def test_total_markup_of_a_book_is_limited(monkeypatch: pytest.MonkeyPatch, coun
 
 
 @pytest.mark.parametrize("page", ["<p>a</p>" * 250, "word " * 3000], ids=["tags", "bytes"])
-def test_too_long_spine_is_refused_before_a_page_is_parsed(monkeypatch: pytest.MonkeyPatch, page: str) -> None:
-    parsed: list[bytes] = []
-    monkeypatch.setattr("studio.documents.epub.body_of", lambda markup: parsed.append(markup) or body_of(markup))
-    count = 4900
-    pages = {f"OPS/{n}.xhtml": f"<html><body>{page}</body></html>" for n in range(count)}
-    items = "".join(f'<item id="i{n}" href="{n}.xhtml" media-type="application/xhtml+xml"/>' for n in range(count))
-    spine = "".join(f'<itemref idref="i{n}"/>' for n in range(count))
-    opf = f"<package><manifest>{items}</manifest><spine>{spine}</spine></package>"
+def test_too_long_spine_is_refused_before_a_page_is_parsed(parsed: list[bytes], page: str) -> None:
     with pytest.raises(values.UnreadableError, match=values.TOO_LARGE):
-        read(archive({**BOOK, **pages, "OPS/book.opf": opf}))
+        read(long_book([f"<html><body>{page}</body></html>"] * 4900))
     assert parsed == []
+
+
+def test_reading_stops_at_the_limit_of_a_book_s_text(monkeypatch: pytest.MonkeyPatch, parsed: list[bytes]) -> None:
+    monkeypatch.setattr("studio.documents.epub.MAX_TEXT_CHARS", 40_000)
+    with pytest.raises(values.UnreadableError, match=values.TOO_LARGE):
+        read(long_book([f"<html><body><p>{'word ' * 2000}</p></body></html>"] * 50))
+    assert len(parsed) == 5
+
+
+def test_encoding_of_a_book_is_detected_once_from_all_its_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    detected: list[int] = []
+    detect = chardet.detect_all
+    monkeypatch.setattr(
+        chardet, "detect_all", lambda data, **options: detected.append(len(data)) or detect(data, **options)
+    )
+    long = "Był sobie król, który miał żonę i trzech synów. Każdy z nich chciał zostać rycerzem."
+    texts = ["Idę do domu.", *[f"{long} {number}" for number in range(50)], "Only words.", "Obiad już gotowy."]
+    pages = [f"<html><body><p>{text}</p></body></html>".encode("cp1250") for text in texts]
+    assert [chapter[1] for chapter in chapters(long_book(pages))] == [[text] for text in texts]
+    assert len(detected) == 1
 
 
 def test_every_document_note_has_a_page_text() -> None:
