@@ -487,9 +487,9 @@ def test_oversized_recording_file_is_refused_with_its_limit_and_advice(studio: P
     hours = io.BytesIO()
     soundfile.write(hours, np.zeros(601 * 8000), 8000, format="WAV", subtype="PCM_U8")
     studio.set_input_files("#vw-clone-file", {"name": "hours.wav", "mimeType": "audio/wav", "buffer": hours.getvalue()})
-    told = studio.locator("#vw-room-clone [data-error-for=ref_audio]")
+    notice = studio.locator("#vw-room-clone [data-error-for=ref_audio]")
     way_on = "Cut out a part with one speaker and choose that."
-    expect(told).to_have_text(f"hours.wav was not added. The recording is 11 min long; the limit is 10 min. {way_on}")
+    expect(notice).to_have_text(f"hours.wav was not added. The recording is 11 min long; the limit is 10 min. {way_on}")
     studio.evaluate(
         """() => {
           const field = document.querySelector('#vw-clone-file');
@@ -499,7 +499,7 @@ def test_oversized_recording_file_is_refused_with_its_limit_and_advice(studio: P
           field.dispatchEvent(new Event('change', { bubbles: true }));
         }"""
     )
-    expect(told).to_have_text(f"large.wav was not added. The file has 101 MB; the limit is 100 MB. {way_on}")
+    expect(notice).to_have_text(f"large.wav was not added. The file has 101 MB; the limit is 100 MB. {way_on}")
     expect(studio.locator("#vw-clone-recording")).to_be_hidden()
 
 

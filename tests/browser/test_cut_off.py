@@ -207,10 +207,10 @@ def test_retry_offer_causes_no_layout_shift_and_covers_no_control(
     page.fill("#vw-text", "A text that is longer than its field is high. " * 40)
     page.evaluate("document.querySelector('.vw-rooms').scrollTop = 0")
     page.evaluate("new Promise((seen) => requestAnimationFrame(() => requestAnimationFrame(seen)))")
-    told, dock = (page.locator(place).bounding_box() for place in (".vw-stays", "#vw-stage"))
-    assert told
+    notice, dock = (page.locator(place).bounding_box() for place in (".vw-stays", "#vw-stage"))
+    assert notice
     assert dock
-    assert told["y"] + told["height"] <= dock["y"]
+    assert notice["y"] + notice["height"] <= dock["y"]
     while_told = page.evaluate(PLACES)
     assert page.evaluate(COVERED, "speakers") == []
     link = page.locator(".vw-footer a")
@@ -225,9 +225,9 @@ def test_retry_offer_causes_no_layout_shift_and_covers_no_control(
 def test_retry_offer_follows_a_change_of_the_page_language(offered: Callable[..., Page]) -> None:
     page = offered()
     page.select_option("#vw-language", "zh")
-    told = page.locator(".vw-stays")
-    expect(told).to_contain_text("朗读被中断了。")
-    named = told.get_by_role("button").evaluate_all("all => all.map((one) => one.ariaLabel ?? one.textContent)")
+    notice = page.locator(".vw-stays")
+    expect(notice).to_contain_text("朗读被中断了。")
+    named = notice.get_by_role("button").evaluate_all("all => all.map((one) => one.ariaLabel ?? one.textContent)")
     assert named == ["再次朗读", "不再朗读"]
     with page.expect_response("**/studio/me"):  # The studio stores the language. Other tests must get their own.
         page.select_option("#vw-language", "en")

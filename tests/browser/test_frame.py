@@ -296,18 +296,18 @@ def test_notification_does_not_overlap_the_room_or_the_dock(open_studio: OpenStu
     toast = page.locator(".vw-toast")
     expect(toast).to_have_count(1)
     # In a wide window, the footer does not cover this row. On a phone, the room becomes smaller.
-    above, told, dock = (page.locator(place).bounding_box() for place in (".vw-rooms", ".vw-toast", "#vw-stage"))
+    above, notice, dock = (page.locator(place).bounding_box() for place in (".vw-rooms", ".vw-toast", "#vw-stage"))
     assert above
-    assert told
+    assert notice
     assert dock
     if window[0] > 768:
         footer = page.locator(".vw-footer").bounding_box()
         assert footer
-        assert footer["y"] <= told["y"]
+        assert footer["y"] <= notice["y"]
         assert is_in_view(page, ".vw-footer a")
     else:
-        assert above["y"] + above["height"] <= told["y"]
-    assert told["y"] + told["height"] <= dock["y"]
+        assert above["y"] + above["height"] <= notice["y"]
+    assert notice["y"] + notice["height"] <= dock["y"]
     assert page.evaluate(COVERED, "design") == []
     toast.get_by_role("button").click()
     expect(toast).to_have_count(0)

@@ -31,8 +31,8 @@ def checkpoints(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def own(chromium: str, checkpoints: Path, wyoming: str) -> Iterator[App]:
     """A studio of its own: what it has loaded is changed."""
-    told = {"VOICEWRIGHT_HOSTS": "studio.test", "VOICEWRIGHT_WYOMING": wyoming}
-    with running_app(["--model", str(checkpoints / "first")], **told) as running:
+    environment = {"VOICEWRIGHT_HOSTS": "studio.test", "VOICEWRIGHT_WYOMING": wyoming}
+    with running_app(["--model", str(checkpoints / "first")], **environment) as running:
         yield running
 
 

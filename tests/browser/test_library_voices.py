@@ -102,9 +102,9 @@ def test_error_for_a_refused_name_is_shown_below_its_field(studio: Page, keep: C
     field.press("Enter")
     expect(field).to_have_attribute("aria-invalid", "true")
     expect(field).to_have_accessible_description("Another voice has that name; choose another or delete that one.")
-    told = found.get_by_text("Another voice has that name")
-    expect(told).to_be_in_viewport(ratio=1)
-    said, around = told.bounding_box(), field.bounding_box()
+    error_text = found.get_by_text("Another voice has that name")
+    expect(error_text).to_be_in_viewport(ratio=1)
+    said, around = error_text.bounding_box(), field.bounding_box()
     assert said
     assert around
     assert 0 <= said["y"] - (around["y"] + around["height"]) <= 8
@@ -114,7 +114,7 @@ def test_error_for_a_refused_name_is_shown_below_its_field(studio: Page, keep: C
     expect(field).to_have_value("bert")  # The list is loaded again. The name in the dialog is not changed.
     field.fill("Berta")
     expect(field).to_have_attribute("aria-invalid", "false")
-    expect(told).to_have_count(0)
+    expect(error_text).to_have_count(0)
     field.press("Enter")
     expect(found.locator(".vw-voice-name")).to_have_text("Berta")
 
@@ -195,15 +195,15 @@ def test_unplayable_recording_is_reported(studio: Page, keep: Callable[..., dict
     studio.route("**/v1/audio/voices/*/audio", lambda route: route.fulfill(body=b"no sound"))
     found = opened(studio, carla)
     found.locator(".vw-voice-play").click()
-    told = "This browser cannot play the recording of Carla."
-    expect(found.locator(".vw-voice-error")).to_have_text(told)
+    error_text = "This browser cannot play the recording of Carla."
+    expect(found.locator(".vw-voice-error")).to_have_text(error_text)
     enter(studio, "clone")
     label = studio.locator("label[for=vw-clone-voice]")
     expect(label).to_have_text("Voice")
     assert label.evaluate("(label) => label.offsetWidth") > 10, "it is seen what the choice beside it is of"
     studio.select_option("#vw-clone-voice", carla["id"])
     studio.click("#vw-clone-stored-play")
-    expect(studio.locator(".vw-toast")).to_have_text(told)
+    expect(studio.locator(".vw-toast")).to_have_text(error_text)
 
 
 def test_list_error_disappears_once_the_list_loads(studio: Page, keep: Callable[..., dict[str, Any]]) -> None:

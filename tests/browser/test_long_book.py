@@ -20,6 +20,6 @@ def test_a_book_is_exported_whole_although_both_processes_are_killed_twice(tmp_p
     report, export = book(browser, tmp_path, pages=8, kills=2)
     assert (report.chapters, report.presses) == (2, 1), "it continues by itself"
     assert report.spare_takes <= 2 * len(report.kills), "what a kill interrupted was stored at most once more"
-    told = "\n".join(export.messages)
-    assert "Waiting for the studio to come back; the export continues then" in told
-    assert re.search(r"Making line \d+ of \d+, about .* left", told)
+    progress = "\n".join(export.messages)
+    assert "Waiting for the studio to come back; the export continues then" in progress
+    assert re.search(r"Making line \d+ of \d+, about .* left", progress)

@@ -107,8 +107,8 @@ def noted(page: Page, *notes: str) -> None:
         runtime = socket.connect_to_server()
 
         def pass_on(message: str | bytes) -> None:
-            told = json.loads(message) if isinstance(message, str) else {}
-            socket.send(json.dumps({**told, "notes": notes}) if told.get("type") == "audio.start" else message)
+            payload = json.loads(message) if isinstance(message, str) else {}
+            socket.send(json.dumps({**payload, "notes": notes}) if payload.get("type") == "audio.start" else message)
 
         runtime.on_message(pass_on)
 
@@ -266,11 +266,11 @@ def test_queued_request_shows_its_position_and_estimated_wait(
         runtime = socket.connect_to_server()
 
         def pass_on(message: str | bytes) -> None:
-            told = json.loads(message)
-            if told["type"] == "input.done":
-                place = {"context_id": told["context_id"], "position": position, "eta_ms": eta_ms}
+            payload = json.loads(message)
+            if payload["type"] == "input.done":
+                place = {"context_id": payload["context_id"], "position": position, "eta_ms": eta_ms}
                 socket.send(json.dumps({"type": "queue", **place}))
-            elif told["type"] != "input.text":
+            elif payload["type"] != "input.text":
                 runtime.send(message)
 
         socket.on_message(pass_on)

@@ -39,7 +39,7 @@ def await_words(app: App, awaited: dict[str, str]) -> None:
     until(lambda: words(app) == awaited)
 
 
-def write(page: Page, word: str, said: str, told: str = "Saved.") -> None:
+def write(page: Page, word: str, said: str, status: str = "Saved.") -> None:
     """A new row, as by hand: the empty one at the end, or one more."""
     row = page.locator("#vw-pronunciation-list li").last
     if row.count() == 0 or row.locator("input").first.input_value():
@@ -48,7 +48,7 @@ def write(page: Page, word: str, said: str, told: str = "Saved.") -> None:
     page.keyboard.press("Enter")
     page.keyboard.type(said)
     page.keyboard.press("Tab")
-    expect(page.locator("#vw-pronunciation-told")).to_have_text(told)
+    expect(page.locator("#vw-pronunciation-told")).to_have_text(status)
 
 
 def test_adding_a_word_focuses_the_empty_row(studio: Page) -> None:
@@ -171,8 +171,8 @@ def test_pronunciation_edits_of_two_windows_are_merged(app: App, studio: Page) -
     studio.click("#vw-pronunciation-add")
     for keys in ("Gamma", "Enter", "Gam", "Tab"):
         (studio.keyboard.press if keys in {"Enter", "Tab"} else studio.keyboard.type)(keys)
-    told = studio.locator("#vw-pronunciation-told")
-    expect(told).to_have_text("Saved and merged with the changes of another window.")
+    status = studio.locator("#vw-pronunciation-told")
+    expect(status).to_have_text("Saved and merged with the changes of another window.")
     expect(studio.locator("#vw-pronunciation-list li")).to_have_count(3)
     await_words(app, {"Alpha": "Al", "Beta": "Be", "Gamma": "Gam"})
 
@@ -182,7 +182,7 @@ def test_first_pronunciation_rules_of_two_windows_are_merged(app: App, studio: P
     studio.click("#vw-library-pronunciation")
     elsewhere = [{"word": "Beta", "said": "Be"}]
     httpx.put(f"{app.url}{ROUTE}", json={"words": elsewhere}, trust_env=False).raise_for_status()
-    write(studio, "Alpha", "Al", told="Saved and merged with the changes of another window.")
+    write(studio, "Alpha", "Al", status="Saved and merged with the changes of another window.")
     await_words(app, {"Alpha": "Al", "Beta": "Be"})
 
 

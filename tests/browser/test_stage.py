@@ -15,8 +15,8 @@ pytestmark = pytest.mark.browser
 # Record every time that the player shows, in seconds.
 TOLD = """() => {
   const time = document.querySelector('#vw-time');
-  window.told = [];
-  const note = () => told.push(parseFloat(time.textContent.split(':')[1]));
+  window.shownTimes = [];
+  const note = () => shownTimes.push(parseFloat(time.textContent.split(':')[1]));
   new MutationObserver(note).observe(time, { childList: true, characterData: true, subtree: true });
 }"""
 
@@ -56,9 +56,9 @@ def test_waveform_is_a_slider_for_mouse_and_keyboard(studio: Page) -> None:
     studio.evaluate(TOLD)
     studio.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
     expect(studio.locator("#vw-stop")).to_be_enabled()
-    studio.wait_for_function("told.length > 0")
+    studio.wait_for_function("shownTimes.length > 0")
     shown = max(length, 4.0)  # The time that the width represents.
-    begun = studio.evaluate("told[0]")
+    begun = studio.evaluate("shownTimes[0]")
     assert begun == pytest.approx(shown / 2, abs=0.6), "it plays on from where it was clicked"
     await_end(studio)
 

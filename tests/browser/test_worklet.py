@@ -332,11 +332,11 @@ async () => {
 
 
 def test_device_underrun_enlarges_the_device_buffer_of_the_next_take(blank: Page) -> None:
-    told = blank.evaluate(COUNTED)
-    assert told["same"] == {"first": True, "last": True}
-    assert told["states"] == ["closed", "running"]
-    assert [take["played"] for take in told["takes"]] == [2400] * 4
-    first, _, _, last = (take["buffer"] for take in told["takes"])
+    outcome = blank.evaluate(COUNTED)
+    assert outcome["same"] == {"first": True, "last": True}
+    assert outcome["states"] == ["closed", "running"]
+    assert [take["played"] for take in outcome["takes"]] == [2400] * 4
+    first, _, _, last = (take["buffer"] for take in outcome["takes"])
     assert first < last
 
 
@@ -372,9 +372,9 @@ async () => {
 
 
 def test_playback_continues_after_a_device_underrun_without_a_new_audio_context(blank: Page) -> None:
-    told = blank.evaluate(NONE_LEFT)
-    assert told.pop("refused") == 2, "it was tried once: at our rate, then at the device's"
-    assert told == {"played": [2400, 2400], "same": True, "state": "running"}
+    outcome = blank.evaluate(NONE_LEFT)
+    assert outcome.pop("refused") == 2, "it was tried once: at our rate, then at the device's"
+    assert outcome == {"played": [2400, 2400], "same": True, "state": "running"}
 
 
 # The audio thread's module fails to load once, as without a network.
@@ -384,7 +384,7 @@ async () => {
   const unhandled = [];
   globalThis.addEventListener('unhandledrejection', (event) => unhandled.push(String(event.reason)));
   const player = new Player();
-  globalThis.told = { player, unhandled };
+  globalThis.outcome = { player, unhandled };
   const { addModule } = AudioWorklet.prototype;
   AudioWorklet.prototype.addModule = async () => {
     AudioWorklet.prototype.addModule = addModule;
@@ -400,7 +400,7 @@ async () => {
 """
 TRIED_AGAIN = """
 async () => {
-  const { player, unhandled } = globalThis.told;
+  const { player, unhandled } = globalThis.outcome;
   const finished = new Promise((done) => player.addEventListener('finished', done, { once: true }));
   await player.arm();
   const take = player.begin();

@@ -26,13 +26,13 @@ pytestmark = pytest.mark.browser
 # Speak, and report the calls of the handlers in their order.
 PRELUDE = """
 const { SpeechSocket } = await import('/clients/js/voicewright.js');
-const told = [];
+const calls = [];
 const listen = (name, end) => ({
-  onStart: ({ seed }) => told.push([name, 'start', seed]),
-  onAudio: (pcm, first) => told.push([name, 'audio', first, pcm.length]),
-  onDone: (done) => end(told.push([name, 'done', done.total_samples])),
-  onError: (error) => end(told.push([name, 'error', error.code, error.param])),
-  onCancelled: (ack) => end(told.push([name, 'cancelled', ack.played_ms])),
+  onStart: ({ seed }) => calls.push([name, 'start', seed]),
+  onAudio: (pcm, first) => calls.push([name, 'audio', first, pcm.length]),
+  onDone: (done) => end(calls.push([name, 'done', done.total_samples])),
+  onError: (error) => end(calls.push([name, 'error', error.code, error.param])),
+  onCancelled: (ack) => end(calls.push([name, 'cancelled', ack.played_ms])),
 });
 """
 
@@ -63,15 +63,15 @@ def test_concurrent_utterances_on_one_socket_stay_complete(blank: Page, server: 
       new Promise((end) => socket.speak({ voice: 'nobody' }, 'Hello.', listen('wrong', end))),
     ]);
     socket.close();
-    return told;
+    return calls;
     """
-    told = script(blank, body, url=server.socket)
+    calls = script(blank, body, url=server.socket)
     for name, seed in (("live", 5), ("other", 6)):
-        first, *sound, last = [event[1:] for event in told if event[0] == name]
+        first, *sound, last = [event[1:] for event in calls if event[0] == name]
         assert first == ["start", seed]
         assert [start for _, start, _ in sound] == [sum(n for *_, n in sound[:i]) for i in range(len(sound))]
         assert last == ["done", sum(length for *_, length in sound)]
-    assert [event for event in told if event[0] == "wrong"] == [["wrong", "error", "unknown_voice", "voice"]]
+    assert [event for event in calls if event[0] == "wrong"] == [["wrong", "error", "unknown_voice", "voice"]]
 
 
 def test_cancel_before_connect_or_text_is_acknowledged(blank: Page, server: RunningServer) -> None:
@@ -82,10 +82,10 @@ def test_cancel_before_connect_or_text_is_acknowledged(blank: Page, server: Runn
       await new Promise((end) => socket.speak({ voice: 'clara' }, 'Hi.', listen('after', end)));
     }
     socket.close();
-    return told.filter(([, kind]) => kind !== 'start' && kind !== 'audio').map((event) => event.slice(0, 2));
+    return calls.filter(([, kind]) => kind !== 'start' && kind !== 'audio').map((event) => event.slice(0, 2));
     """
-    told = script(blank, body, url=server.socket)
-    assert told == [["unsent", "cancelled"], ["after", "done"], ["unwritten", "cancelled"], ["after", "done"]]
+    calls = script(blank, body, url=server.socket)
+    assert calls == [["unsent", "cancelled"], ["after", "done"], ["unwritten", "cancelled"], ["after", "done"]]
 
 
 def test_cancel_silences_immediately_and_is_acknowledged(blank: Page, server: RunningServer) -> None:
@@ -100,11 +100,11 @@ def test_cancel_silences_immediately_and_is_acknowledged(blank: Page, server: Ru
       } });
     });
     socket.close();
-    return told.filter(([, kind]) => kind !== 'start');
+    return calls.filter(([, kind]) => kind !== 'start');
     """
-    told = script(blank, body, url=server.socket, text="This goes on for longer than anybody wants to listen.")
-    assert [kind for _, kind, *_ in told] == ["audio", "cancelled"]
-    assert told[-1][-1] == 40
+    calls = script(blank, body, url=server.socket, text="This goes on for longer than anybody wants to listen.")
+    assert [kind for _, kind, *_ in calls] == ["audio", "cancelled"]
+    assert calls[-1][-1] == 40
     server.wait_until_idle()
 
 
@@ -199,8 +199,8 @@ def test_lost_socket_fails_running_utterances_and_reconnects(blank: Page) -> Non
     await new Promise((end) => socket.speak({}, 'One.', listen('first', end)));
     await new Promise((end) => socket.speak({}, 'Two.', listen('second', end)));
     socket.close();
-    return told;
+    return calls;
     """
     with sick(breaks_once) as url:
-        told = script(blank, body, url=url)
-    assert told == [["first", "error", "runtime_unavailable", None], ["second", "done", 0]]
+        calls = script(blank, body, url=url)
+    assert calls == [["first", "error", "runtime_unavailable", None], ["second", "done", 0]]

@@ -105,8 +105,8 @@ def test_signal_finishes_running_replies_and_refuses_new_ones(checkpoint: Path, 
         refused = client.post("/v1/audio/speech", json=body)
         assert (refused.status_code, refused.json()["error"]["code"]) == (503, "draining")
         with connect(socket_url(app), subprotocols=[Subprotocol(PROTOCOL)], open_timeout=TEST_TIMEOUT_S) as late:
-            told, *closed = rest(late)
-            assert (told[-1]["code"], *closed) == ("draining", 1013, "draining")
+            messages, *closed = rest(late)
+            assert (messages[-1]["code"], *closed) == ("draining", 1013, "draining")
         assert heard + sum(map(len, pieces)) == 100 * 1920 * 2
         assert "audio.done" in [message["type"] for message in rest(socket)[0]]
         assert app.process.wait(60) == 0

@@ -66,31 +66,31 @@ def load(app: App, *models: Path) -> list[dict[str, Any]]:
     with httpx.Client(base_url=app.url, trust_env=False, timeout=30) as client:
         answer = client.post("/studio/host/models", json={"models": [str(model) for model in models]})
         assert answer.status_code == 202, answer.text
-        told = []
+        states = []
         deadline = time.monotonic() + WITHIN_S
-        while not told or told[-1]["changing"]:
-            told.append(client.get("/studio/host").json())
+        while not states or states[-1]["changing"]:
+            states.append(client.get("/studio/host").json())
             assert time.monotonic() < deadline
             time.sleep(0.05)
-        return told
+        return states
 
 
 @pytest.mark.parametrize("name", ["nowhere", "torn"])
 def test_failed_checkpoint_change_affects_no_request(app: App, folder: Path, name: str) -> None:
     with speaking(app, frames=250) as socket:
-        told = load(app, folder / name)
-        assert {status["runtime"]["state"] for status in told} == {"ready"}
-        assert name in told[-1]["runtime"]["problem"]
-        assert told[-1]["models"][0]["id"] == "first"
+        states = load(app, folder / name)
+        assert {status["runtime"]["state"] for status in states} == {"ready"}
+        assert name in states[-1]["runtime"]["problem"]
+        assert states[-1]["models"][0]["id"] == "first"
         assert end_of(socket) == SPOKEN
 
 
 def test_checkpoint_change_finishes_running_requests_and_serves_throughout(app: App, folder: Path) -> None:
     before = app.runtime_pid
     with speaking(app, frames=250) as socket:
-        told = load(app, folder / "second")
-        assert {status["runtime"]["state"] for status in told} == {"ready"}
-        assert told[-1]["runtime"]["problem"] is None
+        states = load(app, folder / "second")
+        assert {status["runtime"]["state"] for status in states} == {"ready"}
+        assert states[-1]["runtime"]["problem"] is None
         with speaking(app, frames=5) as other:
             assert end_of(other) == SPOKEN
         assert end_of(socket) == SPOKEN

@@ -34,8 +34,8 @@ TITLE = {"name": "Play"}
 @contextmanager
 def studio(data: Path, log: IO[str] | None = None) -> Iterator[tuple[App, httpx.Client]]:
     """The product over a folder, and somebody at its page."""
-    told = {"VOICEWRIGHT_DATA": str(data), "VOICEWRIGHT_VISITORS": "one"}
-    with running_app([], log=log, instant=True, **told) as app, visitor(app.url) as client:
+    environment = {"VOICEWRIGHT_DATA": str(data), "VOICEWRIGHT_VISITORS": "one"}
+    with running_app([], log=log, instant=True, **environment) as app, visitor(app.url) as client:
         yield app, client
 
 
@@ -122,8 +122,10 @@ def test_read_only_disk_is_reported_and_left_unchanged(tmp_path: Path) -> None:
 def refused_at(port: str, data: Path) -> str:
     """What a studio says that is told to take a port where another is."""
     command = [sys.executable, "app.py", "--port", port]
-    told = os.environ | {"VOICEWRIGHT_DATA": str(data)}
-    ended = subprocess.run(command, cwd=ROOT, env=told, capture_output=True, text=True, timeout=START_S, check=False)
+    environment = os.environ | {"VOICEWRIGHT_DATA": str(data)}
+    ended = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=START_S, check=False
+    )
     assert (ended.returncode, ended.stdout) == (2, "")
     return ended.stderr.rstrip("\n")
 

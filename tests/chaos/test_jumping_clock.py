@@ -60,10 +60,12 @@ def test_clock_jumps_end_no_stream_delete_no_data_and_allow_restart(tmp_path: Pa
     write_checkpoint(tmp_path / "model", BRIEF, "custom_voice", seed=1)
     clock = tmp_path / "clock"
     move(clock, 0.0)
-    told = {FILE: str(clock), "VOICEWRIGHT_DATA": str(tmp_path / "data"), "VOICEWRIGHT_VISITORS": "one"}
+    environment = {FILE: str(clock), "VOICEWRIGHT_DATA": str(tmp_path / "data"), "VOICEWRIGHT_VISITORS": "one"}
     with (
         (tmp_path / "log").open("w") as log,
-        running_app(["--model", str(tmp_path / "model")], log=log, module="tests.support.jumping_date", **told) as app,
+        running_app(
+            ["--model", str(tmp_path / "model")], log=log, module="tests.support.jumping_date", **environment
+        ) as app,
         visitor(app.url) as client,
     ):
         assert b"tests.support.jumping_date" in Path(f"/proc/{app.runtime_pid}/cmdline").read_bytes()

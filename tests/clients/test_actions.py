@@ -34,7 +34,7 @@ async def session(app: App) -> AsyncIterator[ClientSession]:
         yield opened
 
 
-def told(result: CallToolResult) -> Any:
+def content_of(result: CallToolResult) -> Any:
     """What a tool answered; text and structure say the same."""
     assert not result.isError, result.content
     (content,) = result.content
@@ -48,7 +48,7 @@ def test_model_designs_three_takes_saves_one_as_voice_and_speaks(app: App) -> No
         async with session(app) as tools:
 
             async def call(tool: str, **arguments: Any) -> Any:
-                return told(await tools.call_tool(tool, arguments))
+                return content_of(await tools.call_tool(tool, arguments))
 
             takes = await call("design", description=DESCRIPTION, text=TEXT, seeds=[1, 2, 3])
             assert [take["seed"] for take in takes] == [1, 2, 3]
@@ -120,9 +120,9 @@ def test_stored_voice_speaks_with_a_style_and_is_reproducible(app: App) -> None:
 
         async def by_mcp() -> dict[str, Any]:
             async with session(app) as tools:
-                spoken = told(await tools.call_tool("speak", words))
-                again = told(await tools.call_tool("reproduce", {"take": spoken["take"]}))
-                (newest,) = told(await tools.call_tool("list_takes", {"limit": 1}))
+                spoken = content_of(await tools.call_tool("speak", words))
+                again = content_of(await tools.call_tool("reproduce", {"take": spoken["take"]}))
+                (newest,) = content_of(await tools.call_tool("list_takes", {"limit": 1}))
                 return {"seconds": spoken["seconds"], "identical": again["identical"], "mode": newest["mode"]}
 
         assert asyncio.run(by_mcp()) == {"seconds": len(samples) / 24_000, "identical": True, "mode": "custom_voice"}
@@ -141,10 +141,10 @@ def test_tags_and_pronunciations_apply_to_one_call_and_takes_have_captions(app: 
 
     async def by_mcp() -> tuple[dict[str, Any], dict[str, Any]]:
         async with session(app) as tools:
-            script = told(await tools.call_tool("script", {"lines": [words]}))
+            script = content_of(await tools.call_tool("script", {"lines": [words]}))
             (take,) = script["takes"]
-            again = told(await tools.call_tool("reproduce", {"take": take["take"]}))
-            return again, told(await tools.call_tool("take_words", {"take": take["take"]}))
+            again = content_of(await tools.call_tool("reproduce", {"take": take["take"]}))
+            return again, content_of(await tools.call_tool("take_words", {"take": take["take"]}))
 
     again, times = asyncio.run(by_mcp())
     assert again["identical"] is True
@@ -195,7 +195,7 @@ def test_omitted_parts_of_speech_are_reported_in_the_result(app: App) -> None:
 
     async def by_mcp() -> list[str]:
         async with session(app) as tools:
-            notes: list[str] = told(await tools.call_tool("speak", {"text": TEXT, "voice": "clara"}))["notes"]
+            notes: list[str] = content_of(await tools.call_tool("speak", {"text": TEXT, "voice": "clara"}))["notes"]
             return notes
 
     assert asyncio.run(by_mcp()) == []

@@ -21,7 +21,7 @@ def test_elevenlabs_python_client(client: Client, server: RunningServer) -> None
     assert http["mp3"] > 15_000  # The MP3 has 128 kbit/s.
     assert http["faster"]["samples"] * 1.2 > 0.97 * http["whole"]["samples"]
     assert http["faster"]["samples"] * 1.2 < 1.03 * http["whole"]["samples"]
-    assert http["characters"] == http["told"] == "One sentence at once."
+    assert http["characters"] == http["aligned"] == "One sentence at once."
     assert http["end"] == round(len(pcm) / 48_000, 3)
 
     dialogue = heard["dialogue"]
@@ -32,7 +32,7 @@ def test_elevenlabs_python_client(client: Client, server: RunningServer) -> None
     assert dialogue["segments"] == [["clara", 0, 0, 17], ["angus", 1, 17, 23], ["clara", 2, 23, 28]]
     assert dialogue["edges"] == sorted(dialogue["edges"])
     assert abs(dialogue["edges"][-1] - dialogue["whole"]["samples"] / 24_000) < 0.001
-    assert dialogue["told"] == [0, 1, 2]
+    assert dialogue["turns"] == [0, 1, 2]
     assert dialogue["refused"] == [404, "inputs.3.voice_id"]
 
     assert heard["realtime"]["chunks"] > 5
@@ -65,7 +65,7 @@ def test_elevenlabs_javascript_client(client: Client, server: RunningServer) -> 
     pcm = say(server.http, "One sentence at once.", voice="clara", language="English", seed=7)
     for name in ("whole", "streamed", "timed", "pieces"):
         assert heard[name]["sha256"] == hashlib.sha256(pcm).hexdigest(), name
-    assert heard["characters"] == heard["told"] == "One sentence at once."
+    assert heard["characters"] == heard["aligned"] == "One sentence at once."
     assert heard["refused"] == [404, "unknown_voice"]
     assert set(heard["voices"]) >= SPEAKERS
     assert heard["one"] == heard["voices"][0]

@@ -29,9 +29,11 @@ STORED = "Grandmother"
 @pytest.fixture
 def runtime(tmp_path: Path) -> Iterator[str]:
     """The real server and the embedded voice's rules, with an engine whose sound is there at once; it wants a key."""
-    told = {"VOICEWRIGHT_API_KEYS": KEY, "XDG_DATA_HOME": str(tmp_path / "data")}
+    environment = {"VOICEWRIGHT_API_KEYS": KEY, "XDG_DATA_HOME": str(tmp_path / "data")}
     command = [sys.executable, "-m", "tests.support.instant_runtime", "runtime", "--port", "0"]
-    with subprocess.Popen(command, cwd=ROOT, env=os.environ | told, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        command, cwd=ROOT, env=os.environ | environment, stdout=subprocess.PIPE, text=True
+    ) as process:
         assert process.stdout is not None
         try:
             yield next(said[1] for line in process.stdout if (said := READY.match(line)))

@@ -50,10 +50,10 @@ def heard(node: Node, path: str, cuts: list[dict[str, float]] | None = None) -> 
       {READ}
       const {{ listen }} = await import('/js/clone/speech_detection.js');
       const {{ bestPart, faultsOf }} = await import('/js/clone/selection.js');
-      const told = listen(pcm);
-      const best = bestPart(told);
-      const all = faultsOf(told, {{ start: 0, end: told.seconds, cuts }});
-      return {{ best, all, within: best && faultsOf(told, {{ ...best, cuts: [] }}) }};
+      const analysis = listen(pcm);
+      const best = bestPart(analysis);
+      const all = faultsOf(analysis, {{ start: 0, end: analysis.seconds, cuts }});
+      return {{ best, all, within: best && faultsOf(analysis, {{ ...best, cuts: [] }}) }};
     }}"""
     found: dict[str, Any] = node.evaluate(body, {"path": path, "cuts": cuts or []})
     return found

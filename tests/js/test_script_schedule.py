@@ -106,15 +106,15 @@ def test_export_waits_while_the_studio_is_restored_and_tells_the_time_left(node:
         maker.takes.set(text, { isShort: text === 'Six.' });
         return [{ take: text }];
       };
-      const told = [];
-      const away = () => told.push('away');
-      const onProgress = (made, of, left) => told.push(left === null ? null : Math.round(left));
+      const progress = [];
+      const away = () => progress.push('away');
+      const onProgress = (made, of, left) => progress.push(left === null ? null : Math.round(left));
       const { clips } = await collectClips(maker, onProgress, false, away);
-      return [clips.map(({ take }) => take), told, [...maker.takes.keys()]];
+      return [clips.map(({ take }) => take), progress, [...maker.takes.keys()]];
     }"""
-    clips, told, held = node.evaluate(body)
+    clips, progress, held = node.evaluate(body)
     assert clips == ["One.", "Two.", "Six."]
-    assert told == [None, None, "away", "away", "away", 8, None], "the first two took 16 s"
+    assert progress == [None, None, "away", "away", "away", 8, None], "the first two took 16 s"
     assert held == ["Six."], "takes that the studio has are released, except one that lacks words"
 
 

@@ -177,14 +177,14 @@ async def _deaf(runtime: BenchRuntime) -> socket.socket:
 
 async def drain(runtime: BenchRuntime, streams: int) -> str:
     """SIGTERM in the middle of so many replies, each of which has to come to its end."""
-    ready, told = asyncio.Semaphore(0), asyncio.Event()
+    ready, is_terminating = asyncio.Semaphore(0), asyncio.Event()
 
     async def reply() -> bool:
         async with talk(runtime.stream, **(SHORT | {"max_frames": 30})) as session:
             await session.say("Let me finish.")
             await session.first_audio()
             ready.release()
-            await told.wait()
+            await is_terminating.wait()
             return (await session.take()).end["type"] == "audio.done"
 
     replies = [asyncio.create_task(reply()) for _ in range(streams)]
@@ -192,7 +192,7 @@ async def drain(runtime: BenchRuntime, streams: int) -> str:
         await ready.acquire()
     os.kill(runtime.pid, signal.SIGTERM)
     began = time.perf_counter()
-    told.set()
+    is_terminating.set()
     finished = sum(await asyncio.gather(*replies))
     assert finished == streams, f"{finished} of {streams} replies were finished"
     last_s = time.perf_counter() - began

@@ -107,19 +107,19 @@ async def greedy(runtime: BenchRuntime, running: int, seconds: float) -> str:
             await asyncio.sleep(message["retry_after_s"])
 
     async def polite(number: int, until: float) -> list[float | None]:
-        told = []
+        results = []
         while time.perf_counter() < until:
-            told.append(await first_ms(f"127.0.0.{10 + number}", number, until))
-        return told
+            results.append(await first_ms(f"127.0.0.{10 + number}", number, until))
+        return results
 
     async def all_polite() -> str:
         until = time.perf_counter() + seconds
-        asked = [ms for told in await asyncio.gather(*(polite(n, until) for n in range(POLITE))) for ms in told]
+        asked = [ms for results in await asyncio.gather(*(polite(n, until) for n in range(POLITE))) for ms in results]
         heard = [ms for ms in asked if ms is not None]
-        told = f"{len(heard)} of {len(asked)} requests heard"
+        results = f"{len(heard)} of {len(asked)} requests heard"
         if not heard:
-            return told
-        return f"{told}, first sound after {quantile(heard, 0.5):.0f} ms (p50), {quantile(heard, 0.95):.0f} (p95)"
+            return results
+        return f"{results}, first sound after {quantile(heard, 0.5):.0f} ms (p50), {quantile(heard, 0.95):.0f} (p95)"
 
     async def wants_everything(number: int) -> None:
         while not over.is_set():
@@ -137,8 +137,8 @@ async def greedy(runtime: BenchRuntime, running: int, seconds: float) -> str:
 async def busy_loop(runtime: BenchRuntime, seconds: float) -> str:
     """How late the event loop is under few streams and under many, while recordings are decoded, kept and deleted."""
     async with httpx.AsyncClient(base_url=runtime.url, trust_env=False, timeout=120) as client:
-        told = [await _late(runtime, client, streams, seconds) for streams in (FEW, STREAMS)]
-    return "; ".join(told)
+        results = [await _late(runtime, client, streams, seconds) for streams in (FEW, STREAMS)]
+    return "; ".join(results)
 
 
 async def _late(runtime: BenchRuntime, client: httpx.AsyncClient, streams: int, seconds: float) -> str:

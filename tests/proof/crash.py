@@ -22,15 +22,15 @@ QUERY_TIMEOUT_S = 0.02
 class CrashReport:
     """Seconds after the kill."""
 
-    told_s: tuple[float, ...]  # Time in seconds until the client of each stream was notified.
+    notified_s: tuple[float, ...]  # Time in seconds until the client of each stream was notified.
     ready_s: float  # Time in seconds until /ready returned 200 again.
     spoken_s: float  # Time in seconds until a stream was complete again.
 
     @property
     def figure(self) -> str:
         return (
-            f"kill -9 under {len(self.told_s)} streams: each told in {1000 * max(self.told_s):.0f} ms, ready again in "
-            f"{self.ready_s:.1f} s, heard {self.spoken_s - self.ready_s:.2f} s later"
+            f"kill -9 under {len(self.notified_s)} streams: each notified in {1000 * max(self.notified_s):.0f} ms, "
+            f"ready again in {self.ready_s:.1f} s, heard {self.spoken_s - self.ready_s:.2f} s later"
         )
 
 
@@ -55,14 +55,14 @@ async def crash(app: App) -> CrashReport:
     kill.set()
     killed = time.monotonic()
     os.kill(app.runtime_pid, signal.SIGKILL)
-    told = tuple(at - killed for at in await asyncio.gather(*streams))
+    notified_s = tuple(at - killed for at in await asyncio.gather(*streams))
     async with httpx.AsyncClient(base_url=app.url, trust_env=False) as client:
         while not await _is_ready(client):  # noqa: ASYNC110 - another process
             await asyncio.sleep(QUERY_TIMEOUT_S)
     ready = time.monotonic() - killed
     take = await spoken(url, "Now.", task_type="custom_voice", max_frames=2)
     assert take.end["type"] == "audio.done"
-    return CrashReport(told, ready, time.monotonic() - killed)
+    return CrashReport(notified_s, ready, time.monotonic() - killed)
 
 
 async def _end(session: Talk) -> None:

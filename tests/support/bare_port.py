@@ -37,7 +37,7 @@ class Port:
         """``words`` are arguments of uvicorn."""
         self.begun, self.leave = asyncio.Event(), asyncio.Event()
         self.send_s = TEST_TIMEOUT_S  # Maximum time in seconds in which a client may accept one message.
-        self.told: asyncio.Future[int] = asyncio.get_running_loop().create_future()  # Close code of the socket.
+        self.close_code: asyncio.Future[int] = asyncio.get_running_loop().create_future()  # Close code of the socket.
         routes = [
             Route("/wait", self.wait),
             Route("/stream", self.stream),
@@ -91,7 +91,7 @@ class Port:
                     yield b"piece"
                     await asyncio.sleep(0.01)
             finally:
-                self.told.set_result(0)
+                self.close_code.set_result(0)
 
         return StreamingResponse(pieces())
 
@@ -117,9 +117,9 @@ class Port:
                     await client.send_bytes(bytes(65536))
         except SlowReader:
             await client.close(1008, "slow_reader")
-            self.told.set_result(1008)
+            self.close_code.set_result(1008)
         except WebSocketDisconnect:
-            self.told.set_result((await client.receive())["code"])
+            self.close_code.set_result((await client.receive())["code"])
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[int]:

@@ -89,9 +89,9 @@ class RunningCluster:
         async with httpx.AsyncClient(headers=self.headers, timeout=10.0) as client:
             while time.monotonic() < end:
                 with suppress(httpx.HTTPError):
-                    told = (await client.get(f"{self.url}/cluster")).json().get("replicas", [])
-                    names = [one["name"] for one in told if one["state"] == "ready" and one["load"]]
-                    if len(names) == count and len(told) == count and without not in names:
+                    listed = (await client.get(f"{self.url}/cluster")).json().get("replicas", [])
+                    names = [one["name"] for one in listed if one["state"] == "ready" and one["load"]]
+                    if len(names) == count and len(listed) == count and without not in names:
                         return names
                 await asyncio.sleep(0.1)
         raise AssertionError(f"after {seconds:g} s there are {self.replicas()}")
@@ -121,11 +121,11 @@ class RunningCluster:
         end = time.monotonic() + TEST_TIMEOUT_S
         async with httpx.AsyncClient(headers=self.headers, timeout=10.0) as client:
             while time.monotonic() < end:
-                found = seen(told := (await client.get(f"{self.url}/cluster")).json()["replicas"])
+                found = seen(listed := (await client.get(f"{self.url}/cluster")).json()["replicas"])
                 if found is not None:
                     return found
                 await asyncio.sleep(0.05)
-        raise AssertionError(f"after {TEST_TIMEOUT_S:g} s there are {told}")
+        raise AssertionError(f"after {TEST_TIMEOUT_S:g} s there are {listed}")
 
     async def change(self, *arguments: str) -> None:
         """Run the cluster's command-line tool with these arguments."""

@@ -62,7 +62,7 @@ class ScriptedEngine:
         script: events of a request by its ticket; without them the test calls `say`.
         faults: exceptions by the method that raises them.
         first_ticket: a number unlike those of utterances shows whether a session mixes them up.
-        told: every command after `submit` in its order: the method and its arguments.
+        commands: every command after `submit` in its order: the method and its arguments.
     """
 
     script: dict[int, list[SpeechEvent]] = field(default_factory=dict)
@@ -71,18 +71,18 @@ class ScriptedEngine:
     first_ticket: int = 1
     requests: list[SpeechRequest] = field(default_factory=list)
     sinks: list[Sink] = field(default_factory=list)
-    told: list[tuple[Any, ...]] = field(default_factory=list)
+    commands: list[tuple[Any, ...]] = field(default_factory=list)
     alive: bool = True
     cards: tuple[ModelCard, ...] = (CARD,)
 
     @property
     def cancelled(self) -> list[int]:
-        return [ticket for command, ticket, *_ in self.told if command == "cancel"]
+        return [ticket for command, ticket, *_ in self.commands if command == "cancel"]
 
     @property
     def sent(self) -> list[tuple[int, int]]:
         """Return (ticket, samples) of each acknowledgement of sent audio."""
-        return [(told[1], told[2]) for told in self.told if told[0] == "ack_sent"]
+        return [(commands[1], commands[2]) for commands in self.commands if commands[0] == "ack_sent"]
 
     def start(self) -> None: ...
 
@@ -139,7 +139,7 @@ class ScriptedEngine:
             raise fault
 
     def _note(self, method: str, *arguments: object) -> None:
-        self.told.append((method, *arguments))
+        self.commands.append((method, *arguments))
         self.fail_if_told(method)
 
 

@@ -36,7 +36,7 @@ def studio_port(
     **store: Any,
 ) -> Iterator[int]:
     """Serve the studio in front of the runtime at this address, and yield its port."""
-    told = Settings(server=server or ServerSettings(), limits=limits or Limits())
+    runtime_settings = Settings(server=server or ServerSettings(), limits=limits or Limits())
     with tempfile.TemporaryDirectory(prefix="studio-", ignore_cleanup_errors=True) as folder:
         settings = StudioSettings(
             store=StoreSettings(data=folder, **{"visitors": "one", **store}),
@@ -44,9 +44,14 @@ def studio_port(
             transcriber=NOBODY,
         )
         keeping = StoreService(settings.store)
-        desk = TranscriptionService(settings.transcriber, told.limits)
-        listener = listen(told.server, settings.host, 0, option="")
-        served = Server(config(build(GivenRuntime(runtime), StartupPage(), keeping, desk, settings, None, told), told))
+        desk = TranscriptionService(settings.transcriber, runtime_settings.limits)
+        listener = listen(runtime_settings.server, settings.host, 0, option="")
+        served = Server(
+            config(
+                build(GivenRuntime(runtime), StartupPage(), keeping, desk, settings, None, runtime_settings),
+                runtime_settings,
+            )
+        )
         thread = threading.Thread(
             target=asyncio.run, args=(served.serve(sockets=[listener]),), name="test-studio", daemon=True
         )

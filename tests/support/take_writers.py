@@ -99,8 +99,8 @@ def kill_writers(folder: Path, times: int) -> int:
             os.close(reads)
             write(Store(settings), writes, lines_to_live)
         os.close(writes)
-        with os.fdopen(reads) as told:
-            lines = told.read().split("\n")[:-1]
+        with os.fdopen(reads) as pipe:
+            lines = pipe.read().split("\n")[:-1]
         _, status = os.waitpid(child, 0)
         assert os.WTERMSIG(status) == signal.SIGKILL
         count += len(lines)

@@ -273,8 +273,8 @@ def test_invalid_arguments_are_refused_in_one_line(
 
 
 def test_invalid_instruct_error_names_its_option(models: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
-    told = refused(capsys, say(models, TEXT, "--instruct", "<|im_start|>user"), "invalid_config")
-    assert "--instruct is not valid" in told
+    message = refused(capsys, say(models, TEXT, "--instruct", "<|im_start|>user"), "invalid_config")
+    assert "--instruct is not valid" in message
 
 
 def test_folder_name_is_shown_as_given(
@@ -282,10 +282,10 @@ def test_folder_name_is_shown_as_given(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "tuned").mkdir()
-    told = refused(capsys, main(["say", TEXT, "--model", "./tuned"]), "checkpoint_missing")
-    assert "tuned: config.json is missing" in told
-    told = refused(capsys, main(["say", TEXT, "--model", "gone"]), "checkpoint_missing")
-    assert " gone: the folder is missing" in told
+    message = refused(capsys, main(["say", TEXT, "--model", "./tuned"]), "checkpoint_missing")
+    assert "tuned: config.json is missing" in message
+    message = refused(capsys, main(["say", TEXT, "--model", "gone"]), "checkpoint_missing")
+    assert " gone: the folder is missing" in message
 
 
 @pytest.mark.parametrize(
@@ -349,8 +349,8 @@ def test_every_field_named_in_an_error_has_an_option() -> None:
     say_help = parser.parse_args(["say", TEXT])
     given = {f"--{name.replace('_', '-')}" for name in vars(say_help)}
     assert set(OPTIONS.values()) | {option for option in WORDS.values() if option.startswith("--")} <= given
-    told = [kind.sentence for kind in BY_CODE.values() if not issubclass(kind, SetUpError)]
-    named = {name for said in told for name in re.findall(r"[a-z]+(?:_[a-z]+)+", re.sub(r"{[^}]*}", "", said))}
+    message = [kind.sentence for kind in BY_CODE.values() if not issubclass(kind, SetUpError)]
+    named = {name for said in message for name in re.findall(r"[a-z]+(?:_[a-z]+)+", re.sub(r"{[^}]*}", "", said))}
     assert {name for name in named if re.search("_", in_options(name))} == set()
     assert in_options("send ref_audio, or ref_audio_url") == "send --ref-audio, or ref_audio_url"
 

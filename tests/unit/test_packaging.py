@@ -121,13 +121,13 @@ def test_client_wheel_contains_the_client_and_its_types(tmp_path: Path) -> None:
 
 def test_documentation_names_no_unowned_package_to_install() -> None:
     """Whoever registered it there would be installed."""
-    told = re.compile(r"pip install [^\n`)]*(?<![./\w])['\"]?voicewright(-client)?\b(?![./])")
+    install_command = re.compile(r"pip install [^\n`)]*(?<![./\w])['\"]?voicewright(-client)?\b(?![./])")
     named = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     kinds = (".md", ".py", ".json", ".html", ".yaml", "file")
     texts = [name for name in named.split("\0") if name.endswith(kinds) and not name.startswith("tests/")]
-    assert [name for name in texts if told.search((ROOT / name).read_text("utf-8"))] == []
-    assert told.search("pip install 'voicewright[cluster]'")
-    assert told.search("pip install -U voicewright-client")
+    assert [name for name in texts if install_command.search((ROOT / name).read_text("utf-8"))] == []
+    assert install_command.search("pip install 'voicewright[cluster]'")
+    assert install_command.search("pip install -U voicewright-client")
 
 
 def test_docker_image_contains_what_the_wheel_needs() -> None:

@@ -228,8 +228,8 @@ def test_unknown_variable_is_reported_with_the_nearest_known_one(caplog: pytest.
 
 def test_every_variable_in_use_is_known() -> None:
     assert set(Settings().as_env()) | {"VOICEWRIGHT_PREFILLS"} <= of_the_runtime()
-    told = {knob.metadata["env"] for group in (StoreSettings, VisitSettings) for knob in fields(group)}
-    assert told | {"VOICEWRIGHT_RUNTIME_URL", "VOICEWRIGHT_TRANSCRIBER"} == OF_THE_STUDIO
+    page_settings = {knob.metadata["env"] for group in (StoreSettings, VisitSettings) for knob in fields(group)}
+    assert page_settings | {"VOICEWRIGHT_RUNTIME_URL", "VOICEWRIGHT_TRANSCRIBER"} == OF_THE_STUDIO
     root = Path(__file__).resolve().parents[2]
     read = {
         name

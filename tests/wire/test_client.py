@@ -166,19 +166,19 @@ async def test_refusal_has_code_sentence_and_field(server: RunningServer) -> Non
 
 @pytest.mark.slow
 async def test_queue_position_is_reported_while_no_slot_is_free(server: RunningServer) -> None:
-    told: list[Queued] = []
+    queue_events: list[Queued] = []
     async with connect(server.http) as client:
         four = [await client.speak("Without end.", **LONG) for _ in range(4)]
         for speech in four:
             await first_chunk(speech)
-        fifth = await client.speak("After you.", on_queue=told.append, **VOICE)
+        fifth = await client.speak("After you.", on_queue=queue_events.append, **VOICE)
         while fifth.queued is None:
             await asyncio.gather(*(first_chunk(speech) for speech in four))
         for speech in four:
             await speech.cancel()
         assert len(await fifth.read()) > 0
-        assert fifth.queued == told[-1]
-    assert told[0].position == 0
+        assert fifth.queued == queue_events[-1]
+    assert queue_events[0].position == 0
 
 
 @pytest.mark.slow

@@ -94,8 +94,8 @@ def test_sockets_of_every_dialect_pass_the_proxy(cluster: RunningCluster, path: 
         async with asyncio.timeout(60), connect_socket(f"ws{cluster.url.removeprefix('http')}{path}") as socket:
             for message in SOCKETS[path]:
                 await socket.send(json.dumps(message))
-            async for told in socket:
-                message = {"data": told} if isinstance(told, bytes) else json.loads(told)
+            async for received in socket:
+                message = {"data": received} if isinstance(received, bytes) else json.loads(received)
                 assert "error" not in message or not message["error"], message
                 sounds += bool(message.get("data") or message.get("audio"))
                 if message.get("type") in {"session.done", "done"} or message.get("isFinal"):

@@ -170,8 +170,8 @@ async def test_home_assistant_can_speak_through_the_cluster_port(pools: Pools) -
 
     async with wyoming(uri) as client:
         await client.send("describe")
-        told = await client.until("info")
-        assert {voice["name"] for voice in told.last["tts"][0]["voices"]} >= SPEAKERS
+        reply = await client.until("info")
+        assert {voice["name"] for voice in reply.last["tts"][0]["voices"]} >= SPEAKERS
         await client.send("synthesize", text=SHORT, voice={"name": "clara"})
         heard = await client.until("audio-stop", "error")
         assert heard.kinds == ["audio-start", "audio-chunk", "audio-stop"]

@@ -32,9 +32,18 @@ def shape(message: Any) -> Any:
     """What must be as the page shows it: the fields, and their values where these are words of the protocol."""
     if message is None or isinstance(message, bytes):
         return "sound"
-    told = {"type", "context_id", "sentence_index", "utterance_index", "total_sentences", "code", "error_code", "done"}
-    told |= {"contextId", "isFinal", "error"} if "type" not in message else set()
-    return {name: value if name in told else ... for name, value in message.items()}
+    compared_fields = {
+        "type",
+        "context_id",
+        "sentence_index",
+        "utterance_index",
+        "total_sentences",
+        "code",
+        "error_code",
+        "done",
+    }
+    compared_fields |= {"contextId", "isFinal", "error"} if "type" not in message else set()
+    return {name: value if name in compared_fields else ... for name, value in message.items()}
 
 
 def is_sound(event: Any) -> bool:

@@ -178,7 +178,7 @@ def narrow(folder_of: FolderOf) -> Iterator[tuple[RunningServer, RunningServer]]
         yield one, two
 
 
-def told(reply: httpx.Response) -> tuple[int, dict[str, Any], bool]:
+def refusal_of(reply: httpx.Response) -> tuple[int, dict[str, Any], bool]:
     """All of a refusal but its estimate."""
     error = reply.json()["error"]
     return reply.status_code, without_estimate(error), "retry-after" in reply.headers
@@ -221,7 +221,7 @@ def test_http_refusal_is_identical(
 ) -> None:
     before = [counted(server) for server in narrow]
     here, there = (post(server, **fields) for server in narrow)
-    assert told(here) == told(there)
+    assert refusal_of(here) == refusal_of(there)
     assert here.json()["error"]["code"] == code
     for server, (refusals, requests) in zip(narrow, before, strict=True):
         assert counted(server) == ({**refusals, code: refusals.get(code, 0) + 1}, requests)
@@ -238,7 +238,7 @@ def test_full_engine_gives_the_same_error_and_the_session_continues(
             await speaking.say("Speak for a long time.")
             await speaking.first_audio()
             before, ended = counted(server)
-            said: list[Any] = [told(await asyncio.to_thread(post, server))]
+            said: list[Any] = [refusal_of(await asyncio.to_thread(post, server))]
             await other.say("Me too.")
             said.append(without_estimate(await other.until("error")))
             await other.send("input.text", text="And a text that goes on. ")

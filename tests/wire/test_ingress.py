@@ -86,8 +86,8 @@ async def ask(
             with ExitStack() as stack:
                 for number, (name, modes) in enumerate(pools.items(), 1):
                     port = stack.enter_context(answering(name))
-                    told = Replica(name=name, host="127.0.0.1", port=port, pool=name, modes=modes)
-                    await put(haproxy, f"r{number}", told)
+                    reply = Replica(name=name, host="127.0.0.1", port=port, pool=name, modes=modes)
+                    await put(haproxy, f"r{number}", reply)
                 async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{settings.server.port}") as client:
                     return [await client.request(**request) for request in requests]
         finally:
@@ -131,10 +131,10 @@ async def test_body_is_not_awaited_if_all_replicas_serve_all_modes(settings: Set
 
 async def test_replica_receives_the_client_address(settings: Settings, tmp_path: Path) -> None:
     asked = {"method": "GET", "url": "/v1/audio/speech/stream"}
-    plain, told = await ask(
+    plain, reply = await ask(
         settings, [asked, {**asked, "headers": {ACCOUNT_HEADER: "anna"}}], tmp_path, {"a": ("base",)}
     )
-    assert (plain.headers["asked-for"], told.headers["asked-for"]) == ("address:127.0.0.1", "anna")
+    assert (plain.headers["asked-for"], reply.headers["asked-for"]) == ("address:127.0.0.1", "anna")
     with_keys = replace(settings, server=replace(settings.server, api_keys="one"))
     (keyed,) = await ask(with_keys, [asked], tmp_path / "keys", {"a": ("base",)})
     assert keyed.headers["asked-for"] == ""  # The key already identifies the client.
@@ -145,14 +145,14 @@ PATHS = {"openai": "/v1/audio/voices", "elevenlabs": "/v1/voices?show_legacy=tru
 
 def refusal(answer: httpx.Response, dialect: str) -> tuple[str, bool]:
     """Code and whether to try again, where that dialect has them."""
-    told = answer.json()
+    reply = answer.json()
     match dialect:
         case "cartesia":
-            return told["error_code"], told["retryable"]
+            return reply["error_code"], reply["retryable"]
         case "elevenlabs":
-            return told["detail"]["status"], told["detail"]["retryable"]
+            return reply["detail"]["status"], reply["detail"]["retryable"]
         case _:
-            return told["error"]["code"], told["error"]["retryable"]
+            return reply["error"]["code"], reply["error"]["retryable"]
 
 
 @pytest.mark.parametrize("dialect", PATHS)
@@ -227,9 +227,9 @@ async def assert_told(settings: Settings, folder: Path, *, padding: int) -> None
                 replica = Replica(name="r1", host="127.0.0.1", port=port, pool="a", modes=("base",))
                 await put(haproxy, "r1", replica)
                 async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{settings.server.port}") as client:
-                    told = await client.post(path, json={"input": "Hello.", "padding": "x" * padding})
-                assert (told.status_code, told.headers["retry-after"]) == (503, "1")
-                assert refusal(told, dialect) == ("replica_lost", True)
+                    reply = await client.post(path, json={"input": "Hello.", "padding": "x" * padding})
+                assert (reply.status_code, reply.headers["retry-after"]) == (503, "1")
+                assert refusal(reply, dialect) == ("replica_lost", True)
     finally:
         await haproxy.stop(1.0)
 

@@ -124,9 +124,9 @@ socket.speak(JSON.parse(process.argv[3]), 'Good morning.', {
 def test_node_without_websocket_fails_immediately_and_accepts_an_implementation(
     server: RunningServer, tmp_path: Path
 ) -> None:
-    *told, samples = run(tmp_path, server.socket, json.dumps(VOICE), script=WITHOUT_WEBSOCKET)
+    *messages, samples = run(tmp_path, server.socket, json.dumps(VOICE), script=WITHOUT_WEBSOCKET)
     why = "There is no WebSocket here; use Node 22 or later, or pass one: new SpeechSocket(url, { WebSocket })."
-    assert told == [True, "websocket_missing", False, why]
+    assert messages == [True, "websocket_missing", False, why]
     assert samples == VOICE["max_frames"] * 1920
 
 

@@ -206,11 +206,11 @@ async def test_dead_engine_is_reported_to_all_requests_and_ends_the_process(fold
             while not isinstance(await session.hear(), bytes):
                 pass
             engine.tick = broken  # type: ignore[method-assign]
-            told = [(error := await session.until("error"))["context_id"], error["code"]]
+            context_and_code = [(error := await session.until("error"))["context_id"], error["code"]]
             error = await idle.until("error")
             assert (error["code"], error["context_id"]) == ("engine_dead", None)
             assert await idle.closed() == (1011, "engine_dead")
-            result = told, await session.closed()
+            result = context_and_code, await session.closed()
         assert result == (["default", "engine_dead"], (1011, "engine_dead"))
         until(lambda: server.exit_status is not None)
         assert server.exit_status == 70

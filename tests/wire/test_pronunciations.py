@@ -36,8 +36,8 @@ def refused(reply: httpx.Response, status: int, code: str, param: str | None = N
     """The sentence of a refusal, in any dialect's shape."""
     body = reply.json()
     problem = body.get("error") or body.get("detail") or body
-    told = next(problem[name] for name in ("code", "status", "error_code") if name in problem)
-    assert (reply.status_code, told, problem["param"]) == (status, code, param)
+    error_code = next(problem[name] for name in ("code", "status", "error_code") if name in problem)
+    assert (reply.status_code, error_code, problem["param"]) == (status, code, param)
     return str(problem["message"])
 
 

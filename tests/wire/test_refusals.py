@@ -115,8 +115,8 @@ def test_utterances_over_the_rate_limit_are_refused(folder_of: FolderOf) -> None
         refused(post(server), "rate_limited")
     with running_server(folder_of("brief", "custom_voice"), server=settings) as server:
         items = [{"input": "Hello.", "max_new_tokens": 5}] * 5
-        told = httpx.post(f"{server.http}/v1/audio/speech/batch", json={"items": items}, timeout=30).json()
-        assert (told["succeeded"], told["failed"]) == (3, 2)
+        response = httpx.post(f"{server.http}/v1/audio/speech/batch", json={"items": items}, timeout=30).json()
+        assert (response["succeeded"], response["failed"]) == (3, 2)
 
 
 def test_connections_over_the_limit_are_refused(serving: Serving, folder_of: FolderOf) -> None:

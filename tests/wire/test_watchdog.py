@@ -57,8 +57,8 @@ async def test_stuck_frame_fails_health_ends_clients_and_the_process(
             while not isinstance(await session.hear(), bytes):
                 pass
             device.hang()
-            told = [(await session.until("error"))["code"], (await idle.until("error"))["code"]]
-            result = told, await session.closed()
+            error_codes = [(await session.until("error"))["code"], (await idle.until("error"))["code"]]
+            result = error_codes, await session.closed()
         assert result == (["engine_dead"] * 2, (1011, "engine_dead"))
         assert time.monotonic() - began > 1.9
         until(lambda: server.exit_status is not None)

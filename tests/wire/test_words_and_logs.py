@@ -79,12 +79,16 @@ TALKS: dict[str, tuple[str, str | None, list[dict[str, Any]]]] = {
 @contextmanager
 def runtime(log: Path, data: Path) -> Iterator[str]:
     """The runtime's process, as talkative as it can be, with a key and every port; its sound is there at once."""
-    told = {"VOICEWRIGHT_API_KEYS": GOOD, "VOICEWRIGHT_DATA": str(data), "VOICEWRIGHT_WYOMING": "tcp://127.0.0.1:0"}
+    environment = {
+        "VOICEWRIGHT_API_KEYS": GOOD,
+        "VOICEWRIGHT_DATA": str(data),
+        "VOICEWRIGHT_WYOMING": "tcp://127.0.0.1:0",
+    }
     command = [sys.executable, "-m", "tests.support.instant_runtime", "-v", "runtime", "--port", "0"]
     with (
         log.open("w") as errors,
         subprocess.Popen(
-            command, cwd=ROOT, env=os.environ | told, stdout=subprocess.PIPE, stderr=errors, text=True
+            command, cwd=ROOT, env=os.environ | environment, stdout=subprocess.PIPE, stderr=errors, text=True
         ) as process,
     ):
         assert process.stdout is not None
@@ -107,8 +111,8 @@ async def ask_all(base: str, requests: list[Marked], headers: dict[str, str]) ->
     statuses = [0] * len(requests)
     async with httpx.AsyncClient(base_url=base, trust_env=False, timeout=60, headers=headers) as client:
         # An owner, and headers that a browser sends.
-        told = {"x-voice-owner": WORD, "user-agent": WORD, "cookie": f"{WORD}={WORD}", "referer": WORD}
-        client.headers.update(told)
+        environment = {"x-voice-owner": WORD, "user-agent": WORD, "cookie": f"{WORD}={WORD}", "referer": WORD}
+        client.headers.update(environment)
 
         async def work() -> None:
             while left:
@@ -227,8 +231,8 @@ def test_client_data_appears_in_no_log_of_either_process(tmp_path: Path) -> None
     logs = {name: tmp_path / f"{name}.log" for name in ("runtime", "studio")}
     with runtime(logs["runtime"], tmp_path / "runtime-data") as url, logs["studio"].open("w") as log:
         wyoming = int(httpx.get(f"{url}/ready", trust_env=False).json()["ports"]["wyoming"].rpartition(":")[2])
-        told = {"VOICEWRIGHT_API_KEYS": GOOD, "VOICEWRIGHT_DATA": str(tmp_path / "data")}
-        with running_app(["--runtime-url", url], log=log, **told) as app:
+        environment = {"VOICEWRIGHT_API_KEYS": GOOD, "VOICEWRIGHT_DATA": str(tmp_path / "data")}
+        with running_app(["--runtime-url", url], log=log, **environment) as app:
             statuses = asyncio.run(send_everything(app, url, tmp_path, wyoming))
     assert len(statuses) > 1000
     assert {200, 201, 400, 401, 404, 422} <= set(statuses)

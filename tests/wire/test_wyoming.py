@@ -181,8 +181,10 @@ def test_silent_client_times_out(folder_of: FolderOf) -> None:
         await client.write(b'{"type": "desc')
         return await client.until()
 
-    told = ServerSettings(wyoming=ANY_PORT)
-    with running_server(folder_of("brief", "custom_voice"), limits=Limits(config_s=0.3), server=told) as server:
+    server_settings = ServerSettings(wyoming=ANY_PORT)
+    with running_server(
+        folder_of("brief", "custom_voice"), limits=Limits(config_s=0.3), server=server_settings
+    ) as server:
         assert play(server, scene).last["code"] == "idle_timeout"
 
 
@@ -297,10 +299,10 @@ def nothing(*_: object) -> NoReturn:
 
 
 def test_port_is_announced_until_the_server_ends(folder_of: FolderOf) -> None:
-    told = ServerSettings(wyoming=ANY_PORT, wyoming_announced=True)
+    server_settings = ServerSettings(wyoming=ANY_PORT, wyoming_announced=True)
     found = threading.Event()
     with ThreadPoolExecutor(1) as pool:
-        with running_server(folder_of("brief", "custom_voice"), server=told) as running:
+        with running_server(folder_of("brief", "custom_voice"), server=server_settings) as running:
             port = int(uri_of(running).rpartition(":")[2])
             watching = pool.submit(asyncio.run, watched(port, found))
             # The server must not stop before the browser has found the service. An earlier goodbye would have no

@@ -109,9 +109,9 @@ def main(base: str) -> None:
         after.no_more_inputs()
         third = heard(after, "after")
         flushes = flushed(connection)
-    told = {"flushes": flushes, "events": as_events(client), "voices": voices(client)}
-    told["dictionaries"] = dictionaries(client)
-    tell(**told, whole=first, pieces=second, after_cancel=third, generated=generated(client))
+    report = {"flushes": flushes, "events": as_events(client), "voices": voices(client)}
+    report["dictionaries"] = dictionaries(client)
+    tell(**report, whole=first, pieces=second, after_cancel=third, generated=generated(client))
 
 
 main(*sys.argv[1:])

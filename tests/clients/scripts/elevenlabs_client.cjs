@@ -19,10 +19,10 @@ async function main(base) {
   const streamed = await sound(await speech.stream('clara', SPOKEN));
   const timed = await speech.convertWithTimestamps('clara', SPOKEN);
   const pieces = [];
-  const told = [];
+  const alignments = [];
   for await (const piece of await speech.streamWithTimestamps('clara', SPOKEN)) {
     pieces.push(Buffer.from(piece.audioBase64, 'base64'));
-    told.push(...(piece.alignment?.characters ?? []));
+    alignments.push(...(piece.alignment?.characters ?? []));
   }
   let refused = null;
   try {
@@ -44,7 +44,7 @@ async function main(base) {
     timed: await sound([Buffer.from(timed.audioBase64, 'base64')]),
     characters: timed.alignment.characters.join(''),
     pieces: await sound(pieces),
-    told: told.join(''),
+    alignments: alignments.join(''),
     refused,
     said: await sound(await speech.convert('clara', asked)),
     meant: await sound(await speech.convert('clara', { ...SPOKEN, text: 'Ask Win.' })),

@@ -39,7 +39,7 @@ def http(client: ElevenLabs) -> dict[str, Any]:
     faster = b"".join(speech.convert(text=TEXT, output_format=FORMAT, voice_settings=settings, **SPOKEN))
     timed = speech.convert_with_timestamps(text=TEXT, output_format=FORMAT, **SPOKEN)
     pieces = list(speech.stream_with_timestamps(text=TEXT, output_format=FORMAT, **SPOKEN))
-    told = [piece.alignment for piece in pieces if piece.alignment is not None]
+    alignments = [piece.alignment for piece in pieces if piece.alignment is not None]
     return {
         "whole": sound(whole),
         "streamed": sound(streamed),
@@ -48,8 +48,8 @@ def http(client: ElevenLabs) -> dict[str, Any]:
         "timed": sound(base64.b64decode(timed.audio_base_64)),
         "characters": "".join(timed.alignment.characters) if timed.alignment else "",
         "pieces": sound(b"".join(base64.b64decode(piece.audio_base_64) for piece in pieces)),
-        "told": "".join("".join(each.characters) for each in told),
-        "end": told[-1].character_end_times_seconds[-1],
+        "aligned": "".join("".join(each.characters) for each in alignments),
+        "end": alignments[-1].character_end_times_seconds[-1],
     }
 
 
@@ -81,7 +81,7 @@ def dialogue(client: ElevenLabs) -> dict[str, Any]:
             for each in timed.voice_segments
         ],
         "edges": [edge for each in timed.voice_segments for edge in (each.start_time_seconds, each.end_time_seconds)],
-        "told": sorted({each.dialogue_input_index for piece in pieces for each in piece.voice_segments}),
+        "turns": sorted({each.dialogue_input_index for piece in pieces for each in piece.voice_segments}),
     }
     try:
         b"".join(calls.convert(inputs=[*inputs, DialogueInput(text="No.", voice_id="nobody")], model_id=MODEL))

@@ -21,8 +21,8 @@ async def test_drain_waits_until_every_ingress_confirms() -> None:
     await directory.replicas("two", version)
     draining = asyncio.create_task(directory.drain("a"))
     await asyncio.sleep(0.05)
-    heeded, told = await directory.replicas("one", version)
-    assert [replica.state for replica in told] == [ReplicaState.DRAINING]
+    heeded, replica_states = await directory.replicas("one", version)
+    assert [replica.state for replica in replica_states] == [ReplicaState.DRAINING]
     await directory.replicas("one", heeded)
     await asyncio.sleep(0.05)
     assert not draining.done(), "the other ingress has not heard of it"

@@ -66,9 +66,9 @@ def test_quantized_folder_is_self_contained_and_smaller(kind: Quantization, writ
 
 
 def test_model_card_doctor_and_check_recognise_a_quantized_file(kind: Quantization, written: Path) -> None:
-    told = diagnose(str(written), EngineSettings(device="cpu"))
-    assert told.servable
-    assert [(row.dtype, row.is_chosen) for row in told.memory.rows] == [(kind, True)]
+    diagnosis = diagnose(str(written), EngineSettings(device="cpu"))
+    assert diagnosis.servable
+    assert [(row.dtype, row.is_chosen) for row in diagnosis.memory.rows] == [(kind, True)]
     settings = EngineSettings(device="cpu", max_slots=1, max_model_len=256)
     assert check(Settings(models=(str(written),), engine=settings)).need > 0
     (card,) = Engine.open(Settings(models=(str(written),), engine=settings)).cards

@@ -98,21 +98,21 @@ def test_voice_encoding_failure_removes_its_requests() -> None:
 
 
 def test_requests_and_their_commands_are_held_until_the_checkpoint_is_loaded() -> None:
-    queue, told = WaitingQueue(), []
+    queue, run_commands = WaitingQueue(), []
     sequences = [Sequence(ticket, custom_voice(), Heard()) for ticket in range(3)]
     for place, sequence in enumerate(sequences):
         queue.hold(sequence)
         assert heard_by(sequence).events == [Queued(place)]
-    assert queue.defer(2, lambda: told.append("2"))
+    assert queue.defer(2, lambda: run_commands.append("2"))
     assert queue.withdraw(1) is sequences[1]
     assert queue.withdraw(1) is None
-    assert not queue.defer(1, lambda: told.append("1"))
+    assert not queue.defer(1, lambda: run_commands.append("1"))
     released = queue.release()
     assert [sequence for sequence, _ in released] == [sequences[0], sequences[2]]
     for _, commands in released:
         for command in commands:
             command()
-    assert told == ["2"]
+    assert run_commands == ["2"]
     assert len(queue) == 0
 
 

@@ -178,12 +178,12 @@ def test_doctor_names_the_adapter(base: Path, tmp_path: Path) -> None:
     weights = weights_of(base)
     tensors = low_rank(weights, LAYER)
     folder = write_adapter(tmp_path / "tuned", tensors, base_model_name_or_path=str(base))
-    told = diagnose(str(folder), SETTINGS)
-    assert (told.servable, told.name) == (True, "tuned")
-    assert told.adapter is not None
-    assert (told.adapter.folder, told.adapter.base) == (str(folder), str(base))
-    assert told.adapter.changes == ("rank 2 on 1 layers",)
-    assert {WEIGHTS, CONFIG} <= told.files.read.keys()
+    diagnosis = diagnose(str(folder), SETTINGS)
+    assert (diagnosis.servable, diagnosis.name) == (True, "tuned")
+    assert diagnosis.adapter is not None
+    assert (diagnosis.adapter.folder, diagnosis.adapter.base) == (str(folder), str(base))
+    assert diagnosis.adapter.changes == ("rank 2 on 1 layers",)
+    assert {WEIGHTS, CONFIG} <= diagnosis.files.read.keys()
 
     tensors[f"base_model.model.{LAYER}.lora_A.weight"][0, 0] = math.nan
     write_adapter(folder, tensors, base_model_name_or_path=str(base))

@@ -87,16 +87,16 @@ class SessionDriver:
     @property
     def text_told(self) -> str:
         """All text that the engine received, in order; `|` marks the end of a text."""
-        told = ""
+        sent_text = ""
         for command in self.commands:
             match command:
                 case Submit(_, request):
-                    told += request.text + ("" if request.open_text else "|")
+                    sent_text += request.text + ("" if request.open_text else "|")
                 case Append(_, text):
-                    told += text
+                    sent_text += text
                 case FinishText():
-                    told += "|"
-        return told
+                    sent_text += "|"
+        return sent_text
 
     @property
     def uploads(self) -> list[Decode | Recall]:

@@ -98,21 +98,21 @@ async def test_only_sent_audio_is_acknowledged_to_the_engine() -> None:
         engine.say(101, Started(seed=1, checkpoint="tiny"))
         engine.say(101, CHUNK)
         await client.hears("audio.start", "sound")
-        await becomes(lambda: ("ack_sent", 101, 1920) in engine.told)
+        await becomes(lambda: ("ack_sent", 101, 1920) in engine.commands)
         client.reads.clear()
         for _ in range(3):
             engine.say(101, CHUNK)
         await asyncio.sleep(0.02)
-        assert [told for told in engine.told if told[0] == "ack_sent"] == [("ack_sent", 101, 1920)]
+        assert [commands for commands in engine.commands if commands[0] == "ack_sent"] == [("ack_sent", 101, 1920)]
         client.reads.set()
         await client.hears("sound", "sound", "sound")
-        await becomes(lambda: ("ack_sent", 101, 4 * 1920) in engine.told)
-        assert [told[2] for told in engine.told if told[0] == "ack_sent"] == [1920, 3840, 5760, 7680]
+        await becomes(lambda: ("ack_sent", 101, 4 * 1920) in engine.commands)
+        assert [commands[2] for commands in engine.commands if commands[0] == "ack_sent"] == [1920, 3840, 5760, 7680]
         client.say("playback", played_ms=80)
-        await becomes(lambda: ("ack_played", 101, 80.0) in engine.told)
+        await becomes(lambda: ("ack_played", 101, 80.0) in engine.commands)
         engine.say(101, END)
         await client.hears("audio.done")
-        assert ("cancel", 101) not in engine.told
+        assert ("cancel", 101) not in engine.commands
 
 
 async def test_text_flush_and_end_reach_the_engine_in_order() -> None:
@@ -122,9 +122,9 @@ async def test_text_flush_and_end_reach_the_engine_in_order() -> None:
             client.say("input.text", text=text)
         client.say("input.flush")
         client.say("input.done")
-        await becomes(lambda: ("finish_text", 101) in engine.told)
+        await becomes(lambda: ("finish_text", 101) in engine.commands)
         assert engine.requests[0].text == "One "
-        assert engine.told == [("append", 101, "two"), ("flush", 101), ("finish_text", 101)]
+        assert engine.commands == [("append", 101, "two"), ("flush", 101), ("finish_text", 101)]
 
 
 async def test_disconnect_releases_its_slots() -> None:
@@ -134,7 +134,7 @@ async def test_disconnect_releases_its_slots() -> None:
             client.say("input.text", text="Hello.", context_id=name)
         await becomes(lambda: len(engine.sinks) == 2)
 
-    assert engine.told == [("cancel", 101), ("cancel", 102)]
+    assert engine.commands == [("cancel", 101), ("cancel", 102)]
 
 
 async def test_client_that_reads_nothing_is_disconnected_with_the_reason() -> None:
@@ -147,7 +147,7 @@ async def test_client_that_reads_nothing_is_disconnected_with_the_reason() -> No
             engine.say(101, CHUNK)
         (close,) = await client.hears("websocket.close")
         assert (close["code"], close["reason"]) == (1008, "slow_reader")
-        assert ("cancel", 101) in engine.told
+        assert ("cancel", 101) in engine.commands
 
     assert b'voicewright_refusals_total{code="slow_reader"} 1.0' in host.metrics.page(None)
 
@@ -202,7 +202,7 @@ async def test_drain_finishes_running_replies_and_starts_none() -> None:
         (error,) = await client.hears("error")
         assert (error["code"], error["context_id"]) == ("draining", "b")
         client.say("input.done", context_id="a")
-        await becomes(lambda: ("finish_text", 101) in engine.told)
+        await becomes(lambda: ("finish_text", 101) in engine.commands)
         engine.say(101, END)
         _, last, close = await client.hears("audio.done", "error", "websocket.close")
         assert (last["code"], last["context_id"], close["code"]) == ("draining", None, 1001)

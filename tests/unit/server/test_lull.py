@@ -51,14 +51,14 @@ def test_sentence_without_following_text_is_spoken_after_the_delay() -> None:
     driver.send("input.text", text=SENTENCE)
     assert driver.session.deadline == pytest.approx(0.3)
     passes(driver, 0.29)
-    assert driver.told(1) == [SENTENCE]
+    assert driver.sent_texts(1) == [SENTENCE]
     passes(driver, 0.02)
-    assert driver.told(1) == [SENTENCE, None]
+    assert driver.sent_texts(1) == [SENTENCE, None]
     passes(driver, 1.0)
     driver.send("input.text", text="It is sunny.")
     driver.send("input.done")
     passes(driver, 1.0)
-    assert driver.told(1) == [SENTENCE, None, "It is sunny.", "."]
+    assert driver.sent_texts(1) == [SENTENCE, None, "It is sunny.", "."]
 
 
 def test_text_continued_within_the_delay_is_not_split() -> None:
@@ -67,7 +67,7 @@ def test_text_continued_within_the_delay_is_not_split() -> None:
         driver.send("input.text", text=token)
         passes(driver, 0.2)
     passes(driver, 9.0)
-    assert None not in driver.told(1)
+    assert None not in driver.sent_texts(1)
 
 
 def test_delay_is_set_by_the_server_or_the_session() -> None:
@@ -80,14 +80,14 @@ def test_delay_is_set_by_the_server_or_the_session() -> None:
         driver.send("input.text", text=SENTENCE)
         assert driver.session.deadline == pytest.approx(delay)
         passes(driver, delay)
-        assert driver.told(1) == [SENTENCE, None]
+        assert driver.sent_texts(1) == [SENTENCE, None]
 
 
 def test_single_segment_text_waits_for_its_end() -> None:
     driver = ready(split_granularity="none")
     driver.send("input.text", text=SENTENCE)
     passes(driver, 5.0)
-    assert driver.told(1) == [SENTENCE]
+    assert driver.sent_texts(1) == [SENTENCE]
 
 
 def test_delay_applies_after_a_slow_reference_was_decoded() -> None:
@@ -95,7 +95,7 @@ def test_delay_applies_after_a_slow_reference_was_decoded() -> None:
     driver.send("input.text", text=SENTENCE)
     passes(driver, 0.5)
     driver.decoded(driver.decodes[0].upload, REFERENCE)
-    assert driver.told(1) == [SENTENCE, None]
+    assert driver.sent_texts(1) == [SENTENCE, None]
 
 
 def test_each_context_has_its_own_delay() -> None:

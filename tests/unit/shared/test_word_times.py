@@ -12,10 +12,10 @@ def spoken(texts: list[str], chunks: list[int]) -> TimedWords:
     times, all_ = WordTimes(), TimedWords()
     for text in texts:
         times.add(text)
-    for told in [*(times.hear(samples) for samples in chunks), times.finish()]:
-        all_.spans.extend(told.spans)
-        all_.start.extend(told.start)
-        all_.end.extend(told.end)
+    for timed_words in [*(times.hear(samples) for samples in chunks), times.finish()]:
+        all_.spans.extend(timed_words.spans)
+        all_.start.extend(timed_words.start)
+        all_.end.extend(timed_words.end)
     return all_
 
 
@@ -41,9 +41,9 @@ def test_characters_of_scripts_without_spaces_are_words() -> None:
     chunks=st.lists(st.integers(0, 30_000), max_size=6),
 )
 def test_every_word_is_emitted_once_with_increasing_times(texts: list[str], chunks: list[int]) -> None:
-    told = spoken(texts, chunks)
-    assert "".join(told.words) == "".join("".join(texts).split())
-    assert "".join(told.spans) == ("".join(texts) if told.words else "")
-    edges = [time for pair in zip(told.start, told.end, strict=True) for time in pair]
+    timed_words = spoken(texts, chunks)
+    assert "".join(timed_words.words) == "".join("".join(texts).split())
+    assert "".join(timed_words.spans) == ("".join(texts) if timed_words.words else "")
+    edges = [time for pair in zip(timed_words.start, timed_words.end, strict=True) for time in pair]
     assert edges == sorted(edges)
     assert all(0 <= time <= sum(chunks) / 24_000 + 0.001 for time in edges)

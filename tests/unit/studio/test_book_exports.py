@@ -75,8 +75,8 @@ def test_a_book_has_chapters_a_cover_and_tags(
     assert answer.status_code == 200, answer.text
     book = probed(answer.content, tmp_path / f"book.{wanted}")
     assert abs(float(book["format"]["duration"]) - 4.0) < late_s
-    told = [(each["tags"]["title"], float(each["start_time"]), float(each["end_time"])) for each in book["chapters"]]
-    assert told == [("One", 0.0, 2.5), ("Zwei – ä", 2.5, 4.0)]
+    found = [(each["tags"]["title"], float(each["start_time"]), float(each["end_time"])) for each in book["chapters"]]
+    assert found == [("One", 0.0, 2.5), ("Zwei – ä", 2.5, 4.0)]
     (sound,) = [each for each in book["streams"] if each["codec_type"] == "audio"]
     (cover,) = [each for each in book["streams"] if each["codec_type"] == "video"]
     assert sound["codec_name"] == codec

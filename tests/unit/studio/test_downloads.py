@@ -68,14 +68,14 @@ async def studio(
 async def until(client: httpx.AsyncClient, holds: Callable[[Told], bool]) -> Told:
     async with asyncio.timeout(TEST_TIMEOUT_S):
         while True:
-            told: Told = (await client.get(PATH)).json()["download"]
-            if holds(told):
-                return told
+            state: Told = (await client.get(PATH)).json()["download"]
+            if holds(state):
+                return state
             await asyncio.sleep(0.02)
 
 
 def is_in(*states: str) -> Callable[[Told], bool]:
-    return lambda told: told["state"] in states
+    return lambda state: state["state"] in states
 
 
 @pytest.fixture
@@ -109,7 +109,7 @@ async def test_download_pauses_survives_a_restart_resumes_and_switches_checkpoin
         assert (began.status_code, began.json()["download"]["state"]) == (202, "fetching")
         again = await client.post(PATH, json={"models": [BASE]})
         assert (again.status_code, again.json()["error"]["code"]) == (409, "out_of_order")
-        await until(client, lambda told: told["got"] > 200_000)
+        await until(client, lambda state: state["got"] > 200_000)
         paused = (await client.post(f"{PATH}/pause")).json()["download"]
         assert paused["state"] == "paused"
         assert runtime.args == ("--model", str(DEMO_CHECKPOINT))
@@ -119,7 +119,7 @@ async def test_download_pauses_survives_a_restart_resumes_and_switches_checkpoin
             await asyncio.sleep(0.3)
         assert hub.sent < paused["of"], "nothing is fetched meanwhile"
         await client.post(f"{PATH}/resume")
-        await until(client, lambda told: told["got"] > paused["got"])
+        await until(client, lambda state: state["got"] > paused["got"])
     # The studio stops during the download. The next studio finds the download paused and can resume it.
     hub.rate = None
     async with studio(tmp_path) as (client, runtime):
@@ -177,7 +177,7 @@ async def test_stopped_download_ends_immediately_and_keeps_fetched_files(hub: Hu
     hub.rate, hub.hold_at = 200_000, HELD_AT  # At this rate the download would not end during the test.
     async with studio(tmp_path) as (client, _):
         await client.post(PATH, json={"models": [BASE]})
-        await until(client, lambda told: told["got"] > 100_000)
+        await until(client, lambda state: state["got"] > 100_000)
         assert (await client.delete(PATH)).json()["download"] == {
             **{"state": "none", "parts": [], "got": 0, "of": 0, "rate": None},
             **{"change": None, "problem": None, "can_go_back": False},
@@ -221,7 +221,7 @@ def machine_of(offers: list[dict[str, Any]], total: float) -> dict[str, Any]:
     return {**machine, "total": total, "offers": offers}
 
 
-def told(offers: list[dict[str, Any]], total: float) -> dict[str, Any]:
+def plan_for(offers: list[dict[str, Any]], total: float) -> dict[str, Any]:
     return plan_of(machine_of(offers, total))
 
 
@@ -233,17 +233,19 @@ def suggested(plan: dict[str, Any]) -> list[str]:
 
 
 def test_fast_machine_is_offered_large_checkpoints_and_a_slow_one_small_ones() -> None:
-    fast = told([offer(name, 8.0, 0.1) for name in NAMES], total=80.0)
+    fast = plan_for([offer(name, 8.0, 0.1) for name in NAMES], total=80.0)
     assert suggested(fast) == ["1.7B-CustomVoice", "1.7B-VoiceDesign", "1.7B-Base"]
-    slow = told([offer(name, 8.0, 4.0) for name in NAMES], total=80.0)
+    slow = plan_for([offer(name, 8.0, 4.0) for name in NAMES], total=80.0)
     assert suggested(slow) == ["0.6B-CustomVoice", "0.6B-Base"]
-    narrow = told([offer(name, 8.0, 4.0) for name in NAMES], total=9.0)
+    narrow = plan_for([offer(name, 8.0, 4.0) for name in NAMES], total=9.0)
     assert suggested(narrow) == ["0.6B-CustomVoice"]
-    assert [one["fits"] for one in told([offer(name, 8.0, 4.0) for name in NAMES], total=7.0)["offers"]] == [False] * 5
+    assert [one["fits"] for one in plan_for([offer(name, 8.0, 4.0) for name in NAMES], total=7.0)["offers"]] == [
+        False
+    ] * 5
 
 
 def test_download_size_counts_missing_files_with_a_table_as_fallback() -> None:
-    plan = told([offer(name, 8.0, 1.0, held=500) for name in NAMES], total=80.0)
+    plan = plan_for([offer(name, 8.0, 1.0, held=500) for name in NAMES], total=80.0)
     assert {(one["download"], one["common"]) for one in plan["offers"]} == {(2200, 700)}
     assert plan["sizes"] == "hub"
     table = plan_of(None)

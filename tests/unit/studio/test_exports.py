@@ -131,8 +131,8 @@ def test_subtitles_leave_out_tags(client: httpx.Client) -> None:
         keep(client, pcm_of(1.0, 1), text=text, config={**config, "language": "auto"})
         for config in ({"tags": True}, {})
     ]
-    told = ask(client, [{"take": take["id"], "line": at} for at, take in enumerate(takes)], shape="srt").text
-    assert [row for row in told.splitlines() if "rains" in row] == ["It [1] rains. Still.", text]
+    srt = ask(client, [{"take": take["id"], "line": at} for at, take in enumerate(takes)], shape="srt").text
+    assert [row for row in srt.splitlines() if "rains" in row] == ["It [1] rains. Still.", text]
 
 
 def test_full_export_contains_the_joined_audio_subtitles_and_lines(client: httpx.Client) -> None:

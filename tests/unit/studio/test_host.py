@@ -52,11 +52,11 @@ EACH = StoreSettings(visitors="each")
 
 
 async def test_local_host_sees_everything() -> None:
-    status, told = await asked()
-    assert (status, told["checkpoints"], told["own"], told["changing"]) == (200, ["one"], True, False)
-    assert (told["models"], told["figures"], told["ports"]) == ([], None, {})  # The runtime is not running yet.
-    assert set(told["memory"] or {}) in ({"own", "available"}, set())
-    knobs = {setting["env"]: setting for setting in told["settings"]}
+    status, fields = await asked()
+    assert (status, fields["checkpoints"], fields["own"], fields["changing"]) == (200, ["one"], True, False)
+    assert (fields["models"], fields["figures"], fields["ports"]) == ([], None, {})  # The runtime is not running yet.
+    assert set(fields["memory"] or {}) in ({"own", "available"}, set())
+    knobs = {setting["env"]: setting for setting in fields["settings"]}
     assert knobs["VOICEWRIGHT_MAX_TEXT_CHARS"]["value"] == 4096
     assert knobs["VOICEWRIGHT_VISITORS"]["group"] == "store"
 
@@ -184,17 +184,17 @@ async def test_host_can_read_runtime_metrics_preceded_by_restart_counters() -> N
     ],
 )
 async def test_host_routes_are_refused_for_others(settings: dict[str, Any], headers: dict[str, str]) -> None:
-    status, told = await asked(headers=headers, **settings)
+    status, fields = await asked(headers=headers, **settings)
     if settings or "host" in headers:
-        assert (status, told["error"]["code"]) == (403, "host_only")
+        assert (status, fields["error"]["code"]) == (403, "host_only")
     else:
         assert status == 200  # Requests from the machine itself need no key.
 
 
 async def test_host_key_grants_remote_access_and_is_never_sent() -> None:
-    status, told = await asked(headers={"x-host-key": "open sesame"}, host="0.0.0.0", store=EACH, visits=KEYED)
+    status, fields = await asked(headers={"x-host-key": "open sesame"}, host="0.0.0.0", store=EACH, visits=KEYED)
     assert status == 200
-    assert "open sesame" not in str(told)
+    assert "open sesame" not in str(fields)
 
 
 @pytest.mark.parametrize(
@@ -257,8 +257,8 @@ def test_metrics_are_summed_over_modes_and_dialects() -> None:
         'voicewright_underruns_total{mode="base"} 2.0\nvoicewright_underruns_total{mode="custom_voice"} 3.0\n'
         "# TYPE voicewright_active gauge\nvoicewright_active 4.0\n"
     )
-    told = figures(page)
-    assert (told["underruns"], told["active"], told["ttfa_p50_s"]) == (5, 4, None)
+    fields = figures(page)
+    assert (fields["underruns"], fields["active"], fields["ttfa_p50_s"]) == (5, 4, None)
 
 
 async def test_http_1_0_proxy_on_this_machine_does_not_grant_host_access() -> None:

@@ -88,8 +88,8 @@ class Studio:
             yield client, f"ws://{address}/v1/audio/speech/stream"
 
 
-async def told(socket: ClientConnection) -> tuple[dict[str, Any], int]:
-    """The message that a socket is closed behind, and the code of the close."""
+async def read_refusal(socket: ClientConnection) -> tuple[dict[str, Any], int]:
+    """Return the last message before a close, and the close code."""
     said = json.loads(await socket.recv())
     with pytest.raises(ConnectionClosed) as closed:
         await socket.recv()
@@ -98,7 +98,7 @@ async def told(socket: ClientConnection) -> tuple[dict[str, Any], int]:
 
 
 async def refusal(socket: ClientConnection) -> tuple[str, int]:
-    said, closed = await told(socket)
+    said, closed = await read_refusal(socket)
     return said["code"], closed
 
 
@@ -183,18 +183,18 @@ def test_runtime_receives_the_account_and_its_limits() -> None:
     members = {VISITORS.signed("b" * 43): ("17", "Ben")}
     visitors = Visitors(each=True, key=KEY, member_of=lambda asks: members.get(asks.cookies.get(COOKIE, "")))
 
-    def told(each: Visitors, settings: VisitSettings = settings, **headers: str) -> Allowance:
+    def allowance_of(each: Visitors, settings: VisitSettings = settings, **headers: str) -> Allowance:
         raw = [(name.encode(), value.encode()) for name, value in headers.items()]
         scope = {"type": "http", "headers": raw, "client": ("192.0.2.7", 5), "method": "POST", "path": "/"}
         return allowances(Accounts(each, 8), settings)(HTTPConnection(scope))
 
-    stranger, anna, ben = told(visitors), told(visitors, **ONE), told(visitors, **OTHER)
+    stranger, anna, ben = allowance_of(visitors), allowance_of(visitors, **ONE), allowance_of(visitors, **OTHER)
     assert stranger == Allowance("address:192.0.2.7", 60)
     assert (anna.account[:8], anna.seconds) == ("visitor:", 60)
     assert (ben.account, ben.seconds) == ("member:17", 600)
     # The default settings do not limit the seconds.
-    assert told(visitors, VisitSettings(), **ONE) == Allowance(anna.account)
-    assert told(Visitors(each=False), **ONE) == Allowance("address:192.0.2.7")
+    assert allowance_of(visitors, VisitSettings(), **ONE) == Allowance(anna.account)
+    assert allowance_of(Visitors(each=False), **ONE) == Allowance("address:192.0.2.7")
 
 
 async def test_shared_studio_applies_no_visitor_limits() -> None:
@@ -311,13 +311,13 @@ async def test_unauthenticated_visitors_get_only_the_sign_in_routes() -> None:
             assert await refusal(socket) == ("sign_in_needed", 1008)
         host = url.removesuffix("/v1/audio/speech/stream")
         async with connect(f"{host}/tts/websocket", additional_headers=ONE, proxy=None) as socket:
-            said, closed = await told(socket)
+            said, closed = await read_refusal(socket)
             assert (said["type"], said["error_code"], said["status_code"], said["done"], closed) == (
                 *("error", "sign_in_needed", 401, False),
                 1008,
             )
         eleven = f"{host}/v1/text-to-speech/clara/stream-input"
         async with connect(eleven, additional_headers=ONE, proxy=None) as socket:
-            said, closed = await told(socket)
+            said, closed = await read_refusal(socket)
             assert (said["error"], said["code"], said["retryable"], closed) == ("sign_in_needed", 1008, False, 1008)
             assert "type" not in said

@@ -33,8 +33,8 @@ def test_pronunciation_list_round_trips_and_is_private_to_its_owner(client: http
 
 def test_preview_route_returns_the_spoken_text(client: httpx.Client) -> None:
     client.put(ROUTE, json={"words": WORDS}).raise_for_status()
-    told = client.post(f"{ROUTE}/said", json={"text": "Nguyen was in 重庆市."}).json()
-    assert told == {"text": "Win was in 崇庆市.", "places": 2}
+    response = client.post(f"{ROUTE}/said", json={"text": "Nguyen was in 重庆市."}).json()
+    assert response == {"text": "Win was in 崇庆市.", "places": 2}
     also = {"text": "[Nguyen] Nguyen was in 重庆.", "pronunciations": [{"word": "Nguyen", "say_as": "Noo-yen"}]}
     assert client.post(f"{ROUTE}/said", json=also).json() == {"text": "[Noo-yen] Noo-yen was in 崇庆.", "places": 3}
     too_many = {"text": "x", "pronunciations": also["pronunciations"] * 201}

@@ -216,7 +216,7 @@ async def expect_unavailable(socket_: ClientConnection) -> None:
 
 
 async def test_missing_runtime_is_reported_to_the_page() -> None:
-    async def told(runtime: str) -> None:
+    async def check_error(runtime: str) -> None:
         async with relay_to(runtime) as address:
             url = f"ws://{address}/v1/audio/speech/stream"
             async with connect(url, subprotocols=["voicewright.speech.v1"]) as socket_:
@@ -234,7 +234,7 @@ async def test_missing_runtime_is_reported_to_the_page() -> None:
     with socket.socket() as nobody:  # This socket reserves a port and does not listen on it.
         nobody.bind(("127.0.0.1", 0))
         port = nobody.getsockname()[1]
-        await told(f"http://127.0.0.1:{port}")
+        await check_error(f"http://127.0.0.1:{port}")
 
 
 async def test_runtime_crash_during_a_connection_is_reported_to_the_page() -> None:
@@ -325,9 +325,9 @@ async def test_http_relay_preserves_path_query_body_status_and_headers() -> None
     }
 
 
-@pytest.mark.parametrize(("told", "said"), [(True, "has 200000 bytes"), (False, "has more than 66560 bytes")])
+@pytest.mark.parametrize(("is_declared", "said"), [(True, "has 200000 bytes"), (False, "has more than 66560 bytes")])
 async def test_body_over_the_limit_is_refused_by_its_declared_size(
-    monkeypatch: pytest.MonkeyPatch, told: bool, said: str
+    monkeypatch: pytest.MonkeyPatch, is_declared: bool, said: str
 ) -> None:
     limit = 1024 + FORM_BYTES
     for name in ("VOICEWRIGHT_MAX_CONFIG_BYTES", "VOICEWRIGHT_MAX_UPLOAD_BYTES"):
@@ -345,11 +345,11 @@ async def test_body_over_the_limit_is_refused_by_its_declared_size(
         relay_to(f"http://{runtime}") as address,
         httpx.AsyncClient(base_url=f"http://{address}") as client,
     ):
-        answer = await client.post("/v1/speech", content=bytes(200_000) if told else pieces())
+        answer = await client.post("/v1/speech", content=bytes(200_000) if is_declared else pieces())
     error = answer.json()["error"]
     assert (answer.status_code, error["code"]) == (413, "message_too_large")
     assert error["message"] == f"The body {said}; the limit is {limit}. Send less at a time."
-    assert error["facts"]["size"] == (200_000 if told else limit)
+    assert error["facts"]["size"] == (200_000 if is_declared else limit)
 
 
 @pytest.mark.parametrize("value", ["Bearer ", "Bearer k \t "])

@@ -69,11 +69,11 @@ def test_every_client_visible_error_code_has_a_page_text() -> None:
 @pytest.mark.parametrize("code", sorted(BY_CODE))
 def test_error_texts_use_only_facts_of_the_error(code: str) -> None:
     facts = {place.partition(":")[0].strip("{}") for place in PLACE.findall(BY_CODE[code].sentence)}
-    told = facts | ({"limit_mb", "limit_time"} if "limit" in facts else set())
-    told |= {"retry_after"} if "retry_after_s" in facts else set()
+    known_facts = facts | ({"limit_mb", "limit_time"} if "limit" in facts else set())
+    known_facts |= {"retry_after"} if "retry_after_s" in facts else set()
     for language in languages():
         for key in (f"server.error.{code}", f"server.error.{code}.plain"):
-            assert {place.strip("{}") for place in PLACE.findall(words(language).get(key, ""))} <= told, key
+            assert {place.strip("{}") for place in PLACE.findall(words(language).get(key, ""))} <= known_facts, key
     if "{why}" in PLACE.findall(ENGLISH.get(f"server.error.{code}", "")):
         assert f"server.error.{code}.plain" in ENGLISH, "a reason that is not known"
 

@@ -67,9 +67,9 @@ def test_share_link_gives_audio_and_text(owner: httpx.Client, anybody: httpx.Cli
         assert float(opened.duration or 0) / 1e6 == pytest.approx(0.5, abs=0.1)
         tags = str(opened.metadata)
     assert "AI-generated" in tags
-    for told in (page.text + str(page.headers), tags + str(sound.headers)):
+    for response_text in (page.text + str(page.headers), tags + str(sound.headers)):
         for secret in ("Private", "secret", "vox-9", take, "demo-voice"):
-            assert secret not in told
+            assert secret not in response_text
     assert "set-cookie" not in page.headers
 
 

@@ -68,8 +68,8 @@ class Provider:
     async def token(self, request: Request) -> Response:
         form = {name: values[0] for name, values in parse_qs((await request.body()).decode()).items()}
         query = self.asked.pop(form["code"])
-        told = base64.b64decode(request.headers["authorization"].removeprefix("Basic ")).decode()
-        assert told == f"{CLIENT}:{SECRET}".replace(" ", "+") or told == f"{CLIENT}:{SECRET}"
+        response = base64.b64decode(request.headers["authorization"].removeprefix("Basic ")).decode()
+        assert response == f"{CLIENT}:{SECRET}".replace(" ", "+") or response == f"{CLIENT}:{SECRET}"
         digest = hashlib.sha256(form["code_verifier"].encode()).digest()
         assert base64.urlsafe_b64encode(digest).decode().rstrip("=") == query["code_challenge"]
         claims = {
@@ -112,8 +112,8 @@ async def studio(provider: Provider) -> AsyncIterator[httpx.AsyncClient]:
 
 
 async def who(client: httpx.AsyncClient) -> dict[str, Any]:
-    told: dict[str, Any] = (await client.get("/")).json()
-    return told
+    response: dict[str, Any] = (await client.get("/")).json()
+    return response
 
 
 async def test_visitor_can_sign_in_and_out() -> None:

@@ -114,8 +114,8 @@ def test_a_film_of_1300_cues_has_every_cue_within_100_ms_or_names_it(tmp_path: P
             file.write(piece)
     assert soundfile.info(path).frames == total
     detect = ["ffmpeg", "-hide_banner", "-i", str(path), "-af", "silencedetect=noise=-40dB:d=0.02", "-f", "null", "-"]
-    told = subprocess.run(detect, capture_output=True, text=True, check=True).stderr
-    begins = np.array([float(at) for at in re.findall(r"silence_end: ([\d.]+)", told)])
+    log_text = subprocess.run(detect, capture_output=True, text=True, check=True).stderr
+    begins = np.array([float(at) for at in re.findall(r"silence_end: ([\d.]+)", log_text)])
     assert begins.size >= CUES, "each cue begins after a silence"
     away = {line: float(np.abs(begins - start).min()) for line, (start, _) in enumerate(times, 1)}
     assert {line for line, seconds in away.items() if seconds > 0.1} <= named

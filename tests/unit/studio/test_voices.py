@@ -123,8 +123,8 @@ async def test_voice_is_deleted_permanently_with_its_takes(client: httpx.AsyncCl
     speaker = await spoken(client, mode="custom_voice", config={"voice": "clara"})
     others = await spoken(client, mode="base", config={"voice": other["id"]})
     await client.delete(f"/studio/takes/{by_id}")
-    told = (await client.get("/studio/voices/clara")).json()
-    assert told == {"id": made["id"], "in_bin": False, "takes": 2, "restorable_s": 60}
+    summary = (await client.get("/studio/voices/clara")).json()
+    assert summary == {"id": made["id"], "in_bin": False, "takes": 2, "restorable_s": 60}
     assert code(await client.delete("/studio/voices/clara?takes=1")) == (400, "invalid_config")
     gone = (await client.delete("/studio/voices/clara?now=1&takes=1")).json()
     assert (gone["id"], gone["deleted"], gone["restorable_s"]) == (made["id"], True, 0)

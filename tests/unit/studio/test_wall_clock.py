@@ -46,8 +46,8 @@ def test_deleted_take_can_be_restored_after_a_temporary_clock_jump(
                 ahead = 0
 
     with caplog.at_level(logging.WARNING), kept(tmp_path) as address, visitor(address) as client:
-        told = Back()
-        store_service.log.addHandler(told)
+        handler = Back()
+        store_service.log.addHandler(handler)
         take = keep(client)["id"]
         assert client.delete(f"studio/takes/{take}").is_success
         monkeypatch.setattr(time, "time", lambda: true_time() + ahead)
@@ -56,7 +56,7 @@ def test_deleted_take_can_be_restored_after_a_temporary_clock_jump(
         while len(looks) < 2:
             assert time.monotonic() < until
             time.sleep(0.02)
-        store_service.log.removeHandler(told)
+        store_service.log.removeHandler(handler)
         assert "jumped by 3153" in looks[0]
         assert "jumped by -3153" in looks[1]
         time.sleep(0.8)  # The bin is checked once more in this time.

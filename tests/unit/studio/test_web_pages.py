@@ -47,8 +47,8 @@ def test_the_article_of_a_page_becomes_chapters_without_menus_and_notices() -> N
     assert "1900, 12" in texts
     for around in ("Home", "About", "newsletter", "Cookies", "x = 1"):
         assert around not in " ".join(texts)
-    told = read(PAGE, web=True, spoken=Spoken(tables=False, code=True))
-    texts = [text for chapter in told.chapters for text in chapter.paragraphs]
+    document = read(PAGE, web=True, spoken=Spoken(tables=False, code=True))
+    texts = [text for chapter in document.chapters for text in chapter.paragraphs]
     assert "1900, 12" not in texts
     assert "x = 1" in texts
 

@@ -124,9 +124,9 @@ def test_aligner_words_may_be_split_differently_and_lack_punctuation() -> None:
     ],
 )
 def test_impossible_alignment_is_rejected(placed: list[Any]) -> None:
-    with pytest.raises(MisfitError) as told:
+    with pytest.raises(MisfitError) as failure:
         fitted(placed, "Good day.", 1.0)
-    assert "ood" not in str(told.value)
+    assert "ood" not in str(failure.value)
 
 
 def test_respelled_words_are_displayed_as_written() -> None:

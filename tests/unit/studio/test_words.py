@@ -40,12 +40,12 @@ def test_every_language_has_the_same_keys_and_placeholders(language: str) -> Non
 def test_other_languages_explain_every_host_setting(
     language: str,
 ) -> None:
-    told = {f"settings.{knob['env']}": knob["about"] for knob in knobs(StudioSettings())}
+    descriptions = {f"settings.{knob['env']}": knob["about"] for knob in knobs(StudioSettings())}
     theirs = {key: sentence for key, sentence in words(language).items() if key.startswith("settings.")}
-    assert theirs.keys() == told.keys()
-    assert [key for key, sentence in theirs.items() if not sentence.strip() or sentence == told[key]] == []
+    assert theirs.keys() == descriptions.keys()
+    assert [key for key, sentence in theirs.items() if not sentence.strip() or sentence == descriptions[key]] == []
     number = re.compile(r"\d+")
-    for key, about in told.items():
+    for key, about in descriptions.items():
         assert sorted(number.findall(theirs[key])) == sorted(number.findall(about)), key
 
 

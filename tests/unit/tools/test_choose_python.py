@@ -136,8 +136,8 @@ def test_running_interpreter_is_accepted() -> None:
 
 @pytest.mark.parametrize("project", [".", "clients/python"])
 def test_both_packages_declare_the_supported_versions(project: str) -> None:
-    told = tomllib.loads((ROOT / project / "pyproject.toml").read_text("utf-8"))["project"]
-    classified = [re.fullmatch(r"Programming Language :: Python :: (3\.\d+)", line) for line in told["classifiers"]]
+    metadata = tomllib.loads((ROOT / project / "pyproject.toml").read_text("utf-8"))["project"]
+    classified = [re.fullmatch(r"Programming Language :: Python :: (3\.\d+)", line) for line in metadata["classifiers"]]
     assert tuple(match[1] for match in classified if match) == SUPPORTED == PYTHONS
-    assert told["requires-python"] == f">={SUPPORTED[0]}"
-    assert "Typing :: Typed" in told["classifiers"]
+    assert metadata["requires-python"] == f">={SUPPORTED[0]}"
+    assert "Typing :: Typed" in metadata["classifiers"]

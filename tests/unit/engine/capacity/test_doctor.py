@@ -48,8 +48,8 @@ def diagnosed(reference: object, **settings: Any) -> Diagnosis:
     return diagnose(str(reference), EngineSettings(device="cpu", **settings))
 
 
-def codes(told: Diagnosis) -> list[str]:
-    return [problem.code for problem in told.problems]
+def codes(diagnosis: Diagnosis) -> list[str]:
+    return [problem.code for problem in diagnosis.problems]
 
 
 def test_doctor_reports_configuration_and_unknown_tensors_of_a_checkpoint(folder: Path) -> None:
@@ -60,20 +60,20 @@ def test_doctor_reports_configuration_and_unknown_tensors_of_a_checkpoint(folder
     rewrite_config(folder, change)
     rewrite(folder / WEIGHTS, lambda tensors: tensors.update({"speaker_encoder.fc.bias": torch.zeros(3)}))
     (folder / "notes.txt").write_text("hello")
-    told = diagnosed(folder)
-    assert (told.servable, told.problems, told.name) == (True, (), "tuned")
-    assert told.served is not None
-    assert told.served.modes == ("custom_voice",)
-    assert {"serena", "eric"} <= set(told.served.speakers)
-    assert "english" in told.served.languages
-    assert told.files.read[WEIGHTS] == (folder / WEIGHTS).stat().st_size
-    assert "notes.txt" in told.files.ignored
-    assert told.weights is not None
-    assert told.speech_tokenizer is not None
-    assert told.weights.unread == ("speaker_encoder.fc.bias",)
-    assert sum(told.weights.dtypes.values()) == told.weights.tensors
-    assert (told.defaulted, told.unknown) == (("talker_config.hidden_act",), ("talker_config.frobnicate",))
-    assert told.download is None
+    diagnosis = diagnosed(folder)
+    assert (diagnosis.servable, diagnosis.problems, diagnosis.name) == (True, (), "tuned")
+    assert diagnosis.served is not None
+    assert diagnosis.served.modes == ("custom_voice",)
+    assert {"serena", "eric"} <= set(diagnosis.served.speakers)
+    assert "english" in diagnosis.served.languages
+    assert diagnosis.files.read[WEIGHTS] == (folder / WEIGHTS).stat().st_size
+    assert "notes.txt" in diagnosis.files.ignored
+    assert diagnosis.weights is not None
+    assert diagnosis.speech_tokenizer is not None
+    assert diagnosis.weights.unread == ("speaker_encoder.fc.bias",)
+    assert sum(diagnosis.weights.dtypes.values()) == diagnosis.weights.tensors
+    assert (diagnosis.defaulted, diagnosis.unknown) == (("talker_config.hidden_act",), ("talker_config.frobnicate",))
+    assert diagnosis.download is None
 
 
 def test_doctor_memory_equals_that_of_the_change_check(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,16 +112,16 @@ def test_memory_of_a_published_checkpoint_follows_from_its_configuration(
     write_configs(tmp_path, variant)
     (tmp_path / "speech_tokenizer").mkdir()
     shutil.copy(DATA / "config_speech_tokenizer.json", tmp_path / "speech_tokenizer" / "config.json")
-    told = diagnosed(tmp_path)
-    assert codes(told) == ["checkpoint_missing"] * len(told.files.missing)
-    weights = {row.dtype: row.once - memory.PROCESS_BYTES for row in told.memory.rows}
+    diagnosis = diagnosed(tmp_path)
+    assert codes(diagnosis) == ["checkpoint_missing"] * len(diagnosis.files.missing)
+    weights = {row.dtype: row.once - memory.PROCESS_BYTES for row in diagnosis.memory.rows}
     narrower = (4 - NARROW.itemsize) * NARROWED[NARROW]
     assert weights["bfloat16"] == 2 * (parameters - TEXT_TABLE) + SPEECH_TOKENIZER_BYTES - narrower
     assert weights["float32"] == 4 * (parameters - TEXT_TABLE) + SPEECH_TOKENIZER_BYTES
     assert weights["int4"] < weights["int8"] < weights["float32"]
-    rtfs = {row.dtype: row.rtf for row in told.memory.rows if row.rtf is not None}
+    rtfs = {row.dtype: row.rtf for row in diagnosis.memory.rows if row.rtf is not None}
     assert rtfs["int4"] < rtfs["int8"] < rtfs["bfloat16"] < rtfs["float32"]
-    assert [row.dtype for row in told.memory.rows if row.is_chosen] == [chosen]
+    assert [row.dtype for row in diagnosis.memory.rows if row.is_chosen] == [chosen]
 
 
 def quantise(tensors: Tensors) -> None:
@@ -168,9 +168,9 @@ SPOILERS: dict[str, tuple[Callable[[Path], object], list[str]]] = {
 def test_doctor_lists_all_problems_and_the_change_check_the_first(folder: Path, how: str) -> None:
     spoil, expected = SPOILERS[how]
     spoil(folder)
-    told = diagnosed(folder)
-    assert codes(told) == expected
-    assert not told.servable
+    diagnosis = diagnosed(folder)
+    assert codes(diagnosis) == expected
+    assert not diagnosis.servable
     with pytest.raises(SetUpError) as refused:
         check(Settings(models=(str(folder),), engine=EngineSettings(device="cpu")))
     assert refused.value.code in expected
@@ -179,16 +179,16 @@ def test_doctor_lists_all_problems_and_the_change_check_the_first(folder: Path, 
 def test_only_headers_are_fetched_from_the_hub(folder: Path, tmp_path: Path) -> None:
     shard(folder, 2, "talker")
     with asked_here(Hub({NAME: folder}), tmp_path / "here") as hub:
-        told = diagnosed(NAME)
-        assert (told.servable, told.name) == (True, NAME)
-        assert told.weights is not None
-        assert told.weights.files == tuple(f"talker-0000{number}-of-00002.safetensors" for number in (1, 2))
-        assert told.download is not None
-        weights = sum(size for name, size in told.files.read.items() if name.endswith(".safetensors"))
+        diagnosis = diagnosed(NAME)
+        assert (diagnosis.servable, diagnosis.name) == (True, NAME)
+        assert diagnosis.weights is not None
+        assert diagnosis.weights.files == tuple(f"talker-0000{number}-of-00002.safetensors" for number in (1, 2))
+        assert diagnosis.download is not None
+        weights = sum(size for name, size in diagnosis.files.read.items() if name.endswith(".safetensors"))
         assert hub.sent < weights / 2
-        assert weights <= told.download.size - told.download.here < told.download.room
+        assert weights <= diagnosis.download.size - diagnosis.download.here < diagnosis.download.room
         local = diagnosed(folder)
-        assert (told.weights, told.speech_tokenizer, told.served, told.memory.rows) == (
+        assert (diagnosis.weights, diagnosis.speech_tokenizer, diagnosis.served, diagnosis.memory.rows) == (
             *(local.weights, local.speech_tokenizer, local.served),
             local.memory.rows,
         )
@@ -199,9 +199,9 @@ def test_problems_of_hub_checkpoints_equal_those_of_a_folder(folder: Path, tmp_p
     (folder / "vocab.json").unlink()
     (folder / SOUND).write_bytes(b"\xff" * 5000)
     with asked_here(Hub({NAME: folder}), tmp_path / "here") as hub:
-        told = diagnosed(NAME)
-        assert codes(told) == ["checkpoint_missing", "checkpoint_invalid", "checkpoint_invalid"]
-        assert told.files.missing == ("vocab.json",)
+        diagnosis = diagnosed(NAME)
+        assert codes(diagnosis) == ["checkpoint_missing", "checkpoint_invalid", "checkpoint_invalid"]
+        assert diagnosis.files.missing == ("vocab.json",)
         with pytest.raises(CheckpointMissing):
             diagnosed("nobody/nothing")
         hub.status = 503
@@ -254,9 +254,9 @@ def test_single_file_is_refused_in_json_output(tmp_path: Path, capsys: pytest.Ca
     file = tmp_path / "qwen3-tts-Q4_K.gguf"
     file.write_bytes(b"GGUF")
     assert main(["doctor", str(file), "--device", "cpu", "--json"]) == 2
-    told = json.loads(capsys.readouterr().out)
-    assert told["servable"] is False
-    assert [problem["code"] for problem in told["problems"]] == ["checkpoint_missing"]
+    diagnosis = json.loads(capsys.readouterr().out)
+    assert diagnosis["servable"] is False
+    assert [problem["code"] for problem in diagnosis["problems"]] == ["checkpoint_missing"]
 
 
 def test_missing_path_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -290,10 +290,10 @@ def cut(path: Path) -> None:
 
 def test_check_passes_without_reading_any_weights(folder_of: FolderOf) -> None:
     base, custom = (folder_of("brief", mode) for mode in ("base", "custom_voice"))
-    told = checked(base, custom)
-    assert told.modes == ("base", "custom_voice")
-    assert told.fits_beside
-    assert told.need > checked(base).need > 2 * (base / WEIGHTS).stat().st_size
+    diagnosis = checked(base, custom)
+    assert diagnosis.modes == ("base", "custom_voice")
+    assert diagnosis.fits_beside
+    assert diagnosis.need > checked(base).need > 2 * (base / WEIGHTS).stat().st_size
 
 
 def test_two_checkpoints_for_one_mode_are_refused(folder_of: FolderOf) -> None:
@@ -313,8 +313,8 @@ def test_checkpoint_over_total_or_free_memory_is_refused(folder_of: FolderOf, mo
 
 def test_doctor_json_output_loads_no_weights(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["runtime", "--check", "--model", str(folder), "--device", "cpu"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert (told["names"], told["modes"], told["fits_beside"]) == (["tuned"], ["custom_voice"], True)
+    diagnosis = json.loads(capsys.readouterr().out)
+    assert (diagnosis["names"], diagnosis["modes"], diagnosis["fits_beside"]) == (["tuned"], ["custom_voice"], True)
     cut(folder / WEIGHTS)
     assert main(["runtime", "--check", "--model", str(folder), "--device", "cpu"]) == 2
     said = capsys.readouterr()

@@ -41,10 +41,10 @@ def test_built_in_configuration_equals_the_published_one(checkpoint: Published, 
 def test_estimate_has_memory_and_speed_for_each_quantization(monkeypatch: pytest.MonkeyPatch) -> None:
     speeds = {None: 3.0, Quantization.FLOAT16: 3.0, Quantization.INT8: 1.5, Quantization.INT4: 0.5}
     monkeypatch.setattr(Probe, "rtf", lambda probe, config, weights: speeds[weights[1]])
-    told = machine_offers(EngineSettings(device="cpu"))
-    assert json.loads(json.dumps(asdict(told)))["quantize"] == "auto"
-    assert [offer.id for offer in told.offers] == [checkpoint.id for checkpoint in PUBLISHED]
-    for offer, checkpoint in zip(told.offers, PUBLISHED, strict=True):
+    machine = machine_offers(EngineSettings(device="cpu"))
+    assert json.loads(json.dumps(asdict(machine)))["quantize"] == "auto"
+    assert [offer.id for offer in machine.offers] == [checkpoint.id for checkpoint in PUBLISHED]
+    for offer, checkpoint in zip(machine.offers, PUBLISHED, strict=True):
         assert [(bits.weights, bits.rtf) for bits in offer.bits] == [("off", 3.0), ("int8", 1.5), ("int4", 0.5)]
         assert offer.chosen == "int4"
         off, eight, four = (bits.memory for bits in offer.bits)
@@ -64,6 +64,6 @@ def test_int8_on_gpu_halves_the_read_time() -> None:
 def test_device_without_quantization_has_one_estimate(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(offers, "can_round", lambda device: False)
     monkeypatch.setattr(offers, "READ_BYTES", 3072 * 1024 * 4)
-    told = machine_offers(EngineSettings(device="cpu", dtype="float32"))
-    assert [[bits.weights for bits in offer.bits] for offer in told.offers] == [["off"]] * len(PUBLISHED)
-    assert all(offer.chosen == "off" and offer.bits[0].rtf > 0 for offer in told.offers)
+    machine = machine_offers(EngineSettings(device="cpu", dtype="float32"))
+    assert [[bits.weights for bits in offer.bits] for offer in machine.offers] == [["off"]] * len(PUBLISHED)
+    assert all(offer.chosen == "off" and offer.bits[0].rtf > 0 for offer in machine.offers)

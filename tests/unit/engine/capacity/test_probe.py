@@ -54,9 +54,9 @@ def test_frame_time_of_the_engine_is_measured_once(weights: probing.Weights, mon
     assert probe.frame_time(config, weights) == (frame, slowdown)
     sound = probe.code2wav_time(weights)
     assert sound.best > 0
-    told = probe.rtf(config, weights)
-    assert told == round(together(frame.best, sound.best, slowdown) / 0.08, 3)
-    assert told <= probe.rtf_now(config, weights)
+    expected_bytes = probe.rtf(config, weights)
+    assert expected_bytes == round(together(frame.best, sound.best, slowdown) / 0.08, 3)
+    assert expected_bytes <= probe.rtf_now(config, weights)
 
 
 def test_audio_on_its_own_core_adds_only_its_slowdown_of_frames() -> None:
@@ -93,8 +93,8 @@ def test_estimated_layer_size_equals_the_quantized_size(kind: Quantization | Non
     config = DecoderConfig(num_hidden_layers=1, num_code_groups=4, vocab_size=64)
     with on_meta():
         stack = DecoderStack(config)
-    told = layer_size(config) * bytes_per_weight(torch.bfloat16, kind)
-    assert told == pytest.approx(tensor_bytes(stack, torch.bfloat16.itemsize, kind), rel=0.02)
+    expected_bytes = layer_size(config) * bytes_per_weight(torch.bfloat16, kind)
+    assert expected_bytes == pytest.approx(tensor_bytes(stack, torch.bfloat16.itemsize, kind), rel=0.02)
 
 
 def test_estimated_weights_per_frame_equal_those_of_the_products() -> None:

@@ -39,7 +39,7 @@ def sound_of(messages: list[Any]) -> bytes:
     return b"".join(base64.b64decode(message["audio"]) for message in messages if message["audio"])
 
 
-def told(messages: list[Any], shape: str = "alignment") -> str:
+def aligned_text(messages: list[Any], shape: str = "alignment") -> str:
     return "".join("".join(message[shape]["chars"]) for message in messages if message[shape])
 
 
@@ -81,7 +81,7 @@ def test_single_text_gets_elevenlabs_messages_and_closes_the_socket() -> None:
     assert sound[0]["isFinal"] is None
     assert last == {"audio": None, "isFinal": True, "normalizedAlignment": None, "alignment": None}
     assert (close.code, close.reason) == (1000, "")
-    assert told(sound) == "Hello there. "
+    assert aligned_text(sound) == "Hello there. "
     assert all(message["alignment"]["estimated"] for message in sound if message["alignment"])
 
 
@@ -206,7 +206,7 @@ def test_without_a_schedule_text_is_spoken_immediately() -> None:
     driver.sound(1, frames=25)
     driver.finish(1)
     heard = driver.heard()
-    assert told(heard) == "One. Two. Thr "  # The client splits words at the spaces after them.
+    assert aligned_text(heard) == "One. Two. Thr "  # The client splits words at the spaces after them.
 
 
 def test_pause_after_a_sentence_triggers_speech() -> None:
@@ -260,7 +260,7 @@ def test_alignment_is_relative_to_the_previous_chunk_or_absolute() -> None:
             end = each["charStartTimesMs"][-1] + each["charDurationsMs"][-1]
             position = position + end if is_relative else end
         assert position == 960
-        assert told(heard) == told(heard, "normalizedAlignment") == "Hello there you. "
+        assert aligned_text(heard) == aligned_text(heard, "normalizedAlignment") == "Hello there you. "
 
 
 def test_alignment_accounts_for_the_requested_speed() -> None:
@@ -290,7 +290,7 @@ def test_codecs_encode_on_a_worker_and_count_samples() -> None:
     assert sum(item.samples for item in encoded) == 12 * 1920
     made = [json.loads(text) for item in encoded if (text := item.make())]
     assert sound_of(made).startswith(b"ID3")
-    assert told(made) == "Hello there. "
+    assert aligned_text(made) == "Hello there. "
     assert isinstance(last, TextMessage)
     driver.send({"context_id": "d", "text": "Hello."})
     driver.sound(2)

@@ -182,7 +182,7 @@ def test_every_command_reaches_the_engine_with_its_ticket(apart: Apart) -> None:
     client.finish_text(ticket)
     client.cancel(ticket)
     apart.settle()
-    assert apart.engine.told == [
+    assert apart.engine.commands == [
         ("append", 2, "More."),
         ("flush", 2),
         ("ack_played", 2, 80.0),
@@ -202,9 +202,9 @@ def test_acknowledgements_are_batched_and_only_the_latest_is_sent(apart: Apart) 
 
     apart.run(leave)
     last = [("ack_sent", 1, 3840), ("ack_sent", 2, 7680)]
-    until(lambda: apart.engine.told[-2:] == last)
+    until(lambda: apart.engine.commands[-2:] == last)
     if apart.by_loop:
-        assert apart.engine.told == last
+        assert apart.engine.commands == last
 
 
 def test_commands_for_unknown_or_ended_tickets_are_ignored(apart: Apart) -> None:
@@ -217,7 +217,7 @@ def test_commands_for_unknown_or_ended_tickets_are_ignored(apart: Apart) -> None
     apart.client.append(ticket, "Too late.")
     apart.client.cancel(ticket)
     apart.settle()
-    assert apart.engine.told == []
+    assert apart.engine.commands == []
     assert apart.service._tickets == {}
 
 
@@ -242,7 +242,7 @@ def test_refusal_is_the_only_event_of_a_request(apart: Apart, error: SpeechError
     (event,) = heard
     assert isinstance(event, Refused)
     assert (type(event.error), event.error.param, str(event.error)) == (type(error), error.param, str(error))
-    assert apart.engine.told == []
+    assert apart.engine.commands == []
     apart.engine.refusal = None
     apart.submit()
     until(lambda: apart.engine.requests)
@@ -267,7 +267,7 @@ def test_engine_error_at_a_command_ends_only_that_request(apart: Apart) -> None:
     apart.client.append(ticket, "More.")
     apart.client.flush(other)
     apart.settle()
-    assert apart.engine.told == [("append", 1, "More."), ("cancel", 1), ("flush", 2)]
+    assert apart.engine.commands == [("append", 1, "More."), ("cancel", 1), ("flush", 2)]
     assert apart.client.alive
 
 
@@ -283,7 +283,7 @@ def test_failing_sink_ends_only_its_request(apart: Apart, caplog: pytest.LogCapt
     apart.engine.say(2, started(), finished())
     until(lambda: len(heard) == 2)
     apart.settle()
-    assert apart.engine.told == [("cancel", 1)]
+    assert apart.engine.commands == [("cancel", 1)]
     assert [record.name for record in caplog.records if record.levelno >= logging.ERROR] == [client_module.__name__]
 
 
@@ -331,10 +331,10 @@ def test_metrics_and_model_cards_are_forwarded(apart: Apart) -> None:
     until(lambda: apart.client.load().active == 1)
     apart.engine.cards = (replace(CARD, name="another"),)
     until(lambda: apart.client.cards == apart.engine.cards)
-    told = apart.client.cards
+    before = apart.client.cards
     ended = apart.client._told_at
     until(lambda: apart.client._told_at > ended)
-    assert apart.client.cards is told  # Unchanged model cards are not sent again.
+    assert apart.client.cards is before  # Unchanged model cards are not sent again.
 
 
 def test_dead_engine_is_reported_even_without_metrics(apart: Apart) -> None:
@@ -350,9 +350,9 @@ def test_dead_engine_is_reported_even_without_metrics(apart: Apart) -> None:
 def test_silent_engine_counts_as_busy(apart: Apart, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client_module, "SILENT_S", 3600.0)
     assert apart.client.at_work_since() is None
-    told = apart.client._told_at
+    before = apart.client._told_at
     monkeypatch.setattr(service_module, "STATUS_S", TEST_TIMEOUT_S)
-    until(lambda: apart.client._told_at > told)  # No status message follows for a long time.
+    until(lambda: apart.client._told_at > before)  # No status message follows for a long time.
     monkeypatch.setattr(client_module, "SILENT_S", 0.01)
     since = until(apart.client.at_work_since)
     assert since == apart.client._told_at

@@ -326,15 +326,15 @@ def test_number_of_remembered_callers_is_bounded() -> None:
     assert len(rate) == 4096
 
 
-@pytest.mark.parametrize("told", [True, False])
-def test_body_over_the_limit_is_refused(told: bool) -> None:
+@pytest.mark.parametrize("is_declared", [True, False])
+def test_body_over_the_limit_is_refused(is_declared: bool) -> None:
     door = Door(limits=Limits(max_config_bytes=2048, max_upload_bytes=1024))
     limit = 1024 + 64 * 2**10
-    headers = {"content_length": str(limit + 1)} if told else {}
+    headers = {"content_length": str(limit + 1)} if is_declared else {}
     status, code = knock(door, "http", method="POST", body=(b"x" * limit, b"x", b"x" * 9), **headers)
     assert (status, code) == (413, "message_too_large")
-    assert door.bodies == ([] if told else [b"x" * limit])  # The app saw a disconnect.
-    assert len(door.inside) == (0 if told else 1)
+    assert door.bodies == ([] if is_declared else [b"x" * limit])  # The app saw a disconnect.
+    assert len(door.inside) == (0 if is_declared else 1)
     assert knock(door, "http", method="POST", body=(b"x" * (limit - 1), b"x")) == (200, None)
     assert door.bodies[-1] == b"x" * limit
 

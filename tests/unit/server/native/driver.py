@@ -67,20 +67,20 @@ class Driver(SessionDriver):
     def decodes(self) -> list[Decode]:
         return self.of(Decode)
 
-    def told(self, number: int) -> list[str | None]:
+    def sent_texts(self, number: int) -> list[str | None]:
         """Return the text commands of an utterance in order: texts, None for a flush, "." for the end."""
-        told: list[str | None] = []
+        sent_texts: list[str | None] = []
         for command in self.commands:
             match command:
                 case Submit(utterance, request) if utterance == number:
-                    told += [request.text] if request.open_text else [request.text, "."]
+                    sent_texts += [request.text] if request.open_text else [request.text, "."]
                 case Append(utterance, text) if utterance == number:
-                    told.append(text)
+                    sent_texts.append(text)
                 case Flush(utterance) if utterance == number:
-                    told.append(None)
+                    sent_texts.append(None)
                 case FinishText(utterance) if utterance == number:
-                    told.append(".")
-        return told
+                    sent_texts.append(".")
+        return sent_texts
 
     def decoded(self, upload: int, result: Reference | SpeechError) -> None:
         self.session.on_reference(upload, result)

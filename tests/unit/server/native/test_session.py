@@ -44,11 +44,11 @@ def test_text_is_forwarded_to_the_engine_immediately() -> None:
     for text in ("Good ", "", "mor"):
         driver.send("input.text", text=text)
     (number,) = [command.utterance for command in driver.submitted]
-    assert driver.told(number) == ["Good ", "mor"]
+    assert driver.sent_texts(number) == ["Good ", "mor"]
     driver.send("input.flush")
     driver.send("input.text", text="ning.")
     driver.send("input.done")
-    assert driver.told(number) == ["Good ", "mor", None, "ning.", "."]
+    assert driver.sent_texts(number) == ["Good ", "mor", None, "ning.", "."]
     assert driver.kinds() == []
 
 
@@ -61,7 +61,7 @@ def test_engine_request_starts_with_the_first_word() -> None:
     driver.send("input.text", text="Yes, ")
     driver.send("input.text", text='sir."')
     driver.send("input.done")
-    assert driver.told(1) == ['" Yes, ', 'sir."', "."]
+    assert driver.sent_texts(1) == ['" Yes, ', 'sir."', "."]
 
 
 @pytest.mark.parametrize("texts", [[], [""], [" ", "..."]])
@@ -70,7 +70,7 @@ def test_text_without_a_word_is_validated_by_the_engine(texts: list[str]) -> Non
     for text in texts:
         driver.send("input.text", text=text)
     driver.send("input.done")
-    assert driver.told(1) == ["".join(texts).strip(), "."]
+    assert driver.sent_texts(1) == ["".join(texts).strip(), "."]
 
 
 def test_text_received_before_the_reference_keeps_its_chunks() -> None:
@@ -80,11 +80,11 @@ def test_text_received_before_the_reference_keeps_its_chunks() -> None:
     driver.send("input.flush")
     driver.send("input.flush")
     driver.send("input.text", text="fold.")
-    assert driver.told(1) == []
+    assert driver.sent_texts(1) == []
     driver.decoded(driver.decodes[0].upload, REFERENCE)
-    assert driver.told(1) == ["One. ", "Two", None, "fold."]
+    assert driver.sent_texts(1) == ["One. ", "Two", None, "fold."]
     driver.send("input.done")
-    assert driver.told(1) == ["One. ", "Two", None, "fold.", "."]
+    assert driver.sent_texts(1) == ["One. ", "Two", None, "fold.", "."]
 
 
 def test_audio_may_start_before_the_text_is_complete() -> None:
@@ -108,7 +108,7 @@ def test_speech_that_ends_before_its_text_leaves_the_rest_unspoken() -> None:
     assert driver.kinds() == ["audio.done"]
     assert len(driver.submitted) == 1
     driver.speak("Three.")
-    assert driver.told(2) == ["Three.", "."]
+    assert driver.sent_texts(2) == ["Three.", "."]
 
 
 def test_text_over_the_limit_stops_its_speech() -> None:
@@ -277,7 +277,7 @@ def test_cancel_before_the_text_is_complete_discards_it() -> None:
     driver.speak("yes.")
     assert driver.kinds() == ["context.cancelled"]
     assert driver.cancelled == [1]
-    assert driver.told(2) == ["yes.", "."]
+    assert driver.sent_texts(2) == ["yes.", "."]
 
 
 def test_cancellation_by_the_engine_is_reported_as_a_cancel() -> None:
@@ -325,7 +325,7 @@ def test_refused_segment_ends_its_context() -> None:
     driver.send("input.text", text="tail")
     driver.send("input.done")
     assert driver.kinds() == ["text_too_long@default"]
-    assert driver.told(1) == ["abcd"]
+    assert driver.sent_texts(1) == ["abcd"]
     assert driver.cancelled == [1]
     driver.send("input.text", text="abcd")
     driver.send("input.text", text=5)

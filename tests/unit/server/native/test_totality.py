@@ -124,8 +124,8 @@ class AnySession(RuleBasedStateMachine):
         """Assert one terminal message per context that ended in this step, and no queued audio if it was cancelled."""
         now = {utterance.number: utterance for utterance in self.driver.session.utterances.values()}
         ended = [utterance for number, utterance in self.open_before.items() if number not in now]
-        told = Counter(reply["context_id"] for reply in self.said)
-        assert all(told[utterance.name] == 1 for utterance in ended)
+        terminal_counts = Counter(reply["context_id"] for reply in self.said)
+        assert all(terminal_counts[utterance.name] == 1 for utterance in ended)
         cancelled = {reply["context_id"] for reply in self.said if reply["type"] == "context.cancelled"}
         silenced = {utterance.number for utterance in ended if utterance.name in cancelled}
         for item, _ in self.driver.session.send_queue.items:

@@ -135,12 +135,12 @@ class Tags(HTMLParser):
         self.links: set[str] = set()
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        told = dict(attrs)
-        assert not {"src", "onclick"} & told.keys()
+        attributes = dict(attrs)
+        assert not {"src", "onclick"} & attributes.keys()
         if tag not in VOID_TAGS:
             self.open.append(tag)
-        self.ids += [told["id"]] if told.get("id") else []
-        self.links |= {told["href"]} if told.get("href") else set()
+        self.ids += [attributes["id"]] if attributes.get("id") else []
+        self.links |= {attributes["href"]} if attributes.get("href") else set()
 
     def handle_endtag(self, tag: str) -> None:
         assert self.open.pop() == tag

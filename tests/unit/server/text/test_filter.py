@@ -24,13 +24,13 @@ BY_DEFAULT: tuple[tuple[dict[str, Any], str], ...] = (
 )
 
 
-@pytest.mark.parametrize(("fields", "told"), BY_DEFAULT)
-def test_native_protocol_filters_streamed_text(fields: dict[str, Any], told: str) -> None:
+@pytest.mark.parametrize(("fields", "spoken"), BY_DEFAULT)
+def test_native_protocol_filters_streamed_text(fields: dict[str, Any], spoken: str) -> None:
     driver = ready(**fields)
     for piece in ("Some *", "*bold*", "* words", "."):
         driver.send("input.text", text=piece)
     driver.send("input.done")
-    assert "".join(message or "" for message in driver.told(1)) == told + "."
+    assert "".join(message or "" for message in driver.sent_texts(1)) == spoken + "."
 
 
 def test_unknown_filter_is_refused() -> None:
@@ -43,7 +43,7 @@ def test_plain_text_is_forwarded_message_by_message() -> None:
     driver = ready()
     for piece in ("Good", " morning. ", "How ", "are you"):
         driver.send("input.text", text=piece)
-    assert driver.told(1) == ["Good", " morning. ", "How ", "are you"]
+    assert driver.sent_texts(1) == ["Good", " morning. ", "How ", "are you"]
 
 
 def test_buffered_text_is_forwarded_at_flush_delay_and_end() -> None:
@@ -56,7 +56,7 @@ def test_buffered_text_is_forwarded_at_flush_delay_and_end() -> None:
     driver.commands += driver.session.commands()
     driver.send("input.text", text=" A [hint")
     driver.send("input.done")
-    assert driver.told(1) == ["Is it ", "*so", None, " or ", "*not?", None, " A ", "[hint", "."]
+    assert driver.sent_texts(1) == ["Is it ", "*so", None, " or ", "*not?", None, " A ", "[hint", "."]
 
 
 def test_limits_apply_to_the_received_text() -> None:
@@ -71,7 +71,7 @@ def test_limits_apply_to_the_received_text() -> None:
 def test_text_removed_completely_by_the_filter_is_a_pause(text: str) -> None:
     driver = ready()
     assert driver.speak(text) == 1
-    assert driver.told(1) == [".", "."]
+    assert driver.sent_texts(1) == [".", "."]
     assert driver.submitted[0].request.text == "."
 
 
@@ -88,7 +88,7 @@ def configured(**fields: Any) -> DialectDriver:
 
 
 @pytest.mark.parametrize(
-    ("fields", "told"),
+    ("fields", "spoken"),
     [
         ({}, MARKED),
         ({"text_filter": "markdown"}, PLAIN),
@@ -97,18 +97,18 @@ def configured(**fields: Any) -> DialectDriver:
         ({"text_input_mode": "commitment", "language": "English"}, PLAIN),
     ],
 )
-def test_omni_dialect_filters_sentences(fields: dict[str, Any], told: str) -> None:
+def test_omni_dialect_filters_sentences(fields: dict[str, Any], spoken: str) -> None:
     driver = configured(**fields)
     for piece in ("Some *", "*bold*", "* words", ". "):
         driver.send({"type": "input.text", "text": piece})
     driver.send({"type": "input.done"})
-    assert [submit.request.text for submit in driver.submitted] == [told]
-    assert driver.heard()[0]["sentence_text"] == told
+    assert [submit.request.text for submit in driver.submitted] == [spoken]
+    assert driver.heard()[0]["sentence_text"] == spoken
 
 
 @pytest.mark.parametrize("mode", ["token_level", "sentence_commit"])
-@pytest.mark.parametrize(("name", "told"), [(None, PLAIN), ("none", MARKED)])
-def test_omni_dialect_filters_streamed_text(mode: str, name: str | None, told: str) -> None:
+@pytest.mark.parametrize(("name", "spoken"), [(None, PLAIN), ("none", MARKED)])
+def test_omni_dialect_filters_streamed_text(mode: str, name: str | None, spoken: str) -> None:
     driver = configured(streaming_mode=mode, text_filter=name)
     pieces = ("Some *", "*bold*", "* words", ".")
     for piece in pieces:
@@ -118,7 +118,7 @@ def test_omni_dialect_filters_streamed_text(mode: str, name: str | None, told: s
         (committed,) = [message for message in driver.heard() if message["type"] == "input.committed"]
         assert committed["chars_committed"] == len(MARKED)  # The count is that of the text as sent.
     driver.send({"type": "input.done"})
-    assert driver.text_told == told + "|"
+    assert driver.text_told == spoken + "|"
 
 
 def test_fully_buffered_streamed_text_is_spoken_after_the_delay() -> None:
@@ -149,20 +149,20 @@ def test_omni_dialect_counts_removed_text() -> None:
 
 
 @pytest.mark.parametrize(
-    ("goes_on", "name", "told"),
+    ("goes_on", "name", "spoken"),
     [(True, None, PLAIN), (True, "none", MARKED), (False, None, MARKED), (False, "markdown", PLAIN)],
 )
-def test_cartesia_dialect_filters_text(goes_on: bool, name: str | None, told: str) -> None:
+def test_cartesia_dialect_filters_text(goes_on: bool, name: str | None, spoken: str) -> None:
     driver = cartesia()
     if goes_on:
         driver.send(generation("Some *", text_filter=name, **{"continue": True}))
         driver.send(generation("*bold** <br", **{"continue": True}))
         driver.send(generation("eak time='1s'/>words.", **{"continue": True}))
         driver.send(generation(""))
-        assert driver.text_told == told.replace("words", "<break time='1s'/>words") + "|"
+        assert driver.text_told == spoken.replace("words", "<break time='1s'/>words") + "|"
     else:
         driver.send(generation(MARKED, text_filter=name))
-        assert driver.text_told == told + "|"
+        assert driver.text_told == spoken + "|"
 
 
 def test_cartesia_flush_speaks_buffered_text() -> None:

@@ -112,15 +112,15 @@ async def test_errors_without_a_handler_contain_the_request_id(path: str, code_o
     answer = await asked(app, path, "DELETE")
     body = answer.json()
     assert code_of(body) == ("unknown_route" if path == "/none" else "method_not_allowed")
-    told = body.get("request_id") or body.get("detail", {}).get("request_id")
-    assert told == (None if path == "/none" else answer.headers["x-request-id"])
+    reported = body.get("request_id") or body.get("detail", {}).get("request_id")
+    assert reported == (None if path == "/none" else answer.headers["x-request-id"])
 
 
 def test_error_names_the_elevenlabs_field() -> None:
     problem = UnsupportedLanguage(param="language", known="english")
-    told = shaped(problem, "/v1/text-to-speech/x", "req_1")["detail"]
-    assert isinstance(told, dict)
-    assert (told["param"], told["request_id"]) == ("language_code", "req_1")
+    reported = shaped(problem, "/v1/text-to-speech/x", "req_1")["detail"]
+    assert isinstance(reported, dict)
+    assert (reported["param"], reported["request_id"]) == ("language_code", "req_1")
 
 
 async def test_cartesia_key_is_accepted_in_the_url_of_all_its_routes() -> None:

@@ -224,7 +224,7 @@ async def test_disconnect_ends_the_response_before_a_pipelined_request() -> None
         assert await reader.readexactly(8) == b"HTTP/1.1"
         writer.transport.abort()
         async with asyncio.timeout(TEST_TIMEOUT_S):
-            await at.told
+            await at.close_code
 
 
 async def test_pipelined_upgrade_waits_for_the_previous_request() -> None:

@@ -35,7 +35,7 @@ async def test_disconnected_client_receives_the_close_reason(send_s: float) -> N
     ):
         deaf.transport.pause_reading()
         async with asyncio.timeout(TEST_TIMEOUT_S):
-            code = await at.told
+            code = await at.close_code
             await asyncio.sleep(1.5 * ping_s)
             deaf.transport.resume_reading()
             with suppress(ConnectionClosed):
@@ -58,7 +58,7 @@ async def test_close_timeout_after_a_completed_close_logs_no_error(
         deaf = await connect(f"ws://127.0.0.1:{port}/speak", compression=None, max_size=None, ping_interval=None)
         deaf.transport.pause_reading()
         async with asyncio.timeout(TEST_TIMEOUT_S):
-            await at.told
+            await at.close_code
             told_at = asyncio.get_running_loop().time()
             deaf.transport.resume_reading()
             with suppress(ConnectionClosed):
