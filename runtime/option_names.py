@@ -33,7 +33,7 @@ def in_options(said: str) -> str:
 
 
 def told_in_options(error: SpeechError) -> str:
-    """Return the message of an error with command line options instead of field names."""
+    """Return an error message with command line options instead of field names."""
     where = error.facts.get("where")
     named = WORDS.get(where) if isinstance(where, str) else None
     said = in_options(error.sentence.format(**{**error.facts, "where": named}) if named else str(error))

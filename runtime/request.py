@@ -51,9 +51,10 @@ class Layout(StrEnum):
 
 
 class Split(StrEnum):
-    """Positions at which a text may be split into segments, which are spoken one after another in the same voice.
+    """Positions at which a text may be split into segments.
 
-    A text of one sentence is a single segment with every choice, and so always gives the same codes.
+    Segments are spoken one after another in the same voice. A text of one sentence is a single segment with every
+    choice, so it always gives the same codes.
     """
 
     AUTO = "auto"  # A complete text is one segment; streamed text is spoken sentence by sentence.

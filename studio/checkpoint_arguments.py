@@ -35,7 +35,10 @@ def with_models(args: Sequence[str], models: Sequence[str]) -> list[str]:
 
 
 def with_bits(args: Sequence[str], word: str) -> list[str]:
-    """Return the arguments with another weight quantization; an empty one leaves it to the environment."""
+    """Return the arguments with another weight quantization.
+
+    With an empty one, the environment variable applies.
+    """
     return _without(args, BITS) + ([f"{BITS}={word}"] if word else [])
 
 
@@ -62,7 +65,10 @@ def reference_of(model: str) -> str:
 
 
 def missing_folder(args: Sequence[str]) -> CheckpointMissing | None:
-    """Return the first model folder that does not exist. The runtime checks references that may be Hub ids."""
+    """Return the first model folder that does not exist, or None.
+
+    References that may be Hub ids are not checked here. The runtime checks them.
+    """
     for reference in map(reference_of, named_in(args)):
         if reference.startswith((".", "~", "/")) and not (path := Path(reference).expanduser()).is_dir():
             return no_folder(reference, is_file=path.exists())

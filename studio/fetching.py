@@ -24,7 +24,9 @@ FRESH_S = 600.0  # Age in seconds at which a plan is computed again.
 
 @asynccontextmanager
 async def fetching(command: Sequence[str], models: Sequence[str]) -> AsyncIterator[AsyncIterator[dict[str, Any]]]:
-    """Fetch checkpoints and yield the child's events, including its end. Leaving the block stops the child.
+    """Fetch checkpoints and yield the events of the child process, including its end.
+
+    Leaving the block stops the child.
 
     Raises:
         OSError, ValueError: The command cannot be started.
@@ -61,7 +63,7 @@ class Plan:
         return self._asking is not None and not self._asking.done()
 
     def ask(self, device: Sequence[str]) -> None:
-        """Request a plan unless it is recent. `device` are the arguments for device and dtype."""
+        """Request a plan unless the last one is recent. `device` has the arguments for device and dtype."""
         rest = REST_S if self.latest is None else FRESH_S
         if not self.is_asking and time.monotonic() - self._asked_at > rest:
             self._asking = asyncio.create_task(self._ask(device))

@@ -36,7 +36,10 @@ def is_installed(package: str) -> bool:
 
 
 def code_of(language: str | None) -> str | None:
-    """Return the code of a language, given its name or code in any case; None for other values (any language)."""
+    """Return the code of a language, given its name or code in any case.
+
+    None is returned for other values, which mean any language.
+    """
     word = (language or "").lower()
     return CODES.get(word, word if word in CODES.values() else None)
 
@@ -46,10 +49,10 @@ class WorkerBusyError(Exception):
 
 
 class PluginWorker:
-    """Process that runs one call of a plug-in at a time. Thread: event loop.
+    """Process that runs plug-in calls, one at a time. Thread: event loop.
 
-    It is started by the first call, and again after it has ended. What a plug-in leaks or crashes does not affect the
-    studio.
+    The first call starts the process, and a later call starts it again if it has ended. Memory leaks and crashes of a
+    plug-in do not affect the studio.
     """
 
     def __init__(self, max_waiting: int) -> None:
@@ -62,7 +65,7 @@ class PluginWorker:
 
     @contextmanager
     def place(self) -> Iterator[None]:
-        """Hold a place among the waiting calls, from before its data is prepared.
+        """Context manager that reserves a place among the waiting calls, before the data is prepared.
 
         Raises:
             WorkerBusyError: All places are taken.

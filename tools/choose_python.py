@@ -31,7 +31,10 @@ print(importlib.util.find_spec("pip") is not None)
 
 
 def probe(python: str) -> tuple[str, bool]:
-    """Return an interpreter's version and whether it can import pip; ("", False) if it does not run."""
+    """Return an interpreter's version, and True if it can import pip.
+
+    The result is ("", False) if the interpreter does not run.
+    """
     try:
         done = subprocess.run([python, "-c", _PROBE], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=60)
     except (OSError, subprocess.TimeoutExpired):
@@ -72,7 +75,7 @@ def is_usable(python: str, requested: str) -> bool:
 
 
 def main(arguments: list[str]) -> int:
-    """Print the chosen interpreter, or all of them."""
+    """Print the chosen interpreter, or all usable interpreters."""
     if arguments == ["--all"]:
         # A name with a version is preferred, because the environment's name is made from it.
         names = sorted(candidates(), key=len)

@@ -1,4 +1,4 @@
-"""Arms of a comparison: each arm is a set of settings, as environment variables."""
+"""Variants of a comparison. Each variant is a set of settings, given as environment variables."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Environment = Mapping[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Arm:
-    """Arm of a comparison: a name and its settings."""
+    """One variant of a comparison: a name and its settings."""
 
     name: str
     environment: Environment
@@ -42,7 +42,7 @@ class Arm:
 
 
 def add_arms(parser: argparse.ArgumentParser, default: Sequence[str] = ("ours",)) -> None:
-    """Add arguments for the checkpoints, the arms to compare and the device."""
+    """Add command line arguments for the checkpoints, the variants to compare, and the device."""
     parser.add_argument("--model", action="append", metavar="[MODE=]PATH_OR_ID")
     parser.add_argument("--arm", action="append", metavar="NAME[:VARIABLE=VALUE,…]", help="settings to compare")
     parser.add_argument("--device")
@@ -51,7 +51,7 @@ def add_arms(parser: argparse.ArgumentParser, default: Sequence[str] = ("ours",)
 
 
 def arms_of(arguments: argparse.Namespace) -> list[Arm]:
-    """Return the arms of the command line."""
+    """Return the variants that the command line names."""
     return [Arm.parse(text) for text in arguments.arm or arguments.arms_if_none]
 
 

@@ -19,7 +19,7 @@ END_TIMEOUT_S = 1800  # Timeout for the end of an utterance. It is long, because
 
 
 class Said(NamedTuple):
-    """Generated utterance: codes [F, Q] and samples."""
+    """Result of one utterance: codes [F, Q] and samples."""
 
     codes: NDArray[np.int64]
     samples: NDArray[np.int16]
@@ -70,7 +70,10 @@ def speak_all(engine: Engine, requests: Sequence[SpeechRequest]) -> tuple[list[L
 
 
 def first_difference(said: Said, other: Said) -> int | None:
-    """Return the first frame whose codes differ or that only one of them has; None if they are equal."""
+    """Return the index of the first frame whose codes differ.
+
+    If one result is longer, this may be the first frame that the other result lacks. None means that both are equal.
+    """
     shared = min(len(said.codes), len(other.codes))
     apart = np.flatnonzero((said.codes[:shared] != other.codes[:shared]).any(axis=1))
     return int(apart[0]) if len(apart) else shared if len(said.codes) != len(other.codes) else None

@@ -65,7 +65,7 @@ class Trace:
 
     @property
     def is_good(self) -> bool:
-        """True if the reply has the requested length, has ended with EOS, or was cancelled by its client."""
+        """True if the reply is as long as requested, ended with EOS, or was cancelled by its client."""
         if self.outcome is not Outcome.DONE:
             return self.outcome is Outcome.CANCELLED
         has_ended = self.stop == StopReason.EOS and 0 < self.bytes < self.wanted_bytes
@@ -131,9 +131,9 @@ def peak_in_flight(traces: Iterable[Trace]) -> int:
 
 
 def window_ns(traces: Sequence[Trace]) -> tuple[int, int]:
-    """Return start and end of the measurement: from the first counted request to the last one.
+    """Return the start and the end of the measurement.
 
-    If both times are equal, the end is that of the last reply.
+    It starts at the first counted request and ends at the last one, or at the last reply if there is only one request.
     """
     counted = [t for t in traces if t.is_counted] or traces
     start, stop = min(t.sent_ns for t in counted), max(t.sent_ns for t in counted)
@@ -156,7 +156,7 @@ def reply_rate(traces: Sequence[Trace], counts: Callable[[Trace], bool] = lambda
 
 
 def is_continuous(trace: Trace) -> bool:
-    """True if the reply has ended well and a player with a buffer of 100 ms would have played it without a gap."""
+    """True if the reply is good and a player with a buffer of 100 ms would have played it without a gap."""
     return trace.outcome is Outcome.DONE and trace.is_good and trace.playback.deficit_s <= GOOD_BUFFER_S
 
 

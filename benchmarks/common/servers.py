@@ -68,7 +68,7 @@ async def busy_slots(url: str) -> int:
 
 
 async def settle(busy: Callable[[], Awaitable[int]]) -> int:
-    """Wait up to `SETTLE_TIMEOUT_S` until `busy` returns 0, and return its last result."""
+    """Wait until ``busy`` returns 0, at most `SETTLE_TIMEOUT_S`, and return its last result."""
     for _ in range(round(SETTLE_TIMEOUT_S / 0.05)):
         if not await busy():
             break

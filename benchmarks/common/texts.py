@@ -51,7 +51,7 @@ CHINESE = (
 
 
 class Dataset(StrEnum):
-    """Sets of texts for a load."""
+    """Dataset of texts to speak."""
 
     SENTENCES = "sentences"
     ENGLISH_SHORT = "en-short"
@@ -65,7 +65,7 @@ class Dataset(StrEnum):
         return "chinese" if self.startswith("zh") else "english"
 
     def text(self, number: int) -> str:
-        """Return a text by its number. No two numbers have the same text."""
+        """Return the text with this number. Different numbers have different texts."""
         if self.language == "chinese":
             return _chinese(number, clauses=1 if self is Dataset.CHINESE_SHORT else 4)
         texts = _shortest_first()[: COUNT // 4] if self is Dataset.ENGLISH_SHORT else sentences()
@@ -100,10 +100,11 @@ def frames_of(text: str) -> int:
 
 
 def single_tokens() -> tuple[str, ...]:
-    """Return words that are single tokens in a synthetic tokenizer, so that texts have realistic numbers of tokens.
+    """Return words that the synthetic tokenizer stores as single tokens.
 
-    Each starts with a space or a capital letter, so that two of them never overlap. The two words of the chat template
-    are the exception; they are last and so have the lowest priority.
+    With them, texts have realistic numbers of tokens. Each word starts with a space or a capital letter, so that no two
+    words overlap. The exceptions are the two words of the chat template. They are the last ones, so that they have the
+    lowest priority.
     """
     words = {
         word for phrases in (ADJECTIVES, PEOPLE, DEEDS, PLACES, LINKS) for text in phrases for word in text.split()

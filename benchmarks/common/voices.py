@@ -27,7 +27,10 @@ RECORDER_HZ = 48_000  # Sample rate of microphones. Uploads of users have it and
 
 @dataclass(frozen=True, slots=True)
 class NewVoices:
-    """Different recording for each call, cloned by x-vector only or with its transcript (ICL)."""
+    """Recordings for cloning, a different one for each call.
+
+    They are cloned by x-vector only, or with their transcript (ICL).
+    """
 
     seconds: float
     x_vector_only: bool

@@ -34,7 +34,7 @@ class Rates:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Cost of a part: numbers to read (of weights and of keys and values), and operations."""
+    """Cost of a part of the engine: numbers to read (weights, keys and values), and operations."""
 
     weights: float
     kept: float
@@ -44,7 +44,10 @@ class Cost:
         return Cost(self.weights + other.weights, self.kept + other.kept, self.operations + other.operations)
 
     def floor_ms(self, rates: Rates, weight_bytes: float = BFLOAT16_BYTES) -> float:
-        """Return the larger of the times for reading and multiplying. `weight_bytes` is the size of one weight."""
+        """Return the minimum time in ms: the larger of the times for reading and for multiplying.
+
+        `weight_bytes` is the size of one weight.
+        """
         read = weight_bytes * self.weights + BFLOAT16_BYTES * self.kept
         return 1000 * max(read / rates.read, self.operations / rates.multiplied)
 

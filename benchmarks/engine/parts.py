@@ -31,7 +31,7 @@ TEXT = "The harbour was quiet, and the lights of the last boat went out one by o
 
 
 class Parts:
-    """Engine core of the first checkpoint, with functions that prepare and run its parts."""
+    """Engine core of the first checkpoint, with functions that run one part of the engine each."""
 
     def __init__(self, settings: Settings) -> None:
         began, free = time.perf_counter(), free_bytes()
@@ -144,7 +144,7 @@ class Parts:
 
     @torch.inference_mode()
     def speak(self, prompts: Sequence[Prompt], frames: int) -> None:
-        """Generate frames of one row per prompt in parallel. Rows that end continue to run with the others."""
+        """Generate frames for all prompts in parallel, one row each. A row that has ended continues to run."""
         slots = [self._take_slot(row, prompt.trailing) for row, prompt in enumerate(prompts)]
         for slot, prompt in zip(slots, prompts, strict=True):
             self._read_prompt(slot, prompt)

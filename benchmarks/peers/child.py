@@ -224,7 +224,7 @@ PEERS: dict[str, Callable[[str, str, Path | None], Peer]] = {
 
 
 def check_length(seconds: float, frames: int) -> None:
-    """Raise SystemExit if an utterance does not have the requested length, because its time would be meaningless."""
+    """Raise SystemExit if an utterance does not have the requested length. Its time would be meaningless."""
     made = seconds * FRAMES_PER_S
     if abs(made - frames) > 1:
         raise SystemExit(f"{made:.1f} frames instead of {frames}")

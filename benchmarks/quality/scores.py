@@ -44,7 +44,10 @@ def cpu_settings(model: str, weights: str, slots: int = 1) -> Settings:
 
 @dataclass(slots=True)
 class Draws:
-    """Recorded samples, in order: log probabilities [B, V] of a codebook, and the sampled codes [B]."""
+    """Recorded samples in order.
+
+    Each sample has the log probabilities [B, V] of a codebook and the chosen codes [B].
+    """
 
     probabilities: list[Tensor] = field(default_factory=list)
     codes: list[Tensor] = field(default_factory=list)

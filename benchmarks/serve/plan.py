@@ -129,7 +129,7 @@ def open_loop(load: Workload, rate: float, seconds: float, seed: int, warm_up_s:
 
 
 def writing(call: Call) -> Iterator[tuple[float, str]]:
-    """Yield the pieces of a live text, each with the delay before it. An empty piece ends the text."""
+    """Yield the pieces of a streamed text, each with the delay before it. An empty piece ends the text."""
     for number, word in enumerate(call.text.split()):
         yield PACE_S[call.manner] if number else 0.0, f"{word} "
     yield 0.0, ""

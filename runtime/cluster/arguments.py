@@ -33,7 +33,7 @@ class Pool(BaseModel):
     environment: dict[str, str] = Field(default_factory=dict, description="settings of these replicas only")
 
     def with_accelerators(self, device: str, counted: Mapping[str, float]) -> Self:
-        """Return this pool with one accelerator for each replica, unless accelerators are already set.
+        """Return this pool with one accelerator per replica, unless the number of accelerators is set.
 
         Without a reservation in Ray, two replicas on one machine would both open the first accelerator.
 
@@ -70,7 +70,7 @@ class Arguments(BaseModel):
 
 
 def free_accelerators(pools: Iterable[Pool], counted: Mapping[str, float]) -> dict[str, float]:
-    """Return the number of accelerators, by kind, that are left over when all replicas have theirs.
+    """Return the number of accelerators, by kind, that no replica uses.
 
     A negative number is the number of missing accelerators.
     """

@@ -72,7 +72,7 @@ def start_ray(address: str | None, namespace: str) -> None:
 
 
 def stop_ray(drain_s: float, hurry: threading.Event) -> None:
-    """Stop Serve and Ray after the drain timeout and a margin, or immediately if ``hurry`` is set.
+    """Stop Ray Serve and Ray after the drain timeout and a margin, or at once if ``hurry`` is set.
 
     Ray's log lines about its own shutdown are suppressed.
     """

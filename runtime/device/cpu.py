@@ -34,7 +34,7 @@ class Threads:
 
 
 def threads_for(networks: Iterable[nn.Module]) -> Threads:
-    """Return the numbers of CPU threads for the largest network: one each if it is small.
+    """Return the numbers of CPU threads for the largest of some networks. A small network gets one each.
 
     Waking a second thread takes about 0.1 ms for each of the hundred matrix products of a frame. The embedded voice's
     talker has 9 million parameters; the smallest published one has several hundred million.
@@ -48,7 +48,7 @@ def are_small(networks: Iterable[nn.Module]) -> bool:
 
 
 def shared_out(cores: int) -> Threads:
-    """Divide the cores: a quarter (at least one) for Code2Wav, the others for frames.
+    """Divide the processor cores: a quarter (at least one) for Code2Wav, and the others for frames.
 
     A single core is used for both.
     """
@@ -65,7 +65,7 @@ def is_x86() -> bool:
 
 
 def multiplies_bfloat16() -> bool:
-    """True if the processor has bfloat16 instructions, which take half the time of float32."""
+    """True if the processor has bfloat16 instructions. They halve the time compared with float32."""
     return torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
 
 

@@ -25,7 +25,10 @@ def total_bytes() -> int:
 
 
 def free_bytes() -> int:
-    """Return the available bytes. On systems that do not report them, such as macOS, return the total."""
+    """Return the available memory in bytes.
+
+    Systems that do not report it, such as macOS, return the total memory.
+    """
     if sys.platform == "win32":
         return int(_windows().free)
     try:
@@ -35,7 +38,7 @@ def free_bytes() -> int:
 
 
 def release_unused_memory() -> None:
-    """Return freed memory to the system, because glibc keeps gigabytes of it after loading."""
+    """Return freed memory to the operating system. After loading, glibc keeps gigabytes of it."""
     if sys.platform != "win32" and (trim := getattr(ctypes.CDLL(None), "malloc_trim", None)) is not None:
         trim(0)
 

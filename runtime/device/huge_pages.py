@@ -24,7 +24,7 @@ REGION = re.compile(r"([0-9a-f]+)-([0-9a-f]+) rw-p \S+ \S+ 0 *+(?!\[stack)")
 
 
 def gather() -> int:
-    """Move memory that fills huge pages almost completely to huge pages. This takes 1.6 s of CPU time per gigabyte.
+    """Move memory to huge pages if it almost fills them. This takes 1.6 s of CPU time per gigabyte.
 
     Other threads may run during the call.
 
@@ -42,7 +42,7 @@ def gather() -> int:
 
 
 def worthy() -> Iterator[tuple[int, int]]:
-    """Yield start and end addresses of huge pages that are almost completely in memory."""
+    """Yield start and end addresses of huge pages whose memory is almost completely in use."""
     pages = HUGE // mmap.PAGESIZE
     lines = (PROCESS / "maps").read_text(encoding="utf-8", errors="replace").splitlines()
     with (PROCESS / "pagemap").open("rb", buffering=0) as pagemap:

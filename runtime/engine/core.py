@@ -195,7 +195,10 @@ class EngineCore:
             self.segment_runner.append_tokens(sequence)
 
     def ack_sent(self, samples: Mapping[int, int]) -> None:
-        """Record the samples sent to listeners, by ticket; tickets of other cores are ignored."""
+        """Record the number of samples sent to listeners, by ticket.
+
+        Tickets of other cores are ignored.
+        """
         for slot, sequence in self.holders.items():
             if (left := samples.get(sequence.ticket)) is not None:
                 spoken = max(0, left - sequence.paused)  # Acknowledged samples of pauses do not belong to any frame.
@@ -210,7 +213,7 @@ class EngineCore:
             self.table.buffer_empty_at[sequence.slot] = self.clock() + max(0.0, left_s)
 
     def cancel(self, ticket: int) -> None:
-        """End a request in any state. After this, its sink receives only the final event."""
+        """End a request in any state. Its sink then receives only the final event."""
         sequence = self.waiting.remove_request(ticket) or self._holder(ticket)
         if sequence is not None:
             self.end(sequence, StopReason.CANCELLED)
@@ -235,7 +238,7 @@ class EngineCore:
                     self.segment_runner.cut_segment(sequence, sound.guard, sound.left_out)
 
     def process_outputs(self) -> bool:
-        """Store the frames that the device has finished, except those of rows that have discarded them."""
+        """Store the frames that the device has finished, unless their row has discarded them."""
         worked = False
         for output in self.in_flight.outputs():
             worked = True

@@ -190,7 +190,7 @@ class Engine:
         self._command(ticket, lambda core: core.ack_played(ticket, ms))
 
     def cancel(self, ticket: int) -> None:
-        """End a request within a frame; unknown and ended tickets are ignored."""
+        """End a request within one frame. Tickets that are unknown or have ended are ignored."""
         with self._lock:
             opened = self._open.get(ticket)
             held = None if opened is None else opened.entry.waiting.withdraw(ticket)
@@ -273,7 +273,7 @@ class Engine:
     # --- The engine thread.
 
     def tick(self) -> bool:
-        """Run one turn of every checkpoint; return True if the next turn should follow without waiting."""
+        """Run one turn of every checkpoint. Return True if the next turn should follow without a wait."""
         cores = self.registry.cores
         self._heartbeat.step()
         with self.device.stream(Stream.FRAMES):

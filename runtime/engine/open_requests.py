@@ -61,7 +61,7 @@ class OpenRequests:
         return ticket
 
     def end(self, ticket: int) -> None:
-        """Forget a request; an unknown ticket is ignored."""
+        """Remove a request. Unknown tickets are ignored."""
         self._by_ticket.pop(ticket, None)
 
     def make_room(self, entry: RegistryEntry, request: SpeechRequest) -> tuple[int, Overloaded] | None:

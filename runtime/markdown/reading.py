@@ -78,7 +78,7 @@ class Blocks:
     settled: int
 
     def at(self, line: int) -> Leaf | None:
-        """Return the last leaf if it contains this line, else None."""
+        """Return the last leaf if it contains this line, or None."""
         last = self.leaves[-1] if self.leaves else None
         return last if last is not None and last.start <= line < last.end else None
 

@@ -46,7 +46,10 @@ PLAIN_INITS = (True, False, "gaussian", "eva", "orthogonal")
 
 @dataclass(slots=True)
 class Change:
-    """Change of one published tensor: new values, plus a product, then new rows."""
+    """Change of one published tensor.
+
+    It may replace all values, then add a product, then replace rows.
+    """
 
     names: dict[str, str] = field(default_factory=dict)  # Names of the adapter's tensors by their endings.
     new: str | None = None  # Name of the adapter's tensor that replaces the published tensor.
@@ -214,7 +217,7 @@ def _of_module(pattern: Any, module: str, where: Path, default: Any) -> Any:
 
 
 def describe(adapter: Adapter) -> Iterator[str]:
-    """Yield the kinds of changes with their numbers."""
+    """Yield each kind of change and the number of tensors that it affects."""
     changes = adapter.changes.values()
     products = sum(change.names.keys() - {ROWS} != set() for change in changes)
     if products:

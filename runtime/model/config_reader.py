@@ -19,7 +19,7 @@ MAX_NAMED = 8  # Maximum number of fields in each list of the log line.
 
 
 def names(text: str) -> frozenset[str]:
-    """Split a text into its words."""
+    """Return the words of a text."""
     return frozenset(text.split())
 
 
@@ -92,7 +92,10 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def layout_hint(names: Iterable[str]) -> str:
-    """Return a hint about a missing file, based on the names in its folder. Names of folders end with a slash."""
+    """Return a hint about a missing file, based on the names in its folder.
+
+    Names of folders end with a slash.
+    """
     checkpoints = sorted({name.partition("/")[0] for name in names if fnmatch(name, "checkpoint*/*")})
     if checkpoints:
         return f"Give one of the checkpoints in it, such as {checkpoints[-1]}."

@@ -28,7 +28,7 @@ def replicate(x: Tensor, left: int, right: int, length: Tensor | None) -> Tensor
 
 
 def zeroed(x: Tensor, length: Tensor | None) -> Tensor:
-    """Set values after the end of the sequence to zero. Shapes: x, result [..., T]."""
+    """Set all values after the end of the sequence to zero. Shapes: x, result [..., T]."""
     return x if length is None else x.masked_fill(behind(x, length), 0)
 
 

@@ -143,7 +143,7 @@ def has_weights(folder: Path) -> bool:
 
 
 def unapplied_adapters(source: CheckpointSource) -> list[str]:
-    """Return the names of adapters next to a checkpoint's weights that are not merged."""
+    """Return the names of adapters that are stored next to the weights and are not merged."""
     return sorted(path.name for path in source.folder.glob(ADAPTER) if path not in source.adapter_files)
 
 
@@ -154,7 +154,10 @@ def weight_files(folder: Path) -> list[Path]:
 
 
 def names_in(folder: Path) -> list[str]:
-    """Return the paths of a checkpoint folder's files. Each other folder is one name with a slash at its end."""
+    """Return the paths of the files in a checkpoint folder.
+
+    A subfolder that is not part of the layout is one name with a slash at its end.
+    """
     speech = folder / SPEECH_TOKENIZER
     inside = [f"{SPEECH_TOKENIZER}/{path.name}" for path in speech.iterdir()] if speech.is_dir() else []
     beside = [path.name + "/" * path.is_dir() for path in folder.iterdir() if path != speech]

@@ -82,7 +82,7 @@ class Listing:
 
 
 def elsewhere(file: HubFile) -> Path | None:
-    """Return a cached file with this hash from any repository, because published checkpoints share files."""
+    """Return a cached file with this hash from any repository. Published checkpoints share some files."""
     if len(file.hash) != SHA256_LENGTH:
         return None
     return next((path for path in cache().glob(f"models--*/blobs/{file.hash}") if path.exists()), None)

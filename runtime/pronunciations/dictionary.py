@@ -54,7 +54,10 @@ class PronunciationDictionary:
         return self.versions[-1]
 
     def version(self, version_id: str | None) -> Version | None:
-        """Return the version with this id, or the latest one without an id; None if it is not stored (any more)."""
+        """Return the version with this id, or the latest version if no id is given.
+
+        None means that the version is not stored, or not stored any more.
+        """
         if version_id is None:
             return self.latest
         return next((version for version in self.versions if version.id == version_id), None)

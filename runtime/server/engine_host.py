@@ -98,7 +98,7 @@ class Host:
 
     @property
     def problem(self) -> SpeechError | None:
-        """Return the error that new requests get, or None if they are accepted."""
+        """Return the error for new requests, or None if requests are accepted."""
         return EngineDead() if self._problem is None and self.is_dead else self._problem
 
     @property

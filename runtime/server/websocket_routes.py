@@ -103,7 +103,7 @@ async def speak(socket: Socket, host: Host, dialect: Dialect[Any], *, name: str,
 
 
 async def turn_away(websocket: WebSocket, host: Host, error: SpeechError, words: Reply) -> None:
-    """Send an error on an accepted socket and close it."""
+    """Send an error on an accepted socket and close the socket."""
     host.metrics.refused(error.code)
     await websocket.send_json(words)
     await websocket.close(error.close_code, error.code)

@@ -71,9 +71,10 @@ def cover_url(image: bytes) -> str:
 
 
 def cover_of(image: bytes) -> str:
-    """Return an image as a cover's data URL, scaled down if it is large; empty if it cannot be decoded.
+    """Return an image as a cover's data URL.
 
-    The image may be decoded, so call this function in a process with resource limits.
+    A large image is scaled down. The result is empty if the image cannot be decoded. The image may be decoded here, so
+    call this function in a process with resource limits.
     """
     if cover_codec(image) is not None and len(image) <= MAX_COVER_BYTES:
         return cover_url(image)

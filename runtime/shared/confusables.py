@@ -16,7 +16,7 @@ _PALOCHKA = {ord("ӏ"): "l"}  # TR39 maps the palochka to i, but it looks like l
 
 
 def find_look_alike(name: str, others: Iterable[str]) -> str | None:
-    """Return the first of the other names that looks like `name`, or None."""
+    """Return the first of some names that looks like `name`, or None."""
     look = _look(name)
     return next((other for other in others if look in _looks(other)), None)
 

@@ -37,7 +37,7 @@ _ANY_STYLE = re.compile(r"\s*(?:style|风格|語氣|语气)\s*[:：=]\s*", re.IG
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """Change of style for the following text; empty words restore the request's style."""
+    """Change of style for the text that follows. Empty words restore the request's style."""
 
     words: str
 
@@ -253,7 +253,7 @@ def untagged(text: str, limit: int = 500) -> str:
 
 
 def last_style(text: str, limits: Limits) -> str:
-    """Return the last style tag of a text; empty if there is none."""
+    """Return the last style tag of a text, or an empty string."""
     *_, last = ["", *style_tags(text, limits.max_instruct_chars)]
     return last
 

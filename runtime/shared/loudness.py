@@ -73,7 +73,7 @@ def true_peak(samples: NDArray[np.int16]) -> float:
 
 
 def gain_to(target_lufs: float, loudness: float | None) -> float:
-    """Return the gain in dB from `loudness` to `target_lufs`; 0 if the loudness could not be measured."""
+    """Return the gain in dB from `loudness` to `target_lufs`, or 0 if the loudness is unknown."""
     return 0.0 if loudness is None else min(target_lufs - loudness, MAX_GAIN_DB)
 
 

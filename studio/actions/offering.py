@@ -38,9 +38,10 @@ def described(action: Action) -> dict[str, str]:
 
 
 def shaped(call: Action, action: Action, caller: inspect.Parameter, returns: object = None) -> Action:
-    """Give `call` the name, docstring and signature of an action, with `caller` as the last parameter.
+    """Give the function `call` the name, docstring and signature of an action.
 
-    Gradio and MCP read the signature; annotations are resolved here, because their names are defined in this module.
+    `caller` is added as the last parameter. Gradio and MCP read the signature. Its annotations are resolved here,
+    because their names are defined in this module.
     """
     hints = typing.get_type_hints(action)
     parameters = [

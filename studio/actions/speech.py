@@ -44,7 +44,7 @@ class Reproduced(TypedDict):
 
 
 class Wording(NamedTuple):
-    """Text as written and as sent; None if they are equal."""
+    """Text as it was written, and as it was sent after replacements. None if both are equal."""
 
     text: str
     spoken: str | None

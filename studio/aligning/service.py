@@ -35,7 +35,9 @@ class AlignmentService:
     async def align(
         self, samples: NDArray[np.float32], text: str, language: str | None
     ) -> tuple[TimedWords, str] | None:
-        """Return the words with times and the aligner's name; None if no aligner can, or too many takes wait.
+        """Return the words with their times and the name of the aligner.
+
+        None means that no aligner supports the text, or that too many takes wait.
 
         Shapes: samples [N] float32, mono, 24 kHz.
         """

@@ -15,7 +15,10 @@ from studio.aligning.plugin import Aligner, installed
 
 @dataclass(frozen=True, slots=True)
 class Aligned:
-    """Words of the aligner `by`; None if no aligner can. `faults` of the aligners contain no text."""
+    """Words with times from the aligner `by`, or None if no aligner supports the text.
+
+    `faults` are the errors of aligners, without any text of the take.
+    """
 
     words: TimedWords | None = None
     by: str = ""

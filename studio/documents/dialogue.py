@@ -57,7 +57,7 @@ class Line:
 
 @dataclass(slots=True)
 class Dialogue:
-    """Lines to be spoken. `sounds` and `repeated` are the omitted texts."""
+    """Lines to be spoken. `sounds` and `repeated` are the texts that were omitted."""
 
     lines: list[Line] = field(default_factory=list)
     sounds: list[str] = field(default_factory=list)
@@ -181,7 +181,10 @@ def _sounds(text: str) -> Iterator[tuple[bool, str]]:
 
 
 def joined(text: str) -> str:
-    """Join the rows of a stretch: without a space in Chinese and Japanese, and without the hyphen of a broken word."""
+    """Join the rows of a text.
+
+    In Chinese and Japanese, no space is inserted. The hyphen of a divided word is removed.
+    """
     pieces: list[str] = []
     for row in filter(None, map(str.strip, text.split("\n"))):
         before = pieces[-1] if pieces else ""

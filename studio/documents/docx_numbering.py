@@ -40,7 +40,7 @@ class Numbering:
         self._counters: dict[str, dict[int, int]] = {}
 
     def label(self, properties: etree._Element | None, style_id: str) -> str:
-        """Count a paragraph and return its displayed number; empty for bullets."""
+        """Count a paragraph and return its displayed number, or an empty string for bullets."""
         style, own = self._styles.of(style_id), child(properties, "w:numPr")
         list_id = value(own, "w:numId") or style.list_id
         numbered = self._list(list_id)

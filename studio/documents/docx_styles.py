@@ -65,7 +65,7 @@ def child(element: etree._Element | None, *path: str) -> etree._Element | None:
 
 
 def attribute(element: etree._Element | None, name: str = "val") -> str:
-    """Return a WordprocessingML attribute, or an empty text."""
+    """Return a WordprocessingML attribute, or an empty string."""
     if element is None:
         return ""
     return element.get(_W + name) or element.get(_W_STRICT + name) or ""
@@ -77,12 +77,12 @@ def value(element: etree._Element | None, *path: str) -> str:
 
 
 def number(text: str) -> int | None:
-    """Return a small whole number; None if the text is not one."""
+    """Return a small integer, or None if the text is not one."""
     return int(text) if re.fullmatch(r"-?[0-9]{1,9}", text, re.ASCII) else None
 
 
 def is_on(element: etree._Element | None) -> bool | None:
-    """Return the state of a toggle such as ``w:vanish``; None if it is absent."""
+    """Return the state of a toggle such as ``w:vanish``, or None if it is not set."""
     return None if element is None else attribute(element) not in {"0", "false", "off"}
 
 

@@ -23,13 +23,19 @@ class Row:
 
     @property
     def key(self) -> tuple[str, int]:
-        """Return the text without numbers, and the height. Running titles are equal in both on all pages."""
+        """Return the text without digits, and the height.
+
+        These are the same for a running title on all pages.
+        """
         return re.sub(r"\d+", "#", self.text.casefold()).strip(), round(self.y / 4)
 
 
 @dataclass(slots=True)
 class PageRows:
-    """Collector of the rows of one page; `add` is a visitor of pypdf's ``extract_text``."""
+    """Collector of the rows of one page.
+
+    `add` is a visitor function for pypdf's ``extract_text``.
+    """
 
     rows: list[Row] = field(default_factory=list)
     _row: Row = field(default_factory=Row)

@@ -55,7 +55,7 @@ def prose_document(title: str, chapters: Iterable[Chapter], left_out: LeftOut) -
 
 
 def first_title(chapters: Iterable[Chapter]) -> str:
-    """Return the first chapter title that is not empty, else ""."""
+    """Return the first chapter title that is not empty, or an empty string."""
     return next((chapter.title for chapter in chapters if chapter.title), "")
 
 
@@ -78,7 +78,7 @@ def clean_prose(chapters: list[Chapter], left_out: LeftOut) -> None:
 
 
 def clean_plain(chapters: Iterable[Chapter], left_out: LeftOut) -> None:
-    """Omit captions and list numbers, which plain text does not mark, if the choice excludes them."""
+    """Remove captions and list numbers if the choice excludes them. Plain text does not mark them."""
     for chapter in chapters:
         kept: list[str] = []
         before = 0  # Number of the previous list item.

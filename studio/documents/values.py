@@ -171,7 +171,10 @@ class LeftOut:
 
 
 def cut_level(levels: Iterable[int]) -> int:
-    """Return the deepest heading level that starts chapters: the first with several headings; -1 if there is none."""
+    """Return the deepest heading level that starts chapters, or -1.
+
+    It is the first level with several headings.
+    """
     counts = Counter(levels)
     return min((level for level, count in counts.items() if count > 1), default=min(counts, default=-1))
 
@@ -192,6 +195,9 @@ def paragraphs_of(text: str) -> Iterator[str]:
 
 
 def row_text(cells: list[str]) -> str:
-    """Return the cells of a table's row as one line, with a comma after each cell that has no mark at its end."""
+    """Return the cells of a table's row as one line.
+
+    A comma follows each cell that does not end with a punctuation mark.
+    """
     *first, last = [cell for cell in cells if cell] or [""]
     return " ".join([*(cell if cell.endswith(_END_MARKS) else f"{cell}," for cell in first), last])

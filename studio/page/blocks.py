@@ -32,7 +32,7 @@ Promise.all([Promise.race([set, late]), composed]).then(() => {
 
 
 def head() -> str:
-    """Return the additions to the page's <head>: styles and fonts. Scripts are in the template."""
+    """Return the elements that the page adds to <head>: styles and fonts. Scripts are in the template."""
     fonts = sorted((ASSETS / "fonts").glob("*.woff2"))
     return "\n".join(
         (

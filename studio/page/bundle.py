@@ -64,7 +64,7 @@ class Joined(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """Bundle as it is sent. `stamp` has the versions of its sources."""
+    """Bundle in the form in which it is sent. `stamp` has the versions of its source files."""
 
     body: bytes
     packed: dict[str, bytes]  # Compressed file by Content-Encoding, the smallest first.

@@ -47,7 +47,7 @@ CLOSED = (f"{CALL}v2/",)
 
 
 class Function(NamedTuple):
-    """Gradio function that clients may call, with the number of its values and their defaults."""
+    """Gradio function that clients may call, with its number of arguments and their defaults."""
 
     name: str
     values: int
@@ -69,7 +69,7 @@ class Function(NamedTuple):
 class RouteFilter:
     """ASGI middleware around Gradio and MCP.
 
-    `functions` are the callable ones by their number; `files` is the folder of result files.
+    `functions` has the allowed Gradio functions by their number. `files` is the folder of result files.
     """
 
     def __init__(self, app: ASGIApp, functions: Mapping[int, Function], files: str, max_bytes: int) -> None:

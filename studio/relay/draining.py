@@ -35,7 +35,7 @@ class Drain:
 
     @contextmanager
     def passing(self) -> Iterator[None]:
-        """Count a request or socket within the block."""
+        """Context manager that counts a request or socket."""
         self._open += 1
         try:
             yield
@@ -54,12 +54,12 @@ class Drain:
             await asyncio.sleep(_POLL_INTERVAL_S)
 
     async def turn_out(self, timeout_s: float) -> None:
-        """Close all remaining requests and sockets, and wait for their end up to a timeout."""
+        """Close all remaining requests and sockets, and wait for their end until a timeout."""
         self._all_out.set()
         await self.rest(timeout_s, ends_idle=True)
 
     async def until_out(self) -> None:
-        """Wait until all remaining requests must end."""
+        """Wait until the remaining requests must be closed."""
         await self._all_out.wait()
 
     async def until_closing(self, moved: Callable[[], float]) -> None:

@@ -143,7 +143,7 @@ class HostRoutes:
         return json_response(asdict(runtime.status), 202)
 
     async def give_up(self, request: Request) -> Response:
-        """Cancel the loading of checkpoints. The previous checkpoints continue to serve, or are loaded again."""
+        """Cancel a change of checkpoints. The previous checkpoints continue to serve, or are loaded again."""
         self._check(request)
         if not isinstance(self._runtime, ChildRuntime) or not self._runtime.changing:
             raise OutOfOrder(what="Giving up", why="no other checkpoints are being loaded")
@@ -199,7 +199,10 @@ def _checkpoints(body: dict[str, Any]) -> list[str]:
 
 
 def knobs(settings: StudioSettings) -> Iterator[dict[str, Any]]:
-    """Return every setting with its value, default and environment variable. Secrets show only that they are set."""
+    """Return every setting with its value, default and environment variable.
+
+    The value of a secret is not returned, only if it is set.
+    """
     env = Settings.from_env()
     groups: list[EngineSettings | Limits | ServerSettings | StoreSettings | VisitSettings]
     groups = [env.engine, env.limits, env.server, settings.store, settings.visits]

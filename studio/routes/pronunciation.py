@@ -23,7 +23,7 @@ class PronunciationRoutes(StoreRoutes):
         ]
 
     async def dictionary(self, request: Request) -> Response:
-        """Return the whole list; empty for an unknown visitor."""
+        """Return all entries. An unknown visitor has none."""
         owner = self._visitors.of(request).owner
         return json_response(EMPTY if owner is None else await self._workers(self._store.pronunciations.of, owner))
 

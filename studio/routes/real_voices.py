@@ -39,7 +39,7 @@ BIT_WORDS = next(knob.metadata["words"] for knob in fields(EngineSettings) if kn
 
 
 async def cards_of(runtime: Runtime, key: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Return the runtime's model cards; an empty list if it does not respond."""
+    """Return the runtime's model cards, or an empty list if it does not respond."""
     if runtime.url is None:
         return []
     try:
@@ -186,9 +186,9 @@ def plan_of(measured: dict[str, Any] | None) -> dict[str, Any]:
 
 
 def together(plan: dict[str, Any], models: list[str], bits: str = "") -> int:
-    """Return the total memory of some checkpoints in bytes with a weight format; 0 if unknown.
+    """Return the memory in bytes of several checkpoints together; 0 if unknown.
 
-    Without a format, or with auto, each has the plan's choice.
+    `bits` is a weight format. If it is empty or auto, each checkpoint has the format of the plan.
     """
     chosen = [offer for offer in plan["offers"] if offer["id"] in models and offer["memory"] is not None]
     kinds = [{kind["weights"]: kind["memory"] for kind in offer["bits"]} for offer in chosen]

@@ -103,7 +103,7 @@ class SharingRoutes(StoreRoutes):
     # --- Routes of visitors with a link.
 
     async def page(self, request: Request) -> Response:
-        """Return the page of a take; an ended link and an unknown one have the same response."""
+        """Return the page of a take. Ended and unknown links get the same response."""
         language = request.headers.get("accept-language", "")
         try:
             record = await self._workers(self._store.shares.take, self._token(request))

@@ -162,7 +162,7 @@ def _names(card: httpx.Response) -> tuple[str, str]:
 
 
 def passed_on(answer: httpx.Response) -> Response:
-    """Forward a runtime's response unchanged."""
+    """Return the runtime's response unchanged."""
     return Response(answer.content, answer.status_code, media_type=answer.headers.get("content-type"))
 
 
@@ -181,7 +181,7 @@ def description(record: dict[str, Any], store: Store, owner: str) -> str:
 
 
 def provenance(record: dict[str, Any], words: str) -> dict[str, str]:
-    """Return the provenance of a take's voice for its file; unknown fields are left out."""
+    """Return the provenance entries of a take's voice file. Unknown fields are omitted."""
     model = record["model"] if isinstance(record["model"], dict) else {"id": record["model"]}
     voice = str(record["config"].get("voice") or "")
     is_blend = parse_blend(voice) is not None

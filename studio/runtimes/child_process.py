@@ -40,7 +40,7 @@ class Answer:
 
     @property
     def sentence(self) -> str:
-        """Return the loading progress as a sentence; empty if unknown."""
+        """Return the loading progress as a sentence, or an empty string."""
         which = f" {min(self.loaded + 1, self.of)} of {self.of}" if self.of > 1 else ""
         return f"Model{which}: {self.step}." if self.step and self.of else ""
 
@@ -149,7 +149,9 @@ class Refused(Exception):
 
 
 async def fits_beside(command: Sequence[str]) -> bool:
-    """Run the runtime's check of a configuration; return True if it fits into memory next to the running one.
+    """Return True if other checkpoints fit into memory in addition to the running ones.
+
+    The runtime's check command is used.
 
     Raises:
         Refused: It cannot be loaded at all.
@@ -185,7 +187,7 @@ async def spawn(command: Sequence[str], stdout: int) -> asyncio.subprocess.Proce
 
 
 async def asked(client: httpx.AsyncClient, url: str) -> Answer:
-    """Query /ready; during loading the response is an error with the progress."""
+    """Request /ready and return the response. While the runtime loads, it is an error with the progress."""
     try:
         reply = await client.get(url)
         if reply.status_code == httpx.codes.OK:

@@ -56,7 +56,7 @@ def version_of(wanted: str, tags: Mapping[str, str]) -> str:
 
 
 def kind_of(data: bytes) -> tuple[str, str]:
-    """Return media type and suffix by content."""
+    """Return media type and suffix of a file, given its first bytes."""
     for start, magic, media_type, suffix in _KINDS:
         if data.startswith(magic, start):
             return media_type, suffix
@@ -94,7 +94,7 @@ def title_of(record: dict[str, Any]) -> str:
 
 
 def model_of(model: object) -> str:
-    """Return a model as one line."""
+    """Return a model's id, with its revision or fingerprint, as one line."""
     if isinstance(model, dict):
         parts = [model.get("id"), model.get("revision") or model.get("fingerprint")]
         return " ".join(str(part) for part in parts if part)
@@ -116,10 +116,9 @@ FULL = 255  # Value of a full-scale sample.
 
 
 def outline(pcm: bytes) -> list[int]:
-    """Return the peak of each part, 0 to `FULL`; fewer parts if there are fewer samples.
+    """Return the peak level of each part of the audio, from 0 to `FULL`.
 
-    Args:
-        pcm: s16le, mono.
+    There are fewer parts if there are fewer samples. `pcm` is s16le, mono.
     """
     samples = np.abs(np.frombuffer(pcm, "<i2").astype(np.int32))
     parts = np.array_split(samples, min(PARTS, max(len(samples), 1)))

@@ -151,7 +151,7 @@ class Database:
 
     @contextlib.contextmanager
     def writing(self, what: str) -> Iterator[sqlite3.Connection]:
-        """Run the block in a transaction, or as a part of an outer one.
+        """Context manager that runs its body in a transaction, or as part of an outer transaction.
 
         Raises:
             StorageFailed: `what` could not be stored.

@@ -48,7 +48,7 @@ class OwnedRows:
         self._what = what
 
     def objects(self, condition: str, values: Sequence[Any], *, shown: str = "") -> list[dict[str, Any]]:
-        """Return the JSON objects of rows. Unreadable rows are moved away, so that they break no list again.
+        """Return the JSON objects of rows. Unreadable rows are moved to another table.
 
         Args:
             condition: SQL after WHERE.
@@ -98,7 +98,7 @@ class OwnedRows:
             ]
 
     def set_aside(self, owner: str, row_id: str, why: str) -> None:
-        """Move an unreadable row to the table of unreadable ones."""
+        """Move an unreadable row to the table of unreadable rows."""
         table, key = self._table, f"owner = ? AND {self._key} = ?"
         with self._database.writing("Storage") as connection:
             connection.execute(

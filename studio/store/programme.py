@@ -60,7 +60,7 @@ class LateLine:
 
 
 def without_edges(clip: Clip, read: ReadTake) -> Clip:
-    """Return a take without the silence before and after its speech."""
+    """Return the part of a take that contains speech, without the silence before and after it."""
     if clip.record is None:
         return clip
     levels = np.abs(read(clip.record["id"]).astype(np.int32))

@@ -127,7 +127,7 @@ class Quota:
         return [take_id for (take_id,) in self._database.rows(query, (owner, self._in_scripts(owner), count))]
 
     def bytes(self) -> int:
-        """Return the bytes of all stored items including the bin."""
+        """Return the number of bytes of all stored items, including those in the bin."""
         return self._sum("TRUE")
 
     def _excesses(self, owner: str, address: str | None, size: int) -> list[Excess]:

@@ -115,7 +115,7 @@ class Store:
         return self.runtime_owners.left_before(time.time() - DAY_S * self.settings.visitor_days)
 
     def bytes(self) -> int:
-        """Return the bytes of all stored items including the bin."""
+        """Return the number of bytes of all stored items, including those in the bin."""
         return Quota(self._database, self.settings).bytes()
 
     def preferences(self, owner: str) -> dict[str, Any]:

@@ -331,7 +331,7 @@ def _cursor(text: str) -> list[str]:
 
 
 def record_of(fields: TakeFields, pcm: bytes, reference: bytes | None, most: int) -> dict[str, Any]:
-    """Return the complete record of audio with at most `most` bytes.
+    """Return the complete record of a take, whose audio may have at most `most` bytes.
 
     Raises:
         InvalidConfig: The audio is empty, or does not match ``fields``.
@@ -361,7 +361,7 @@ def record_of(fields: TakeFields, pcm: bytes, reference: bytes | None, most: int
 
 
 def words_of(record: dict[str, Any]) -> str:
-    """Return the searchable text."""
+    """Return the text of a take in which a search looks."""
     config = record["config"]
     said = [record[name] for name in ("name", "text", "label", "voice", "language", "notes")]
     said += [config.get(name) for name in ("instruct", "instructions", "voice_description")]

@@ -16,7 +16,7 @@ FETCH = ("runtime.cli", "fetch", "--recogniser")
 
 
 class ModelDownload:
-    """Model of the chosen recogniser: whether it is in the Hub's cache, and its download."""
+    """Model of the selected recogniser: its state in the Hub's cache, and its download."""
 
     def __init__(self, choice: Choice) -> None:
         self._choice = choice
@@ -27,7 +27,7 @@ class ModelDownload:
 
     @property
     def is_here(self) -> bool:
-        """True if the model can be loaded; recognisers without a known model load what they need by themselves."""
+        """True if the model can be loaded. A recogniser without a known model loads its own files."""
         if (hub_id := self._choice.hub_id) is None:
             return True
         from huggingface_hub import try_to_load_from_cache  # This import is slow.

@@ -104,7 +104,7 @@ class Visitors:
         return found[1]
 
     def signed(self, token: str) -> str:
-        """Return the cookie value of this visitor."""
+        """Return the value of this visitor's cookie, with a signature."""
         return f"{token}.{self._signature(f'visitor {token}')}"
 
     def _signature(self, text: str) -> str:
@@ -145,7 +145,7 @@ def address_of(connection: HTTPConnection) -> str:
 
 
 def cookie(value: str, *, secure: bool) -> str:
-    """Return the Set-Cookie value.
+    """Return the value of the Set-Cookie header.
 
     In a frame of another site, browsers accept it over https only, partitioned by site.
     """

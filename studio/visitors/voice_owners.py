@@ -23,7 +23,7 @@ CHECK = "/v1/audio/voices/check"  # Route that checks a recording and does not s
 
 
 def whose_voices(visitors: Visitors) -> Whose | None:
-    """Return the function that names a request's owner; None if all visitors share the common data."""
+    """Return a function that returns the owner of a request, or None if all visitors share their data."""
     if not visitors.each:
         return None
 

@@ -49,10 +49,10 @@ def _children(task: Path) -> list[str]:
 def running_app(
     arguments: Sequence[str], *, log: IO[str] | None = None, instant: bool = False, module: str = "", **variables: str
 ) -> Iterator[App]:
-    """Start app.py, wait for its URL, and end it like Ctrl-C. ``variables`` are added to its environment.
+    """Start app.py, wait for its URL, and stop it at the end like Ctrl-C.
 
-    Its standard error goes to ``log``, or else to ours. ``instant``: its runtime generates audio instantly; ``module``
-    runs instead of app.py.
+    `variables` are added to its environment. Its standard error is written to `log`, by default to that of the tests.
+    With `instant`, its runtime generates audio instantly. `module` is run instead of app.py.
     """
     module = module or ("tests.support.instant_app" if instant else "")
     start = ["-m", module] if module else ["app.py"]

@@ -100,7 +100,7 @@ def reset(writer: asyncio.StreamWriter) -> None:
 
 @asynccontextmanager
 async def bad_network(port: int, link: Link) -> AsyncIterator[BadNetwork]:
-    """Proxy the local port through the link, and reset the open connections at the end."""
+    """Context manager for a proxy of a local port over a simulated link. At its end, open connections are reset."""
     network = BadNetwork("", link)
     network._passes.set()
     carrying: set[asyncio.Task[None]] = set()

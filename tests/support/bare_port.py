@@ -61,7 +61,7 @@ class Port:
         return PlainTextResponse("done")
 
     async def busy(self, _: Request) -> Response:
-        """Use `BUSY_S` of the loop's time."""
+        """Use `BUSY_S` of the event loop's time."""
         until = time.thread_time() + BUSY_S
         while time.thread_time() < until:
             pass
@@ -104,12 +104,12 @@ class Port:
                 await client.send_text(str(len(content)))
 
     async def goodbye(self, client: WebSocket) -> None:
-        """Close at once."""
+        """Close the socket at once."""
         await client.accept()
         await client.close(1008, "enough")
 
     async def speak(self, client: WebSocket) -> None:
-        """Send without end; a client that reads nothing is closed."""
+        """Send audio without an end. The server closes the socket of a client that reads nothing."""
         await client.accept()
         try:
             while True:
@@ -144,7 +144,10 @@ async def ask(port: int, path: str, version: str = "1.1") -> bytes:
 
 
 async def exchange(port: int, *pieces: bytes | None) -> bytes:
-    """Send the pieces, and return everything that the server sends until it closes; None waits for a first byte."""
+    """Send the pieces, and return all data that the server sends until it closes.
+
+    None in the list waits for the first byte of a response.
+    """
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     received = b""
 

@@ -108,7 +108,7 @@ class RunningCluster:
         return await self._until(seen)
 
     async def until_each_speaks(self) -> int:
-        """Wait until each replica was speaking at some time, and return the number of replicas."""
+        """Wait until each replica has spoken at least once, and return the number of replicas."""
         spoke: set[str] = set()
 
         def seen(replicas: list[dict[str, Any]]) -> int | None:
@@ -196,7 +196,7 @@ def running_cluster(
 
 @asynccontextmanager
 async def holding(url: str) -> AsyncIterator[None]:
-    """Keep a slot occupied with speech that is not read and is longer than the buffers."""
+    """Context manager that keeps a slot in use: its speech is not read and is longer than the buffers."""
     async with connect(url) as client, client.speak(LONG * 4) as speech:
         await anext(aiter(speech))
         yield

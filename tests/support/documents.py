@@ -99,7 +99,7 @@ def word_table(*rows: list[str]) -> str:
 
 
 def word(body: str, *, main: str = "word/document.xml", title: str = "", **parts: str) -> bytes:
-    """Return a DOCX with this body, and parts by the kind of their relationship."""
+    """Return a DOCX with this body. Other parts are given by the kind of their relationship."""
     folder, _, name = main.rpartition("/")
     parts = {"styles": STYLES} | parts
     roots = {"numbering": "numbering", "footnotes": "footnotes", "endnotes": "endnotes", "header": "hdr"}

@@ -207,7 +207,7 @@ def streamed(text: str = "Hello world, the old phone is slow.", **words: Any) ->
 
 
 def said_live(engine: Engine, request: SpeechRequest, pieces: Sequence[str], ticks: Sequence[int] = ()) -> Heard:
-    """Send the request's text in pieces, with a number of turns after each."""
+    """Send a request's text in pieces, with a number of turns after each piece."""
     heard = Heard()
     ticket = engine.submit(replace(request, text="", open_text=True), heard)
     for piece, turns in zip_longest(pieces, ticks[: len(pieces)], fillvalue=0):

@@ -10,7 +10,7 @@ ROOMS = (runtime.errors, studio.errors)
 
 
 def tree(root: type[SpeechError] = SpeechError) -> dict[type[SpeechError], type[SpeechError]]:
-    """Return the parent of every subclass that is defined in this repository."""
+    """Return the parent class of each error that this repository defines."""
     pairs: dict[type[SpeechError], type[SpeechError]] = {}
     for child in root.__subclasses__():
         if child.__module__ in {room.__name__ for room in ROOMS}:

@@ -9,7 +9,7 @@ MORE = 50
 
 
 def examples(count: int) -> int:
-    """Return the number of examples of the chosen profile, scaled from `count`."""
+    """Return the number of Hypothesis examples for the chosen profile, given that of the default profile."""
     match settings.get_current_profile_name():
         case "quick":
             return max(FEWEST, count // 10)

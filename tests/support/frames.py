@@ -39,7 +39,7 @@ class Changed(LaunchedFrame):
 
 
 def change_frames(runner: ModelRunner, change: Change) -> None:
-    """Replace the result of every frame after a row's first by that of ``change``."""
+    """Replace the results of all frames, except the first of each row, by those of ``change``."""
     step, first, frames = runner.step, runner.first, np.zeros(runner.slot_cache.slots, np.int64)
 
     def counted(slots: Slots, *words: Any) -> LaunchedFrame:

@@ -119,7 +119,7 @@ def linted(device: str | torch.device = "meta") -> Iterator[GraphLint]:
 
 @contextmanager
 def hands_off() -> Iterator[None]:
-    """Forbid this thread to create tensors from host data or to read tensors on the host, within the block."""
+    """Context manager in which this thread may neither create tensors from host data nor read tensors."""
 
     def guarded(name: str, original: Any) -> Any:
         def guard(*args: Any, **kwargs: Any) -> Any:

@@ -50,13 +50,13 @@ class Hub:
         return self.url.replace("127.0.0.1", "localhost")
 
     def weights_asked(self) -> list[str]:
-        """Return the ranges of the requests for weights in order; an empty one is the whole file."""
+        """Return the ranges of all requests for weights, in order. An empty range means the whole file."""
         return [ranges for method, path, ranges in self.asked if method == "GET" and path.startswith("/cdn/")]
 
 
 @contextmanager
 def asked_here(hub: Hub, home: Path) -> Iterator[Hub]:
-    """Use the fake Hub in this process, with its cache in `home`, within the block."""
+    """Context manager in which this process uses the fake Hub, with its cache in `home`."""
     with serving(hub), pytest.MonkeyPatch.context() as patch:
         patch.setattr(constants, "ENDPOINT", hub.url)
         patch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", hub.url + "/{repo_id}/resolve/{revision}/{filename}")

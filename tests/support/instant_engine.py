@@ -65,7 +65,7 @@ X_VECTOR = 64  # Length of the x-vector. It is arbitrary, because nothing reads 
 
 @dataclass(slots=True, eq=False)
 class Saying:
-    """Request that has not ended."""
+    """Request that has not ended yet."""
 
     request: SpeechRequest
     sink: Sink

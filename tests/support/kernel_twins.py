@@ -63,7 +63,7 @@ class Heads:
         return replace(self, cache=KVView(self.keys.clone(), self.values.clone()))
 
     def poison(self, slot: int, start: int) -> None:
-        """Fill the positions of a slot from an index on with values that would change the results."""
+        """Fill the last positions of a slot with values that would change the results if they were read."""
         self.keys[slot, :, start:] = self.values[slot, :, start:] = torch.nan
 
     def given(self) -> tuple[Tensor, QKNormRope, KVView]:
@@ -201,7 +201,10 @@ def begin_twin(rows: Tensor, state: SlotState, frames: Tensor, text: Tensor) -> 
 
 
 def finish_twin(rows: Tensor, state: SlotState, codes: Tensor, finite: Tensor, eos: int, stops: Tensor) -> Tensor:
-    """Advance the rows one by one, and reset the scratch slot. Shapes: stops [B], where each reads next."""
+    """Advance the rows one by one, and reset the scratch slot.
+
+    Shapes: stops [B], the position of each row's next input.
+    """
     output = []
     for row, slot in enumerate(rows.tolist()):
         moves = slot < len(state.frame) - 1

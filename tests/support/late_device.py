@@ -132,7 +132,7 @@ class LateDevice(CpuDevice):
                 self.tell(None, self.asked[None])
 
     def do(self, stream: Stream | None, upto: int) -> None:
-        """Run the queued work of a stream up to one operation."""
+        """Run the queued work of a stream up to and including one operation."""
         with self._lock, torch.inference_mode():
             before, self._mine.works = self._works, True
             while self._done[stream] < upto:
@@ -141,7 +141,7 @@ class LateDevice(CpuDevice):
             self._mine.works = before
 
     def tell(self, stream: Stream | None, upto: int) -> None:
-        """Run the queued work of a stream, and make its results visible to the host."""
+        """Run the queued work of a stream up to an operation, and make its results visible to the host."""
         with self._lock, torch.inference_mode():
             self.do(stream, upto)
             copies = self._copies[stream]

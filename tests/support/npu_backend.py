@@ -169,7 +169,7 @@ def is_composite(func: Any) -> bool:
 
 
 def changed(values: Any, change: Callable[[Any], Any]) -> Any:
-    """Return the same tuples, lists and dictionaries with changed leaves."""
+    """Return the same tuples, lists and dictionaries, with each leaf replaced by the result of a function."""
     if isinstance(values, tuple | list):
         return type(values)([changed(value, change) for value in values])
     if isinstance(values, dict):
@@ -212,7 +212,7 @@ def compute(func: Any, args: Any, kwargs: Any) -> Any:
 
 
 def held(leaf: Any) -> Any:
-    """Return the CPU tensor or device for one of the NPU; other values are unchanged."""
+    """Return the CPU tensor or CPU device of an NPU tensor or device. Other values are unchanged."""
     if type(leaf) is NpuTensor:
         return leaf.held
     return CPU if isinstance(leaf, torch.device) and leaf.type == KIND else leaf

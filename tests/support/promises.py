@@ -36,7 +36,10 @@ def record_figures(figures: Mapping[str, str], path: Path = FIGURES) -> None:
 
 
 def command_of(test: str) -> str:
-    """Return `test` or `test-all`, the make target that runs a test or file; empty if there is no such test."""
+    """Return the make target that runs a test or file: `test` or `test-all`.
+
+    The result is empty if there is no such test.
+    """
     path, _, name = test.partition("::")
     file = ROOT / "tests" / path
     if not file.exists() or (name and name not in _marks(file)):

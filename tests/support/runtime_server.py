@@ -65,13 +65,13 @@ class RunningServer:
         return f"http://127.0.0.1:{self.runtime_port or self.port}"
 
     def tell_to_end(self) -> None:
-        """Request the end of a process, as SIGTERM does."""
+        """Ask a server in another process to end, like SIGTERM."""
         assert self.loop is not None
         assert self.stop is not None
         self.loop.call_soon_threadsafe(self.stop.set)
 
     def tasks(self) -> set[str]:
-        """Names of the server's tasks that serve a socket or a speech reply now."""
+        """Return the names of the server's tasks that serve a socket or an HTTP speech request."""
         assert self.loop is not None
         return {name for task in asyncio.all_tasks(self.loop) if (name := task.get_name()).startswith("speech-")}
 
@@ -113,7 +113,10 @@ def running_server(
     limits: Limits | None = None,
     apart: bool = False,
 ) -> Iterator[RunningServer]:
-    """Serve these checkpoints on a free port within the block. With ``apart`` the engine has its own process."""
+    """Context manager that serves these checkpoints on a free port.
+
+    With ``apart``, the engine has its own process.
+    """
     settings = Settings(
         models=tuple(map(str, models)),
         engine=engine or EngineSettings(threads=1),

@@ -155,10 +155,10 @@ class Simulation:
 
 
 def nobody_waits_for(gap: float) -> float:
-    """Return a gap with rounding errors set to zero."""
+    """Return a gap in seconds. Rounding errors become zero."""
     return 0.0 if math.isclose(gap, 0.0, abs_tol=1e-9) else gap
 
 
 def stepped_with(simulation: Simulation, slot: int) -> int:
-    """Return the number of frames in whose batch a slot was."""
+    """Return the number of batches that contained a slot."""
     return int(np.sum([slot in turn for turn in simulation.stepped]))

@@ -43,7 +43,7 @@ class Talk:
         return json.loads(message) if isinstance(message, str) else message
 
     async def until(self, *kinds: str) -> dict[str, Any]:
-        """Return the next message of one of these types; skip others."""
+        """Return the next message of one of these types. Other messages are skipped."""
         while True:
             message = await self.hear()
             if isinstance(message, dict) and message["type"] in kinds:

@@ -25,7 +25,7 @@ class StallingProxy:
         self._flows.clear()
 
     def flow(self) -> None:
-        """Forward waiting and new data."""
+        """Forward the data that has waited, and new data."""
         self._flows.set()
 
     def close(self) -> None:

@@ -56,7 +56,7 @@ def killed_after(lines: int) -> None:
 
 
 def write(store: Store, said: int, lines: int) -> None:
-    """Store takes and delete some until killed, and report each take once it is stored."""
+    """Store takes and delete some until the process is killed. Report each take after it is stored."""
     sounds = [pcm_of(0.5, seed) for seed in range(3)]
     killed_after(lines)
     store.open()
@@ -72,7 +72,7 @@ def write(store: Store, said: int, lines: int) -> None:
 
 
 def check(store: Store, said: list[str]) -> None:
-    """Check that every take is complete and that the last reported one exists."""
+    """Check that every take is complete, and that the take which was reported last exists."""
     records, _ = store.takes.page(OWNER, Wanted(limit=100))
     for record in records:
         _, pcm = store.takes.pcm(OWNER, record["id"])

@@ -21,7 +21,7 @@ _MARK_OF_FILE = re.compile(r"^pytestmark = \[?\s*pytest\.mark\.(slow|quick)\b", 
 
 
 def third_of(path: str) -> int:
-    """Return the third of the files that this file belongs to, from 0."""
+    """Return the index (0 to 2) of the third to which a file belongs."""
     return zlib.crc32(path.encode()) % THIRDS
 
 

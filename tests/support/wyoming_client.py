@@ -38,7 +38,7 @@ class WyomingClient:
         await self.writer.drain()
 
     async def event(self) -> tuple[str, dict[str, Any], bytes] | None:
-        """Return the next event; None at the end."""
+        """Return the next event, or None at the end of the connection."""
         line = await asyncio.wait_for(self.reader.readline(), WAIT_S)
         if not line:
             return None

@@ -18,7 +18,7 @@ from runtime.model.speech_encoder import EncoderTransformer, PaddedConv, SEANet
 
 
 def snake(x: Tensor, alpha: Tensor, beta: Tensor) -> Tensor:
-    """SnakeBeta: x + sin^2(x e^alpha) / (e^beta + 1e-9). Shapes: [B, C, T], [C], [C]."""
+    """Apply SnakeBeta: x + sin^2(x e^alpha) / (e^beta + 1e-9). Shapes: x [B, C, T]; alpha, beta [C]."""
     return x + torch.sin(x * alpha.exp()[:, None]).square() / (beta.exp()[:, None] + 1e-9)
 
 
@@ -99,7 +99,7 @@ class Layer(nn.Module):
 
 
 class PreTransformer(nn.Module):
-    """Transformer layers under a causal mask of at most `decoder_window` keys."""
+    """Transformer layers with a causal mask of at most `decoder_window` keys."""
 
     def __init__(self, c: dict) -> None:
         super().__init__()
@@ -161,7 +161,7 @@ class DecoderBlock(nn.Module):
 
 
 class Code2Wav(nn.Module):
-    """From the quantised sum [B, 2 vq_dim, T] to samples [B, 1920 T]."""
+    """Decoder from the quantized sum [B, 2 vq_dim, T] to samples [B, 1920 T]."""
 
     def __init__(self, c: dict) -> None:
         super().__init__()
@@ -210,7 +210,10 @@ class MimiEncoder(nn.Module):
 
 
 class SplitQuantizer(nn.Module):
-    """One semantic book and K-1 acoustic ones; each branch quantises its own projection of the same latent."""
+    """Quantizer with one semantic codebook and K-1 acoustic ones.
+
+    Each branch quantizes its own projection of the same latent.
+    """
 
     def __init__(self, c: dict) -> None:
         super().__init__()
@@ -231,13 +234,13 @@ class SplitQuantizer(nn.Module):
         return self.sums / self.usage.clamp(min=1e-5)[..., None]
 
     def project(self, latent: Tensor) -> Tensor:
-        """Return the two branches side by side, [B T, 2 dim], normalised."""
+        """Return the normalized projections of both branches in one tensor, [B T, 2 dim]."""
         y = self.input_proj(latent.float()).transpose(1, 2).flatten(0, 1)
         return y if self.folded else self.norm(y)
 
     @torch.no_grad()
     def nearest(self, y: Tensor, tables: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return (codes [N, K], chosen rows [K, N, dim], what each book was asked to code [K, N, dim])."""
+        """Return codes [N, K], their rows [K, N, dim], and the inputs of the codebooks [K, N, dim]."""
         codes, rows, targets = [], [], []
         rest = y[:, : self.dim]
         for k in range(self.books):
@@ -268,7 +271,7 @@ class SplitQuantizer(nn.Module):
 
     @torch.no_grad()
     def initialise(self, y: Tensor, rounds: int = 12) -> None:
-        """k-means of each book in turn on latents [N, 2 dim], then switch quantisation on."""
+        """Initialize the codebooks in order by k-means on latents [N, 2 dim], and enable quantization."""
         rest = y[:, : self.dim]
         for k in range(self.books):
             if k == 1:
@@ -288,11 +291,11 @@ class SplitQuantizer(nn.Module):
         self.active.fill_(1.0)
 
     def combine(self, first: Tensor, rest: Tensor) -> Tensor:
-        """Project the two branches' sums, each [B, T, dim], to what Code2Wav reads, [B, 2 dim, T]."""
+        """Project the sums of both branches, each [B, T, dim], to the input of Code2Wav, [B, 2 dim, T]."""
         return self.first_out(first.transpose(1, 2)) + self.rest_out(rest.transpose(1, 2))
 
     def decode(self, codes: Tensor) -> Tensor:
-        """Codes [B, T, K] to the quantised sum [B, 2 dim, T]."""
+        """Convert codes [B, T, K] to the quantized sum [B, 2 dim, T]."""
         tables = self.tables
         parts = [F.embedding(codes[..., k], tables[k]) for k in range(self.books)]
         return self.combine(parts[0], torch.stack(parts[1:]).sum(0))
@@ -310,18 +313,21 @@ class Codec(nn.Module):
 
     @torch.no_grad()
     def encode(self, audio: Tensor) -> Tensor:
-        """Samples [B, 1920 T] to codes [B, T, K]."""
+        """Encode samples [B, 1920 T] to codes [B, T, K]."""
         latent = self.encoder(audio)
         codes, _, _ = self.quantizer.nearest(self.quantizer.project(latent), self.quantizer.tables)
         return codes.unflatten(0, (audio.shape[0], -1))
 
     def decode(self, codes: Tensor) -> Tensor:
-        """Codes [B, T, K] to samples [B, 1920 T]."""
+        """Decode codes [B, T, K] to samples [B, 1920 T]."""
         return self.decoder(self.quantizer.decode(codes))
 
     @torch.no_grad()
     def fold(self) -> float:
-        """Write the BatchNorm into weights and books; return the largest shift left to the padding's edge."""
+        """Fold the BatchNorm into weights and codebooks.
+
+        Return the largest remaining shift that the padding at the edges does not have.
+        """
         q = self.quantizer
         if q.folded:
             return 0.0

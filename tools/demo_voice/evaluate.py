@@ -43,7 +43,7 @@ def device() -> torch.device:
 
 
 def spoken(args: argparse.Namespace, styles: Path, lines: list[int], voices: list[Mixture]) -> list[np.ndarray]:
-    """Return the teacher's audio of held-out lines, each in its voice."""
+    """Return the teacher's audio of held-out lines. Each line is spoken in its own voice."""
     teacher, (_, ids), out = Teacher(args.model, styles, device()), read_lines(args.held_out), []
     for at in range(0, len(lines), 64):
         part = voices[at : at + 64]
@@ -53,7 +53,7 @@ def spoken(args: argparse.Namespace, styles: Path, lines: list[int], voices: lis
 
 
 def cached(name: str, make: Callable[[], list[dict]]) -> list[dict]:
-    """Return a set of the teacher's audio, which the other evaluations of the same voices use again."""
+    """Return the teacher's audio for some lines. It is stored, because other evaluations use it too."""
     path = WORK / f"{name}.npy"
     if not path.exists():
         np.save(path, np.array(make(), dtype=object), allow_pickle=True)
@@ -121,7 +121,7 @@ def timbre(audio: np.ndarray) -> np.ndarray:
 
 
 class Candidate:
-    """The trained voice, exported into a temporary folder and loaded by the runtime's engine, in one layout."""
+    """Trained voice in one layout. It is exported into a temporary folder and loaded by the runtime's engine."""
 
     def __init__(self, args: argparse.Namespace) -> None:
         self.layout = Layout(args.layout)
@@ -175,7 +175,7 @@ def judge_speakers(args: argparse.Namespace, rows: list[dict], candidate: Candid
 
 
 def judge_designs(args: argparse.Namespace, lines: list[str], candidate: Candidate) -> Iterator[tuple[str, dict]]:
-    """Measure whether plain words for gender, pitch and pace are followed, and understood."""
+    """Measure if descriptions of gender, pitch and pace are followed, and if the speech is understood."""
     forms = ("A {g} with a {p} voice, speaking {s}.", "Speak {s} in a {p} {g} voice.")
     pace = {"slow": "slowly", "normal": "at a normal pace", "fast": "quickly"}
     cells = [(g, p, s) for g in ("woman", "man") for p in ("low", "medium", "high") for s in pace]

@@ -79,7 +79,7 @@ def lstm(weights: dict[str, Tensor], name: str) -> nn.LSTM:
 
 
 def normalised(x: Tensor, gamma: Tensor, beta: Tensor, mask: Tensor, count: Tensor) -> Tensor:
-    """Adaptive instance norm over the valid frames; the others become 0. Shapes: x [B, C, T], mask [B, 1, T]."""
+    """Apply adaptive instance norm to the valid frames. Other frames become 0. Shapes: x [B, C, T]; mask [B, 1, T]."""
     mean = (x * mask).sum(-1, keepdim=True) / count
     centred = (x - mean) * mask
     variance = centred.square().sum(-1, keepdim=True) / count
@@ -132,7 +132,7 @@ class Kokoro(nn.Module):
         return nn.utils.rnn.pad_packed_sequence(y, batch_first=True, total_length=x.shape[1])[0]
 
     def albert(self, ids: Tensor, mask: Tensor) -> Tensor:
-        """Return the phoneme-level language model's states [B, N, 768]."""
+        """Return the states of the phoneme-level language model. Shapes: result [B, N, 768]."""
         e = "bert.embeddings"
         x = F.embedding(ids, self.p(f"{e}.word_embeddings.weight"))
         x = (
@@ -156,7 +156,7 @@ class Kokoro(nn.Module):
         return gamma, beta
 
     def block(self, x: Tensor, s: Tensor, name: str, mask: Tensor, up: bool = False) -> tuple[Tensor, Tensor]:
-        """Residual block with adaptive norms; returns (output, its mask)."""
+        """Apply a residual block with adaptive norms, and return the output and its mask."""
         y = F.leaky_relu(self.norm(x, *self.style(s, f"{name}.norm1"), mask, mask.sum(-1, keepdim=True)), 0.2)
         if up:
             pool = self.p(f"{name}.pool.weight"), self.p(f"{name}.pool.bias")
@@ -170,7 +170,7 @@ class Kokoro(nn.Module):
         return (y + shortcut) / math.sqrt(2), mask
 
     def residual(self, x: Tensor, s: Tensor, name: str, mask: Tensor) -> Tensor:
-        """AdaIN residual block of the generator, three dilations."""
+        """Apply an AdaIN residual block of the generator, with three dilations."""
         count = mask.sum(-1, keepdim=True)
         kernel = self.p(f"{name}.convs1.0.weight").shape[-1]
         for i, dilation in enumerate((1, 3, 5)):

@@ -17,7 +17,10 @@ from vocabulary import CODEC_VOCAB, CODES
 
 
 class HeadNorm(nn.RMSNorm):
-    """RMSNorm of queries and keys in autocast's bfloat16; a float32 weight would prevent the fused operation."""
+    """RMSNorm of queries and keys in autocast's bfloat16.
+
+    A float32 weight would prevent the fused operation.
+    """
 
     def forward(self, x: Tensor) -> Tensor:
         return F.rms_norm(x, self.normalized_shape, self.weight.to(x.dtype), self.eps)
@@ -155,7 +158,7 @@ class Voice(nn.Module):
         return self.talker.text_projection(self.talker.model.text_embedding(ids))
 
     def frames(self, codes: Tensor) -> Tensor:
-        """Return the sum of all codebooks' embeddings. Shapes: [..., K] to [..., hidden]."""
+        """Return the sum of the embeddings of all codebooks. Shapes: codes [..., K]; result [..., hidden]."""
         x = self.talker.model.codec_embedding(codes[..., 0])
         for k, table in enumerate(self.talker.code_predictor.model.codec_embedding):
             x = x + table(codes[..., k + 1])

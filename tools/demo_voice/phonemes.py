@@ -73,7 +73,7 @@ class Espeak:
 
 
 def read_lines(path: Path) -> tuple[list[str], list[np.ndarray]]:
-    """Return (texts, their phoneme ids) of a file of phonemes.py."""
+    """Read a file that phonemes.py has written. Return the texts and their phoneme ids."""
     data = np.load(path)
     ids = np.split(data["ids"].astype(np.int64), data["lengths"].cumsum())
     return bytes(data["text"]).decode().split("\n"), ids[:-1]

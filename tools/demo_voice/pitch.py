@@ -6,7 +6,10 @@ import numpy as np
 
 
 def track_f0(audio: np.ndarray, low: float = 55.0, high: float = 420.0) -> np.ndarray:
-    """Return F0 in Hz at 50 labels a second, 0 where unvoiced, by normalised autocorrelation at 8 kHz."""
+    """Return F0 in Hz, with 50 values per second and 0 for unvoiced audio.
+
+    The method is normalized autocorrelation at 8 kHz.
+    """
     small = audio[: len(audio) // 3 * 3].reshape(-1, 3).mean(1)
     hop, window = 160, 480
     count = len(audio) // 480

@@ -60,9 +60,9 @@ def prefix(t: TextVocabulary, instruct: list[int] | None, language: bool, speake
 
 
 def add_text(t: TextVocabulary, prompt: Prompt, body: list[int], streaming: bool) -> None:
-    """Append the text and the position whose logits are the first code.
+    """Append the text, and the position from whose logits the first code is sampled.
 
-    In the streaming layout that position has the text's first id, and the other ids go with the frames.
+    In the streaming layout, that position has the text's first id. The other ids are added to the frames.
     """
     if streaming:
         prompt.text.append(body[0])
@@ -132,14 +132,17 @@ class Corpus:
         return None
 
     def said(self, members: list[int]) -> tuple[list[int], np.ndarray, np.ndarray]:
-        """Return (text ids, frames, phones) of utterances of one voice, joined as one text."""
+        """Return text ids, frames and phones of several utterances of one voice, joined to one text."""
         texts = [self.rows[i]["text"] for i in members]
         texts[:-1] = [x if x[-1] in ".!?" else f"{x}." for x in texts[:-1]]
         frames, phones = (np.concatenate([part(self.rows[i]) for i in members]) for part in (self.frames, self.labels))
         return self.encode(" ".join(texts)).ids, frames, phones
 
     def sequence(self, index: int, rng: random.Random) -> dict:
-        """Draw mode and layout and return one sequence: arrays over positions, and the x-vector's reference row."""
+        """Draw mode and layout, and return one training sequence.
+
+        It has arrays over positions, and the row of the reference for the x-vector.
+        """
         row, lm = self.rows[index], CONFIG["lm"]
         mode = rng.choices(("custom_voice", "voice_design", "base"), MODES[row["kind"]])[0]
         mates = [i for i in self.groups[row["group"]] if i != index]
@@ -165,7 +168,7 @@ class Corpus:
 
 
 def collate(parts: list[dict], width: int, corpus: Corpus, rng: np.random.Generator) -> dict[str, np.ndarray]:
-    """Pad sequences on the right, add input noise, line up targets (the frame that each position predicts)."""
+    """Pad sequences on the right, add input noise, and set the target of each position, the next frame."""
     lm = CONFIG["lm"]
     shape = (len(parts), width)
     text, codec, first = (np.full(shape, -1, np.int64) for _ in range(3))

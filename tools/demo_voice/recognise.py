@@ -72,7 +72,10 @@ def _dnsmos() -> onnxruntime.InferenceSession:
 
 
 def naturalness(audio: np.ndarray) -> tuple[float, float, float]:
-    """Return DNSMOS scores (signal, background, overall) of a 24 kHz waveform; short ones repeat themselves."""
+    """Return the DNSMOS scores (signal, background, overall) of a 24 kHz waveform.
+
+    A waveform that is too short is repeated.
+    """
     small = np.resize(resample_poly(audio, 2, 3).astype(np.float32), DNSMOS_SAMPLES)
     raw = _dnsmos().run(None, {"input_1": small[None]})[0][0]
     signal, background, overall = (float(np.polyval(p, x)) for p, x in zip(SCALES, raw, strict=True))
@@ -80,13 +83,16 @@ def naturalness(audio: np.ndarray) -> tuple[float, float, float]:
 
 
 def words(text: str) -> list[str]:
-    """Return lower-case words; whole numbers to twelve are spelled out as Whisper's digits are read."""
+    """Return the lower-case words of a text.
+
+    Whole numbers up to twelve are spelled out, because Whisper writes digits.
+    """
     plain = re.sub(r"[^a-z0-9' ]", " ", text.lower().replace("’", "'").replace("-", " "))
     return [DIGITS[int(w)] if w.isdigit() and int(w) < len(DIGITS) else w for w in plain.split()]
 
 
 def errors(truth: str, heard: str) -> tuple[int, int]:
-    """Return (edit distance in words, words of the truth)."""
+    """Return the edit distance in words, and the number of words of the true text."""
     a, b = words(truth), words(heard)
     row = list(range(len(b) + 1))
     for i, x in enumerate(a, 1):
@@ -103,7 +109,7 @@ def rate(truths: list[str], heards: list[str]) -> float:
 
 
 def apart(truths: list[str], teacher: list[str], ours: list[str], resamples: int = 2000) -> tuple[float, float]:
-    """Return (our word error rate over the teacher's, its standard error by bootstrap over sentences)."""
+    """Return the difference of both word error rates, and its standard error by bootstrap over sentences."""
     table: dict[str, np.ndarray] = {}
     for truth, theirs, mine in zip(truths, teacher, ours, strict=True):
         (a, count), (b, _) = errors(truth, theirs), errors(truth, mine)

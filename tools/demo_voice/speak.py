@@ -67,7 +67,7 @@ def styled(voice: Mixture, rng: random.Random) -> Mixture:
 
 
 def draw_voice(rng: random.Random) -> Mixture:
-    """Draw a kind by its share and a voice of that kind."""
+    """Draw a kind of voice by its share, and a voice of that kind."""
     share = CONFIG["synthesis"]["share"]
     kind = rng.choices(list(share), list(share.values()))[0]
     if kind == "mixed":
@@ -93,7 +93,10 @@ def resampled(audio: np.ndarray, factor: float) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Utterance:
-    """Speech of one line by Kokoro. Shapes: audio [600 T], ids and their durations [N], F0 in Hz [2 T]."""
+    """Speech of one line by Kokoro.
+
+    Shapes: audio [600 T]; ids and their durations [N]; F0 in Hz [2 T].
+    """
 
     audio: np.ndarray
     ids: np.ndarray
@@ -102,7 +105,10 @@ class Utterance:
 
 
 def finish(said: Utterance, formant: float = 1.0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return (int16 audio, phone labels, F0 labels) with moved formants, trimmed, levelled, padded to codec frames."""
+    """Return int16 audio, phone labels and F0 labels of an utterance.
+
+    The formants are moved, and the audio is trimmed, normalized and padded to codec frames.
+    """
     s, audio = CONFIG["synthesis"], resampled(said.audio, formant)
     loud = np.flatnonzero(np.abs(audio) > 0.02 * np.abs(audio).max())
     start = max(0, int(loud[0]) - round(s["lead"] * 24000)) // LABEL_SAMPLES * LABEL_SAMPLES
@@ -120,7 +126,7 @@ def finish(said: Utterance, formant: float = 1.0) -> tuple[np.ndarray, np.ndarra
 
 
 def median_f0(f0: np.ndarray) -> float:
-    """Return the median of the voiced labels, 0 when there is none."""
+    """Return the median of the voiced F0 labels, or 0 if no label is voiced."""
     voiced = f0[f0 > 0].astype(np.float32)
     return float(np.median(voiced)) if len(voiced) > 3 else 0.0
 
@@ -134,7 +140,7 @@ class Teacher:
         self.styles = {name: array.astype(np.float32) for name, array in np.load(voices).items()}
 
     def say(self, lines: list[np.ndarray], voices: list[Mixture]) -> list[Utterance]:
-        """Return utterances with Kokoro's formants, and pace and F0 prepared for moving the formants."""
+        """Return utterances with Kokoro's formants. Pace and F0 already compensate for moving the formants."""
         count = torch.tensor([len(line) for line in lines])
         ids = np.zeros((len(lines), int(count.max())), np.int64)
         for row, line in zip(ids, lines, strict=True):

@@ -12,7 +12,10 @@ SIZES = ((128, 12), (256, 24), (512, 40), (1024, 80), (2048, 80), (4096, 128))
 
 
 class SpectralLoss(nn.Module):
-    """Mean over six STFT sizes of log-mel L1 plus a share of log-magnitude L1. Waveforms are [B, N]."""
+    """Spectral loss: mean over six STFT sizes of the L1 distances of log-mels and log-magnitudes.
+
+    Waveforms are [B, N].
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -28,7 +31,7 @@ class SpectralLoss(nn.Module):
         return torch.sqrt(s.real.square() + s.imag.square() + 1e-9)
 
     def forward(self, made: Tensor, true: Tensor) -> tuple[Tensor, Tensor]:
-        """Return (loss, log-mel L1 at 1024)."""
+        """Return the loss, and the log-mel L1 distance for an FFT of 1024."""
         total, mel1024 = made.new_zeros(()), made.new_zeros(())
         for size, _ in SIZES:
             with torch.no_grad():

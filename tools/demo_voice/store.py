@@ -17,9 +17,10 @@ LABELS = 178  # Number of phone labels, which are token ids of the teacher.
 
 
 class Store:
-    """Audio int16 and labels of every shard read so far.
+    """Audio (int16) and labels of all shards that were read.
 
-    `steps` is a device scalar (how many label positions are filled), so a captured graph sees new shards.
+    `steps` is the number of filled label positions. It is a tensor on the device, so that a captured graph sees new
+    shards.
     """
 
     def __init__(self, folder: Path, device: torch.device, hours: float) -> None:
@@ -35,7 +36,7 @@ class Store:
         self._seen: set[str] = set()
 
     def take(self, limit: int = 1_000_000) -> int:
-        """Read up to `limit` new shards; return how many were read."""
+        """Read up to `limit` new shards, and return their number."""
         fresh = sorted(p for p in self.folder.glob("*.json") if p.name not in self._seen)[:limit]
         for path in fresh:
             self._seen.add(path.name)
@@ -53,7 +54,7 @@ class Store:
         return len(fresh)
 
     def crops(self, batch: int, frames: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Return random (audio [B, 1920 F], phones [B, 4 F], F0 [B, 4 F]). Graph-safe."""
+        """Return random crops: audio [B, 1920 F], phones [B, 4 F], F0 [B, 4 F]. Graphs can capture it."""
         room = self.steps - 4 * frames
         start = (torch.rand(batch, dtype=torch.float64, device=self.device) * room).long()
         labels = start[:, None] + torch.arange(4 * frames, device=self.device)

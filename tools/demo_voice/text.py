@@ -128,7 +128,7 @@ SLOTS = {
 
 
 def wordnet(folder: Path) -> tuple[list[str], list[str]]:
-    """Return (glosses, examples) of WordNet's data files."""
+    """Return the glosses and the examples in WordNet's data files."""
     glosses, examples = [], []
     for part in ("noun", "verb", "adj", "adv"):
         for line in (folder / f"data.{part}").read_text(encoding="latin-1").splitlines():

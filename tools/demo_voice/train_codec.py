@@ -148,7 +148,10 @@ class Trainer:
 def capture(
     function: Callable[[], None], device: torch.device, warm: int = 8, pool: tuple[int, int] | None = None
 ) -> Callable[[], None]:
-    """Return a replay of `function` as one CUDA graph (on the CPU: the function itself). Graphs may share a `pool`."""
+    """Return a function that replays `function` as a CUDA graph. On a CPU, return `function`.
+
+    Graphs may share a memory pool.
+    """
     if device.type != "cuda":
         return function
     stream = torch.cuda.Stream()
@@ -173,7 +176,7 @@ def save(codec: Codec, path: Path, **extra: float) -> None:
 
 
 def load(path: Path, device: torch.device) -> Codec:
-    """Read a checkpoint made by `save`."""
+    """Read a checkpoint that `save` has written."""
     state = torch.load(path, map_location=device, weights_only=True)
     codec = Codec(CONFIG["codec"]).to(device)
     codec.load_state_dict({k: v.float() if v.is_floating_point() else v for k, v in state["codec"].items()})

@@ -44,7 +44,11 @@ MAX_SHARDS = 12  # Maximum number of shards that are encoded every 200 steps.
 
 
 class Batches(IterableDataset):
-    """Endless batches with one shape per width, so that graphs can be captured and little is padding."""
+    """Endless batches for training.
+
+    Each width has one shape, so that graphs can be captured. Sequences of similar length are in a batch, so that it
+    needs little padding.
+    """
 
     def __init__(self, spoken: Path, vocabulary: TextVocabulary, positions: int, seed: int) -> None:
         self.spoken = spoken
@@ -118,7 +122,7 @@ class Trainer:
         return self.voice.x_vectors(self.audio[start + inside].float() / 32768.0)
 
     def loss(self, batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
-        """Return (loss, its parts). No shape depends on a value, so that a graph can be captured."""
+        """Return the loss and its parts. Shapes are independent of values, so that a graph can be captured."""
         voice = self.voice
         text, codec, codes, first, target = (batch[k] for k in ("text", "codec", "codes", "first", "target"))
         x = voice.text(text.clamp(min=0)) * (text >= 0)[..., None]

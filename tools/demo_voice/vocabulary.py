@@ -16,7 +16,7 @@ FIRST_SPEAKER = CODES + 813
 
 
 def pitch_word(gender: str, f0: float) -> str:
-    """Return low, medium or high; an empty text for a pitch between two of them."""
+    """Return low, medium or high, or an empty string for a pitch between two of them."""
     low, middle, high = (166, (172, 204), 214) if gender == "female" else (98, (102, 130), 140)
     if f0 <= 0:
         return ""
@@ -24,7 +24,7 @@ def pitch_word(gender: str, f0: float) -> str:
 
 
 def speed_word(stretch: float) -> str:
-    """Return slow, normal or fast; an empty text for a pace between two of them."""
+    """Return slow, normal or fast, or an empty string for a pace between two of them."""
     return "fast" if stretch < 0.88 else "slow" if stretch > 1.2 else "normal" if 0.92 < stretch < 1.13 else ""
 
 
@@ -41,14 +41,14 @@ QUALITIES = ("clear", "warm", "friendly", "gentle", "confident", "pleasant", "so
 
 
 def brightness(formant: float, rng: random.Random) -> list[str]:
-    """Return a word for moved formants, or none."""
+    """Return a word for moved formants, or an empty string."""
     if 0.97 <= formant <= 1.03 or rng.random() < 0.3:
         return []
     return [rng.choice(("bright", "light", "clear and bright") if formant > 1 else ("dark", "full", "rich"))]
 
 
 def age(gender: str, f0: float, formant: float, stretch: float, rng: random.Random) -> str:
-    """Return young or old if pitch, formants and pace fit, and sometimes at random if neither fits."""
+    """Return young or old if pitch, formants and pace fit. If neither fits, sometimes return one at random."""
     if formant > 1.03 and (f0 > 214 or (gender == "male" and f0 > 132)):
         return rng.choice(("young", "young", "young", "teenage"))
     if formant < 0.97 and stretch > 1.08:

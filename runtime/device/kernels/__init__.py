@@ -31,7 +31,7 @@ def available() -> bool:
 
 @cache
 def pdl() -> bool:
-    """True if a kernel may start before the previous one has ended (programmatic dependent launch)."""
+    """True if kernels may overlap: one may start before the previous one has ended (PDL)."""
     return torch.cuda.is_available() and torch.cuda.get_device_capability()[0] >= PDL_CAPABILITY
 
 
@@ -54,7 +54,7 @@ def shared_memory() -> int:
 
 @cache
 def keeps_all_stages() -> bool:
-    """True if shared memory must hold the stage in use in addition to the prefetched ones."""
+    """True if shared memory must hold the current stage in addition to the prefetched stages."""
     return not torch.cuda.is_available() or torch.cuda.get_device_capability()[0] in READS_SHARED
 
 

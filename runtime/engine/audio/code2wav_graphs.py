@@ -23,13 +23,13 @@ Shape = tuple[int, int]  # Number of frames, batch size.
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """Shapes that are captured for one device stream."""
+    """Shapes to capture for one device stream."""
 
     frames: tuple[int, ...]
     batches: tuple[int, ...]
 
     def up_to(self, rows: int) -> Family:
-        """Return the family without batch sizes above the smallest one that holds `rows`."""
+        """Return the family without the batch sizes that `rows` rows do not need."""
         enough = next((batch for batch in self.batches if batch >= rows), self.batches[-1])
         return Family(self.frames, tuple(batch for batch in self.batches if batch <= enough))
 

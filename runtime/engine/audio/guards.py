@@ -34,10 +34,10 @@ LIMITS = np.append(REPEATED_FRAMES - PERIODS, SILENT_FRAMES)
 
 @dataclass(slots=True)
 class RunawayDetector:
-    """Runaway detector of one request.
+    """Detector of runaway speech in one request.
 
-    `last_audible_frame` counts from the request's first frame; -1 if there is no audible frame. After a runaway was
-    detected, it is the end of the speech before the silence or loop, so that the audio after it can be cut.
+    `last_audible_frame` is the index of the last audible frame in the request, or -1. After a runaway was detected, it
+    is the end of the speech before the silence or loop. The audio after it can be cut.
     """
 
     last_audible_frame: int = -1

@@ -32,7 +32,7 @@ MIN_SINE = 1e-3  # Vectors at a smaller angle (as its sine) are mixed linearly.
 
 
 def reference_key(reference: Reference) -> str:
-    """Return the cache key of a reference. For a minute of audio this takes a few milliseconds."""
+    """Return the cache key of a reference. This takes a few milliseconds per minute of audio."""
     digest = hashlib.blake2b(np.ascontiguousarray(reference.samples).data, digest_size=16)
     digest.update(repr((reference.text, reference.x_vector_only)).encode(errors="surrogatepass"))
     for part in reference.blend:
@@ -47,7 +47,7 @@ def reference_key(reference: Reference) -> str:
 
 
 def blend(parts: Sequence[tuple[float, Tensor]]) -> Tensor:
-    """Interpolate two x-vectors on the sphere; the length is interpolated too. Shapes: [H] -> [H].
+    """Interpolate two x-vectors on the sphere, and their lengths. Shapes: [H] -> [H].
 
     The weights sum to 1. Nearly equal or opposite directions, between which no arc is defined, are mixed linearly.
     """

@@ -39,7 +39,7 @@ GRAPH_BYTES = RESERVE_BYTES // 2  # Part of the reserve that stays allocated whi
 
 @dataclass(frozen=True, slots=True)
 class MemoryRoom:
-    """Device memory that this process may use; on a GPU, the share in the settings."""
+    """Device memory that this process may use. On a GPU, this is the share in the settings."""
 
     device: str
     on_cpu: bool
@@ -113,7 +113,7 @@ def slot_bytes(config: ModelConfig, code2wav: Code2Wav, settings: EngineSettings
 
 @dataclass(frozen=True, slots=True)
 class MemoryNeed:
-    """Memory of several checkpoints: once, and per slot of each of them."""
+    """Memory of several checkpoints: a constant part, and the size of one slot of each."""
 
     once: int  # Memory in bytes that does not depend on the number of slots: weights, and the process or its graphs.
     slot: int
@@ -137,7 +137,10 @@ class MemoryNeed:
         return self.once + slots * self.slot
 
     def slots_in(self, room: MemoryRoom, settings: EngineSettings) -> int:
-        """Return the number of slots per checkpoint if no other process used the device; 0 if they do not fit."""
+        """Return the number of slots per checkpoint if no other process uses the device.
+
+        0 means that the checkpoints do not fit.
+        """
         return room.slots_in(room.may_have - self.once, self.slot, settings)
 
     def require(self, name: str, room: MemoryRoom, settings: EngineSettings) -> None:

@@ -32,9 +32,10 @@ Pace = tuple[Weights, float]  # Weights, and seconds of computing per second of 
 
 
 def choose_pace(ladder: Iterable[Pace]) -> Weights:
-    """Return the weights to use, from paces that are measured one after another, the most exact first.
+    """Return the weights to use: the most exact ones that are fast enough.
 
-    The measurement stops at the first weights that are fast enough.
+    The paces are measured one after another, the most exact first. The measurement stops at the first that is fast
+    enough.
     """
     slower: list[Pace] = []
     for weights, rtf in ladder:
@@ -78,7 +79,10 @@ class WeightBits:
         return dtype, bits
 
     def paces(self, config: ModelConfig) -> Iterator[Pace]:
-        """Yield the speeds of a model shape, the most exact weights first; each is measured when it is requested."""
+        """Yield the speeds of a model shape, the most exact weights first.
+
+        Each speed is measured when it is requested.
+        """
         for bits in LADDER:
             weights = self.with_bits(config, bits)
             yield weights, self.probe.rtf(config, weights)
@@ -116,5 +120,5 @@ def word_of(weights: Weights) -> str:
 
 
 def can_round(device: Device) -> bool:
-    """True if weights on this device may be quantized automatically to reach real time."""
+    """True if this device may quantize weights automatically to reach real time."""
     return device.name == "cpu"

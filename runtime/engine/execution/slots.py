@@ -269,7 +269,10 @@ class SlotCache:
         return self.talker_level, self.predictor_level
 
     def drawing(self, slots: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Return True for rows that need noise at any level. Shapes: slots, result [B]."""
+        """Return True for each row that needs noise, for the talker or the code predictor.
+
+        Shapes: slots, result [B].
+        """
         greedy: NDArray[np.bool_] = self.talker_level.host_greedy[slots] & self.predictor_level.host_greedy[slots]
         return ~greedy
 

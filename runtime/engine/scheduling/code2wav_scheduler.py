@@ -40,7 +40,7 @@ Codes = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class SequenceAudio:
-    """Decoded audio of one row's frames. It is empty after an error and shortened after a detected runaway."""
+    """Decoded audio of one row. It is empty after an error, and shortened after a runaway."""
 
     pcm: bytes
     frames: int  # Number of emitted frames.
@@ -276,7 +276,10 @@ class Code2WavScheduler:
 
 
 def spent_from(sequence: Sequence) -> int:
-    """Return the frame from which a segment's text counts as spoken, estimated from its expected number of frames."""
+    """Return the index of the frame from which a segment's text counts as spoken.
+
+    The index is estimated from the expected number of frames.
+    """
     if not sequence.text_stream.by_token or sequence.segment is None:
         return sequence.before + sequence.spent_after
     return (

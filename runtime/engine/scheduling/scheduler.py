@@ -32,7 +32,7 @@ URGENT_FRAMES = (
 
 
 class SequenceTable:
-    """State of every slot for the scheduler. Shapes: every array [S]; times in seconds of the engine's clock."""
+    """Scheduler's state of every slot. Shapes: every array [S]. Times are in seconds of the engine's clock."""
 
     def __init__(self, slots: int) -> None:
         self.speaking = np.zeros(slots, bool)  # True if frames may be generated.
@@ -142,7 +142,7 @@ class Scheduler:
         return self.first_alone and pace.turn_s + pace.sound_s <= MAX_TURN_SHARE * self.frame_s
 
     def waits_for_reader(self, table: SequenceTable, frames: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Return the rows that must wait for acknowledgements after `frames` frames. Shapes: frames [S]."""
+        """Return True for the rows that must wait for acknowledgements after `frames` frames. Shapes: frames [S]."""
         return table.has_acks & (frames - table.acknowledged_frames >= self.reader_frames)
 
     def chunk_sizes(self, table: SequenceTable, now: float, pace: Pace) -> NDArray[np.int64]:

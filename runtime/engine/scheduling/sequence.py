@@ -36,7 +36,11 @@ from runtime.settings import ModeSettings
 
 
 class SequenceState(Enum):
-    """State of a sequence. Waiting states name what the sequence waits for. From PREFILL to DRAIN it holds a slot."""
+    """State of a sequence.
+
+    A waiting state has the name of the resource that the sequence waits for. In the states from PREFILL to DRAIN, the
+    sequence has a slot.
+    """
 
     NO_CHECKPOINT = auto()
     NO_TEXT = auto()

@@ -86,12 +86,12 @@ class WaitingQueue:
         sequence.sink(Queued(len(self._no_checkpoint) - 1))
 
     def withdraw(self, ticket: int) -> Sequence | None:
-        """Remove and return a request that waits for its checkpoint; None if it does not."""
+        """Remove and return a request that waits for its checkpoint, or return None."""
         self._commands.pop(ticket, None)
         return self._no_checkpoint.pop(ticket, None)
 
     def defer(self, ticket: int, command: Command) -> bool:
-        """Defer a client's command if the request waits for its checkpoint; return False if it does not."""
+        """Store a client's command if the request waits for its checkpoint. Return False if it does not."""
         if ticket not in self._no_checkpoint:
             return False
         self._commands.setdefault(ticket, []).append(command)
@@ -130,11 +130,11 @@ class WaitingQueue:
             self._put(sequence, SequenceState.NO_SLOT)
 
     def find(self, ticket: int) -> Sequence | None:
-        """Return an admitted request, or None if it does not wait here."""
+        """Return an admitted request that waits here, or None."""
         return self._no_slot.get(ticket) or self._no_text.get(ticket) or self._no_voice.get(ticket)
 
     def remove_request(self, ticket: int) -> Sequence | None:
-        """Remove and return a request; None if it does not wait here."""
+        """Remove and return a request that waits here, or return None."""
         self._reading.pop(ticket, None)
         if (sequence := self.find(ticket)) is not None:
             del self._by_state[sequence.state][ticket]
@@ -204,7 +204,10 @@ class WaitingQueue:
         self._has_moved = True
 
     def wait_s(self, place: int) -> float | None:
-        """Estimate the seconds until the request at a position gets a slot; None if no duration is known yet."""
+        """Estimate the seconds until the request at a position gets a slot.
+
+        None means that no duration is known yet.
+        """
         return None if self._hold_s is None else (place + 1) * self._hold_s / self._slots
 
     def _turns(self) -> dict[int, int]:

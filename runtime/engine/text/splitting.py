@@ -50,7 +50,7 @@ class Splitter:
     def flush(self) -> list[str]:
         """Return all segments of the text so far. Punctuation directly after a flush is dropped.
 
-        If there are no words, symbols with a spoken name are a segment.
+        If the text has no words, symbols with a spoken name form a segment.
         """
         whole = self._split in (Split.AUTO, Split.NONE)
         parts: list[str] = []
@@ -215,5 +215,5 @@ def _first_spoken(text: str) -> int:
 
 
 def last_spoken(text: str) -> int:
-    """Return the index of the last letter or digit; -1 if there is none."""
+    """Return the index of the last letter or digit, or -1."""
     return next((place for place in range(len(text) - 1, -1, -1) if text[place].isalnum()), -1)

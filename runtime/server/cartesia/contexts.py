@@ -47,7 +47,7 @@ class Context:
 
     @property
     def pause_due(self) -> float | None:
-        """Return the time at which the text received so far is spoken because of a pause; None if it is not."""
+        """Return the time at which a pause makes the received text spoken. None if pauses have no effect."""
         return self.text.due if self.voice.is_ready and len(self.segments) == 1 else None
 
     def note(self, notes: Iterable[str]) -> None:

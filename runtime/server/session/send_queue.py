@@ -34,7 +34,7 @@ class SendQueue:
         is_terminal: bool = False,
         about: str | None = None,
     ) -> None:
-        """Queue a JSON message. With `number`, it is dropped together with the audio of this utterance."""
+        """Queue a JSON message. With `number`, it is dropped together with that utterance's audio."""
         item = TextMessage(_json(message), is_terminal, number, samples)
         self.items.append((item, about))
         self._count(item, 1)

@@ -105,12 +105,12 @@ class GrowingText:
         return self._filter.finish()
 
     def settle(self) -> None:
-        """Ignore pauses until more text arrives."""
+        """Disable pause detection until more text arrives."""
         self._tail = ""
         self.due = None
 
     def has_paused(self, now: float) -> bool:
-        """Return True once if the pause is over and the received text should be spoken."""
+        """Return True once, when a pause has ended and the received text should be spoken."""
         if self.due is None or now < self.due:
             return False
         self.settle()

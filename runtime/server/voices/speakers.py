@@ -32,7 +32,7 @@ class Speakers:
         self._elsewhere: WatchedFile[tuple[Speaker, ...]] = WatchedFile(elsewhere, speakers_of, ())
 
     def beside(self, cards: Sequence[ModelCard]) -> dict[str, Speaker]:
-        """Return all speakers by name: first those of the given model cards, then those of other replicas."""
+        """Return all speakers by name: those of the given model cards, then those of other replicas."""
         ours = (
             speaker
             for card in cards

@@ -109,7 +109,10 @@ class EventSocket:
             self._writer.write_eof()
 
     async def leave(self) -> None:
-        """Wait until the client has read the last event. Closing with unread input would discard it."""
+        """Wait until the client has read the last event.
+
+        Closing a socket with unread input would discard the event.
+        """
         with suppress(OSError, TimeoutError):
             async with asyncio.timeout(_LINGER_S):
                 await self._discard()

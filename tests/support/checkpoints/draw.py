@@ -43,7 +43,7 @@ class Draw:
             yield f"{key}.bias", self.spread(f"{key}.bias", (out,), 0.1)
 
     def conv(self, key: str, out: int, fan_in: int, kernel: int, gain: float = 1.0, bias: bool = True) -> Tensors:
-        """Yield a Conv1d kernel [out, in, kernel] and its bias; `fan_in` 1 serves the depthwise ones."""
+        """Yield a Conv1d kernel [out, in, kernel] and its bias. A depthwise kernel has `fan_in` 1."""
         std = gain / (fan_in * kernel) ** 0.5
         yield f"{key}.weight", self.spread(f"{key}.weight", (out, fan_in, kernel), std)
         if bias:

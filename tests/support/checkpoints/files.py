@@ -33,12 +33,12 @@ GENERATION = {
 
 
 def write_checkpoint(folder: Path, spec: CheckpointSpec, mode: str, seed: int, dtype: str = "float32") -> None:
-    """Write every file of a published repository into `folder`; `dtype` is that of model.safetensors."""
+    """Write all files of a published repository into `folder`. `dtype` is that of model.safetensors."""
     write_drawn(folder, spec, mode, Draw(seed), dtype)
 
 
 def write_drawn(folder: Path, spec: CheckpointSpec, mode: str, draw: Draw, dtype: str) -> None:
-    """Write every file, with the tensors of this `Draw`."""
+    """Write all files of a checkpoint with the tensors of this `Draw`."""
     if mode not in MODES:
         raise ValueError(f"mode {mode!r} is not one of {MODES}")
     tokenizer = folder / "speech_tokenizer"

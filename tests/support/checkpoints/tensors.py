@@ -30,7 +30,7 @@ def speech_tokenizer_tensors(draw: Draw, spec: CheckpointSpec) -> Tensors:
 
 
 def text_rows(spec: CheckpointSpec) -> int:
-    """Rows of the text embedding."""
+    """Return the number of rows of the text embedding."""
     return spec.text_rows or (max(special_ids(spec.tokens, spec.special_tokens).values()) // 64 + 1) * 64
 
 
