@@ -68,9 +68,10 @@ def npu_fused_infer_attention_score(
 ) -> tuple[Tensor, Tensor]:
     """Compute attention like Ascend's operator. Parameters for pages, prefixes and quantization are missing."""
     need(pse_shift is None and not softmax_lse_flag, "not emulated: pse_shift, softmax_lse_flag")
-    need(actual_seq_lengths is None, "not emulated: lengths of queries")
+    need(actual_seq_lengths is None and actual_seq_lengths_kv is None, "not emulated: lengths")
     need(query.dtype in (torch.float16, torch.bfloat16), f"takes float16 and bfloat16, not {query.dtype}")
-    q, k, v = heads_first(query, key, value, input_layout, num_heads, num_key_value_heads or num_heads)
+    check_heads(query, key, value, input_layout, num_heads, num_key_value_heads or num_heads)
+    q, k, v = query, key, value
     need(q.shape[3] % 16 == 0 and q.shape[3] <= 512, f"heads come in sixteens up to 512, not {q.shape[3]}")
     need(q.shape[1] <= 64 * k.shape[1], "at most 64 query heads to a key head")
     need(0 <= sparse_mode <= 4, f"sparse_mode {sparse_mode} is not supported")
@@ -86,13 +87,7 @@ def npu_fused_infer_attention_score(
             shapes = [(P, T), (B, P, T), (1, P, T), (B, 1, P, T), (1, 1, P, T)]
         check_mask(atten_mask, shapes, mode)
     unseen = unseen_of(atten_mask, q, k, mode, pre_tokens, next_tokens)
-    if actual_seq_lengths_kv is not None:
-        need(isinstance(actual_seq_lengths_kv, list), "lengths are a list of the host's numbers")
-        need(len(actual_seq_lengths_kv) in (1, len(q)), "one length, or one a row")
-        lengths = torch.tensor(actual_seq_lengths_kv).view(-1, 1, 1, 1)
-        unseen = unseen | (torch.arange(k.shape[2]) >= lengths)
-    out = attention(q, k, v, unseen, scale)
-    return heads_last(out, input_layout), torch.zeros(1, device=query.device)
+    return attention(q, k, v, unseen, scale), torch.zeros(1, device=query.device)
 
 
 @Operator
@@ -119,12 +114,12 @@ def npu_fusion_attention(
 ) -> tuple[Tensor, Tensor | None, Tensor | None, Tensor | None, int, int, int]:
     for name, given in (("pse", pse), ("padding_mask", padding_mask), ("prefix", prefix)):
         need(given is None, f"not emulated: {name}")
-    need(actual_seq_qlen is None and actual_seq_kvlen is None, "lengths belong to the layout TND")
+    need(actual_seq_qlen is None and actual_seq_kvlen is None, "not emulated: lengths")
     need(keep_prob == 1.0, "dropout where nothing is trained")
     takes = (torch.float16, torch.bfloat16, torch.float32)
     need(query.dtype in takes, f"takes float16, bfloat16 and float32, not {query.dtype}")
-    kv_heads = key.shape["BSND".index("N") if input_layout == "BSND" else 1] if input_layout != "BSH" else head_num
-    q, k, v = heads_first(query, key, value, input_layout, head_num, kv_heads)
+    check_heads(query, key, value, input_layout, head_num, key.shape[1])
+    q, k, v = query, key, value
     need(q.shape[3] <= 768, f"heads of at most 768, not {q.shape[3]}")
     need(0 <= sparse_mode <= 4, f"not emulated: sparse_mode {sparse_mode}")
     need(inner_precise in (0, 2), f"inner_precise {inner_precise} is reserved")
@@ -135,7 +130,7 @@ def npu_fusion_attention(
         check_mask(atten_mask, [(P, T), (1, 1, P, T), (B, 1, P, T), (B, heads, P, T)], sparse_mode)
     mode = 0 if atten_mask is None else sparse_mode
     unseen = unseen_of(atten_mask, q, k, mode, pre_tockens, next_tockens)
-    return heads_last(attention(q, k, v, unseen, scale), input_layout), None, None, None, 0, 0, 0
+    return attention(q, k, v, unseen, scale), None, None, None, 0, 0, 0
 
 
 @Operator
@@ -149,38 +144,20 @@ def npu_rms_norm(self: Tensor, gamma: Tensor, epsilon: float = 1e-6) -> tuple[Te
     return (wide * scale * gamma.float()).to(self.dtype), scale
 
 
-def heads_first(
-    query: Tensor, key: Tensor, value: Tensor, layout: str, heads: int, kv_heads: int
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Return [B, heads, positions, d] from any layout, after checking the common rules."""
-    need(layout in ("BNSD", "BSND", "BSH"), f"no such layout: {layout}")
-    given = {"queries": query, "keys": key, "values": value}
-    for name, part in given.items():
-        need(part.dim() == len(layout), f"{name} of {part.dim()} dimensions are not {layout}")
+def check_heads(query: Tensor, key: Tensor, value: Tensor, layout: str, heads: int, kv_heads: int) -> None:
+    """Check the rules that both operators have in common. Only the layout of the runtime is emulated."""
+    need(layout == "BNSD", f"not emulated: layout {layout}")
+    for name, part in (("queries", query), ("keys", key), ("values", value)):
+        need(part.dim() == 4, f"{name} of {part.dim()} dimensions are not {layout}")
         need(part.is_contiguous(), f"{name} are not contiguous")
         need(part.dtype is query.dtype, f"{name} have another dtype than the queries")
         need(part.device == query.device, f"{name} lie on another device than the queries")
     need(key.shape == value.shape, "keys and values have other shapes than each other")
-    q, k, v = query, key, value
-    if layout == "BSH":
-        q, k, v = q.unflatten(2, (heads, -1)), k.unflatten(2, (kv_heads, -1)), v.unflatten(2, (kv_heads, -1))
-    if layout != "BNSD":
-        q, k, v = (part.transpose(1, 2) for part in (q, k, v))
-    need(q.shape[1] == heads, f"{heads} heads were announced, and there are {q.shape[1]}")
-    need(k.shape[1] == kv_heads, f"{kv_heads} key heads were announced, and there are {k.shape[1]}")
+    need(query.shape[1] == heads, f"{heads} heads were announced, and there are {query.shape[1]}")
+    need(key.shape[1] == kv_heads, f"{kv_heads} key heads were announced, and there are {key.shape[1]}")
     need(heads % kv_heads == 0 and heads <= 256, f"{heads} heads over {kv_heads} key heads")
-    need(
-        (q.shape[0], q.shape[3]) == (k.shape[0], k.shape[3]), "queries and keys differ in rows or in the size of a head"
-    )
-    return q, k, v
-
-
-def heads_last(out: Tensor, layout: str) -> Tensor:
-    """Convert the result to the layout of the queries."""
-    if layout == "BNSD":
-        return out.contiguous()
-    out = out.transpose(1, 2)
-    return (out.flatten(2) if layout == "BSH" else out).contiguous()
+    is_alike = (query.shape[0], query.shape[3]) == (key.shape[0], key.shape[3])
+    need(is_alike, "queries and keys differ in rows or in the size of a head")
 
 
 def check_mask(mask: Tensor, shapes: list[tuple[int, ...]], mode: int) -> None:

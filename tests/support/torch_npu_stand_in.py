@@ -242,8 +242,6 @@ class StandInNpu:
         given = [part for part in (*args, *kwargs.values()) if isinstance(part, Tensor)]
         strange = next((part for part in given if not isinstance(part, NpuTensor)), None)
         need(strange is None, f"{function}: a tensor of the host's")
-        lengths = kwargs.get("actual_seq_lengths_kv")
-        need(lengths is None or self.capturing is None, "lengths of the host are captured as they are, and stay so")
         return npu_backend.launch(function, args, kwargs)
 
     def needs_context(self) -> None:
