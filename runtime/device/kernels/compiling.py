@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -16,41 +17,12 @@ from typing import Any
 import torch
 from triton import AsyncCompileMode, JITFunction
 
-from runtime.device.kernels import (
-    convolution,
-    decode_attention,
-    frame_io,
-    gemm,
-    medium_m_gemm,
-    pointwise,
-    prefill_attention,
-    residual_unit,
-    sample,
-    small_m_gemm,
-    split_k,
-    window,
-)
-
 log = logging.getLogger(__name__)
 
 THREADS = 16  # Maximum number of compiler threads.
 # Lock for loading launchers. All launchers are extension modules with the same name, and after parallel loading, a
 # kernel may get another kernel's launcher.
 LOADING = threading.Lock()
-MODULES = (
-    convolution,
-    decode_attention,
-    frame_io,
-    gemm,
-    medium_m_gemm,
-    pointwise,
-    prefill_attention,
-    residual_unit,
-    sample,
-    small_m_gemm,
-    split_k,
-    window,
-)
 
 
 class PendingKernel:
@@ -114,5 +86,7 @@ def compile_all(works: Iterable[Callable[[], object]]) -> int:
 
 
 def _kernels() -> list[JITFunction[Any]]:
-    found = (value for module in MODULES for value in vars(module).values())
+    """Return the functions of Triton in all imported modules of this package."""
+    modules = [module for name, module in list(sys.modules.items()) if name.startswith(f"{__package__}.")]
+    found = (value for module in modules for value in list(vars(module).values()))
     return [value for value in found if isinstance(value, JITFunction)]
