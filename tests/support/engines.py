@@ -147,6 +147,11 @@ def drain(
     raise AssertionError(f"still busy after {ticks} ticks")
 
 
+def run_turns(engine: Engine, count: int) -> None:
+    for _ in range(count):
+        engine.tick()
+
+
 def said(engine: Engine, request: SpeechRequest) -> Heard:
     """Serve one request to its end, and return its events."""
     heard = Heard()
@@ -161,8 +166,7 @@ def said_together(engine: Engine, *requests: SpeechRequest, apart: int = 0) -> l
     for request in requests:
         heards.append(Heard())
         engine.submit(request, heards[-1])
-        for _ in range(apart):
-            engine.tick()
+        run_turns(engine, apart)
     drain(engine)
     return heards
 
@@ -178,6 +182,20 @@ def said_by_thread(engine: Engine, *requests: SpeechRequest) -> list[Heard]:
     finally:
         engine.close()
     return heards
+
+
+def assert_same(heard: Heard, expected: Heard) -> None:
+    """Check that two requests ended for the same reason, with equal codes and samples."""
+    assert isinstance(heard.end, Finished)
+    assert isinstance(expected.end, Finished)
+    assert heard.end.stop_reason == expected.end.stop_reason
+    assert np.array_equal(heard.codes, expected.codes)
+    assert np.array_equal(heard.pcm, expected.pcm)
+
+
+def assert_all_same(heards: Sequence[Heard], expected: Sequence[Heard]) -> None:
+    for heard, other in zip(heards, expected, strict=True):
+        assert_same(heard, other)
 
 
 def assert_one_stream(heard: Heard) -> None:
@@ -212,8 +230,7 @@ def said_live(engine: Engine, request: SpeechRequest, pieces: Sequence[str], tic
     ticket = engine.submit(replace(request, text="", open_text=True), heard)
     for piece, turns in zip_longest(pieces, ticks[: len(pieces)], fillvalue=0):
         engine.append(ticket, str(piece))
-        for _ in range(int(turns)):
-            engine.tick()
+        run_turns(engine, int(turns))
     engine.finish_text(ticket)
     drain(engine)
     return heard

@@ -11,7 +11,19 @@ import pytest
 from runtime.model.checkpoint import Checkpoint
 from runtime.request import Layout, Sampling, SpeechRequest
 from tests.conftest import Loaded
-from tests.support.engines import Heard, cloned, custom_voice, drain, engine_of, said, said_together, seeded
+from tests.support.engines import (
+    Heard,
+    assert_all_same,
+    assert_same,
+    cloned,
+    custom_voice,
+    drain,
+    engine_of,
+    run_turns,
+    said,
+    said_together,
+    seeded,
+)
 
 pytestmark = pytest.mark.usefixtures("each_device")
 
@@ -46,12 +58,6 @@ def alone_of(speaker: Checkpoint) -> Callable[[bool], list[Heard]]:
     return cache(lambda sampled: [said(engine_of(speaker, slots=1), request) for request in varied(sampled)])
 
 
-def assert_same(left: Heard, right: Heard) -> None:
-    assert np.array_equal(left.codes, right.codes)
-    assert left.end.stop_reason == right.end.stop_reason
-    assert np.array_equal(left.pcm, right.pcm)
-
-
 @pytest.mark.slow("at once-0-greedy", "at once-0-seeded", "at once-1-greedy", "at once-3-greedy", "at once-3-seeded")
 @pytest.mark.parametrize("sampled", [False, True], ids=["greedy", "seeded"])
 @pytest.mark.parametrize("apart", [0, 1, 3])
@@ -60,8 +66,7 @@ def test_batch_equals_its_requests_alone(
 ) -> None:
     requests, alone = varied(sampled), alone_of(sampled)
     together = said_together(engine_of(speaker, slots=8), *requests, apart=apart)
-    for single, other in zip(alone, together, strict=True):
-        assert_same(single, other)
+    assert_all_same(together, alone)
 
 
 @pytest.mark.slow("at once-1", "at once-2", "at once-3")
@@ -76,8 +81,7 @@ def test_requests_may_join_and_leave_in_any_order(
     for index in stream.permutation(len(requests)):
         heards[index] = Heard()
         tickets[index] = engine.submit(requests[index], heards[index])
-        for _ in range(stream.randint(0, 4)):
-            engine.tick()
+        run_turns(engine, stream.randint(0, 4))
     cancelled = int(stream.choice(list(tickets)))
     engine.cancel(tickets[cancelled])
     drain(engine)
@@ -117,8 +121,7 @@ def different_alone(speaker: Checkpoint) -> list[Heard]:
 @pytest.mark.slow
 def test_requests_with_different_sampling_share_a_batch(speaker: Checkpoint, different_alone: list[Heard]) -> None:
     together = said_together(engine_of(speaker, slots=len(DIFFERENT)), *DIFFERENT, apart=1)
-    for single, other in zip(different_alone, together, strict=True):
-        assert_same(single, other)
+    assert_all_same(together, different_alone)
 
 
 @pytest.mark.slow
@@ -132,8 +135,7 @@ def test_cloned_voices_use_only_their_own_reference(cloner: Checkpoint) -> None:
     ]
     alone = [said(engine_of(cloner, slots=1), request) for request in requests]
     together = said_together(engine_of(cloner, slots=2), *requests, apart=2)
-    for single, other in zip(alone, together, strict=True):
-        assert_same(single, other)
+    assert_all_same(together, alone)
     assert len({heard.codes.tobytes() for heard in alone}) == len(alone)
 
 
@@ -166,5 +168,4 @@ def test_another_checkpoint_shape_is_batched_too(loaded: Loaded) -> None:
     ]
     alone = [said(engine_of(odd, slots=1), request) for request in requests]
     together = said_together(engine_of(odd, slots=2), *requests, apart=1)
-    for single, other in zip(alone, together, strict=True):
-        assert_same(single, other)
+    assert_all_same(together, alone)

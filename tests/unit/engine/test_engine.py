@@ -36,18 +36,13 @@ from tests.support.engines import (
     custom_voice,
     drain,
     engine_of,
+    run_turns,
     said,
     said_together,
     voice_design,
 )
 
 WAIT_S = 60
-
-
-@pytest.fixture(scope="module")
-def endless(loaded: Loaded) -> Checkpoint:
-    """A checkpoint whose most probable code is never the end."""
-    return loaded("quick", "custom_voice")
 
 
 def submit(engine: Engine, *count_or_words: dict[str, object]) -> list[tuple[int, Heard]]:
@@ -74,32 +69,32 @@ def test_talker_ends_a_request_after_at_least_two_frames(speaker: Checkpoint) ->
 
 
 @pytest.mark.parametrize("frames", [1, 2, 7])
-def test_max_frames_is_exact(endless: Checkpoint, frames: int) -> None:
-    heard = said(engine_of(endless), custom_voice(max_frames=frames))
+def test_max_frames_is_exact(quick: Checkpoint, frames: int) -> None:
+    heard = said(engine_of(quick), custom_voice(max_frames=frames))
     assert heard.end.stop_reason is StopReason.MAX_TOKENS
     assert heard.codes.shape == (frames, QUICK.code_groups)
     assert len(heard.pcm) == frames * 1920
 
 
-def test_text_that_exceeds_its_frame_budget_is_a_runaway(endless: Checkpoint) -> None:
-    heard = said(engine_of(endless), custom_voice("a", max_frames=None))
+def test_text_that_exceeds_its_frame_budget_is_a_runaway(quick: Checkpoint) -> None:
+    heard = said(engine_of(quick), custom_voice("a", max_frames=None))
     assert heard.end.stop_reason is StopReason.RUNAWAY
     assert len(heard.codes) == 53
 
 
-def test_full_slot_is_not_a_runaway(endless: Checkpoint) -> None:
-    heard = said(engine_of(endless, length=128), custom_voice("Hello world. " * 3, max_frames=None))
+def test_full_slot_is_not_a_runaway(quick: Checkpoint) -> None:
+    heard = said(engine_of(quick, length=128), custom_voice("Hello world. " * 3, max_frames=None))
     assert heard.end.stop_reason is StopReason.MAX_TOKENS
     assert len(heard.codes) + heard.end.stats.prompt_tokens == 128
 
 
-def test_streamed_text_longer_than_the_slot_is_spoken_up_to_its_end(endless: Checkpoint) -> None:
+def test_streamed_text_longer_than_the_slot_is_spoken_up_to_its_end(quick: Checkpoint) -> None:
     """The ids beside the frames end with the slot; nobody is harmed by those that no frame reaches."""
-    engine = engine_of(endless, slots=2, length=80)
+    engine = engine_of(quick, slots=2, length=80)
     long, short = custom_voice("x y " * 100, layout=Layout.STREAMING, max_frames=60), custom_voice(max_frames=5)
     heards = said_together(engine, long, short)
     assert [len(heard.codes) for heard in heards] == [60, 5]
-    (alone,) = said_together(engine_of(endless, slots=1), long)
+    (alone,) = said_together(engine_of(quick, slots=1), long)
     assert np.array_equal(alone.codes, heards[0].codes)
 
 
@@ -121,9 +116,9 @@ def test_events_are_in_order_and_count_samples(speaker: Checkpoint) -> None:
     assert at == 30 * 1920
 
 
-def test_first_chunk_has_one_frame_and_later_chunks_grow_with_the_lead(endless: Checkpoint) -> None:
+def test_first_chunk_has_one_frame_and_later_chunks_grow_with_the_lead(quick: Checkpoint) -> None:
     clock = VirtualClock()
-    heard, engine = Heard(), engine_of(endless, clock=clock, sound_work=16)
+    heard, engine = Heard(), engine_of(quick, clock=clock, sound_work=16)
     engine.submit(custom_voice(max_frames=80), heard)
     drain(engine, clock, 0.01)
     sizes = [len(chunk.codes) for chunk in heard.chunks]
@@ -132,17 +127,9 @@ def test_first_chunk_has_one_frame_and_later_chunks_grow_with_the_lead(endless: 
     assert sum(sizes) == 80
 
 
-def test_engine_slower_than_real_time_sends_single_frames(endless: Checkpoint) -> None:
+def test_statistics_cover_only_their_own_request(quick: Checkpoint) -> None:
     clock = VirtualClock()
-    heard, engine = Heard(), engine_of(endless, clock=clock)
-    engine.submit(custom_voice(max_frames=12), heard)
-    drain(engine, clock, 0.2)
-    assert [len(chunk.codes) for chunk in heard.chunks] == [1] * 12
-
-
-def test_statistics_cover_only_their_own_request(endless: Checkpoint) -> None:
-    clock = VirtualClock()
-    engine = engine_of(endless, slots=1, clock=clock)
+    engine = engine_of(quick, slots=1, clock=clock)
     first, second = Heard(), Heard()
     seen: dict[str, float] = {}
 
@@ -168,8 +155,8 @@ def test_statistics_cover_only_their_own_request(endless: Checkpoint) -> None:
 # --- Waiting queue
 
 
-def test_waiting_request_is_notified_when_its_place_changes(endless: Checkpoint) -> None:
-    engine = engine_of(endless, slots=1)
+def test_waiting_request_is_notified_when_its_place_changes(quick: Checkpoint) -> None:
+    engine = engine_of(quick, slots=1)
     given = submit(engine, *[{"max_frames": 3}] * 4)
     drain(engine)
     assert [heard.places for _, heard in given] == [[], [0], [1, 0], [2, 1, 0]]
@@ -177,21 +164,8 @@ def test_waiting_request_is_notified_when_its_place_changes(endless: Checkpoint)
         assert not any(isinstance(event, Queued) for event in heard.events[heard.events.index(heard.started) :])
 
 
-def test_requests_are_served_in_arrival_order(endless: Checkpoint) -> None:
-    engine, order = engine_of(endless, slots=2), []
-    for index in range(6):
-
-        def sink(event: SpeechEvent, index: int = index) -> None:
-            if isinstance(event, Started):
-                order.append(index)
-
-        engine.submit(custom_voice(max_frames=2 + index % 3), sink)
-    drain(engine)
-    assert order == list(range(6))
-
-
-def test_queue_is_bounded_and_places_become_free(endless: Checkpoint) -> None:
-    engine = engine_of(endless, slots=2, max_waiting=1)
+def test_queue_is_bounded_and_places_become_free(quick: Checkpoint) -> None:
+    engine = engine_of(quick, slots=2, max_waiting=1)
     submit(engine, *[{"max_frames": 2}] * 3)
     with pytest.raises(Overloaded, match="2 slots are busy and 1 requests wait") as caught:
         engine.submit(custom_voice(), Heard())
@@ -200,8 +174,8 @@ def test_queue_is_bounded_and_places_become_free(endless: Checkpoint) -> None:
     assert said(engine, custom_voice(max_frames=2)).end.stats.frames == 2
 
 
-def test_full_queue_drops_the_newest_request_of_the_largest_caller(endless: Checkpoint) -> None:
-    engine = engine_of(endless, slots=1, max_waiting=3)
+def test_full_queue_drops_the_newest_request_of_the_largest_caller(quick: Checkpoint) -> None:
+    engine = engine_of(quick, slots=1, max_waiting=3)
     greedy = submit(engine, *[{"max_frames": 2, "caller": "a"}] * 4)
     engine.tick()
     polite = submit(engine, {"max_frames": 2, "caller": "b"}, {"max_frames": 2, "caller": "c"})
@@ -219,8 +193,8 @@ def test_full_queue_drops_the_newest_request_of_the_largest_caller(endless: Chec
     assert engine.load() == EngineLoad(slots=1, active=0, waiting=0)
 
 
-def test_single_caller_may_use_the_whole_queue(endless: Checkpoint) -> None:
-    engine = engine_of(endless, slots=1, max_waiting=3)
+def test_single_caller_may_use_the_whole_queue(quick: Checkpoint) -> None:
+    engine = engine_of(quick, slots=1, max_waiting=3)
     submit(engine, *[{"max_frames": 2, "caller": "a"}] * 4)
     engine.tick()
     with pytest.raises(Overloaded):
@@ -228,8 +202,8 @@ def test_single_caller_may_use_the_whole_queue(endless: Checkpoint) -> None:
     drain(engine)
 
 
-def test_request_about_to_start_is_not_dropped(endless: Checkpoint) -> None:
-    engine = engine_of(endless, slots=1, max_waiting=1)
+def test_request_about_to_start_is_not_dropped(quick: Checkpoint) -> None:
+    engine = engine_of(quick, slots=1, max_waiting=1)
     (running, first), (_, second) = submit(engine, *[{"max_frames": 2, "caller": "a"}] * 2)
     engine.tick()
     # The engine assigns the slot after this cancel and before the command that would drop a request.
@@ -243,15 +217,15 @@ def test_request_about_to_start_is_not_dropped(endless: Checkpoint) -> None:
     assert second.end.stats.frames == late.end.stats.frames == 2
 
 
-def test_queue_of_size_zero_still_uses_all_slots(endless: Checkpoint) -> None:
-    engine = engine_of(endless, slots=1, max_waiting=0)
+def test_queue_of_size_zero_still_uses_all_slots(quick: Checkpoint) -> None:
+    engine = engine_of(quick, slots=1, max_waiting=0)
     submit(engine, {"max_frames": 2})
     with pytest.raises(Overloaded):
         engine.submit(custom_voice(), Heard())
 
 
-def test_load_counts_slots_and_queue_places(endless: Checkpoint) -> None:
-    engine = engine_of(endless, slots=2)
+def test_load_counts_slots_and_queue_places(quick: Checkpoint) -> None:
+    engine = engine_of(quick, slots=2)
     assert engine.load() == EngineLoad(slots=2, active=0, waiting=0)
     submit(engine, *[{"max_frames": 3}] * 5)
     assert engine.load() == EngineLoad(slots=2, active=0, waiting=5)
@@ -274,8 +248,8 @@ def test_refused_request_takes_no_queue_place(speaker: Checkpoint) -> None:
 # --- Cancellation
 
 
-def test_cancel_before_the_engine_has_read_the_request(endless: Checkpoint) -> None:
-    engine = engine_of(endless)
+def test_cancel_before_the_engine_has_read_the_request(quick: Checkpoint) -> None:
+    engine = engine_of(quick)
     ((ticket, heard),) = submit(engine, {})
     engine.cancel(ticket)
     engine.tick()
@@ -285,8 +259,8 @@ def test_cancel_before_the_engine_has_read_the_request(endless: Checkpoint) -> N
     assert heard.end.stats.rtf is None
 
 
-def test_cancel_while_waiting_starts_the_next_request(endless: Checkpoint) -> None:
-    engine = engine_of(endless, slots=1)
+def test_cancel_while_waiting_starts_the_next_request(quick: Checkpoint) -> None:
+    engine = engine_of(quick, slots=1)
     given = submit(engine, *[{"max_frames": 30}] * 3)
     engine.tick()
     engine.cancel(given[1][0])
@@ -298,11 +272,10 @@ def test_cancel_while_waiting_starts_the_next_request(endless: Checkpoint) -> No
     assert len(given[2][1].codes) == 30
 
 
-def test_cancel_while_speaking_releases_the_slot_within_a_frame(endless: Checkpoint) -> None:
-    engine = engine_of(endless, slots=1)
+def test_cancel_while_speaking_releases_the_slot_within_a_frame(quick: Checkpoint) -> None:
+    engine = engine_of(quick, slots=1)
     (ticket, heard), (_, waiting) = submit(engine, {"max_frames": 100}, {"max_frames": 3})
-    for _ in range(10):
-        engine.tick()
+    run_turns(engine, 10)
     before = len(heard.events)
     engine.cancel(ticket)
     engine.tick()
@@ -315,8 +288,8 @@ def test_cancel_while_speaking_releases_the_slot_within_a_frame(endless: Checkpo
     assert len(waiting.codes) == 3
 
 
-def test_cancel_of_ended_or_unknown_requests_is_ignored(endless: Checkpoint) -> None:
-    engine = engine_of(endless)
+def test_cancel_of_ended_or_unknown_requests_is_ignored(quick: Checkpoint) -> None:
+    engine = engine_of(quick)
     ((ticket, heard),) = submit(engine, {"max_frames": 2})
     drain(engine)
     events = list(heard.events)
@@ -328,21 +301,11 @@ def test_cancel_of_ended_or_unknown_requests_is_ignored(endless: Checkpoint) -> 
     assert said(engine, custom_voice(max_frames=2)).end.stop_reason is StopReason.MAX_TOKENS
 
 
-def test_second_cancel_is_ignored(endless: Checkpoint) -> None:
-    engine = engine_of(endless)
-    ((ticket, heard),) = submit(engine, {"max_frames": 50})
-    engine.tick()
-    engine.cancel(ticket)
-    engine.cancel(ticket)
-    drain(engine)
-    assert heard.end.stop_reason is StopReason.CANCELLED
-
-
 # --- With and without an engine thread
 
 
-def test_engine_thread_serves_requests_from_any_thread(endless: Checkpoint) -> None:
-    engine, done = engine_of(endless, slots=2), threading.Barrier(5)
+def test_engine_thread_serves_requests_from_any_thread(quick: Checkpoint) -> None:
+    engine, done = engine_of(quick, slots=2), threading.Barrier(5)
     heards = [Heard() for _ in range(4)]
 
     def client(index: int) -> None:
@@ -366,12 +329,12 @@ def test_engine_thread_serves_requests_from_any_thread(endless: Checkpoint) -> N
         engine.close()
     assert [len(heard.codes) for heard in heards] == [5, 6, 7, 8]
     for index, heard in enumerate(heards):
-        assert np.array_equal(heard.codes, said(engine_of(endless), custom_voice(max_frames=5 + index)).codes)
+        assert np.array_equal(heard.codes, said(engine_of(quick), custom_voice(max_frames=5 + index)).codes)
 
 
 @pytest.mark.parametrize("started", [True, False])
-def test_close_notifies_all_requests_and_refuses_new_ones(endless: Checkpoint, started: bool) -> None:
-    engine, begun = engine_of(endless, slots=1), threading.Event()
+def test_close_notifies_all_requests_and_refuses_new_ones(quick: Checkpoint, started: bool) -> None:
+    engine, begun = engine_of(quick, slots=1), threading.Event()
     heards = [Heard(), Heard()]
 
     def sink(event: SpeechEvent) -> None:
@@ -402,16 +365,16 @@ def test_speak_runs_on_the_thread_of_the_caller(speaker: Checkpoint) -> None:
     assert engine.load().active == 0
 
 
-def test_speak_yields_audio_before_the_end(endless: Checkpoint) -> None:
-    engine = engine_of(endless)
+def test_speak_yields_audio_before_the_end(quick: Checkpoint) -> None:
+    engine = engine_of(quick)
     events = engine.speak(custom_voice(max_frames=200))
     assert isinstance(next(events), Started)
     assert isinstance(next(events), AudioChunk)
     assert core_of(engine).table.made[0] < 5
 
 
-def test_closing_the_speak_generator_releases_the_slot(endless: Checkpoint) -> None:
-    engine = engine_of(endless, slots=1)
+def test_closing_the_speak_generator_releases_the_slot(quick: Checkpoint) -> None:
+    engine = engine_of(quick, slots=1)
     events = engine.speak(custom_voice(max_frames=400))
     next(events)
     events.close()  # type: ignore[attr-defined]

@@ -18,7 +18,7 @@ from runtime.engine.execution.prompt import Prompt
 from runtime.errors import EngineDead, GenerationFailed
 from runtime.model.checkpoint import Checkpoint
 from runtime.request import AudioChunk, Broken, Finished, Sampling, SpeechEvent
-from tests.support.engines import Heard, cloned, core_of, custom_voice, drain, engine_of, said, said_together
+from tests.support.engines import Heard, cloned, core_of, custom_voice, drain, engine_of, run_turns, said, said_together
 from tests.support.timeouts import until
 
 WAIT_S = 60
@@ -253,8 +253,7 @@ def test_audio_decoding_failure_ends_only_its_request(quick: Checkpoint, monkeyp
     heards, decode = [Heard() for _ in range(3)], streams.decode
     for heard in heards:
         engine.submit(custom_voice(max_frames=14), heard)
-    for _ in range(3):
-        engine.tick()
+    run_turns(engine, 3)
 
     together = 0
 
@@ -285,8 +284,7 @@ def test_end_of_one_request_keeps_the_pending_audio_of_others(
     heards = [Heard() for _ in range(3)]
     for index, heard in enumerate(heards):
         engine.submit(custom_voice(max_frames=2 + index), heard)
-    for _ in range(8):
-        engine.tick()
+    run_turns(engine, 8)
     for _ in range(20):
         task = engine.code2wav_worker.next_task()
         if task is not None:
@@ -354,8 +352,7 @@ def test_pending_audio_of_a_cancelled_request_is_dropped_and_spares_the_next_own
     assert inside.wait(WAIT_S)
     engine.cancel(ticket)
     engine.submit(custom_voice(seed=3, voice="ryan", max_frames=6), after)
-    for _ in range(4):
-        engine.tick()
+    run_turns(engine, 4)
     assert isinstance(heard.end, Finished)
     assert heard.end.stats.frames == 0
     go_on.set()

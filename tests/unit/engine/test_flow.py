@@ -10,15 +10,10 @@ from runtime.errors import Overloaded, QueueTimeout
 from runtime.model.checkpoint import Checkpoint
 from runtime.request import Broken, Finished, Mode, Queued, Started, StopReason
 from runtime.settings import Limits, ModeSettings
-from tests.support.engines import Heard, VirtualClock, core_of, custom_voice, drain, engine_of, said
+from tests.support.engines import Heard, VirtualClock, core_of, custom_voice, drain, engine_of, run_turns, said
 
 FRAME_S = 0.08
 SAMPLES = 1920
-
-
-def turns(engine: Engine, count: int) -> None:
-    for _ in range(count):
-        engine.tick()
 
 
 def patient(engine: Engine, frames: int = 60) -> tuple[int, Heard]:
@@ -48,10 +43,10 @@ def test_reader_that_acknowledges_nothing_gets_a_bounded_number_of_frames(quick:
 def test_row_advances_by_what_its_reader_acknowledges(quick: Checkpoint) -> None:
     engine = engine_of(quick, reader_s=0.8)
     ticket, heard = patient(engine, frames=24)
-    turns(engine, 30)
+    run_turns(engine, 30)
     for taken in (3, 3, 10):
         engine.ack_sent(ticket, taken * SAMPLES)
-        turns(engine, 30)
+        run_turns(engine, 30)
         assert len(heard.codes) == 10 + taken
     engine.ack_sent(ticket, 20 * SAMPLES)
     drain(engine)
@@ -85,19 +80,6 @@ def slow(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("runtime.engine.scheduling.scheduler.FAST_TURN_SHARE", -1.0)
 
 
-def test_no_row_yields_if_decoding_is_fast(quick: Checkpoint) -> None:
-    engine = engine_of(quick, slots=1, lead_cap_s=0.5, clock=VirtualClock())
-    first, second = Heard(), Heard()
-    engine.submit(custom_voice(max_frames=60), first)
-    turns(engine, 16)
-    engine.submit(custom_voice(max_frames=2), second)
-    before = int(core_of(engine).table.made[0])
-    turns(engine, 10)
-    assert int(core_of(engine).table.made[0]) >= before + 10, "who is through sooner frees its slot sooner"
-    drain(engine)
-    assert len(second.codes) == 2
-
-
 def test_no_frame_is_decoded_before_pending_first_audio(quick: Checkpoint) -> None:
     engine = engine_of(quick, slots=1, clock=VirtualClock())
     said(engine, custom_voice(max_frames=3))  # This request measures the durations that the scheduler uses.
@@ -111,41 +93,24 @@ def test_no_frame_is_decoded_before_pending_first_audio(quick: Checkpoint) -> No
 
 
 @pytest.mark.usefixtures("slow")
-def test_listener_far_ahead_yields_only_if_slots_are_scarce(quick: Checkpoint) -> None:
-    clock = VirtualClock()
-    engine = engine_of(quick, slots=1, lead_cap_s=0.5, clock=clock)
-    first, second = Heard(), Heard()
-    engine.submit(custom_voice(max_frames=200), first)
-    turns(engine, 16)
-    assert len(first.codes) * FRAME_S > 1.0, "alone, nobody yields"
-    before = int(core_of(engine).table.made[0])
-    engine.submit(custom_voice(max_frames=2), second)
-    turns(engine, 10)
-    assert int(core_of(engine).table.made[0]) == before, "now somebody waits"
-    clock.now += before * FRAME_S
-    turns(engine, 4)
-    assert int(core_of(engine).table.made[0]) > before
-
-
-@pytest.mark.usefixtures("slow")
 def test_playback_reports_change_the_lead_of_a_row(quick: Checkpoint) -> None:
     clock = VirtualClock()
     engine = engine_of(quick, slots=1, lead_cap_s=0.5, clock=clock)
     first, second = Heard(), Heard()
     ticket = engine.submit(custom_voice(max_frames=200), first)
-    turns(engine, 16)
+    run_turns(engine, 16)
     engine.submit(custom_voice(max_frames=2), second)
-    turns(engine, 3)
+    run_turns(engine, 3)
     table = core_of(engine).table
     before = int(table.made[0])
     engine.ack_played(ticket, 1000 * FRAME_S * len(first.codes))
-    turns(engine, 2)
+    run_turns(engine, 2)
     assert int(table.made[0]) > before, "it has nothing left to play, whatever the clock says"
     engine.ack_played(ticket, 0)
-    turns(engine, 2)
+    run_turns(engine, 2)
     before = int(table.made[0])
     clock.now += 0.5
-    turns(engine, 2)
+    run_turns(engine, 2)
     assert int(table.made[0]) == before, "it has played nothing, whatever the clock says"
 
 
@@ -157,7 +122,7 @@ def test_acknowledgements_of_unknown_requests_are_ignored(quick: Checkpoint) -> 
     for stranger in (ended, 0, -1, 10**9):
         engine.ack_sent(stranger, 10**9)
         engine.ack_played(stranger, 1e9)
-    turns(engine, 2)
+    run_turns(engine, 2)
     assert len(said(engine, custom_voice(max_frames=2)).codes) == 2
 
 
@@ -185,13 +150,13 @@ def test_queue_timeout_reports_when_to_retry(quick: Checkpoint) -> None:
     first, late, later = Heard(), Heard(), Heard()
     engine.submit(custom_voice(max_frames=40), first)
     engine.submit(custom_voice(), late)
-    turns(engine, 2)
+    run_turns(engine, 2)
     clock.now += 4.0
     engine.submit(custom_voice(max_frames=2), later)
-    turns(engine, 2)
+    run_turns(engine, 2)
     assert not late.ended
     clock.now += 1.1
-    turns(engine, 1)
+    run_turns(engine, 1)
     assert isinstance(late.end, Broken)
     assert type(late.end.error) is QueueTimeout
     assert "within 5 s" in str(late.end.error)
@@ -268,7 +233,7 @@ def test_cancel_during_chunked_prefill(quick: Checkpoint) -> None:
     heard, after = Heard(), Heard()
     ticket = engine.submit(long, heard)
     engine.submit(custom_voice(max_frames=4), after)
-    turns(engine, 2)
+    run_turns(engine, 2)
     sequence = core_of(engine).holders[0]
     assert sequence.prompt is not None
     assert 0 < sequence.prefill_position < len(sequence.prompt.embeds)
@@ -285,7 +250,7 @@ def test_chunked_prefill_does_not_delay_frames_of_others(quick: Checkpoint) -> N
     engine = engine_of(quick, slots=2, prompt_piece=16, modes=modes)
     first, long = Heard(), Heard()
     engine.submit(custom_voice(max_frames=40), first)
-    turns(engine, 6)
+    run_turns(engine, 6)
     (slot,) = core_of(engine).holders
     request = custom_voice("Hello world, the old phone is slow, I say it again and again.", max_frames=3)
     engine.submit(request, long)

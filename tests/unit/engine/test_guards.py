@@ -17,7 +17,7 @@ from runtime.engine.engine import Engine
 from runtime.engine.execution.model_runner import FrameResult
 from runtime.model.checkpoint import Checkpoint
 from runtime.request import Guard, SpeechRequest, StopReason
-from tests.support.engines import Heard, core_of, custom_voice, drain, engine_of, said, streamed
+from tests.support.engines import Heard, core_of, custom_voice, drain, engine_of, run_turns, said, streamed
 from tests.support.frames import Slots, change_frames
 
 pytestmark = pytest.mark.usefixtures("each_device")
@@ -119,8 +119,7 @@ def test_repetition_while_the_text_is_open_is_not_stopped(quick: Checkpoint) -> 
     looping(engine)
     heard = Heard()
     ticket = engine.submit(streamed("x " * 70, open_text=True, max_frames=400), heard)
-    for _ in range(90):
-        engine.tick()
+    run_turns(engine, 90)
     assert len(heard.codes) > REPEATED_FRAMES + spent_after(TEXT)
     assert not heard.ended
     engine.cancel(ticket)

@@ -38,6 +38,7 @@ from tests.support.engines import (
     custom_voice,
     drain,
     engine_of,
+    run_turns,
     said,
     said_live,
     seeded,
@@ -204,8 +205,7 @@ def test_flush_does_not_split_an_incomplete_tag(engine: Engine) -> None:
     heard = Heard()
     ticket = engine.submit(tagged("Hello world. [exc", open_text=True, split=Split.SENTENCE), heard)
     engine.flush(ticket)
-    for _ in range(20):
-        engine.tick()
+    run_turns(engine, 20)
     assert len(heard.codes) == FRAMES
     engine.append(ticket, "ited] You speak.")
     engine.finish_text(ticket)

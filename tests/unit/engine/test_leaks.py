@@ -14,7 +14,17 @@ from runtime.engine.execution.model_runner import FrameResult
 from runtime.errors import NonFiniteOutput
 from runtime.model.checkpoint import Checkpoint
 from runtime.request import Broken, Finished, SpeechRequest
-from tests.support.engines import Heard, cloned, core_of, custom_voice, drain, engine_of, said_together, seeded
+from tests.support.engines import (
+    Heard,
+    cloned,
+    core_of,
+    custom_voice,
+    drain,
+    engine_of,
+    run_turns,
+    said_together,
+    seeded,
+)
 from tests.support.frames import Slots, change_frames
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("each_device")]
@@ -92,8 +102,7 @@ def speak_with_a_bad_row(speaker: Checkpoint, spoil: str) -> tuple[Heard, list[H
     requests = [custom_voice(max_frames=16, **seeded(index)) for index in range(3)]
     heards = [Heard() for _ in requests]
     tickets = [engine.submit(request, heard) for request, heard in zip(requests, heards, strict=True)]
-    for _ in range(5):
-        engine.tick()
+    run_turns(engine, 5)
     (victim,) = (slot for slot, sequence in core_of(engine).holders.items() if sequence.ticket == tickets[1])
     if spoil == "keys":
         runner.slot_cache.keys[0][victim] = math.nan

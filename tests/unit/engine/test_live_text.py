@@ -20,11 +20,13 @@ from runtime.settings import Limits
 from tests.conftest import Loaded
 from tests.support.engines import (
     Heard,
+    assert_same,
     cloned,
     core_of,
     custom_voice,
     drain,
     engine_of,
+    run_turns,
     said,
     said_live,
     seeded,
@@ -61,18 +63,6 @@ def until(engine: Engine, come: Callable[[], bool]) -> None:
     raise AssertionError("it did not come")
 
 
-def turns(engine: Engine, count: int) -> None:
-    for _ in range(count):
-        engine.tick()
-
-
-def assert_same(heard: Heard, expected: Heard) -> None:
-    assert np.array_equal(heard.codes, expected.codes)
-    assert np.array_equal(heard.pcm, expected.pcm)
-    assert isinstance(heard.end, Finished)
-    assert heard.end.stop_reason == expected.end.stop_reason
-
-
 # --- Streaming layout
 
 
@@ -106,15 +96,15 @@ def test_surrounding_white_space_changes_neither_codes_nor_budget(engine: Engine
 
 def test_row_waiting_for_text_costs_no_work_and_delays_no_other(engine: Engine, whole: Heard) -> None:
     ticket, heard = begun(engine, "Hello world, ", max_frames=14)
-    turns(engine, 12)
+    run_turns(engine, 12)
     said_so_far = len(heard.codes)
     made = int(core_of(engine).table.made[0:].sum())
     assert 0 < said_so_far < 8
-    turns(engine, 5)
+    run_turns(engine, 5)
     assert int(core_of(engine).table.made.sum()) == made
     other = Heard()
     engine.submit(streamed(TEXT, max_frames=14), other)
-    turns(engine, 25)
+    run_turns(engine, 25)
     assert_same(other, whole)
     assert len(heard.codes) == said_so_far
     engine.append(ticket, TEXT.removeprefix("Hello world, "))
@@ -129,10 +119,10 @@ def test_speech_does_not_end_before_the_text_is_closed(loaded: Loaded) -> None:
     engine = engine_of(checkpoint)
     allowed = core_of(engine).runner.frame.allowed
     ticket, heard = begun(engine, "Hello world the old ", max_frames=50)
-    turns(engine, 15)
+    run_turns(engine, 15)
     allowed[:] = False
     allowed[checkpoint.config.talker.codec_eos_token_id] = True
-    turns(engine, 10)
+    run_turns(engine, 10)
     assert not heard.ended
     engine.finish_text(ticket)
     drain(engine)
@@ -142,10 +132,10 @@ def test_speech_does_not_end_before_the_text_is_closed(loaded: Loaded) -> None:
 
 def test_flush_speaks_an_incomplete_word(engine: Engine) -> None:
     ticket, heard = begun(engine, "Hello", max_frames=14)
-    turns(engine, 4)
+    run_turns(engine, 4)
     assert not heard.chunks
     engine.flush(ticket)
-    turns(engine, 4)
+    run_turns(engine, 4)
     assert heard.chunks
     engine.append(ticket, " world.")
     engine.finish_text(ticket)
@@ -161,7 +151,7 @@ def test_request_without_speakable_text_holds_no_slot_or_place(quick: Checkpoint
         engine.tick()
     other = Heard()
     engine.submit(custom_voice(max_frames=2), other)
-    turns(engine, 8)
+    run_turns(engine, 8)
     assert len(other.codes) == other.end.stats.frames == 2
     for ticket, heard in opened:
         assert not heard.events
@@ -174,9 +164,9 @@ def test_request_without_speakable_text_holds_no_slot_or_place(quick: Checkpoint
 @pytest.mark.parametrize("after", [["append"], ["finish_text"], ["flush"], ["finish_text", "append", "flush"]])
 def test_appends_after_the_end_of_the_text_are_ignored(engine: Engine, whole: Heard, after: list[str]) -> None:
     ticket, heard = begun(engine, TEXT, max_frames=14)
-    turns(engine, 3)
+    run_turns(engine, 3)
     engine.finish_text(ticket)
-    turns(engine, 2)
+    run_turns(engine, 2)
     for name in after:
         getattr(engine, name)(ticket, *(["more"] if name == "append" else []))
     drain(engine)
@@ -186,7 +176,7 @@ def test_appends_after_the_end_of_the_text_are_ignored(engine: Engine, whole: He
 def test_whole_text_request_accepts_no_appends(engine: Engine, whole: Heard) -> None:
     heard = Heard()
     ticket = engine.submit(streamed(TEXT, max_frames=14), heard)
-    turns(engine, 2)
+    run_turns(engine, 2)
     engine.append(ticket, " and more")
     engine.finish_text(ticket)
     drain(engine)
@@ -202,7 +192,7 @@ def test_text_for_unknown_requests_is_ignored(engine: Engine) -> None:
         engine.append(stranger, "Hello.")
         engine.flush(stranger)
         engine.finish_text(stranger)
-    turns(engine, 2)
+    run_turns(engine, 2)
     assert heard.events == events
     assert not engine.busy
 
@@ -211,14 +201,14 @@ def test_requests_waiting_for_text_are_counted_separately(quick: Checkpoint) -> 
     engine = engine_of(quick, slots=2)
     wordless, _ = begun(engine)
     speaking, heard = begun(engine, "Hello world. ", max_frames=200)
-    turns(engine, 1)
+    run_turns(engine, 1)
     load = engine.load()
     assert (load.active, load.waiting, load.waiting_for_text) == (1, 0, 1)
     while len(heard.codes) < 3 or engine.load().waiting_for_text < 2:
         engine.tick()
     assert (engine.load().active, engine.load().waiting) == (1, 0)
     engine.append(speaking, "You speak. ")
-    turns(engine, 1)
+    run_turns(engine, 1)
     assert engine.load().waiting_for_text == 1
     # The value of /ready can be written as JSON.
     assert json.loads(json.dumps(asdict(engine.load())))["waiting_for_text"] == 1
@@ -234,19 +224,19 @@ def test_waiting_for_text_is_reported_after_all_audio_was_sent(quick: Checkpoint
     ticket = engine.submit(custom_voice("", open_text=True, max_frames=None, layout=Layout.NON_STREAMING), heard)
     first, second, third = "Hello world. ", "You speak. ", "The"
     engine.append(ticket, first)
-    turns(engine, 40)
+    run_turns(engine, 40)
     assert heard.events == []  # The sentence may continue, so no speech starts.
     engine.flush(ticket)
     until(engine, lambda: bool(heard.of(WaitingForText)))
     assert heard.events[-1] == WaitingForText(len(first))
     assert heard.chunks
     said_so_far = len(heard.codes)
-    turns(engine, 40)
+    run_turns(engine, 40)
     assert len(heard.of(WaitingForText)) == 1
     engine.append(ticket, second)
     engine.append(ticket, third)
     until(engine, lambda: len(heard.codes) > said_so_far and core_of(engine).waiting_for_text == 1)
-    turns(engine, 40)
+    run_turns(engine, 40)
     assert len(heard.of(WaitingForText)) == 1  # The engine keeps the last word until more text or a flush arrives.
     engine.flush(ticket)
     until(engine, lambda: len(heard.of(WaitingForText)) == 2)
@@ -264,7 +254,7 @@ def test_waiting_for_text_is_reported_only_after_a_possible_sentence_end(
     engine = engine_of(quick, slots=1)
     ticket, heard = begun(engine, text, max_frames=200)
     until(engine, lambda: bool(heard.chunks) and core_of(engine).waiting_for_text == 1)
-    turns(engine, 60)
+    run_turns(engine, 60)
     assert [event.chars for event in heard.of(WaitingForText)] == [len(text)] * is_told
     engine.cancel(ticket)
     drain(engine)
@@ -304,7 +294,7 @@ def test_queued_request_with_bad_text_leaves_the_queue(quick: Checkpoint, text: 
     first = Heard()
     engine.submit(custom_voice(max_frames=5), first)
     ticket, heard = begun(engine, "Hello you. ")
-    turns(engine, 2)
+    run_turns(engine, 2)
     assert heard.places == [0]
     engine.append(ticket, text)
     drain(engine)
@@ -343,14 +333,14 @@ def test_segment_starts_only_after_the_next_sentence_has_begun(quick: Checkpoint
     heard = Heard()
     ticket = engine.submit(request, heard)
     engine.append(ticket, "Hello world. ")
-    turns(engine, 3)
+    run_turns(engine, 3)
     assert not heard.events
     engine.append(ticket, "You")
-    turns(engine, 9)
+    run_turns(engine, 9)
     assert len(heard.codes) == 3
     assert not heard.ended
     engine.flush(ticket)
-    turns(engine, 9)
+    run_turns(engine, 9)
     assert len(heard.codes) == 6
     assert not heard.ended
     engine.finish_text(ticket)

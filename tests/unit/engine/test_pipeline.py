@@ -14,15 +14,18 @@ from runtime.device.interface import Graph, Stream
 from runtime.engine.engine import Engine
 from runtime.engine.execution.model_runner import FrameResult
 from runtime.model.checkpoint import Checkpoint
-from runtime.request import Finished, Mode, Split, StopReason
+from runtime.request import Mode, Split, StopReason
 from runtime.settings import ModeSettings
 from tests.support.engines import (
     Heard,
+    assert_all_same,
+    assert_same,
     cloned,
     core_of,
     custom_voice,
     drain,
     engine_of,
+    run_turns,
     said,
     said_by_thread,
     said_together,
@@ -50,14 +53,6 @@ def ending_after(engine: Engine, frames: int) -> Engine:
     return engine
 
 
-def assert_same(heards: list[Heard], expected: list[Heard]) -> None:
-    for heard, other in zip(heards, expected, strict=True):
-        assert isinstance(heard.end, Finished)
-        assert heard.end.stop_reason == other.end.stop_reason
-        assert np.array_equal(heard.codes, other.codes)
-        assert heard.pcm.tobytes() == other.pcm.tobytes()
-
-
 # --- Rows that end while one of their frames is in flight
 
 
@@ -71,7 +66,7 @@ def test_next_segment_is_unaffected_by_a_late_frame_of_the_previous(
     expected = said(ending_after(engine_of(quick), 4), request)
     assert (expected.end.stats.parts, len(expected.codes)) == (3, most or 12)
     heard = said(ending_after(engine_of(quick, device=LateDevice(seed, chance)), 4), request)
-    assert_same([heard], [expected])
+    assert_same(heard, expected)
 
 
 @each_lateness
@@ -90,7 +85,7 @@ def test_slot_reassigned_at_an_end_serves_the_next_request_correctly(
         return FrameResult(result.codes, made > lengths[sequence.seed], result.finite)
 
     change_frames(core_of(engine).runner, end)
-    assert_same(said_together(engine, *requests), expected)
+    assert_all_same(said_together(engine, *requests), expected)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -103,8 +98,7 @@ def test_cancel_at_any_time_leaves_other_requests_unaffected(quick: Checkpoint, 
     doomed = set(stream.choice(12, 5, replace=False).tolist())
     for request, heard in zip(requests, heards, strict=True):
         tickets.append(engine.submit(request, heard))
-        for _ in range(stream.randint(0, 6)):
-            engine.tick()
+        run_turns(engine, stream.randint(0, 6))
         for index in doomed & set(range(len(tickets))):
             if stream.randint(4) == 0:
                 engine.cancel(tickets[index])
@@ -113,7 +107,7 @@ def test_cancel_at_any_time_leaves_other_requests_unaffected(quick: Checkpoint, 
         if index in doomed and heard.end.stop_reason is StopReason.CANCELLED:
             assert np.array_equal(heard.pcm, alone[index].pcm[: len(heard.pcm)])
         else:
-            assert_same([heard], [alone[index]])
+            assert_same(heard, alone[index])
 
 
 def test_first_frames_of_cancelled_requests_are_not_assigned_to_others(quick: Checkpoint) -> None:
@@ -134,7 +128,7 @@ def test_first_frames_of_cancelled_requests_are_not_assigned_to_others(quick: Ch
     device.tell(Stream.STARTS, device.asked[Stream.STARTS])
     engine.completion_waiter.threads.clear()
     drain(engine)
-    assert_same([heard], [alone])
+    assert_same(heard, alone)
 
 
 def test_first_frame_of_a_cancelled_request_is_not_measured_as_a_decode_step(quick: Checkpoint) -> None:
@@ -159,8 +153,7 @@ def test_tokens_appended_during_prefill_are_not_lost(quick: Checkpoint) -> None:
     engine.append(ticket, "Hello ")
     # With a thread in the list, the engine does not wait for the device itself.
     engine.completion_waiter.threads.append(threading.current_thread())
-    for _ in range(3):
-        engine.tick()
+    run_turns(engine, 3)
     assert not core_of(engine).table.speaking.any()
     engine.append(ticket, "world, you ")
     engine.append(ticket, "speak.")
@@ -168,7 +161,7 @@ def test_tokens_appended_during_prefill_are_not_lost(quick: Checkpoint) -> None:
     engine.tick()
     engine.completion_waiter.threads.clear()
     drain(engine)
-    assert_same([heard], [expected])
+    assert_same(heard, expected)
 
 
 # --- Number of frames in flight
@@ -189,8 +182,7 @@ def test_at_most_one_frame_is_launched_ahead_of_results(quick: Checkpoint) -> No
     assert not engine.tick()
     engine.completion_waiter.threads.clear()
     made = int(table.made.max())
-    for _ in range(3):
-        engine.tick()
+    run_turns(engine, 3)
     assert int(table.made.max()) > made
 
 
@@ -201,8 +193,7 @@ def test_prefills_run_concurrently_with_frames(quick: Checkpoint) -> None:
     for _ in range(5):
         engine.submit(custom_voice(max_frames=4), Heard())
     engine.completion_waiter.threads.append(threading.current_thread())
-    for _ in range(4):
-        engine.tick()
+    run_turns(engine, 4)
     assert core_of(engine).in_flight.prefill_chunks == 3
     engine.completion_waiter.threads.clear()
     drain(engine)
@@ -212,7 +203,7 @@ def test_chunked_prompts_on_an_asynchronous_device_equal_a_synchronous_one(clone
     requests = [cloned(seconds=3.0 + index, max_frames=4) for index in range(3)]
     expected = [said(engine_of(cloner, slots=1, prompt_piece=16), request) for request in requests]
     engine = engine_of(cloner, slots=2, prompt_piece=16, device=LateDevice(3, 0.2))
-    assert_same(said_together(engine, *requests), expected)
+    assert_all_same(said_together(engine, *requests), expected)
 
 
 @pytest.mark.quick
@@ -220,7 +211,7 @@ def test_device_events_wake_the_engine_thread(quick: Checkpoint) -> None:
     requests = [custom_voice(max_frames=6 + index, **seeded(index)) for index in range(6)]
     expected = [said(engine_of(quick, slots=1), request) for request in requests]
     heards = said_by_thread(engine_of(quick, slots=3, device=LateDevice(0, 0.0)), *requests)
-    assert_same(heards, expected)
+    assert_all_same(heards, expected)
 
 
 # --- Graphs
@@ -234,7 +225,7 @@ def test_every_graph_size_gives_the_codes_of_its_rows_alone(quick: Checkpoint, c
     device = LateDevice(count)
     modes = {mode: ModeSettings(prefills=10) for mode in Mode}
     engine = engine_of(quick, slots=10, device=device, modes=modes)
-    assert_same(said_together(engine, *requests), expected)
+    assert_all_same(said_together(engine, *requests), expected)
     assert device.replayed >= 4
 
 
@@ -249,6 +240,6 @@ def test_engine_runs_without_a_graph_that_cannot_be_captured(
     device = Forgetful()
     with caplog.at_level(logging.WARNING):
         heard = said(engine_of(quick, device=device), custom_voice())
-    assert_same([heard], [expected])
+    assert_same(heard, expected)
     assert device.replayed == 0
     assert "an operation that no graph holds" in caplog.text

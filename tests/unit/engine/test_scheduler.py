@@ -189,16 +189,6 @@ def test_slow_reader_pauses_alone_and_resumes() -> None:
     assert scheduler.runnable(table, 0.0, is_scarce=False).tolist() == [0, 1]
 
 
-@pytest.mark.slow("0")
-@pytest.mark.parametrize("max_in_flight", [0, 1])
-def test_listener_that_never_reads_gets_a_bounded_number_of_frames(max_in_flight: int) -> None:
-    simulation = Simulation.of(2, max_in_flight=max_in_flight, frame_cost=(0.01, 0.001))
-    deaf, good = Listener(frames=500, reads=False), Listener(frames=100)
-    simulation.run([deaf, good], until=15.0)
-    assert stepped_with(simulation, 0) == 24
-    assert good.ended is not None
-
-
 @pytest.mark.parametrize("what", ["limit", "text", "backlog", "reader"])
 def test_frames_in_flight_count_as_decoded(what: str) -> None:
     scheduler, table = speaking(2, made=9)

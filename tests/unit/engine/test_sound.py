@@ -22,6 +22,8 @@ from tests.support.engines import (
     GREEDY,
     Heard,
     VirtualClock,
+    assert_all_same,
+    assert_same,
     core_of,
     custom_voice,
     drain,
@@ -55,12 +57,6 @@ def mixed(index: int, **words: Any) -> SpeechRequest:
 def alone(quick: Checkpoint) -> list[Heard]:
     engine = engine_of(quick, slots=1)
     return [said(engine, mixed(index)) for index in range(16)]
-
-
-def assert_same(heard: Heard, expected: Heard) -> None:
-    assert isinstance(heard.end, Finished)
-    assert np.array_equal(heard.codes, expected.codes)
-    assert np.array_equal(heard.pcm, expected.pcm)
 
 
 def modes_of(**words: int) -> dict[Mode, ModeSettings]:
@@ -133,8 +129,7 @@ def test_sixteen_mixed_requests_equal_their_solo_runs(quick: Checkpoint, alone: 
 
 def test_separate_audio_thread_changes_no_byte(quick: Checkpoint, alone: list[Heard]) -> None:
     heards = said_by_thread(engine_of(quick, slots=4), *map(mixed, range(16)))
-    for heard, expected in zip(heards, alone, strict=True):
-        assert_same(heard, expected)
+    assert_all_same(heards, alone)
 
 
 def test_mixed_requests_include_both_layouts() -> None:

@@ -15,7 +15,7 @@ from runtime.engine.engine import Engine
 from runtime.errors import GenerationFailed, ModeNotServed, ReferenceTooShort, SpeechError
 from runtime.model.checkpoint import Checkpoint
 from runtime.request import Broken, Mode, Reference, SpeechRequest, StopReason, VoicePrompt
-from tests.support.engines import Heard, cloned, core_of, custom_voice, drain, engine_of, said, said_together
+from tests.support.engines import Heard, cloned, core_of, custom_voice, drain, engine_of, run_turns, said, said_together
 from tests.support.signals import voice
 
 WAIT_S = 60
@@ -195,8 +195,7 @@ def test_speech_continues_while_a_reference_is_encoded(reading: tuple[Engine, Ga
     gate.open.clear()
     engine.submit(cloned(max_frames=3), slow)
     engine.submit(kept, quick)
-    for _ in range(9):
-        engine.tick()
+    run_turns(engine, 9)
     assert len(quick.codes) == 3
     assert not slow.events
     gate.open.set()
