@@ -19,25 +19,8 @@ LOUDNESS = 0.2  # Standard deviation of the audio; full scale is 1.
 def published() -> Code2WavConfig:
     """Return decoder_config of every published checkpoint (docs/model.md 1.3)."""
     return Code2WavConfig(
-        codebook_size=2048,
-        num_quantizers=16,
-        codebook_dim=512,
-        latent_dim=1024,
-        hidden_size=512,
-        intermediate_size=1024,
-        num_hidden_layers=8,
-        num_attention_heads=16,
-        num_key_value_heads=16,
-        head_dim=64,
-        sliding_window=72,
-        rope_theta=10000.0,
-        rms_norm_eps=1e-5,
-        attention_bias=False,
-        hidden_act="silu",
-        decoder_dim=1536,
-        upsample_rates=(8, 5, 4, 3),
-        upsampling_ratios=(2, 2),
-    )
+        codebook_dim=512, latent_dim=1024, hidden_size=512, head_dim=64, intermediate_size=1024
+    )  # All other values are defaults.
 
 
 def random_network(config: Code2WavConfig, device: torch.device, seed: int = 0) -> Code2Wav:

@@ -6,22 +6,18 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-import numpy as np
 import pytest
 
-from runtime.errors import EmptyText, Overloaded, SpeechError, UnknownVoice
+from runtime.errors import EmptyText, UnknownVoice
 from runtime.request import (
     AudioChunk,
     Broken,
     Finished,
     Mode,
-    Queued,
-    Reference,
     SpeechEvent,
     SpeechRequest,
     Started,
     StopReason,
-    VoicePrompt,
     WaitingForText,
 )
 from runtime.settings import DEMO_CHECKPOINT, EngineSettings, Settings
@@ -93,15 +89,6 @@ def test_audio_comes_in_growing_chunks_and_is_reproducible(engine: InstantEngine
     assert engine.load().active == 0
 
 
-def test_cancel_ends_the_request_and_frees_the_slot(engine: InstantEngine) -> None:
-    heard = Heard()
-    ticket = engine.submit(LONG, heard)
-    heard.until(AudioChunk)
-    engine.cancel(ticket)
-    assert heard.until(Finished).stop_reason is StopReason.CANCELLED
-    assert engine.load().active == 0
-
-
 def test_unacknowledged_request_is_paused(engine: InstantEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tests.support.instant_engine.AT_ONCE", 10_000)
     heard = Heard()
@@ -128,19 +115,6 @@ def test_text_may_be_streamed(engine: InstantEngine) -> None:
     assert heard.pcm == first + second
 
 
-def test_third_request_waits_and_the_fourth_is_refused(engine: InstantEngine) -> None:
-    heards = [Heard() for _ in range(3)]
-    tickets = [engine.submit(LONG, heard) for heard in heards[:2]]
-    for heard in heards[:2]:
-        heard.until(Started)
-    engine.submit(REQUEST, heards[2])
-    assert heards[2].until(Queued) == Queued(0)
-    with pytest.raises(Overloaded):
-        engine.submit(REQUEST, Heard())
-    engine.cancel(tickets[0])
-    heards[2].until(Finished)
-
-
 def test_requests_refused_by_the_real_engine_are_refused(engine: InstantEngine) -> None:
     with pytest.raises(UnknownVoice):
         engine.submit(replace(REQUEST, voice="nobody"), Heard())
@@ -149,17 +123,3 @@ def test_requests_refused_by_the_real_engine_are_refused(engine: InstantEngine) 
     broken = heard.until(Broken)
     assert isinstance(broken, Broken)
     assert isinstance(broken.error, EmptyText)
-
-
-def test_voice_is_prepared_from_its_audio(engine: InstantEngine) -> None:
-    made: list[VoicePrompt | SpeechError] = []
-    there = threading.Event()
-    reference = Reference(samples=np.zeros(48_000, np.float32), x_vector_only=True)
-    engine.prepare(reference, Mode.BASE, lambda prompt: (made.append(prompt), there.set()))
-    assert there.wait(WAIT_S)
-    (prompt,) = made
-    assert isinstance(prompt, VoicePrompt)
-    assert prompt.fingerprint == engine.cards[0].fingerprint
-    other = replace(reference, samples=np.ones(48_000, np.float32))
-    sounds = [said(engine, replace(REQUEST, mode=Mode.BASE, reference=each)).pcm for each in (reference, other)]
-    assert sounds[0] != sounds[1]
