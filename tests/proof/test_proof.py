@@ -133,8 +133,7 @@ async def test_out_of_memory_fails_only_the_request_concerned(folder_of: FolderO
     async with asyncio.timeout(300):
         arguments = ["--model", str(folder_of("brief", "base")), "--max-slots", "8"]
         async with runtime_process(arguments, {"VOICEWRIGHT_THREADS": "1"}) as runtime:
-            result = await short_of_memory(runtime, 1)
-    assert result.startswith("1 of 1 requests")
+            assert (await short_of_memory(runtime, 1)).startswith("1 of 1 requests")
 
 
 def test_greedy_visitor_does_not_consume_the_rate_limit_of_others(folder_of: FolderOf) -> None:

@@ -74,8 +74,7 @@ async def test_text_is_received_in_chunks_that_join(server: RunningServer) -> No
         assert speech.done.stats.frames == len(sound) // 3840
         assert speech.done.stats.ttfa_ms is not None
         assert [chunk async for chunk in speech] == []  # A finished speech yields no more chunks.
-        result = sound
-    assert same_sound(result, (await spoken(server.socket, "Good morning.", **VOICE)).pcm)
+        assert same_sound(sound, (await spoken(server.socket, "Good morning.", **VOICE)).pcm)
 
 
 async def test_text_may_be_appended_during_speech(server: RunningServer) -> None:
@@ -86,8 +85,7 @@ async def test_text_may_be_appended_during_speech(server: RunningServer) -> None
         await speech.finish()
         with pytest.raises(ValueError, match="finished"):
             await speech.write("Late.")
-        result = await speech.read()
-    assert same_sound(result, (await spoken(server.socket, "Good morning.", **VOICE)).pcm)
+        assert same_sound(await speech.read(), (await spoken(server.socket, "Good morning.", **VOICE)).pcm)
 
 
 async def test_flush_in_the_middle_of_a_text_is_accepted(server: RunningServer) -> None:
@@ -131,8 +129,7 @@ async def test_utterances_abandoned_before_text_or_refused_take_no_place(
             for _ in range(12):
                 with pytest.raises(SpeechRefused):
                     await client.speak("a\0b", **VOICE).read()
-            result = len(await client.speak("Short.", **VOICE).read())
-    assert result > 0
+            assert len(await client.speak("Short.", **VOICE).read()) > 0
 
 
 async def test_leaving_the_context_manager_early_cancels(server: RunningServer) -> None:
@@ -452,8 +449,7 @@ async def test_audio_in_flight_at_a_cancel_is_not_missing() -> None:
             speech = await client.speak("Hello.")
             await first_chunk(speech)
             await speech.cancel()
-            result = await speech.ended()
-    assert result == Cancelled(16.0, None)
+            assert await speech.ended() == Cancelled(16.0, None)
 
 
 async def test_close_reason_of_the_socket_is_the_error_of_the_utterance() -> None:
@@ -583,8 +579,7 @@ async def test_silent_utterance_times_out_and_queue_updates_reset_the_timer() ->
                 await speech.read()
             await cancelled.wait()
             assert [chunk async for chunk in speech] == []
-            result = speech.queued
-    assert result == Queued(0)
+            assert speech.queued == Queued(0)
 
 
 def test_pronunciation_dictionaries_can_be_stored_used_and_deleted(server: RunningServer) -> None:

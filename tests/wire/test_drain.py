@@ -128,8 +128,7 @@ async def test_second_signal_ends_immediately(folder_of: FolderOf, number: signa
             child.send_signal(number)
             closed = await session.closed()
             assert child.wait(60) == 0  # The process would run for an hour if it waited for this client's reply.
-            result = closed
-        assert result == (1001, "draining")
+            assert closed == (1001, "draining")
     finally:
         child.kill()
         child.communicate()

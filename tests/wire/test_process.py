@@ -210,8 +210,7 @@ async def test_dead_engine_is_reported_to_all_requests_and_ends_the_process(fold
             error = await idle.until("error")
             assert (error["code"], error["context_id"]) == ("engine_dead", None)
             assert await idle.closed() == (1011, "engine_dead")
-            result = context_and_code, await session.closed()
-        assert result == (["default", "engine_dead"], (1011, "engine_dead"))
+            assert (context_and_code, await session.closed()) == (["default", "engine_dead"], (1011, "engine_dead"))
         until(lambda: server.exit_status is not None)
         assert server.exit_status == 70
 
@@ -274,8 +273,7 @@ async def test_signal_during_speech_ends_the_process(
         child.send_signal(number)
         error = await session.until("error")
         assert error["context_id"] == "default"
-        result = error["code"], await session.closed()
-    assert result == ("draining", (1001, "draining"))
+        assert (error["code"], await session.closed()) == ("draining", (1001, "draining"))
     assert child.wait(60) == 0
     assert child.stdout is not None
     assert child.stderr is not None
@@ -290,8 +288,7 @@ async def test_signal_to_an_idle_process_prints_nothing(process: tuple[subproces
     async with talk(url.replace("http", "ws") + "/v1/audio/speech/stream", **LONG, voice="serena") as session:
         child.send_signal(signal.SIGINT)
         await session.until("error")
-        result = await session.closed()
-    assert result == (1001, "draining")
+        assert await session.closed() == (1001, "draining")
     assert child.wait(60) == 0
     assert child.stdout is not None
     assert child.stderr is not None
@@ -310,8 +307,7 @@ async def test_signal_ends_the_process_if_its_output_is_not_read(process: tuple[
         while not isinstance(await session.hear(), bytes):
             pass
         child.send_signal(signal.SIGINT)
-        result = await session.closed()
-    assert result == (1001, "draining")
+        assert await session.closed() == (1001, "draining")
     assert child.wait(60) == 0
     assert child.stderr is not None
     assert child.stderr.read() == ""

@@ -236,8 +236,7 @@ async def test_unknown_subprotocol_error_names_the_supported_one(either: Running
 
 async def test_compression_is_not_negotiated(either: RunningServer) -> None:
     async with connect(either.socket, subprotocols=[PROTOCOL]) as connection:
-        result = list(connection.protocol.extensions)
-    assert result == []
+        assert list(connection.protocol.extensions) == []
 
 
 MESSAGES = st.one_of(

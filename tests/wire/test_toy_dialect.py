@@ -67,8 +67,7 @@ async def test_pause_speaks_the_buffered_text(server: RunningServer) -> None:
         await connection.send(json.dumps({"end": True}))
         await heard(connection)
         assert isinstance(pcm, bytes)
-        result = pcm
-    assert result
+        assert pcm
 
 
 async def test_stop_releases_the_slot_and_a_second_text_may_follow(server: RunningServer) -> None:
@@ -107,5 +106,4 @@ async def test_malformed_message_ends_the_session(server: RunningServer, message
     async with connect(f"ws://127.0.0.1:{server.port}/toy") as connection:
         await connection.send(message)
         await asyncio.wait_for(connection.wait_closed(), 60)
-        result = connection.close_code
-    assert result == code
+        assert connection.close_code == code

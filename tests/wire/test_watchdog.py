@@ -58,8 +58,7 @@ async def test_stuck_frame_fails_health_ends_clients_and_the_process(
                 pass
             device.hang()
             error_codes = [(await session.until("error"))["code"], (await idle.until("error"))["code"]]
-            result = error_codes, await session.closed()
-        assert result == (["engine_dead"] * 2, (1011, "engine_dead"))
+            assert (error_codes, await session.closed()) == (["engine_dead"] * 2, (1011, "engine_dead"))
         assert time.monotonic() - began > 1.9
         until(lambda: server.exit_status is not None)
         device.go_on()

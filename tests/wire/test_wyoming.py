@@ -195,8 +195,7 @@ async def test_connections_are_limited(server: RunningServer) -> None:
             await client.send("ping")
             await client.until("pong")
         async with wyoming(uri) as fifth:
-            result = await fifth.until()
-    assert result.last["code"] == "too_many_connections"
+            assert (await fifth.until()).last["code"] == "too_many_connections"
 
 
 # --- The port.

@@ -199,8 +199,7 @@ async def test_slot_released_shortly_after_the_last_reply_is_not_a_leak(
         return JSONResponse({"active": int(seen <= looks), "waiting": 0})
 
     async with served([Route("/ready", ready)]) as address:
-        result = await busy_slots(f"http://{address}")
-    assert result == left
+        assert await busy_slots(f"http://{address}") == left
 
 
 def row_of(minute: int, rss_mib: float, p99: float | None, underruns: int = 0) -> Row:

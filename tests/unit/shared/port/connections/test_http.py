@@ -196,7 +196,6 @@ async def test_pipelined_requests_are_throttled_after_a_burst() -> None:
         (flood,) = (one for one in at.server.server_state.connections if getattr(one, "pipeline", None))
         assert len(flood.pipeline) <= READ_BYTES / len(GET)
         writer.transport.abort()
-        answered, waits = answered, waits
     assert 50 < answered < 500
     assert sorted(waits)[len(waits) // 2] < 0.1
 
