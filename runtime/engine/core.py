@@ -181,7 +181,7 @@ class EngineCore:
             change(sequence.text_stream)
         except SpeechError as error:
             self.waiting.remove_request(ticket)
-            self.end(sequence, error)
+            self.finish_request(sequence, error)
             return
         if sequence.text_stream.is_silent:
             self.waiting.remove_request(ticket)
@@ -189,7 +189,7 @@ class EngineCore:
         elif sequence.slot < 0:
             self.waiting.update_request(sequence, self.clock())
         elif sequence.state is SequenceState.AT_REST:
-            with self._ending_on_error(sequence):
+            with self._finishing_on_error(sequence):
                 self.segment_runner.resume(sequence)
         else:
             self.segment_runner.append_tokens(sequence)
@@ -216,13 +216,13 @@ class EngineCore:
         """End a request in any state. Its sink then receives only the final event."""
         sequence = self.waiting.remove_request(ticket) or self._holder(ticket)
         if sequence is not None:
-            self.end(sequence, StopReason.CANCELLED)
+            self.finish_request(sequence, StopReason.CANCELLED)
 
     def preempt(self, ticket: int, error: SpeechError) -> bool:
         """End a request that waits for a slot; return False if it has a slot or has ended."""
         sequence = self.waiting.remove_request(ticket)
         if sequence is not None:
-            self.end(sequence, error)
+            self.finish_request(sequence, error)
         return sequence is not None
 
     # --- The turn.
@@ -232,9 +232,9 @@ class EngineCore:
         for sequence, sound in self.code2wav_scheduler.collect():
             self.frames_made += 0 if sequence.request.yields else sound.frames
             if sound.error is not None:
-                self.end(sequence, sound.error)
+                self.finish_request(sequence, sound.error)
             elif sound.guard is not None:
-                with self._ending_on_error(sequence):
+                with self._finishing_on_error(sequence):
                     self.segment_runner.cut_segment(sequence, sound.guard, sound.left_out)
 
     def process_outputs(self) -> bool:
@@ -267,7 +267,7 @@ class EngineCore:
             text_stream = sequence.text_stream
             if text_stream.pause and text_stream.closed and not text_stream.segments:
                 sequence.emit_pause(text_stream.pause, self._no_codes)
-            self.end(sequence, sequence.stop_reason)
+            self.finish_request(sequence, sequence.stop_reason)
 
     def report_waiting_for_text(self) -> None:
         """Notify requests that have emitted the audio of all text received so far."""
@@ -283,11 +283,11 @@ class EngineCore:
         """Give free slots to the next requests, and report new queue positions to waiting requests."""
         now = self.clock()
         for sequence, error in self.waiting.collect_voices(now):
-            self.end(sequence, error)
+            self.finish_request(sequence, error)
         while self.waiting.ready and self.runner.slot_cache.free:
             self._begin(self.waiting.next(), now)
         for sequence, error in self.waiting.remove_expired(now):
-            self.end(sequence, error)
+            self.finish_request(sequence, error)
         self.waiting.report_places(now)
 
     def prefill(self) -> bool:
@@ -322,20 +322,20 @@ class EngineCore:
         self.process_outputs()
         return True
 
-    def end(self, sequence: Sequence, outcome: StopReason | SpeechError) -> None:
+    def finish_request(self, sequence: Sequence, outcome: StopReason | SpeechError) -> None:
         """Release the request's resources and emit its final event."""
         now = self.clock()
         if sequence.slot >= 0:
-            with self.code2wav_scheduler.silencing(sequence):
-                self.in_flight.discard_launches(sequence.slot)
-                self.table.clear(sequence.slot)
+            self.code2wav_scheduler.silence(sequence)
+            self.in_flight.discard_launches(sequence.slot)
+            self.table.clear(sequence.slot)
             del self.holders[sequence.slot]
             if sequence.prompt is not None:
                 self.prefilling.remove(sequence)
             self.runner.slot_cache.release(sequence.slot)
             self.waiting.slot_freed(sequence.request.caller, now - sequence.admitted)
         stats = sequence.stats(now, self.samples_per_frame, self.frame_s)
-        sequence.end(
+        sequence.emit_final_event(
             outcome, stats, tuple(note for note in sequence.text_stream.notes if note not in sequence.reported_notes)
         )
         # Only canary requests yield. Their messages have the level debug, because no client sent these requests.
@@ -343,16 +343,16 @@ class EngineCore:
         log.log(level, "request %d ended: %s", sequence.ticket, sequence.describe(outcome, stats))
 
     @contextmanager
-    def _ending_on_error(self, sequence: Sequence) -> Iterator[None]:
+    def _finishing_on_error(self, sequence: Sequence) -> Iterator[None]:
         try:
             yield
         except SpeechError as error:
-            self.end(sequence, error)
+            self.finish_request(sequence, error)
 
-    def end_all(self, error: SpeechError) -> None:
+    def finish_all_requests(self, error: SpeechError) -> None:
         """End all requests with this error."""
         for sequence in [*self.waiting.remove_all(), *self.holders.values()]:
-            self.end(sequence, error)
+            self.finish_request(sequence, error)
 
     # --- Steps of a turn.
 
@@ -369,7 +369,7 @@ class EngineCore:
         sequence.take_slot(slot, inputs, self.table, self.modes[sequence.request.mode], now)
         self.holders[slot] = sequence
         self._emit_started(sequence)
-        with self._ending_on_error(sequence):
+        with self._finishing_on_error(sequence):
             self.segment_runner.start_segment(sequence)
 
     def _emit_silence(self, sequence: Sequence) -> None:
@@ -380,7 +380,7 @@ class EngineCore:
         sequence.first_audio_at = self.clock()
         self._emit_started(sequence, *([] if text_stream.pause else [PAUSE_NOTE]))
         sequence.emit_pause(in_marks + text_stream.pause, self._no_codes)
-        self.end(sequence, StopReason.EOS)
+        self.finish_request(sequence, StopReason.EOS)
 
     @property
     def _no_codes(self) -> NDArray[np.int64]:
@@ -452,20 +452,20 @@ class EngineCore:
         kept = slots[good]
         self.code2wav_scheduler.store_frames(kept, result.codes[good])
         for slot in slots[~finite]:
-            self.end(self.holders[int(slot)], NonFiniteOutput())
+            self.finish_request(self.holders[int(slot)], NonFiniteOutput())
         for slot in slots[finite & ended]:
             sequence = self.holders[int(slot)]
-            with self._ending_on_error(sequence):
+            with self._finishing_on_error(sequence):
                 self.segment_runner.finish_segment(sequence, StopReason.EOS)
         for slot in kept[table.made[kept] >= table.limit[kept]]:
             sequence = self.holders[int(slot)]
-            with self._ending_on_error(sequence):
+            with self._finishing_on_error(sequence):
                 self.segment_runner.stop_at_limit(sequence)
 
     def _fail(self, slots: Slots) -> None:
         """End the requests in these slots with an error."""
         for slot in slots:
-            self.end(self.holders[int(slot)], GenerationFailed())
+            self.finish_request(self.holders[int(slot)], GenerationFailed())
 
     def _holder(self, ticket: int) -> Sequence | None:
         return next((sequence for sequence in self.holders.values() if sequence.ticket == ticket), None)

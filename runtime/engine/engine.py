@@ -130,7 +130,7 @@ class Engine:
         if self._thread is not None:
             self._thread.join(timeout_s)
         else:
-            self._end()
+            self._shut_down()
 
     # --- Requests; any thread.
 
@@ -195,7 +195,7 @@ class Engine:
             opened = self._open.get(ticket)
             held = None if opened is None else opened.entry.waiting.withdraw(ticket)
         if held is not None:  # The checkpoint of the request is still being loaded.
-            held.end(StopReason.CANCELLED, RequestStats())
+            held.emit_final_event(StopReason.CANCELLED, RequestStats())
         else:
             self._command(ticket, lambda core: core.cancel(ticket))
 
@@ -308,17 +308,17 @@ class Engine:
         except Exception:
             log.critical("the engine thread died", exc_info=True)
         finally:
-            self._end()
+            self._shut_down()
 
-    def _end(self) -> None:
+    def _shut_down(self) -> None:
         with self._lock:
             self.alive = False
             held = [sequence for entry in self.registry.entries for sequence, _ in entry.waiting.release()]
         self.run_commands()
         for sequence in held:
-            sequence.end(EngineDead(), RequestStats())
+            sequence.emit_final_event(EngineDead(), RequestStats())
         for core in self.registry.cores:
-            core.end_all(EngineDead())
+            core.finish_all_requests(EngineDead())
             core.voice_cache.close()
         self.code2wav_worker.close()
         self.completion_waiter.close()
@@ -379,7 +379,7 @@ class Engine:
                 sequence.admit(*admitted, self._seed(sequence.request), self.clock())
                 core.add_request(sequence)
             except SpeechError as error:
-                sequence.end(error, RequestStats())
+                sequence.emit_final_event(error, RequestStats())
             for command in commands:
                 command()
 
@@ -435,7 +435,7 @@ class Engine:
                 self._open[ticket].has_begun = True
             if isinstance(event, Finished | Broken):
                 with self._lock:
-                    self._open.end(ticket)
+                    self._open.remove(ticket)
             try:
                 sink(event)
             except Exception:

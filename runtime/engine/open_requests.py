@@ -60,7 +60,7 @@ class OpenRequests:
         self._by_ticket[ticket] = OpenRequest(entry, request.caller, request.yields)
         return ticket
 
-    def end(self, ticket: int) -> None:
+    def remove(self, ticket: int) -> None:
         """Remove a request. Unknown tickets are ignored."""
         self._by_ticket.pop(ticket, None)
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 
@@ -147,17 +146,18 @@ class Code2WavScheduler:
         if self._withdrawn:
             self.offer()
 
-    @contextmanager
-    def silencing(self, sequence: Sequence) -> Iterator[None]:
-        """Context manager that ends the audio of a request.
+    def silence(self, sequence: Sequence) -> None:
+        """Emit no more audio of a request, and start none of its chunks.
 
-        In its body, where the slot is released, no task of the request can start.
+        After this, the core may clear the row of the table and release the slot. No worker reads the row any more,
+        because the waiting tasks of this core are withdrawn, and only the engine thread offers new ones. A chunk of the
+        request that already runs still uses the Code2Wav stream of the slot. Until its result is collected, the row's
+        `in_code2wav` keeps the chunks of the next sequence in the slot waiting.
         """
         with self._worker.lock:
             sequence.silenced = True
             self._worker.withdraw(self)
-            self._withdrawn = True
-            yield
+        self._withdrawn = True
 
     def collect(self) -> Iterator[tuple[Sequence, SequenceAudio]]:
         """Yield the worker's results per sequence, and offer it more chunks.

@@ -205,7 +205,9 @@ class Sequence:
             guard=self.guard,
         )
 
-    def end(self, outcome: StopReason | SpeechError, stats: RequestStats, notes: tuple[str, ...] = ()) -> None:
+    def emit_final_event(
+        self, outcome: StopReason | SpeechError, stats: RequestStats, notes: tuple[str, ...] = ()
+    ) -> None:
         """Emit the final event, with the notes since the start."""
         self.state = SequenceState.ENDED
         self.silenced = True
