@@ -121,7 +121,7 @@ class CudaDevice(CpuDevice):
 
 # Lower numbers have higher priority. Later audio (AUDIO) has the priority of frames, because a finished row keeps its
 # slot until its audio is decoded.
-PRIORITIES = {Stream.FIRST_AUDIO: -3, Stream.STARTS: -2, Stream.VOICES: -2, Stream.FRAMES: -1, Stream.AUDIO: -1}
+PRIORITIES = {Stream.FIRST_AUDIO: -3, Stream.PROMPTS: -2, Stream.VOICES: -2, Stream.FRAMES: -1, Stream.AUDIO: -1}
 
 
 def _streams() -> dict[Stream, torch.cuda.Stream]:

@@ -22,13 +22,13 @@ class Stream(StrEnum):
     """
 
     FIRST_AUDIO = "first sound"  # Also used for short urgent chunks.
-    STARTS = "starts"  # Prompts and first frames.
+    PROMPTS = "prompts"  # Prompts and first frames.
     VOICES = "voices"  # Encoding of new voices.
     FRAMES = "frames"
     AUDIO = "sound"
 
 
-URGENT = (Stream.FIRST_AUDIO, Stream.STARTS, Stream.VOICES)  # Work that is needed for a request's first audio.
+URGENT = (Stream.FIRST_AUDIO, Stream.PROMPTS, Stream.VOICES)  # Work that is needed for a request's first audio.
 
 
 class Event(Protocol):

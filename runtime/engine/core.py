@@ -23,7 +23,7 @@ from runtime.engine.audio.voice_cache import VoiceCache
 from runtime.engine.execution.graphs import GraphPool
 from runtime.engine.execution.model_runner import FrameLost, FrameResult, ModelRunner
 from runtime.engine.execution.prefix_cache import PrefixCache
-from runtime.engine.execution.prompt_batches import STARTS
+from runtime.engine.execution.prompt_batches import PROMPT_BATCH_SIZES
 from runtime.engine.execution.slots import SlotInputs
 from runtime.engine.scheduling.code2wav_scheduler import Code2WavScheduler
 from runtime.engine.scheduling.in_flight import Expect, InFlight
@@ -100,7 +100,7 @@ class EngineCore:
         self.clock = host.clock
         engine, code2wav = settings.engine, checkpoint.speech_tokenizer.code2wav
         on_cpu, dtype = device.torch_device.type == "cpu", checkpoint.talker.codec_head.weight.dtype
-        self._prefills = CPU_PREFILLS if on_cpu else STARTS[-1]
+        self._prefills = CPU_PREFILLS if on_cpu else PROMPT_BATCH_SIZES[-1]
         prompts = max((mode.prefills or self._prefills for mode in self.modes.values()), default=self._prefills)
         graphs = GraphPool(device)
         self.runner = ModelRunner(checkpoint, device, dtype, slots, length, engine.prompt_piece, prompts, graphs)
@@ -293,12 +293,12 @@ class EngineCore:
     def prefill(self) -> bool:
         """Prefill the next chunk of several prompts at once. The last chunk of a prompt also gives its first frame."""
         # Only one prefill runs at a time. Requests that arrive during it share the next one.
-        if self.in_flight.prefill_chunks:
+        if self.in_flight.is_prefilling:
             return False
         most = max(
             (self.modes[sequence.request.mode].prefills or self._prefills for sequence in self.prefilling), default=0
         )
-        sequences = list(self.prefilling)[: min(most, STARTS[-1])]
+        sequences = list(self.prefilling)[: min(most, PROMPT_BATCH_SIZES[-1])]
         if sequences:
             self._prefill_chunks(sequences)
             self.process_outputs()
@@ -402,13 +402,13 @@ class EngineCore:
             stops = self.runner.prefill_chunks(wanted)
             through = [stop == len(prompt.embeds) for stop, (_, prompt, _) in zip(stops, wanted, strict=True)]
             if not all(through):
-                with self.device.stream(Stream.STARTS):
-                    self.in_flight.add(Stream.STARTS, slots[np.logical_not(through)], self.device.mark())
+                with self.device.stream(Stream.PROMPTS):
+                    self.in_flight.add(Stream.PROMPTS, slots[np.logical_not(through)], self.device.mark())
             if any(through):
                 prompts = [prompt for (_, prompt, _), is_through in zip(wanted, through, strict=True) if is_through]
                 spoken = [sequence for sequence, is_through in zip(sequences, through, strict=True) if is_through]
                 first = self.runner.first(slots[through], partial(self.code2wav_scheduler.launch_first_audio, spoken))
-                self.in_flight.add(Stream.STARTS, first.slots, first.event, first, prompts)
+                self.in_flight.add(Stream.PROMPTS, first.slots, first.event, first, prompts)
         except Exception as error:
             log.exception("the prefill of %d requests failed", len(sequences))
             if len(sequences) == 1 or isinstance(error, FrameLost):

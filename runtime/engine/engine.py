@@ -113,7 +113,7 @@ class Engine:
         """Start the engine's threads."""
         self.code2wav_worker.start(separate_urgent=self.device.max_in_flight > 0)
         if self.device.max_in_flight:
-            self.completion_waiter.start((Stream.FRAMES, Stream.STARTS))
+            self.completion_waiter.start((Stream.FRAMES, Stream.PROMPTS))
         for core in self.registry.cores:
             core.voice_cache.start(self.loader.prepare_thread)
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)

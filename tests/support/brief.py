@@ -40,7 +40,7 @@ def few_shapes_of_sound(monkeypatch: pytest.MonkeyPatch) -> None:
     """
     families = {
         Stream.FIRST_AUDIO: Family((1, 2), (1, 2)),
-        Stream.STARTS: Family((1,), (1, 2)),
+        Stream.PROMPTS: Family((1,), (1, 2)),
         Stream.AUDIO: Family((1, 2, 4), (1, 4)),
     }
     monkeypatch.setattr("runtime.engine.audio.code2wav_graphs.FAMILIES", families)

@@ -40,13 +40,13 @@ class Family:
 
 FAMILIES = {
     Stream.FIRST_AUDIO: Family((1, 2, 4), (1, 2, 4, 8)),
-    Stream.STARTS: Family((1,), (1, 2, 4, 8)),  # First frames of newly prefilled prompts.
+    Stream.PROMPTS: Family((1,), (1, 2, 4, 8)),  # First frames of newly prefilled prompts.
     Stream.AUDIO: Family((1, 2, 4, 8, 12, 16), (1, 2, 4, 8, 16, 32)),
 }
 
 WORKS = {
     Stream.FIRST_AUDIO: Work.FIRST_AUDIO,
-    Stream.STARTS: Work.FOLLOWING_AUDIO,
+    Stream.PROMPTS: Work.FOLLOWING_AUDIO,
     Stream.AUDIO: Work.AUDIO,
 }
 

@@ -114,23 +114,23 @@ class Code2WavStreams:
     def can_follow(self, voice: ClonedVoice | None) -> bool:
         """True if a stream can be opened and its first frame decoded without waiting."""
         is_known = voice is None or voice.codes is None or voice.sound is not None
-        return is_known and bool(self.graphs.sizes(Stream.STARTS))
+        return is_known and bool(self.graphs.sizes(Stream.PROMPTS))
 
     @torch.inference_mode()
     def follow(self, slots: Sequence[int], codes: Tensor) -> list[FirstAudio]:
-        """Decode the first frame of newly opened streams on ``Stream.STARTS``, directly after its generation.
+        """Decode the first frame of newly opened streams on ``Stream.PROMPTS``, directly after its generation.
 
         Shapes: codes [B, Q], on the device.
         """
-        widest = self.graphs.widest(Stream.STARTS)
+        widest = self.graphs.widest(Stream.PROMPTS)
         followed: list[FirstAudio] = []
         for first in range(0, len(slots), widest):
             group = np.array(slots[first : first + widest], np.int64)
-            bucket = self.graphs.bucket(Stream.STARTS, 1, len(group))
+            bucket = self.graphs.bucket(Stream.PROMPTS, 1, len(group))
             assert bucket is not None
             made, event = bucket.begin(self._rows[group], codes[first : first + widest].unsqueeze(1))
             self._move_on(group, 1)
-            self._last.update(dict.fromkeys(group.tolist(), (Stream.STARTS, event)))
+            self._last.update(dict.fromkeys(group.tolist(), (Stream.PROMPTS, event)))
             followed += [FirstAudio(made[place], self.samples_per_frame, event) for place in range(len(group))]
         return followed
 

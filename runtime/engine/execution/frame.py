@@ -44,7 +44,7 @@ class Frame:
     were finite.
 
     Args:
-        max_rows, max_starts: Maximum batch of frames and of first frames, including padding rows.
+        max_rows, max_first_frames: Maximum batch of frames and of first frames, including padding rows.
         prompts: Maximum number of first frames in flight.
     """
 
@@ -56,7 +56,7 @@ class Frame:
         slot_cache: SlotCache,
         dtype: torch.dtype,
         max_rows: int,
-        max_starts: int,
+        max_first_frames: int,
         prompts: int = 1,
     ) -> None:
         self.config = config
@@ -72,16 +72,16 @@ class Frame:
         self.native_predictor = native_predictor(predictor) if is_native else None
         self._native_layers = native_layers(self.talker.model) if is_native else None
         self.cache = FrameCache(predictor, max_rows, device, dtype, self.ops)
-        self.start_cache = FrameCache(predictor, max_starts, device, dtype, self.ops)
+        self.first_frame_cache = FrameCache(predictor, max_first_frames, device, dtype, self.ops)
         # Noise of frames and of first frames. None if the device computes the noise.
         self.noise: HostNoise | None = None
-        self.start_noise: HostNoise | None = None
+        self.first_frame_noise: HostNoise | None = None
         widths, groups = (config.talker.vocab_size, config.predictor.vocab_size), config.talker.num_code_groups
         self._cpu_noise = CpuNoise(widths, groups) if target.type == "cpu" else None
         if device.lean_sampling:
             flying = device.max_in_flight + 2
             self.noise = HostNoise(device, max_rows, widths, groups, flying)
-            self.start_noise = HostNoise(device, max_starts, widths, groups, prompts + 1)
+            self.first_frame_noise = HostNoise(device, max_first_frames, widths, groups, prompts + 1)
         # The talker's hidden states at the last position of each prompt, kept until the first frame is sampled.
         self.hidden = torch.zeros((slot_cache.slots + 1, config.talker.hidden_size), device=target, dtype=dtype)
         cos, sin = self.talker.angles(torch.arange(slot_cache.length + 1, device=target).unsqueeze(0))
@@ -185,9 +185,11 @@ class Frame:
         """Return the first frame of rows whose prompts are prefilled. Shapes: see `next`."""
         hidden = self.hidden[rows]
         if self.fused is None:
-            return self._sample(hidden, rows, slots, self.start_cache, self.start_noise, plain)
+            return self._sample(hidden, rows, slots, self.first_frame_cache, self.first_frame_noise, plain)
         positions = self.slot_cache.position[rows]
-        return self._fused_sample(self.fused, hidden, rows, self.start_cache, positions, torch.zeros_like(positions))
+        return self._fused_sample(
+            self.fused, hidden, rows, self.first_frame_cache, positions, torch.zeros_like(positions)
+        )
 
     def _cross_embeddings(self, slots: Slots | None) -> CrossCheckpointEmbeddings | None:
         """Return the cross-embedded rows, or None if there are none. In graphs, there are none. Shapes: slots [B]."""

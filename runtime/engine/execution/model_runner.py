@@ -21,7 +21,7 @@ from runtime.engine.execution.noise import HostNoise
 from runtime.engine.execution.prompt import Prompt
 from runtime.engine.execution.prompt_batches import (
     POSITIONS,
-    STARTS,
+    PROMPT_BATCH_SIZES,
     TOGETHER,
     Chunk,
     PackedPieces,
@@ -88,7 +88,7 @@ class ModelRunner:
         slots: int,
         length: int,
         chunk: int,
-        prompts: int = STARTS[-1],
+        prompts: int = PROMPT_BATCH_SIZES[-1],
         graphs: GraphPool | None = None,
     ) -> None:
         self.device = device
@@ -98,19 +98,21 @@ class ModelRunner:
         self.slot_cache = SlotCache(checkpoint.config, slots, length, target, dtype, grain)
         largest = next((size for size in DECODE_BUCKETS if size >= slots), slots)
         # Sizes up to the first one that is at least the number of slots.
-        self._starts = [size for size in STARTS if size < 2 * slots]
+        self._prompt_batch_sizes = [size for size in PROMPT_BATCH_SIZES if size < 2 * slots]
         config, talker = checkpoint.config, checkpoint.talker
-        self.frame = Frame(config, talker, device, self.slot_cache, dtype, largest, self._starts[-1], prompts)
+        self.frame = Frame(
+            config, talker, device, self.slot_cache, dtype, largest, self._prompt_batch_sizes[-1], prompts
+        )
         self._pads = self.frame.fused is not None or device.pads_prompts
         self.hidden_size = checkpoint.config.talker.hidden_size
         self._is_lean = device.lean_sampling and self.frame.fused is None
         self._spans = [span for span in SPANS if span < length and self.frame.fused is None] + [length]
         self.graphs = GraphPool(device) if graphs is None else graphs
         self._rows = torch.full((largest,), slots, device=device.torch_device)
-        self._first_rows = torch.full((STARTS[-1],), slots, device=device.torch_device)
+        self._first_rows = torch.full((PROMPT_BATCH_SIZES[-1],), slots, device=device.torch_device)
         packs = self.frame.fused is not None
         self.chunk = chunk or (POSITIONS[-1] if packs else TOGETHER)
-        self._batches: PromptBatches = PackedPieces() if packs else WholeChunks(self.chunk, self._starts)
+        self._batches: PromptBatches = PackedPieces() if packs else WholeChunks(self.chunk, self._prompt_batch_sizes)
         shapes = list(self._batches.shapes()) if self._pads else [(1, 1)]
         width, pieces = max(count * size for count, size in shapes), max(count for count, _ in shapes)
         self._embeds = torch.zeros((width, self.hidden_size), device=target, dtype=dtype)
@@ -123,7 +125,9 @@ class ModelRunner:
         self._asked = Ring([device.host_memory(largest, dtype=torch.int64) for _ in range(device.max_in_flight + 2)])
         # First frames of ended requests may still be in flight, so this ring may need more buffers than there are
         # slots.
-        self._started = Ring([device.host_memory(STARTS[-1], width, dtype=torch.int64) for _ in range(prompts + 1)])
+        self._first_outputs = Ring(
+            [device.host_memory(PROMPT_BATCH_SIZES[-1], width, dtype=torch.int64) for _ in range(prompts + 1)]
+        )
         self._last_of: dict[int, Event] = {}  # Event of each slot's last frame.
 
     @torch.inference_mode()
@@ -154,19 +158,19 @@ class ModelRunner:
         self._places[:] = torch.tensor([scratch, 0, 1, scratch, 0])[:, None]
         for count, size in reversed(chunks):
             prefill = partial(self.frame.prefill_padded, *self._chunk(count, size), self._spans[0])
-            yield Work.PREFILL, (count, size), (prefill, Stream.STARTS)
-        for count, drawn in product(reversed(self._starts), capture_keys):
+            yield Work.PREFILL, (count, size), (prefill, Stream.PROMPTS)
+        for count, drawn in product(reversed(self._prompt_batch_sizes), capture_keys):
             first = partial(self.frame.first, self._first_rows[:count], plain=drawn == (PLAIN,))
-            yield Work.FIRST_FRAME, (count, *drawn), (first, Stream.STARTS)
+            yield Work.FIRST_FRAME, (count, *drawn), (first, Stream.PROMPTS)
 
     def _chunk(self, count: int, size: int) -> tuple[Tensor, Tensor]:
         """Return views of a launch's buffers. Shapes: embeds [count, size, H]; places [5, count]."""
         return self._embeds[: count * size].view(count, size, -1), self._places[:, :count]
 
     @contextmanager
-    def starting(self, slot: int) -> Iterator[None]:
-        """Context manager that runs its body on the start stream, in parallel with the frames of other slots."""
-        with self.device.stream(Stream.STARTS):
+    def prompt_stream(self, slot: int) -> Iterator[None]:
+        """Context manager that runs its body on the prompt stream, in parallel with the frames of other slots."""
+        with self.device.stream(Stream.PROMPTS):
             self._after_last_frame(slot)
             yield
 
@@ -193,7 +197,7 @@ class ModelRunner:
         chunks = [
             (slot, start, prompt.embeds[start:stop]) for (slot, prompt, start), stop in zip(wanted, stops, strict=True)
         ]
-        with self.device.stream(Stream.STARTS):
+        with self.device.stream(Stream.PROMPTS):
             for slot, _, _ in chunks:
                 self._after_last_frame(slot)
             if not self._pads:
@@ -228,7 +232,7 @@ class ModelRunner:
 
     @torch.inference_mode()
     def first(self, slots: Slots, then: Callable[[Tensor], None] = lambda codes: None) -> LaunchedFrame:
-        """Launch the first frame of at most STARTS[-1] slots whose prompts are prefilled.
+        """Launch the first frame of at most `PROMPT_BATCH_SIZES[-1]` slots whose prompts are prefilled.
 
         Shapes: slots [B]. `then` is called with the codes [B, Q] on the device and may launch further work on this
         stream.
@@ -237,20 +241,20 @@ class ModelRunner:
             FrameLost: The frame cannot be retried. After other exceptions, prefill and frame may be retried.
         """
         slot_cache, count = self.slot_cache, len(slots)
-        with self.device.stream(Stream.STARTS):
+        with self.device.stream(Stream.PROMPTS):
             slot_cache.write(slots.tolist())
             plain = self._is_lean and slot_cache.is_plain(slots)
             (size, *_), graph = self._fitting(slots, Work.FIRST_FRAME, count, plain=plain)
             rows = self._first_rows[:size]
             rows.copy_(on_device(rows.device, np.append(slots, [slot_cache.slots] * (size - count)).astype(np.int64)))
-            if self.frame.start_noise is not None:
-                self._put_noise(self.frame.start_noise, slots)
+            if self.frame.first_frame_noise is not None:
+                self._put_noise(self.frame.first_frame_noise, slots)
             if graph is None:
                 output = self.frame.first(rows, slots, plain=plain)
             else:
                 graph.replay()
                 output = graph.result
-            memory = self._started.next()
+            memory = self._first_outputs.next()
             event = self._to_host(output, memory[:size])
             then(output[:count, :-2])
         slot_cache.host_frame[slots] += 1

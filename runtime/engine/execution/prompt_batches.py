@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-STARTS = (1, 2, 4, 8)  # Numbers of prompts per launch, and of first frames per launch.
+PROMPT_BATCH_SIZES = (1, 2, 4, 8)  # Also the numbers of first frames per launch.
 CHUNKS = (16, 32, 64, 128, 256, 512)  # Lengths to which a chunk that is not divided into pieces is padded.
 TOGETHER = 128  # Maximum total positions, in one launch, of chunks that are not divided.
 PIECE = 16  # Number of positions of a piece.
@@ -98,7 +98,7 @@ class WholeChunks:
         counts: Possible numbers of chunks in a launch.
     """
 
-    def __init__(self, chunk: int, counts: Sequence[int] = STARTS) -> None:
+    def __init__(self, chunk: int, counts: Sequence[int] = PROMPT_BATCH_SIZES) -> None:
         # The first of the padded lengths that holds the longest chunk.
         whole = next((size for size in CHUNKS if size >= chunk), chunk)
         self._widths = [*(size for size in CHUNKS if size < whole), whole]

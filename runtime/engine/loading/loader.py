@@ -190,7 +190,7 @@ def _run_once(core: EngineCore) -> None:
     speaker = next(iter(config.talker.spk_id), None)
     prompt_inputs = PromptInputs("A", Mode.CUSTOM_VOICE, config.layouts[0], "auto", speaker)
     slot, read, first = slot_cache.take(SlotInputs(fill_in(Sampling(), config.generation), 0)), 0, None
-    with core.runner.starting(slot):
+    with core.runner.prompt_stream(slot):
         prompt = core.segment_runner.embed_prompt(prompt_inputs)
         slot_cache.restart(slot, prompt.trailing)
     while first is None:

@@ -103,7 +103,7 @@ class Code2WavScheduler:
     def launch_first_audio(self, sequences: list[Sequence], codes: Tensor) -> None:
         """Launch Code2Wav for the first frame of sequences before the host has read the frame.
 
-        Shapes: codes [B, Q], on the device. The caller is on ``Stream.STARTS``.
+        Shapes: codes [B, Q], on the device. The caller is on ``Stream.PROMPTS``.
         """
         places = [place for place, sequence in enumerate(sequences) if self._can_launch_first_audio(sequence)]
         followed = [sequences[place] for place in places]
@@ -111,7 +111,7 @@ class Code2WavScheduler:
             return
         try:
             for sequence in followed:
-                self._streams.open(sequence.slot, sequence.voice, Stream.STARTS)
+                self._streams.open(sequence.slot, sequence.voice, Stream.PROMPTS)
             own = codes if len(followed) == len(sequences) else torch.stack([codes[place] for place in places])
             sounds = self._streams.follow([sequence.slot for sequence in followed], own)
         except Exception:

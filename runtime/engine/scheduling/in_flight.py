@@ -73,7 +73,7 @@ class InFlight:
         self._clock = clock
         self._discarded = np.zeros(slots, np.int64)  # Number of discards of each slot.
         self._frames: deque[_Launch] = deque()
-        self._starts: deque[_Launch] = deque()
+        self._prefills: deque[_Launch] = deque()
         self._last_output = -np.inf
 
     @property
@@ -85,15 +85,15 @@ class InFlight:
     def since(self) -> float | None:
         """Return the start time of the oldest unread launch, or None. Thread: any."""
         begun = []
-        for launches in (self._frames, self._starts):
+        for launches in (self._frames, self._prefills):
             with suppress(IndexError):
                 begun.append(launches[0].began)
         return min(begun, default=None)
 
     @property
-    def prefill_chunks(self) -> int:
-        """Return the number of prefill launches in flight, including discarded ones."""
-        return sum(len(launch.slots) for launch in self._starts)
+    def is_prefilling(self) -> bool:
+        """True if a prefill is in flight, including one of ended requests."""
+        return bool(self._prefills)
 
     def add(
         self,
@@ -104,7 +104,7 @@ class InFlight:
         prompts: Sequence[Prompt] = (),
         began: float | None = None,
     ) -> None:
-        """Add a launch for some rows: a frame, or prefill chunks on ``Stream.STARTS``.
+        """Add a launch for some rows: a frame, or prefill chunks on ``Stream.PROMPTS``.
 
         Args:
             launched: The frame; None for prefill chunks that do not complete a prompt.
@@ -114,7 +114,7 @@ class InFlight:
         if launched is not None:
             self._table.begun[slots] += 1
         began = self._clock() if began is None else began
-        launches = self._frames if stream is Stream.FRAMES else self._starts
+        launches = self._frames if stream is Stream.FRAMES else self._prefills
         launches.append(_Launch(slots, self._discarded[slots], event, launched, [*prompts], began))
         self._expect(stream, event)
 
@@ -125,7 +125,7 @@ class InFlight:
 
     def outputs(self) -> Iterator[StepOutput]:
         """Yield the outputs that the device has finished, in order per stream."""
-        for launches in (self._frames, self._starts):
+        for launches in (self._frames, self._prefills):
             while launches:
                 launch = launches[0]
                 try:
@@ -142,7 +142,7 @@ class InFlight:
 
     def wait(self) -> bool:
         """Wait until the device has finished a launch; return False if there is none in flight."""
-        launches = self._frames or self._starts
+        launches = self._frames or self._prefills
         if launches:
             with suppress(Exception):  # `outputs` gets the same error and reports it to the requests.
                 launches[0].event.synchronize()

@@ -109,7 +109,7 @@ class SegmentRunner:
             plan = self._plan(sequence, segment)
             prompt_inputs, position = replace(plan.prompt_inputs, voice=sequence.voice), 0
             slot_cache, slot = self._runner.slot_cache, sequence.slot
-            with self._runner.starting(slot):
+            with self._runner.prompt_stream(slot):
                 prompt = self.embed_prompt(
                     prompt_inputs, self.embedding_source if sequence.inputs.is_cross_embedded else None
                 )
@@ -160,7 +160,7 @@ class SegmentRunner:
         """Allow more frames after the first frame of a prompt. With ``keeps``, cache the prompt's prefix."""
         if prompt.key and keeps:
             slot_cache, slot = self._runner.slot_cache, sequence.slot
-            with self._runner.starting(slot):
+            with self._runner.prompt_stream(slot):
                 self._prefix_cache.put(prompt.key, lambda: slot_cache.prefix_of(slot, prompt.constant))
         sequence.prefilled = sequence.prefilled or now
         sequence.set_state(SequenceState.DECODE)

@@ -109,12 +109,12 @@ def test_every_task_kind_has_a_stream_and_urgent_ones_high_priority(npu: NpuDevi
 
 
 def test_stream_waits_for_the_event_of_another_stream(npu: NpuDevice) -> None:
-    with npu.stream(Stream.STARTS):
+    with npu.stream(Stream.PROMPTS):
         event: Any = npu.mark()
     with npu.stream(Stream.FRAMES):
         npu.wait(event)
     assert event.query()
-    assert event.recorded is npu.streams[Stream.STARTS]
+    assert event.recorded is npu.streams[Stream.PROMPTS]
     assert npu.streams[Stream.FRAMES].waited_for == 1
 
 

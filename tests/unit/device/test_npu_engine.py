@@ -52,7 +52,7 @@ CPU = torch.device("cpu")
 @pytest.fixture(autouse=True)
 def _few_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Batches and chunks of a few sizes: to capture all of them would take most of the time of these tests."""
-    for name, sizes in (("DECODE_BUCKETS", (1, 2, 6, 12)), ("STARTS", (1, 4))):
+    for name, sizes in (("DECODE_BUCKETS", (1, 2, 6, 12)), ("PROMPT_BATCH_SIZES", (1, 4))):
         monkeypatch.setattr(f"runtime.engine.execution.model_runner.{name}", sizes)
     monkeypatch.setattr("runtime.engine.execution.prompt_batches.CHUNKS", (16, 64))
     monkeypatch.setattr("runtime.device.npu.WARM_UPS", 1)

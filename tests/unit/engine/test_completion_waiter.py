@@ -36,7 +36,7 @@ def woken() -> threading.Semaphore:
 @pytest.fixture
 def completion_waiter(woken: threading.Semaphore) -> Iterator[CompletionWaiter]:
     completion_waiter = CompletionWaiter(woken.release)
-    completion_waiter.start((Stream.FRAMES, Stream.STARTS))
+    completion_waiter.start((Stream.FRAMES, Stream.PROMPTS))
     yield completion_waiter
     completion_waiter.close()
 
@@ -58,7 +58,7 @@ def test_each_completed_event_wakes_the_engine_once(
 def test_streams_do_not_wait_for_each_other(completion_waiter: CompletionWaiter, woken: threading.Semaphore) -> None:
     frame, start = Gate(), Gate()
     completion_waiter.expect(Stream.FRAMES, frame)
-    completion_waiter.expect(Stream.STARTS, start)
+    completion_waiter.expect(Stream.PROMPTS, start)
     start.come.set()
     assert woken.acquire(timeout=WAIT_S)
     frame.come.set()

@@ -50,7 +50,7 @@ def poison(core: EngineCore) -> None:
         slot_cache.host_position[slot] = NONSENSE
         for part in core.code2wav_streams.network.state.tensors():  # type: ignore[attr-defined]
             part[slot] = math.nan if part.is_floating_point() else -NONSENSE
-    for cache in (frame.cache, frame.start_cache):
+    for cache in (frame.cache, frame.first_frame_cache):
         cache.keys.fill_(math.nan)
         cache.values.fill_(math.nan)
         cache.used = NONSENSE

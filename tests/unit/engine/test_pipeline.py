@@ -125,7 +125,7 @@ def test_first_frames_of_cancelled_requests_are_not_assigned_to_others(quick: Ch
         engine.tick()
         engine.cancel(ticket)
     engine.tick()
-    device.tell(Stream.STARTS, device.asked[Stream.STARTS])
+    device.tell(Stream.PROMPTS, device.asked[Stream.PROMPTS])
     engine.completion_waiter.threads.clear()
     drain(engine)
     assert_same(heard, alone)
@@ -139,9 +139,9 @@ def test_first_frame_of_a_cancelled_request_is_not_measured_as_a_decode_step(qui
     engine.tick()
     engine.cancel(ticket)
     engine.tick()
-    device.tell(Stream.STARTS, device.asked[Stream.STARTS])
+    device.tell(Stream.PROMPTS, device.asked[Stream.PROMPTS])
     engine.tick()
-    assert not core_of(engine).in_flight.prefill_chunks
+    assert not core_of(engine).in_flight.is_prefilling
     assert core_of(engine).code2wav_scheduler.pace.turn_s == np.inf
     engine.completion_waiter.threads.clear()
 
@@ -194,7 +194,7 @@ def test_prefills_run_concurrently_with_frames(quick: Checkpoint) -> None:
         engine.submit(custom_voice(max_frames=4), Heard())
     engine.completion_waiter.threads.append(threading.current_thread())
     run_turns(engine, 4)
-    assert core_of(engine).in_flight.prefill_chunks == 3
+    assert core_of(engine).table.begun.sum() == 3
     engine.completion_waiter.threads.clear()
     drain(engine)
 

@@ -199,7 +199,7 @@ def test_first_audio_launched_with_its_frame_is_equal_and_continues_on_the_audio
     code2wav: Code2Wav, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On a device that does everything later, in groups and with rows to spare; then on the stream of all sound."""
-    families = {Stream.STARTS: Family((1,), (1, 2)), Stream.AUDIO: Family((1, 2), (1, 4))}
+    families = {Stream.PROMPTS: Family((1,), (1, 2)), Stream.AUDIO: Family((1, 2), (1, 4))}
     monkeypatch.setattr("runtime.engine.audio.code2wav_graphs.FAMILIES", families)
     device = LateDevice(3)
     streams = Code2WavStreams(code2wav, SLOTS, device)
@@ -208,9 +208,9 @@ def test_first_audio_launched_with_its_frame_is_equal_and_continues_on_the_audio
     assert streams.can_follow(None)
     assert not streams.can_follow(ClonedVoice(torch.zeros(1), torch.zeros((3, 16), dtype=torch.int64), "Words."))
     codes, slots = codes_of(code2wav, 3, 4), [4, 0, 2]
-    with device.stream(Stream.STARTS):
+    with device.stream(Stream.PROMPTS):
         for slot in slots:
-            streams.open(slot, None, Stream.STARTS)
+            streams.open(slot, None, Stream.PROMPTS)
         followed = streams.follow(slots, codes[:, 0])
     rest = streams.decode(slots, codes[:, 1:])
     whole = decoded(Code2WavStreams(code2wav, SLOTS), slots, codes, [1, 4])

@@ -57,7 +57,7 @@ class Stand:
         ]
 
     def first(self, slots: Slots, then: Callable[[Tensor], None]) -> LaunchedFrame:
-        with self.device.stream(Stream.STARTS):
+        with self.device.stream(Stream.PROMPTS):
             self.slot_cache.write(slots.tolist())
             self.made[slots] = 0
             frames = self.frames(slots)

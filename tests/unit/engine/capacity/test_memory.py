@@ -66,7 +66,7 @@ def test_slot_size_equals_the_size_of_its_tensors(speaker: Checkpoint) -> None:
         core = core_of(engine_of(speaker, slots=count, length=LENGTH))
         slot_cache, frame = core.runner.slot_cache, core.runner.frame
         parts = [*slot_cache.keys, *slot_cache.values, slot_cache.trailing, slot_cache.seen, frame.hidden]
-        parts += [part for cache in (frame.cache, frame.start_cache) for part in (cache.keys, cache.values)]
+        parts += [part for cache in (frame.cache, frame.first_frame_cache) for part in (cache.keys, cache.values)]
         parts += core.code2wav_streams.network.state.tensors()  # type: ignore[attr-defined]
         return sum(part.nbytes for part in parts)
 
