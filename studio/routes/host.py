@@ -62,7 +62,7 @@ def _is_passed_on(request: Request) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class RuntimeReport:
     """State of a runtime: model cards, metrics, unusable voice files, and ports besides HTTP."""
 
     models: list[Any] = field(default_factory=list)
@@ -154,22 +154,22 @@ class HostRoutes:
         if not is_host(request, self._settings):
             raise HostOnly
 
-    async def _ask_runtime(self) -> Told:
+    async def _ask_runtime(self) -> RuntimeReport:
         """Query the runtime's state; empty if it does not answer."""
         if self._runtime.url is None:
-            return Told()
+            return RuntimeReport()
         try:
             async with self._asking(self._runtime.url) as client:
                 cards, page = await client.get("/v1/models"), await client.get("/metrics")
                 voices, ready = await client.get("/v1/audio/voices"), await client.get("/ready")
-                return Told(
+                return RuntimeReport(
                     models=cards.raise_for_status().json()["data"],
                     figures=figures(page.raise_for_status().text),
                     voice_problems=voices.raise_for_status().json().get("problems", []),
                     ports=ready.json().get("ports", {}),
                 )
         except (httpx.HTTPError, ValueError, KeyError):
-            return Told()
+            return RuntimeReport()
 
     def _asking(self, url: str) -> httpx.AsyncClient:
         return httpx.AsyncClient(base_url=url, headers=self._key, verify=certificates(), trust_env=False, timeout=ASK_S)

@@ -24,11 +24,14 @@ HOW = (
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class Transcript:
     """Transcript. ``language`` is a code such as ``en``, or None if unknown."""
 
     text: str
     language: str | None = None
+
+
+Heard = Transcript  # Former name, which plug-ins may still import.
 
 
 class Transcriber(Protocol):
@@ -36,7 +39,7 @@ class Transcriber(Protocol):
 
     name: str  # Name of the recogniser that users see.
 
-    def transcribe(self, samples: NDArray[np.float32], language: str | None) -> Heard:
+    def transcribe(self, samples: NDArray[np.float32], language: str | None) -> Transcript:
         """Return the transcript of a recording; empty if it has no speech.
 
         Shapes: samples [N] float32, mono, 16 kHz, peak around 1. ``language`` is a code such as ``en``; None: any.

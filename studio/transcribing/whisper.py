@@ -6,7 +6,7 @@ import numpy as np
 from faster_whisper import WhisperModel
 from numpy.typing import NDArray
 
-from studio.transcribing.plugin import Heard
+from studio.transcribing.plugin import Transcript
 
 THREADS = 2
 SIMPLIFIED = (
@@ -23,7 +23,7 @@ class Whisper:
             model, device="cpu", compute_type="int8", cpu_threads=THREADS, local_files_only=local_files_only
         )
 
-    def transcribe(self, samples: NDArray[np.float32], language: str | None) -> Heard:
+    def transcribe(self, samples: NDArray[np.float32], language: str | None) -> Transcript:
         segments, info = self._model.transcribe(
             samples,
             language=language,
@@ -32,4 +32,4 @@ class Whisper:
             condition_on_previous_text=False,  # Recordings are short, and earlier text misleads the recogniser.
             without_timestamps=True,
         )
-        return Heard("".join(segment.text for segment in segments).strip(), info.language)
+        return Transcript("".join(segment.text for segment in segments).strip(), info.language)

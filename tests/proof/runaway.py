@@ -8,7 +8,7 @@ from runtime.engine.engine import Engine
 from runtime.request import Guard, Mode, SpeechRequest
 from runtime.settings import Settings
 from tests.speech.test_guards import TEXTS
-from tests.support.engines import Heard, said_together
+from tests.support.engines import EventRecorder, said_together
 
 PIECES = (
     *("ha", "no", "la", "Bahnhof", "xqz", "www", "...", "!?", "—", "1234567890", "3.14159", "A.B.C.", "()", "«»"),
@@ -37,8 +37,8 @@ def runaway(count: int) -> str:
     engine = Engine.open(Settings())
     voices = engine.cards[0].speakers
 
-    def spoken(texts: list[str]) -> list[Heard]:
-        heard: list[Heard] = []
+    def spoken(texts: list[str]) -> list[EventRecorder]:
+        heard: list[EventRecorder] = []
         for start in range(0, len(texts), TOGETHER):
             requests = [
                 SpeechRequest(text=text, mode=Mode.CUSTOM_VOICE, voice=voices[number % len(voices)], seed=number)

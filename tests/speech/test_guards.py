@@ -9,7 +9,7 @@ from runtime.engine.audio.guards import REPEATED_FRAMES, SILENT_FRAMES, RunawayD
 from runtime.engine.engine import Engine
 from runtime.request import Guard, Mode, SpeechRequest, StopReason
 from runtime.settings import Settings
-from tests.support.engines import Codes, Heard, said_together
+from tests.support.engines import Codes, EventRecorder, said_together
 
 pytestmark = pytest.mark.slow
 
@@ -28,7 +28,7 @@ TEXTS = (
 
 
 @pytest.fixture(scope="module")
-def spoken() -> list[Heard]:
+def spoken() -> list[EventRecorder]:
     engine = Engine.open(Settings())
     voices = engine.cards[0].speakers
     requests = [
@@ -50,7 +50,7 @@ def watched(codes: Codes, pcm: bytes) -> tuple[RunawayDetector, list[int]]:
     return detector, longest.tolist()
 
 
-def test_normal_speech_is_far_from_the_runaway_limits(spoken: list[Heard]) -> None:
+def test_normal_speech_is_far_from_the_runaway_limits(spoken: list[EventRecorder]) -> None:
     """Seen: two codes of a loop (32 at least are needed) and three silent frames (of 38)."""
     for text, heard in zip(TEXTS, spoken, strict=True):
         detector, longest = watched(heard.codes, heard.pcm.tobytes())
@@ -59,12 +59,12 @@ def test_normal_speech_is_far_from_the_runaway_limits(spoken: list[Heard]) -> No
         assert len(heard.codes) - 8 < detector.last_audible_frame < len(heard.codes), text
 
 
-def test_speech_ends_before_its_text_counts_as_spent(spoken: list[Heard]) -> None:
+def test_speech_ends_before_its_text_counts_as_spent(spoken: list[EventRecorder]) -> None:
     for text, heard in zip(TEXTS, spoken, strict=True):
         assert len(heard.codes) < spent_after(text), text
 
 
-def test_two_second_pause_between_sentences_does_not_stop_speech(spoken: list[Heard]) -> None:
+def test_two_second_pause_between_sentences_does_not_stop_speech(spoken: list[EventRecorder]) -> None:
     """The pause is the voice's own silent frame, 25 times: the same code and no sound."""
     one, other = spoken[3], spoken[5]
     size = 2 * len(one.pcm) // len(one.codes)
@@ -73,7 +73,7 @@ def test_two_second_pause_between_sentences_does_not_stop_speech(spoken: list[He
 
 
 @pytest.mark.parametrize(("still", "guard"), [(True, Guard.SILENCE), (False, Guard.REPETITION)])
-def test_endless_speech_is_stopped(spoken: list[Heard], still: bool, guard: Guard) -> None:
+def test_endless_speech_is_stopped(spoken: list[EventRecorder], still: bool, guard: Guard) -> None:
     """After its last word the voice repeats three frames out of its middle, aloud or in silence."""
     heard = spoken[7]
     size, frames = 2 * len(heard.pcm) // len(heard.codes), len(heard.codes)

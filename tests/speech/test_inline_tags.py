@@ -11,7 +11,7 @@ from runtime.engine.engine import Engine
 from runtime.request import SAMPLE_RATE, Mode, SpeechRequest, StopReason
 from runtime.settings import Settings
 from tests.speech.recogniser import heard_words
-from tests.support.engines import Heard, said
+from tests.support.engines import EventRecorder, said
 from tests.support.spoken import share_heard
 
 pytestmark = pytest.mark.slow
@@ -26,7 +26,7 @@ def engine() -> Engine:
     return Engine.open(Settings())
 
 
-def speak(engine: Engine, text: str, **words: Any) -> Heard:
+def speak(engine: Engine, text: str, **words: Any) -> EventRecorder:
     return said(engine, SpeechRequest(text=text, mode=Mode.CUSTOM_VOICE, voice="Angus", seed=1, **words))
 
 

@@ -11,7 +11,7 @@ from runtime.request import SAMPLE_RATE, Mode, SpeechRequest, StopReason
 from runtime.settings import Settings
 from runtime.shared.loudness import integrated
 from tests.speech.recogniser import heard_words
-from tests.support.engines import Heard, said
+from tests.support.engines import EventRecorder, said
 from tests.support.spoken import share_heard
 
 pytestmark = pytest.mark.slow
@@ -32,30 +32,30 @@ SHORTEST_S = 2.0
 
 
 @pytest.fixture(scope="module")
-def heard() -> Heard:
+def heard() -> EventRecorder:
     return said(Engine.open(Settings()), SpeechRequest(text=TEXT, mode=Mode.CUSTOM_VOICE, voice="Angus", seed=1))
 
 
-def pauses(heard: Heard) -> NDArray[np.int64]:
+def pauses(heard: EventRecorder) -> NDArray[np.int64]:
     """Where nothing is heard for a while: first sample and the one behind the last, a row a pause. Shapes: [N, 2]."""
     loud = np.flatnonzero(np.abs(heard.pcm.astype(int)) > QUIET)
     gaps = np.flatnonzero(np.diff(loud) > PAUSE_S * SAMPLE_RATE)
     return np.stack([loud[gaps] + 1, loud[gaps + 1]], axis=1)
 
 
-def test_no_word_of_a_long_text_is_lost(heard: Heard) -> None:
+def test_no_word_of_a_long_text_is_lost(heard: EventRecorder) -> None:
     assert heard.end.stop_reason is StopReason.EOS
     assert heard.end.stats.parts == 5
     assert share_heard(TEXT, heard_words(heard.pcm)) > MOST
 
 
-def test_pauses_between_segments_are_no_longer_than_within(heard: Heard) -> None:
+def test_pauses_between_segments_are_no_longer_than_within(heard: EventRecorder) -> None:
     lengths = np.diff(pauses(heard)) / SAMPLE_RATE
     assert len(lengths) >= 2
     assert lengths.max() < LONGEST_PAUSE_S
 
 
-def test_all_segments_are_equally_loud(heard: Heard) -> None:
+def test_all_segments_are_equally_loud(heard: EventRecorder) -> None:
     stretches = [part for part in np.split(heard.pcm, pauses(heard)[:, 1]) if len(part) > SHORTEST_S * SAMPLE_RATE]
     loudness = [one for part in stretches if (one := integrated(part)) is not None]
     assert len(loudness) >= 3

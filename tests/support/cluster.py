@@ -203,7 +203,7 @@ async def holding(url: str) -> AsyncIterator[None]:
 
 
 @dataclass(slots=True)
-class Heard:
+class StreamResult:
     """Result of one stream."""
 
     bytes: int = 0
@@ -218,14 +218,14 @@ class Load:
 
     url: str
     text: str = SHORT
-    heard: list[Heard] = field(default_factory=list)
+    heard: list[StreamResult] = field(default_factory=list)
     _tasks: list[asyncio.Task[None]] = field(default_factory=list)
     _stop: bool = False
 
     def begin(self, speakers: int) -> None:
         self._tasks = [asyncio.create_task(self._speak_on()) for _ in range(speakers)]
 
-    async def end(self) -> list[Heard]:
+    async def end(self) -> list[StreamResult]:
         self._stop = True
         await asyncio.gather(*self._tasks)
         return self.heard
@@ -235,9 +235,9 @@ class Load:
             self.heard.append(await hear(self.url, self.text))
 
 
-async def hear(url: str, text: str) -> Heard:
+async def hear(url: str, text: str) -> StreamResult:
     """Speak on a new socket. After a refusal with a retry time, wait and try again."""
-    heard, start = Heard(), time.monotonic()
+    heard, start = StreamResult(), time.monotonic()
     while True:
         try:
             async with connect(url) as client:
@@ -253,7 +253,7 @@ async def hear(url: str, text: str) -> Heard:
         return heard
 
 
-async def _listen(client: Client, text: str, heard: Heard, start: float) -> None:
+async def _listen(client: Client, text: str, heard: StreamResult, start: float) -> None:
     async with client.speak(text) as speech:
         async for piece in speech:
             heard.first_s = heard.first_s or time.monotonic() - start

@@ -54,7 +54,7 @@ class VirtualClock:
 
 
 @dataclass(slots=True)
-class Heard:
+class EventRecorder:
     """Sink that stores all events."""
 
     events: list[SpeechEvent] = field(default_factory=list)
@@ -152,28 +152,28 @@ def run_turns(engine: Engine, count: int) -> None:
         engine.tick()
 
 
-def said(engine: Engine, request: SpeechRequest) -> Heard:
+def said(engine: Engine, request: SpeechRequest) -> EventRecorder:
     """Serve one request to its end, and return its events."""
-    heard = Heard()
+    heard = EventRecorder()
     engine.submit(request, heard)
     drain(engine)
     return heard
 
 
-def said_together(engine: Engine, *requests: SpeechRequest, apart: int = 0) -> list[Heard]:
+def said_together(engine: Engine, *requests: SpeechRequest, apart: int = 0) -> list[EventRecorder]:
     """Serve several requests, each submitted ``apart`` turns after the previous one."""
     heards = []
     for request in requests:
-        heards.append(Heard())
+        heards.append(EventRecorder())
         engine.submit(request, heards[-1])
         run_turns(engine, apart)
     drain(engine)
     return heards
 
 
-def said_by_thread(engine: Engine, *requests: SpeechRequest) -> list[Heard]:
+def said_by_thread(engine: Engine, *requests: SpeechRequest) -> list[EventRecorder]:
     """Serve several requests on the engine's own thread, and close the engine."""
-    heards = [Heard() for _ in requests]
+    heards = [EventRecorder() for _ in requests]
     engine.start()
     try:
         for request, heard in zip(requests, heards, strict=True):
@@ -184,7 +184,7 @@ def said_by_thread(engine: Engine, *requests: SpeechRequest) -> list[Heard]:
     return heards
 
 
-def assert_same(heard: Heard, expected: Heard) -> None:
+def assert_same(heard: EventRecorder, expected: EventRecorder) -> None:
     """Check that two requests ended for the same reason, with equal codes and samples."""
     assert isinstance(heard.end, Finished)
     assert isinstance(expected.end, Finished)
@@ -193,12 +193,12 @@ def assert_same(heard: Heard, expected: Heard) -> None:
     assert np.array_equal(heard.pcm, expected.pcm)
 
 
-def assert_all_same(heards: Sequence[Heard], expected: Sequence[Heard]) -> None:
+def assert_all_same(heards: Sequence[EventRecorder], expected: Sequence[EventRecorder]) -> None:
     for heard, other in zip(heards, expected, strict=True):
         assert_same(heard, other)
 
 
-def assert_one_stream(heard: Heard) -> None:
+def assert_one_stream(heard: EventRecorder) -> None:
     """Check that one stream starts once and that each chunk follows the one before."""
     at = 0
     for chunk in heard.chunks:
@@ -224,9 +224,11 @@ def streamed(text: str = "Hello world, the old phone is slow.", **words: Any) ->
     return custom_voice(text, **{"layout": Layout.STREAMING, "holds_end": True, **words})
 
 
-def said_live(engine: Engine, request: SpeechRequest, pieces: Sequence[str], ticks: Sequence[int] = ()) -> Heard:
+def said_live(
+    engine: Engine, request: SpeechRequest, pieces: Sequence[str], ticks: Sequence[int] = ()
+) -> EventRecorder:
     """Send a request's text in pieces, with a number of turns after each piece."""
-    heard = Heard()
+    heard = EventRecorder()
     ticket = engine.submit(replace(request, text="", open_text=True), heard)
     for piece, turns in zip_longest(pieces, ticks[: len(pieces)], fillvalue=0):
         engine.append(ticket, str(piece))

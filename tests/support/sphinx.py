@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pocketsphinx import Decoder
 
-from studio.transcribing.plugin import RATE, Heard
+from studio.transcribing.plugin import RATE, Transcript
 
 
 class Sphinx:
@@ -15,12 +15,12 @@ class Sphinx:
     def __init__(self) -> None:
         self._decoder = Decoder(samprate=RATE, loglevel="FATAL")
 
-    def transcribe(self, samples: NDArray[np.float32], language: str | None) -> Heard:
+    def transcribe(self, samples: NDArray[np.float32], language: str | None) -> Transcript:
         self._decoder.start_utt()
         self._decoder.process_raw((np.clip(samples, -1, 1) * 32767).astype("<i2").tobytes(), full_utt=True)
         self._decoder.end_utt()
         hypothesis = self._decoder.hyp()
-        return Heard(hypothesis.hypstr if hypothesis else "", "en")
+        return Transcript(hypothesis.hypstr if hypothesis else "", "en")
 
 
 def transcriber() -> Sphinx:

@@ -14,7 +14,7 @@ WAIT_S = 60.0
 
 
 @dataclass(slots=True)
-class Heard:
+class ReceivedEvents:
     """Received events up to the end: their types, the data of the last, and the audio."""
 
     kinds: list[str]
@@ -46,9 +46,9 @@ class WyomingClient:
         data = json.loads(await self.reader.readexactly(header["data_length"])) if header.get("data_length") else {}
         return header["type"], data, await self.reader.readexactly(header.get("payload_length", 0))
 
-    async def until(self, *kinds: str) -> Heard:
+    async def until(self, *kinds: str) -> ReceivedEvents:
         """Read up to an event of one of these types, or to the end of the connection."""
-        heard = Heard([], {}, b"")
+        heard = ReceivedEvents([], {}, b"")
         while (event := await self.event()) is not None:
             kind, data, payload = event
             heard.pcm += payload

@@ -30,7 +30,7 @@ LONG = replace(REQUEST, text="The boat came back in the evening. " * 40)
 
 
 @dataclass
-class Heard:
+class EventRecorder:
     """A sink that others can wait for."""
 
     events: list[SpeechEvent] = field(default_factory=list)
@@ -66,8 +66,8 @@ def engine() -> Iterator[InstantEngine]:
     opened.close()
 
 
-def said(engine: InstantEngine, request: SpeechRequest) -> Heard:
-    heard = Heard()
+def said(engine: InstantEngine, request: SpeechRequest) -> EventRecorder:
+    heard = EventRecorder()
     engine.submit(request, heard)
     heard.until(Finished)
     return heard
@@ -91,7 +91,7 @@ def test_audio_comes_in_growing_chunks_and_is_reproducible(engine: InstantEngine
 
 def test_unacknowledged_request_is_paused(engine: InstantEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tests.support.instant_engine.AT_ONCE", 10_000)
-    heard = Heard()
+    heard = EventRecorder()
     ticket = engine.submit(replace(LONG, acknowledged=True), heard)
     said(engine, REQUEST)  # Both requests had turns of the engine.
     assert 0 < len(heard.pcm) // 2 // FRAME_SAMPLES <= UNREAD
@@ -101,7 +101,7 @@ def test_unacknowledged_request_is_paused(engine: InstantEngine, monkeypatch: py
 
 
 def test_text_may_be_streamed(engine: InstantEngine) -> None:
-    heard = Heard()
+    heard = EventRecorder()
     ticket = engine.submit(replace(REQUEST, text="", open_text=True), heard)
     assert engine.load().waiting_for_text == 1
     engine.append(ticket, "The kettle ")
@@ -117,8 +117,8 @@ def test_text_may_be_streamed(engine: InstantEngine) -> None:
 
 def test_requests_refused_by_the_real_engine_are_refused(engine: InstantEngine) -> None:
     with pytest.raises(UnknownVoice):
-        engine.submit(replace(REQUEST, voice="nobody"), Heard())
-    heard = Heard()
+        engine.submit(replace(REQUEST, voice="nobody"), EventRecorder())
+    heard = EventRecorder()
     engine.finish_text(engine.submit(replace(REQUEST, text="", open_text=True), heard))
     broken = heard.until(Broken)
     assert isinstance(broken, Broken)

@@ -19,7 +19,7 @@ from runtime.server.wyoming.announcement import SERVICE
 from runtime.settings import DEMO_CHECKPOINT, EngineSettings, Limits, ServerSettings, Settings
 from tests.conftest import FolderOf
 from tests.support.runtime_server import FREED_FRAMES, RunningServer, running_server
-from tests.support.wyoming_client import Heard, WyomingClient, wyoming
+from tests.support.wyoming_client import ReceivedEvents, WyomingClient, wyoming
 
 ANY_PORT = "tcp://127.0.0.1:0"
 LIMIT = 4096
@@ -52,15 +52,15 @@ def play(server: RunningServer, scene: Callable[[WyomingClient], Awaitable[Any]]
     return asyncio.run(played())
 
 
-def answer_to(server: RunningServer, *bytes_sent: bytes) -> Heard:
+def answer_to(server: RunningServer, *bytes_sent: bytes) -> ReceivedEvents:
     """Write these, and hear all up to the end of the connection."""
 
-    async def scene(client: WyomingClient) -> Heard:
+    async def scene(client: WyomingClient) -> ReceivedEvents:
         for data in bytes_sent:
             await client.write(data)
         return await client.until()
 
-    heard: Heard = play(server, scene)
+    heard: ReceivedEvents = play(server, scene)
     return heard
 
 
@@ -68,7 +68,7 @@ def answer_to(server: RunningServer, *bytes_sent: bytes) -> Heard:
 
 
 def test_whole_text_is_spoken(server: RunningServer) -> None:
-    async def scene(client: WyomingClient) -> Heard:
+    async def scene(client: WyomingClient) -> ReceivedEvents:
         await client.send("synthesize", text="Hello.", voice={"name": "clara"})
         return await client.until("audio-stop")
 
@@ -80,7 +80,7 @@ def test_whole_text_is_spoken(server: RunningServer) -> None:
 
 
 def test_streamed_text_is_spoken_before_its_end(server: RunningServer) -> None:
-    async def scene(client: WyomingClient) -> tuple[Heard, Heard]:
+    async def scene(client: WyomingClient) -> tuple[ReceivedEvents, ReceivedEvents]:
         await client.send("synthesize-start")
         for piece in TEXT.split(" "):
             await client.send("synthesize-chunk", text=f"{piece} ")
@@ -105,7 +105,7 @@ def test_disconnect_releases_its_slot(server: RunningServer) -> None:
 
 
 def test_describe_and_ping_are_answered(server: RunningServer) -> None:
-    async def scene(client: WyomingClient) -> tuple[Heard, Heard]:
+    async def scene(client: WyomingClient) -> tuple[ReceivedEvents, ReceivedEvents]:
         await client.write(b'{"type": "describe"}\n')  # The message is one line without data.
         info = await client.until("info")
         await client.send("ping", text="there?")
@@ -148,7 +148,7 @@ def test_malformed_event_is_reported_and_closes_the_connection(server: RunningSe
 def test_endless_line_uses_bounded_memory(server: RunningServer) -> None:
     """The client is told after the first few kilobytes, and reads it though it goes on sending."""
 
-    async def scene(client: WyomingClient) -> tuple[Heard, int]:
+    async def scene(client: WyomingClient) -> tuple[ReceivedEvents, int]:
         sent = 0
         try:
             for _ in range(512):
@@ -165,7 +165,7 @@ def test_endless_line_uses_bounded_memory(server: RunningServer) -> None:
 
 
 def test_payloads_and_events_of_other_services_are_ignored(server: RunningServer) -> None:
-    async def scene(client: WyomingClient) -> Heard:
+    async def scene(client: WyomingClient) -> ReceivedEvents:
         await client.write(b'{"type": "audio-chunk", "data": {"rate": 1}, "payload_length": 4000}\n' + b"\n" * 4000)
         await client.send("ping", text=None)
         return await client.until("pong")
@@ -177,7 +177,7 @@ def test_payloads_and_events_of_other_services_are_ignored(server: RunningServer
 def test_silent_client_times_out(folder_of: FolderOf) -> None:
     """On a server of its own: who is slow at the other one is no silent client."""
 
-    async def scene(client: WyomingClient) -> Heard:
+    async def scene(client: WyomingClient) -> ReceivedEvents:
         await client.write(b'{"type": "desc')
         return await client.until()
 
@@ -234,7 +234,7 @@ async def test_successor_binds_the_port_and_takes_over(folder_of: FolderOf) -> N
     with running_server(folder, engine=engine, server=ServerSettings(wyoming=ANY_PORT)) as old:
         uri, connected, started = uri_of(old), threading.Event(), threading.Event()
 
-        async def served_by_the_old_one() -> tuple[Heard, Heard]:
+        async def served_by_the_old_one() -> tuple[ReceivedEvents, ReceivedEvents]:
             async with wyoming(uri) as client, wyoming(uri) as idle:
                 for one in (client, idle):
                     await one.send("ping")

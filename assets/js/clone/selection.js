@@ -12,12 +12,12 @@ const BREATH_S = 0.16; // A pause in which a part may begin or end.
 const IDLE_S = 0.8; // A pause that can be cut out.
 const STEP_S = 0.5; // Step through speech without pauses.
 
-/** @typedef {import('./speech_detection.js').Heard} Heard @typedef {import('./speech_detection.js').Stretch} Stretch */
+/** @typedef {import('./speech_detection.js').RecordingAnalysis} RecordingAnalysis @typedef {import('./speech_detection.js').Stretch} Stretch */
 
 /**
  * Return the suggested part: the best part of a long recording, all speech of a short one.
  *
- * @param {Heard} heard @param {number} [longest] maximum length without a selection, in seconds
+ * @param {RecordingAnalysis} heard @param {number} [longest] maximum length without a selection, in seconds
  * @returns {Stretch|null} null: no speech
  */
 export function bestPart(heard, longest = LONG_S) {
@@ -36,7 +36,7 @@ export function bestPart(heard, longest = LONG_S) {
 }
 
 /**
- * Yield candidate edges in pauses, and every half second in speech without pauses. @param {Heard} heard @param
+ * Yield candidate edges in pauses, and every half second in speech without pauses. @param {RecordingAnalysis} heard @param
  * {Stretch} whole @returns {Generator<[number, number]>}
  */
 function* candidates(heard, whole) {
@@ -50,7 +50,7 @@ function* candidates(heard, whole) {
   for (let start = whole.start; start + WANTED_S <= whole.end; start += STEP_S) yield [start, start + WANTED_S];
 }
 
-/** Return a function that rates a part. @param {Heard} heard @returns {(start: number, end: number) => number} */
+/** Return a function that rates a part. @param {RecordingAnalysis} heard @returns {(start: number, end: number) => number} */
 function rating(heard) {
   const { speech, levels, clipped, bursts, hums, loud } = heard;
   const said = sums(speech);
@@ -91,7 +91,7 @@ function shared(stretches, start, end) {
 /**
  * Return the faults of a part, with the stretch to cut out for each. Stretches that are already cut out have no faults.
  *
- * @param {Heard} heard @param {{start: number, end: number, cuts: Stretch[]}} part
+ * @param {RecordingAnalysis} heard @param {{start: number, end: number, cuts: Stretch[]}} part
  * @returns {{code: 'cough'|'hum'|'pause', at: number, seconds: number, out: Stretch}[]} in order
  */
 export function faultsOf(heard, { start, end, cuts }) {

@@ -35,7 +35,6 @@ from runtime.server.engine_process.channel import Channel
 from runtime.server.engine_process.messages import (
     AckSent,
     Call,
-    Heard,
     Message,
     Method,
     NotOpened,
@@ -43,6 +42,7 @@ from runtime.server.engine_process.messages import (
     Order,
     Prepare,
     Prepared,
+    SinkEvent,
     Status,
     Step,
     Submit,
@@ -251,7 +251,7 @@ class EngineClient:
 
     def _take(self, message: Message) -> None:
         match message:
-            case Heard(ticket, event):
+            case SinkEvent(ticket, event):
                 self._hear(ticket, event)
             case Prepared(number, result):
                 self._answer(self._preparing.pop(number, None), result)

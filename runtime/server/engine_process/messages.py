@@ -101,7 +101,7 @@ class NotOpened:
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class SinkEvent:
     """Event for a request's sink."""
 
     ticket: int
@@ -116,4 +116,4 @@ class Prepared:
     result: VoicePrompt | SpeechError
 
 
-Message = Open | Order | Submit | Call | AckSent | Prepare | Step | Status | NotOpened | Heard | Prepared
+Message = Open | Order | Submit | Call | AckSent | Prepare | Step | Status | NotOpened | SinkEvent | Prepared

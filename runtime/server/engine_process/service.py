@@ -16,11 +16,11 @@ from runtime.server.engine_process.channel import Channel
 from runtime.server.engine_process.messages import (
     AckSent,
     Call,
-    Heard,
     Message,
     Order,
     Prepare,
     Prepared,
+    SinkEvent,
     Status,
     Submit,
 )
@@ -107,10 +107,10 @@ class EngineService:
         try:
             self._tickets[ticket] = self._engine.submit(message.request, partial(self._hear, ticket))
         except SpeechError as error:
-            self._channel.send(Heard(ticket, Refused(error)))
+            self._channel.send(SinkEvent(ticket, Refused(error)))
         except Exception:
             log.exception("the engine failed at a request")
-            self._channel.send(Heard(ticket, Refused(GenerationFailed())))
+            self._channel.send(SinkEvent(ticket, Refused(GenerationFailed())))
 
     def _call(self, own: int, command: Callable[..., None], *arguments: Any) -> None:
         try:
@@ -121,7 +121,7 @@ class EngineService:
 
     def _hear(self, ticket: int, event: SpeechEvent) -> None:
         """Send an event of a request. Thread: engine."""
-        self._channel.send(Heard(ticket, event))
+        self._channel.send(SinkEvent(ticket, event))
         if isinstance(event, Finished | Broken):
             self._over.append(ticket)
         if isinstance(event, Started | Finished | Broken):

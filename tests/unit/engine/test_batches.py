@@ -12,7 +12,7 @@ from runtime.model.checkpoint import Checkpoint
 from runtime.request import Layout, Sampling, SpeechRequest
 from tests.conftest import Loaded
 from tests.support.engines import (
-    Heard,
+    EventRecorder,
     assert_all_same,
     assert_same,
     cloned,
@@ -53,7 +53,7 @@ def varied(sampled: bool) -> list[SpeechRequest]:
 
 
 @pytest.fixture(scope="module")
-def alone_of(speaker: Checkpoint) -> Callable[[bool], list[Heard]]:
+def alone_of(speaker: Checkpoint) -> Callable[[bool], list[EventRecorder]]:
     """What each of ``varied`` says when nobody else is there."""
     return cache(lambda sampled: [said(engine_of(speaker, slots=1), request) for request in varied(sampled)])
 
@@ -62,7 +62,7 @@ def alone_of(speaker: Checkpoint) -> Callable[[bool], list[Heard]]:
 @pytest.mark.parametrize("sampled", [False, True], ids=["greedy", "seeded"])
 @pytest.mark.parametrize("apart", [0, 1, 3])
 def test_batch_equals_its_requests_alone(
-    speaker: Checkpoint, alone_of: Callable[[bool], list[Heard]], sampled: bool, apart: int
+    speaker: Checkpoint, alone_of: Callable[[bool], list[EventRecorder]], sampled: bool, apart: int
 ) -> None:
     requests, alone = varied(sampled), alone_of(sampled)
     together = said_together(engine_of(speaker, slots=8), *requests, apart=apart)
@@ -72,14 +72,14 @@ def test_batch_equals_its_requests_alone(
 @pytest.mark.slow("at once-1", "at once-2", "at once-3")
 @pytest.mark.parametrize("order", [0, 1, 2, 3])
 def test_requests_may_join_and_leave_in_any_order(
-    speaker: Checkpoint, alone_of: Callable[[bool], list[Heard]], order: int
+    speaker: Checkpoint, alone_of: Callable[[bool], list[EventRecorder]], order: int
 ) -> None:
     """Fewer slots than requests, cancels in between: every slot changes hands while its neighbours speak."""
     stream = np.random.RandomState(order)
     requests, alone = varied(sampled=True), alone_of(True)
     engine, heards, tickets = engine_of(speaker, slots=3), {}, {}
     for index in stream.permutation(len(requests)):
-        heards[index] = Heard()
+        heards[index] = EventRecorder()
         tickets[index] = engine.submit(requests[index], heards[index])
         run_turns(engine, stream.randint(0, 4))
     cancelled = int(stream.choice(list(tickets)))
@@ -114,12 +114,14 @@ DIFFERENT = [
 
 
 @pytest.fixture(scope="module")
-def different_alone(speaker: Checkpoint) -> list[Heard]:
+def different_alone(speaker: Checkpoint) -> list[EventRecorder]:
     return [said(engine_of(speaker, slots=1), request) for request in DIFFERENT]
 
 
 @pytest.mark.slow
-def test_requests_with_different_sampling_share_a_batch(speaker: Checkpoint, different_alone: list[Heard]) -> None:
+def test_requests_with_different_sampling_share_a_batch(
+    speaker: Checkpoint, different_alone: list[EventRecorder]
+) -> None:
     together = said_together(engine_of(speaker, slots=len(DIFFERENT)), *DIFFERENT, apart=1)
     assert_all_same(together, different_alone)
 

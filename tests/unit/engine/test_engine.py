@@ -29,7 +29,7 @@ from runtime.settings import EngineSettings, Settings
 from tests.conftest import FolderOf, Loaded
 from tests.support.checkpoints.tiny import QUICK
 from tests.support.engines import (
-    Heard,
+    EventRecorder,
     VirtualClock,
     cloned,
     core_of,
@@ -45,9 +45,9 @@ from tests.support.engines import (
 WAIT_S = 60
 
 
-def submit(engine: Engine, *count_or_words: dict[str, object]) -> list[tuple[int, Heard]]:
+def submit(engine: Engine, *count_or_words: dict[str, object]) -> list[tuple[int, EventRecorder]]:
     """Submit one request a dictionary of words; tickets and sinks."""
-    heards = [Heard() for _ in count_or_words]
+    heards = [EventRecorder() for _ in count_or_words]
     return [
         (engine.submit(custom_voice(**words), heard), heard)
         for words, heard in zip(count_or_words, heards, strict=True)
@@ -118,7 +118,7 @@ def test_events_are_in_order_and_count_samples(speaker: Checkpoint) -> None:
 
 def test_first_chunk_has_one_frame_and_later_chunks_grow_with_the_lead(quick: Checkpoint) -> None:
     clock = VirtualClock()
-    heard, engine = Heard(), engine_of(quick, clock=clock, sound_work=16)
+    heard, engine = EventRecorder(), engine_of(quick, clock=clock, sound_work=16)
     engine.submit(custom_voice(max_frames=80), heard)
     drain(engine, clock, 0.01)
     sizes = [len(chunk.codes) for chunk in heard.chunks]
@@ -130,7 +130,7 @@ def test_first_chunk_has_one_frame_and_later_chunks_grow_with_the_lead(quick: Ch
 def test_statistics_cover_only_their_own_request(quick: Checkpoint) -> None:
     clock = VirtualClock()
     engine = engine_of(quick, slots=1, clock=clock)
-    first, second = Heard(), Heard()
+    first, second = EventRecorder(), EventRecorder()
     seen: dict[str, float] = {}
 
     def sink(event: SpeechEvent) -> None:
@@ -168,7 +168,7 @@ def test_queue_is_bounded_and_places_become_free(quick: Checkpoint) -> None:
     engine = engine_of(quick, slots=2, max_waiting=1)
     submit(engine, *[{"max_frames": 2}] * 3)
     with pytest.raises(Overloaded, match="2 slots are busy and 1 requests wait") as caught:
-        engine.submit(custom_voice(), Heard())
+        engine.submit(custom_voice(), EventRecorder())
     assert caught.value.retryable
     drain(engine)
     assert said(engine, custom_voice(max_frames=2)).end.stats.frames == 2
@@ -181,7 +181,7 @@ def test_full_queue_drops_the_newest_request_of_the_largest_caller(quick: Checkp
     polite = submit(engine, {"max_frames": 2, "caller": "b"}, {"max_frames": 2, "caller": "c"})
     # Caller "a" has one running and one waiting request, which is as many as "b" would have.
     with pytest.raises(Overloaded):
-        engine.submit(custom_voice(caller="b"), Heard())
+        engine.submit(custom_voice(caller="b"), EventRecorder())
     drain(engine)
     for _, displaced in greedy[2:]:
         assert isinstance(displaced.end, Broken)
@@ -198,7 +198,7 @@ def test_single_caller_may_use_the_whole_queue(quick: Checkpoint) -> None:
     submit(engine, *[{"max_frames": 2, "caller": "a"}] * 4)
     engine.tick()
     with pytest.raises(Overloaded):
-        engine.submit(custom_voice(caller="a"), Heard())
+        engine.submit(custom_voice(caller="a"), EventRecorder())
     drain(engine)
 
 
@@ -208,7 +208,7 @@ def test_request_about_to_start_is_not_dropped(quick: Checkpoint) -> None:
     engine.tick()
     # The engine assigns the slot after this cancel and before the command that would drop a request.
     engine.cancel(running)
-    late = Heard()
+    late = EventRecorder()
     engine.submit(custom_voice(caller="b", max_frames=2), late)
     engine.commands.popleft()()
     core_of(engine).admit()
@@ -221,7 +221,7 @@ def test_queue_of_size_zero_still_uses_all_slots(quick: Checkpoint) -> None:
     engine = engine_of(quick, slots=1, max_waiting=0)
     submit(engine, {"max_frames": 2})
     with pytest.raises(Overloaded):
-        engine.submit(custom_voice(), Heard())
+        engine.submit(custom_voice(), EventRecorder())
 
 
 def test_load_counts_slots_and_queue_places(quick: Checkpoint) -> None:
@@ -238,9 +238,9 @@ def test_load_counts_slots_and_queue_places(quick: Checkpoint) -> None:
 def test_refused_request_takes_no_queue_place(speaker: Checkpoint) -> None:
     engine = engine_of(speaker)
     with pytest.raises(UnknownVoice):
-        engine.submit(custom_voice(voice="nobody"), Heard())
+        engine.submit(custom_voice(voice="nobody"), EventRecorder())
     with pytest.raises(ModeNotServed, match="loaded modes: custom_voice"):
-        engine.submit(voice_design(), Heard())
+        engine.submit(voice_design(), EventRecorder())
     assert engine.load().active == 0
     assert not engine.tick()
 
@@ -306,7 +306,7 @@ def test_cancel_of_ended_or_unknown_requests_is_ignored(quick: Checkpoint) -> No
 
 def test_engine_thread_serves_requests_from_any_thread(quick: Checkpoint) -> None:
     engine, done = engine_of(quick, slots=2), threading.Barrier(5)
-    heards = [Heard() for _ in range(4)]
+    heards = [EventRecorder() for _ in range(4)]
 
     def client(index: int) -> None:
         ended = threading.Event()
@@ -335,7 +335,7 @@ def test_engine_thread_serves_requests_from_any_thread(quick: Checkpoint) -> Non
 @pytest.mark.parametrize("started", [True, False])
 def test_close_notifies_all_requests_and_refuses_new_ones(quick: Checkpoint, started: bool) -> None:
     engine, begun = engine_of(quick, slots=1), threading.Event()
-    heards = [Heard(), Heard()]
+    heards = [EventRecorder(), EventRecorder()]
 
     def sink(event: SpeechEvent) -> None:
         heards[0](event)
@@ -351,7 +351,7 @@ def test_close_notifies_all_requests_and_refuses_new_ones(quick: Checkpoint, sta
         assert isinstance(heard.end, Broken)
         assert isinstance(heard.end.error, EngineDead)
     with pytest.raises(EngineDead):
-        engine.submit(custom_voice(), Heard())
+        engine.submit(custom_voice(), EventRecorder())
     assert not engine.alive
 
 
@@ -360,7 +360,7 @@ def test_speak_runs_on_the_thread_of_the_caller(speaker: Checkpoint) -> None:
     events = list(engine.speak(custom_voice(max_frames=5)))
     assert isinstance(events[0], Started)
     assert isinstance(events[-1], Finished)
-    heard = Heard(events)
+    heard = EventRecorder(events)
     assert np.array_equal(heard.codes, said(engine_of(speaker), custom_voice(max_frames=5)).codes)
     assert engine.load().active == 0
 

@@ -18,7 +18,17 @@ from runtime.engine.execution.prompt import Prompt
 from runtime.errors import EngineDead, GenerationFailed
 from runtime.model.checkpoint import Checkpoint
 from runtime.request import AudioChunk, Broken, Finished, Sampling, SpeechEvent
-from tests.support.engines import Heard, cloned, core_of, custom_voice, drain, engine_of, run_turns, said, said_together
+from tests.support.engines import (
+    EventRecorder,
+    cloned,
+    core_of,
+    custom_voice,
+    drain,
+    engine_of,
+    run_turns,
+    said,
+    said_together,
+)
 from tests.support.timeouts import until
 
 WAIT_S = 60
@@ -43,7 +53,7 @@ def failing(call: Callable[..., Any], nth: int) -> Callable[..., Any]:
     return wrapped
 
 
-def failed(heard: Heard) -> bool:
+def failed(heard: EventRecorder) -> bool:
     return isinstance(heard.end, Broken) and type(heard.end.error) is GenerationFailed
 
 
@@ -74,7 +84,7 @@ def test_error_at_the_start_of_a_request_fails_only_it(
     real = getattr(owner, where)
     monkeypatch.setattr(owner, where, unreadable(real, 2) if where == "prefill_chunks" else failing(real, 2))
     requests = [custom_voice(seed=index) for index in range(4)]
-    heards = [Heard() for _ in requests]
+    heards = [EventRecorder() for _ in requests]
     for request, heard in zip(requests, heards, strict=True):
         engine.submit(request, heard)
     drain(engine)
@@ -91,7 +101,7 @@ def test_unreadable_reference_fails_only_its_request(cloner: Checkpoint, monkeyp
     engine = engine_of(cloner)
     core = core_of(engine, cloned().mode)
     monkeypatch.setattr(core.voice_cache, "read", failing(core.voice_cache.read, 1))
-    broken, whole = Heard(), Heard()
+    broken, whole = EventRecorder(), EventRecorder()
     engine.submit(cloned(), broken)
     engine.submit(cloned(seconds=1.4), whole)
     drain(engine)
@@ -107,7 +117,7 @@ def test_transient_step_failure_is_retried_and_fails_no_request(
     engine = engine_of(speaker, slots=2)
     part = getattr(core_of(engine), owner)
     monkeypatch.setattr(part, where, failing(getattr(part, where), nth))
-    heards = [Heard() for _ in range(4)]
+    heards = [EventRecorder() for _ in range(4)]
     for heard in heards:
         engine.submit(custom_voice(), heard)
     drain(engine)
@@ -154,7 +164,7 @@ def test_row_that_fails_repeatedly_ends_alone_and_others_keep_their_bytes(
     ]
     engine = engine_of(quick, slots=7)
     core = core_of(engine)
-    heards = [Heard() for _ in requests]
+    heards = [EventRecorder() for _ in requests]
     tickets = [engine.submit(request, heard) for request, heard in zip(requests, heards, strict=True)]
     while min((core.table.made[sequence.slot] for sequence in core.holders.values()), default=0) < 3 or (
         len(core.holders) < 7
@@ -193,7 +203,7 @@ def test_completed_frame_that_cannot_be_read_is_not_repeated(
     engine = engine_of(speaker, slots=2)
     device = core_of(engine).device
     monkeypatch.setattr(device, "to_host", failing(device.to_host, 4))
-    heards = [Heard() for _ in range(3)]
+    heards = [EventRecorder() for _ in range(3)]
     for heard in heards:
         engine.submit(custom_voice(), heard)
     drain(engine)
@@ -204,7 +214,7 @@ def test_completed_frame_that_cannot_be_read_is_not_repeated(
 @pytest.mark.parametrize("kind", ["Started", "AudioChunk", "Finished"])
 @pytest.mark.logs_errors
 def test_failing_sink_ends_only_its_request(speaker: Checkpoint, kind: str) -> None:
-    engine, other, heard_by_bad = engine_of(speaker, slots=2), Heard(), Heard()
+    engine, other, heard_by_bad = engine_of(speaker, slots=2), EventRecorder(), EventRecorder()
 
     def bad(event: SpeechEvent) -> None:
         heard_by_bad(event)
@@ -229,7 +239,7 @@ def test_death_of_the_engine_thread_is_reported_to_all_requests(
     engine = engine_of(speaker, slots=1)
     core = core_of(engine)
     monkeypatch.setattr(core, "retire", failing(core.retire, 3))
-    heards = [Heard() for _ in range(3)]
+    heards = [EventRecorder() for _ in range(3)]
     for heard in heards:
         engine.submit(custom_voice(max_frames=50), heard)
     engine.start()
@@ -239,7 +249,7 @@ def test_death_of_the_engine_thread_is_reported_to_all_requests(
         assert isinstance(heard.end.error, EngineDead)
     assert not engine.alive
     with pytest.raises(EngineDead):
-        engine.submit(custom_voice(), Heard())
+        engine.submit(custom_voice(), EventRecorder())
     engine.close()
 
 
@@ -250,7 +260,7 @@ def test_death_of_the_engine_thread_is_reported_to_all_requests(
 def test_audio_decoding_failure_ends_only_its_request(quick: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = engine_of(quick, slots=3, sound_work=64)
     streams = core_of(engine).code2wav_streams
-    heards, decode = [Heard() for _ in range(3)], streams.decode
+    heards, decode = [EventRecorder() for _ in range(3)], streams.decode
     for heard in heards:
         engine.submit(custom_voice(max_frames=14), heard)
     run_turns(engine, 3)
@@ -281,7 +291,7 @@ def test_end_of_one_request_keeps_the_pending_audio_of_others(
     engine = engine_of(quick, slots=3)
     # With a thread in the list, tasks wait in the queue until the test takes them.
     engine.code2wav_worker.threads.append(threading.current_thread())
-    heards = [Heard() for _ in range(3)]
+    heards = [EventRecorder() for _ in range(3)]
     for index, heard in enumerate(heards):
         engine.submit(custom_voice(max_frames=2 + index), heard)
     run_turns(engine, 8)
@@ -294,7 +304,7 @@ def test_end_of_one_request_keeps_the_pending_audio_of_others(
     assert all(heard.ended for heard in heards)
 
 
-class Slow(Heard):
+class Slow(EventRecorder):
     """Is held up between the decision to tell it of sound and its writing that down."""
 
     def __init__(self) -> None:
@@ -346,7 +356,7 @@ def test_pending_audio_of_a_cancelled_request_is_dropped_and_spares_the_next_own
 
     monkeypatch.setattr(streams, "decode", held)
     engine.code2wav_worker.start()
-    heard, after = Heard(), Heard()
+    heard, after = EventRecorder(), EventRecorder()
     ticket = engine.submit(custom_voice(max_frames=50), heard)
     engine.tick()
     assert inside.wait(WAIT_S)

@@ -10,15 +10,15 @@ from runtime.errors import Overloaded, QueueTimeout
 from runtime.model.checkpoint import Checkpoint
 from runtime.request import Broken, Finished, Mode, Queued, Started, StopReason
 from runtime.settings import Limits, ModeSettings
-from tests.support.engines import Heard, VirtualClock, core_of, custom_voice, drain, engine_of, run_turns, said
+from tests.support.engines import EventRecorder, VirtualClock, core_of, custom_voice, drain, engine_of, run_turns, said
 
 FRAME_S = 0.08
 SAMPLES = 1920
 
 
-def patient(engine: Engine, frames: int = 60) -> tuple[int, Heard]:
+def patient(engine: Engine, frames: int = 60) -> tuple[int, EventRecorder]:
     """A request whose reader says what it has taken."""
-    heard = Heard()
+    heard = EventRecorder()
     return engine.submit(custom_voice(max_frames=frames, acknowledged=True), heard), heard
 
 
@@ -29,7 +29,7 @@ def test_reader_that_acknowledges_nothing_gets_a_bounded_number_of_frames(quick:
     clock = VirtualClock()
     engine = engine_of(quick, slots=2, reader_s=0.8, clock=clock)
     _, stuck = patient(engine)
-    other = Heard()
+    other = EventRecorder()
     engine.submit(custom_voice(max_frames=30), other)
     for _ in range(60):
         engine.tick()
@@ -83,7 +83,7 @@ def slow(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_no_frame_is_decoded_before_pending_first_audio(quick: Checkpoint) -> None:
     engine = engine_of(quick, slots=1, clock=VirtualClock())
     said(engine, custom_voice(max_frames=3))  # This request measures the durations that the scheduler uses.
-    engine.submit(custom_voice(max_frames=9), heard := Heard())
+    engine.submit(custom_voice(max_frames=9), heard := EventRecorder())
     table = core_of(engine).table
     while not table.made[0]:
         engine.tick()
@@ -96,7 +96,7 @@ def test_no_frame_is_decoded_before_pending_first_audio(quick: Checkpoint) -> No
 def test_playback_reports_change_the_lead_of_a_row(quick: Checkpoint) -> None:
     clock = VirtualClock()
     engine = engine_of(quick, slots=1, lead_cap_s=0.5, clock=clock)
-    first, second = Heard(), Heard()
+    first, second = EventRecorder(), EventRecorder()
     ticket = engine.submit(custom_voice(max_frames=200), first)
     run_turns(engine, 16)
     engine.submit(custom_voice(max_frames=2), second)
@@ -116,7 +116,7 @@ def test_playback_reports_change_the_lead_of_a_row(quick: Checkpoint) -> None:
 
 def test_acknowledgements_of_unknown_requests_are_ignored(quick: Checkpoint) -> None:
     engine = engine_of(quick)
-    heard = Heard()
+    heard = EventRecorder()
     ended = engine.submit(custom_voice(max_frames=1), heard)
     drain(engine)
     for stranger in (ended, 0, -1, 10**9):
@@ -132,7 +132,7 @@ def test_acknowledgements_of_unknown_requests_are_ignored(quick: Checkpoint) -> 
 def test_wait_estimate_is_sent_after_slots_have_been_used(quick: Checkpoint) -> None:
     clock = VirtualClock()
     engine = engine_of(quick, slots=1, clock=clock)
-    heards = [Heard() for _ in range(3)]
+    heards = [EventRecorder() for _ in range(3)]
     for heard in heards:
         engine.submit(custom_voice(max_frames=3), heard)
     drain(engine, clock, 0.5)
@@ -147,7 +147,7 @@ def test_wait_estimate_is_sent_after_slots_have_been_used(quick: Checkpoint) -> 
 def test_queue_timeout_reports_when_to_retry(quick: Checkpoint) -> None:
     clock = VirtualClock()
     engine = engine_of(quick, slots=1, clock=clock, limits=Limits(queue_s=5.0))
-    first, late, later = Heard(), Heard(), Heard()
+    first, late, later = EventRecorder(), EventRecorder(), EventRecorder()
     engine.submit(custom_voice(max_frames=40), first)
     engine.submit(custom_voice(), late)
     run_turns(engine, 2)
@@ -172,7 +172,7 @@ def test_queue_timeout_with_a_free_slot_serves_the_request(quick: Checkpoint) ->
     """A slot becomes free in a turn that takes longer than the queue timeout."""
     clock = VirtualClock()
     engine = engine_of(quick, slots=1, clock=clock, limits=Limits(queue_s=0.0))
-    heard = Heard()
+    heard = EventRecorder()
     engine.submit(custom_voice(max_frames=2), heard)
     engine.run_commands()
     clock.now += 0.001
@@ -183,14 +183,14 @@ def test_queue_timeout_with_a_free_slot_serves_the_request(quick: Checkpoint) ->
 def test_refusal_reports_when_a_place_may_be_free(quick: Checkpoint) -> None:
     clock = VirtualClock()
     engine = engine_of(quick, slots=1, max_waiting=1, clock=clock)
-    engine.submit(custom_voice(max_frames=3), Heard())
+    engine.submit(custom_voice(max_frames=3), EventRecorder())
     drain(engine, clock, 0.5)
     held_s = clock.now - 100
     for _ in range(2):
-        engine.submit(custom_voice(max_frames=3), Heard())
+        engine.submit(custom_voice(max_frames=3), EventRecorder())
     engine.tick()
     with pytest.raises(Overloaded) as caught:
-        engine.submit(custom_voice(), Heard())
+        engine.submit(custom_voice(), EventRecorder())
     retry_s = float(str(caught.value.facts["retry_after_s"]))
     assert held_s <= retry_s <= 2.5 * held_s
     drain(engine)
@@ -199,14 +199,14 @@ def test_refusal_reports_when_a_place_may_be_free(quick: Checkpoint) -> None:
 def test_request_that_would_time_out_is_refused_immediately(quick: Checkpoint) -> None:
     clock = VirtualClock()
     engine = engine_of(quick, slots=1, clock=clock, limits=Limits(queue_s=4.0))
-    engine.submit(custom_voice(max_frames=3), Heard())
+    engine.submit(custom_voice(max_frames=3), EventRecorder())
     drain(engine, clock, 0.5)
     held_s = clock.now - 100
     assert 4.0 / 3 < held_s < 4.0 / 2
     for _ in range(3):  # The engine's thread has not received these requests yet.
-        engine.submit(custom_voice(max_frames=3), Heard())
+        engine.submit(custom_voice(max_frames=3), EventRecorder())
     with pytest.raises(Overloaded) as caught:
-        engine.submit(custom_voice(max_frames=3), Heard())
+        engine.submit(custom_voice(max_frames=3), EventRecorder())
     assert float(str(caught.value.facts["retry_after_s"])) == pytest.approx(3 * held_s, abs=0.2)
     drain(engine)
 
@@ -214,11 +214,11 @@ def test_request_that_would_time_out_is_refused_immediately(quick: Checkpoint) -
 def test_retry_after_has_a_minimum(quick: Checkpoint) -> None:
     clock = VirtualClock()
     engine = engine_of(quick, slots=1, max_waiting=0, clock=clock)
-    engine.submit(custom_voice(max_frames=3), Heard())
+    engine.submit(custom_voice(max_frames=3), EventRecorder())
     drain(engine, clock, 0.001)
-    engine.submit(custom_voice(max_frames=3), Heard())
+    engine.submit(custom_voice(max_frames=3), EventRecorder())
     with pytest.raises(Overloaded) as caught:
-        engine.submit(custom_voice(), Heard())
+        engine.submit(custom_voice(), EventRecorder())
     assert caught.value.facts["retry_after_s"] == 0.1
     drain(engine)
 
@@ -230,7 +230,7 @@ def test_cancel_during_chunked_prefill(quick: Checkpoint) -> None:
     modes = {mode: ModeSettings(prefills=1) for mode in Mode}
     engine = engine_of(quick, slots=1, prompt_piece=16, modes=modes)
     long = custom_voice("Hello world, the old phone is slow, I say it again and again and again.")
-    heard, after = Heard(), Heard()
+    heard, after = EventRecorder(), EventRecorder()
     ticket = engine.submit(long, heard)
     engine.submit(custom_voice(max_frames=4), after)
     run_turns(engine, 2)
@@ -248,7 +248,7 @@ def test_cancel_during_chunked_prefill(quick: Checkpoint) -> None:
 def test_chunked_prefill_does_not_delay_frames_of_others(quick: Checkpoint) -> None:
     modes = {mode: ModeSettings(prefills=1) for mode in Mode}
     engine = engine_of(quick, slots=2, prompt_piece=16, modes=modes)
-    first, long = Heard(), Heard()
+    first, long = EventRecorder(), EventRecorder()
     engine.submit(custom_voice(max_frames=40), first)
     run_turns(engine, 6)
     (slot,) = core_of(engine).holders

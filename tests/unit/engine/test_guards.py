@@ -17,7 +17,7 @@ from runtime.engine.engine import Engine
 from runtime.engine.execution.model_runner import FrameResult
 from runtime.model.checkpoint import Checkpoint
 from runtime.request import Guard, SpeechRequest, StopReason
-from tests.support.engines import Heard, core_of, custom_voice, drain, engine_of, run_turns, said, streamed
+from tests.support.engines import EventRecorder, core_of, custom_voice, drain, engine_of, run_turns, said, streamed
 from tests.support.frames import Slots, change_frames
 
 pytestmark = pytest.mark.usefixtures("each_device")
@@ -63,7 +63,7 @@ def free(text: str = TEXT, **words: Any) -> SpeechRequest:
     return custom_voice(text, **{"max_frames": None, **words})
 
 
-def ended_by(heard: Heard) -> tuple[StopReason, Guard | None]:
+def ended_by(heard: EventRecorder) -> tuple[StopReason, Guard | None]:
     return heard.end.stop_reason, heard.end.stats.guard
 
 
@@ -80,7 +80,7 @@ def test_repetition_after_the_text_is_stopped(quick: Checkpoint, live: bool) -> 
     engine = engine_of(quick)
     looping(engine)
     text = "Hello world, you speak."
-    heard = Heard()
+    heard = EventRecorder()
     if live:
         ticket = engine.submit(streamed("", open_text=True, max_frames=400), heard)
         engine.append(ticket, text)
@@ -117,7 +117,7 @@ def test_repetition_while_the_text_is_open_is_not_stopped(quick: Checkpoint) -> 
     """Nobody knows yet that the text is spent."""
     engine = engine_of(quick)
     looping(engine)
-    heard = Heard()
+    heard = EventRecorder()
     ticket = engine.submit(streamed("x " * 70, open_text=True, max_frames=400), heard)
     run_turns(engine, 90)
     assert len(heard.codes) > REPEATED_FRAMES + spent_after(TEXT)
@@ -130,7 +130,7 @@ def test_other_rows_are_unaffected_by_a_runaway(quick: Checkpoint) -> None:
     request = custom_voice(max_frames=70)
     alone = said(engine_of(quick), request)
     engine = engine_of(quick, slots=2)
-    heard, neighbour = Heard(), Heard()
+    heard, neighbour = EventRecorder(), EventRecorder()
     engine.submit(free(max_frames=400), heard)
     engine.tick()
     (slot,) = core_of(engine).holders

@@ -31,7 +31,7 @@ from runtime.request import (
 from tests.conftest import FolderOf
 from tests.support.changed_checkpoint import rewrite_config
 from tests.support.engines import (
-    Heard,
+    EventRecorder,
     assert_one_stream,
     cloned,
     core_of,
@@ -202,7 +202,7 @@ def test_streamed_letters_give_the_same_reply(quick: Checkpoint, layout: Layout,
 
 
 def test_flush_does_not_split_an_incomplete_tag(engine: Engine) -> None:
-    heard = Heard()
+    heard = EventRecorder()
     ticket = engine.submit(tagged("Hello world. [exc", open_text=True, split=Split.SENTENCE), heard)
     engine.flush(ticket)
     run_turns(engine, 20)
@@ -233,7 +233,7 @@ def test_unsupported_styles_are_left_out_with_a_note(deaf: Engine, layout: Layou
 
 
 def test_note_about_a_late_style_is_sent_at_the_end(deaf: Engine) -> None:
-    heard = Heard()
+    heard = EventRecorder()
     ticket = deaf.submit(tagged("Hello world. You", open_text=True, split=Split.SENTENCE), heard)
     for _ in range(5):
         deaf.tick()
@@ -269,7 +269,7 @@ def test_clone_ignores_style_tags_and_a_described_voice_appends_them(cloner: Che
 )
 def test_invalid_tags_are_refused_before_a_slot_is_used(engine: Engine, text: str, error: type[Exception]) -> None:
     with pytest.raises(error):
-        engine.submit(tagged(text), Heard())
+        engine.submit(tagged(text), EventRecorder())
 
 
 @pytest.mark.parametrize("bracket", ["pause:abc", "Pause 5 minutes", "break:long", "sic", "to Tom, his brother"])
@@ -289,7 +289,7 @@ def test_letters_of_unsupported_scripts_are_noted(quick: Checkpoint) -> None:
     engine = engine_of(quick)
     note = STRANGE_SCRIPT.format(script="arabic")
     assert said(engine, tagged("Hello مرحبا.", max_frames=2)).started.notes == (note,)
-    heard = Heard()
+    heard = EventRecorder()
     ticket = engine.submit(tagged("Hello", open_text=True, max_frames=2), heard)
     engine.append(ticket, " مرحبا you.")
     engine.finish_text(ticket)
@@ -340,7 +340,7 @@ def test_english_checkpoint_speaks_symbols_as_words(
 ) -> None:
     plain = said(english_engine, tagged(reading, layout=layout, max_frames=6))
     np.testing.assert_array_equal(said(english_engine, tagged(text, layout=layout, max_frames=6)).pcm, plain.pcm)
-    heard = Heard()
+    heard = EventRecorder()
     ticket = english_engine.submit(tagged(text[:9], layout=layout, open_text=True, max_frames=6), heard)
     for start in range(9, len(text), 3):
         english_engine.append(ticket, text[start : start + 3])

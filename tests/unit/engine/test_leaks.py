@@ -15,7 +15,7 @@ from runtime.errors import NonFiniteOutput
 from runtime.model.checkpoint import Checkpoint
 from runtime.request import Broken, Finished, SpeechRequest
 from tests.support.engines import (
-    Heard,
+    EventRecorder,
     cloned,
     core_of,
     custom_voice,
@@ -56,15 +56,15 @@ def poison(core: EngineCore) -> None:
         cache.used = NONSENSE
 
 
-def drain_poisoned(engine: Engine, requests: list[SpeechRequest]) -> list[Heard]:
+def drain_poisoned(engine: Engine, requests: list[SpeechRequest]) -> list[EventRecorder]:
     """Serve the requests one tick apart, poisoning before every tick."""
-    heards: list[Heard] = []
+    heards: list[EventRecorder] = []
 
     def spoil() -> None:
         for core in engine.registry.cores:
             poison(core)
         if len(heards) < len(requests):
-            heards.append(Heard())
+            heards.append(EventRecorder())
             engine.submit(requests[len(heards) - 1], heards[-1])
 
     drain(engine, before_tick=spoil)
@@ -72,7 +72,7 @@ def drain_poisoned(engine: Engine, requests: list[SpeechRequest]) -> list[Heard]
     return heards
 
 
-def assert_identical(left: list[Heard], right: list[Heard]) -> None:
+def assert_identical(left: list[EventRecorder], right: list[EventRecorder]) -> None:
     for heard, other in zip(left, right, strict=True):
         assert np.array_equal(heard.codes, other.codes)
         assert np.array_equal(heard.pcm, other.pcm)
@@ -95,12 +95,12 @@ def test_poisoned_streams_do_not_change_a_clone(cloner: Checkpoint) -> None:
     assert_identical(drain_poisoned(engine_of(cloner, slots=2), requests), clean)
 
 
-def speak_with_a_bad_row(speaker: Checkpoint, spoil: str) -> tuple[Heard, list[Heard]]:
+def speak_with_a_bad_row(speaker: Checkpoint, spoil: str) -> tuple[EventRecorder, list[EventRecorder]]:
     """Three rows, the middle one spoiled after some frames; its own events, and its neighbours'."""
     engine = engine_of(speaker, slots=3)
     runner = core_of(engine).runner
     requests = [custom_voice(max_frames=16, **seeded(index)) for index in range(3)]
-    heards = [Heard() for _ in requests]
+    heards = [EventRecorder() for _ in requests]
     tickets = [engine.submit(request, heard) for request, heard in zip(requests, heards, strict=True)]
     run_turns(engine, 5)
     (victim,) = (slot for slot, sequence in core_of(engine).holders.items() if sequence.ticket == tickets[1])
@@ -136,7 +136,7 @@ def test_overflowing_weights_end_the_request_with_an_error(
     weight = {"talker": talker.model.norm.weight, "predictor": talker.code_predictor.model.norm.weight}[where]
     monkeypatch.setattr(weight, "data", torch.full_like(weight, math.inf))
     engine = engine_of(speaker)
-    heard = Heard()
+    heard = EventRecorder()
     engine.submit(custom_voice(), heard)
     drain(engine)
     assert isinstance(heard.end, Broken)
@@ -145,7 +145,7 @@ def test_overflowing_weights_end_the_request_with_an_error(
 
 
 def test_non_finite_audio_is_an_error_and_not_silence(speaker: Checkpoint) -> None:
-    engine, heards = engine_of(speaker, slots=2), [Heard(), Heard()]
+    engine, heards = engine_of(speaker, slots=2), [EventRecorder(), EventRecorder()]
     tickets = [engine.submit(custom_voice(max_frames=16), heard) for heard in heards]
     while not all(heard.chunks for heard in heards):
         engine.tick()
@@ -163,7 +163,7 @@ def test_non_finite_audio_is_an_error_and_not_silence(speaker: Checkpoint) -> No
 
 def test_slot_serves_the_next_request_after_a_failure(speaker: Checkpoint) -> None:
     engine = engine_of(speaker, slots=1)
-    heard, after = Heard(), Heard()
+    heard, after = EventRecorder(), EventRecorder()
     engine.submit(custom_voice(max_frames=16), heard)
     engine.tick()
     core_of(engine).runner.slot_cache.keys[1][0] = math.nan

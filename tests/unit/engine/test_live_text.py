@@ -19,7 +19,7 @@ from runtime.request import Broken, Finished, Guard, Layout, SpeechRequest, Spli
 from runtime.settings import Limits
 from tests.conftest import Loaded
 from tests.support.engines import (
-    Heard,
+    EventRecorder,
     assert_same,
     cloned,
     core_of,
@@ -45,13 +45,13 @@ def engine(quick: Checkpoint) -> Engine:
 
 
 @pytest.fixture(scope="module")
-def whole(quick: Checkpoint) -> Heard:
+def whole(quick: Checkpoint) -> EventRecorder:
     return said(engine_of(quick, slots=1), streamed(TEXT, max_frames=14))
 
 
-def begun(engine: Engine, text: str = "", **words: object) -> tuple[int, Heard]:
+def begun(engine: Engine, text: str = "", **words: object) -> tuple[int, EventRecorder]:
     """An open request in the streaming layout."""
-    heard = Heard()
+    heard = EventRecorder()
     return engine.submit(streamed(text, open_text=True, **words), heard), heard
 
 
@@ -72,7 +72,7 @@ def until(engine: Engine, come: Callable[[], bool]) -> None:
     ticks=st.lists(st.integers(0, 4), min_size=7, max_size=7),
 )
 def test_streamed_text_gives_the_codes_and_bytes_of_the_whole(
-    engine: Engine, whole: Heard, cuts: list[int], ticks: list[int]
+    engine: Engine, whole: EventRecorder, cuts: list[int], ticks: list[int]
 ) -> None:
     places = [0, *cuts, len(TEXT)]
     pieces = [TEXT[start:stop] for start, stop in pairwise(places)]
@@ -94,7 +94,7 @@ def test_surrounding_white_space_changes_neither_codes_nor_budget(engine: Engine
     assert heard.end.stats.guard is expected.end.stats.guard is Guard.BUDGET
 
 
-def test_row_waiting_for_text_costs_no_work_and_delays_no_other(engine: Engine, whole: Heard) -> None:
+def test_row_waiting_for_text_costs_no_work_and_delays_no_other(engine: Engine, whole: EventRecorder) -> None:
     ticket, heard = begun(engine, "Hello world, ", max_frames=14)
     run_turns(engine, 12)
     said_so_far = len(heard.codes)
@@ -102,7 +102,7 @@ def test_row_waiting_for_text_costs_no_work_and_delays_no_other(engine: Engine, 
     assert 0 < said_so_far < 8
     run_turns(engine, 5)
     assert int(core_of(engine).table.made.sum()) == made
-    other = Heard()
+    other = EventRecorder()
     engine.submit(streamed(TEXT, max_frames=14), other)
     run_turns(engine, 25)
     assert_same(other, whole)
@@ -149,7 +149,7 @@ def test_request_without_speakable_text_holds_no_slot_or_place(quick: Checkpoint
     for _ in range(4):
         opened.append(begun(engine, max_frames=3))
         engine.tick()
-    other = Heard()
+    other = EventRecorder()
     engine.submit(custom_voice(max_frames=2), other)
     run_turns(engine, 8)
     assert len(other.codes) == other.end.stats.frames == 2
@@ -162,7 +162,7 @@ def test_request_without_speakable_text_holds_no_slot_or_place(quick: Checkpoint
 
 
 @pytest.mark.parametrize("after", [["append"], ["finish_text"], ["flush"], ["finish_text", "append", "flush"]])
-def test_appends_after_the_end_of_the_text_are_ignored(engine: Engine, whole: Heard, after: list[str]) -> None:
+def test_appends_after_the_end_of_the_text_are_ignored(engine: Engine, whole: EventRecorder, after: list[str]) -> None:
     ticket, heard = begun(engine, TEXT, max_frames=14)
     run_turns(engine, 3)
     engine.finish_text(ticket)
@@ -173,8 +173,8 @@ def test_appends_after_the_end_of_the_text_are_ignored(engine: Engine, whole: He
     assert_same(heard, whole)
 
 
-def test_whole_text_request_accepts_no_appends(engine: Engine, whole: Heard) -> None:
-    heard = Heard()
+def test_whole_text_request_accepts_no_appends(engine: Engine, whole: EventRecorder) -> None:
+    heard = EventRecorder()
     ticket = engine.submit(streamed(TEXT, max_frames=14), heard)
     run_turns(engine, 2)
     engine.append(ticket, " and more")
@@ -184,7 +184,7 @@ def test_whole_text_request_accepts_no_appends(engine: Engine, whole: Heard) -> 
 
 
 def test_text_for_unknown_requests_is_ignored(engine: Engine) -> None:
-    heard = Heard()
+    heard = EventRecorder()
     ended = engine.submit(custom_voice(max_frames=1), heard)
     drain(engine)
     events = list(heard.events)
@@ -220,7 +220,7 @@ def test_requests_waiting_for_text_are_counted_separately(quick: Checkpoint) -> 
 
 def test_waiting_for_text_is_reported_after_all_audio_was_sent(quick: Checkpoint) -> None:
     engine = engine_of(quick, slots=2)
-    heard = Heard()
+    heard = EventRecorder()
     ticket = engine.submit(custom_voice("", open_text=True, max_frames=None, layout=Layout.NON_STREAMING), heard)
     first, second, third = "Hello world. ", "You speak. ", "The"
     engine.append(ticket, first)
@@ -278,7 +278,7 @@ def test_unspeakable_text_fails_only_its_request(
     quick: Checkpoint, pieces: list[str], error: type[SpeechError], ticks: int
 ) -> None:
     engine = engine_of(quick, slots=2, limits=Limits(max_text_chars=40, queue_s=1e9))
-    other = Heard()
+    other = EventRecorder()
     engine.submit(custom_voice(max_frames=6), other)
     heard = said_live(engine, streamed(), pieces, [ticks] * len(pieces))
     assert isinstance(heard.end, Broken)
@@ -291,7 +291,7 @@ def test_unspeakable_text_fails_only_its_request(
 def test_queued_request_with_bad_text_leaves_the_queue(quick: Checkpoint, text: str) -> None:
     """It must not be called up later as the ghost of a request that was told its end."""
     engine = engine_of(quick, slots=1, limits=Limits(max_text_chars=40, queue_s=1e9))
-    first = Heard()
+    first = EventRecorder()
     engine.submit(custom_voice(max_frames=5), first)
     ticket, heard = begun(engine, "Hello you. ")
     run_turns(engine, 2)
@@ -330,7 +330,7 @@ def test_segment_starts_only_after_the_next_sentence_has_begun(quick: Checkpoint
     engine = engine_of(quick, slots=1)
     request = custom_voice("", open_text=True, max_frames=None)
     end_parts_after(core_of(engine, request.mode), 3)
-    heard = Heard()
+    heard = EventRecorder()
     ticket = engine.submit(request, heard)
     engine.append(ticket, "Hello world. ")
     run_turns(engine, 3)
@@ -364,7 +364,7 @@ def test_clone_with_reference_codes_speaks_streamed_text_by_sentence(cloner: Che
 
 
 @pytest.mark.parametrize("when", range(0, 12, 2))
-def test_streamed_request_can_be_cancelled_at_any_time(engine: Engine, whole: Heard, when: int) -> None:
+def test_streamed_request_can_be_cancelled_at_any_time(engine: Engine, whole: EventRecorder, when: int) -> None:
     ticket, heard = begun(engine, max_frames=14)
     for turn in range(when):
         engine.append(ticket, TEXT[3 * turn : 3 * turn + 3])

@@ -18,7 +18,7 @@ from runtime.errors import CheckpointUnusable, EmptyText, EngineDead, UnknownVoi
 from runtime.request import Broken, Mode, Queued, StopReason
 from runtime.settings import EngineSettings, Limits, Settings
 from tests.conftest import FolderOf, Loaded
-from tests.support.engines import Heard, custom_voice, drain, engine_of, said, streamed, voice_design
+from tests.support.engines import EventRecorder, custom_voice, drain, engine_of, said, streamed, voice_design
 
 WAIT_S = 60.0
 
@@ -55,7 +55,7 @@ def test_model_card_is_available_before_the_checkpoint_is_loaded(folder_of: Fold
     assert (card.modes, card.loaded, card.samples_per_frame) == ((Mode.CUSTOM_VOICE,), False, 1920)
     assert card.speakers[0] == "serena"
     assert engine.load().slots == 2
-    heard = Heard()
+    heard = EventRecorder()
     engine.submit(custom_voice(max_frames=3), heard)
     until(engine, lambda: heard.ended)
     (after,) = engine.cards
@@ -65,7 +65,7 @@ def test_model_card_is_available_before_the_checkpoint_is_loaded(folder_of: Fold
 
 def test_requests_waiting_for_their_checkpoint_are_served_in_order(folder_of: FolderOf, loaded: Loaded) -> None:
     engine = waiting_engine(folder_of("quick", "custom_voice"))
-    heards = [Heard() for _ in range(4)]
+    heards = [EventRecorder() for _ in range(4)]
     for index, heard in enumerate(heards):
         engine.submit(custom_voice(max_frames=3 + index), heard)
         assert heard.events == [Queued(index)]
@@ -78,7 +78,7 @@ def test_requests_waiting_for_their_checkpoint_are_served_in_order(folder_of: Fo
 @pytest.mark.slow
 def test_commands_during_loading_keep_their_order(folder_of: FolderOf, loaded: Loaded) -> None:
     engine = waiting_engine(folder_of("quick", "custom_voice"))
-    live, gone = Heard(), Heard()
+    live, gone = EventRecorder(), EventRecorder()
     ticket = engine.submit(streamed("Hel", open_text=True, max_frames=8), live)
     other = engine.submit(custom_voice(), gone)
     for piece in ("lo wor", "ld, you", " speak."):
@@ -100,7 +100,7 @@ def test_commands_at_the_end_of_loading_are_not_lost(
     engine = waiting_engine(folder_of("quick", "custom_voice"))
     entry = engine.registry.entries[0]
     monkeypatch.setattr(engine, "_load_late", lambda _: None)
-    heard = Heard()
+    heard = EventRecorder()
     ticket = engine.submit(streamed("Hello ", open_text=True, max_frames=6), heard)
     engine.loader.add(entry, loaded("quick", "custom_voice"))
     engine.append(ticket, "world.")
@@ -130,7 +130,7 @@ def test_request_arriving_as_loading_ends_is_served_or_notified(
         engine.commands.clear()
 
     monkeypatch.setattr(engine._open, "make_room", loaded_meanwhile)
-    heard = Heard()
+    heard = EventRecorder()
     engine.submit(custom_voice(max_frames=3), heard)
     drain(engine)
     if usable:
@@ -152,7 +152,7 @@ def test_broken_checkpoint_fails_only_its_own_mode(
         load(entry)
 
     monkeypatch.setattr(engine.loader, "load", load_once_all_wait)
-    heards = [Heard(), Heard(), Heard()]
+    heards = [EventRecorder(), EventRecorder(), EventRecorder()]
     engine.submit(voice_design(), heards[0])
     engine.submit(voice_design(), heards[1])
     engine.submit(custom_voice(max_frames=3), heards[2])
@@ -164,7 +164,7 @@ def test_broken_checkpoint_fails_only_its_own_mode(
         assert str(broken) not in str(heard.end.error)
     assert len(heards[2].codes) == 3
     with pytest.raises(CheckpointUnusable):
-        engine.submit(voice_design(), Heard())
+        engine.submit(voice_design(), EventRecorder())
     assert [card.loaded for card in engine.cards] == [True, False]
     assert len(said(engine, custom_voice(max_frames=2)).codes) == 2
 
@@ -172,8 +172,8 @@ def test_broken_checkpoint_fails_only_its_own_mode(
 def test_invalid_requests_are_refused_once_the_checkpoint_is_loaded(folder_of: FolderOf) -> None:
     engine = waiting_engine(folder_of("quick", "custom_voice"))
     bad = [(custom_voice(voice="nobody"), UnknownVoice), (custom_voice(" \n"), EmptyText)]
-    heards = [Heard() for _ in bad]
-    good = Heard()
+    heards = [EventRecorder() for _ in bad]
+    good = EventRecorder()
     for (request, _), heard in zip(bad, heards, strict=True):
         engine.submit(request, heard)
     engine.submit(custom_voice(max_frames=2), good)
@@ -187,7 +187,7 @@ def test_invalid_requests_are_refused_once_the_checkpoint_is_loaded(folder_of: F
 def test_close_during_loading_notifies_waiting_requests(folder_of: FolderOf, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = waiting_engine(folder_of("quick", "custom_voice"))
     monkeypatch.setattr(engine, "_load_late", lambda _: None)
-    heard = Heard()
+    heard = EventRecorder()
     ticket = engine.submit(streamed("Hello", open_text=True), heard)
     engine.append(ticket, " world")
     engine.close()
@@ -199,7 +199,7 @@ def test_close_during_loading_notifies_waiting_requests(folder_of: FolderOf, mon
 def test_checkpoints_loaded_later_share_one_speech_tokenizer(folder_of: FolderOf) -> None:
     engine = waiting_engine(folder_of("tiny", "custom_voice"), folder_of("tiny", "voice_design"))
     for request in (custom_voice(max_frames=2), voice_design(max_frames=2)):
-        heard = Heard()
+        heard = EventRecorder()
         engine.submit(request, heard)
         until(engine, lambda heard=heard: heard.ended)  # type: ignore[misc]
         assert len(heard.codes) == 2
@@ -216,7 +216,7 @@ def test_cancel_is_answered_while_the_checkpoint_loads(folder_of: FolderOf, monk
 
     monkeypatch.setattr(CheckpointLoader, "load", slow)
     engine = waiting_engine(folder_of("quick", "custom_voice"))
-    gone, stays = Heard(), Heard()
+    gone, stays = EventRecorder(), EventRecorder()
     ticket = engine.submit(custom_voice(max_frames=3), gone)
     engine.submit(custom_voice(max_frames=3), stays)
     engine.cancel(ticket)

@@ -12,7 +12,7 @@ from runtime.engine.execution.model_runner import FrameResult
 from runtime.errors import DoesNotFit
 from runtime.model.checkpoint import Checkpoint
 from runtime.request import Guard, SpeechRequest, Split, StopReason
-from tests.support.engines import Heard, assert_one_stream, core_of, custom_voice, engine_of, said, seeded
+from tests.support.engines import EventRecorder, assert_one_stream, core_of, custom_voice, engine_of, said, seeded
 from tests.support.frames import Slots, change_frames
 
 pytestmark = pytest.mark.usefixtures("each_device")
@@ -80,7 +80,7 @@ def test_text_longer_than_a_slot_is_split_into_segments(quick: Checkpoint, monke
     assert heard.end.stats.parts > 3
     assert said(engine_of(quick, length=512), parted(LONG, split=Split.AUTO)).end.stats.parts == 1
     with pytest.raises(DoesNotFit):
-        engine_of(quick, length=256).submit(parted(LONG, split=Split.NONE), Heard())
+        engine_of(quick, length=256).submit(parted(LONG, split=Split.NONE), EventRecorder())
 
 
 @pytest.mark.parametrize("split", [Split.AUTO, Split.NONE, Split.SENTENCE, Split.CLAUSE])
@@ -95,7 +95,7 @@ def test_other_requests_do_not_affect_segment_changes(quick: Checkpoint, monkeyp
     short_budget(monkeypatch)
     alone = said(engine_of(quick, slots=1), parted())
     engine: Engine = engine_of(quick, slots=3)
-    heards = [Heard() for _ in range(5)]
+    heards = [EventRecorder() for _ in range(5)]
     for index, heard in enumerate(heards):
         engine.submit(parted() if index % 2 else custom_voice(max_frames=4 + index), heard)
         engine.tick()

@@ -17,7 +17,7 @@ from runtime.model.checkpoint import Checkpoint
 from runtime.request import Mode, Split, StopReason
 from runtime.settings import ModeSettings
 from tests.support.engines import (
-    Heard,
+    EventRecorder,
     assert_all_same,
     assert_same,
     cloned,
@@ -93,7 +93,7 @@ def test_cancel_at_any_time_leaves_other_requests_unaffected(quick: Checkpoint, 
     requests = [custom_voice(max_frames=4 + 5 * (index % 3), **seeded(index)) for index in range(12)]
     alone = [said(engine_of(quick, slots=1), request) for request in requests]
     stream = np.random.RandomState(seed)
-    engine, heards = engine_of(quick, slots=3, device=LateDevice(seed, 0.3)), [Heard() for _ in requests]
+    engine, heards = engine_of(quick, slots=3, device=LateDevice(seed, 0.3)), [EventRecorder() for _ in requests]
     tickets: list[int] = []
     doomed = set(stream.choice(12, 5, replace=False).tolist())
     for request, heard in zip(requests, heards, strict=True):
@@ -115,13 +115,13 @@ def test_first_frames_of_cancelled_requests_are_not_assigned_to_others(quick: Ch
     request = custom_voice(max_frames=4, **seeded(1))
     alone, device = said(engine_of(quick), request), LateDevice(0, 0.0)
     modes = dict.fromkeys(Mode, ModeSettings(prefills=8))  # GPUs have the same limit of prefills.
-    engine, heard = engine_of(quick, slots=2, device=device, modes=modes), Heard()
+    engine, heard = engine_of(quick, slots=2, device=device, modes=modes), EventRecorder()
     # With a thread in the list, the engine does not wait for the device itself.
     engine.completion_waiter.threads.append(threading.current_thread())
     engine.submit(request, heard)
     engine.tick()
     for seed in range(2, 8):
-        ticket = engine.submit(custom_voice("Bread.", max_frames=4, **seeded(seed)), Heard())
+        ticket = engine.submit(custom_voice("Bread.", max_frames=4, **seeded(seed)), EventRecorder())
         engine.tick()
         engine.cancel(ticket)
     engine.tick()
@@ -135,7 +135,7 @@ def test_first_frame_of_a_cancelled_request_is_not_measured_as_a_decode_step(qui
     device = LateDevice(0, 0.0)
     engine = engine_of(quick, slots=2, device=device)
     engine.completion_waiter.threads.append(threading.current_thread())
-    ticket = engine.submit(custom_voice(max_frames=4, **seeded(1)), Heard())
+    ticket = engine.submit(custom_voice(max_frames=4, **seeded(1)), EventRecorder())
     engine.tick()
     engine.cancel(ticket)
     engine.tick()
@@ -148,7 +148,7 @@ def test_first_frame_of_a_cancelled_request_is_not_measured_as_a_decode_step(qui
 
 def test_tokens_appended_during_prefill_are_not_lost(quick: Checkpoint) -> None:
     expected = said(engine_of(quick), streamed("Hello world, you speak.", max_frames=12))
-    engine, heard = engine_of(quick, device=LateDevice(0, 0.0)), Heard()
+    engine, heard = engine_of(quick, device=LateDevice(0, 0.0)), EventRecorder()
     ticket = engine.submit(streamed("", open_text=True, max_frames=12), heard)
     engine.append(ticket, "Hello ")
     # With a thread in the list, the engine does not wait for the device itself.
@@ -171,7 +171,7 @@ def test_at_most_one_frame_is_launched_ahead_of_results(quick: Checkpoint) -> No
     """Nothing comes out unless somebody waits, and nobody does."""
     device = LateDevice(0, 0.0)
     engine = engine_of(quick, device=device)
-    engine.submit(custom_voice(max_frames=20), Heard())
+    engine.submit(custom_voice(max_frames=20), EventRecorder())
     while not core_of(engine).table.speaking.any():
         engine.tick()
     engine.completion_waiter.threads.append(threading.current_thread())
@@ -191,7 +191,7 @@ def test_prefills_run_concurrently_with_frames(quick: Checkpoint) -> None:
     modes = {mode: ModeSettings(prefills=3) for mode in Mode}
     engine = engine_of(quick, slots=6, device=LateDevice(0, 0.0), modes=modes)
     for _ in range(5):
-        engine.submit(custom_voice(max_frames=4), Heard())
+        engine.submit(custom_voice(max_frames=4), EventRecorder())
     engine.completion_waiter.threads.append(threading.current_thread())
     run_turns(engine, 4)
     assert core_of(engine).table.begun.sum() == 3

@@ -13,7 +13,7 @@ from runtime.engine.engine import Engine
 from runtime.model.checkpoint import Checkpoint
 from runtime.request import AudioChunk, Finished, Mode, SpeechEvent
 from runtime.server.session.commands import Append, AudioMessage, FinishText, Recall, Submit
-from tests.support.engines import MAX_TICKS, Heard, VirtualClock, cloned, core_of, engine_of
+from tests.support.engines import MAX_TICKS, EventRecorder, VirtualClock, cloned, core_of, engine_of
 from tests.support.late_device import LateDevice
 from tests.unit.server.native.driver import Driver, two_voices
 
@@ -94,7 +94,7 @@ def test_request_waits_only_in_the_documented_states(cloner: Checkpoint) -> None
     clock, pcm = VirtualClock(), b""
     # The device still works when the engine polls it for results.
     engine = engine_of(cloner, slots=1, device=LateDevice(2), clock=clock)
-    other = Heard()
+    other = EventRecorder()
     engine.submit(cloned(max_frames=3), other)  # This request occupies the only slot at first.
     engine.tick()
     way = Way(engine)

@@ -14,7 +14,7 @@ from runtime.engine.text.rules import min_frames
 from runtime.model.checkpoint import Checkpoint
 from runtime.request import Guard, Sampling, SpeechRequest, Split, StopReason
 from runtime.shared.speech_rate import expected_frames
-from tests.support.engines import GREEDY, Heard, core_of, custom_voice, engine_of, said, said_live, streamed
+from tests.support.engines import GREEDY, EventRecorder, core_of, custom_voice, engine_of, said, said_live, streamed
 from tests.support.frames import end_parts_after
 
 pytestmark = pytest.mark.usefixtures("each_device")
@@ -41,7 +41,7 @@ def ending(checkpoint: Checkpoint, *frames: int, **settings: Any) -> Engine:
     return engine
 
 
-def outcome(heard: Heard) -> tuple[StopReason, Guard | None, int, int]:
+def outcome(heard: EventRecorder) -> tuple[StopReason, Guard | None, int, int]:
     return heard.end.stop_reason, heard.end.stats.guard, heard.end.stats.repeated, heard.end.stats.parts
 
 

@@ -20,7 +20,7 @@ from runtime.request import Finished, Layout, Mode, SpeechRequest, Split
 from runtime.settings import ModeSettings
 from tests.support.engines import (
     GREEDY,
-    Heard,
+    EventRecorder,
     VirtualClock,
     assert_all_same,
     assert_same,
@@ -54,7 +54,7 @@ def mixed(index: int, **words: Any) -> SpeechRequest:
 
 
 @pytest.fixture(scope="module")
-def alone(quick: Checkpoint) -> list[Heard]:
+def alone(quick: Checkpoint) -> list[EventRecorder]:
     engine = engine_of(quick, slots=1)
     return [said(engine, mixed(index)) for index in range(16)]
 
@@ -81,12 +81,12 @@ CHUNKS = [
 @pytest.mark.parametrize("turn_s", [0.0, 0.05, 0.3], ids=["ahead", "close", "behind"])
 @pytest.mark.parametrize(("words", "work"), CHUNKS)
 def test_audio_bytes_are_independent_of_chunking_batch_and_lead(
-    quick: Checkpoint, alone: list[Heard], words: dict[str, int], work: int, turn_s: float
+    quick: Checkpoint, alone: list[EventRecorder], words: dict[str, int], work: int, turn_s: float
 ) -> None:
     clock = VirtualClock()
     engine = engine_of(quick, slots=4, modes=modes_of(**words), sound_work=work, clock=clock)
     picked = range(0, 16, 3)
-    heards = {index: Heard() for index in picked}
+    heards = {index: EventRecorder() for index in picked}
     for index, heard in heards.items():
         engine.submit(mixed(index), heard)
     drain(engine, clock, turn_s)
@@ -96,10 +96,12 @@ def test_audio_bytes_are_independent_of_chunking_batch_and_lead(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("order", [0, 1])
-def test_sixteen_mixed_requests_equal_their_solo_runs(quick: Checkpoint, alone: list[Heard], order: int) -> None:
+def test_sixteen_mixed_requests_equal_their_solo_runs(
+    quick: Checkpoint, alone: list[EventRecorder], order: int
+) -> None:
     stream, clock = np.random.RandomState(order), VirtualClock()
     engine = engine_of(quick, slots=5, reader_s=0.4, lead_cap_s=0.5, clock=clock)
-    heards = [Heard() for _ in range(16)]
+    heards = [EventRecorder() for _ in range(16)]
     slow = set(stream.choice(16, 5, replace=False).tolist())
     doomed = set(stream.choice(16, 4, replace=False).tolist())
     tickets: dict[int, int] = {}
@@ -127,7 +129,7 @@ def test_sixteen_mixed_requests_equal_their_solo_runs(quick: Checkpoint, alone: 
             assert_same(heard, alone[index])
 
 
-def test_separate_audio_thread_changes_no_byte(quick: Checkpoint, alone: list[Heard]) -> None:
+def test_separate_audio_thread_changes_no_byte(quick: Checkpoint, alone: list[EventRecorder]) -> None:
     heards = said_by_thread(engine_of(quick, slots=4), *map(mixed, range(16)))
     assert_all_same(heards, alone)
 
@@ -141,7 +143,7 @@ def test_mixed_requests_include_both_layouts() -> None:
 
 def test_every_chunk_contains_the_audio_of_its_own_codes(quick: Checkpoint) -> None:
     engine: Engine = engine_of(quick, slots=2)
-    heards = [Heard(), Heard()]
+    heards = [EventRecorder(), EventRecorder()]
     for index, heard in enumerate(heards):
         engine.submit(custom_voice(max_frames=9, **seeded(index)), heard)
     drain(engine)
@@ -218,7 +220,11 @@ def test_batching_changes_no_bit_of_the_audio(quick: Checkpoint) -> None:
 def test_remaining_audio_of_two_chunks_is_not_padded_yet(quick: Checkpoint) -> None:
     """Chunks of three, which no captured shape has, of a reply that ended while the worker was busy."""
     words = {"first_chunk_frames": 3, "max_chunk_frames": 3}
-    engine, request, heard = engine_of(quick, slots=1, modes=modes_of(**words)), custom_voice(max_frames=8), Heard()
+    engine, request, heard = (
+        engine_of(quick, slots=1, modes=modes_of(**words)),
+        custom_voice(max_frames=8),
+        EventRecorder(),
+    )
     core = core_of(engine)
     offer, core.code2wav_scheduler.offer = core.code2wav_scheduler.offer, lambda: None  # type: ignore[method-assign]
     engine.submit(request, heard)

@@ -15,7 +15,7 @@ from runtime.errors import ModeNotServed, ReferenceTooShort
 from runtime.model.checkpoint import Checkpoint
 from runtime.request import Mode, Reference, SpeechRequest, VoicePrompt
 from tests.conftest import FolderOf
-from tests.support.engines import Heard, cloned, core_of, custom_voice, engine_of, said, said_together
+from tests.support.engines import EventRecorder, cloned, core_of, custom_voice, engine_of, said, said_together
 from tests.support.signals import voice
 from tests.unit.engine.test_loading import until, waiting_engine
 from tests.unit.engine.test_voice_cache import counted, prompt_for
@@ -87,7 +87,7 @@ def test_note_says_how_the_voice_is_used(twins: tuple[Checkpoint, Checkpoint]) -
 
 def test_too_short_recording_is_refused(twins: tuple[Checkpoint, Checkpoint]) -> None:
     with pytest.raises(ReferenceTooShort):
-        engine_of(*twins).submit(styled(reference=Reference(samples=SAMPLES[:10])), Heard())
+        engine_of(*twins).submit(styled(reference=Reference(samples=SAMPLES[:10])), EventRecorder())
 
 
 def wider(base: Checkpoint) -> Checkpoint:
@@ -105,7 +105,7 @@ def test_voices_cannot_be_styled_without_a_base_checkpoint_of_the_same_size(
         engine.registry.entries[1].config = wider(cloner).config
     assert not any(card.styles_voices for card in engine.cards)
     with pytest.raises(ModeNotServed):
-        engine.submit(styled(), Heard())
+        engine.submit(styled(), EventRecorder())
     assert len(said(engine, custom_voice(max_frames=2)).codes) == 2
 
 
@@ -132,7 +132,7 @@ def each_without_style() -> Callable[[Engine], None]:
 @pytest.mark.parametrize("order", [("custom_voice", "base"), ("base", "custom_voice")])
 def test_first_request_loads_both_checkpoints(folder_of: FolderOf, order: tuple[str, str]) -> None:
     engine = waiting_engine(*(folder_of("brief", mode) for mode in order))
-    heard, plain, gone = Heard(), Heard(), Heard()
+    heard, plain, gone = EventRecorder(), EventRecorder(), EventRecorder()
     engine.submit(styled(max_frames=3), heard)
     engine.submit(custom_voice(max_frames=3), plain)
     ticket = engine.submit(styled(), gone)

@@ -15,7 +15,17 @@ from runtime.engine.engine import Engine
 from runtime.errors import GenerationFailed, ModeNotServed, ReferenceTooShort, SpeechError
 from runtime.model.checkpoint import Checkpoint
 from runtime.request import Broken, Mode, Reference, SpeechRequest, StopReason, VoicePrompt
-from tests.support.engines import Heard, cloned, core_of, custom_voice, drain, engine_of, run_turns, said, said_together
+from tests.support.engines import (
+    EventRecorder,
+    cloned,
+    core_of,
+    custom_voice,
+    drain,
+    engine_of,
+    run_turns,
+    said,
+    said_together,
+)
 from tests.support.signals import voice
 
 WAIT_S = 60
@@ -186,10 +196,10 @@ def settle(engine: Engine) -> None:
 
 def test_speech_continues_while_a_reference_is_encoded(reading: tuple[Engine, Gate]) -> None:
     engine, gate = reading
-    slow, quick = Heard(), Heard()
+    slow, quick = EventRecorder(), EventRecorder()
     kept = cloned(seconds=1.4, x_vector_only=True, max_frames=3)
     gate.open.set()
-    engine.submit(kept, Heard())
+    engine.submit(kept, EventRecorder())
     settle(engine)
     drain(engine)
     gate.open.clear()
@@ -208,7 +218,7 @@ def test_request_cancelled_during_encoding_sends_no_event_and_the_voice_is_cache
     reading: tuple[Engine, Gate],
 ) -> None:
     engine, gate = reading
-    heard, after = Heard(), Heard()
+    heard, after = EventRecorder(), EventRecorder()
     ticket = engine.submit(cloned(), heard)
     engine.tick()
     engine.cancel(ticket)
@@ -227,13 +237,13 @@ def test_request_cancelled_during_encoding_sends_no_event_and_the_voice_is_cache
 def test_failed_encoding_of_a_cancelled_request_fails_no_other(reading: tuple[Engine, Gate]) -> None:
     engine, gate = reading
     gate.fails.add(1)
-    ticket = engine.submit(cloned(), Heard())
+    ticket = engine.submit(cloned(), EventRecorder())
     engine.tick()
     engine.cancel(ticket)
     engine.tick()
     gate.open.set()
     settle(engine)
-    after = Heard()
+    after = EventRecorder()
     engine.submit(cloned(max_frames=2), after)
     engine.tick()
     settle(engine)
@@ -247,13 +257,13 @@ def test_unrequested_voices_count_towards_the_cache_limit(cloner: Checkpoint, mo
     gate = Gate(voices, monkeypatch)
     voices.start(lambda: None)
     for index in range(5):
-        ticket = engine.submit(cloned(seconds=1.2 + index / 10, x_vector_only=True), Heard())
+        ticket = engine.submit(cloned(seconds=1.2 + index / 10, x_vector_only=True), EventRecorder())
         engine.tick()
         engine.cancel(ticket)
         engine.tick()
     gate.open.set()
     settle(engine)
-    engine.submit(cloned(seconds=2.0, x_vector_only=True, max_frames=1), Heard())
+    engine.submit(cloned(seconds=2.0, x_vector_only=True, max_frames=1), EventRecorder())
     settle(engine)
     drain(engine)
     assert len(voices.kept) == 2

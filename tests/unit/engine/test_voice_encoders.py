@@ -13,7 +13,7 @@ from runtime.engine.audio.voice_encoders import VoiceEncoders
 from runtime.errors import SpeechError
 from runtime.model.checkpoint import Checkpoint
 from runtime.request import Mode, VoicePrompt
-from tests.support.engines import Heard, cloned, core_of, drain, engine_of, said, said_together
+from tests.support.engines import EventRecorder, cloned, core_of, drain, engine_of, said, said_together
 from tests.support.late_device import LateDevice
 from tests.support.signals import voice
 from tests.unit.engine.test_sound_graphs import GraphDevice
@@ -100,7 +100,7 @@ def test_reference_audio_is_warmed_up_on_the_encoder_stream(
 
     monkeypatch.setattr(code2wav, "warm", seen)
     voices_of(engine).start(lambda: None)
-    heard = Heard()
+    heard = EventRecorder()
     engine.submit(cloned(max_frames=4), heard)
     settle(engine)
     drain(engine)
@@ -133,7 +133,7 @@ def test_new_voice_is_batch_invariant(cloner: Checkpoint, device: str | None) ->
 
     together = engine()
     voices_of(together).start(lambda: None)
-    heards = [Heard() for _ in requests]
+    heards = [EventRecorder() for _ in requests]
     for request, heard in zip(requests, heards, strict=True):
         together.submit(request, heard)
     settle(together)

@@ -13,7 +13,7 @@ from runtime.engine.scheduling.sequence import Sequence, SequenceState
 from runtime.engine.scheduling.waiting_queue import FEW, PLACES_S, WaitingQueue
 from runtime.errors import GenerationFailed, QueueTimeout
 from runtime.request import Queued
-from tests.support.engines import Heard, custom_voice
+from tests.support.engines import EventRecorder, custom_voice
 
 
 class Voices:
@@ -33,7 +33,7 @@ class Voices:
 
 
 def sequence_of(ticket: int, *, is_ready: bool = True, voice: str | None = None, caller: str = "") -> Sequence:
-    sequence, text = Sequence(ticket, custom_voice(caller=caller), Heard()), SimpleNamespace(is_ready=is_ready)
+    sequence, text = Sequence(ticket, custom_voice(caller=caller), EventRecorder()), SimpleNamespace(is_ready=is_ready)
     admission = SimpleNamespace(reference=voice, voice_key=voice)
     sequence.admit(admission, text, 0, 0.0)  # type: ignore[arg-type]
     return sequence
@@ -47,9 +47,9 @@ def queue_of(count: int, slots: int = 2, timeout_s: float = 10.0) -> WaitingQueu
     return queue
 
 
-def heard_by(sequence: Sequence | None) -> Heard:
+def heard_by(sequence: Sequence | None) -> EventRecorder:
     assert sequence is not None
-    assert isinstance(sequence.sink, Heard)
+    assert isinstance(sequence.sink, EventRecorder)
     return sequence.sink
 
 
@@ -99,7 +99,7 @@ def test_voice_encoding_failure_removes_its_requests() -> None:
 
 def test_requests_and_their_commands_are_held_until_the_checkpoint_is_loaded() -> None:
     queue, run_commands = WaitingQueue(), []
-    sequences = [Sequence(ticket, custom_voice(), Heard()) for ticket in range(3)]
+    sequences = [Sequence(ticket, custom_voice(), EventRecorder()) for ticket in range(3)]
     for place, sequence in enumerate(sequences):
         queue.hold(sequence)
         assert heard_by(sequence).events == [Queued(place)]

@@ -26,7 +26,7 @@ from runtime.errors import Busy, GenerationFailed
 from runtime.model.checkpoint import Checkpoint
 from runtime.request import Broken, Finished, Layout, Split, Started
 from runtime.settings import Limits
-from tests.support.engines import MAX_TICKS, Heard, VirtualClock, core_of, custom_voice, engine_of
+from tests.support.engines import MAX_TICKS, EventRecorder, VirtualClock, core_of, custom_voice, engine_of
 from tests.support.examples import examples
 from tests.support.frames import Slots, launched
 
@@ -108,7 +108,7 @@ class Walk(RuleBasedStateMachine):
             length=200,
         )
         self.stand = Stand(core_of(self.engine))
-        self.heards: dict[int, Heard] = {}
+        self.heards: dict[int, EventRecorder] = {}
         self.seeds: dict[int, int] = {}
         self.checked: dict[int, int] = {}  # Number of each request's events that were found in order.
 
@@ -135,7 +135,7 @@ class Walk(RuleBasedStateMachine):
         acknowledged: bool,
         holds_end: bool,
     ) -> None:
-        heard = Heard()
+        heard = EventRecorder()
         request = custom_voice(
             "Hello world. You speak.",
             seed=seed,

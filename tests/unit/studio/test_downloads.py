@@ -31,7 +31,7 @@ READY = ("tests.unit.studio.stand_in", "ready")
 # Number of bytes, of nearly two million, after which the hub holds a download so that tests can observe it.
 HELD_AT = 600_000
 
-Told = dict[str, Any]
+DownloadStatus = dict[str, Any]
 
 
 @asynccontextmanager
@@ -65,16 +65,16 @@ async def studio(
     await asyncio.gather(supervision, return_exceptions=True)
 
 
-async def until(client: httpx.AsyncClient, holds: Callable[[Told], bool]) -> Told:
+async def until(client: httpx.AsyncClient, holds: Callable[[DownloadStatus], bool]) -> DownloadStatus:
     async with asyncio.timeout(TEST_TIMEOUT_S):
         while True:
-            state: Told = (await client.get(PATH)).json()["download"]
+            state: DownloadStatus = (await client.get(PATH)).json()["download"]
             if holds(state):
                 return state
             await asyncio.sleep(0.02)
 
 
-def is_in(*states: str) -> Callable[[Told], bool]:
+def is_in(*states: str) -> Callable[[DownloadStatus], bool]:
     return lambda state: state["state"] in states
 
 

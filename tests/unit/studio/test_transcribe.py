@@ -23,7 +23,7 @@ from runtime.settings import Limits
 from studio.routes.transcribe import transcribe_routes
 from studio.transcribing import plugin
 from studio.transcribing import service as desk_module
-from studio.transcribing.plugin import RATE, Choice, Heard
+from studio.transcribing.plugin import RATE, Choice, Transcript
 from studio.transcribing.service import TranscriptionService
 from tests.support.audio_files import audio_file
 from tests.support.hub import Hub, serving
@@ -177,10 +177,10 @@ class Slow:
     def __init__(self) -> None:
         type(self).made += 1
 
-    def transcribe(self, samples: NDArray[np.float32], language: str | None) -> Heard:
+    def transcribe(self, samples: NDArray[np.float32], language: str | None) -> Transcript:
         begun = time.monotonic()
         until(Path(os.environ[MAY_END]).exists)
-        return Heard(f" {len(samples)} {language} {type(self).made} {os.getpid()} {begun} {time.monotonic()} ")
+        return Transcript(f" {len(samples)} {language} {type(self).made} {os.getpid()} {begun} {time.monotonic()} ")
 
 
 def crash() -> Slow:

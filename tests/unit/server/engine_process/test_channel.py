@@ -14,7 +14,7 @@ import pytest
 from runtime.request import AudioChunk, Mode, Reference
 from runtime.server.engine_process import channel
 from runtime.server.engine_process.channel import APART_BYTES, Channel
-from runtime.server.engine_process.messages import Call, Heard, Message, Method, Prepare, Step
+from runtime.server.engine_process.messages import Call, Message, Method, Prepare, SinkEvent, Step
 from tests.support.timeouts import TEST_TIMEOUT_S
 
 Ends = tuple[Channel, Channel]
@@ -70,12 +70,12 @@ def test_messages_of_several_threads_are_complete_and_ordered_per_thread(ends: E
 
 def test_messages_sent_while_the_pipe_is_full_keep_their_order(ends: Ends) -> None:
     one, other = ends
-    large = Heard(1, AudioChunk(pcm=bytes(2**20), codes=np.zeros((1, 4), np.int64), first_sample=0))
+    large = SinkEvent(1, AudioChunk(pcm=bytes(2**20), codes=np.zeros((1, 4), np.int64), first_sample=0))
     one.send(large)  # The message is larger than the pipe's buffer, and nothing reads it yet.
     for number in range(20):
         one.send(step(number))
     first, *others = received(other, 21)
-    assert isinstance(first, Heard)
+    assert isinstance(first, SinkEvent)
     assert others == [step(number) for number in range(20)]
 
 
@@ -101,9 +101,9 @@ def test_arrays_of_any_shape_round_trip(ends: Ends) -> None:
         np.arange(16, dtype=np.int64).reshape(4, 4).T,
     ]
     for array in arrays:
-        one.send(Heard(1, AudioChunk(pcm=b"", codes=array, first_sample=0)))
+        one.send(SinkEvent(1, AudioChunk(pcm=b"", codes=array, first_sample=0)))
     for array, message in zip(arrays, received(other, 3), strict=True):
-        assert isinstance(message, Heard)
+        assert isinstance(message, SinkEvent)
         assert isinstance(message.event, AudioChunk)
         np.testing.assert_array_equal(message.event.codes, array)
 
@@ -165,7 +165,7 @@ def test_partial_message_is_delivered_when_complete(length: int, monkeypatch: py
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux widens a pipe")
 def test_burst_of_audio_is_sent_without_the_writer_thread(ends: Ends) -> None:
     one, other = ends
-    burst = [Heard(1, AudioChunk(pcm=bytes(15_360), codes=np.zeros((4, 16), np.int64), first_sample=0))] * 32
+    burst = [SinkEvent(1, AudioChunk(pcm=bytes(15_360), codes=np.zeros((4, 16), np.int64), first_sample=0))] * 32
     for message in burst:
         one.send(message)
     assert not one._unsent
