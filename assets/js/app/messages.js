@@ -265,12 +265,12 @@ export class Notes {
   /** Show the notes of a take. @param {import('../player/stage.js').Shown} take */
   showNotes(take) {
     const { studio } = this;
-    const said = (take.start?.notes ?? []).map((note) => this.translated(note, take));
-    const sentence = said.map(({ words }) => words).join(' ');
+    const sentences = (take.start?.notes ?? []).map((note) => this.translated(note, take));
+    const sentence = sentences.map(({ words }) => words).join(' ');
     write(this.line, sentence);
     this.more.hidden = sentence === '';
-    if (this.says.textContent !== said.map(({ words }) => words).join('')) this.says.replaceChildren(...said.map(({ words }) => paragraph(words)));
-    this.see.hidden = !studio.realVoices.may || !said.some(({ isRead }) => isRead);
+    if (this.says.textContent !== sentences.map(({ words }) => words).join('')) this.says.replaceChildren(...sentences.map(({ words }) => paragraph(words)));
+    this.see.hidden = !studio.realVoices.may || !sentences.some(({ isRead }) => isRead);
   }
 
   /**
@@ -300,9 +300,9 @@ export class Notes {
     const unsupported = card && 'sent' in take ? unsupportedScript(take.sent, card.languages) : null;
     if (!card || !unsupported) return null;
     const letters = scriptName(unsupported.script, words.language);
-    const said = t('shell.note.strange_script', { languages: studio.facts.languagesOf(card), letters });
+    const sentence = t('shell.note.strange_script', { languages: studio.facts.languagesOf(card), letters });
     const isRead = unsupported.isRead && studio.realVoices.may && card.id === studio.realVoices.small;
-    return { words: isRead ? `${said} ${t('shell.note.real_voices_read')}` : said, isRead };
+    return { words: isRead ? `${sentence} ${t('shell.note.real_voices_read')}` : sentence, isRead };
   }
 }
 

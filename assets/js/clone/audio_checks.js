@@ -48,14 +48,14 @@ export class AudioChecks {
     /** @type {ReturnType<typeof setTimeout>|undefined} */
     this.timer = undefined;
     /** The last result. @type {CheckResult|null} */
-    this.said = null;
+    this.report = null;
   }
 
   /** Clear the result. */
   clear() {
     clearTimeout(this.timer);
     this.asked += 1;
-    this.said = null;
+    this.report = null;
     this.list.replaceChildren();
     this.fit.replaceChildren();
     this.verdict.hidden = true;
@@ -87,8 +87,8 @@ export class AudioChecks {
   /** @param {number} asked @param {{sound: Blob, transcript: string|null}} given */
   async ask(asked, given) {
     try {
-      const said = await this.check(given);
-      if (asked === this.asked) this.show(said);
+      const report = await this.check(given);
+      if (asked === this.asked) this.show(report);
     } catch (error) {
       if (asked !== this.asked) return;
       this.clear();
@@ -96,26 +96,26 @@ export class AudioChecks {
     }
   }
 
-  /** @param {CheckResult} said */
-  show(said) {
-    this.said = said;
+  /** @param {CheckResult} report */
+  show(report) {
+    this.report = report;
     this.paint();
     this.onSaid();
   }
 
   /** The runtime's advice on the transcript. */
   get ofTranscript() {
-    return this.said?.advice.filter(({ code }) => code.startsWith('transcript')) ?? [];
+    return this.report?.advice.filter(({ code }) => code.startsWith('transcript')) ?? [];
   }
 
   /** The runtime's advice on the audio. */
   get ofAudio() {
-    return this.said?.advice.filter(({ code }) => !code.startsWith('transcript')) ?? [];
+    return this.report?.advice.filter(({ code }) => !code.startsWith('transcript')) ?? [];
   }
 
   /** True if the audio has a fault. */
   get hasFaults() {
-    return this.said !== null && (this.isNoisy || this.ofAudio.length > 0 || this.faults().length > 0);
+    return this.report !== null && (this.isNoisy || this.ofAudio.length > 0 || this.faults().length > 0);
   }
 
   /** True if the whole recording is noisy, also if the selection has no pause in which noise can be measured. */
@@ -125,15 +125,15 @@ export class AudioChecks {
 
   /** True if noise was measured in the whole recording or in pauses of the selection. */
   get isNoiseKnown() {
-    return this.aboveNoise() !== null || (this.said?.levels.pauses_db ?? null) !== null;
+    return this.aboveNoise() !== null || (this.report?.levels.pauses_db ?? null) !== null;
   }
 
   /** Show each fault with its remedy, and the passed checks, in the page's language. */
   paint() {
-    const { said, studio } = this;
-    if (!said) return;
+    const { report, studio } = this;
+    if (!report) return;
     const faults = this.faults().slice(0, MAX_FAULTS);
-    const edges = said.trim.start_s >= WORTH_S || said.seconds - said.trim.end_s >= WORTH_S;
+    const edges = report.trim.start_s >= WORTH_S || report.seconds - report.trim.end_s >= WORTH_S;
     const codes = this.ofAudio.map(({ code }) => code);
     const items = [
       ...(this.isNoisy && !codes.includes('noise') ? [this.item(studio.t('clone.found.noise', { db: this.aboveNoise()?.toFixed(0) }), 'noise', 'another')] : []),
@@ -144,10 +144,10 @@ export class AudioChecks {
     this.verdict.hidden = items.length > 0;
     if (this.isNoiseKnown) this.verdict.dataset.icon = 'check';
     else delete this.verdict.dataset.icon;
-    this.verdict.textContent = studio.t(this.isNoiseKnown ? 'clone.good' : 'clone.noise_unknown', { s: said.speech_s.toFixed(1) });
-    this.list.replaceChildren(...this.passed(said, this.isNoisy ? [...codes, 'noise'] : codes), ...items);
+    this.verdict.textContent = studio.t(this.isNoiseKnown ? 'clone.good' : 'clone.noise_unknown', { s: report.speech_s.toFixed(1) });
+    this.list.replaceChildren(...this.passed(report, this.isNoisy ? [...codes, 'noise'] : codes), ...items);
     this.fit.replaceChildren(...this.ofTranscript.map(({ code, sentence }) => this.item(this.sentence(code, sentence), code)));
-    this.list.dataset.state = said.usable ? 'said' : 'unusable';
+    this.list.dataset.state = report.usable ? 'said' : 'unusable';
   }
 
   /** Show a fault that the page has detected. @param {Fault} fault */
@@ -164,7 +164,7 @@ export class AudioChecks {
     return code === 'long' && this.isLong() ? 'best' : 'another';
   }
 
-  /** Return the passed checks with their figures. @param {CheckResult} said @param {string[]} codes of the faults */
+  /** Return the passed checks with their figures. @param {CheckResult} report @param {string[]} codes of the faults */
   passed({ levels: { peak_db, speech_db, pauses_db } }, codes) {
     const figures = [
       { name: 'loud', faults: ['quiet', 'no_speech'], db: speech_db },

@@ -244,8 +244,8 @@ export class Intake {
   /** Trim to the speech that the checks found. */
   tidy() {
     const { choosing, audioChecks, reference } = this.room;
-    if (!audioChecks.said || !reference) return;
-    const { start_s, end_s } = audioChecks.said.trim;
+    if (!audioChecks.report || !reference) return;
+    const { start_s, end_s } = audioChecks.report.trim;
     const { start, end, cuts } = reference.choice;
     const behind = reference.length - end_s;
     choosing.undoable(this.studio.t('clone.tidied'), () => reference.choose({ start: start + start_s, end: end - behind, cuts }));

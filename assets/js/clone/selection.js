@@ -17,18 +17,18 @@ const STEP_S = 0.5; // Step through speech without pauses.
 /**
  * Return the suggested part: the best part of a long recording, all speech of a short one.
  *
- * @param {RecordingAnalysis} heard @param {number} [longest] maximum length without a selection, in seconds
+ * @param {RecordingAnalysis} analysis @param {number} [longest] maximum length without a selection, in seconds
  * @returns {Stretch|null} null: no speech
  */
-export function bestPart(heard, longest = LONG_S) {
-  const said = spoken(heard);
-  if (!said) return null;
-  const { seconds } = heard;
-  const whole = { start: Math.max(0, said.start - MARGIN_S), end: Math.min(seconds, said.end + MARGIN_S) };
+export function bestPart(analysis, longest = LONG_S) {
+  const voiced = spoken(analysis);
+  if (!voiced) return null;
+  const { seconds } = analysis;
+  const whole = { start: Math.max(0, voiced.start - MARGIN_S), end: Math.min(seconds, voiced.end + MARGIN_S) };
   if (whole.end - whole.start <= longest) return whole;
-  const rate = rating(heard);
+  const rate = rating(analysis);
   let best = { ...whole, score: -Infinity };
-  for (const [start, end] of candidates(heard, whole)) {
+  for (const [start, end] of candidates(analysis, whole)) {
     const score = rate(start, end);
     if (score > best.score) best = { start, end, score };
   }
@@ -36,11 +36,11 @@ export function bestPart(heard, longest = LONG_S) {
 }
 
 /**
- * Yield candidate edges in pauses, and every half second in speech without pauses. @param {RecordingAnalysis} heard @param
+ * Yield candidate edges in pauses, and every half second in speech without pauses. @param {RecordingAnalysis} analysis @param
  * {Stretch} whole @returns {Generator<[number, number]>}
  */
-function* candidates(heard, whole) {
-  const rests = pauses(heard, BREATH_S);
+function* candidates(analysis, whole) {
+  const rests = pauses(analysis, BREATH_S);
   const margin = (/** @type {Stretch} */ { start, end }) => Math.min(MARGIN_S, (end - start) / 2);
   const begins = [whole.start, ...rests.map((rest) => rest.end - margin(rest))];
   const ends = [...rests.map((rest) => rest.start + margin(rest)), whole.end];
@@ -50,13 +50,13 @@ function* candidates(heard, whole) {
   for (let start = whole.start; start + WANTED_S <= whole.end; start += STEP_S) yield [start, start + WANTED_S];
 }
 
-/** Return a function that rates a part. @param {RecordingAnalysis} heard @returns {(start: number, end: number) => number} */
-function rating(heard) {
-  const { speech, levels, clipped, bursts, hums, loud } = heard;
-  const said = sums(speech);
+/** Return a function that rates a part. @param {RecordingAnalysis} analysis @returns {(start: number, end: number) => number} */
+function rating(analysis) {
+  const { speech, levels, clipped, bursts, hums, loud } = analysis;
+  const voiced = sums(speech);
   const cut = sums(clipped);
   const soft = sums(Uint8Array.from(speech, (is, frame) => (is && levels[frame] < loud - 22 ? 1 : 0)));
-  const idle = pauses(heard, IDLE_S);
+  const idle = pauses(analysis, IDLE_S);
   const frame = (/** @type {number} */ at) => Math.max(0, Math.min(speech.length, Math.round(at / FRAME_S)));
   return (start, end) => {
     const [from, to] = [frame(start), frame(end)];
@@ -66,7 +66,7 @@ function rating(heard) {
     // An edge inside a word costs as much as a cough.
     const torn = [from, to].filter((edge) => speech[edge] === 1 && speech[edge - 1] === 1).length;
     return (
-      (FRAME_S * (said[to] - said[from] - 0.3 * (soft[to] - soft[from]))) / Math.max(length, WANTED_S) -
+      (FRAME_S * (voiced[to] - voiced[from] - 0.3 * (soft[to] - soft[from]))) / Math.max(length, WANTED_S) -
       (2 * bad) / length -
       (8 * (cut[to] - cut[from]) * FRAME_S) / length -
       0.15 * Math.min(coughs, 3) -
@@ -91,18 +91,18 @@ function shared(stretches, start, end) {
 /**
  * Return the faults of a part, with the stretch to cut out for each. Stretches that are already cut out have no faults.
  *
- * @param {RecordingAnalysis} heard @param {{start: number, end: number, cuts: Stretch[]}} part
+ * @param {RecordingAnalysis} analysis @param {{start: number, end: number, cuts: Stretch[]}} part
  * @returns {{code: 'cough'|'hum'|'pause', at: number, seconds: number, out: Stretch}[]} in order
  */
-export function faultsOf(heard, { start, end, cuts }) {
+export function faultsOf(analysis, { start, end, cuts }) {
   const isIn = (/** @type {Stretch} */ one) => one.end > start + 0.02 && one.start < end - 0.02;
   const isLeft = (/** @type {Stretch} */ one) => cuts.some((cut) => cut.start < one.end && one.start < cut.end);
   const found = [];
-  for (const [code, stretches] of /** @type {['cough'|'hum', Stretch[]][]} */ ([['cough', heard.bursts], ['hum', heard.hums]])) {
+  for (const [code, stretches] of /** @type {['cough'|'hum', Stretch[]][]} */ ([['cough', analysis.bursts], ['hum', analysis.hums]])) {
     for (const one of stretches) if (isIn(one) && !isLeft(one)) found.push({ code, at: one.start, seconds: one.end - one.start, out: padded(one) });
   }
   const within = (/** @type {Stretch} */ one) => ({ start: Math.max(start, one.start), end: Math.min(end, one.end) });
-  const silent = pauses(heard, IDLE_S).map(within).filter((one) => one.end - one.start >= IDLE_S && !isLeft(one));
+  const silent = pauses(analysis, IDLE_S).map(within).filter((one) => one.end - one.start >= IDLE_S && !isLeft(one));
   for (const one of silent) {
     if (found.some(({ out }) => out.start < one.end && one.start < out.end)) continue; // Already reported.
     const out = { start: one.start + 0.2, end: one.end - 0.2 };
@@ -140,9 +140,9 @@ export class Choosing {
   /** Analyse another recording. @param {Reference|null} reference */
   take(reference) {
     this.reference = reference;
-    this.heard = reference?.pcm?.length ? listen(reference.pcm) : null;
-    this.aboveNoise = this.heard && noiseOf(this.heard);
-    this.best = this.heard && bestPart(this.heard, reference?.source === 'recording' ? READ_S : LONG_S);
+    this.analysis = reference?.pcm?.length ? listen(reference.pcm) : null;
+    this.aboveNoise = this.analysis && noiseOf(this.analysis);
+    this.best = this.analysis && bestPart(this.analysis, reference?.source === 'recording' ? READ_S : LONG_S);
   }
 
   /** True if the recording is longer than the best part. */
@@ -169,7 +169,7 @@ export class Choosing {
   /** True if there is speech outside the part. @param {{start: number, end: number}} part */
   isPart({ start, end }) {
     const isOutside = (/** @type {number} */ at) => at < start || at >= end;
-    return Boolean(this.heard?.speech.some((is, frame) => is === 1 && isOutside(frame * FRAME_S)));
+    return Boolean(this.analysis?.speech.some((is, frame) => is === 1 && isOutside(frame * FRAME_S)));
   }
 
   chooseBest() {
@@ -180,7 +180,7 @@ export class Choosing {
 
   /** Return the faults of the selection. @returns {Fault[]} */
   faults() {
-    return this.heard && this.reference ? faultsOf(this.heard, this.reference.choice) : [];
+    return this.analysis && this.reference ? faultsOf(this.analysis, this.reference.choice) : [];
   }
 
   /** Remove faults. @param {Fault[]} faults @param {string} sentence */

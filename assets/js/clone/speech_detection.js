@@ -70,12 +70,12 @@ export function listen(pcm) {
   return { seconds, levels, speech, clipped, loud, bursts: stretches(burst, seconds), hums: stretches(hum, seconds) };
 }
 
-/** Return the pauses within the speech of at least this length. @param {RecordingAnalysis} heard @param {number} least seconds @returns {Stretch[]} */
+/** Return the pauses within the speech of at least this length. @param {RecordingAnalysis} analysis @param {number} least seconds @returns {Stretch[]} */
 export function pauses({ speech, seconds }, least) {
   return stretches(speech, seconds, 0).filter(({ start, end }) => end - start >= least && start > 0 && end < seconds - FRAME_S);
 }
 
-/** Return start and end of the speech; null if there is none. @param {RecordingAnalysis} heard @returns {Stretch|null} */
+/** Return start and end of the speech; null if there is none. @param {RecordingAnalysis} analysis @returns {Stretch|null} */
 export function spoken({ speech, seconds }) {
   const all = stretches(speech, seconds);
   return all.length > 0 ? { start: all[0].start, end: all[all.length - 1].end } : null;
@@ -84,7 +84,7 @@ export function spoken({ speech, seconds }) {
 /**
  * Return how far the speech is above the noise of the whole recording.
  *
- * @param {RecordingAnalysis} heard @returns {number|null} dB; null: no speech, or too little noise to measure
+ * @param {RecordingAnalysis} analysis @returns {number|null} dB; null: no speech, or too little noise to measure
  */
 export function noiseOf({ levels, speech }) {
   const said = levels.filter((_, frame) => speech[frame] === 1);

@@ -114,7 +114,7 @@ export class CardActions {
     const set = room.shown.of(card);
     if (!set) return;
     take.cancel({ isKept: false });
-    if (room.listening.heard === card) this.studio.stage.stop();
+    if (room.listening.current === card) this.studio.stage.stop();
     room.keepForm.forget(card);
     set.take(card);
     if (set.cards.length === 0) sets.splice(sets.indexOf(set), 1)[0].element.remove();

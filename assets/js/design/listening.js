@@ -35,7 +35,7 @@ export class Listening {
     this.stage = stage;
     this.cards = cards;
     /** The card that was played last. @type {TakeCard|null} */
-    this.heard = null;
+    this.current = null;
     /** @type {import('../player/programme.js').Programme|null} */
     this.programme = null;
     this.alignSoon = throttle(() => this.align());
@@ -51,7 +51,7 @@ export class Listening {
 
   /** Position of the take that was played last, in seconds. */
   get position() {
-    return this.heard && this.stage.take === this.heard.take ? this.stage.at / SAMPLE_RATE : 0;
+    return this.current && this.stage.take === this.current.take ? this.stage.at / SAMPLE_RATE : 0;
   }
 
   /**
@@ -62,23 +62,23 @@ export class Listening {
     const { stage } = this;
     const { take, gainDb } = card;
     const over = !take.live && from >= take.seconds;
-    this.heard = card;
+    this.current = card;
     stage.play(take, { from: over ? 0 : from, gainDb, clicked });
     this.programme = stage.programme;
     this.onStage();
   }
 
   onStage() {
-    const { stage, heard } = this;
-    const sounding = stage.sounding && stage.programme === this.programme ? heard : null;
-    for (const card of this.cards()) card.sound(card === sounding, card === heard);
+    const { stage, current } = this;
+    const sounding = stage.sounding && stage.programme === this.programme ? current : null;
+    for (const card of this.cards()) card.sound(card === sounding, card === current);
     this.follow();
   }
 
   /** Show the playback position in the take's waveform. */
   follow() {
-    const { stage, heard } = this;
-    if (heard && stage.take === heard.take) heard.wave.seek(stage.at);
+    const { stage, current } = this;
+    if (current && stage.take === current.take) current.wave.seek(stage.at);
   }
 
   /** Lower all takes to the quietest one. */
