@@ -44,7 +44,7 @@ async function main(base) {
     timed: await sound([Buffer.from(timed.audioBase64, 'base64')]),
     characters: timed.alignment.characters.join(''),
     pieces: await sound(pieces),
-    alignments: alignments.join(''),
+    aligned: alignments.join(''),
     refused,
     said: await sound(await speech.convert('clara', asked)),
     meant: await sound(await speech.convert('clara', { ...SPOKEN, text: 'Ask Win.' })),
