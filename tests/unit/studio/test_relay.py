@@ -106,6 +106,22 @@ async def test_frame_is_relayed_without_waiting_for_the_next() -> None:
     await talk(client, server)
 
 
+async def test_audio_is_relayed_at_many_times_its_speed() -> None:
+    chunk, count = bytes(8 * 3840), 100  # Chunks of 8 frames, which is 64 s of audio.
+
+    async def server(server: WebSocket) -> None:
+        await server.accept()
+        for _ in range(count):
+            await server.send_bytes(chunk)
+        await server.receive()
+
+    async def client(socket_: ClientConnection) -> None:
+        async with asyncio.timeout(6):
+            assert [len(await socket_.recv()) for _ in range(count)] == [len(chunk)] * count
+
+    await talk(client, server)
+
+
 @pytest.mark.parametrize("offered", [["voicewright.speech.v1"], ["other", "voicewright.speech.v1"], None])
 async def test_subprotocol_is_chosen_by_the_runtime(offered: list[str] | None) -> None:
     async def server(server: WebSocket) -> None:
