@@ -114,8 +114,64 @@ def test_export_waits_while_the_studio_is_restored_and_tells_the_time_left(node:
     }"""
     clips, progress, held = node.evaluate(body)
     assert clips == ["One.", "Two.", "Six."]
-    assert progress == [None, None, "away", "away", "away", 8, None], "the first two took 16 s"
+    assert progress.count("away") == 3
+    assert [left for left in progress if left != "away"] == [None, 16, 9, None], (
+        "18 s after the beginning, two of three are made"
+    )
     assert held == ["Six."], "takes that the studio has are released, except one that lacks words"
+
+
+def test_export_makes_four_lines_at_a_time_and_keeps_their_order(node: Node) -> None:
+    body = """async () => {
+      const { collectClips } = await import('/js/script/export.js');
+      const { Maker } = await import('/js/script/making.js');
+      const maker = new Maker({ t: (key) => key, api: {}, speech: {} }, {});
+      const lines = [...'abcdefgh'].map((text) => ({ id: text, text }));
+      maker.script = { lines, at: (id) => lines.findIndex((line) => line.id === id), gapAfter: () => 0 };
+      maker.plan = ({ text }) => [{ text, key: text }];
+      const inFlight = new Map();
+      maker.make = ({ text }) => new Promise((resolve) => inFlight.set(text, () => resolve([{ take: text }])));
+      const collected = collectClips(maker, () => {});
+      const seen = [];
+      while (inFlight.size) {
+        seen.push([...inFlight.keys()].join(''));
+        const [last] = [...inFlight.keys()].slice(-1); // The last one is complete first.
+        inFlight.get(last)();
+        inFlight.delete(last);
+        await new Promise((resolve) => setTimeout(resolve));
+      }
+      return [(await collected).clips.map(({ take }) => take).join(''), seen];
+    }"""
+    clips, seen = node.evaluate(body)
+    assert clips == "abcdefgh"
+    assert max(map(len, seen)) == 4
+
+
+def test_script_is_saved_while_it_changes_without_a_pause(node: Node) -> None:
+    body = """async () => {
+      const { Script } = await import('/js/script/document.js');
+      const { ScriptList } = await import('/js/script/script_list.js');
+      let now = 0;
+      const timers = new Map();
+      performance.now = () => now;
+      globalThis.addEventListener ??= () => {};
+      globalThis.setTimeout = (then, ms) => timers.set(timers.size + 1, { then, at: now + ms }) && timers.size;
+      globalThis.clearTimeout = (timer) => timers.get(timer) && (timers.get(timer).at = Infinity);
+      const puts = [];
+      const list = new ScriptList({ put: async () => puts.push(now) && { updated_at: now } });
+      const script = new Script({ lines: [] });
+      list.open(script, 'saved');
+      for (; now < 45_000; now += 500) {
+        script.notify(false);
+        for (const timer of timers.values()) {
+          if (timer.at > now) continue;
+          timer.at = Infinity;
+          await timer.then();
+        }
+      }
+      return puts;
+    }"""
+    assert node.evaluate(body) == [20_500, 41_000]
 
 
 def test_export_has_the_chapters_that_an_import_marked(node: Node) -> None:

@@ -18,6 +18,7 @@ import { calledBy } from './line_text.js';
 const MAX_NOTE_CHARS = 300;
 const RETRY_MS = 2000;
 const MAX_AWAY_MS = 600_000; // Time limit for a restart of the studio or the runtime.
+const MAX_LINES_IN_FLIGHT = 4; // The engine decodes them in one batch, and the studio stores one in the meantime.
 const SOON_MS = 5000; // Time left is shown once lines were made for this long.
 
 /**
@@ -85,9 +86,16 @@ export async function collectClips(maker, onProgress, isTimed = false, onAway = 
   const timeLeft = new TimeLeft([...unmade]);
   const clips = [];
   const chapters = [];
+  /** @type {ReturnType<typeof maker.make>[]} */
+  const begun = [];
   for (const [made, line] of lines.entries()) {
     onProgress(made, lines.length, timeLeft.seconds);
-    const parts = await persist(() => maker.make(line), onAway).catch((error) => Promise.reject(maker.lineError(line, error)));
+    for (const next of lines.slice(begun.length, made + MAX_LINES_IN_FLIGHT)) {
+      const making = persist(() => maker.make(next), onAway);
+      making.catch(() => {}); // It is reported in the order of the lines.
+      begun.push(making);
+    }
+    const parts = await begun[made].catch((error) => Promise.reject(maker.lineError(line, error)));
     if (unmade.has(line)) timeLeft.add(line);
     maker.release(line);
     const gap = made > 0 ? script.gapAfter(lines[made - 1]) : 0;

@@ -7,7 +7,7 @@
 
 import { errorOf } from '../common/api.js';
 import { clock, SAMPLE_RATE } from '../common/audio.js';
-import { need } from '../common/elements.js';
+import { need, throttle } from '../common/elements.js';
 import { FieldError } from '../common/fields.js';
 import { acceptDrops } from '../common/files.js';
 import { MAX_LINES, markChapters, newLine, Script } from './document.js';
@@ -27,7 +27,7 @@ import { VoiceAssignment } from './voice_assignment.js';
  * @typedef {import('../app/studio.js').SpokenBy} SpokenBy
  */
 
-const LONG_LINES = 500; // Longer scripts are laid out again only after a pause in editing.
+const LONG_LINES = 500; // Longer scripts are laid out only after a pause in editing, and record their takes together.
 const REST_MS = 400;
 
 export class ScriptRoom {
@@ -94,7 +94,8 @@ export class ScriptRoom {
       this.remaking.follow();
       this.showSoon();
     });
-    maker.addEventListener('kept', () => this.file());
+    const fileSoon = throttle(() => this.file(), REST_MS);
+    maker.addEventListener('kept', () => (this.isLong ? fileSoon() : this.file()));
     studio.pronunciation.addEventListener('change', () => this.showSoon());
     studio.voices.addEventListener('change', () => this.opened && this.followVoices());
     studio.stage.addEventListener('change', () => this.followStage());
@@ -447,10 +448,14 @@ export class ScriptRoom {
     });
   }
 
+  get isLong() {
+    return this.script.lines.length > LONG_LINES;
+  }
+
   /** Show the full audio: at once, or for a long script after a pause in editing. */
   showAll() {
     clearTimeout(this.later);
-    if (this.script.lines.length <= LONG_LINES) this.show();
+    if (!this.isLong) this.show();
     else this.later = setTimeout(() => this.show(), REST_MS);
   }
 

@@ -32,6 +32,7 @@ export function nameScript(id, isNext) {
 
 const REST_MS = 700; // Delay after the last edit before saving.
 const REST_SHARE = 5; // A long script is saved for at most a sixth of the time.
+const MAX_UNSAVED_MS = 20_000; // While the takes of an export are recorded without a pause.
 
 export class ScriptList extends EventTarget {
   /** @param {typeof import('../common/api.js').api} api */
@@ -49,6 +50,8 @@ export class ScriptList extends EventTarget {
     this.puts = 0;
     /** Duration of the last save in milliseconds. */
     this.tookMs = 0;
+    /** Time of the first change after the last save; 0: saved. */
+    this.unsavedAt = 0;
     /** Error of the last save. @type {import('../common/api.js').Thrown|null} */
     this.error = null;
     /** @type {ReturnType<typeof setTimeout>|undefined} */
@@ -97,7 +100,9 @@ export class ScriptList extends EventTarget {
     if (this.state === 'conflict') return;
     this.enter('unsaved');
     clearTimeout(this.timer);
-    this.timer = setTimeout(() => this.save(), Math.max(REST_MS, REST_SHARE * this.tookMs));
+    this.unsavedAt ||= performance.now();
+    const restMs = Math.max(REST_MS, REST_SHARE * this.tookMs);
+    this.timer = setTimeout(() => this.save(), Math.max(0, Math.min(restMs, this.unsavedAt + MAX_UNSAVED_MS - performance.now())));
   }
 
   /** Save pending changes now. */
@@ -110,6 +115,7 @@ export class ScriptList extends EventTarget {
   /** Save after the running save, because each version follows from the previous one. */
   save() {
     const { script } = this;
+    this.unsavedAt = 0;
     if (script) this.saving = this.saving.then(() => this.put(script));
     return this.saving;
   }
