@@ -24,7 +24,7 @@ from runtime.engine.execution.attention import (
 )
 from runtime.engine.execution.cross_checkpoint_embeddings import CrossCheckpointEmbeddings, InputTables
 from runtime.engine.execution.noise import CpuNoise, HostNoise
-from runtime.engine.execution.sampling import MIN_TOKENS, gumbel_noise, pick, talker_rules
+from runtime.engine.execution.sampling import MIN_FRAMES, gumbel_noise, pick, talker_rules
 from runtime.engine.execution.slots import SlotCache, on_device
 from runtime.model.code_predictor import FrameCache
 from runtime.model.config import ModelConfig
@@ -309,7 +309,7 @@ class Frame:
             slot_cache.seen,
             slot_cache.penalty,
             slot_cache.hold_until,
-            MIN_TOKENS,
+            MIN_FRAMES,
             config.codec_eos_token_id,
             config.codes,
         )

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-MIN_TOKENS = 2  # Number of samples of code 0 before EOS is allowed (docs/model.md 4).
+MIN_FRAMES = 2  # Number of frames before EOS is allowed (docs/model.md 4).
 
 MASK_32 = 0xFFFFFFFF
 GOLDEN = 0x9E3779B9
@@ -55,13 +55,13 @@ def talker_rules(
 ) -> Tensor:
     """Apply the repetition penalty for code 0, and ban early EOS and ids that are not codes.
 
-    Shapes: logits [B, V] float32; seen [B, V] bool; penalty [B] float32; made [B] int64, number of sampled c0;
-    hold_until [B] int64, samples before EOS is allowed, if more than `MIN_TOKENS`; allowed [V] bool, codes and EOS;
-    result [B, V].
+    Shapes: logits [B, V] float32; seen [B, V] bool; penalty [B] float32; made [B] int64, number of generated frames;
+    hold_until [B] int64, number of frames before EOS is allowed, if more than `MIN_FRAMES`, from
+    `SlotInputs.hold_until`; allowed [V] bool, codes and EOS; result [B, V].
     """
     penalised = torch.where(logits > 0, logits / penalty[:, None], logits * penalty[:, None])
     scores = torch.where(seen, penalised, logits).masked_fill(~allowed, -torch.inf)
-    held = made < hold_until.clamp(min=MIN_TOKENS)
+    held = made < hold_until.clamp(min=MIN_FRAMES)
     scores[:, eos] = torch.where(held, -torch.inf, scores[:, eos])
     return scores
 

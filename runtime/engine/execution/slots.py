@@ -69,7 +69,7 @@ class SlotInputs:
 
     @property
     def hold_until(self) -> int:
-        """Return the number of frames before EOS is allowed."""
+        """Return the number of frames before EOS is allowed. With `holds_end`, it is banned while text is open."""
         if not self.holds_end:
             return 0
         return UNLIMITED if self.is_open else len(self.trailing)
@@ -227,7 +227,7 @@ class SlotCache:
         self._reals = torch.ones((5, slots + 1), device=device)
         self.position = self._ints[0]  # Position of the next frame's input.
         self.frame = self._ints[1]  # Number of generated frames.
-        self.hold_until = self._ints[2]  # Number of frames before EOS is allowed.
+        self.hold_until = self._ints[2]  # `SlotInputs.hold_until`.
         self.seed = self._ints[3]
         self.penalty = self._reals[0]
         self.talker_level = LevelCache(self._reals[1:3], self._ints[4:6], talker.vocab_size)
@@ -333,7 +333,7 @@ class SlotCache:
             self.trailing[slot] = on_device(self.trailing.device, beside)
 
     def append_text(self, slot: int, ids: Sequence[int], *, is_last: bool = False) -> None:
-        """Append text ids for the next frames of an open text. `is_last` also appends tts_eos."""
+        """Append text ids for the next frames of an open text. With `is_last`, the last id is tts_eos."""
         inputs = self.inputs[slot]
         start = len(inputs.trailing)
         inputs.trailing = [*inputs.trailing, *ids]
