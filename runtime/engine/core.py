@@ -147,10 +147,10 @@ class EngineCore:
     @property
     def waiting_for_text(self) -> int:
         """Return the number of slots whose request has spoken all text received so far. Thread: any."""
-        return int(np.count_nonzero(self._short))
+        return int(np.count_nonzero(self._waits_for_text))
 
     @property
-    def _short(self) -> NDArray[np.bool_]:
+    def _waits_for_text(self) -> NDArray[np.bool_]:
         """Return the rows that have generated all frames their text allows. Shapes: [S]."""
         return (self.table.made > 0) & (self.table.text <= self.table.made)
 
@@ -188,7 +188,7 @@ class EngineCore:
             self._emit_silence(sequence)
         elif sequence.slot < 0:
             self.waiting.update_request(sequence, self.clock())
-        elif sequence.state is SequenceState.AT_REST:
+        elif sequence.state is SequenceState.WAITING_FOR_TEXT:
             with self._finishing_on_error(sequence):
                 self.segment_runner.resume(sequence)
         else:
@@ -272,10 +272,11 @@ class EngineCore:
     def report_waiting_for_text(self) -> None:
         """Notify requests that have emitted the audio of all text received so far."""
         table = self.table
-        for slot in np.flatnonzero(self._short & (table.made == table.sent) & ~table.in_code2wav & ~table.ended):
+        is_emitted = (table.made == table.sent) & ~table.in_code2wav
+        for slot in np.flatnonzero(self._waits_for_text & is_emitted & ~table.ended):
             sequence = self.holders[int(slot)]
             chars = sequence.text_stream.chars
-            if sequence.reported_chars != chars and sequence.text_stream.is_spent:
+            if sequence.reported_chars != chars and sequence.text_stream.waits_for_text:
                 sequence.reported_chars = chars
                 sequence.sink(WaitingForText(chars))
 

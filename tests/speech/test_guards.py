@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from runtime.engine.audio.guards import REPEATED_FRAMES, SILENT_FRAMES, RunawayDetector, spent_after
+from runtime.engine.audio.guards import REPEATED_FRAMES, SILENT_FRAMES, RunawayDetector, spoken_after
 from runtime.engine.engine import Engine
 from runtime.request import Guard, Mode, SpeechRequest, StopReason
 from runtime.settings import Settings
@@ -41,7 +41,7 @@ def spoken() -> list[EventRecorder]:
 
 
 def watched(codes: Codes, pcm: bytes) -> tuple[RunawayDetector, list[int]]:
-    """Frame by frame as if the text had been spent from the start: the detector, and the longest of its runs each."""
+    """Frame by frame as if the text had been spoken from the start: the detector, and the longest of its runs each."""
     detector, longest = RunawayDetector(), np.zeros(9, np.int64)
     size = len(pcm) // len(codes)
     for frame in range(len(codes)):
@@ -61,7 +61,7 @@ def test_normal_speech_is_far_from_the_runaway_limits(spoken: list[EventRecorder
 
 def test_speech_ends_before_its_text_counts_as_spent(spoken: list[EventRecorder]) -> None:
     for text, heard in zip(TEXTS, spoken, strict=True):
-        assert len(heard.codes) < spent_after(text), text
+        assert len(heard.codes) < spoken_after(text), text
 
 
 def test_two_second_pause_between_sentences_does_not_stop_speech(spoken: list[EventRecorder]) -> None:

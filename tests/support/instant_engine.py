@@ -354,7 +354,7 @@ class InstantEngine:
             saying.sink(chunk)
         if (reason := saying.reason) is not None:
             self._end(ticket, saying, reason)
-        elif not saying.pieces and saying.text.is_spent and saying.reported_chars != saying.text.chars:
+        elif not saying.pieces and saying.text.waits_for_text and saying.reported_chars != saying.text.chars:
             saying.reported_chars = saying.text.chars
             saying.sink(WaitingForText(saying.reported_chars))
         return frames > 0

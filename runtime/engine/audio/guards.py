@@ -24,8 +24,8 @@ AUDIBLE = 32768.0 * 10 ** (-55 / 20)
 # A text that is known before generation counts as spoken after this multiple of its expected frames. The embedded voice
 # needs 0.8 to 1.4. A slower voice may still be speaking then, but only a loop or a pause of three seconds ends its
 # speech.
-SPENT = 1.5
-SPENT_GRACE = 12  # Silence before the first word, in frames (1 s).
+SPOKEN_RATIO = 1.5
+SPOKEN_GRACE_FRAMES = 12  # Silence before the first word, in frames (1 s).
 
 
 # Maximum number of consecutive frames for each condition. The first pass through a loop is not a repetition.
@@ -51,15 +51,15 @@ class RunawayDetector:
     # For each recent frame, the number of the last audible frame up to it.
     _ends: NDArray[np.int64] = field(default_factory=lambda: np.full(REPEATED_FRAMES, -1))
 
-    def heard(self, codes: NDArray[np.int64], pcm: bytes, spent: bool) -> Guard | None:
+    def heard(self, codes: NDArray[np.int64], pcm: bytes, is_spoken: bool) -> Guard | None:
         """Check the next frames; return the kind of runaway if one was detected, else None.
 
         Args:
-            spent: True if the whole text was spoken before the first of these frames.
+            is_spoken: True if the whole text was spoken before the first of these frames.
         Shapes: codes [n, Q] with n at least 1; pcm is the audio of the same frames, mono s16le.
         """
         ends = self._listen(len(codes), pcm)
-        if not spent:
+        if not is_spoken:
             self.runs[:] = 0
             self._recent[:] = -1
             return None
@@ -107,6 +107,6 @@ def _runs(holds: NDArray[np.bool_], before: NDArray[np.int64]) -> NDArray[np.int
     return places - broken + np.where(broken < 0, before[:, None], 0)
 
 
-def spent_after(text: str) -> int:
+def spoken_after(text: str) -> int:
     """Return the number of frames after which a complete text counts as spoken."""
-    return round(SPENT * expected_frames(text)) + SPENT_GRACE
+    return round(SPOKEN_RATIO * expected_frames(text)) + SPOKEN_GRACE_FRAMES

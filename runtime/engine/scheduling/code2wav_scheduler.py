@@ -19,7 +19,7 @@ from torch import Tensor
 from runtime.device.interface import Stream
 from runtime.engine.audio.code2wav_streams import Code2WavStreams
 from runtime.engine.audio.code2wav_worker import Code2WavTask, Code2WavWorker
-from runtime.engine.audio.guards import spent_after
+from runtime.engine.audio.guards import spoken_after
 from runtime.engine.scheduling.scheduler import (
     MAX_BACKLOG_FRAMES,
     NO_LIMIT,
@@ -198,25 +198,25 @@ class Code2WavScheduler:
         codes = self._codes[chunk.slots[:, None], at % MAX_BACKLOG_FRAMES]
         sequences = [self._sequences[int(slot)] for slot in chunk.slots]
         firsts = at[:, 0].tolist()
-        spent = [spent_from(sequence) - first for sequence, first in zip(sequences, firsts, strict=True)]
+        spoken = [spoken_from(sequence) - first for sequence, first in zip(sequences, firsts, strict=True)]
         self._table.in_code2wav[chunk.slots] = True
-        return partial(self.make, chunk, sequences, codes, firsts, spent)
+        return partial(self.make, chunk, sequences, codes, firsts, spoken)
 
     def make(
-        self, chunk: Code2WavChunk, sequences: list[Sequence], codes: Codes, firsts: list[int], spent: list[int]
+        self, chunk: Code2WavChunk, sequences: list[Sequence], codes: Codes, firsts: list[int], spoken: list[int]
     ) -> None:
         """Decode a chunk and emit its audio at once.
 
         Args:
             firsts: Index of each row's first frame in this chunk.
-            spent: Index of each row's first frame that follows the end of its text.
+            spoken: Index of each row's first frame that follows the end of its text.
         Thread: worker.
         """
         began = self._clock()
         own = [row[:size] for row, size in zip(codes, chunk.frames, strict=True)]
         try:
             pcms = self._decode(chunk, sequences, codes)
-            sounds = [self._guard(*row) for row in zip(sequences, own, pcms, spent, strict=True)]
+            sounds = [self._guard(*row) for row in zip(sequences, own, pcms, spoken, strict=True)]
         except Exception:
             log.exception("sound of %d chunks failed", len(sequences))
             sounds = [SequenceAudio(b"", len(row), error=GenerationFailed()) for row in own]
@@ -260,9 +260,9 @@ class Code2WavScheduler:
             sequence.opened = True
         return True
 
-    def _guard(self, sequence: Sequence, codes: Codes, pcm: bytes | SpeechError, spent: int) -> SequenceAudio:
+    def _guard(self, sequence: Sequence, codes: Codes, pcm: bytes | SpeechError, spoken: int) -> SequenceAudio:
         """Cut audio that is a loop or a long silence after the end of the text. Thread: worker."""
-        size, start = len(codes), max(0, spent)
+        size, start = len(codes), max(0, spoken)
         if isinstance(pcm, SpeechError):
             return SequenceAudio(b"", size, error=pcm)
         pcm = pcm[: size * self._frame_bytes]
@@ -275,15 +275,15 @@ class Code2WavScheduler:
         return SequenceAudio(pcm[: frames * self._frame_bytes], frames, size - frames, guard)
 
 
-def spent_from(sequence: Sequence) -> int:
+def spoken_from(sequence: Sequence) -> int:
     """Return the index of the frame from which a segment's text counts as spoken.
 
     The index is estimated from the expected number of frames.
     """
     if not sequence.text_stream.by_token or sequence.segment is None:
-        return sequence.before + sequence.spent_after
+        return sequence.before + sequence.spoken_after
     return (
-        sequence.before + max(sequence.tokens, spent_after(sequence.segment.spoken))
+        sequence.before + max(sequence.tokens, spoken_after(sequence.segment.spoken))
         if sequence.segment.closed
         else NO_LIMIT
     )

@@ -169,17 +169,17 @@ class Scheduler:
             wanted = np.where(shrink, wanted // 2, wanted)
         wanted = np.where(~first & (lead_s <= 0), np.minimum(wanted, np.maximum(pending, 1)), wanted)
         last = np.minimum(pending, np.minimum(table.largest_chunk, self.sound_work))
-        size = np.where(pending >= wanted, wanted, np.where(self._at_rest(table), last, 0))
+        size = np.where(pending >= wanted, wanted, np.where(self._is_blocked(table), last, 0))
         return np.where(table.in_code2wav | (pending == 0), 0, size)
 
-    def _at_rest(self, table: SequenceTable) -> NDArray[np.bool_]:
-        """Return the rows whose frames must all be decoded now.
+    def _is_blocked(self, table: SequenceTable) -> NDArray[np.bool_]:
+        """Return the rows that generate no frame now, so that all their frames must be decoded.
 
-        These are rows that wait for text, possibly for a long time, and rows that wait for acknowledgements of audio
-        that was not sent yet.
+        These are rows that have all frames, rows that wait for text, possibly for a long time, and rows that wait for
+        acknowledgements of audio that was not sent yet.
         """
-        at_rest = table.ended | (table.made >= table.text) | (table.made >= table.limit)
-        return at_rest | self.waits_for_reader(table, table.made)
+        is_blocked = table.ended | (table.made >= table.text) | (table.made >= table.limit)
+        return is_blocked | self.waits_for_reader(table, table.made)
 
     def sound(self, table: SequenceTable, now: float, pace: Pace) -> list[Code2WavChunk]:
         """Choose the next Code2Wav chunks, most urgent first: first chunks, then the buffers that empty soonest.
@@ -208,7 +208,7 @@ class Scheduler:
         enough = self.batch_fill_ratio * np.count_nonzero(table.speaking)
         waits = (
             (table.buffer_empty_at - now > LOW_BUFFER_S)
-            & ~self._at_rest(table)
+            & ~self._is_blocked(table)
             & (table.pending < np.minimum(2 * sizes, MAX_BACKLOG_FRAMES))
         )
         at_end = table.ended & (table.pending <= sizes)

@@ -7,7 +7,7 @@
                          │                   append_tokens                      │
                          ├───────────────── START, REPEAT ◄─────────────────────┤
                          │ resume: more text                                    │
-                         └────────────────────── REST ◄─────────────────────────┤
+                         └───────────── WAIT_FOR_TEXT ◄─────────────────────────┤
                                                   │ resume: end of the text     │
                                                   └────────► DRAIN ◄────────────┘
 
@@ -23,7 +23,7 @@ from enum import Enum, auto
 
 import torch
 
-from runtime.engine.audio.guards import RunawayDetector, spent_after
+from runtime.engine.audio.guards import RunawayDetector, spoken_after
 from runtime.engine.execution.model_runner import ModelRunner
 from runtime.engine.execution.prefix_cache import PrefixCache
 from runtime.engine.execution.prompt import Prompt, PromptInputs, build_prompt
@@ -45,7 +45,7 @@ class Step(Enum):
 
     START = auto()  # Start the next segment of the text.
     REPEAT = auto()  # Generate the same segment again with another seed.
-    REST = auto()  # Wait for more text.
+    WAIT_FOR_TEXT = auto()  # Wait for more text.
     DRAIN = auto()  # Wait until the remaining audio is emitted. No more frames are generated.
 
 
@@ -67,7 +67,7 @@ def next_step(
         return Step.DRAIN
     if has_next:
         return Step.START
-    return Step.DRAIN if is_text_closed else Step.REST
+    return Step.DRAIN if is_text_closed else Step.WAIT_FOR_TEXT
 
 
 class SegmentRunner:
@@ -138,11 +138,11 @@ class SegmentRunner:
         admission, tokenizer = sequence.admission.styled(segment.style), self._checkpoint.text_tokenizer
         before = sequence.before
         if not sequence.text_stream.by_token:
-            sequence.spent_after = spent_after(segment.text)
+            sequence.spoken_after = spoken_after(segment.text)
             return admission.plan(segment.text, tokenizer, before, must_fit=False)
         body = segment.take_tokens()
         sequence.tokens = len(body)
-        sequence.spent_after = 0
+        sequence.spoken_after = 0
         if not segment.closed:
             return admission.plan_open(body, tokenizer, before)
         plan = admission.plan(segment.spoken, tokenizer, before, must_fit=False)
@@ -235,8 +235,8 @@ class SegmentRunner:
                 self.start_segment(sequence)
             case Step.REPEAT:
                 self._repeat(sequence)
-            case Step.REST:
-                sequence.set_state(SequenceState.AT_REST)
+            case Step.WAIT_FOR_TEXT:
+                sequence.set_state(SequenceState.WAITING_FOR_TEXT)
             case Step.DRAIN:
                 sequence.set_state(SequenceState.DRAIN)
 

@@ -48,7 +48,7 @@ class SequenceState(Enum):
     NO_SLOT = auto()
     PREFILL = auto()  # The prompt of a segment is being prefilled, including its first frame.
     DECODE = auto()  # Frames may be generated.
-    AT_REST = auto()  # All text received so far is spoken.
+    WAITING_FOR_TEXT = auto()  # All text received so far is spoken.
     DRAIN = auto()  # Only audio remains to be emitted. No more frames are generated.
     ENDED = auto()
 
@@ -83,7 +83,7 @@ class Sequence:
     prefill_position: int = 0  # Number of prefilled positions of the prompt.
     before: int = 0  # Number of frames of all earlier segments.
     tokens: int = 0  # Number of text tokens in the segment.
-    spent_after: int = 0  # Number of frames after which the segment's text counts as spoken.
+    spoken_after: int = 0  # Number of frames after which the segment's text counts as spoken.
     reported_chars: int = 0  # Text length at the last WaitingForText event.
     is_repeat: bool = False  # True if the segment is being generated again.
     detector: RunawayDetector = field(default_factory=RunawayDetector)
@@ -172,7 +172,7 @@ class Sequence:
         table.speaking[slot] = self.state is SequenceState.DECODE
         table.ended[slot] = self.state is SequenceState.DRAIN
         table.limit[slot] = self.limit
-        if self.state is SequenceState.AT_REST:
+        if self.state is SequenceState.WAITING_FOR_TEXT:
             table.text[slot] = table.made[slot]  # Frames that are already generated may always be decoded.
         elif self.state is not SequenceState.DRAIN:
             table.text[slot] = min(self.before + self.inputs.text_frames, NO_LIMIT)

@@ -177,7 +177,7 @@ class TextStream:
         return self._speakable and bool(self.segments)
 
     @property
-    def is_spent(self) -> bool:
+    def waits_for_text(self) -> bool:
         """True if an open text has no words left to speak and no incomplete sentence."""
         if self.closed or self.segments or not self._speakable:
             return False

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from runtime.device.interface import Stream
-from runtime.engine.audio.guards import REPEATED_FRAMES, SILENT_FRAMES, spent_after
+from runtime.engine.audio.guards import REPEATED_FRAMES, SILENT_FRAMES, spoken_after
 from runtime.engine.engine import Engine
 from runtime.engine.execution.model_runner import FrameResult
 from runtime.model.checkpoint import Checkpoint
@@ -89,8 +89,8 @@ def test_repetition_after_the_text_is_stopped(quick: Checkpoint, live: bool) -> 
         engine.submit(free(text, max_frames=400), heard)
     drain(engine)
     assert ended_by(heard) == (StopReason.RUNAWAY, Guard.REPETITION)
-    spent = spent_after(text)
-    assert spent + REPEATED_FRAMES - LOOP <= len(heard.codes) <= spent + REPEATED_FRAMES + 8
+    spoken = spoken_after(text)
+    assert spoken + REPEATED_FRAMES - LOOP <= len(heard.codes) <= spoken + REPEATED_FRAMES + 8
     assert heard.end.stats.frames == len(heard.codes)
 
 
@@ -100,8 +100,8 @@ def test_silence_after_the_text_is_stopped(quick: Checkpoint) -> None:
     silent(engine)
     heard = said(engine, free(max_frames=400))
     assert ended_by(heard) == (StopReason.RUNAWAY, Guard.SILENCE)
-    spent = spent_after(TEXT)
-    assert spent + SILENT_FRAMES <= len(heard.codes) <= spent + SILENT_FRAMES + 8
+    spoken = spoken_after(TEXT)
+    assert spoken + SILENT_FRAMES <= len(heard.codes) <= spoken + SILENT_FRAMES + 8
 
 
 def test_repetition_runs_to_the_frame_limit_if_detection_is_off(quick: Checkpoint) -> None:
@@ -114,13 +114,13 @@ def test_repetition_runs_to_the_frame_limit_if_detection_is_off(quick: Checkpoin
 
 
 def test_repetition_while_the_text_is_open_is_not_stopped(quick: Checkpoint) -> None:
-    """Nobody knows yet that the text is spent."""
+    """The end of the text is not known yet."""
     engine = engine_of(quick)
     looping(engine)
     heard = EventRecorder()
     ticket = engine.submit(streamed("x " * 70, open_text=True, max_frames=400), heard)
     run_turns(engine, 90)
-    assert len(heard.codes) > REPEATED_FRAMES + spent_after(TEXT)
+    assert len(heard.codes) > REPEATED_FRAMES + spoken_after(TEXT)
     assert not heard.ended
     engine.cancel(ticket)
     drain(engine)

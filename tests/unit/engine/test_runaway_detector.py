@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from runtime.engine.audio.guards import REPEATED_FRAMES, SILENT_FRAMES, RunawayDetector, spent_after
+from runtime.engine.audio.guards import REPEATED_FRAMES, SILENT_FRAMES, RunawayDetector, spoken_after
 from runtime.engine.text.rules import expected_frames, frame_budget
 from runtime.request import Guard
 from tests.support.examples import examples
@@ -115,7 +115,7 @@ def test_repeated_phrase_is_not_a_runaway() -> None:
 
 
 @pytest.mark.parametrize("pcm", [sound(200), bytes(2 * SAMPLES * 200)], ids=["loud", "silent"])
-def test_detection_starts_after_the_text_is_spent(pcm: bytes) -> None:
+def test_detection_starts_after_the_text_is_spoken(pcm: bytes) -> None:
     codes = loop_codes(200, 1)
     assert listened(codes, pcm, spent_at=200)[0] is None
     guard, frames, _ = listened(codes, pcm, spent_at=100)
@@ -172,5 +172,5 @@ def test_detection_takes_little_time_per_frame() -> None:
 @pytest.mark.parametrize(
     "text", ["No!", "Hello.", "你好，今天的声音很清楚。", "3.14", "A sentence of a common length, read aloud. " * 5]
 )
-def test_text_counts_as_spent_after_its_speech_and_before_its_budget(text: str) -> None:
-    assert expected_frames(text) < spent_after(text) < frame_budget(text)
+def test_text_counts_as_spoken_after_its_speech_and_before_its_budget(text: str) -> None:
+    assert expected_frames(text) < spoken_after(text) < frame_budget(text)

@@ -17,7 +17,7 @@ TABLE = """
 0 0 1 - -  DRAIN
 0 0 0 1 -  START
 0 0 0 0 1  DRAIN
-0 0 0 0 0  REST
+0 0 0 0 0  WAIT_FOR_TEXT
 """
 
 
