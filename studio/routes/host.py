@@ -31,7 +31,18 @@ from studio.visitors.peer_user import is_own_user
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1", "[::1]"})
 SECRET = frozenset({"VOICEWRIGHT_ACCOUNT_KEY", "VOICEWRIGHT_API_KEYS", "VOICEWRIGHT_HOST_KEY"})
 KEY_HEADER = "x-host-key"
-FORWARDED = ("forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip")
+# Prefixes of the headers that proxies add.
+FORWARDED = (
+    "forwarded",
+    "via",
+    "x-forwarded-",
+    "x-real-ip",
+    "x-client-ip",
+    "x-original-",
+    "true-client-ip",
+    "cf-",
+    "cdn-",
+)
 MAX_CHECKPOINTS = len(Mode)
 MAX_NAME_CHARS = 500
 ASK_S = 5.0
@@ -58,7 +69,9 @@ def _is_passed_on(request: Request) -> bool:
     browsers.
     """
     closes = request.headers.get("connection", "").lower() == "close"
-    return closes or request.scope["http_version"] == "1.0" or any(name in request.headers for name in FORWARDED)
+    return (
+        closes or request.scope["http_version"] == "1.0" or any(name.startswith(FORWARDED) for name in request.headers)
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -169,6 +169,9 @@ async def test_host_can_read_runtime_metrics_preceded_by_restart_counters() -> N
         ({"visits": VisitSettings()}, {"connection": "close"}),
         ({"visits": VisitSettings()}, {"x-real-ip": "203.0.113.5"}),
         ({"visits": VisitSettings()}, {"via": "1.1 proxy"}),
+        ({"visits": VisitSettings()}, {"cf-connecting-ip": "203.0.113.5"}),
+        ({"visits": VisitSettings()}, {"true-client-ip": "203.0.113.5"}),
+        ({"visits": VisitSettings()}, {"x-forwarded-port": "443"}),
     ],
     ids=[
         "every address",
@@ -181,6 +184,9 @@ async def test_host_can_read_runtime_metrics_preceded_by_restart_counters() -> N
         "closes",
         "real",
         "via",
+        "Cloudflare",
+        "true client",
+        "port",
     ],
 )
 async def test_host_routes_are_refused_for_others(settings: dict[str, Any], headers: dict[str, str]) -> None:
