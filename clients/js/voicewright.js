@@ -67,8 +67,9 @@ const PROTOCOL = 'voicewright.speech.v1';
 const KEY_PROTOCOL = 'voicewright.token.'; // A browser's WebSocket can send a key only as a subprotocol.
 const HEADER_BYTES = 16;
 const PING_MS = 5000;
-const ANSWER_WITHIN_MS = 4500; // Timeout of a pong. A stalled connection is detected within ten seconds.
-const STALLED_MS = 30000; // Running utterances may continue after a stall of this length.
+// Timeout of a pong in milliseconds. A stalled connection is detected within ten seconds.
+const ANSWER_WITHIN_MS = 4500;
+const STALLED_MS = 30000; // Maximum duration in milliseconds of a stall after which utterances may continue.
 const RETRY_MS = { first: 250, most: 4000 };
 const OPEN_WITHIN_MS = 6000;
 
@@ -305,7 +306,7 @@ export class SpeechSocket extends EventTarget {
       utterance.finished = true;
     }
     const spoken = text === null ? config : { text_filter: 'none', ...config };
-    if (this.state === 'open') utterance.begin(spoken); // Send now, not after the caller's next steps.
+    if (this.state === 'open') utterance.begin(spoken); // The text is sent now, before the caller continues.
     else
       this.whenOpen().then(
         () => this.utterances.has(utterance.id) && utterance.begin(spoken),
@@ -371,7 +372,7 @@ export class SpeechSocket extends EventTarget {
       case 'session.created':
         this.session = message;
         this.failures = 0;
-        // Ping at once, because the server expects the first message within ten seconds.
+        // The ping is sent at once, because the server expects the first message within ten seconds.
         clearTimeout(this.openTimer);
         this.ping();
         this.pingTimer = setInterval(() => this.check(), PING_MS);
@@ -416,7 +417,7 @@ export class SpeechSocket extends EventTarget {
   receiveError(utterance, message) {
     const error = new SpeechError(message);
     if (utterance) return this.fail(utterance, error);
-    // An error without an utterance usually says why the socket closes.
+    // An error without an utterance usually has the reason why the socket closes.
     this.complaint = error;
   }
 
@@ -429,7 +430,7 @@ export class SpeechSocket extends EventTarget {
     this.end();
     clearTimeout(this.retryTimer);
     const wait = Math.min(RETRY_MS.most, RETRY_MS.first * 2 ** this.failures++);
-    // Jitter prevents that all pages reconnect at the same time.
+    // Random delays prevent all pages from reconnecting at the same time.
     this.retryTimer = setTimeout(() => this.open(), wait * (0.5 + Math.random()));
   }
 

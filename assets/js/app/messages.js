@@ -156,7 +156,7 @@ export class ErrorMessages {
     const { current, dock } = this.studio;
     if (!current || room !== current.id) return null;
     const find = (/** @type {string} */ field) => [current.root, dock.root].flatMap((root) => all(root, `[data-error-for="${CSS.escape(field)}"]`));
-    const [field] = place.split('.'); // The runtime names the part of a field too.
+    const [field] = place.split('.'); // The runtime also names the part of a field, such as `inputs.0.text`.
     return [...find(PLACE[field] ?? field), ...find('request')][0] ?? null;
   }
 

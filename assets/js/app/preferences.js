@@ -34,7 +34,7 @@ export class Preferences extends Emitter {
     const { language, theme } = me.preferences;
     this.languages = languages;
     this.language = language && language in languages ? language : preferred(Object.keys(languages));
-    // Gradio's own parameter, for links and frames. It applies to this visit and is not stored.
+    // Parameter of Gradio for links and frames. It applies to this visit and is not stored.
     const asked = new URLSearchParams(location.search).get('__theme');
     this.theme = THEMES.find((one) => one === asked) ?? THEMES.find((one) => one === theme) ?? 'system';
     DARK.addEventListener('change', () => this.paint());
@@ -75,7 +75,7 @@ export function offerSigningIn(page, { features: { oauth }, visitor }, t) {
   const signedIn = visitor.kind === 'member';
   into.hidden = signedIn;
   out.hidden = !signedIn;
-  // Providers refuse to be shown in a frame.
+  // Providers do not allow their page in a frame.
   if (window.top !== window) into.target = '_blank';
   out.textContent = t('shell.sign_out', { name: visitor.name });
   out.onclick = async () => {
@@ -88,7 +88,7 @@ export function offerSigningIn(page, { features: { oauth }, visitor }, t) {
 // loop has no handle. On an idle page it requests exactly one callback per frame. Browsers number these requests, so
 // the request of the last frame can be cancelled.
 
-const SURE = 60; // Consecutive frames, after which any finite movement is over.
+const SURE = 60; // Number of consecutive frames after which any finite animation has ended.
 const TRIES = 1200;
 
 export function endOrphanedFrames() {

@@ -31,14 +31,14 @@ async function ask() {
       location.reload();
       return;
     }
-    // Updated only after a change, because screen readers announce it.
+    // The text is changed only if it differs, because screen readers announce every change.
     const sentence = inPageWords(status.sentence);
     if (line.textContent !== sentence) line.textContent = sentence;
   } catch {
-    // The server is stopping or starting; try again.
+    // The server is stopping or starting, so the request is repeated.
   }
   setTimeout(ask, ASK_MS);
 }
 
-translate().catch(() => {}); // The markup is already in English.
+translate().catch(() => {}); // The markup is in English, which is shown if this fails.
 ask();

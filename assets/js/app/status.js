@@ -64,15 +64,15 @@ export class Status extends Emitter {
     this.isAsking = true;
     while (this.socket.state !== 'open') {
       const status = await this.asked();
-      if (/** @type {string} */ (this.socket.state) === 'open') break; // It opened in the meantime.
+      if (/** @type {string} */ (this.socket.state) === 'open') break; // The socket has opened in the meantime.
       if (!status) this.interrupt();
       else {
         this.interrupted = false;
-        // The step of a start is of interest to few users, so it is shown as a tooltip.
+        // Few users need the step of a start, so it is a tooltip.
         const isStep = nameOf(status.sentence)?.startsWith('state.step');
         this.show('waiting', isStep ? this.t('shell.getting_ready') : inPageWords(status.sentence));
         if (isStep) this.line.title = inPageWords(status.sentence);
-        // No need to wait for the socket's own next attempt.
+        // Try now instead of waiting for the socket's next attempt.
         if (status.state === 'ready' && this.socket.state === 'closed') this.socket.open();
       }
       await new Promise((later) => setTimeout(later, ASK_MS));

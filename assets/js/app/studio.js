@@ -65,7 +65,7 @@ const ROOMS = [SpeakersRoom, DesignRoom, CloneRoom, ScriptRoom, LibraryRoom, Hos
 /** The models' names of the modes. @type {Record<Mode, string>} */
 export const MODES = { custom_voice: 'CustomVoice', voice_design: 'VoiceDesign', base: 'Base' };
 
-const FULL_MS = 60_000; // The time is long, because takes stay unsaved until somebody frees space.
+const FULL_MS = 60_000; // Duration of the message. It is long, because takes are not saved until somebody frees space.
 const LOST = ['runtime_unavailable', 'engine_dead'];
 const UNANSWERED_MS = 1000; // Time without a response before the page reports it.
 
@@ -156,12 +156,12 @@ export class Studio {
     addEventListener('beforeunload', (event) => this.speech.waiting.size > 0 && event.preventDefault());
     this.speakButton.onclick = () => this.speak();
     this.stopButton.onclick = this.dock.halt.onclick = () => this.stop();
-    // After new input, Undo refers to that and not to an earlier replacement.
+    // After new input, Undo applies to that input and not to an earlier replacement.
     this.page.addEventListener('input', ({ target }) => {
       this.undo.forget();
       if (target instanceof HTMLElement) this.errorMessages.clearField(target);
     });
-    // A choice may change the action that the buttons would start.
+    // A choice may change the action of the buttons.
     for (const event of ['change', 'click']) this.page.addEventListener(event, () => requestAnimationFrame(() => this.dock.sayLine()));
     for (const link of this.roomLinks) link.onclick = () => this.go(link.dataset.room ?? '');
     this.stage.addEventListener('change', () => this.refresh());
@@ -251,7 +251,7 @@ export class Studio {
     if (room !== this.current) {
       if (this.current) this.scrolled.set(this.current.id, this.scroller.scrollTop);
       this.current?.leave?.();
-      this.undo.forget(); // The undo step would not be visible here.
+      this.undo.forget(); // The effect of this undo step would not be visible in another room.
       if (this.current) this.toasts.leaveRoom();
       this.current = room;
       for (const tab of this.roomLinks) {
@@ -411,7 +411,8 @@ export class Studio {
   reached() {
     this.clearErrors();
     const { interrupted } = this.status;
-    if (interrupted) this.errorMessages.sayUntilBack('request', this.t('shell.not_sent'), ''); // The message asks to send it again then.
+    // The message asks the user to send the request again when the studio is back.
+    if (interrupted) this.errorMessages.sayUntilBack('request', this.t('shell.not_sent'), '');
     return !interrupted;
   }
 
@@ -452,7 +453,7 @@ export class Studio {
   async missVoice({ config, label, room }, error) {
     const { clicked } = this;
     const name = this.catalogue.named(config.voice ?? '')?.name ?? label;
-    await this.voices.refresh().catch(() => {}); // Otherwise the runtime's message is shown.
+    await this.voices.refresh().catch(() => {}); // If this fails, the runtime's message is shown.
     const isGone = name && this.voices.isListed && !this.catalogue.named(config.voice ?? '');
     if (clicked === this.clicked) this.showError(error.param ?? 'request', isGone ? this.t('shell.voice_deleted', { name }) : error, room);
   }
@@ -602,15 +603,15 @@ async function load() {
     api.ask('studio/bundle/presets.json', { cache: 'default' }).then((response) => response.json()),
     api.get('studio/me').catch(() => ({ preferences: {}, features: {} })),
     api.get('studio/pronunciation').catch(() => null),
-    words.load('en'), // Missing texts of other languages are shown in English.
+    words.load('en'), // English texts replace missing ones of other languages.
   ]);
   const preferences = new Preferences(me, presets.languages);
   await words.load(preferences.language);
   return { presets, me, pronunciation: new Pronunciation(kept), words, preferences };
 }
 
-const loaded = load(); // Before Gradio has loaded, which takes seconds on a slow line.
-loaded.catch(() => {}); // `mount` reports it.
+const loaded = load(); // This starts before Gradio has loaded, which takes seconds on a slow line.
+loaded.catch(() => {}); // The error is handled by `mount`.
 
 /** Start the page in `element`. @param {HTMLElement} element */
 export async function mount(element) {

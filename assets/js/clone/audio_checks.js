@@ -5,8 +5,8 @@ import { make, need } from '../common/elements.js';
 import { MIN_ABOVE_NOISE_DB } from './speech_detection.js';
 
 const SETTLED_MS = 500;
-const MAX_FAULTS = 4; // Faults of one kind shown at once.
-const WORTH_S = 0.3; // Minimum silence at an edge that is reported.
+const MAX_FAULTS = 4; // Maximum number of faults of one kind that are shown.
+const WORTH_S = 0.3; // Minimum silence in seconds at an edge that is reported.
 
 /**
  * @typedef {import('./selection.js').Fault} Fault

@@ -51,7 +51,8 @@ export class SavedState {
     room.stored.awaited = draft.voice;
     const kept = await recordings.get(room.id);
     this.reopening = null;
-    if (!kept || room.reference || kept.at !== draft.recording) return; // Another tab has stored its own recording there.
+    // Another tab has stored its own recording under this key.
+    if (!kept || room.reference || kept.at !== draft.recording) return;
     this.recordedAt = kept.at;
     const reference = new Reference({ ...kept, maxSeconds: room.microphone.maxSeconds });
     const { start = 0, end, cuts } = draft;
@@ -121,7 +122,7 @@ export class Intake {
         const sizes = { size: (file.size / 2 ** 20).toFixed(1), limit: Math.floor(limit / 2 ** 20) };
         throw new Error(studio.t('clone.too_large', sizes));
       }
-      // The runtime reads more formats than a browser; it reports unreadable files.
+      // The runtime can read more formats than a browser. It reports unreadable files.
       if (!pcm) await this.room.audioChecks.check({ sound: file, transcript: null });
       this.take(new Reference({ pcm, file, name, source: 'upload', maxSeconds: this.room.microphone.maxSeconds }), isNew);
     } catch (error) {
@@ -201,7 +202,7 @@ export class Intake {
     const { reference } = room;
     if (!reference) return;
     const back = room.savedState.wayBack();
-    room.xvector.checked = false; // The next recording is checked from the start.
+    room.xvector.checked = false; // The next recording is checked without this choice.
     this.take(null);
     room.find('record').focus({ preventScroll: true });
     studio.undoable(() => room.reference || back(), studio.t('clone.put_away'));

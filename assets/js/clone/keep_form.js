@@ -46,7 +46,7 @@ export class CloneRequest {
 
 // --- Comparison of the original and the clone with the same text, before the voice is saved.
 
-const SEED = 7; // Fixed, so that the clone sounds the same each time.
+const SEED = 7; // The seed is fixed, so that the clone sounds the same each time.
 
 export class Comparison {
   /** The last take of a clone that was played. @type {Take|null} */
@@ -160,7 +160,8 @@ export class KeepForm extends Emitter {
     const { studio, name, consent } = this;
     const { sound, fields, provenance } = this.given();
     const unnamed = name.value.trim() ? null : new FieldError('name', studio.t('clone.name_first'));
-    if (unnamed && !consent.checked) studio.showError(unnamed.field, unnamed, 'clone'); // Both errors are shown at once.
+    // Both errors are shown at the same time.
+    if (unnamed && !consent.checked) studio.showError(unnamed.field, unnamed, 'clone');
     if (!consent.checked) throw new FieldError('consent', studio.t('clone.consent_first'));
     if (unnamed) throw unnamed;
     if (!this.comparison.isHeard) {

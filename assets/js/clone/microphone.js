@@ -39,7 +39,7 @@ export class Recorder {
     let stream;
     try {
       stream = await navigator.mediaDevices.getUserMedia({
-        // Cloning needs unprocessed audio; these filters are for calls.
+        // Cloning needs unprocessed audio. These filters are made for calls.
         audio: { echoCancellation: false, noiseSuppression: false, autoGainControl: false },
       });
     } catch (refusal) {
@@ -77,7 +77,7 @@ export class Recorder {
   /** Release the microphone and return the recording, mono, 24 kHz. @returns {Promise<Int16Array>} */
   async stop() {
     const { stream, context } = this;
-    if (!stream || !context) return new Int16Array(); // The recorder was never opened.
+    if (!stream || !context) return new Int16Array(); // The recorder was not opened.
     for (const track of stream.getTracks()) track.stop();
     const rate = context.sampleRate;
     await context.close();
@@ -165,7 +165,8 @@ export class Microphone extends Emitter {
     this.halt.textContent = studio.t(state === 'recording' ? 'clone.stop_recording' : 'clone.cancel');
     this.live.hidden = state === 'idle';
     this.level.hidden = state !== 'recording';
-    this.count.hidden = state === 'idle' || state === 'recording'; // Reserves the space before the countdown appears.
+    // The space of the countdown is reserved before it appears.
+    this.count.hidden = state === 'idle' || state === 'recording';
     if (state === 'asking') this.status.textContent = studio.t('clone.microphone.asking');
   }
 
@@ -188,11 +189,13 @@ export class Microphone extends Emitter {
     this.recorder = recorder;
     this.dispatchEvent(new Event('begun'));
     this.count.textContent = '…';
-    this.enter('asking'); // Before the countdown, so that the browser's permission prompt does not interrupt it.
+    // The state is set before the countdown, so that the browser's question does not interrupt it.
+    this.enter('asking');
     this.halt.focus();
     try {
       await recorder.open();
-      if (this.recorder !== recorder) return void recorder.stop(); // Cancelled while the browser was asking.
+      // The user has cancelled while the browser was asking.
+      if (this.recorder !== recorder) return void recorder.stop();
       this.status.textContent = '';
       this.enter('counting');
       for (let left = COUNT; left > 0 && this.recorder === recorder; left--) {

@@ -8,9 +8,9 @@ import { SAMPLE_RATE, toInt16, wavBlob } from '../common/audio.js';
 
 const MAX_FILE_BYTES = 100 * 2 ** 20;
 const MAX_DURATION_S = 600;
-const MIN_DISTANCE_S = 0.1; // Minimum distance between the handles.
-const MIN_MIX = 0.1; // Energy of the average relative to that of independent channels.
-const SEAM = Math.round(SAMPLE_RATE * 0.008); // Samples of the cross-fade at a cut.
+const MIN_DISTANCE_S = 0.1; // Minimum distance between the handles in seconds.
+const MIN_MIX = 0.1; // Minimum energy of the mean of the channels, relative to that of independent channels.
+const SEAM = Math.round(SAMPLE_RATE * 0.008); // Number of samples of the cross-fade at a cut.
 
 /** @typedef {import('./speech_detection.js').Stretch} Stretch in seconds of the whole recording */
 

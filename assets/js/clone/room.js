@@ -75,7 +75,7 @@ export class CloneRoom {
     this.file.onchange = () => {
       const [file] = this.file.files ?? [];
       if (file) this.intake.upload(file);
-      this.file.value = ''; // Choosing the same file again fires a change event.
+      this.file.value = ''; // Without this, selecting the same file again would fire no change event.
     };
     acceptDrops(this.find('card'), ([file]) => file && this.intake.upload(file));
     microphone.addEventListener('begun', () => {
@@ -145,7 +145,8 @@ export class CloneRoom {
       this.steps.name();
     }
     this.compare();
-    if (this.studio.realVoices.key) this.words.askModel(); // The host has given the key since the page was loaded.
+    // The host may have entered the key after the page was loaded.
+    if (this.studio.realVoices.key) this.words.askModel();
   }
 
   leave() {

@@ -5,12 +5,12 @@
 
 import { FRAME_S, listen, noiseOf, pauses, spoken } from './speech_detection.js';
 
-export const LONG_S = 15; // Longer recordings are cut to their best part.
+export const LONG_S = 15; // Maximum length in seconds. Of longer recordings, the best part is selected.
 const [MIN_PART_S, WANTED_S] = [6, 12];
-const MARGIN_S = 0.15; // Part of a pause kept on both sides, because words start and end softly.
-const BREATH_S = 0.16; // A pause in which a part may begin or end.
-const IDLE_S = 0.8; // A pause that can be cut out.
-const STEP_S = 0.5; // Step through speech without pauses.
+const MARGIN_S = 0.15; // Seconds of a pause that are kept on each side, because words start and end softly.
+const BREATH_S = 0.16; // Minimum length in seconds of a pause at which a part may start or end.
+const IDLE_S = 0.8; // Minimum length in seconds of a pause that can be removed.
+const STEP_S = 0.5; // Step in seconds through speech without pauses.
 
 /** @typedef {import('./speech_detection.js').RecordingAnalysis} RecordingAnalysis @typedef {import('./speech_detection.js').Stretch} Stretch */
 
@@ -63,7 +63,7 @@ function rating(analysis) {
     const length = end - start;
     const bad = shared(hums, start, end) + 0.5 * Math.max(0, shared(idle, start, end) - IDLE_S);
     const coughs = bursts.filter((burst) => burst.end > start && burst.start < end).length;
-    // An edge inside a word costs as much as a cough.
+    // An edge inside a word is as bad as a cough.
     const torn = [from, to].filter((edge) => speech[edge] === 1 && speech[edge - 1] === 1).length;
     return (
       (FRAME_S * (voiced[to] - voiced[from] - 0.3 * (soft[to] - soft[from]))) / Math.max(length, WANTED_S) -
@@ -104,7 +104,8 @@ export function faultsOf(analysis, { start, end, cuts }) {
   const within = (/** @type {Stretch} */ one) => ({ start: Math.max(start, one.start), end: Math.min(end, one.end) });
   const silent = pauses(analysis, IDLE_S).map(within).filter((one) => one.end - one.start >= IDLE_S && !isLeft(one));
   for (const one of silent) {
-    if (found.some(({ out }) => out.start < one.end && one.start < out.end)) continue; // Already reported.
+    // This fault is already reported.
+    if (found.some(({ out }) => out.start < one.end && one.start < out.end)) continue;
     const out = { start: one.start + 0.2, end: one.end - 0.2 };
     found.push({ code: /** @type {'pause'} */ ('pause'), at: one.start, seconds: one.end - one.start, out });
   }
@@ -118,9 +119,10 @@ function padded({ start, end }) {
 
 // --- The selection: the suggested part, removal of faults, and undo of both.
 
-const READ_S = 20; // Length kept of a recording made here, enough for a slow reader.
-const WORTH_S = 0.3; // Minimum silence that is reported.
-const AT_EDGE_S = 0.6; // A fault this close to an edge is removed by moving the edge.
+const READ_S = 20; // Maximum length in seconds of a recording that is made here. It is enough for a slow reader.
+const WORTH_S = 0.3; // Minimum silence in seconds that is reported.
+// Maximum distance in seconds of a fault from an edge at which the edge is moved instead of making a cut.
+const AT_EDGE_S = 0.6;
 
 /** @typedef {ReturnType<typeof faultsOf>[number]} Fault @typedef {import('./reference.js').Reference} Reference */
 

@@ -11,23 +11,23 @@ export const FRAME_S = 0.02;
 const FRAME_SAMPLES = SAMPLE_RATE * FRAME_S;
 const DECIMATED = 6; // Factor to 4 kHz, at which pitch is still visible.
 const LOW_FRAME_SAMPLES = FRAME_SAMPLES / DECIMATED;
-const LAGS = [10, 88]; // Periods at 4 kHz: 400 to 45 Hz.
-const SPAN = 200; // Samples at 4 kHz that are correlated with earlier ones.
+const LAGS = [10, 88]; // Periods in samples at 4 kHz, for pitches from 400 to 45 Hz.
+const SPAN = 200; // Number of samples at 4 kHz that are compared with earlier ones.
 const REPEATS = 0.6; // Minimum correlation of voiced audio.
 const QUIETEST_DB = -75;
 const CLIPPED = 32700;
-const LONG_S = 120; // Longer recordings are analysed at a lower resolution, for speed.
+const LONG_S = 120; // Length in seconds above which the resolution is lower, for speed.
 
-const BURST_S = 0.13; // Duration of loud noise; consonants are shorter or softer.
-const BRIGHT = 0.8; // Share of energy above 3.5 kHz in bright noise.
+const BURST_S = 0.13; // Minimum duration of a loud noise in seconds. Consonants are shorter or softer.
+const BRIGHT = 0.8; // Minimum share of energy above 3.5 kHz in a bright noise.
 const DULL = 0.06; // Share below which most energy is under 1 kHz, as in a deep or hoarse voice without clear pitch.
-const THROAT = 0.25; // Share of the energy below 2 kHz; an sh has at most a tenth.
-const HUM_S = 0.8; // No vowel keeps its pitch and loudness for this long.
-const GAP_S = 0.16; // A stop within a word.
+const THROAT = 0.25; // Minimum share of energy below 2 kHz in a voice. An "sh" has at most a tenth.
+const HUM_S = 0.8; // Maximum duration in seconds of a vowel with constant pitch and loudness.
+const GAP_S = 0.16; // Maximum duration in seconds of a stop within a word.
 const CLICK_S = 0.06;
 const EDGE_S = 0.25;
-const NOISE_S = 0.3; // Minimum length without speech to measure noise.
-export const MIN_ABOVE_NOISE_DB = 20; // As in runtime/voices/checks.py; a quiet room has 40.
+const NOISE_S = 0.3; // Minimum total duration in seconds of parts without speech from which noise is measured.
+export const MIN_ABOVE_NOISE_DB = 20; // The same as in runtime/voices/checks.py. A quiet room has 40 dB.
 
 /**
  * @typedef {{start: number, end: number}} Stretch seconds
@@ -55,14 +55,14 @@ export function listen(pcm) {
   // Between noise and voice, and high enough that room noise does not count as a voice.
   const least = Math.max(loud - 32, Math.min(floor + 9, (floor + loud) / 2));
   const hum = humming(levels, repeats, lags, floor, loud);
-  // Without speech there are no bursts.
+  // There are no bursts if there is no speech.
   const burst = isVoiced ? bursting({ levels, repeats, bright, throat, least, loud, hum }) : new Uint8Array(count);
   const speech = Uint8Array.from(levels, (level, frame) => (level > least && !hum[frame] && !burst[frame] ? 1 : 0));
   fill(speech, 1, GAP_S, (frame) => !burst[frame] && !hum[frame]);
   for (const [from, to] of runs(speech, 1)) {
     const isVoice = some(from, to, (frame) => repeats[frame] > REPEATS);
     const length = (to - from) * FRAME_S;
-    // At its start and end, a hum is not steady.
+    // A hum is not steady at its start and end.
     const isEdge = length < EDGE_S && (hum[from - 1] === 1 || hum[to] === 1);
     if (length < CLICK_S || !isVoice || isEdge) speech.fill(0, from, to);
   }
@@ -140,7 +140,7 @@ function repetition(pcm, count, matters) {
   for (let i = 0; i < low.length; i++) energy[i + 1] = energy[i] + low[i] * low[i];
   const repeats = new Float32Array(count);
   const lags = new Uint8Array(count);
-  const reach = count * FRAME_S > LONG_S ? 2 : 1; // Frames per measurement.
+  const reach = count * FRAME_S > LONG_S ? 2 : 1; // Number of frames per measurement.
   for (let frame = 0; frame < count; frame += reach) {
     const from = frame * LOW_FRAME_SAMPLES - Math.round((SPAN - LOW_FRAME_SAMPLES) / 2);
     if (from < LAGS[1] || from + SPAN > low.length || !matters(frame)) continue;
@@ -151,7 +151,7 @@ function repetition(pcm, count, matters) {
       let product = 0;
       for (let i = from; i < from + SPAN; i++) product += low[i] * low[i - lag];
       const match = product / Math.sqrt(own * (energy[from + SPAN - lag] - energy[from - lag]) + 1e-9);
-      // A longer lag must be clearly better: every second period matches as well.
+      // Every multiple of the period matches as well, so a longer lag must be clearly better.
       if (match > best + (best > 0.8 ? 0.03 : 0)) {
         best = match;
         found = lag;

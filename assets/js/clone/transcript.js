@@ -7,7 +7,7 @@ import { sentenceOf } from '../common/server_messages.js';
 // --- Similarity of two texts, to detect a transcript in the wrong field. Pure.
 
 const ALIKE = 0.75;
-const MIN_LETTERS = 8; // Letters; a shorter text cannot be compared.
+const MIN_LETTERS = 8; // Minimum number of letters of a text that can be compared.
 
 /** @param {string} one @param {string} other */
 export function areSimilar(one, other) {
@@ -42,7 +42,7 @@ function pairs(text) {
  */
 export function wordsHeard(written, heard, language) {
   const [ours, theirs] = [written, heard].map((text) => wordsOf(text, language));
-  // Longest common subsequence: matching words of the remainders from each pair on.
+  // Longest common subsequence: number of matching words in the rest of both texts, from each pair on.
   const fits = Array.from({ length: ours.length + 1 }, () => new Uint16Array(theirs.length + 1));
   for (let i = ours.length - 1; i >= 0; i--) {
     for (let k = theirs.length - 1; k >= 0; k--) {
@@ -77,8 +77,8 @@ function plain(word) {
 
 const PATH = 'studio/transcribe';
 const POLL_MS = 1000;
-const MAX_NAMED = 3; // Words listed as different.
-const MIN_HEARD = 0.75; // Minimum share of common words for a correct transcript; recognisers mishear some.
+const MAX_NAMED = 3; // Maximum number of words that are listed as different.
+const MIN_HEARD = 0.75; // Minimum share of common words of a correct transcript. Recognisers misunderstand some words.
 
 export class Transcript {
   /** @param {HTMLElement} root the room's panel @param {import('../app/studio.js').Studio} studio @param {() => void} onChanged */
@@ -175,7 +175,7 @@ export class Transcript {
     this.paintModel();
     this.button.hidden = !available;
     this.button.textContent = studio.t(this.field.value.trim() ? 'clone.check_words' : 'clone.transcribe');
-    this.how.hidden = available || !how; // Only the host sees the instructions.
+    this.how.hidden = available || !how; // Only the host can follow these instructions.
     const { heard, words, extra } = this.compared();
     match.hidden = words.length === 0;
     if (match.hidden) return;
@@ -207,7 +207,7 @@ export class Transcript {
     const [mb, all] = [got, of].map((bytes) => Math.round(bytes / 1e6));
     button.textContent = this.studio.t(isFetching ? 'real_voices.stop' : 'clone.get_model', { all });
     bar.hidden = !isFetching;
-    bar.value = of ? got / of : 0; // A plug-in's size is unknown.
+    bar.value = of ? got / of : 0; // The size is unknown if the recogniser is a plug-in.
     note.textContent = this.studio.t(isFetching ? 'clone.model_got' : 'clone.model_hint', { mb, all });
     if (isFetching) this.timer ??= setTimeout(() => this.askModel(), POLL_MS);
   }

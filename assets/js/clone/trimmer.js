@@ -9,8 +9,8 @@ import { all, need } from '../common/elements.js';
 import { Bars, BIN, inColours, Peaks } from '../player/waveform.js';
 
 const STEP_S = 0.05;
-const MARKS = 5; // Times on the ruler.
-const SHORT_S = 10; // Shorter recordings show fractions of seconds.
+const MARKS = 5; // Number of times on the ruler.
+const SHORT_S = 10; // Length in seconds below which the ruler shows fractions of seconds.
 
 /** @typedef {'start'|'end'} Edge */
 

@@ -15,7 +15,7 @@ export function dayOf(at) {
  * @param {number} day as dayOf gives it @param {number} now ms since 1970 @param {string} language
  */
 export function nameOfDay(day, now, language) {
-  const ago = Math.round((dayOf(now) - day) / DAY_MS); // A day may have 23 or 25 hours.
+  const ago = Math.round((dayOf(now) - day) / DAY_MS); // Rounded, because a day may have 23 or 25 hours.
   if (ago === 0 || ago === 1) return capital(new Intl.RelativeTimeFormat(language, { numeric: 'auto' }).format(-ago, 'day'), language);
   const isThisYear = new Date(day).getFullYear() === new Date(now).getFullYear();
   /** @type {Intl.DateTimeFormatOptions} */
@@ -39,7 +39,7 @@ function capital(words, language) {
 
 const MINUTE_S = 60;
 const HOUR_S = 3600;
-const FEW_MINUTES_S = 600; // Seconds are shown below this length.
+const FEW_MINUTES_S = 600; // Length in seconds below which seconds are shown.
 
 /**
  * Return a duration such as "12 s", "2 min 5 s", "27 min" or "1 h 27 min".

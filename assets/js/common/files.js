@@ -2,8 +2,8 @@
 
 // --- File names that are valid on every system, as in runtime/shared/file_names.py. Pure.
 
-const MAX_CHARS = 60; // Without the suffix.
-// Windows opens a device for these names, whatever follows the first dot.
+const MAX_CHARS = 60; // Maximum number of characters without the suffix.
+// Names of devices in Windows, whatever follows the first dot.
 const RESERVED = /^(?:con|prn|aux|nul|conin\$|conout\$|(?:com|lpt)[0-9¹²³])\s*(?:\.|$)/iu;
 
 /** @param {string} words the user's text @param {string} suffix */

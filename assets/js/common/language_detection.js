@@ -38,9 +38,9 @@ const NAMES = { en: 'english', de: 'german', fr: 'french', es: 'spanish', it: 'i
 /** @type {[string, Set<string>][]} */
 const WORDS = Object.entries(COMMON).map(([tag, words]) => [tag, new Set(words.split(' '))]);
 
-const READ = 3000; // Characters examined.
-const SHARE = 0.2; // Share of letters; a single foreign name is not another language.
-const MIN_WORDS = 5; // To detect a language.
+const READ = 3000; // Number of characters that are examined.
+const SHARE = 0.2; // Minimum share of letters of a script. A single foreign name is not another language.
+const MIN_WORDS = 5; // Minimum number of words of a text whose language is detected.
 const FAMILIAR = 0.15; // Minimum share of the words that are among the language's most common.
 
 /**
@@ -52,7 +52,7 @@ const FAMILIAR = 0.15; // Minimum share of the words that are among the language
  */
 export function unknownLanguage(text, languages) {
   const known = languages.map(plainName);
-  if (known.length === 0 || known.some((name) => !KNOWN.has(name))) return null; // Not enough information.
+  if (known.length === 0 || known.some((name) => !KNOWN.has(name))) return null; // The text has too little information.
   const read = text.slice(0, READ);
   /** @type {[string, number][]} */
   const counts = LETTERS.map(([script, letters]) => [script, read.match(letters)?.length ?? 0]);

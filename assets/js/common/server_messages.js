@@ -93,7 +93,7 @@ export function sentenceOf({ code, message, facts = {} }) {
   const isSaid = !template.includes('{why}') || typeof facts.why !== 'string' || words.language === 'en' || phrase(facts.why) !== null;
   const key = isSaid ? ERROR + code : `${ERROR}${code}.plain`;
   const sentence = words.t(key, values);
-  // A placeholder without a fact: the server has another version.
+  // The value is missing, because the server has another version.
   if (sentence === key || /\{\w+\}/.test(sentence)) return message;
   return sentence[0].toUpperCase() + sentence.slice(1);
 }

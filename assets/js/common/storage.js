@@ -81,8 +81,8 @@ export const recordings = {
 // and `reopen(draft)` restores audio that must be loaded first.
 
 const PREFIX = 'voicewright.draft.';
-const REST_MS = 400; // Delay between typing and saving.
-const REST_SHARE = 20; // A long draft is kept for at most a twentieth of the time.
+const REST_MS = 400; // Delay in milliseconds between typing and saving.
+const REST_SHARE = 20; // Saving a long draft takes at most a twentieth of the time.
 
 /** @typedef {Object<string, unknown>} Draft @typedef {{id: string, draft?(): Draft|null, recall?(draft: Draft): void, reopen?(draft: Draft): void}} Source */
 

@@ -55,7 +55,8 @@ con e molto più poco quasi tono troppo voce
 и но очень почти с голосом чуть
 매우 아주 조금 목소리로 거의
 `;
-// Chinese and Japanese have no spaces: a part between commas is one of these, between optional particles.
+// In Chinese and Japanese, which have no spaces, each part between commas is one of these words, with optional
+// particles.
 const WIDE_STYLES = `
 开心 高兴 快乐 愉快 欢快 兴奋 激动 悲伤 伤心 难过 忧伤 忧郁 沮丧 生气 愤怒 恼怒 害怕 恐惧 惊恐 紧张 焦虑 担心
 惊讶 吃惊 震惊 平静 冷静 镇定 温柔 温暖 柔和 轻柔 亲切 友好 严肃 庄重 庄严 认真 正式 疲惫 疲倦 累 累了 困倦
@@ -143,7 +144,7 @@ export function sentLength(text) {
 
 // --- Sentence ends: those of the browser, except after abbreviations (runtime/shared/sentence_ends.py). Pure.
 
-// Words whose full stop ends no sentence: before a name, and before a number.
+// Words whose full stop does not end a sentence, before a name or a number.
 const TITLE =
   /^(?:mr|mrs|ms|mx|messrs|dr|prof|st|mt|rev|hon|gen|col|capt|lt|sgt|gov|sen|rep|pres|fr|hr|dott|ing|sig|sra|srta|vs|cf|ca|bzw|vgl|ggf|evtl|approx|ул|им|проф|рис|стр|гр|тов)$/u;
 const NUMBERED = /^(?:no|nos|nr|nro|núm|num|figs?|art|vol|ch|sec|eq|ed|pp|av|jan|feb|mar|apr|aug|sept?|oct|nov|dec)$/u;
@@ -183,7 +184,7 @@ const DIGIT = /\p{Nd}/u;
 const SYLLABLE = /[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Hangul}\p{Script=Bopomofo}\p{Script=Yi}\p{Script=Ethiopic}]/u;
 const SYLLABLES = new RegExp(SYLLABLE, 'gu');
 
-// Minimum share of the expected duration; takes up to a second are not checked.
+// Minimum share of the expected duration. Takes of up to a second are not checked.
 const TOO_SHORT = 0.3;
 const JUDGED_S = 1;
 

@@ -13,7 +13,7 @@ import { all, copyOf, Emitter, need } from '../common/elements.js';
 import { Peaks, shown, Waveform } from '../player/waveform.js';
 
 const CHANGES = ['state', 'progress', 'done', 'error', 'stored'];
-const COUNT_MS = 120; // Interval between updates of the length during generation.
+const COUNT_MS = 120; // Interval in milliseconds between updates of the length during generation.
 
 /** Waveform of a take on a time axis that all takes share. */
 class Side extends Waveform {
@@ -59,7 +59,7 @@ export class TakeCard extends Emitter {
     this.buttons = all(this.element, '[data-act]', HTMLButtonElement);
     this.wave = new Side(need(this.element, 'canvas', HTMLCanvasElement));
     this.favourite = false;
-    this.closer = true; // True if takes can be made with this one as the reference.
+    this.closer = true; // True if this take can be the reference of further takes.
     this.gainDb = 0;
     this.matched = false;
     this.playing = false;

@@ -8,7 +8,7 @@ import { FieldError, fillSelect, title } from '../common/fields.js';
 
 const TOLD = ['description', 'model', 'revision', 'seed', 'language', 'take', 'sha256', 'parent'];
 
-const NEWEST = 12; // Voices that are shown before the user asks for all.
+const NEWEST = 12; // Number of voices that are shown until the user asks for all.
 
 export class DesignedVoices {
   /** True once the user has asked for all voices. */
@@ -86,8 +86,8 @@ export class DesignedVoices {
 
 /** @typedef {import('../speak/voices.js').Choice} Choice */
 
-const SETTLED_MS = 250; // The slider has rested so long when the blend is heard.
-const BLEND_SEED = 7; // Fixed, so that only the voice changes.
+const SETTLED_MS = 250; // Time in milliseconds without movement of the slider after which the blend is played.
+const BLEND_SEED = 7; // The seed is fixed, so that only the voice changes.
 
 export class BlendForm {
   /** The take of the last blend that was heard. @type {import('../player/take.js').Take|null} */

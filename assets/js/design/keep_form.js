@@ -50,7 +50,7 @@ export class KeepForm extends Emitter {
     };
     this.form.onkeydown = (event) => {
       if (event.key !== 'Escape') return;
-      event.stopPropagation(); // Playback may continue.
+      event.stopPropagation(); // The key must not stop the playback.
       this.close();
     };
     need(root, '#vw-design-keep-not').onclick = () => this.close();
@@ -145,7 +145,7 @@ export class KeepForm extends Emitter {
       this.emit('kept', { card, voice: studio.voices.find(voice.id) ?? voice, isAsked });
     } catch (thrown) {
       const error = errorOf(thrown);
-      if (this.card !== card) studio.showError(card.error, error); // The form now belongs to another take, or to none.
+      if (this.card !== card) studio.showError(card.error, error); // The form may belong to another take by now.
       else this.refuse(error.param === 'name' ? 'name' : 'rest', error.message);
     } finally {
       this.isKeeping = false;
@@ -159,6 +159,6 @@ export class KeepForm extends Emitter {
   refuse(place, sentence) {
     this.showErrors(place === 'name' ? sentence : '', place === 'name' ? '' : sentence);
     if (place === 'name') this.name.focus({ preventScroll: true });
-    this.form.scrollIntoView({ block: 'nearest' }); // The form has grown by the error message.
+    this.form.scrollIntoView({ block: 'nearest' }); // The error message makes the form taller.
   }
 }

@@ -27,7 +27,7 @@ export function matched(levels) {
 
 /** @typedef {import('./card.js').TakeCard} TakeCard */
 
-const LOWEST = 0.3; // Share of the canvas height; quieter audio is drawn small.
+const LOWEST = 0.3; // Minimum share of the canvas height. The waveform of quiet audio is not enlarged above it.
 
 export class Listening {
   /** @param {import('../player/stage.js').Stage} stage @param {() => TakeCard[]} cards all shown cards */

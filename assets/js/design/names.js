@@ -2,7 +2,7 @@
 
 // --- Names for new voices: short and unique.
 
-const MAX_NAME_CHARS = 64; // As in the library.
+const MAX_NAME_CHARS = 64; // The same limit as in the library.
 const WORDS = 6;
 const SHORT_ENOUGH = 28;
 /** Words that cannot end a name. */
@@ -36,7 +36,7 @@ export function called(preset, description) {
 function beginning(description) {
   const [phrase, mark = ''] = description.trim().split(/([.,:;!?。，：；！？、\n])/u);
   const words = phrase.trim().split(/\s+/u).slice(0, WORDS);
-  // In "a man with a calm, dark voice" the comma does not end the phrase.
+  // The comma in "a man with a calm, dark voice" does not end the phrase.
   if (mark === ',' && words.length > 2 && ARTICLES.has(words[words.length - 2].toLowerCase())) words.pop();
   const isTooLong = () => words.join(' ').length > SHORT_ENOUGH;
   while (words.length > 1 && (isTooLong() || UNFINISHED.has(words[words.length - 1].toLowerCase()))) words.pop();
@@ -59,7 +59,7 @@ export function free(name, others) {
 // --- Caption of a Design room take: voice, set and take, and the description if the request has none.
 
 const BETWEEN = ' · ';
-const NUMBERED = /^\S+ \d*[ABC]$/u; // "Take 1A", in whichever language the page had
+const NUMBERED = /^\S+ \d*[ABC]$/u; // Caption such as "Take 1A", in any language of the page.
 
 /**
  * @param {string} preset  the name of the preset that the description still is, or ''
@@ -79,7 +79,7 @@ export function labelOf(preset, numbered, description, whole = '') {
  * @param {(description: string) => string} presetOf  the name of the preset that a description is, or ''
  */
 export function captionOf({ room, label, config }, presetOf) {
-  if (label?.startsWith(', ')) return ''; // Of a line of a script without a name, as labels were written before.
+  if (label?.startsWith(', ')) return ''; // Label of a script's line without a name, in an older form.
   if (room !== 'design' || !label) return label ?? '';
   const [first, second = ''] = label.split(BETWEEN);
   if (!NUMBERED.test(first) || NUMBERED.test(second)) return label;

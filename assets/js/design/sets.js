@@ -152,7 +152,7 @@ export class SavedSets {
 
 // --- The sets shown in the Design room, in the order of their numbers, newest first.
 
-const SHOWN = 6; // Sets on the page; older ones are in the library.
+const SHOWN = 6; // Number of sets on the page. Older sets are in the library.
 
 export class ShownSets {
   /** @param {import('./room.js').DesignRoom} room */
@@ -164,7 +164,7 @@ export class ShownSets {
     this.templates = { set: need(root, '#vw-design-set', HTMLTemplateElement), take: need(root, '#vw-design-take', HTMLTemplateElement) };
     /** Newest first. @type {TakeSet[]} */
     this.sets = [];
-    this.count = 0; // Sets made in this session.
+    this.count = 0; // Number of sets that were made in this session.
     room.studio.voices.addEventListener('change', () => this.cards.forEach((card) => card.refresh()));
   }
 

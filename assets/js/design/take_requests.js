@@ -76,8 +76,8 @@ export function changed(description, change) {
  */
 
 const LETTERS = [...'ABC'];
-const MORE = 2; // Takes added to a set.
-const LABEL = 200; // Characters of a take's label.
+const MORE = 2; // Number of takes that are added to a set.
+const LABEL = 200; // Maximum number of characters of a take's label.
 /** Variations of a take by Base: name and temperature factor. */
 const VARIED = [
   { note: null, by: 1 },

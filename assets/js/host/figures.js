@@ -69,7 +69,7 @@ function path(points, length, most) {
  * @typedef {(key: string, values?: Object<string, unknown>) => string} Say
  */
 
-const POINTS = 90; // Three minutes.
+const POINTS = 90; // Number of points, for three minutes.
 
 /** @type {Figure[]} */
 const FIGURES = [
@@ -93,7 +93,7 @@ const FIGURES = [
   {
     name: 'device_memory',
     count: 1,
-    isHidden: (_, { isCpu }) => isCpu, // A CPU uses the machine's memory.
+    isHidden: (_, { isCpu }) => isCpu, // A CPU has no memory of its own.
     lines: (now) => [used(now)],
     say: (now) => [gibibytes(used(now)), `/ ${gibibytes(now.memory.total ?? 0)}`],
   },

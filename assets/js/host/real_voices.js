@@ -160,7 +160,8 @@ export class RealVoices {
   }
 
   dismiss() {
-    if (this.download.state === 'failed') this.request(() => this.send('', 'DELETE')); // Downloaded parts are kept for the next time.
+    // Parts that are already downloaded are kept.
+    if (this.download.state === 'failed') this.request(() => this.send('', 'DELETE'));
     remember('localStorage', AWAY, 1);
     this.paint();
     const back = () => {

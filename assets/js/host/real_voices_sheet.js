@@ -47,7 +47,7 @@ export class Offers {
     this.stop = need(dialog, '#vw-real-stop');
     need(dialog, '#vw-real-close').onclick = () => this.close();
     dialog.onclick = ({ target }) => {
-      if (target === dialog) this.close(); // A click on the backdrop.
+      if (target === dialog) this.close(); // The user has clicked on the backdrop.
     };
     this.begin.onclick = () => voices.begin(
         this.chosen.map(({ id }) => id),
@@ -118,7 +118,7 @@ export class Offers {
     else for (const box of this.list.querySelectorAll('input')) box.checked = this.chosen.some(({ id }) => id === box.value);
     this.begin.hidden = runs;
     const kinds = Math.max(0, ...(this.plan?.offers ?? []).map(({ bits }) => bits.length));
-    // Reserve the space of the weights before the measurement is there, so that the button below does not move.
+    // The space of the weights is reserved before the measurement has ended, so that the button below does not move.
     const isAwaited = kinds === 0 && this.plan?.asking !== false;
     this.bits.hidden = runs || !(isAwaited || kinds > 1);
     this.bits.toggleAttribute('data-awaited', isAwaited);
@@ -129,7 +129,7 @@ export class Offers {
     this.turn.textContent = this.voices.turn.textContent;
     this.stop.textContent = this.t(state === 'failed' ? 'real_voices.others' : 'real_voices.stop');
     this.sum.textContent = runs ? (problem ? '' : this.t('real_voices.close_this')) : this.total();
-    // A download's message disappears with it, also if a late response repeats it.
+    // A message about the download disappears with the download, even if a late response repeats it.
     const saysWhy = runs && Boolean(problem);
     if (saysWhy) this.showError(this.voices.sentence);
     else if (this.saysWhy) this.showError('');

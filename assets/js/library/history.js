@@ -103,7 +103,7 @@ export class TakeHistory extends EventTarget {
     do {
       edits = this.edits;
       first = await this.page(null);
-      if (turn !== this.turn) return; // There is a newer request.
+      if (turn !== this.turn) return; // A newer request has been sent.
     } while (edits !== this.edits);
     this.show(first.takes, first.next);
   }
@@ -112,7 +112,8 @@ export class TakeHistory extends EventTarget {
     const { next, turn } = this;
     if (!next) return;
     const page = await this.page(next);
-    if (turn !== this.turn || next !== this.next) return; // Listed again in the meantime, or this page is already shown.
+    // The list was loaded again in the meantime, or this page is already shown.
+    if (turn !== this.turn || next !== this.next) return;
     this.show([...this.list, ...page.takes], page.next);
   }
 
@@ -237,7 +238,7 @@ export class TakeHistory extends EventTarget {
   async add(record) {
     const { search, room, favourite, loose, cursor } = this.wanted;
     this.edits += 1;
-    if (cursor) return; // The list begins at an earlier day.
+    if (cursor) return; // The list starts at an earlier day.
     if (loose && record.room === 'script') return;
     if (favourite || (room && room !== record.room)) return;
     if (search && !(await this.finds(record))) return;

@@ -71,7 +71,7 @@ export class TakesPanel {
       room: this.room.value,
       favourite: this.starred.ariaPressed === 'true' ? '1' : '',
       cursor: this.day.value && `${this.endOfDay}-`,
-      loose: '1', // Takes of a script are grouped under it.
+      loose: '1', // Takes of a script are listed under the script.
     };
   }
 
@@ -88,9 +88,9 @@ export class TakesPanel {
   refresh() {
     const { wanted } = this;
     this.asked += 1;
-    const scripts = this.scripts.refresh(wanted).catch(() => {}); // The list of takes shows the reason.
+    const scripts = this.scripts.refresh(wanted).catch(() => {}); // The list of takes shows the error.
     const takes = this.studio.history.refresh(wanted);
-    // The first list waits for takes and scripts, so that nothing moves later.
+    // The first list is shown when takes and scripts have loaded, so that nothing moves later.
     return this.guard(this.isKnown ? takes : Promise.all([takes, scripts]));
   }
 
@@ -103,7 +103,7 @@ export class TakesPanel {
       if (!this.isKnown && turn === this.asked) this.know();
     } catch (thrown) {
       const error = errorOf(thrown);
-      if (error.unreachable) return this.studio.status.doubt(); // The page shows this error once.
+      if (error.unreachable) return this.studio.status.doubt(); // The page shows this error in one place only.
       this.fault = error;
       this.know();
     }
@@ -117,7 +117,7 @@ export class TakesPanel {
   }
 
   paint() {
-    if (!this.isKnown && !this.root.closest('[hidden]')) return; // Do not move anything while it is hidden.
+    if (!this.isKnown && !this.root.closest('[hidden]')) return; // A hidden room must not be laid out again.
     const { list, next } = this.studio.history;
     const twins = Map.groupBy(list, (record) => `${headOf(record)}\n${speakerOf(record, this.studio)}`);
     const twinned = new Set([...twins.values()].filter(({ length }) => length > 1).flat());
@@ -167,10 +167,10 @@ export class TakesPanel {
 
 // --- Count and limit of the takes, and the dialog that frees space.
 
-const NEAR = 0.9; // Share of a limit from which the page warns.
+const NEAR = 0.9; // Share of a limit above which the page shows a warning.
 const MEGABYTE = 2 ** 20;
-const FREED = [50, 100, 250, 500]; // Takes to delete at once.
-const MAX_FREED = 1000; // Takes that one request may restore.
+const FREED = [50, 100, 250, 500]; // Choices for the number of takes to delete.
+const MAX_FREED = 1000; // Maximum number of takes that one request can restore.
 const COUNTED_MS = 300;
 
 export class TakeSpace {
@@ -206,7 +206,7 @@ export class TakeSpace {
     try {
       this.space = await this.studio.history.space();
     } catch {
-      this.space = null; // The list of takes shows the reason.
+      this.space = null; // The list of takes shows the error.
     }
     this.paint();
   }

@@ -14,7 +14,7 @@ import { Sharing } from './sharing.js';
 // --- Waveform outline of a stored take, loaded and drawn when it comes into view.
 
 const SVG = 'http://www.w3.org/2000/svg';
-const STEP = 3; // Pixels from bar to bar; a bar is two pixels wide.
+const STEP = 3; // Distance between two bars in pixels. A bar is two pixels wide.
 const HIGH = 28; // Height in pixels.
 const FULL = 255; // Maximum of the studio's values.
 
@@ -37,7 +37,7 @@ export function outlineWhenSeen(place, id, api) {
       const { outline } = await answer.json();
       place.replaceChildren(drawn(outline));
     } catch (error) {
-      if (!(error instanceof StudioError)) throw error; // A take without audio shows its error when it is played.
+      if (!(error instanceof StudioError)) throw error; // An error of a take without audio is shown when it is played.
     }
   });
   watcher.observe(place);
@@ -108,7 +108,7 @@ const MARKUP = `
   <details class="vw-take-details"><summary data-icon="right"><span data-i18n="library.details">Details</span></summary><dl class="vw-take-settings"></dl></details>
 </div>`;
 
-const LABEL = 48; // Characters of the speaker's name in a row.
+const LABEL = 48; // Maximum number of characters of the speaker's name in a row.
 
 /** @typedef {import('../player/take.js').TakeRecord} TakeRecord @typedef {HTMLInputElement|HTMLTextAreaElement} Field */
 
@@ -353,7 +353,7 @@ export function headOf({ name, text }) {
 
 /** Return the speaker of a row. @param {TakeRecord} record @param {import('../app/studio.js').Studio} studio */
 export function speakerOf(record, studio) {
-  const voice = record.voice ?? ''; // A stored voice may be given by name or id.
+  const voice = record.voice ?? ''; // A request may have the name or the id of a stored voice.
   return studio.captionOf(record) || (studio.voices.find(voice)?.name ?? title(voice));
 }
 

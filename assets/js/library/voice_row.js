@@ -7,7 +7,8 @@ import { languageName } from '../common/fields.js';
 import { recordingOf } from '../speak/voice_samples.js';
 import { kindOf, markOf } from '../speak/voices.js';
 
-const UNDO_MS = 30000; // Long, because a voice is valuable and is deleted without a question.
+// Time for undo in milliseconds. It is long, because a voice is valuable and is deleted without confirmation.
+const UNDO_MS = 30000;
 const MARKUP = `
 <div class="vw-voice-line">
   <button type="button" class="vw-quiet vw-voice-play" data-icon="play"></button>
@@ -185,7 +186,8 @@ export class VoiceRow {
     const written = { name, tags: tags.join(', '), description };
     for (const field of this.fields) {
       field.disabled = !yours;
-      const isOthers = field !== document.activeElement && field.ariaInvalid !== 'true'; // A refused text stays next to its error.
+      // A text that was refused stays next to its error.
+      const isOthers = field !== document.activeElement && field.ariaInvalid !== 'true';
       if (isOthers) field.value = written[field.dataset.field ?? ''] ?? '';
     }
     this.find('.vw-voice-facts').replaceChildren(...this.facts().flatMap(([term, said]) => [make('dt', { textContent: term }), make('dd', { textContent: said })]));

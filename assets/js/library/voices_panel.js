@@ -6,7 +6,7 @@ import { acceptDrops } from '../common/files.js';
 import { VoiceRow } from './voice_row.js';
 
 const SUFFIX = '.voice';
-const MAX_STEM_CHARS = 60; // Length of a name without its number.
+const MAX_STEM_CHARS = 60; // Maximum number of characters of a name without its number.
 const RENAME_MS = 20000;
 
 export class VoicesPanel {
@@ -26,7 +26,7 @@ export class VoicesPanel {
     this.search.oninput = () => this.paint();
     this.file.onchange = () => {
       const files = [...(this.file.files ?? [])];
-      this.file.value = ''; // Choosing the same file again fires a change event.
+      this.file.value = ''; // Without this, selecting the same file again would fire no change event.
       this.importFiles(files);
     };
     acceptDrops(root, (files) => this.importFiles(files));
@@ -53,7 +53,7 @@ export class VoicesPanel {
       await this.studio.voices.refresh();
     } catch (thrown) {
       const error = errorOf(thrown);
-      if (error.unreachable) return this.studio.status.doubt(); // The page shows this error once.
+      if (error.unreachable) return this.studio.status.doubt(); // The page shows this error in one place only.
       this.error.textContent = error.message;
       this.isUnlisted = true;
     }
@@ -122,7 +122,7 @@ export class VoicesPanel {
   /** Return the name with an unused number. @param {string} name */
   freeName(name) {
     const existing = new Set(this.studio.voices.list.map((voice) => voice.name.toLowerCase()));
-    const stem = name.replace(/[ _(-]*\d*\)?$/u, '') || name; // A browser names a second download "Peter (1)".
+    const stem = name.replace(/[ _(-]*\d*\)?$/u, '') || name; // Browsers rename a second download to "Peter (1)".
     let n = 2;
     while (existing.has(`${stem} ${n}`.toLowerCase())) n += 1;
     return `${[...stem].slice(0, MAX_STEM_CHARS).join('')} ${n}`;

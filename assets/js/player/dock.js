@@ -42,9 +42,9 @@ export class Dock {
   /** Update buttons and player. @param {boolean} isBusy true during playback or generation */
   refresh(isBusy) {
     const { current, stage } = this.studio;
-    if (isBusy) this.stop.disabled = false; // A disabled button cannot take the focus.
+    if (isBusy) this.stop.disabled = false; // A disabled button cannot have the focus.
     this.turn(isBusy);
-    this.stop.disabled = !isBusy; // This releases the focus.
+    this.stop.disabled = !isBusy; // A disabled button loses the focus.
     const begins = Boolean(current?.speak);
     this.typed.hidden = !current?.finishTyping;
     this.typed.disabled = this.studio.speakButton.disabled;
@@ -69,7 +69,8 @@ export class Dock {
     const hadFocus = document.activeElement === hidden;
     shown.hidden = false;
     hidden.hidden = true;
-    if (hadFocus) shown.focus({ preventScroll: true }); // Do not scroll away from what the user reads.
+    // The page must not scroll away from the text that the user reads.
+    if (hadFocus) shown.focus({ preventScroll: true });
   }
 
   /** Restore volume and speed from this browser's storage. */

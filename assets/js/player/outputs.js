@@ -65,13 +65,13 @@ export class WorkletOutput {
 
 export class ScheduledOutput {
   take = 0;
-  target = 0; // Samples needed before playback starts.
+  target = 0; // Number of samples that are needed to start playback.
   /** @type {Int16Array[]} */
   waiting = [];
   /** @type {Set<AudioBufferSourceNode>} */
   sources = new Set();
-  scheduled = 0; // Samples handed to the context.
-  nextTime = 0; // Context time at which they end.
+  scheduled = 0; // Number of samples that were passed to the audio context.
+  nextTime = 0; // Time of the audio context at which these samples end.
   /** Context time at which they began. @type {number|null} */
   firstTime = null;
   underruns = 0;

@@ -38,8 +38,8 @@ export class Player extends EventTarget {
     this.pace = new Pace();
     /** @type {Counters|null} */
     this.counters = null;
-    this.countedAt = 0; // Time on the context's clock.
-    this.sounding = false; // A take has started and has neither ended nor been stopped.
+    this.countedAt = 0; // Time of the last count on the context's clock.
+    this.sounding = false; // True if a take has started and has not ended.
     this.exact = false;
     /** @type {GainNode|null} */
     this.gain = null;
@@ -107,9 +107,9 @@ export class Player extends EventTarget {
     if (this.sounding || this.latency !== MIN_LATENCY || !torn?.playbackStats?.underrunEvents) return;
     const { gain, output, exact } = this;
     this.latency = USUAL;
-    this.output = null; // Work started now waits for the new output.
+    this.output = null; // Actions from now on wait for the new output.
     this.arming = this.open().catch(() => {
-      Object.assign(this, { context: torn, gain, output, exact }); // No new output is available, so keep the old one.
+      Object.assign(this, { context: torn, gain, output, exact }); // There is no new output, so the old one is kept.
     });
     await this.arming;
     if (this.context !== torn) await torn.close();
@@ -118,7 +118,8 @@ export class Player extends EventTarget {
   /** Run actions in order once the output is open. @param {(output: Output) => void} action */
   whenArmed(action) {
     if (this.output) action(this.output);
-    else this.arming?.then(() => this.output && action(this.output)).catch(() => {}); // The caller of arm() gets the error.
+    // The caller of arm() handles the error.
+    else this.arming?.then(() => this.output && action(this.output)).catch(() => {});
   }
 
   /**
@@ -166,7 +167,7 @@ export class Player extends EventTarget {
     this.dispatchEvent(new CustomEvent('counters', { detail: counters }));
     if (!finished) return;
     this.dispatchEvent(new CustomEvent('finished', { detail: counters }));
-    this.relax().catch(() => {}); // The released context is not used again, closed or not.
+    this.relax().catch(() => {}); // The context is not used again, even if closing it fails.
   }
 
   /** Time of the context in seconds; 0 before there is one. */

@@ -13,7 +13,7 @@ import { Take } from './take.js';
  */
 
 const HEARD_KEY = 'voicewright.heard';
-const LONG_S = 300; // Longer audio is loaded when it is played.
+const LONG_S = 300; // Length in seconds above which audio is loaded only when it is played.
 
 export class LastHeard {
   /** Id of the script whose full audio is shown once the script is open. @type {string|null} */
@@ -47,7 +47,8 @@ export class LastHeard {
     try {
       take.record = await api.get(`studio/takes/${take.id}`);
     } catch (error) {
-      if (errorOf(error).status === 404 && stage.take === take) stage.show(null); // The take was deleted.
+      // The take was deleted in the meantime.
+      if (errorOf(error).status === 404 && stage.take === take) stage.show(null);
       return;
     }
     if (take.seconds <= LONG_S) await take.here();
@@ -97,8 +98,8 @@ export class LastHeard {
  */
 
 const CUT_OFF_KEY = 'voicewright.cut_off';
-const ROOMS = ['speakers', 'design', 'clone']; // A script shows its lines itself.
-const NEWEST = 12; // Newest takes that are searched, because another tab may have spoken in the meantime.
+const ROOMS = ['speakers', 'design', 'clone']; // A script shows interrupted lines itself.
+const NEWEST = 12; // Number of takes to search, because another tab may have spoken in the meantime.
 
 export class CutOff {
   /** Interrupted requests, all of one room. @type {Interrupted[]} */

@@ -10,7 +10,8 @@ import { Take } from './take.js';
 
 /** @typedef {import('./take.js').Asked} Asked */
 
-const KEEP_AGAIN_MS = 5000; // Retry interval for saving a take while the studio does not respond.
+// Interval in milliseconds between attempts to save a take while the studio does not respond.
+const KEEP_AGAIN_MS = 5000;
 
 export class Speech {
   /**
@@ -39,7 +40,7 @@ export class Speech {
     this.digests = new WeakMap();
     /** Takes that the store refused because it is full; they are saved once takes are deleted. @type {Set<Take>} */
     this.waiting = new Set();
-    this.keeps = true; // False once the studio reports that it has no store.
+    this.keeps = true; // False if the studio has reported that it has no store.
   }
 
   /** @param {Asked} asked @returns {Take} */
@@ -48,7 +49,7 @@ export class Speech {
     this.live.add(take);
     for (const one of this.live) one.parallel = Math.max(one.parallel, this.live.size);
     const refusal = this.refusal(take.sent);
-    if (refusal) queueMicrotask(() => this.fail(take, refusal)); // After the caller has attached its listeners to the take.
+    if (refusal) queueMicrotask(() => this.fail(take, refusal)); // The caller attaches its listeners to the take first.
     else if (!asked.reference) this.ask(take, null);
     else this.askAfter(take, asked.reference);
     take.addEventListener('done', () => {
@@ -79,13 +80,13 @@ export class Speech {
       if (take.live) this.ask(take, url);
       take.digest = await once(this.digests, reference, digestOf);
     } catch (error) {
-      this.fail(take, errorOf(error)); // The reference could not be read.
+      this.fail(take, errorOf(error)); // The reference cannot be read.
     }
   }
 
   /** @param {Take} take @param {string|null} referenceUrl */
   ask(take, referenceUrl) {
-    const growing = take.isTyped && { text_filter: 'none', tags: true }; // Later text may have tags.
+    const growing = take.isTyped && { text_filter: 'none', tags: true }; // The text that follows may have tags.
     const config = { task_type: take.mode, ...take.config, seed: take.seed, ...(referenceUrl && { ref_audio: referenceUrl }), ...growing };
     take.utterance = this.socket.speak(config, take.isTyped ? null : take.sent, {
       onQueue: (position, etaMs) => {

@@ -48,10 +48,10 @@ export class Stage extends EventTarget {
     this.before = null;
     /** Progress callback of an item that consists of several takes. @type {Within|null} */
     this.within = null;
-    this.index = 0; // Index of the shown item of the programme.
-    this.at = 0; // Position in the shown take, in samples.
+    this.index = 0; // Index of the programme's item that is shown.
+    this.at = 0; // Position in the take in samples.
     this.playing = 0;
-    this.reportedIndex = -1; // Last item whose start was reported.
+    this.reportedIndex = -1; // Index of the last item whose start was reported.
     this.onChange = () => this.refresh();
     /** Show position and length after a delay, repeatedly during playback. */
     this.followSoon = throttle(() => {
@@ -85,7 +85,7 @@ export class Stage extends EventTarget {
    */
   play(take, { from = 0, gainDb = 0, clicked } = {}) {
     if (clicked !== undefined) this.watch(take, clicked);
-    if (take !== this.take) this.put(take); // At once, because its audio may have to load.
+    if (take !== this.take) this.put(take); // The take is shown at once, because its audio may have to be loaded.
     return this.begin(new Programme([take], { gainDb }), { at: Math.round(from * SAMPLE_RATE) });
   }
 
@@ -94,7 +94,7 @@ export class Stage extends EventTarget {
    */
   watch(take, clicked) {
     take.timing = { clicked, ttfa: null, audible: null, underruns: null };
-    // Pauses in typing say nothing about the runtime.
+    // A pause of the user's typing is not a delay of the runtime.
     if (!take.isTyped) take.addEventListener('done', () => this.player.pace.learn(take.arrivals, take.parallel));
   }
 

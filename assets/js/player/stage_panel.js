@@ -8,9 +8,9 @@ import { Take } from './take.js';
 
 // --- Progress of a long take and the remaining time, shown during generation. Pure.
 
-const LONG_S = 10; // Shorter audio is complete before progress would help.
-const SURE_MS = 1000; // Time before the speed of generation is shown.
-const MAX_SHARE = 0.99; // The length estimated from a text is never exact.
+const LONG_S = 10; // Length in seconds above which progress is shown.
+const SURE_MS = 1000; // Time in milliseconds after which the speed of generation is known well enough.
+const MAX_SHARE = 0.99; // Maximum share that is shown, because the length is an estimate.
 
 /**
  * @typedef {Object} Making @property {number} share    generated share, below 1
@@ -94,7 +94,7 @@ export class Keep {
     offerBitRate(menu, () => this.show(this.take));
     /** Take of the download link. @type {Take|null} */
     this.offered = null;
-    this.isShared = false; // True if the host allows links.
+    this.isShared = false; // True if the host allows shared links.
     /** The shown take. @type {Shown|null} */
     this.take = null;
     /** Record of that take when the link was set. @type {TakeRecord|null} */

@@ -13,8 +13,8 @@ import { SAMPLE_RATE } from '../common/audio.js';
 export const MIN_TARGET = 0.08 * SAMPLE_RATE;
 // Beyond this, a gap is preferable to a longer wait.
 export const MAX_TARGET = 1.5 * SAMPLE_RATE;
-const MAX_TAKES = 5; // Takes to learn from.
-const LONGER = 1.25; // A take may be this much longer than estimated from its text.
+const MAX_TAKES = 5; // Number of earlier takes that are used.
+const LONGER = 1.25; // Maximum ratio of a take's length to the length estimated from its text.
 const END = 2 / 3; // Chunks after this share of a take belong to its end.
 
 /** Arrival time (performance.now()) and samples of each chunk. @typedef {{at: number, samples: number}[]} Arrivals */

@@ -115,7 +115,7 @@ export class Take extends EventTarget {
     this.utterance = null;
     /** Settled by the next change. @type {Promise<unknown>|null} */
     this.changing = null;
-    this.unkept = false; // True if the studio has no space for the take.
+    this.unkept = false; // True if the studio had no space for the take.
     /** Loads the audio of a recalled take. @type {(() => Promise<Int16Array|null>)|null} */
     this.ask = null;
     /** @type {Promise<Int16Array|null>|null} */

@@ -43,24 +43,24 @@ const AMPLE_S = 0.5;
 class PcmPlayer extends AudioWorkletProcessor {
   /** @type {Int16Array[]} */
   chunks = [];
-  offset = 0; // Position in chunks[0].
-  received = 0; // Samples of this take.
+  offset = 0; // Position in `chunks[0]` in samples.
+  received = 0; // Number of received samples of this take.
   take = 0;
   target = 0;
-  startTarget = 0; // The target of the take's start.
+  startTarget = 0; // Number of samples that are needed to start this take.
   hold = 0;
-  held = 0; // Samples since the first ones arrived.
+  held = 0; // Number of samples since the first ones arrived.
   /** @type {string} */
   state = 'idle';
   ended = false;
   finished = false;
-  played = 0; // Samples played; fractional while stretched.
+  played = 0; // Number of played samples. It has a fraction if the speed is not 1.
   rate = 1;
   last = 0;
   fadeIn = 0;
-  starved = 0; // Silence since the queue was empty; an underrun if more audio arrives.
+  starved = 0; // Number of silent samples since the queue became empty. If more audio arrives, this was an underrun.
   isDry = false;
-  isResting = false; // An empty queue is a pause in the text.
+  isResting = false; // True if the queue is empty because of a pause in the text.
   underruns = 0;
   underrunSamples = 0;
   /** @type {number|null} */
@@ -73,7 +73,7 @@ class PcmPlayer extends AudioWorkletProcessor {
     this.maxTarget = Math.round(MAX_TARGET_S * sampleRate);
     this.reportEvery = Math.round(REPORT_S * sampleRate);
     this.stretch = new Stretch(sampleRate);
-    this.tail = 0; // Value at a cut, which decays over the next samples.
+    this.tail = 0; // Value at a cut. The following samples decay from it.
     this.tailLeft = 0;
     this.clear(0, 0);
     this.port.onmessage = ({ data }) => this.receive(data);

@@ -6,16 +6,16 @@
  * constructor.
  */
 
-const HOP_S = 0.0125; // Length of one step, and of a cross-fade.
+const HOP_S = 0.0125; // Length in seconds of a step and of a cross-fade.
 const REACH_S = 0.0125; // Search range of the cross-fade: a period of 40 Hz in both directions together.
 const BUFFER_HOPS = 8;
 
 export class Stretch {
-  end = 0; // End of the buffer's contents.
+  end = 0; // End index of the buffer's content.
   at = 0; // Position in the buffer at which the audio continues unchanged.
   lag = 0; // Distance from `at` to the ideal position.
-  outCount = 0; // Samples in `out`.
-  readCount = 0; // Samples of `out` that were read.
+  outCount = 0; // Number of samples in `out`.
+  readCount = 0; // Number of samples of `out` that were read.
 
   /** @param {number} rate samples a second */
   constructor(rate) {
@@ -52,7 +52,7 @@ export class Stretch {
   /** @param {number} count */
   makeRoom(count) {
     if (this.end + count <= this.buffer.length) return;
-    const first = Math.max(0, this.at - 2 * this.hop - this.reach); // Earliest sample still needed.
+    const first = Math.max(0, this.at - 2 * this.hop - this.reach); // First sample that is still needed.
     this.buffer.copyWithin(0, first, this.end);
     this.at -= first;
     this.end -= first;
@@ -104,7 +104,7 @@ export class Stretch {
         alike += buffer[at + i] * other;
         power += other * other;
       }
-      // In silence all offsets are equal; then use the expected position.
+      // In silence, all offsets are equally good. The expected position is then used.
       const score = alike / Math.sqrt(power) - 1e-6 * Math.abs(step - middle);
       if (score > most) [most, found] = [score, step];
     }

@@ -57,7 +57,7 @@ export function readChat(text) {
   /** @type {ReadLine[]} */
   const lines = [];
   let leftOut = 0;
-  let isLeftOut = false; // True inside a system message, which may have several rows.
+  let isLeftOut = false; // True inside a system message, which can have several rows.
   /** @type {string|null} */
   let name = null;
   const add = (/** @type {string} */ row) => {

@@ -36,9 +36,9 @@
 
 import { Emitter } from '../common/elements.js';
 
-export const MAX_LINES = 10_000; // Lines of a script, as in the studio.
-const MAX_CHAPTER_CHARS = 60; // Length of a chapter title taken from its text.
-export const GAP_S = 0.4; // Seconds between lines, unless the script has its own gap.
+export const MAX_LINES = 10_000; // Maximum number of lines of a script, as in the studio.
+const MAX_CHAPTER_CHARS = 60; // Maximum number of characters of a chapter title that is taken from the text.
+export const GAP_S = 0.4; // Default pause between two lines in seconds.
 
 /** Return a new random id. */
 export function newId() {

@@ -36,7 +36,8 @@ async function persist(action, onAway) {
       return await action();
     } catch (thrown) {
       const { retryable, unreachable } = errorOf(thrown);
-      const isAway = retryable || unreachable || thrown instanceof TypeError; // As fetch reports a lost connection.
+      // A TypeError is thrown by `fetch` if the connection is lost.
+      const isAway = retryable || unreachable || thrown instanceof TypeError;
       if (!isAway || performance.now() - begun > MAX_AWAY_MS) throw thrown;
       onAway();
       await new Promise((resolve) => setTimeout(resolve, RETRY_MS));
@@ -123,7 +124,7 @@ export async function exportClips(api, script, { clips, chapters }, { shape, for
   const headers = { 'content-type': 'application/json' };
   const answer = await api.ask('studio/exports', { method: 'POST', headers, body: JSON.stringify(asked) });
   const suffix = { joined: format, files: 'zip', chapters: 'zip', srt: 'srt', all: 'zip' }[shape];
-  const notes = answer.headers.get('x-notes') ?? ''; // It may name hundreds of lines.
+  const notes = answer.headers.get('x-notes') ?? ''; // The header can name hundreds of lines.
   const shown = notes.length <= MAX_NOTE_CHARS ? notes : `${notes.slice(0, MAX_NOTE_CHARS)} …`;
   return { file: await answer.blob(), name: fileName(name, suffix), notes: shown };
 }

@@ -35,7 +35,7 @@ export class Performance {
     this.maker = maker;
     this.ids = ids;
     this.begin = begin;
-    this.sounding = 0; // Index in ids.
+    this.sounding = 0; // Index in `ids` of the take that is played.
     /** @type {Given[]} */
     this.given = [];
     this.wake = () => {};
@@ -96,7 +96,7 @@ async function isFinished(take) {
   try {
     return (await take.finished()).state === 'done';
   } catch {
-    return false; // The line shows the error.
+    return false; // The error is shown at its line.
   }
 }
 

@@ -11,7 +11,7 @@
  */
 
 export const MAX_PAUSE_S = 30;
-const PAUSE_S = 0.5; // Length of a pause without one.
+const PAUSE_S = 0.5; // Default length of a pause tag in seconds.
 
 const BRACKET = /\[\s*pause\b([^\]]*)\]/giu;
 const LENGTH = /^\s*:?\s*(\d+(?:[.,]\d+)?)\s*(s|sec|seconds?|ms|milliseconds?)?\s*$/iu;
@@ -93,7 +93,7 @@ export function calledBy({ name, begins = '' }) {
  * @typedef {{start: number, end: number, name: string|null}} Cue  seconds, and who speaks
  */
 
-const MIN_PAUSE_S = 0.3; // A shorter pause is a breath.
+const MIN_PAUSE_S = 0.3; // Minimum length of a pause in seconds. A shorter silence is a breath.
 
 /**
  * @param {string[]} texts @param {Cue[]} cues one for each text

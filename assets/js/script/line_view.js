@@ -27,7 +27,7 @@ export class LineView {
     acts.studio.words.apply(this.element);
     this.element.dataset.line = line.id;
     this.parts = partsOf(this.element);
-    this.offered = ''; // Voice shown by the line's chip.
+    this.offered = ''; // Voice that the line's chip shows.
     /** Range of the text that is spoken now. @type {import('../speak/sounding_text.js').Stretch|null} */
     this.range = null;
     this.listen();

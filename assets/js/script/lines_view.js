@@ -8,7 +8,7 @@ import { all, arrangeChildren, make } from '../common/elements.js';
 import { newLine, Script } from './document.js';
 import { LineView } from './line_view.js';
 
-const LAZY_FROM = 200; // Scripts with more lines render fields only near the window.
+const LAZY_FROM = 200; // Number of lines from which only the fields near the window are rendered.
 const NEAR_PX = 1000;
 
 export class LinesView {
@@ -131,7 +131,7 @@ export class LinesView {
     this.views.set(line.id, view);
     view.offer();
     const place = { index: this.script.at(line.id), count: this.script.lines.length, sounding: line.id === this.sounding };
-    if (place.count > LAZY_FROM) view.show(place); // Gives the line its height at once.
+    if (place.count > LAZY_FROM) view.show(place); // The line needs its height at once.
     return view;
   }
 

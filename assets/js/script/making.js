@@ -31,7 +31,7 @@ import { Take } from '../player/take.js';
 import { calledBy, readParts } from './line_text.js';
 import { levelsOf } from './schedule.js';
 
-const GROWING_MS = 250; // Interval between updates of a growing line.
+const GROWING_MS = 250; // Interval in milliseconds between updates of a line that is being generated.
 
 export class Maker extends EventTarget {
   /** @param {Pick<import('../app/studio.js').Studio, 'api'|'say'|'speech'|'voices'|'pronunciation'|'t'>} studio @param {import('./voice_assignment.js').VoiceAssignment} voiceAssignment */
@@ -61,7 +61,7 @@ export class Maker extends EventTarget {
   plan(line) {
     const { seed, voice } = line;
     const { parts } = readParts(line.text);
-    let style = ''; // Style of an earlier part.
+    let style = ''; // Style that an earlier part of the line has set.
     return parts.map((part) => {
       if (part.text === undefined) return part;
       if (!voice) return { ...part, key: null };
@@ -166,7 +166,8 @@ export class Maker extends EventTarget {
     on('error', () => {
       forget();
       if (take.error) this.errors.set(key, take.error);
-      if (errorOf(take.error).code === 'unknown_voice') this.studio.voices.refresh().catch(() => {}); // Deleted in another window.
+      // The voice was deleted in another window.
+      if (errorOf(take.error).code === 'unknown_voice') this.studio.voices.refresh().catch(() => {});
     });
     on('stored', () => this.keep(key, take));
     this.changed();
@@ -209,7 +210,7 @@ export class Maker extends EventTarget {
     await take.stored();
     if (take.id) return take.id;
     const { keeping, waiting } = this.studio.speech;
-    const retryable = keeping.has(take) && !waiting.has(take); // It is sent again once the studio answers.
+    const retryable = keeping.has(take) && !waiting.has(take); // The take is sent again when the studio responds.
     throw Object.assign(new Error(this.studio.t('script.not_stored')), { retryable });
   }
 
@@ -306,7 +307,8 @@ export class Remaking {
     if (state !== 'failed') return;
     this.line?.dismiss();
     this.takeBack();
-    studio.toast(studio.t('script.not_remade', { n: script.at(line.id) + 1 })); // The reason is shown at the button.
+    // The button of the line shows the reason.
+    studio.toast(studio.t('script.not_remade', { n: script.at(line.id) + 1 }));
   }
 
   /** Restore the line's audio. */

@@ -11,7 +11,8 @@
 import { sentencesIn } from '../common/text.js';
 import { readChat } from './chat.js';
 
-// A longer paragraph becomes several lines, split between sentences, so that a change regenerates less audio.
+// Maximum number of characters of a line. Longer paragraphs are divided between sentences, so that a change regenerates
+// less audio.
 const MAX_LINE_CHARS = 600;
 
 // A style before the text: ANNA: (softly) …
@@ -21,7 +22,7 @@ const MANNER = /^[(（]([^)）]{1,200})[)）]\s*/u;
 const PREFIX = /^[*_]{0,3}(\p{L}[\p{L}\p{N} .'’_-]{0,31}?)\s*(?:[(（]([^)）]{1,200})[)）])?[*_]{0,3}\s*(?::[*_]{0,3}(?=\s|$)|：)\s*/u;
 // A word broken at the end of a row.
 const BROKEN = /(?<!\p{L})(\p{L}+)[-\u2010\u00ad]\n[ \t]*(\p{Ll}+)/gu;
-// A screenplay's name in a row of its own, above what is said: MARY, MARY (V.O.), @McAVOY.
+// Name of a screenplay's character in its own row above the text: MARY, MARY (V.O.), @McAVOY.
 const CUE = /^(?:(?=\p{Lu})(?!(?:INT|EXT|CHAPTER|PART|ACT|SCENE|BOOK)\b)([\p{Lu}\p{N}][\p{Lu}\p{N} .'’#-]{0,30}[\p{Lu}\p{N}])|@([^()]{1,32}?))\s*(\([^()]{1,20}\))?\s*\^?$/u;
 // Words in capitals before a colon that are not speakers.
 const NOBODY = new Set(['note', 'warning', 'caution', 'important', 'attention', 'tip', 'hint', 'todo', 'update', 'summary', 'ps', 'p.s.', 'nb', 're', 'fyi', 'faq', 'cut to']);
@@ -47,7 +48,7 @@ export function readText(text, known = () => false) {
     const prefix = PREFIX.exec(paragraph);
     const named = prefix && isName(prefix[1]);
     if (named) speaker = prefix[1];
-    else if (names.isScreenplay) speaker = null; // Text between speeches is narration.
+    else if (names.isScreenplay) speaker = null; // Text between two speeches belongs to the narrator.
     const said = (named ? paragraph.slice(prefix[0].length) : paragraph).trim();
     const manner = named && !prefix[2] ? MANNER.exec(said) : null;
     const rest = manner ? said.slice(manner[0].length) : said;

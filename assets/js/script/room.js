@@ -186,7 +186,8 @@ export class ScriptRoom {
     const { stage } = this.studio;
     const isShown = stage.take === this.fullAudio || this.studio.lastHeard.claims(script.id);
     if (stage.take === this.fullAudio) this.studio.stop();
-    if (this.studio.current === this) this.studio.undo.forget(); // The undo step belonged to another script.
+    // The undo step belongs to the script that was open before.
+    if (this.studio.current === this) this.studio.undo.forget();
     this.clearMessages();
     this.parts.gap.value = String(script.gap);
     this.maker.open(script);
@@ -236,7 +237,7 @@ export class ScriptRoom {
     voiceAssignment.note(script.lines);
     const went = script.lines.some(({ voice }) => voice?.voice && voiceAssignment.isGone(voice) && this.present.has(voice.voice));
     this.present = new Set(studio.voices.list.map(({ id }) => id));
-    if (went) script.notify(false); // Stores the voices' names with the script.
+    if (went) script.notify(false); // The names of the voices are stored with the script.
     this.lines.offer();
     this.showSoon();
   }
@@ -277,7 +278,7 @@ export class ScriptRoom {
     const nameless = lines.filter(({ name }) => !name);
     this.voiceAssignment.assign(lines, []);
     if (spokenBy) for (const line of nameless) Object.assign(line, structuredClone(spokenBy));
-    await this.scriptList.flush().catch(() => {}); // A failed save shows its own error.
+    await this.scriptList.flush().catch(() => {}); // A save that fails shows its own error.
     const script = new Script({ name: title, lines, ...book });
     this.scriptList.open(script, 'unsaved');
     script.notify(true);
@@ -428,7 +429,8 @@ export class ScriptRoom {
     from = text.indexOf(own, from);
     if (!own || from < 0 || clip.parts[at].text !== take.text) return null;
     const sentence = studio.soundingText.sounding(take, (studio.stage.at - clip.parts[at].start) / SAMPLE_RATE);
-    const style = take.text.length - own.length; // Tags of an earlier part that are repeated before the text.
+    // Length of the tags that an earlier part has set. They are repeated before the text.
+    const style = take.text.length - own.length;
     const range = { from: from + Math.max(0, sentence.from - style), to: from + sentence.to - style };
     return { ...range, to: range.from + text.slice(range.from, range.to).trimEnd().length };
   }
@@ -477,7 +479,7 @@ export class ScriptRoom {
     if (!this.opened) return '';
     const { clips, samples } = this.fullAudio;
     const left = clips.filter(({ state }) => state !== 'made').length;
-    const written = this.script.lines.filter(({ text }) => text.trim()).length; // The same number that an import reports.
+    const written = this.script.lines.filter(({ text }) => text.trim()).length; // An import reports the same number.
     return this.studio.t(left ? 'script.count' : 'script.total', { n: written, s: clock(samples), left });
   }
 
@@ -533,7 +535,8 @@ export class ScriptRoom {
   restore({ mode, text, config, seed }) {
     const { voice, language, instructions = '' } = config;
     const designed = mode === 'voice_design';
-    const known = designed || !voice ? null : this.studio.catalogue.named(voice); // Also finds a stored voice that was spoken with a style.
+    // This also finds a stored voice that spoke with a style.
+    const known = designed || !voice ? null : this.studio.catalogue.named(voice);
     const who = designed ? { mode, description: instructions, language } : { mode: known?.mode ?? mode, voice, language };
     const line = newLine({ text, voice: who, instruct: designed ? '' : instructions, seed, locked: true });
     const back = this.script.insert([line]);

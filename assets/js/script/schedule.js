@@ -7,8 +7,8 @@ import { SAMPLE_RATE } from '../common/audio.js';
 import { expectedSeconds } from '../common/text.js';
 import { BIN, Peaks } from '../player/waveform.js';
 
-export const LEVEL = SAMPLE_RATE / 20; // Samples per character.
-const MAX_LEVEL = 35; // The digit z.
+export const LEVEL = SAMPLE_RATE / 20; // Number of samples per character of the outline.
+const MAX_LEVEL = 35; // Maximum level, written as the digit z.
 
 /** Return the levels of a take. @param {import('../player/take.js').Take} take @returns {string} */
 export function levelsOf(take) {

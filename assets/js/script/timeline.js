@@ -12,12 +12,12 @@ import { mark, write } from '../common/elements.js';
 import { hueOf } from '../speak/voices.js';
 import { heightOf, LEVEL } from './schedule.js';
 
-const MIN_SCALE = 14; // Pixels per second: the minimum for pointing.
-const STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600]; // Seconds between two marks.
+const MIN_SCALE = 14; // Minimum number of pixels per second, so that clips can be clicked.
+const STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600]; // Choices for the seconds between two marks.
 const APART = 64; // Minimum distance of marks in pixels.
-const MARK = 36; // Width of a mark's time in pixels.
-const MAX_DRAWN = 500; // Clips; of more, only visible ones are drawn.
-const QUIET = 0.3; // Share of the clip's height; quieter clips are drawn small.
+const MARK = 36; // Width in pixels of the time at a mark.
+const MAX_DRAWN = 500; // Number of clips above which only the visible ones are drawn.
+const QUIET = 0.3; // Minimum share of the clip's height. The waveform of quieter clips is not enlarged.
 
 /**
  * @typedef {Object} Acts
@@ -223,7 +223,8 @@ export class Timeline {
     const seconds = this.samples / SAMPLE_RATE;
     const scale = this.inner.clientWidth / Math.max(seconds, 0.001);
     const step = STEPS.find((one) => one * scale >= APART) ?? STEPS[STEPS.length - 1];
-    const last = Math.floor(Math.max(0, this.inner.clientWidth - MARK) / (step * scale)); // The last mark must fit completely.
+    // The last mark must be visible completely.
+    const last = Math.floor(Math.max(0, this.inner.clientWidth - MARK) / (step * scale));
     const [from, to] = this.sight().map((at) => Math.floor(at / SAMPLE_RATE / step));
     const first = Math.max(0, Math.min(from, last));
     const count = seconds > 0 ? 1 + Math.min(last, to) - first : 0;

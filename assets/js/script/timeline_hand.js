@@ -16,8 +16,8 @@
 import { SAMPLE_RATE } from '../common/audio.js';
 import { MAX_PAUSE_S } from './line_text.js';
 
-const DRAG_PX = 5; // Distance that turns a click into a drag.
-const HOLD_MS = 300; // Time of a touch before it drags.
+const DRAG_PX = 5; // Minimum distance of a drag in pixels.
+const HOLD_MS = 300; // Time in milliseconds after which a touch starts a drag.
 const GRID_S = 0.05;
 
 export class TimelineHand {
@@ -56,7 +56,7 @@ export class TimelineHand {
       if (id) this.timeline.lift(id);
     };
     const timer = id && event.pointerType === 'touch' ? setTimeout(start, HOLD_MS) : undefined;
-    let isScroll = false; // A touch that moves before it is held.
+    let isScroll = false; // True if a touch moves before it was held, which scrolls.
     this.follow(event, {
       move: (moved) => {
         if (!this.isDragging && id && Math.abs(moved.clientX - clientX) > DRAG_PX) {

@@ -116,7 +116,7 @@ export class VoiceAssignment {
       const own = this.named(line.name);
       const voice = own ?? roles.get(line.name) ?? this.unused([...before, ...lines]);
       line.voice = voice && { ...voice };
-      if (own) line.name = null; // The voice already has the name.
+      if (own) line.name = null; // The name of the voice is sufficient.
       else roles.set(line.name, voice);
     }
   }

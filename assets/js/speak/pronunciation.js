@@ -73,7 +73,7 @@ function nextMarkup(text, from, entries) {
     const replaced = `${bracket[0]}${pronounced(bracket.slice(1, -1), entries).text}${bracket.at(-1)}`;
     const isApart = isMarkup(bracket) || isMarkup(replaced);
     if (isApart) return { start: index, end: index + bracket.length };
-    MARKUP.lastIndex = next; // The recursion changed it.
+    MARKUP.lastIndex = next; // The recursive call has changed it.
   }
   return null;
 }
@@ -93,7 +93,7 @@ const read = new WeakMap();
 function prepare(entries) {
   const forms = new Set(entries.flatMap(({ word }) => [word.normalize('NFC'), word.normalize('NFD')]));
   const longest = [...forms].sort((one, other) => other.length - one.length);
-  const backwards = [...entries].reverse(); // The first entry of a word wins.
+  const backwards = [...entries].reverse(); // If a word has several entries, the first one applies.
   const prepared = {
     finder: new RegExp(longest.map(whole).join('|'), 'giu'),
     written: new Map(backwards.map(({ word, said }) => [spaced(word), unbracketed(said)])),
@@ -178,7 +178,7 @@ function rowsOf(text) {
   FIELD.lastIndex = 0;
   while (FIELD.lastIndex < text.length) {
     const found = FIELD.exec(text);
-    if (!found) break; // Without a closing quotation mark the rest is not a field.
+    if (!found) break; // A quotation mark that is not closed does not enclose a field.
     const [, inQuotes, plain, end] = found;
     rows[rows.length - 1].push((inQuotes?.replaceAll('""', '"') ?? plain).trim());
     if (!',;\t'.includes(end)) rows.push([]);

@@ -8,8 +8,8 @@ import { readWordList, writeWordList } from './pronunciation.js';
 
 /** @typedef {import('./pronunciation.js').Entry} Entry */
 
-const SEED = 7; // Fixed, so that a word sounds the same each time.
-const MAX_WORD_CHARS = 80; // As in the studio.
+const SEED = 7; // The seed is fixed, so that a word sounds the same each time.
+const MAX_WORD_CHARS = 80; // The same limit as in the studio.
 
 export class PronunciationSheet {
   /** The word that was heard last. @type {import('../player/take.js').Take|null} */
@@ -43,7 +43,8 @@ export class PronunciationSheet {
     this.file.onchange = () => this.importFiles();
     this.list.onchange = () => this.keep();
     this.list.onkeydown = (event) => this.onKey(event);
-    this.dialog.onclick = ({ target }) => target === this.dialog && this.dialog.close(); // A click on the backdrop.
+    // The user has clicked on the backdrop.
+    this.dialog.onclick = ({ target }) => target === this.dialog && this.dialog.close();
     this.dialog.onclose = () => this.leave();
   }
 
@@ -108,7 +109,7 @@ export class PronunciationSheet {
     if (event.key !== 'Enter' || event.isComposing) return;
     const fields = [...this.list.querySelectorAll('input')];
     const at = fields.findIndex((field) => field === event.target);
-    if (at < 0) return; // The focus is on a button.
+    if (at < 0) return; // A button has the focus.
     event.preventDefault();
     const next = fields[at + 1];
     if (next) next.focus();
@@ -122,7 +123,7 @@ export class PronunciationSheet {
     const [word] = row.querySelectorAll('input');
     row.remove();
     (next?.querySelector('input') ?? this.adding).focus();
-    if (this.entries().length === before.length) return; // The row was not an entry yet.
+    if (this.entries().length === before.length) return; // The row was not a complete entry.
     this.keep();
     this.showMessage(this.studio.t('pronunciation.removed', { word: word.value }), () => {
       this.show(before);
@@ -206,7 +207,7 @@ export class PronunciationSheet {
   /** Import a file; its entries replace existing ones. */
   async importFiles() {
     const [file] = this.file.files ?? [];
-    this.file.value = ''; // Choosing the same file again fires a change event.
+    this.file.value = ''; // Without this, selecting the same file again would fire no change event.
     if (!file) return;
     const text = await this.studio.importing.table(file);
     if (text === null) return;

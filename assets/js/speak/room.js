@@ -148,7 +148,7 @@ export class SpeakersRoom {
   suggest(text) {
     const { studio, instruct } = this;
     const isOwn = instruct.value.trim() !== '' && !studio.presets.instructs.some((one) => one.text === instruct.value);
-    const manner = text === instruct.value ? '' : text; // A second press takes the suggestion back.
+    const manner = text === instruct.value ? '' : text; // A second press removes the suggestion.
     studio.replacing(this, isOwn, () => this.writeManner(manner));
   }
 
@@ -228,7 +228,7 @@ export class SpeakersRoom {
   async enter({ voice }) {
     if (!voice) return;
     const { catalogue, voices } = this.studio;
-    if (!catalogue.named(voice)) await voices.refresh().catch(() => {}); // The voice may have just been saved.
+    if (!catalogue.named(voice)) await voices.refresh().catch(() => {}); // The voice may have been saved just now.
     this.take(catalogue.named(voice));
   }
 
@@ -246,7 +246,7 @@ export class SpeakersRoom {
   /** @param {import('../app/studio.js').Restored} take @returns {import('../app/studio.js').Back} */
   restore({ mode, config }) {
     const { catalogue } = this.studio;
-    const { wanted, earlier } = this; // A draft without a chosen voice has no voice.
+    const { wanted, earlier } = this; // In a draft without a chosen voice, the voice is empty.
     this.take(catalogue.find(keyOf(mode, config.voice ?? '')) ?? catalogue.named(config.voice ?? ''));
     this.language.value = config.language ?? 'auto';
     this.writeManner(config.instructions ?? '');

@@ -15,12 +15,12 @@ const SPOKEN = /[\p{L}\p{N}]/u;
 const BIN_S = 0.01; // Bin width of Peaks.
 const QUIET = 0.06; // Share of the loudest bin below which a bin is silent.
 const MIN_PAUSE_S = 0.1;
-const LONG_PAUSE_S = 0.5; // Longer pauses carry no more information.
-const KNOWN_S = 2; // Weight of the usual pace against the measured one.
+const LONG_PAUSE_S = 0.5; // Pause in seconds. Longer pauses are not stronger signs of a sentence end.
+const KNOWN_S = 2; // Weight of the usual pace, in seconds of measured audio.
 // Cost of a sentence end without a pause, and the discount for a pause of LONG_PAUSE_S.
 const NO_PAUSE_COST = 0.3;
 const WORTH = 0.4;
-const NEAR_S = 1; // Minimum search distance around an expected end, added to a share of the time until then.
+const NEAR_S = 1; // Minimum search distance in seconds around the expected end.
 const FAR = 0.25;
 
 /**
@@ -73,7 +73,7 @@ export function pausesOf({ low, high }) {
 export function beginningsOf(lengths, pauses, whole, usual = 1) {
   const sum = lengths.reduce((all, length) => all + length, 0);
   if (whole !== null) return path(lengths, pauses, whole / sum);
-  // During generation, the first assignment gives the pace for the second one.
+  // While audio is generated, a first assignment gives the pace for the second one.
   const first = path(lengths, pauses, usual);
   const heard = first.findLastIndex((at) => at > 0 && pauses.some(({ to }) => to === at));
   if (heard < 0) return first;
@@ -124,8 +124,8 @@ function cheapest(ends, { at, cost }, expected) {
 
 // --- Pace of each voice relative to the expected one, learned from complete takes, to estimate lengths.
 
-const TELLING_S = 3; // Expected seconds; the pace of a shorter text is random.
-const MIN_PACE = 0.5; // Share of the expected time; a take outside this range did not speak its text.
+const TELLING_S = 3; // Minimum expected duration in seconds. The pace of shorter texts varies too much.
+const MIN_PACE = 0.5; // Minimum ratio to the expected duration. A take outside of the range has not spoken its text.
 const MAX_PACE = 2;
 
 export class VoicePaces {
@@ -136,7 +136,7 @@ export class VoicePaces {
   learn(take) {
     const said = take.sent.trim();
     const expected = expectedSeconds(said);
-    if (expected < TELLING_S || wordsOf(take) !== said) return; // A requested pause does not count as pace.
+    if (expected < TELLING_S || wordsOf(take) !== said) return; // Pauses that were requested do not count as pace.
     const pace = take.seconds / expected;
     if (pace >= MIN_PACE && pace <= MAX_PACE) this.known.set(keyOf(take), pace);
   }
@@ -167,8 +167,8 @@ function keyOf({ mode, config, sent }) {
 // --- Highlight of the spoken sentence: an invisible copy of the text is behind the field and shows only the mark.
 
 const SAME = /** @type {const} */ (['font', 'letterSpacing', 'wordSpacing', 'textAlign', 'direction', 'tabSize', 'paddingBlock', 'paddingInline']);
-const FAR_S = 1; // A larger step is a jump.
-const ABOVE = 40; // Pixels between the field's edge and a mark after scrolling.
+const FAR_S = 1; // Minimum step in seconds that counts as a jump.
+const ABOVE = 40; // Distance in pixels between the field's edge and the mark after scrolling.
 
 export class SoundingText {
   /** Index of the last marked sentence of the take; -1: none. */

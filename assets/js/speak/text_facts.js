@@ -9,7 +9,7 @@ import { expectedSeconds, sentLength, untagged } from '../common/text.js';
 // --- Chips below the shared text that insert tags.
 
 const CHIPS = ['pause', 'whispering', 'excited', 'sad', 'laughing', 'neutral'];
-const KNOWN = new Set(['pause', 'neutral']); // Literal names that the runtime knows.
+const KNOWN = new Set(['pause', 'neutral']); // Names of tags that the runtime does not translate.
 
 /** Chips below the shared text that insert tags, if the room's voice supports them. */
 export class TagChips {
@@ -26,7 +26,7 @@ export class TagChips {
   /** Show at which ends a scrollable row has more content. */
   fade() {
     const { scrollLeft, scrollWidth, clientWidth } = this.holder;
-    const at = Math.abs(scrollLeft); // Negative in right-to-left text.
+    const at = Math.abs(scrollLeft); // In right-to-left text, the position is negative.
     this.holder.toggleAttribute('data-before', at > 1);
     this.holder.toggleAttribute('data-behind', at < scrollWidth - clientWidth - 1);
   }
@@ -153,9 +153,9 @@ export class Starters {
 
 // --- Length, expected duration, the button that makes a script, and a hint about the language.
 
-const SCRIPT_CHARS = 400; // A longer text is better spoken as a script, line by line.
-const NEAR_LIMIT = 0.8; // Share of the limit above which the limit is shown.
-const MAX_NAMED = 3; // Languages named.
+const SCRIPT_CHARS = 400; // Number of characters above which a script is offered.
+const NEAR_LIMIT = 0.8; // Share of the limit above which the limit is displayed.
+const MAX_NAMED = 3; // Maximum number of languages that the hint names.
 
 export class TextFacts {
   /** @type {number|undefined} */

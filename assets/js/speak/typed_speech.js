@@ -13,8 +13,8 @@ import { endsShort, expectedSeconds, isSyllabic, sentLength, untagged } from '..
 const WORD_END_MS = 700; // Pause in typing after a word, which ends a clause.
 const IN_WORD_MS = 1500; // Pause after a letter, which may be within a word.
 const IDLE_MS = 120_000; // Pause after which the request ends, because it keeps a slot of the runtime.
-const MAX_CHARS = 1000; // Maximum characters sent at once, for pasted text.
-const QUIET_MS = 250; // Time without new audio after which a clause counts as generated.
+const MAX_CHARS = 1000; // Maximum number of characters that are sent at once, for pasted text.
+const QUIET_MS = 250; // Time in milliseconds without new audio after which a clause counts as complete.
 
 // A mark needs a space after it if it may be in a number, an address or an abbreviation.
 const CLAUSE_END = /(?<=(?:^|\s)["'“‘«(]*[\p{L}\p{M}'’-]+)[,;!?]|[.,;:!?]["'”’»)]*\s|[。！？｡，；：、…—\n]|\s[-–]\s/gu;
@@ -69,7 +69,7 @@ export class TypedSpeech {
   done = 0;
   /** True after a deletion of text that was sent. */
   isCut = false;
-  caret = Infinity; // Start of the selection before the edit.
+  caret = Infinity; // Start of the selection before the last edit.
   /** Clauses of the last take. @type {Clause[]} */
   clauses = [];
   sentAt = 0;
@@ -86,7 +86,7 @@ export class TypedSpeech {
     this.hint = need(page, '#vw-typed-hint');
     const field = room.studio.textField;
     this.button.onclick = () => (this.isOn ? this.finish() : this.start());
-    // Text that the page itself has put into the field is not typed.
+    // The page has put this text into the field, so nobody has typed it.
     field.addEventListener('beforeinput', ({ isComposing }) => {
       if (this.isOn && !isComposing && field.value !== this.value) this.accept();
       this.caret = field.selectionStart;
@@ -109,7 +109,7 @@ export class TypedSpeech {
     this.accept();
     textField.focus();
     if (studio.hasOwnText) textField.setSelectionRange(this.value.length, this.value.length);
-    else textField.select(); // The first letter replaces a sample.
+    else textField.select(); // The sample text is selected, so that typing replaces it.
     this.paint('speakers.typed_on');
   }
 
@@ -123,7 +123,7 @@ export class TypedSpeech {
 
   /** Speak the rest, and complete the take. Returns false if nothing was typed. */
   finish() {
-    this.onInput(); // A composition may be open.
+    this.onInput(); // A composition may not have ended.
     this.advance(this.value.length);
     this.end();
     return this.take !== null;
@@ -210,7 +210,7 @@ export class TypedSpeech {
     if (!WORD.test(untagged(text))) return;
     const most = studio.facts.most;
     if (this.isOpen && sentLength(`${this.take?.sent}${text}`) > most) this.close();
-    if (this.take && !this.isOpen && studio.stage.sounding) return; // The next take begins after this one.
+    if (this.take && !this.isOpen && studio.stage.sounding) return; // The next take starts when this one has ended.
     try {
       this.speak(text);
     } catch (error) {

@@ -107,7 +107,7 @@ export class VoicePicker {
     const { catalogue } = this.studio;
     const held = this.list.contains(document.activeElement) ? keyAt(document.activeElement) : '';
     const top = this.list.scrollTop;
-    const wasSeen = Math.abs(this.hidden()) < 1; // Ignore rounding to fractions of a pixel.
+    const wasSeen = Math.abs(this.hidden()) < 1; // Positions are rounded to fractions of a pixel.
     for (const button of this.kinds) button.setAttribute('aria-pressed', String(button.dataset.kind === catalogue.kind));
     this.describe.hidden = !this.acts.describe || !this.studio.cards.has('voice_design');
     const groups = this.groups();
@@ -120,7 +120,7 @@ export class VoicePicker {
     this.follow();
     this.mark();
     this.list.scrollTop = top;
-    if (wasSeen) this.list.scrollTop += this.hidden(); // Recent voices were added above.
+    if (wasSeen) this.list.scrollTop += this.hidden(); // Recently used voices were added above the list.
     const row = held && this.rows.find((one) => keyAt(one) === held);
     if (row) row.focus({ preventScroll: true });
   }

@@ -31,7 +31,7 @@ export async function recordingOf({ id, name }, t) {
 
 /** @typedef {import('./voices.js').Choice} Choice */
 
-const SEED = 7; // Fixed, so that the line sounds the same each time.
+const SEED = 7; // The seed is fixed, so that the sample sounds the same each time.
 
 export class VoiceSamples extends EventTarget {
   /** Samples played here, by checkpoint and voice. @type {Map<string, Take>} */

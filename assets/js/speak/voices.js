@@ -5,11 +5,11 @@ import { languageName, title } from '../common/fields.js';
 
 // --- A voice's mark: five bars and one of eight hues, derived from its id.
 
-const HUES = 8; // --vw-h0 to --vw-h7
-const START = 42061; // Start value of the hash, chosen so that the embedded speakers get different hues.
-const SIDE = 36; // Size of the drawing.
+const HUES = 8; // Number of hues: the variables --vw-h0 to --vw-h7.
+const START = 42061; // Start value of the hash, with which the embedded speakers get different hues.
+const SIDE = 36; // Width and height of the drawing.
 const BAR = { width: 2.4, pitch: 4, first: 8.6, least: 5 };
-const SPANS = [6, 15, 15, 15, 6]; // Range added to the minimum height: the outer bars stay low.
+const SPANS = [6, 15, 15, 15, 6]; // Range that is added to each bar's minimum height. The outer bars are low.
 
 /** @typedef {'preset'|'designed'|'recorded'} VoiceKind a speaker of a checkpoint, a designed voice, or a cloned one */
 
@@ -210,7 +210,8 @@ export class VoiceCatalogue extends EventTarget {
    */
   mark({ mode, voice, called }) {
     const id = voice || mode;
-    const choice = this.find(keyOf(mode, id)) ?? this.find(keyOf('base', id)); // A stored voice with a style speaks in another mode.
+    // With a style, a stored voice uses another mode.
+    const choice = this.find(keyOf(mode, id)) ?? this.find(keyOf('base', id));
     return Object.assign(markOf(id, choice?.kind ?? UNKNOWN[mode] ?? 'recorded'), { title: choice?.name ?? called ?? (voice ? title(voice) : '') });
   }
 
