@@ -200,6 +200,17 @@ async def test_one_line_say_works_without_an_event_loop(server: RunningServer, r
         assert file.readframes(file.getnframes()) == sound
 
 
+@pytest.mark.slow
+async def test_whole_text_is_spoken_unfiltered_by_default(server: RunningServer) -> None:
+    text = "The **kettle** is `on`."
+    unfiltered, filtered = [
+        (await spoken(server.socket, text, **VOICE, text_filter=name)).pcm for name in ("none", "markdown")
+    ]
+    assert unfiltered != filtered
+    assert same_sound(say(server.http, text, **VOICE), unfiltered)
+    assert same_sound(say(server.http, text, **VOICE, text_filter="markdown"), filtered)
+
+
 def test_reference_audio_is_sent_as_file_bytes(server: RunningServer) -> None:
     file = wav((np.sin(np.arange(48_000) / 20) * 9000).astype("<i2").tobytes())
     assert len(say(server.http, "Good morning.", ref_audio=file, ref_text="Words.", seed=3, max_frames=5)) > 0

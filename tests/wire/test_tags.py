@@ -9,7 +9,6 @@ from typing import Any
 import httpx
 import pytest
 
-from runtime.request import DROPPED_STYLES
 from tests.support.runtime_server import RunningServer
 from tests.support.speech_client import Take, same_sound, spoken, talk
 from tests.wire.test_cartesia import said, sound_of, speaker
@@ -65,32 +64,12 @@ def test_tags_and_pronunciations_work_together(
     assert same_sound(pcm.removeprefix(PAUSE), excited)
 
 
-@pytest.mark.slow("3")
-@pytest.mark.parametrize("size", [pytest.param(1, marks=pytest.mark.slow), 3])
-def test_streamed_text_gives_the_same_audio(server: RunningServer, excited: bytes, size: int) -> None:
-    for layout in (False, True):
-        plain = native(server, "Ask Win.", instructions="excited", non_streaming_mode=layout).pcm
-        fields = {"tags": True, "pronunciations": WORDS, "non_streaming_mode": layout}
-        assert same_sound(native(server, TAGGED, size=size, **fields).pcm, PAUSE + plain)
-
-
-def test_without_the_option_brackets_are_text(server: RunningServer) -> None:
-    assert native(server, TAGGED).pcm != native(server, TAGGED, tags=True).pcm
-    assert same_sound(native(server, TAGGED).pcm, native(server, TAGGED, tags=False).pcm)
-
-
 def test_style_applies_to_the_following_sentences(server: RunningServer) -> None:
     """vLLM-Omni's dialect makes a request of each."""
     fields = {"split_granularity": "sentence"}
     heard = of_omni(server, "[excited. Very] Ask him. And Win.", tags=True, **fields)
     alone = of_omni(server, "Ask him. And Win.", instructions="excited. Very", **fields)
     assert same_sound(heard, alone)
-
-
-def test_clone_notes_that_styles_are_left_out(server: RunningServer, ref_audio: str) -> None:
-    clone = {"task_type": "base", "ref_audio": ref_audio, "x_vector_only_mode": True, "tags": True}
-    assert native(server, "[sad] Hello.", **clone).start["notes"] == [DROPPED_STYLES]
-    assert native(server, "[neutral] Hello.", **clone).start["notes"] == []
 
 
 @pytest.mark.parametrize(

@@ -10,16 +10,12 @@ import pytest
 
 from runtime.model.checkpoint import Checkpoint
 from runtime.request import Layout, Sampling, SpeechRequest
-from tests.conftest import Loaded
 from tests.support.engines import (
     EventRecorder,
     assert_all_same,
-    assert_same,
     cloned,
     custom_voice,
-    drain,
     engine_of,
-    run_turns,
     said,
     said_together,
     seeded,
@@ -67,29 +63,6 @@ def test_batch_equals_its_requests_alone(
     requests, alone = varied(sampled), alone_of(sampled)
     together = said_together(engine_of(speaker, slots=8), *requests, apart=apart)
     assert_all_same(together, alone)
-
-
-@pytest.mark.slow("at once-1", "at once-2", "at once-3")
-@pytest.mark.parametrize("order", [0, 1, 2, 3])
-def test_requests_may_join_and_leave_in_any_order(
-    speaker: Checkpoint, alone_of: Callable[[bool], list[EventRecorder]], order: int
-) -> None:
-    """Fewer slots than requests, cancels in between: every slot changes hands while its neighbours speak."""
-    stream = np.random.RandomState(order)
-    requests, alone = varied(sampled=True), alone_of(True)
-    engine, heards, tickets = engine_of(speaker, slots=3), {}, {}
-    for index in stream.permutation(len(requests)):
-        heards[index] = EventRecorder()
-        tickets[index] = engine.submit(requests[index], heards[index])
-        run_turns(engine, stream.randint(0, 4))
-    cancelled = int(stream.choice(list(tickets)))
-    engine.cancel(tickets[cancelled])
-    drain(engine)
-    for index, heard in heards.items():
-        if index != cancelled:
-            assert_same(heard, alone[index])
-    kept = heards[cancelled].codes
-    assert np.array_equal(kept, alone[cancelled].codes[: len(kept)].reshape(kept.shape))
 
 
 DIFFERENT = [
@@ -159,15 +132,3 @@ def test_generated_seed_is_reported_and_repeats_the_request(speaker: Checkpoint)
     first = said(engine_of(speaker), custom_voice(seed=None, sampling=Sampling()))
     again = said(engine_of(speaker), custom_voice(**seeded(first.started.seed)))
     assert np.array_equal(first.codes, again.codes)
-
-
-@pytest.mark.slow
-def test_another_checkpoint_shape_is_batched_too(loaded: Loaded) -> None:
-    odd = loaded("odd", "custom_voice")
-    requests = [
-        custom_voice(TEXTS[index], voice=("ada", "bob_2", "mei")[index], max_frames=5 + index, **seeded(index))
-        for index in range(3)
-    ]
-    alone = [said(engine_of(odd, slots=1), request) for request in requests]
-    together = said_together(engine_of(odd, slots=2), *requests, apart=1)
-    assert_all_same(together, alone)

@@ -181,47 +181,9 @@ def test_interleaved_frames_and_prefill_chunks_do_not_affect_each_other(speaker:
     assert np.array_equal(np.stack(beside), neighbour[0][: len(beside)])
 
 
-def test_cached_prefix_is_not_computed_again(speaker: Checkpoint) -> None:
-    """Two prompts with 32 positions in common: the second starts from what the first left, bit for bit."""
-    common, runner = prompt_of(speaker, 0, 32).embeds, runner_of(speaker)
-    tails = [prompt_of(speaker, serial, 9).embeds for serial in (1, 2)]
-    one, other = (Prompt(torch.cat((common, tail)), [7, 8]) for tail in tails)
-    first = runner.slot_cache.take(SlotInputs(settings_of(0), 1, one.trailing))
-    read(runner, first, one)
-    prefix = runner.slot_cache.prefix_of(first, 32)
-    runner.step(np.array([first]))
-    runner.slot_cache.release(first)
-
-    whole = runner.slot_cache.take(SlotInputs(settings_of(0), 4, other.trailing))
-    expected = read(runner, whole, other)
-    copied = runner.slot_cache.take(SlotInputs(settings_of(0), 4, other.trailing))
-    runner.slot_cache.copy_prefix(copied, prefix)
-    result = read(runner, copied, other, start=prefix.length)
-    assert np.array_equal(result.codes, expected.codes)
-    for ours, theirs in zip(left_by(runner, copied), left_by(runner, whole), strict=True):
-        assert torch.equal(ours, theirs)
-
-
 def spoken(runner: ModelRunner, slot: int, prompt: Prompt, frames: int) -> Codes:
     codes = [read(runner, slot, prompt).codes[0]]
     return np.stack([*codes, *(runner.step(np.array([slot])).result().codes[0] for _ in range(frames - 1))])
-
-
-def test_streamed_text_gives_the_frames_of_text_known_at_the_start(speaker: Checkpoint) -> None:
-    prompt, ids = prompt_of(speaker, 0, 9), [11, 12, 13, 14, 15]
-    runner = runner_of(speaker)
-    whole = spoken(runner, runner.slot_cache.take(SlotInputs(settings_of(0), 3, ids)), prompt, 8)
-    inputs = SlotInputs(settings_of(0), 3, ids[:1], is_open=True)
-    slot = runner.slot_cache.take(inputs)
-    made = [read(runner, slot, prompt).codes[0]]
-    for more in ([12, 13], [], [14, 15]):
-        while len(made) < inputs.text_frames:
-            made.append(runner.step(np.array([slot])).result().codes[0])
-        runner.slot_cache.append_text(slot, more, is_last=more == [14, 15])
-    assert len(made) == 4
-    assert inputs.text_frames == UNLIMITED
-    made += [runner.step(np.array([slot])).result().codes[0] for _ in range(4)]
-    assert np.array_equal(np.stack(made), whole)
 
 
 def test_row_makes_as_many_frames_as_it_has_text(speaker: Checkpoint) -> None:

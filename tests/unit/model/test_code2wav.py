@@ -6,7 +6,7 @@ The network is described in docs/model.md 6.
 from __future__ import annotations
 
 import copy
-from itertools import accumulate, cycle, pairwise, repeat
+from itertools import cycle, pairwise
 
 import numpy as np
 import pytest
@@ -29,15 +29,6 @@ FRAMES = 60  # More frames than every attention window (16 and 7 frames) and the
 
 # A wrong chunk boundary causes errors far above the rounding errors of float64.
 EXACT = 1e-9
-
-SCHEDULES = {
-    "ones": repeat(1),
-    "ramp": (1, 2, 4, 8, 16, 29),
-    "sevens": repeat(7),
-    "first_alone": (1, 59),
-    "last_alone": (59, 1),
-    "uneven": cycle((3, 1, 11, 2)),
-}
 
 
 @pytest.fixture(scope="module", params=["tiny", "odd"])
@@ -67,16 +58,6 @@ def cuts_of(schedule: object, frames: int) -> list[tuple[int, int]]:
 def decoded(code2wav: Code2Wav, codes: Tensor, cuts: list[tuple[int, int]] | None = None) -> Tensor:
     state = code2wav.fresh_state(len(codes))
     return torch.cat([code2wav(codes[:, start:end], state) for start, end in cuts or [(0, codes.shape[1])]], dim=1)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("rows", [1, 3])
-@pytest.mark.parametrize("name", SCHEDULES)
-def test_any_chunk_schedule_equals_the_full_decode(precise: Code2Wav, name: str, rows: int) -> None:
-    codes = codes_of(precise, rows)
-    streamed = decoded(precise, codes, cuts_of(copy.copy(SCHEDULES[name]), FRAMES))
-    assert streamed.shape == (rows, FRAMES * precise.config.samples_per_frame)
-    torch.testing.assert_close(streamed, decoded(precise, codes), rtol=0, atol=EXACT)
 
 
 @pytest.mark.slow("odd")
@@ -160,41 +141,6 @@ def test_frame_affects_only_samples_within_its_window(precise: Code2Wav) -> None
     # Each layer extends the influence of a frame by its window, then pre_conv and the convolutions extend it further.
     through_layers = config.num_hidden_layers * (config.sliding_window - 1)
     assert through_layers <= int(differs.max()) - 10 <= through_layers + 2 + precise.tail_frames - 1
-
-
-@pytest.mark.slow
-@torch.inference_mode()
-def test_streams_started_at_different_times_share_batches(precise: Code2Wav) -> None:
-    """Rows join and leave a shared state, each at its own position and with its own chunk sizes."""
-    stream = np.random.RandomState(4)
-    codes = codes_of(precise, 5)
-    slot_cache, whole = precise.fresh_state(8), decoded(precise, codes)
-    slots = [6, 0, 3, 7, 2]
-    sounds: list[list[Tensor]] = [[] for _ in slots]
-    done = [0] * 5
-    begins = [0, 0, 3, 9, 20]
-    turn = 0
-    while min(done) < FRAMES:
-        size = int(stream.randint(1, 9))
-        members = [
-            index
-            for index in range(5)
-            if turn >= begins[index] and done[index] + size <= FRAMES and stream.random_sample() < 0.7
-        ]
-        last = [index for index in range(5) if 0 < FRAMES - done[index] < size and turn >= begins[index]]
-        for group, length in ((members, size), *(([index], FRAMES - done[index]) for index in last)):
-            if not group:
-                continue
-            rows = torch.tensor([slots[index] for index in group])
-            state = slot_cache.rows(rows)
-            wave = precise(torch.stack([codes[index, done[index] : done[index] + length] for index in group]), state)
-            slot_cache.write(rows, state)
-            for index, samples in zip(group, wave, strict=True):
-                sounds[index].append(samples)
-                done[index] += length
-        turn += 1
-    for index in range(5):
-        torch.testing.assert_close(torch.cat(sounds[index]), whole[index], rtol=0, atol=EXACT)
 
 
 @pytest.mark.quick("tiny-11", "odd-10")
@@ -293,7 +239,3 @@ def test_reopened_stream_is_fresh(cloner: Checkpoint) -> None:
 )
 def test_full_scale_is_32767(wave: float, steps: int) -> None:
     assert to_s16(torch.tensor([wave])).tolist() == [steps]
-
-
-def test_ramp_schedule_has_the_expected_steps() -> None:
-    assert list(accumulate(end - start for start, end in cuts_of(SCHEDULES["ramp"], FRAMES))) == [1, 3, 7, 15, 31, 60]
