@@ -22,7 +22,7 @@ ARCHITECTURE = Path(__file__).parents[3] / "docs" / "architecture.md"
 
 def named_places() -> list[str]:
     """The second column of the table."""
-    section = ARCHITECTURE.read_text(encoding="utf-8").partition("## Where a request rests")[2].partition("\n## ")[0]
+    section = ARCHITECTURE.read_text(encoding="utf-8").partition("## Where a request waits")[2].partition("\n## ")[0]
     return re.findall(r"^\| \d+ \| ([^|]+?) \|", section, re.MULTILINE)
 
 
