@@ -70,7 +70,7 @@ def read_pdf(data: bytes, left_out: LeftOut) -> Document:
             raise UnreadableError(LOCKED)
         if len(reader.pages) > MAX_PAGES:
             raise UnreadableError(TOO_LARGE)
-        pages = list(_rows_of_pages(reader.pages))
+        pages = list(_rows_of_pages(reader.pages, left_out))
         marks = _marks_of_outline(reader)
         title, author = (_metadata(reader, name) for name in ("title", "author"))
     except _DAMAGES:
@@ -87,12 +87,13 @@ def read_pdf(data: bytes, left_out: LeftOut) -> Document:
     return document
 
 
-def _rows_of_pages(pages: Iterable[PageObject]) -> Iterator[list[Row]]:
+def _rows_of_pages(pages: Iterable[PageObject], left_out: LeftOut) -> Iterator[list[Row]]:
     chars = 0
     for page in pages:
         collector = PageRows()
         page.extract_text(visitor_text=collector.add)
         rows = collector.finish()
+        left_out.add("damaged", count=collector.unmapped)
         chars += sum(len(row.text) for row in rows)
         if chars > MAX_TEXT_CHARS:
             raise UnreadableError(TOO_LARGE)

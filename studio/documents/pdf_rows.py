@@ -9,6 +9,8 @@ from typing import Any
 from studio.documents.values import scripted
 
 _SMALL = 0.85  # Maximum size of raised or lowered digits relative to the letters of their row.
+_UNUSUAL = re.compile(r"/(?!a\d).*[\d_.].*")
+_LIGATURE = re.compile(r"/[A-Za-z](?:_[A-Za-z])+")
 _UNDRAWN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 
 
@@ -38,10 +40,16 @@ class PageRows:
     """
 
     rows: list[Row] = field(default_factory=list)
+    unmapped: int = 0  # Number of glyphs that the file maps to no character.
     _row: Row = field(default_factory=Row)
 
-    def add(self, text: str, matrix: list[float], text_matrix: list[float], _font: Any, font_size: float) -> None:
+    def add(self, text: str, matrix: list[float], text_matrix: list[float], font: Any, font_size: float) -> None:
         """Add a fragment of text, which ends rows by its line breaks."""
+        if "/" in text:
+            for name in _glyph_names(font):
+                letters = name[1:].replace("_", "") if _LIGATURE.fullmatch(name) else ""
+                self.unmapped += 0 if letters else text.count(name)
+                text = text.replace(name, letters)
         x = text_matrix[4] * matrix[0] + text_matrix[5] * matrix[2] + matrix[4]
         y = text_matrix[4] * matrix[1] + text_matrix[5] * matrix[3] + matrix[5]
         size = abs(font_size * (text_matrix[3] or text_matrix[1]) * (matrix[3] or matrix[1]))
@@ -69,6 +77,17 @@ class PageRows:
 
     def _end_row(self) -> None:
         row, self._row = self._row, Row()
-        row.text = _UNDRAWN.sub(" ", row.text).strip()
+        text, count = _UNDRAWN.subn(" ", row.text)
+        self.unmapped += count
+        row.text = text.strip()
         if row.text:
             self.rows.append(row)
+
+
+def _glyph_names(font: Any) -> list[str]:
+    """Return the unusual glyph names of a font, longest first. pypdf uses a name as the text if it does not know it."""
+    # Unlike `get`, the index operator of pypdf resolves references.
+    encoding = font["/Encoding"] if font and "/Encoding" in font else None
+    differences = encoding["/Differences"] if isinstance(encoding, dict) and "/Differences" in encoding else ()
+    names = {name for name in differences if isinstance(name, str) and _UNUSUAL.fullmatch(name)}
+    return sorted(names, key=len, reverse=True)

@@ -106,6 +106,24 @@ def test_a_page_without_text_among_others_is_counted() -> None:
     assert [(note.code, note.examples) for note in document.notes] == [("pictures", ["page 2"])]
 
 
+@pytest.mark.parametrize(
+    ("names", "text", "read_as", "lost"),
+    [
+        ("/g21 /C0013", "one AB two", "one two", 2),
+        ("/f_i /space", "of A and/or n/a", "of fi and/or n/a", 0),
+        ("/a /b", "a/b", "a/b", 0),
+        ("", "one \\001\\021 two", "one two", 2),
+    ],
+)
+def test_glyphs_without_a_character_are_counted(names: str, text: str, read_as: str, lost: int) -> None:
+    data = pdf([[(72, 700, 12, "Words.")]]).replace(b"(Words.)", b"(" + text.encode() + b")")
+    encoding = f"<</Differences[65 {names}]>>" if names else "/WinAnsiEncoding"
+    data = data.replace(b"/Encoding/WinAnsiEncoding", b"/Encoding" + encoding.encode())
+    found = read(data)
+    assert [chapter.paragraphs for chapter in found.chapters] == [[read_as]]
+    assert {note.code: note.count for note in found.notes}.get("damaged", 0) == lost
+
+
 def test_a_long_book_is_read_in_linear_time() -> None:
     began = time.process_time()
     found = paragraphs(pdf([book_page(number, [ROW] * 40) for number in range(300)]))
