@@ -152,7 +152,7 @@ class EngineCore:
     @property
     def _waits_for_text(self) -> NDArray[np.bool_]:
         """Return the rows that have generated all frames their text allows. Shapes: [S]."""
-        return (self.table.made > 0) & (self.table.text <= self.table.made)
+        return (self.table.made > 0) & (self.table.text_limit <= self.table.made)
 
     def share_voices_of(self, reader: EngineCore, *, may_cross_embed: bool) -> None:
         """Use another checkpoint's voice cache. No request may wait for a voice at this time.

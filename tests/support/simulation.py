@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from runtime.engine.scheduling.scheduler import NO_LIMIT, Code2WavChunk, Pace, Scheduler, SequenceTable
+from runtime.engine.execution.slots import UNLIMITED
+from runtime.engine.scheduling.scheduler import Code2WavChunk, Pace, Scheduler, SequenceTable
 
 FRAME_S = 0.08
 
@@ -119,7 +120,7 @@ class Simulation:
     def _begin(self, one: Listener, by_slot: dict[int, Listener]) -> None:
         self.now += self.prefill_s
         slot, table = one.slot, self.table
-        table.limit[slot], table.text[slot], table.buffer_empty_at[slot] = one.frames, NO_LIMIT, one.arrives
+        table.limit[slot], table.text_limit[slot], table.buffer_empty_at[slot] = one.frames, UNLIMITED, one.arrives
         table.has_acks[slot] = not one.reads
         table.begun[slot] = table.made[slot] = 1
         table.speaking[slot] = True

@@ -20,9 +20,9 @@ from runtime.device.interface import Stream
 from runtime.engine.audio.code2wav_streams import Code2WavStreams
 from runtime.engine.audio.code2wav_worker import Code2WavTask, Code2WavWorker
 from runtime.engine.audio.guards import spoken_after
+from runtime.engine.execution.slots import UNLIMITED
 from runtime.engine.scheduling.scheduler import (
     MAX_BACKLOG_FRAMES,
-    NO_LIMIT,
     Code2WavChunk,
     Pace,
     Scheduler,
@@ -285,5 +285,5 @@ def spoken_from(sequence: Sequence) -> int:
     return (
         sequence.before + max(sequence.tokens, spoken_after(sequence.segment.spoken))
         if sequence.segment.closed
-        else NO_LIMIT
+        else UNLIMITED
     )

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 Slots = NDArray[np.int64]
 
-NO_LIMIT = 2**62  # Larger than every number of frames.
 # Maximum number of frames of a row that Code2Wav has not decoded. More frames would not give earlier audio.
 MAX_BACKLOG_FRAMES = 64
 MAX_CHUNK_GROWTH = 4  # Maximum ratio between the lengths of two successive chunks.
@@ -32,7 +31,16 @@ URGENT_FRAMES = (
 
 
 class SequenceTable:
-    """Scheduler's state of every slot. Shapes: every array [S]. Times are in seconds of the engine's clock."""
+    """Scheduler's state of every slot. Shapes: every array [S]. Times are in seconds of the engine's clock.
+
+    Frames are counted from the first frame of the request, over all its segments. In every row,
+    `acknowledged_frames` <= `sent` <= `made` <= `begun`:
+
+    * `InFlight` advances `begun`. When it discards launches, it sets `begun` back to `made`.
+    * `Code2WavScheduler.store_frames` advances `made`. `SegmentRunner.cut_segment` takes frames back.
+    * `Scheduler.record_sent` advances `sent` when the result of a Code2Wav call is collected.
+    * `EngineCore.ack_sent` advances `acknowledged_frames`, which may exceed `sent` until the call is collected.
+    """
 
     def __init__(self, slots: int) -> None:
         self.speaking = np.zeros(slots, bool)  # True if frames may be generated.
@@ -40,9 +48,9 @@ class SequenceTable:
         self.ended = np.zeros(slots, bool)  # True if no more frames follow and only audio remains to be emitted.
         self.begun = np.zeros(slots, np.int64)  # Number of launched frames.
         self.made = np.zeros(slots, np.int64)  # Number of frames whose codes are known.
-        self.sent = np.zeros(slots, np.int64)  # Number of frames whose audio was sent.
+        self.sent = np.zeros(slots, np.int64)  # Number of frames whose audio was emitted.
         self.limit = np.zeros(slots, np.int64)  # Maximum number of frames.
-        self.text = np.zeros(slots, np.int64)  # Number of frames that the received text allows.
+        self.text_limit = np.zeros(slots, np.int64)  # Number of frames that the received text allows.
         self.acknowledged_frames = np.zeros(slots, np.int64)  # Number of frames whose audio was acknowledged.
         self.has_acks = np.zeros(slots, bool)  # True if the listener acknowledges audio.
         # Time at which a listener that plays without pauses will have played all sent audio.
@@ -54,10 +62,9 @@ class SequenceTable:
 
     def clear(self, slot: int) -> None:
         """Reset the row of a slot except `in_code2wav`, which a running Code2Wav call resets at its end."""
-        in_code2wav = self.in_code2wav[slot]
-        for array in vars(self).values():
-            array[slot] = 0
-        self.in_code2wav[slot] = in_code2wav
+        for name, initial in vars(SequenceTable(1)).items():
+            if name != "in_code2wav":
+                getattr(self, name)[slot] = initial[0]
 
     @property
     def pending(self) -> NDArray[np.int64]:
@@ -123,12 +130,17 @@ class Scheduler:
         rows with more unplayed audio than `LOW_BUFFER_S` pause, and so do the rows whose first audio it is.
         """
         begun = table.begun
-        may = table.speaking & (begun < table.limit) & (begun < table.text) & (begun - table.sent < MAX_BACKLOG_FRAMES)
+        may = (
+            table.speaking
+            & (begun < table.limit)
+            & (begun < table.text_limit)
+            & (begun - table.sent < MAX_BACKLOG_FRAMES)
+        )
         may &= ~self.waits_for_reader(table, begun)
         if is_scarce:
             may &= table.buffer_empty_at - now + (begun - table.sent) * self.frame_s <= self.lead_cap_s
         if yields_to_first_audio:
-            unheard = (table.made >= np.maximum(1, table.first_chunk)) & (table.last_chunk == 0)
+            unheard = (table.made >= table.first_chunk) & (table.last_chunk == 0)
             if unheard.any():
                 may &= (table.buffer_empty_at - now <= LOW_BUFFER_S) & ~unheard
         return np.flatnonzero(may)
@@ -178,7 +190,7 @@ class Scheduler:
         These are rows that have all frames, rows that wait for text, possibly for a long time, and rows that wait for
         acknowledgements of audio that was not sent yet.
         """
-        is_blocked = table.ended | (table.made >= table.text) | (table.made >= table.limit)
+        is_blocked = table.ended | (table.made >= table.text_limit) | (table.made >= table.limit)
         return is_blocked | self.waits_for_reader(table, table.made)
 
     def sound(self, table: SequenceTable, now: float, pace: Pace) -> list[Code2WavChunk]:

@@ -18,7 +18,7 @@ from runtime.engine.cloned_voice import ClonedVoice
 from runtime.engine.execution.prompt import Prompt
 from runtime.engine.execution.slots import SlotInputs
 from runtime.engine.scheduling.input_processor import Admission, SegmentPlan
-from runtime.engine.scheduling.scheduler import NO_LIMIT, SequenceTable
+from runtime.engine.scheduling.scheduler import SequenceTable
 from runtime.engine.text.text_stream import Segment, TextStream
 from runtime.errors import SpeechError
 from runtime.request import (
@@ -173,9 +173,10 @@ class Sequence:
         table.ended[slot] = self.state is SequenceState.DRAIN
         table.limit[slot] = self.limit
         if self.state is SequenceState.WAITING_FOR_TEXT:
-            table.text[slot] = table.made[slot]  # Frames that are already generated may always be decoded.
-        elif self.state is not SequenceState.DRAIN:
-            table.text[slot] = min(self.before + self.inputs.text_frames, NO_LIMIT)
+            # All frames are decoded now, because the next one may take long.
+            table.text_limit[slot] = table.made[slot]
+        elif self.state is not SequenceState.DRAIN:  # `ended` is enough while a sequence drains.
+            table.text_limit[slot] = self.before + self.inputs.text_frames
 
     @property
     def made(self) -> int:

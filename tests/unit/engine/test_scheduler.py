@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from runtime.engine.execution.slots import UNLIMITED
 from runtime.engine.scheduling.scheduler import (
     LOW_BUFFER_S,
     MAX_BACKLOG_FRAMES,
     MAX_CHUNK_GROWTH,
-    NO_LIMIT,
     Pace,
     Scheduler,
     SequenceTable,
@@ -29,7 +29,7 @@ def speaking(
     """Rows that all speak and have sent nothing."""
     table = SequenceTable(slots)
     table.speaking[:] = True
-    table.limit[:], table.text[:] = 1000, NO_LIMIT
+    table.limit[:], table.text_limit[:] = 1000, UNLIMITED
     table.begun[:] = table.made[:] = made
     table.first_chunk[:], table.largest_chunk[:], table.batch[:] = 1, 16, 4
     return Scheduler(
@@ -196,7 +196,7 @@ def test_frames_in_flight_count_as_decoded(what: str) -> None:
     if what == "limit":
         table.limit[:] = 10
     elif what == "text":
-        table.text[:] = 10
+        table.text_limit[:] = 10
     elif what == "backlog":
         table.sent[:], table.begun[:] = 10 - MAX_BACKLOG_FRAMES, (10, 9)
     else:
@@ -214,11 +214,11 @@ def test_released_slot_stays_in_code2wav_until_its_audio_returns() -> None:
 
 def test_row_without_text_waits_and_sends_its_pending_frames() -> None:
     scheduler, table = speaking(1, made=3)
-    table.text[:] = 3
+    table.text_limit[:] = 3
     table.sent[:], table.last_chunk[:], table.buffer_empty_at[:] = 1, 16, 100.0
     assert scheduler.runnable(table, 0.0, is_scarce=False).tolist() == []
     assert [(chunk.slots.tolist(), chunk.size) for chunk in scheduler.sound(table, 0.0, Pace())] == [([0], 2)]
-    table.text[:] = 4
+    table.text_limit[:] = 4
     assert scheduler.runnable(table, 0.0, is_scarce=False).tolist() == [0]
 
 
@@ -346,7 +346,7 @@ def test_row_that_can_decode_no_more_frames_does_not_wait() -> None:
 
 def test_first_chunks_and_rows_without_text_do_not_wait() -> None:
     scheduler, table = in_company(16, 3, 3, 3, 3, 3, 3, 3)
-    table.text[1] = table.made[1]
+    table.text_limit[1] = table.made[1]
     table.last_chunk[2] = 0
     assert asked(scheduler, table) == [(True, [2], [1]), (False, [1], [3])]
 
@@ -415,11 +415,15 @@ def test_chunk_is_limited_by_maximum_growth_work_and_lead(
         assert size == min(first, largest, work)
 
 
-def test_cleared_slot_keeps_no_state() -> None:
-    _, table = speaking(2, made=9)
+def test_cleared_row_equals_a_new_one_except_for_a_running_call() -> None:
+    table = SequenceTable(2)
+    for array in vars(table).values():
+        array[:] = 7
+    before = {name: array[1] for name, array in vars(table).items()}
     table.clear(0)
-    assert all(array[0] == 0 for array in vars(table).values())
-    assert table.made[1] == 9
+    new = {name: array[0] for name, array in vars(SequenceTable(1)).items()}
+    assert {name: array[0] for name, array in vars(table).items()} == new | {"in_code2wav": True}
+    assert {name: array[1] for name, array in vars(table).items()} == before
 
 
 @pytest.mark.parametrize(
