@@ -21,11 +21,11 @@ class Stream(StrEnum):
     Work on one stream runs in order. Different streams run in parallel.
     """
 
-    FIRST_AUDIO = "first sound"  # Also used for short urgent chunks.
+    FIRST_AUDIO = "first audio"  # Also used for short urgent chunks.
     PROMPTS = "prompts"  # Prompts and first frames.
     VOICES = "voices"  # Encoding of new voices.
     FRAMES = "frames"
-    AUDIO = "sound"
+    AUDIO = "audio"
 
 
 URGENT = (Stream.FIRST_AUDIO, Stream.PROMPTS, Stream.VOICES)  # Work that is needed for a request's first audio.

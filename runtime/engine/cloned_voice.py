@@ -29,4 +29,4 @@ class ClonedVoice:
     codes: Tensor | None = None
     text: str | None = None
     key: str = ""  # Cache key of the reference.
-    sound: VoiceStreamState | None = None  # The Code2Wav state after the reference's frames.
+    stream_state: VoiceStreamState | None = None  # The Code2Wav state after the reference's frames.

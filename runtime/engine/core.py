@@ -229,13 +229,13 @@ class EngineCore:
 
     def collect(self) -> None:
         """Record the audio that the Code2Wav worker has emitted, and offer it the next chunks."""
-        for sequence, sound in self.code2wav_scheduler.collect():
-            self.frames_made += 0 if sequence.request.yields else sound.frames
-            if sound.error is not None:
-                self.finish_request(sequence, sound.error)
-            elif sound.guard is not None:
+        for sequence, audio in self.code2wav_scheduler.collect():
+            self.frames_made += 0 if sequence.request.yields else audio.frames
+            if audio.error is not None:
+                self.finish_request(sequence, audio.error)
+            elif audio.guard is not None:
                 with self._finishing_on_error(sequence):
-                    self.segment_runner.cut_segment(sequence, sound.guard, sound.left_out)
+                    self.segment_runner.cut_segment(sequence, audio.guard, audio.left_out)
 
     def process_outputs(self) -> bool:
         """Store the frames that the device has finished, unless their row has discarded them."""

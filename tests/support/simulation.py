@@ -129,13 +129,13 @@ class Simulation:
     def _fly(self, by_slot: dict[int, Listener]) -> None:
         """Start the worker's next call, if it is idle, with the chunks that are due now."""
         while self.worker_free_at <= self.now:
-            chunks = self.scheduler.sound(self.table, self.now, self.pace)
+            chunks = self.scheduler.due_chunks(self.table, self.now, self.pace)
             if not chunks:
                 return
             chunk = chunks[0]
             self.table.in_code2wav[chunk.slots] = True
             cost = self.sound_cost[0] + self.sound_cost[1] * chunk.size * len(chunk.slots)
-            self.pace.sound_s = cost / (chunk.size * len(chunk.slots))
+            self.pace.code2wav_s = cost / (chunk.size * len(chunk.slots))
             self.worker_free_at = max(self.worker_free_at, self.now) + cost
             self._flying.append((self.worker_free_at, chunk))
 

@@ -53,7 +53,7 @@ class FirstAudio:
         try:
             self.event.synchronize()
         except Exception:
-            log.exception("the sound behind a first frame failed")
+            log.exception("the audio of a first frame failed")
             return GenerationFailed()
         made = self.made.numpy()
         return NonFiniteOutput() if made[self.samples :].any() else made[: self.samples].tobytes()
@@ -105,15 +105,15 @@ class Code2WavStreams:
             self.network.reset(slot)
             turn = frames = 0
             if voice is not None and voice.codes is not None:
-                voice.sound = voice.sound or self.after(voice.codes)
-                turn, frames = voice.sound.turn, voice.sound.frames
-                self.network.put(slot, voice.sound.state)
+                voice.stream_state = voice.stream_state or self.after(voice.codes)
+                turn, frames = voice.stream_state.turn, voice.stream_state.frames
+                self.network.put(slot, voice.stream_state.state)
             self._last[slot] = stream, self.device.mark()
         self._rows[slot, 1:] = turn, frames
 
     def can_follow(self, voice: ClonedVoice | None) -> bool:
         """True if a stream can be opened and its first frame decoded without waiting."""
-        is_known = voice is None or voice.codes is None or voice.sound is not None
+        is_known = voice is None or voice.codes is None or voice.stream_state is not None
         return is_known and bool(self.graphs.sizes(Stream.PROMPTS))
 
     @torch.inference_mode()
@@ -153,7 +153,7 @@ class Code2WavStreams:
             codes = codes[:, np.minimum(np.arange(fitting[0]), frames - 1)]
         cut = pieces(codes.shape[1], sizes) if sizes else _evenly(codes.shape[1], self.network.longest)
         widest = self.graphs.widest(stream) if sizes else len(slots)
-        sounds: list[bytes | SpeechError] = []
+        pcms: list[bytes | SpeechError] = []
         for first in range(0, len(slots), widest):
             group = np.array(slots[first : first + widest], np.int64)
             parts: list[list[bytes]] = [[] for _ in group]
@@ -172,11 +172,11 @@ class Code2WavStreams:
                     break
             failed = np.ones(len(group), bool)
             failed[whole] = False
-            sounds += [
+            pcms += [
                 GenerationFailed() if has_failed else b"".join(part) if is_sane else NonFiniteOutput()
                 for part, is_sane, has_failed in zip(parts, sane.tolist(), failed.tolist(), strict=True)
             ]
-        return sounds
+        return pcms
 
     def _pieces(
         self, group: NDArray[np.int64], places: NDArray[np.int64], codes: Tensor, stream: Stream
@@ -188,7 +188,7 @@ class Code2WavStreams:
         try:
             return places, self._piece(group[places], codes, stream)
         except Exception:
-            log.exception("sound of %d streams failed", len(places))
+            log.exception("Code2Wav of %d streams failed", len(places))
         if len(places) == 1:
             return places[:0], np.zeros((0, 0), np.int16)
         middle = len(places) // 2

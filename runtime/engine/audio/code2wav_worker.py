@@ -57,9 +57,9 @@ class Code2WavWorker:
 
     def start(self, *, separate_urgent: bool = False) -> None:
         """Start the threads; with `separate_urgent`, urgent chunks have their own thread."""
-        threads: dict[str, TaskFilter] = {"sound": accept_every_task}
+        threads: dict[str, TaskFilter] = {"Code2Wav": accept_every_task}
         if separate_urgent:
-            threads = {"urgent sound": lambda task: task.is_urgent, "sound": lambda task: not task.is_urgent}
+            threads = {"urgent Code2Wav": lambda task: task.is_urgent, "Code2Wav": lambda task: not task.is_urgent}
         for name, takes in threads.items():
             heartbeat = Heartbeat()
             thread = threading.Thread(target=self._run, args=(takes, heartbeat), name=name, daemon=True)

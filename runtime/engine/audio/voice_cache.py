@@ -175,7 +175,7 @@ class VoiceCache:
         voice = self.read(reference, key)
         if voice.codes is not None:
             with self.device.stream(Stream.VOICES):
-                voice.sound = self._compute_stream_state(voice.codes)
+                voice.stream_state = self._compute_stream_state(voice.codes)
                 self.device.mark().synchronize()
         return voice
 

@@ -29,8 +29,8 @@ class Work(StrEnum):
     PREFILL = "prefill chunks"  # Dimensions: prompts, positions per prompt.
     FIRST_FRAME = "first frames"  # Dimensions: rows, sampling kind.
     FOLLOWING_AUDIO = "sound behind first frames"  # Dimensions: frames, rows.
-    FIRST_AUDIO = "first sound"  # Dimensions: frames, rows.
-    AUDIO = "sound"  # Dimensions: frames, rows.
+    FIRST_AUDIO = "first audio"  # Dimensions: frames, rows.
+    AUDIO = "audio"  # Dimensions: frames, rows.
     REFERENCE = "references"  # Dimensions: frames.
     REFERENCE_END = "ends of references"  # Dimensions: frames.
 

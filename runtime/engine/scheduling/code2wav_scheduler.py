@@ -54,7 +54,7 @@ class _Output:
 
     chunk: Code2WavChunk
     sequences: list[Sequence]
-    sounds: list[SequenceAudio]
+    audios: list[SequenceAudio]
     paused: list[int]  # Number of samples of pauses that were emitted with the chunk, for each row.
     at: float
 
@@ -113,13 +113,13 @@ class Code2WavScheduler:
             for sequence in followed:
                 self._streams.open(sequence.slot, sequence.voice, Stream.PROMPTS)
             own = codes if len(followed) == len(sequences) else torch.stack([codes[place] for place in places])
-            sounds = self._streams.follow([sequence.slot for sequence in followed], own)
+            first_audios = self._streams.follow([sequence.slot for sequence in followed], own)
         except Exception:
-            log.exception("first sound of %d requests could not follow; the worker makes it", len(followed))
+            log.exception("first audio of %d requests could not be launched; the worker decodes it", len(followed))
             return
-        for sequence, sound in zip(followed, sounds, strict=True):
+        for sequence, first_audio in zip(followed, first_audios, strict=True):
             sequence.opened = True
-            sequence.first_audio = sound
+            sequence.first_audio = first_audio
 
     def _can_launch_first_audio(self, sequence: Sequence) -> bool:
         table, slot = self._table, sequence.slot
@@ -169,17 +169,17 @@ class Code2WavScheduler:
             output = self._outputs.popleft()
             chunk, at = output.chunk, output.at
             self._table.in_code2wav[chunk.slots] = False
-            rows = zip(output.sequences, output.sounds, output.paused, strict=True)
+            rows = zip(output.sequences, output.audios, output.paused, strict=True)
             # Another sequence may have the slot by now.
             current = [row for row in rows if self._sequences.get(row[0].slot) is row[0]]
             slots = np.array([sequence.slot for sequence, _, _ in current], np.int64)
-            frames = np.array([sound.frames for _, sound, _ in current], np.int64)
+            frames = np.array([audio.frames for _, audio, _ in current], np.int64)
             starved = self.scheduler.record_sent(self._table, slots, frames, at)
             self._table.buffer_empty_at[slots] += np.array([paused for _, _, paused in current]) / SAMPLE_RATE
-            for was_dry, (sequence, sound, _) in zip(starved, current, strict=True):
+            for was_dry, (sequence, audio, _) in zip(starved, current, strict=True):
                 sequence.underruns += int(was_dry)
                 sequence.first_audio_at = sequence.first_audio_at or at
-                yield sequence, sound
+                yield sequence, audio
         if worked:
             self.offer()
 
@@ -187,7 +187,7 @@ class Code2WavScheduler:
 
     def _tasks(self) -> list[Code2WavTask]:
         """Return the chunks that are due, the most urgent first. The caller holds the worker's lock."""
-        chunks = self.scheduler.sound(self._table, self._clock(), self.pace)
+        chunks = self.scheduler.due_chunks(self._table, self._clock(), self.pace)
         return [Code2WavTask((not chunk.is_urgent, chunk.deadline), partial(self._freeze, chunk)) for chunk in chunks]
 
     def _freeze(self, chunk: Code2WavChunk) -> Callable[[], None]:
@@ -216,38 +216,38 @@ class Code2WavScheduler:
         own = [row[:size] for row, size in zip(codes, chunk.frames, strict=True)]
         try:
             pcms = self._decode(chunk, sequences, codes)
-            sounds = [self._guard(*row) for row in zip(sequences, own, pcms, spoken, strict=True)]
+            audios = [self._guard(*row) for row in zip(sequences, own, pcms, spoken, strict=True)]
         except Exception:
-            log.exception("sound of %d chunks failed", len(sequences))
-            sounds = [SequenceAudio(b"", len(row), error=GenerationFailed()) for row in own]
+            log.exception("Code2Wav of %d chunks failed", len(sequences))
+            audios = [SequenceAudio(b"", len(row), error=GenerationFailed()) for row in own]
         paused = [0] * len(sequences)
-        for place, (sequence, row, sound, first) in enumerate(zip(sequences, own, sounds, firsts, strict=True)):
+        for place, (sequence, row, audio, first) in enumerate(zip(sequences, own, audios, firsts, strict=True)):
             with self._worker.lock:  # With the lock, the request cannot end between the check and the emit.
-                if sound.error is None and not sequence.silenced:
-                    codes_out = row[: sound.frames]
-                    paused[place] = sequence.emit_audio(sound.pcm, codes_out, first, self._streams.samples_per_frame)
+                if audio.error is None and not sequence.silenced:
+                    codes_out = row[: audio.frames]
+                    paused[place] = sequence.emit_audio(audio.pcm, codes_out, first, self._streams.samples_per_frame)
         now = self._clock()
-        self.pace.sound_s = (now - began) / int(chunk.frames.sum())
-        self._outputs.append(_Output(chunk, sequences, sounds, paused, now))
+        self.pace.code2wav_s = (now - began) / int(chunk.frames.sum())
+        self._outputs.append(_Output(chunk, sequences, audios, paused, now))
 
     def _decode(self, chunk: Code2WavChunk, sequences: list[Sequence], codes: Codes) -> list[bytes | SpeechError]:
         """Return the audio of every row: either launched with its first frame, or decoded now. Thread: worker."""
         stream = Stream.FIRST_AUDIO if chunk.is_urgent else Stream.AUDIO
-        sounds: dict[int, bytes | SpeechError] = {}
+        pcms: dict[int, bytes | SpeechError] = {}
         with self._streams.device.stream(stream):
             for place, sequence in enumerate(sequences):
                 if not self._open(sequence):
-                    sounds[place] = GenerationFailed()
-            places = [place for place, row in enumerate(sequences) if place not in sounds and row.first_audio is None]
+                    pcms[place] = GenerationFailed()
+            places = [place for place, row in enumerate(sequences) if place not in pcms and row.first_audio is None]
             if places:
                 slots = [sequences[place].slot for place in places]
                 made = self._streams.decode(slots, torch.from_numpy(codes[places]), stream, at_end=chunk.at_end)
-                sounds.update(zip(places, made, strict=True))
+                pcms.update(zip(places, made, strict=True))
         for place, sequence in enumerate(sequences):
-            if place not in sounds and sequence.first_audio is not None:
+            if place not in pcms and sequence.first_audio is not None:
                 first_audio, sequence.first_audio = sequence.first_audio, None
-                sounds[place] = first_audio.pcm()
-        return [sounds[place] for place in range(len(sequences))]
+                pcms[place] = first_audio.pcm()
+        return [pcms[place] for place in range(len(sequences))]
 
     def _open(self, sequence: Sequence) -> bool:
         """Open a sequence's Code2Wav stream if necessary; return False if that fails. Thread: worker."""

@@ -77,7 +77,7 @@ class Pace:
     """Recent durations in seconds; infinite until measured."""
 
     turn_s: float = np.inf  # Duration of one frame of the whole batch.
-    sound_s: float = np.inf  # Duration of the Code2Wav call for one frame of one row.
+    code2wav_s: float = np.inf  # Duration of the Code2Wav call for one frame of one row.
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +151,7 @@ class Scheduler:
 
     def yields_to_first_audio(self, pace: Pace) -> bool:
         """True if a frame and a chunk together are fast enough that rows may pause for the first chunk of another."""
-        return self.first_alone and pace.turn_s + pace.sound_s <= MAX_TURN_SHARE * self.frame_s
+        return self.first_alone and pace.turn_s + pace.code2wav_s <= MAX_TURN_SHARE * self.frame_s
 
     def waits_for_reader(self, table: SequenceTable, frames: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Return True for the rows that must wait for acknowledgements after `frames` frames. Shapes: frames [S]."""
@@ -163,6 +163,10 @@ class Scheduler:
         Chunks start small for early first audio and grow with the listener's buffer: a chunk is not longer than the
         unplayed audio, unless its decoding will end long before the buffer is empty. A row with an empty buffer gets
         all its frames at once, because many small calls would slow a slow machine down further.
+
+        Example: the last chunk had 4 frames of 80 ms, so the next one may have 16. The listener has 600 ms of audio.
+        If a frame takes 10 ms and its Code2Wav 2 ms, the chunk keeps its 16 frames, because even three times their
+        192 ms is less than 600 ms. If no durations are known, 16 frames (1280 ms) are halved to 4 (320 ms).
         """
         first = table.last_chunk == 0
         wanted = np.minimum(
@@ -172,8 +176,8 @@ class Scheduler:
         pending, lead_s = table.pending, table.buffer_empty_at - now
         while True:
             starves = wanted * self.frame_s > lead_s
-            if np.isfinite(pace.turn_s + pace.sound_s):
-                made_s = np.maximum(wanted - pending, 0) * pace.turn_s + wanted * pace.sound_s
+            if np.isfinite(pace.turn_s + pace.code2wav_s):
+                made_s = np.maximum(wanted - pending, 0) * pace.turn_s + wanted * pace.code2wav_s
                 starves &= FRAME_TIME_MARGIN * made_s >= lead_s
             shrink = ~first & (wanted > 1) & starves & (lead_s > 0)
             if not shrink.any():
@@ -193,7 +197,7 @@ class Scheduler:
         is_blocked = table.ended | (table.made >= table.text_limit) | (table.made >= table.limit)
         return is_blocked | self.waits_for_reader(table, table.made)
 
-    def sound(self, table: SequenceTable, now: float, pace: Pace) -> list[Code2WavChunk]:
+    def due_chunks(self, table: SequenceTable, now: float, pace: Pace) -> list[Code2WavChunk]:
         """Choose the next Code2Wav chunks, most urgent first: first chunks, then the buffers that empty soonest.
 
         With large batches, a call takes long. The chunk after a first chunk is also urgent, because it is needed before
@@ -210,26 +214,30 @@ class Scheduler:
         ]
         return sorted(chunks, key=lambda chunk: (not chunk.is_urgent, chunk.deadline))
 
-    def _gather(self, table: SequenceTable, sizes: NDArray[np.int64], further: NDArray[np.bool_], now: float) -> None:
+    def _gather(self, table: SequenceTable, sizes: NDArray[np.int64], is_later: NDArray[np.bool_], now: float) -> None:
         """Delay later chunks until one call has enough of them, and pad final chunks that join another call.
 
         A row does not wait if its buffer is low, if it has spoken all text received so far, if it has twice the chunk's
         frames, or if its backlog is full. A waiting row continues to generate frames, and the next turn checks again.
         `sizes` is changed in place.
+
+        Example: 64 rows speak, and a call should have 1/8 of them, 8 rows. 3 rows have chunks of 16 frames and can
+        wait, so they do. 8 rows have chunks of 8 frames, so these are decoded. A row that ends with 2 frames joins
+        their call and is padded to 8.
         """
-        enough = self.batch_fill_ratio * np.count_nonzero(table.speaking)
+        min_rows = self.batch_fill_ratio * np.count_nonzero(table.speaking)
         waits = (
             (table.buffer_empty_at - now > LOW_BUFFER_S)
             & ~self._is_blocked(table)
             & (table.pending < np.minimum(2 * sizes, MAX_BACKLOG_FRAMES))
         )
         at_end = table.ended & (table.pending <= sizes)
-        for size in np.unique(sizes[further & (sizes > 0)])[::-1]:
-            members = further & (sizes == size)
-            if waits[members].all() and np.count_nonzero(members) < min(enough, self.sound_work // size):
-                sizes[members] = 0
-            elif not at_end[members].all():
-                sizes[further & at_end & (sizes > 0) & (sizes < size)] = size
+        for size in np.unique(sizes[is_later & (sizes > 0)])[::-1]:
+            rows = is_later & (sizes == size)
+            if waits[rows].all() and np.count_nonzero(rows) < min(min_rows, self.sound_work // size):
+                sizes[rows] = 0
+            elif not at_end[rows].all():
+                sizes[is_later & at_end & (sizes > 0) & (sizes < size)] = size
 
     def _cut(
         self, table: SequenceTable, sizes: NDArray[np.int64], due: NDArray[np.bool_], *, is_urgent: bool
@@ -237,11 +245,11 @@ class Scheduler:
         """Yield the due rows as calls with one chunk size each, within the limits of device and mode."""
         ordered = np.flatnonzero(due)[np.argsort(table.buffer_empty_at[due], kind="stable")]
         for size in np.unique(sizes[due]):
-            members = ordered[sizes[ordered] == size]
-            together = max(1, self.sound_work // int(size))
-            while len(members):
-                count = min(together, int(table.batch[members[0]]))
-                part, members = members[:count], members[count:]
+            rows = ordered[sizes[ordered] == size]
+            max_rows = max(1, self.sound_work // int(size))
+            while len(rows):
+                count = min(max_rows, int(table.batch[rows[0]]))
+                part, rows = rows[:count], rows[count:]
                 pending = table.pending[part]
                 frames = np.minimum(sizes[part], pending)
                 at_end = bool((table.ended[part] & (pending == frames)).all())

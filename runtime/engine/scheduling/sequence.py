@@ -151,9 +151,9 @@ class Sequence:
 
     def _emit_samples(self, pcm: bytes, codes: NDArray[np.int64], begin: int, end: int, frame_bytes: int) -> None:
         if begin < end:
-            sound = pcm[begin * frame_bytes : end * frame_bytes]
-            self.sink(AudioChunk(pcm=sound, codes=codes[begin:end], first_sample=self.samples))
-            self.samples += len(sound) // 2
+            audio = pcm[begin * frame_bytes : end * frame_bytes]
+            self.sink(AudioChunk(pcm=audio, codes=codes[begin:end], first_sample=self.samples))
+            self.samples += len(audio) // 2
 
     def emit_pause(self, samples: int, no_codes: NDArray[np.int64]) -> None:
         """Emit silence."""

@@ -169,8 +169,8 @@ def test_only_rows_near_their_end_decode_during_pending_first_audio() -> None:
 )
 def test_rows_yield_to_first_audio_if_their_next_chunk_is_in_time(turn_s: float, yields_to_first_audio: bool) -> None:
     scheduler = Simulation.of(1, first_alone=True).scheduler
-    assert scheduler.yields_to_first_audio(Pace(turn_s=turn_s, sound_s=0.1 * FRAME_S)) == yields_to_first_audio
-    assert not Simulation.of(1).scheduler.yields_to_first_audio(Pace(turn_s=0.0, sound_s=0.0))
+    assert scheduler.yields_to_first_audio(Pace(turn_s=turn_s, code2wav_s=0.1 * FRAME_S)) == yields_to_first_audio
+    assert not Simulation.of(1).scheduler.yields_to_first_audio(Pace(turn_s=0.0, code2wav_s=0.0))
 
 
 @pytest.mark.parametrize(("turn_s", "is_decoding_fast"), [(np.inf, False), (FRAME_S / 3, False), (FRAME_S / 5, True)])
@@ -217,7 +217,7 @@ def test_row_without_text_waits_and_sends_its_pending_frames() -> None:
     table.text_limit[:] = 3
     table.sent[:], table.last_chunk[:], table.buffer_empty_at[:] = 1, 16, 100.0
     assert scheduler.runnable(table, 0.0, is_scarce=False).tolist() == []
-    assert [(chunk.slots.tolist(), chunk.size) for chunk in scheduler.sound(table, 0.0, Pace())] == [([0], 2)]
+    assert [(chunk.slots.tolist(), chunk.size) for chunk in scheduler.due_chunks(table, 0.0, Pace())] == [([0], 2)]
     table.text_limit[:] = 4
     assert scheduler.runnable(table, 0.0, is_scarce=False).tolist() == [0]
 
@@ -233,7 +233,7 @@ def test_row_never_overwrites_codes_without_audio() -> None:
 def test_first_chunks_are_decoded_in_request_order() -> None:
     scheduler, table = speaking(4, made=8, work=4)
     table.last_chunk[:2], table.sent[:2], table.buffer_empty_at[:] = 4, 1, [0.2, 0.1, 9.0, 8.0]
-    chunks = scheduler.sound(table, 0.0, Pace())
+    chunks = scheduler.due_chunks(table, 0.0, Pace())
     assert [(chunk.is_urgent, chunk.slots.tolist()) for chunk in chunks] == [
         (True, [3, 2]),
         (False, [1]),
@@ -245,7 +245,7 @@ def test_listener_with_the_emptiest_buffer_is_served_first() -> None:
     scheduler, table = speaking(6, made=40)
     table.last_chunk[:], table.sent[:] = 16, 20
     table.buffer_empty_at[:] = [7, 3, 9, 5, 4, 8]
-    chunks = scheduler.sound(table, 0.0, Pace())
+    chunks = scheduler.due_chunks(table, 0.0, Pace())
     assert [int(chunk.slots[0]) for chunk in chunks] == [1, 4, 3, 0, 5, 2]
     assert [chunk.size for chunk in chunks] == [16] * 6
 
@@ -256,31 +256,34 @@ def test_equal_chunks_share_a_call_within_mode_and_work_limits() -> None:
     table.batch[:] = 3
     table.largest_chunk[:] = 4
     # Eight frames of work allow two chunks of four frames in a call.
-    assert [len(chunk.slots) for chunk in scheduler.sound(table, 0.0, Pace())] == [2, 2, 2]
+    assert [len(chunk.slots) for chunk in scheduler.due_chunks(table, 0.0, Pace())] == [2, 2, 2]
     table.largest_chunk[:] = 2
     # The mode limits a call to three rows.
-    assert [len(chunk.slots) for chunk in scheduler.sound(table, 0.0, Pace())] == [3, 3]
+    assert [len(chunk.slots) for chunk in scheduler.due_chunks(table, 0.0, Pace())] == [3, 3]
 
 
 def test_modes_keep_their_chunk_sizes_side_by_side() -> None:
     scheduler, table = speaking(2, made=30)
     table.last_chunk[:], table.buffer_empty_at[:] = 16, 50.0
     table.largest_chunk[:] = [4, 16]
-    assert {(chunk.size, *chunk.slots.tolist()) for chunk in scheduler.sound(table, 0.0, Pace())} == {(4, 0), (16, 1)}
+    assert {(chunk.size, *chunk.slots.tolist()) for chunk in scheduler.due_chunks(table, 0.0, Pace())} == {
+        (4, 0),
+        (16, 1),
+    }
 
 
 def test_row_in_code2wav_gets_no_second_chunk() -> None:
     scheduler, table = speaking(2, made=8)
     table.in_code2wav[0] = True
-    assert [chunk.slots.tolist() for chunk in scheduler.sound(table, 0.0, Pace())] == [[1]]
+    assert [chunk.slots.tolist() for chunk in scheduler.due_chunks(table, 0.0, Pace())] == [[1]]
 
 
 def test_last_frames_of_an_ended_row_are_not_delayed() -> None:
     scheduler, table = speaking(1, made=19)
     table.speaking[:], table.ended[:], table.last_chunk[:], table.buffer_empty_at[:] = False, True, 16, 100.0
-    assert [chunk.size for chunk in scheduler.sound(table, 0.0, Pace())] == [16]
+    assert [chunk.size for chunk in scheduler.due_chunks(table, 0.0, Pace())] == [16]
     table.sent[:] = 16
-    assert [chunk.size for chunk in scheduler.sound(table, 0.0, Pace())] == [3]
+    assert [chunk.size for chunk in scheduler.due_chunks(table, 0.0, Pace())] == [3]
 
 
 # --- Batches of chunks
@@ -295,7 +298,7 @@ def in_company(*pending: int, batch_fill_ratio: float = 0.5) -> tuple[Scheduler,
 
 
 def asked(scheduler: Scheduler, table: SequenceTable) -> list[tuple[bool, list[int], list[int]]]:
-    chunks = scheduler.sound(table, 0.0, Pace())
+    chunks = scheduler.due_chunks(table, 0.0, Pace())
     return [(chunk.is_urgent, chunk.slots.tolist(), chunk.frames.tolist()) for chunk in chunks]
 
 
