@@ -40,6 +40,8 @@ class SequenceTable:
     * `Code2WavScheduler.store_frames` advances `made`. `SegmentRunner.cut_segment` takes frames back.
     * `Scheduler.record_sent` advances `sent` when the result of a Code2Wav call is collected.
     * `EngineCore.ack_sent` advances `acknowledged_frames`, which may exceed `sent` until the call is collected.
+
+    Thread: engine. When the Code2Wav worker begins a chunk, it reads `sent` and sets `in_code2wav` with its lock.
     """
 
     def __init__(self, slots: int) -> None:

@@ -57,7 +57,8 @@ class SequenceState(Enum):
 class Sequence:
     """One request from admission to its last sample.
 
-    From the first frame on, the Code2Wav worker owns the fields for audio, and the engine thread owns all others.
+    Thread: engine, except where a group of fields names the Code2Wav worker. The lock is `Code2WavWorker.lock`. The
+    scheduler gives the worker at most one chunk of a sequence at a time.
     """
 
     ticket: int
@@ -76,7 +77,8 @@ class Sequence:
     table: SequenceTable = field(init=False)
     limit: int = 0  # Maximum number of frames.
 
-    # Fields of the current segment.
+    # Fields of the current segment. The worker reads `before`, `segment`, `tokens` and `spoken_after` when it begins a
+    # chunk, and uses `detector` when it has decoded it. The engine may start the next segment at the same time.
     segment: Segment | None = None
     plan: SegmentPlan | None = None
     prompt: Prompt | None = None  # Prompt while it is being prefilled.
@@ -88,14 +90,18 @@ class Sequence:
     is_repeat: bool = False  # True if the segment is being generated again.
     detector: RunawayDetector = field(default_factory=RunawayDetector)
 
-    # Fields of the audio.
+    # Fields of the Code2Wav stream. The engine thread owns them until the row has a frame, then the worker.
     opened: bool = False  # True if its Code2Wav stream is open.
     first_audio: FirstAudio | None = None  # Code2Wav work that was launched together with the first frame.
-    # Future pauses: number of frames before the pause, and its length in samples.
+    # Future pauses: number of frames before the pause, and its length in samples. The engine thread appends a pause
+    # before it launches the frames after it. The worker removes it with the lock.
     pauses: deque[tuple[int, int]] = field(default_factory=deque)
+    # Fields of the emitted audio. The worker changes them with the lock. The engine thread changes them only if no chunk
+    # runs. It reads `paused` without the lock for acknowledgements, which are estimates.
     samples: int = 0  # Number of emitted samples.
     paused: int = 0  # Number of emitted samples that belong to pauses.
-    silenced: bool = False  # True if no more audio may be emitted.
+    # True if no more audio may be emitted. The engine thread sets it, and the worker checks it, with the lock.
+    silenced: bool = False
 
     # Times on the engine's clock in seconds, and statistics.
     asked: float = field(init=False)  # Time at which the request arrived at its checkpoint.
