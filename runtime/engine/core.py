@@ -235,7 +235,7 @@ class EngineCore:
                 self.finish_request(sequence, audio.error)
             elif audio.guard is not None:
                 with self._finishing_on_error(sequence):
-                    self.segment_runner.cut_segment(sequence, audio.guard, audio.left_out)
+                    self.segment_runner.cut_segment(sequence, audio.guard, audio.cut_frames)
 
     def process_outputs(self) -> bool:
         """Store the frames that the device has finished, unless their row has discarded them."""

@@ -41,8 +41,9 @@ class RunawayDetector:
     """
 
     last_audible_frame: int = -1
-    # Index of the frame, in the last call, at which a runaway was detected; -1 if there was no runaway.
-    struck: int = -1
+    # Index of the frame, in the last call, at which a runaway was detected; -1 if there was no runaway. Audio after it
+    # is cut.
+    cut_at: int = -1
     _frames: int = 0
     # Number of consecutive frames for which each condition holds, in the order of LIMITS.
     runs: NDArray[np.int64] = field(default_factory=lambda: np.zeros(len(LIMITS), np.int64))
@@ -66,11 +67,11 @@ class RunawayDetector:
         holds = np.vstack([self._repeats(codes[:, 0]), ends[REPEATED_FRAMES:] != self._numbers(len(codes))])
         runs = _runs(holds, self.runs)
         self.runs = runs[:, -1]
-        struck = runs >= LIMITS[:, None]
-        if not struck.any():
+        is_runaway = runs >= LIMITS[:, None]
+        if not is_runaway.any():
             return None
-        frame = self.struck = int(struck.any(axis=0).argmax())
-        silent = bool(struck[-1, frame])
+        frame = self.cut_at = int(is_runaway.any(axis=0).argmax())
+        silent = bool(is_runaway[-1, frame])
         self.last_audible_frame = int(ends[frame + REPEATED_FRAMES if silent else frame])
         return Guard.SILENCE if silent else Guard.REPETITION
 

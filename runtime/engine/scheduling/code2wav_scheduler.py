@@ -43,7 +43,7 @@ class SequenceAudio:
 
     pcm: bytes
     frames: int  # Number of emitted frames.
-    left_out: int = 0  # Number of frames after the emitted ones that were cut.
+    cut_frames: int = 0  # Number of frames after the emitted ones that were cut (`SegmentRunner.cut_segment`).
     guard: Guard | None = None
     error: SpeechError | None = None
 
@@ -271,7 +271,7 @@ class Code2WavScheduler:
         guard = sequence.detector.heard(codes[start:], pcm[start * self._frame_bytes :], True)
         if guard is None:
             return SequenceAudio(pcm, size)
-        frames = start + sequence.detector.struck + 1
+        frames = start + sequence.detector.cut_at + 1
         return SequenceAudio(pcm[: frames * self._frame_bytes], frames, size - frames, guard)
 
 

@@ -209,7 +209,7 @@ class SegmentRunner:
         sequence.is_repeat = False
         sequence.guard = sequence.guard or guard
         if reason is not StopReason.EOS:
-            sequence.cut_short = reason
+            sequence.cut_reason = reason
         asked = sequence.admission.asked
         self._take_step(sequence, has_all_frames=asked is not None and sequence.made >= asked)
 
@@ -240,22 +240,24 @@ class SegmentRunner:
             case Step.DRAIN:
                 sequence.set_state(SequenceState.DRAIN)
 
-    def cut_segment(self, sequence: Sequence, guard: Guard, left_out: int) -> None:
+    def cut_segment(self, sequence: Sequence, guard: Guard, cut_frames: int) -> None:
         """End a segment whose audio was cut, because it was a loop or silence after the end of the text.
+
+        The `cut_frames` frames after the sent ones are not emitted. Those of an earlier segment count as sent, so that
+        the number of pending frames stays right. Those of the current segment are taken back, with all later frames.
 
         Raises:
             SpeechError: See `start_segment`.
         """
         table, slot = sequence.table, sequence.slot
-        # The next segment had already started after the frames that were cut.
-        if sequence.before >= table.sent[slot] + left_out:
-            table.sent[slot] += left_out
+        if sequence.before >= table.sent[slot] + cut_frames:
+            table.sent[slot] += cut_frames
             sequence.guard = sequence.guard or guard
             return
         table.made[slot] = table.sent[slot]
         if sequence.state is SequenceState.DRAIN:  # The segment may have ended in the same turn.
             sequence.guard = sequence.guard or guard
-            sequence.cut_short = StopReason.RUNAWAY
+            sequence.cut_reason = StopReason.RUNAWAY
         else:
             self.finish_segment(sequence, StopReason.RUNAWAY, guard)
 

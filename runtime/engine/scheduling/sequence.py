@@ -96,8 +96,8 @@ class Sequence:
     # Future pauses: number of frames before the pause, and its length in samples. The engine thread appends a pause
     # before it launches the frames after it. The worker removes it with the lock.
     pauses: deque[tuple[int, int]] = field(default_factory=deque)
-    # Fields of the emitted audio. The worker changes them with the lock. The engine thread changes them only if no chunk
-    # runs. It reads `paused` without the lock for acknowledgements, which are estimates.
+    # Fields of the emitted audio. The worker changes them with the lock. The engine thread changes them only if no
+    # chunk runs. It reads `paused` without the lock for acknowledgements, which are estimates.
     samples: int = 0  # Number of emitted samples.
     paused: int = 0  # Number of emitted samples that belong to pauses.
     # True if no more audio may be emitted. The engine thread sets it, and the worker checks it, with the lock.
@@ -115,7 +115,7 @@ class Sequence:
     underruns: int = 0
     guard: Guard | None = None
     reported_notes: tuple[str, ...] = ()  # Notes that were reported in the event `Started`.
-    cut_short: StopReason | None = None  # Stop reason of an earlier segment that did not end at EOS.
+    cut_reason: StopReason | None = None  # Stop reason of the last segment that did not end at EOS.
 
     def admit(self, admission: Admission, text_stream: TextStream, seed: int, now: float) -> None:
         """Set the validated request when the checkpoint accepts it."""
@@ -192,7 +192,7 @@ class Sequence:
     @property
     def stop_reason(self) -> StopReason:
         """Return the reason why generation ended."""
-        return self.cut_short or StopReason.EOS
+        return self.cut_reason or StopReason.EOS
 
     def stats(self, now: float, samples_per_frame: int, frame_s: float) -> RequestStats:
         """Return the statistics so far, with times in milliseconds; `now` and `frame_s` are in seconds."""
