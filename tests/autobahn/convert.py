@@ -15,7 +15,7 @@ COMPRESSION = ("case12", "case13")  # The server does not negotiate compression 
 
 
 class _AsBefore(ast.NodeTransformer):
-    """What both Pythons read and only lib2to3 does not change: whole division, classes made beside `object`."""
+    """Fixer for Python 2 behaviour that lib2to3 keeps: integer division and old-style classes."""
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
         self.generic_visit(node)

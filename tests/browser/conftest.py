@@ -42,7 +42,7 @@ OF_A_PAGE = {"viewport", "color_scheme"}  # Options that can be changed on a pag
 
 @pytest.fixture(scope="package")
 def chromium() -> str:
-    """The path of a Chromium; without one the tests skip, but for CI, where they must run."""
+    """Return the path of Chromium. Without Chromium, tests are skipped, except in CI."""
     path = find_chromium()
     if path is None:
         (pytest.fail if os.environ.get("CI") else pytest.skip)(HOW_TO_GET_IT)
@@ -57,7 +57,10 @@ def playwright(chromium: str) -> Iterator[Playwright]:
 
 @pytest.fixture(scope="package")
 def microphone(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What the fake microphone hears, over and over; it ends in silence, so that the seam is none."""
+    """Return the audio of the fake microphone.
+
+    It is repeated, and ends in silence so that the repetition has no click.
+    """
     path = tmp_path_factory.mktemp("microphone") / "voice.wav"
     samples = voice(MICROPHONE_S, seed=3)
     samples[-SAMPLE_RATE // 2 :] = 0
@@ -90,7 +93,7 @@ class _Modules(SimpleHTTPRequestHandler):
     extensions_map = SimpleHTTPRequestHandler.extensions_map | {".js": "text/javascript"}
 
     def translate_path(self, path: str) -> str:
-        """The client lies beside assets/, as it does at the studio."""
+        """Map the client's path next to assets/, as the studio does."""
         return str(ROOT / path.lstrip("/")) if path.startswith("/clients/js/") else super().translate_path(path)
 
     def log_message(self, format: str, *args: object) -> None:
@@ -116,7 +119,10 @@ def page_of_modules(browser: Browser) -> Iterator[Page]:
 
 @pytest.fixture
 def blank(page_of_modules: Page, modules: str) -> Iterator[Page]:
-    """An empty page on the modules' origin: loaded anew for every test, and left, which ends all that ran in it."""
+    """Empty page on the origin of the modules.
+
+    It is loaded for every test and left after it, which ends all scripts.
+    """
     page_of_modules.goto(f"{modules}/html/studio.html")
     yield page_of_modules
     page_of_modules.goto("about:blank")

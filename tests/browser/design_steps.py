@@ -30,7 +30,7 @@ HEADER_BYTES = 16  # Number of bytes of a frame's header.
 
 @dataclass
 class Wire:
-    """What went over the page's sockets, as the browser's network saw it."""
+    """Messages on the page's sockets, as seen by the browser's network layer."""
 
     asked: list[dict[str, Any]] = field(default_factory=list)  # Messages of type session.config.
     frames: list[bytes] = field(default_factory=list)
@@ -81,7 +81,7 @@ def expect_state(page: Page, letters: str, *states: str) -> None:
 
 
 def expect_set(page: Page, number: int, letters: str = LETTERS) -> None:
-    """Wait until a set of this number stands above the others, with these takes made."""
+    """Wait until a set with this number is the newest one and these takes are made."""
     expect(newest(page).get_by_role("heading")).to_have_text(f"Set {number}")
     expect_state(page, letters, "done")
 
@@ -107,11 +107,10 @@ def keep_as(page: Page, letter: str, name: str) -> None:
 
 
 def fix_seed(page: Page, seed: int) -> None:
-    """Make all three takes of a set from this seed on.
+    """Use this seed for all three takes of a set from now on.
 
-    Of about one seed in seventy the runtime hears so little speech, in what the instant engine puts together at random
-    and in what the demo voice says, that it refuses the text as that of another recording, and says so in the form
-    that keeps a take.
+    With about one seed in seventy, the random audio contains so little speech that the runtime reports another
+    transcript. The form that keeps a take then shows an error.
     """
     vary(page)
     page.check("#vw-lock")
@@ -143,13 +142,13 @@ def seeds(page: Page) -> list[int]:
 
 
 def take_name(take: dict[str, Any]) -> str:
-    """Which take of which set it is, as "Take 1A"; before it in the label stands whose voice it is."""
+    """Return the set and letter of a take, such as "Take 1A". In the label, the name of the voice precedes it."""
     found = re.search(r"Take \d+[ABC]", take["label"] or "")
     return found[0] if found else ""
 
 
 def playing(page: Page) -> list[str]:
-    """The letters of the takes of the newest set that sound, as a screen reader is told."""
+    """Return the letters of the newest set's takes that are playing, as announced to screen readers."""
     stop = re.compile(r"^Stop take \d+[ABC]$")
     return [letter for letter in LETTERS if card(page, letter).get_by_role("button", name=stop).count()]
 
@@ -170,7 +169,7 @@ def enter_design(page: Page, text: str) -> None:
 
 @contextmanager
 def newly_kept(page: Page, count: int) -> Iterator[None]:
-    """Wait at the end until so many takes are kept, and known as such to the page, that were not at the beginning."""
+    """Context manager that waits at its end until this number of takes was stored and the page knows them."""
     before = {take["id"] for take in takes(page)}
     yield
     found = 0

@@ -36,7 +36,7 @@ PAGE_MS = 120_000
 
 @dataclass(frozen=True, slots=True)
 class Walked:
-    """What came of it."""
+    """Results of the measurement."""
 
     model: str  # Model in the metadata of the stored take.
     weights: str  # Weight format on the model's card.

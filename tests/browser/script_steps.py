@@ -38,7 +38,7 @@ def line(page: Page, number: int) -> Locator:
 
 
 def voice_of(page: Page, number: int) -> str:
-    """Who speaks a line: mode and voice."""
+    """Return mode and voice of a line."""
     return line(page, number).locator(".vw-line-voice").get_attribute("data-voice") or ""
 
 
@@ -71,7 +71,7 @@ def new_script(page: Page, name: str) -> None:
 
 
 def paste(page: Page, number: int, text: str) -> None:
-    """What Ctrl+V does in a line's text."""
+    """Paste text into a line, like Ctrl+V."""
     text_of(page, number).focus()
     page.evaluate(
         """(text) => {
@@ -94,9 +94,9 @@ def await_made(page: Page, *numbers: int) -> None:
 
 
 def await_kept(page: Page, *numbers: int, beside: Collection[str] = ()) -> None:
-    """Wait until the studio's script names a take for all that is spoken in these lines, and none of those beside.
+    """Wait until the stored script has takes for these lines only.
 
-    A line is made when its sound has come; that the studio keeps it, and the script names it, comes later.
+    Audio is complete before the studio has stored the take and the script.
     """
     listed = f"{origin(page)}/studio/scripts"
     takes: list[list[str]] = []
@@ -147,7 +147,7 @@ def silence(seconds: float) -> Pcm:
 
 
 def heard(page: Page) -> Pcm:
-    """What has reached the loudspeaker, from the first sample that was not silence to the last."""
+    """Return the audio at the loudspeaker from the first to the last sample that is not silent."""
     samples = np.array(page.evaluate("tap.samples()"), np.float64)
     whole = np.round(samples).astype(np.int16)
     assert np.array_equal(whole, samples), "what is heard is whole steps of 16 bits"
@@ -155,7 +155,7 @@ def heard(page: Page) -> Pcm:
 
 
 def joined(page: Page, app: App) -> tuple[Pcm, list[Pcm]]:
-    """What the script's takes and silences are together, and each line's own sound."""
+    """Return the joined audio of the script's takes and silences, and the audio of each line."""
     first_sound, two, three = (
         [sound_of(page, app, part["take"]) for part in kept["takes"]] for kept in stored_script(page, app)["lines"]
     )

@@ -14,7 +14,7 @@ from playwright.sync_api import Page
 
 @dataclass(frozen=True)
 class Slowness:
-    """How much slower than it could be everything is; 0 and 1 are no slowness."""
+    """Slowdown of the page. 0 and 1 mean no slowdown."""
 
     latency_ms: float
     pause_ms: float

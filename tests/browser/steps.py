@@ -72,7 +72,7 @@ def history_row(page: Page, words: str) -> Locator:
 
 
 def clock(page: Page) -> float:
-    """Where the sound is, in seconds."""
+    """Return the playback position in seconds."""
     minutes, seconds = reading(page, "time").split(":")
     return 60 * int(minutes) + float(seconds)
 
@@ -102,7 +102,7 @@ def enter(page: Page, room: str) -> None:
 
 
 def speaker(page: Page) -> str:
-    """Who is chosen in the Speak room: a speaker's name, or a kept voice's id."""
+    """Return the voice that is selected in the Speak room: a speaker's name or the id of a stored voice."""
     return (picker(page).locator(".vw-picked").get_attribute("data-voice") or "").partition(":")[2]
 
 
@@ -112,7 +112,7 @@ def expect_speaker(page: Page, name: str) -> None:
 
 
 def picker(page: Page) -> Locator:
-    """The voice picker that stands beside the text."""
+    """Return the voice picker next to the text."""
     return page.locator("#vw-speakers-picker")
 
 

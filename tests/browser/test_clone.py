@@ -43,7 +43,7 @@ def configs(page: Page) -> list[dict[str, Any]]:
 
 
 def reference(config: dict[str, Any]) -> NDArray[np.int16]:
-    """What was sent as reference audio."""
+    """Return the reference audio that the page has sent."""
     samples, rate = soundfile.read(io.BytesIO(base64.b64decode(config["ref_audio"].split(",")[1])), dtype="int16")
     assert (rate, samples.ndim) == (24000, 1)
     return samples
@@ -64,13 +64,13 @@ def advice(page: Page) -> list[str]:
 
 
 def silence(page: Page) -> None:
-    """Stop what may have ended by itself meanwhile."""
+    """Stop playback, which may have ended already."""
     page.keyboard.press("Escape")
     await_end(page)
 
 
 def span(page: Page) -> list[float]:
-    """Begin and end of the selection in seconds, as a screen reader hears them."""
+    """Return start and end of the selection in seconds, as announced to screen readers."""
     handles = page.locator("#vw-clone-trim [role=slider]")
     # The handles exist before the recording has been read. They get their values then.
     expect(handles.last).to_have_attribute("aria-valuenow", re.compile(r"\d"))
@@ -176,7 +176,7 @@ ASKED_FOR_LONG = """() => {
 
 
 def test_microphone_permission_is_requested_before_the_countdown(studio: Page) -> None:
-    """Who reads the browser's question cannot begin to speak."""
+    """A user who reads the browser's question cannot start to speak."""
     enter(studio, "clone")
     studio.evaluate(ASKED_FOR_LONG)
     studio.click("#vw-clone-record")

@@ -62,7 +62,7 @@ def await_held(page: Page, count: int) -> None:
 
 
 def kept(page: Page) -> dict[str, Any]:
-    """The take that the studio has and of which the page never hears."""
+    """Take that the studio has stored without the page's knowledge."""
     record: dict[str, Any] = page.wait_for_function("held.find(Boolean)").json_value()
     return record
 
@@ -77,7 +77,7 @@ def expect_in_dock(page: Page, record: dict[str, Any]) -> None:
 
 
 def configs(page: Page) -> list[dict[str, object]]:
-    """What the page asks its runtime for, from the next load on."""
+    """Return the configurations that the page sends to the runtime from the next load on."""
     asked: list[dict[str, object]] = []
 
     def note(data: str | bytes) -> None:

@@ -90,7 +90,7 @@ def stop_three(room: Page) -> None:
 
 
 def tapped(page: Page, button: str, letter: str) -> Pcm:
-    """What reaches the loudspeaker when a take is played."""
+    """Return the audio at the loudspeaker while a take is played."""
     page.evaluate("tap.clear()")
     page.keyboard.press(button)
     expect(card(page, letter)).to_have_class(re.compile(r"\bvw-design-take-playing\b"))

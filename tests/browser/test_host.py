@@ -44,7 +44,7 @@ def wyoming() -> str:
 
 
 def served_by_wyoming(uri: str) -> set[str]:
-    """The models whose voices Home Assistant is told of."""
+    """Return the models whose voices Home Assistant can use."""
     parts = urlsplit(uri)
     with socket.create_connection((parts.hostname, parts.port)) as connection, connection.makefile("rwb") as file:
         file.write(b'{"type": "describe"}\n')

@@ -83,7 +83,7 @@ NAMES = {
 
 
 def english(page: Page, *allowed: str) -> list[str]:
-    """What is said in English where Chinese is spoken."""
+    """Return the English texts on the Chinese page."""
     known = NAMES | set(allowed)
     return sorted({said for said in page.evaluate(VISIBLE) if set(WORD.findall(said)) - known})
 

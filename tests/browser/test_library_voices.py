@@ -45,7 +45,7 @@ def keep(client: httpx.Client) -> Callable[..., dict[str, Any]]:
 
 
 def silence(page: Page) -> None:
-    """Stop what may have ended by itself meanwhile."""
+    """Stop playback, which may have ended already."""
     page.keyboard.press("Escape")
     await_end(page)
 

@@ -41,7 +41,7 @@ SCHEDULED = Path(__file__).with_name("scheduled.js").read_text("utf-8")
 
 
 def complaints(page: Page) -> dict[str, str]:
-    """What the page says is wrong, by the field where it stands."""
+    """Return the error messages on the page by their field."""
     said = page.evaluate(
         "() => [...document.querySelectorAll('[data-error-for]')].map((p) => [p.dataset.errorFor, p.textContent])"
     )
@@ -260,7 +260,7 @@ def test_speaking_during_a_runtime_restart_waits_or_reports_the_outage(app: App,
 def test_queued_request_shows_its_position_and_estimated_wait(
     studio: Page, position: int, eta_ms: float | None, sentence: str
 ) -> None:
-    """A full runtime, as the page hears of it."""
+    """The test simulates the messages of a runtime without a free slot."""
 
     def keep_waiting(socket: WebSocketRoute) -> None:
         runtime = socket.connect_to_server()

@@ -106,7 +106,7 @@ def test_download_failure_shows_details_to_the_host_only(open_studio: OpenStudio
 
 
 def stands(page: Page, words: str) -> None:
-    """What the banner says stands there, and has moved nothing, by a hand's deed or without."""
+    """Check that the banner shows these texts, and that its appearance has moved no other element."""
     expect(page.locator("#vw-banner")).to_contain_text(words)
     page.evaluate("new Promise((seen) => requestAnimationFrame(() => requestAnimationFrame(seen)))")
     shifts = page.evaluate("shifts")

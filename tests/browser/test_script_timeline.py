@@ -35,7 +35,7 @@ def clip(page: Page, number: int) -> Locator:
 
 
 def places(page: Page) -> list[tuple[float, float]]:
-    """Where each clip begins and ends, as shares of the timeline."""
+    """Return start and end of each clip as shares of the timeline."""
     found: list[tuple[float, float]] = page.evaluate(
         """() => {
           const { left, width } = document.querySelector('.vw-timeline-in').getBoundingClientRect();

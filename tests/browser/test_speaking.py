@@ -44,7 +44,7 @@ FREED_S = 10.0  # Timeout on a busy machine. The complete text takes longer than
 
 
 def accent_pixels(page: Page) -> int:
-    """How much of the waveform stands in the colour of what was played."""
+    """Return the number of waveform pixels in the colour of played audio."""
     return int(
         page.evaluate(
             """() => {
@@ -94,7 +94,10 @@ def served_frames(page: Page) -> list[bytes]:
 
 
 def tapped(page: Page, size: int) -> NDArray[np.float64]:
-    """What came to the loudspeaker, without the silence around it, once it is as long as that or nothing more comes."""
+    """Return the audio at the loudspeaker without the silence at its ends.
+
+    It waits until this number of samples has arrived or no more arrive.
+    """
     for _ in range(200):
         samples = np.trim_zeros(np.array(page.evaluate("tap.samples()")))
         if samples.size >= size:

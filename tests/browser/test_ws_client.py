@@ -130,7 +130,7 @@ def test_docs_page_example_speaks(blank: Page, server: RunningServer) -> None:
 
 @contextmanager
 def sick(talk: Callable[[ServerConnection], Awaitable[None]]) -> Iterator[str]:
-    """A server on a thread of its own that does nothing but what it is told."""
+    """Server on its own thread that sends only what the test requests."""
     opened: Future[tuple[str, Callable[[], object]]] = Future()
 
     async def serving() -> None:

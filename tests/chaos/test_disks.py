@@ -40,7 +40,7 @@ def studio(data: Path, log: IO[str] | None = None) -> Iterator[tuple[App, httpx.
 
 
 def say(app: App) -> None:
-    """Speech goes on."""
+    """Check that the studio can still speak."""
     url = f"ws://127.0.0.1:{app.port}/v1/audio/speech/stream"
     take = asyncio.run(asyncio.wait_for(spoken(url, "Still here.", max_frames=4), 60))
     assert take.pcm
@@ -120,7 +120,7 @@ def test_read_only_disk_is_reported_and_left_unchanged(tmp_path: Path) -> None:
 
 
 def refused_at(port: str, data: Path) -> str:
-    """What a studio says that is told to take a port where another is."""
+    """Return the error message of a studio whose port is in use."""
     command = [sys.executable, "app.py", "--port", port]
     environment = os.environ | {"VOICEWRIGHT_DATA": str(data)}
     ended = subprocess.run(

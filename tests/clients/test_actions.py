@@ -35,7 +35,7 @@ async def session(app: App) -> AsyncIterator[ClientSession]:
 
 
 def content_of(result: CallToolResult) -> Any:
-    """What a tool answered; text and structure say the same."""
+    """Return the result of a tool after checking that its text and structured content are equal."""
     assert not result.isError, result.content
     (content,) = result.content
     said = json.loads(content.text)  # type: ignore[union-attr]

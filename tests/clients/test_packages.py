@@ -52,7 +52,7 @@ console.log(JSON.stringify([import.meta.resolve('voicewright'), hash.digest('hex
 
 
 def run(*command: object, cwd: Path, **environment: str) -> str:
-    """What a command prints. Nothing of the checkout is on its paths."""
+    """Return the output of a command that cannot import modules of the checkout."""
     own = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     ended = subprocess.run(
         list(map(str, command)),
@@ -75,7 +75,7 @@ def expected(server: RunningServer) -> str:
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What `uv build` makes of the Python client, with the build backend that is locked."""
+    """Build the Python client with `uv build` and the locked build backend, and return the files."""
     folder = tmp_path_factory.mktemp("dist")
     options = ("--no-build-isolation", "--offline", "--no-config", "--python", sys.executable, "--out-dir", folder)
     run(BIN / "uv", "build", *options, cwd=PYTHON_CLIENT)

@@ -30,7 +30,7 @@ class Mutation:
         self._messages = [json.loads(line) for seed in seeds for line in seed.split(LINE)]
 
     def __call__(self, data: bytes, most: int, seed: int) -> bytes | None:
-        """The data changed in one place, of at most so many bytes; None where it cannot be changed so."""
+        """Return the data with one change and at most this size, or None if it cannot be changed."""
         dice = random.Random(seed)
         lines = data.split(LINE)
         number = dice.randrange(len(lines))
@@ -86,7 +86,10 @@ def _nodes(value: Any) -> Iterator[Any]:
 
 
 def mutator(mutation: Mutation, bytewise: Callable[[bytes, int], bytes]) -> Callable[[bytes, int, int], bytes]:
-    """What libFuzzer calls for the next input: one time in five, and where no message can be changed, ``bytewise``."""
+    """Return libFuzzer's callback for the next input.
+
+    One time in five, and if no message can be changed, the callback uses ``bytewise``.
+    """
 
     def mutate(data: bytes, most: int, seed: int) -> bytes:
         changed = mutation(data, most, seed) if seed % 5 else None

@@ -88,7 +88,7 @@ def _body(name: str, data: bytes) -> None:
 
 
 def _json(data: bytes) -> None:
-    """What was taken can be written and is read again as the same."""
+    """Check that accepted JSON can be written and parsed again with the same result."""
     try:
         value = strict_json.parse(data)
     except ValueError:

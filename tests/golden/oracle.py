@@ -22,7 +22,7 @@ GREEDY = {"do_sample": False, "subtalker_dosample": False}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Utterance:
-    """What to say; the fields that the mode does not know stay None."""
+    """Request. Fields that the mode does not use are None."""
 
     mode: str
     text: str
@@ -37,10 +37,10 @@ class Utterance:
 
 @dataclass(slots=True, kw_only=True)
 class Result:
-    """What came out of it.
+    """Result of a request.
 
-    Shapes: codes [frames, groups], waveform [samples], prompt [positions, hidden], logits [frames + 1, vocab]
-    before and scores after the reference's logit processors, reference_codes [frames, groups].
+    Shapes: codes [frames, groups]; waveform [samples]; prompt [positions, hidden]; logits before and scores after the
+    reference's logit processors [frames + 1, vocab]; reference_codes [frames, groups].
     """
 
     codes: NDArray[np.int64]
@@ -55,7 +55,7 @@ class Result:
 
 
 class _Gaps(LogitsProcessor):
-    """Stands last in the list of processors and notes how clear every greedy choice was."""
+    """Last logit processor. It records the difference between the two best scores of every greedy choice."""
 
     def __init__(self) -> None:
         self.seen: list[float] = []

@@ -35,6 +35,6 @@ def resampling_truth(oracle: Oracle, folder: Path) -> dict[str, NDArray[Any]]:
 
 
 def _resampled(oracle: Oracle, mono: NDArray[np.float32], rate: int) -> NDArray[np.float32]:
-    """What the speech tokenizer encodes."""
+    """Return the samples that the speech tokenizer encodes."""
     (samples,) = oracle.speech_tokenizer._normalize_audio_inputs([mono], sr=rate)
     return np.asarray(samples, np.float32)

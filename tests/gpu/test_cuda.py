@@ -97,7 +97,7 @@ def test_int8_works_on_cuda_rounded_at_load_or_read_from_a_file(
 
 
 def test_cross_checkpoint_embeddings_work_in_graphs_with_cpu_codes(folder_of: FolderOf) -> None:
-    """Beside rows that read tables of their own, in the same batches; the CPU embeds by the readable twin."""
+    """Other rows of the batches use their own tables. The CPU embeds with the readable version."""
     folders = str(folder_of("tiny", "custom_voice")), str(folder_of("tiny", "base", 2))
     said_there = []
     for device in ("cpu", "cuda"):

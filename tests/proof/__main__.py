@@ -60,7 +60,7 @@ async def leavers_figure(runtime: BenchRuntime, count: int) -> str:
 
 
 def passed_figure(what: str, *arguments: str) -> str:
-    """How many tests have passed; all that there are, or it ends badly."""
+    """Return the number of passed tests. It is an error if a test has failed."""
     said = _run("-m", "pytest", *arguments)
     (passed,) = re.findall(r"(\d+) passed", said)
     return f"{passed} {what}, 0 failures"

@@ -64,7 +64,7 @@ class LeaversReport:
 
 
 async def leavers(runtime: BenchRuntime, count: int) -> LeaversReport:
-    """One after the other: each hears the first sound, then hangs up; as many cancel instead."""
+    """Measure clients that hang up after the first audio, one after another, and as many that cancel."""
     report = LeaversReport()
     async with httpx.AsyncClient(base_url=runtime.url, trust_env=False) as client:
         for _ in range(3):  # The first requests create threads and caches.
@@ -176,7 +176,7 @@ async def _deaf(runtime: BenchRuntime) -> socket.socket:
 
 
 async def drain(runtime: BenchRuntime, streams: int) -> str:
-    """SIGTERM in the middle of so many replies, each of which has to come to its end."""
+    """Send SIGTERM during a number of replies, all of which must be completed."""
     ready, is_terminating = asyncio.Semaphore(0), asyncio.Event()
 
     async def reply() -> bool:
@@ -203,7 +203,10 @@ async def drain(runtime: BenchRuntime, streams: int) -> str:
 
 
 async def bombs(runtime: BenchRuntime, count: int) -> str:
-    """So many recordings that unpack to half an hour, some at once; every other hides its length. None is kept."""
+    """Upload recordings that unpack to half an hour of audio, all of which must be refused.
+
+    Every second one hides its length.
+    """
     honest = audio_file(np.zeros(BOMB_S * 24_000, np.int16), kind="FLAC")
     silent = bytearray(honest)
     silent[21] &= 0xF0  # STREAMINFO has 36 bits for the number of samples; 0 means unknown.

@@ -28,12 +28,12 @@ LAG = 'voicewright_loop_lag_seconds_bucket{le="'
 
 
 async def storm(runtime: BenchRuntime, count: int) -> str:
-    """So many sockets, most in mid-reply, are lost within two seconds; their clients come again at once.
+    """Disconnect a number of sockets within two seconds, most of them during a reply. Their clients reconnect at once.
 
-    Who is refused waits as long as it was told to.
+    A refused client waits for the time in the refusal.
 
-    Raises:
-        AssertionError: a reply is not what it is alone, a refusal has no estimate, or something is left.
+    Raises:     AssertionError: A reply differs from the solo reply, a refusal has no estimate, or resources are still
+    used.
     """
     alone = [(await spoken(runtime.stream, TEXT, seed=seed, **SHORT)).pcm for seed in range(SEEDS)]
     before, dice = await at_rest(runtime), random.Random(1)
@@ -73,7 +73,7 @@ async def storm(runtime: BenchRuntime, count: int) -> str:
 
 
 async def _let_in(stack: AsyncExitStack, runtime: BenchRuntime, config: dict[str, object]) -> Talk:
-    """A session; who is refused for too many connections comes again when it is told to."""
+    """Open a session. After a refusal for too many connections, wait for the time in the refusal and retry."""
     while True:
         try:
             return await stack.enter_async_context(talk(runtime.stream, **config))
@@ -82,10 +82,10 @@ async def _let_in(stack: AsyncExitStack, runtime: BenchRuntime, config: dict[str
 
 
 async def greedy(runtime: BenchRuntime, running: int, seconds: float) -> str:
-    """Polite clients alone, and beside one that always has so many requests running, for so long each.
+    """Measure polite clients alone, and together with one client that always has many running requests.
 
-    Each has an address of its own, by which the runtime tells them apart. Whoever is refused comes again when it is
-    told to, and waits on where it is not heard by the end.
+    Each client has its own address, by which the runtime distinguishes them. A refused client waits for the time in the
+    refusal, and stops waiting at the end of the measurement.
     """
     over = asyncio.Event()
 
@@ -135,7 +135,7 @@ async def greedy(runtime: BenchRuntime, running: int, seconds: float) -> str:
 
 
 async def busy_loop(runtime: BenchRuntime, seconds: float) -> str:
-    """How late the event loop is under few streams and under many, while recordings are decoded, kept and deleted."""
+    """Measure delays of the event loop with few and many streams, while recordings are decoded, stored and deleted."""
     async with httpx.AsyncClient(base_url=runtime.url, trust_env=False, timeout=120) as client:
         results = [await _late(runtime, client, streams, seconds) for streams in (FEW, STREAMS)]
     return "; ".join(results)
@@ -169,6 +169,6 @@ async def _late(runtime: BenchRuntime, client: httpx.AsyncClient, streams: int, 
 
 
 def lags(page: str) -> dict[float, float]:
-    """How often the event loop was at most so many seconds late, of a page of metrics."""
+    """Return the number of event loop delays by upper limit in seconds, from a page of metrics."""
     rows = (line.removeprefix(LAG).split('"} ') for line in page.splitlines() if line.startswith(LAG))
     return {float(bound): float(count) for bound, count in rows}

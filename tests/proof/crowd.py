@@ -23,7 +23,7 @@ AT_ONCE_MS = 1000  # Maximum time in ms of a refusal. A slower one would have wa
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What the kernel and the server say that the process holds."""
+    """Resources of the process, according to the kernel and the server."""
 
     busy: int  # Requests in slots or in the queue, and open sessions.
     threads: int
@@ -46,7 +46,7 @@ def _of_process(pid: int) -> tuple[int, int, int]:
 
 
 async def at_rest(runtime: BenchRuntime) -> Held:
-    """What is held once nothing is busy any more, or after a while that should have been enough."""
+    """Return the resources when nothing is busy any more, or after a timeout."""
     late = time.monotonic() + QUIET_S
     while (now := await held(runtime)).busy and time.monotonic() < late:  # noqa: ASYNC110 - another process
         await asyncio.sleep(0.05)
@@ -55,14 +55,14 @@ async def at_rest(runtime: BenchRuntime) -> Held:
 
 @dataclass(slots=True)
 class CrowdReport:
-    """What came of short requests, and what the process held after each tenth of them."""
+    """Results of short requests, and the resources after each tenth of them."""
 
     ends: dict[str, int] = field(default_factory=dict)
     held: list[Held] = field(default_factory=list)
 
     @property
     def kib_per_1000(self) -> float:
-        """How resident memory grew from the third tenth on, when caches are full."""
+        """Return the growth of resident memory from the third tenth on, when caches are full."""
         count = sum(self.ends.values()) * (len(self.held) - 3) / (len(self.held) - 1)
         return (self.held[-1].resident_kib - self.held[2].resident_kib) / count * 1000
 
@@ -140,7 +140,7 @@ class Load:
 
 @dataclass(slots=True)
 class OverloadReport:
-    """What came of requests before, under and after more of them than can be served."""
+    """Results of requests before, during and after an overload."""
 
     alone: Load = field(default_factory=Load)
     full: Load = field(default_factory=Load)  # As many clients as slots.
@@ -208,7 +208,7 @@ async def _request(runtime: BenchRuntime, load: Load) -> bool:
 
 
 async def _clients(runtime: BenchRuntime, count: int, load: Load, for_s: float) -> None:
-    """So many clients, each of which asks again when it was served, or soon after it was refused."""
+    """Run clients that send the next request after a reply, or soon after a refusal."""
     until = time.monotonic() + for_s
 
     async def client() -> None:
@@ -228,7 +228,7 @@ async def _capacity(runtime: BenchRuntime, slots: int, load: Load, for_s: float)
 
 
 async def _offer(runtime: BenchRuntime, rate: float, load: Load, for_s: float) -> None:
-    """So many requests a second, whatever comes of them."""
+    """Send a number of requests per second, independently of their results."""
     began = time.monotonic()
     async with asyncio.TaskGroup() as group:
         for number in range(round(for_s * rate)):

@@ -38,9 +38,9 @@ async def _attacked(name: str, port: int) -> AsyncIterator[None]:
 
 
 async def floods(runtime: BenchRuntime, heard: int, attacks: tuple[str, ...] = tuple(ATTACKS)) -> str:
-    """Measure a neighbour's first audio alone and beside each flood, at the runtime's port and at a studio's before it.
+    """Measure a client's first audio without and during each flood, at the runtime's port and through a studio.
 
-    Both are measured in turns of a few seconds, so that other work on the machine is beside both.
+    Both are measured in turns of a few seconds, so that other load on the machine affects both.
     """
     with running_app(["--runtime-url", runtime.url]) as app:
         ports = {"runtime": int(runtime.url.rpartition(":")[2]), "studio": int(app.port)}
@@ -63,7 +63,7 @@ def _shown(first_ms: list[float]) -> str:
 
 
 async def _pair(runtime: BenchRuntime, name: str, port: int, heard: int) -> tuple[list[float], list[float]]:
-    """Return the times to first audio alone and beside the flood, in ms."""
+    """Return the times to first audio without and during the flood, in ms."""
     url = f"ws://127.0.0.1:{port}/v1/audio/speech/stream"
 
     async def first_ms() -> float:

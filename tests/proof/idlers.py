@@ -23,9 +23,9 @@ REFUSED = 20
 
 
 def as_many_as_allowed(count: int) -> int:
-    """So many sockets, or as many as a port takes here beside those who speak; from now on this process may have them.
+    """Return the number of idle sockets to open, and raise this process's file limit accordingly.
 
-    A port takes half as many as its process may have files (`runtime/shared/port/connections/waiting.py`).
+    A port accepts half as many sockets as its process may have files (`runtime/shared/port/connections/waiting.py`).
     """
     most = max_files(at_most=True)
     if most is None:
@@ -59,14 +59,14 @@ async def idlers(runtime: BenchRuntime, count: int, times: int = TIMES) -> str:
 
 
 async def _sit(stack: AsyncExitStack, runtime: BenchRuntime, count: int) -> None:
-    """Open so many sessions, which stay until the stack ends and say nothing more."""
+    """Open sessions that stay open until the stack ends and send nothing."""
     for start in range(0, count, AT_ONCE):
         opening = (talk(runtime.stream, **VOICE) for _ in range(min(AT_ONCE, count - start)))
         await asyncio.gather(*(stack.enter_async_context(session) for session in opening))
 
 
 async def _first_sounds_ms(runtime: BenchRuntime, times: int) -> list[float]:
-    """Milliseconds from a text to its first sound: speakers together, each so many times."""
+    """Return the milliseconds from text to first audio of several speakers at the same time."""
 
     async def speaker() -> list[float]:
         times_ms = []

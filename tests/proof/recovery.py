@@ -28,10 +28,9 @@ def _timed(open_: Callable[[], Any]) -> float:
 
 
 def recovery(folder: Path, count: int) -> str:
-    """So many takes, and so many voices.
+    """Measure the start with many takes and many voices.
 
-    Raises:
-        AssertionError: something of them was lost.
+    Raises:     AssertionError: An item was lost.
     """
     settings = StoreSettings(data=str(folder / "takes"), max_takes=2 * count)
     store = Store(settings)

@@ -18,7 +18,7 @@ TOGETHER = 8
 
 
 def odd_texts(count: int, seed: int = 1) -> list[str]:
-    """Of one piece again and again, of many at random, and of a sentence that is told over and over."""
+    """Return texts that repeat one piece, texts of random pieces, and a sentence that is repeated."""
     dice = random.Random(seed)
     texts = []
     for number in range(count):

@@ -37,7 +37,7 @@ def heard() -> EventRecorder:
 
 
 def pauses(heard: EventRecorder) -> NDArray[np.int64]:
-    """Where nothing is heard for a while: first sample and the one behind the last, a row a pause. Shapes: [N, 2]."""
+    """Return the first sample of each pause, and the first one after it. Shapes: [N, 2]."""
     loud = np.flatnonzero(np.abs(heard.pcm.astype(int)) > QUIET)
     gaps = np.flatnonzero(np.diff(loud) > PAUSE_S * SAMPLE_RATE)
     return np.stack([loud[gaps] + 1, loud[gaps + 1]], axis=1)

@@ -344,7 +344,7 @@ def test_missing_gpu_is_one_sentence(models: dict[str, str], capsys: pytest.Capt
 
 
 def test_every_field_named_in_an_error_has_an_option() -> None:
-    """What the runtime's sentences call by a field's name is said by an option that there is."""
+    """Error messages with a field name are converted to command line options, which must exist."""
     parser = cli._parser()
     say_help = parser.parse_args(["say", TEXT])
     given = {f"--{name.replace('_', '-')}" for name in vars(say_help)}

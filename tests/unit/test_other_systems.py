@@ -28,7 +28,7 @@ WAIT_S = 120
 
 
 def found(tree: ast.AST) -> Iterator[str]:
-    """What a file uses of that which some systems lack, unless it looks first (``hasattr``)."""
+    """Return the system-specific features that a file uses without checking for them (``hasattr``)."""
     text = ast.unparse(tree)
     for node in ast.walk(tree):
         if isinstance(node, ast.Import | ast.ImportFrom):

@@ -162,7 +162,7 @@ def instructions(text: str) -> list[tuple[str, str]]:
 
 
 def stages(text: str) -> dict[str, list[tuple[str, str]]]:
-    """Name of a stage -> its instructions, those of the stages that it stands on before its own."""
+    """Return the instructions of each build stage by its name, after those of the stages on which it is based."""
     found: dict[str, list[tuple[str, str]]] = {}
     name = ""
     for word, rest in instructions(text):

@@ -18,7 +18,7 @@ from studio.documents.values import UnreadableError
 
 
 class Trap:
-    """Leaves a file behind where it is unpickled."""
+    """Object that creates a file when it is unpickled."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -156,7 +156,7 @@ def test_shape_pairs_are_parsed_and_anything_else_is_refused() -> None:
 
 
 def values_of(knob: Any) -> st.SearchStrategy[Any]:
-    """What a knob may be."""
+    """Return a Hypothesis strategy for the values of a setting."""
     low, high, words, pattern = (knob.metadata[rule] for rule in ("low", "high", "words", "pattern"))
     if words:
         return st.sampled_from(words)

@@ -62,7 +62,7 @@ async def test_client_reading_single_bytes_receives_all_audio(server: RunningSer
 
 
 async def test_connection_resets_inside_a_frame_release_every_slot_and_affect_no_other(either: RunningServer) -> None:
-    """What a client sends is over 900 bytes, a third of it the handshake: nearly every cut is inside of a message."""
+    """A client sends more than 900 bytes, a third of them in the handshake. Most resets are inside a message."""
     dice = random.Random(1)
 
     async def broken(cut_after: int) -> int:

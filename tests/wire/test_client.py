@@ -384,7 +384,7 @@ def frame(first_sample: int, samples: int) -> bytes:
 
 @asynccontextmanager
 async def sick(talk: Callable[[ServerConnection], Awaitable[None]], **options: Any) -> AsyncIterator[str]:
-    """A server of the protocol that does nothing but what it is told."""
+    """Server of the protocol that sends only what the test requests."""
     async with serve(talk, "127.0.0.1", 0, subprotocols=[PROTOCOL], **options) as server:  # type: ignore[list-item]
         yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
 
@@ -397,7 +397,7 @@ async def until_done(socket: ServerConnection) -> None:
 
 
 async def hear(talk: Callable[[ServerConnection], Awaitable[None]]) -> tuple[bytes, VoicewrightError]:
-    """What is heard of one utterance, and how it failed."""
+    """Return the audio of one utterance, and its error if it has failed."""
 
     async def heard() -> tuple[bytes, VoicewrightError]:
         sound = b""

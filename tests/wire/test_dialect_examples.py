@@ -29,7 +29,10 @@ def conversation(heading: str) -> list[tuple[str, Any]]:
 
 
 def shape(message: Any) -> Any:
-    """What must be as the page shows it: the fields, and their values where these are words of the protocol."""
+    """Return the parts of a message that must equal those in the documentation.
+
+    These are the names of all fields, and the values of some.
+    """
     if message is None or isinstance(message, bytes):
         return "sound"
     compared_fields = {

@@ -67,7 +67,7 @@ async def until_final(connection: ClientConnection, *names: str | None) -> dict[
 
 
 async def closed(connection: ClientConnection) -> tuple[list[dict[str, Any]], int | None]:
-    """What still comes, and the code with which the socket is closed."""
+    """Return the remaining messages and the close code."""
     came = []
     try:
         while True:

@@ -185,7 +185,7 @@ def refusal_of(reply: httpx.Response) -> tuple[int, dict[str, Any], bool]:
 
 
 def without_estimate(error: dict[str, Any]) -> dict[str, Any]:
-    """What it says beside the seconds that it asks for."""
+    """Return an error message without the estimated seconds."""
     facts = {name: fact for name, fact in error.get("facts", {}).items() if name != "retry_after_s"}
     return {
         **error,
@@ -265,7 +265,7 @@ def test_full_engine_gives_the_same_error_and_the_session_continues(
 
 
 def heard_at_the_end(server: RunningServer, deed: signal.Signals) -> tuple[list[Any], list[tuple[int, str]]]:
-    """What a client with a reply under way and an idle one hear after the engine's process was sent a signal."""
+    """Return the last messages of a speaking and of an idle client after a signal to the engine's process."""
     assert server.engine_pid is not None
     pid = server.engine_pid
 

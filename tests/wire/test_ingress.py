@@ -31,7 +31,7 @@ SPEAKERS = {"clara": "custom_voice"}
 
 @contextmanager
 def answering(name: str) -> Iterator[int]:
-    """A replica's stand-in for HAProxy: it says its name to whatever is asked, and for whom it was."""
+    """Replacement for a replica. It responds to every request with its name and the client's account."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -67,7 +67,7 @@ def free_port() -> int:
 
 
 async def put(haproxy: HAProxy, server: str, replica: Replica) -> None:
-    """What the ingress tells of a replica that is new."""
+    """Send HAProxy the ingress's commands for a new replica."""
     for backend in (ANY, *replica.modes):
         await haproxy.run_commands(
             server_commands(f"{backend}/{server}", None, (replica.host, replica.port, replica.state, 256))
@@ -77,7 +77,7 @@ async def put(haproxy: HAProxy, server: str, replica: Replica) -> None:
 async def ask(
     settings: Settings, requests: list[dict[str, Any]], folder: Path, pools: dict[str, tuple[str, ...]]
 ) -> list[Any]:
-    """Which of the pools, by name and modes, answers each request."""
+    """Return the pool, by name and modes, that responds to each request."""
 
     async def run() -> list[Any]:
         haproxy = HAProxy(settings, folder, view_port=9)
@@ -165,7 +165,7 @@ async def test_missing_replica_is_reported_with_retry_after(dialect: str, settin
 
 @contextmanager
 def ending() -> Iterator[int]:
-    """A replica that ends, as a killed one does, when it is asked anything but for its health."""
+    """Replica that ends at the first request that is not a health check, as if it were killed."""
 
     def serve() -> None:
         while True:
@@ -217,7 +217,10 @@ async def test_haproxy_2_8_reports_an_ending_replica_to_a_large_upload(settings:
 
 
 async def assert_told(settings: Settings, folder: Path, *, padding: int) -> None:
-    """Each dialect's client, with that many bytes beside its text, hears that the replica was lost."""
+    """Check that the client of each dialect is notified of a lost replica.
+
+    Its request has this number of extra bytes.
+    """
     haproxy = HAProxy(settings, folder, view_port=9)
     await haproxy.start()
     try:

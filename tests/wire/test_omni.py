@@ -22,7 +22,7 @@ LONG: dict[str, Any] = {**SHORT, **STREAM, "max_new_tokens": 4000}
 
 @dataclass(slots=True)
 class Reply:
-    """What came for one sentence."""
+    """Messages and audio of one sentence."""
 
     start: dict[str, Any]
     sound: list[bytes] = field(default_factory=list)

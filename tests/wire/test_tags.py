@@ -90,7 +90,7 @@ def test_excessive_tags_are_refused(server: RunningServer, text: str, code: str)
 
 
 def eleven(server: RunningServer, kind: str, text: str, size: int = 1000, **fields: Any) -> list[dict[str, Any]]:
-    """What a socket says of one text in pieces."""
+    """Send one text in pieces over ElevenLabs' socket, and return the messages."""
 
     async def speak() -> list[dict[str, Any]]:
         async with socket(server, kind, speaker(server)) as connection:

@@ -24,7 +24,7 @@ TEXT = "The **kettle** is on. Tea soon."
 
 @pytest.fixture(scope="module")
 def server(folder_of: FolderOf) -> Iterator[RunningServer]:
-    """One whose app knows the toy beside the others."""
+    """Server whose application has the toy dialect in addition to the others."""
     app.DIALECTS.append(sys.modules[toy_dialect.__name__])
     try:
         with running_server(folder_of("brief", "custom_voice"), limits=Limits(max_text_chars=100)) as running:

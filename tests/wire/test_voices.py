@@ -239,7 +239,7 @@ def test_socket_uses_the_voices_of_its_owner(client: httpx.Client, running: Runn
 
 
 def spoken_over_socket(running: RunningServer, voice: str, headers: dict[str, str]) -> str:
-    """How an utterance ends: its last message's type, or the code of an error."""
+    """Return the type of an utterance's last message, or the code of its error."""
     with connect(
         running.socket, subprotocols=[PROTOCOL], additional_headers=headers, open_timeout=TEST_TIMEOUT_S
     ) as socket:

@@ -166,7 +166,7 @@ async def _quietly(talk: Any) -> None:
 
 
 async def send_no_utf8(base: str) -> None:
-    """What both processes have a line for."""
+    """Send text that is not UTF-8, for which both processes log a line."""
     headers = {"x-api-key": GOOD}
     address = base.replace("http", "ws", 1) + "/v1/audio/speech/stream"
     async with connect(address, subprotocols=[Subprotocol(PROTOCOL)], additional_headers=headers) as socket:

@@ -146,7 +146,7 @@ def test_malformed_event_is_reported_and_closes_the_connection(server: RunningSe
 
 
 def test_endless_line_uses_bounded_memory(server: RunningServer) -> None:
-    """The client is told after the first few kilobytes, and reads it though it goes on sending."""
+    """The client is notified after some kilobytes, and reads the message while it is still sending."""
 
     async def scene(client: WyomingClient) -> tuple[ReceivedEvents, int]:
         sent = 0
@@ -222,7 +222,7 @@ def test_server_that_ends_immediately_leaves_nothing(folder_of: FolderOf) -> Non
 
 @pytest.mark.slow
 async def test_successor_binds_the_port_and_takes_over(folder_of: FolderOf) -> None:
-    """As the studio loads other checkpoints: the new runtime is started beside the old one, which then drains."""
+    """This happens when the studio loads other checkpoints: the new runtime starts before the old one has drained."""
     folder, engine = folder_of("quick", "custom_voice"), EngineSettings(threads=1)
 
     async def voices(uri: str) -> list[str]:
@@ -312,7 +312,7 @@ def test_port_is_announced_until_the_server_ends(folder_of: FolderOf) -> None:
 
 
 async def watched(port: int, found: threading.Event) -> tuple[list[str], int | None]:
-    """Where a browser in the network finds the service of that port, from its announcement to its goodbye."""
+    """Watch the service with a Zeroconf browser from its announcement to its goodbye."""
     states = {state: asyncio.Event() for state in ServiceStateChange}
 
     def on_change(zeroconf: Any, service_type: str, name: str, state_change: ServiceStateChange) -> None:

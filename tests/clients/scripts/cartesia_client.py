@@ -14,7 +14,7 @@ OPTIONS = {"model_id": "sonic-3", "voice": VOICE, "output_format": FORMAT, "lang
 
 
 def heard(context: Any, name: str) -> dict[str, Any]:
-    """What came for one context. After a cancel the SDK hands out what was on its way for the cancelled one too."""
+    """Return the messages of one context. After a cancel, the SDK also returns messages that were in transit."""
     pcm, kinds = b"", []
     for event in context.receive():
         if event.context_id != name:
@@ -34,7 +34,7 @@ def generated(client: Cartesia) -> dict[str, Any]:
 
 
 def flushed(connection: Any) -> dict[str, Any]:
-    """Two takes in one context, told apart by their flush_id, as Cartesia's own example does it."""
+    """Speak two texts in one context. Their audio is separated by flush_id, as in Cartesia's example."""
     context = connection.context("flushes", timeout=60, **OPTIONS)
     context.push("Stay hungry.")
     context.push("", flush=True)

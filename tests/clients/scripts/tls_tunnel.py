@@ -64,7 +64,7 @@ async def _serve(port: int, context: ssl.SSLContext, opened: queue.Queue[tuple[i
 
 @contextmanager
 def tls(port: int) -> Iterator[str]:
-    """Serve what is at the port over https until the block ends; every client here trusts the certificate meanwhile."""
+    """Context manager that serves a port over https. All clients here trust its certificate."""
     with TemporaryDirectory() as folder:
         file = _certificate(Path(folder))
         os.environ["SSL_CERT_FILE"] = str(file)

@@ -52,7 +52,7 @@ def test_whole_frame_can_be_captured(
     plain: bool,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """And none of it goes to the AI CPU, copies the slots, or sorts where no row needs it."""
+    """No operation uses the AI CPU, copies the slots, or sorts without need."""
     # This limit is below the number of codes of these checkpoints.
     monkeypatch.setattr("runtime.engine.execution.slots.PLAIN_K", 8)
     checkpoint = on_npu(spec, "custom_voice", dtype)
@@ -165,7 +165,7 @@ def test_capturable_operations_are_accepted() -> None:
 
 
 def test_check_applies_only_to_the_capturing_thread() -> None:
-    """Other engines of the same process, whose canaries speak when they like, go on."""
+    """Canaries of other engines in the same process may run at any time."""
     with hands_off(), ThreadPoolExecutor(1) as another:
         assert another.submit(lambda: torch.tensor([1, 2]).tolist()).result() == [1, 2]
         with pytest.raises(NotForGraphs):

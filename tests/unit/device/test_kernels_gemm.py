@@ -104,7 +104,7 @@ def test_shapes_without_a_tile_use_the_library() -> None:
 
 @pytest.mark.parametrize("capability", [(8, 0), (8, 6), (9, 0), (12, 0)])
 def test_pipeline_stages_fit_into_shared_memory(monkeypatch: pytest.MonkeyPatch, capability: tuple[int, int]) -> None:
-    """Where a card holds the stage at work in registers, one more is asked for than lies in its shared memory."""
+    """A GPU that keeps the current stage in registers may have one stage more than fits into shared memory."""
     room = {(8, 0): 163, (8, 6): 99, (9, 0): 227, (12, 0): 99}[capability] * 1024
     monkeypatch.setattr(kernels, "shared_memory", lambda: room)
     monkeypatch.setattr(kernels, "keeps_all_stages", lambda: capability[0] == 9)

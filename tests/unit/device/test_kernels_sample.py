@@ -29,7 +29,7 @@ SEEDS = 40  # This number of draws misses a code of probability 0.2 once in 7,00
 def drawn(
     logits: Tensor, rows: Tensor, slots: Slots, codebook: int, rules: Rules | None = None
 ) -> tuple[Tensor, Tensor]:
-    """What the kernel draws, and whether it calls the scores finite; what else it writes is checked here."""
+    """Return the kernel's codes, and True for rows whose scores are finite. Its other outputs are checked here."""
     codes = torch.full((len(rows), GROUPS), -7)
     finite = torch.zeros(len(rows), GROUPS, dtype=torch.bool)
     table = torch.arange(logits.shape[1], dtype=torch.float32)[:, None] * torch.ones(WIDTH)
@@ -44,7 +44,7 @@ def drawn(
 
 
 def settings(slots: int, width: int, **words: float) -> Slots:
-    """The same plain settings in every slot, but for the words and the seeds."""
+    """Return the same plain settings for every slot, except the given ones and the seeds."""
     plain = {"temperature": 1.0, "top_k": width, "top_p": 1.0, "greedy": False, "frame": 3, "penalty": 1.0} | words
     known = Slots.random(torch.Generator().manual_seed(0), slots, width, "cpu")
     return replace(

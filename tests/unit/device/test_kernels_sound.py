@@ -43,12 +43,12 @@ def snaked(x: Tensor, alpha: Tensor, beta: Tensor) -> Tensor:
 
 
 def past_of(memory: Tensor, left: int) -> Tensor:
-    """What the rows of ROWS remember. Shapes: memory [2, SLOTS, left * C]; result [2, left, C]."""
+    """Return the state of the rows of ROWS. Shapes: memory [2, SLOTS, left * C]; result [2, left, C]."""
     return torch.stack([memory[1, 2], memory[0, 0]]).view(2, left, -1)
 
 
 def written(memory: Tensor, left: int) -> Tensor:
-    """What they are told to remember: the other copy."""
+    """Return the copy of the state that the rows have written."""
     return torch.stack([memory[0, 2], memory[1, 0]]).view(2, left, -1)
 
 
@@ -101,7 +101,7 @@ def test_fused_residual_unit_equals_its_two_convolutions(random: torch.Generator
 
 
 def test_snake_is_accurate_for_large_inputs(random: torch.Generator) -> None:
-    """Its sine has no library behind it; arguments of some hundred turns keep five digits."""
+    """Its sine is not the library's. For arguments of some hundred periods, five digits are exact."""
     x = 300 * torch.randn(1, 33, 16, generator=random)
     alpha, beta = torch.randn(16, generator=random), torch.randn(16, generator=random)
     identity = Packed(torch.eye(16), None, 16)

@@ -235,7 +235,7 @@ def test_concurrent_work_is_not_captured(npu: NpuDevice) -> None:
 
 
 def test_capture_waits_for_the_stream_of_its_caller(npu: NpuDevice) -> None:
-    """What the work reads may have been put on its way there just now."""
+    """The caller's stream may still be writing the inputs of the captured work."""
     row = torch.zeros(3, device=NPU)
     with torch.inference_mode():
         npu.capture(lambda: row.add_(1), Stream.VOICES)

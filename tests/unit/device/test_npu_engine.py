@@ -185,7 +185,7 @@ SETTINGS = [LevelChoice(0.9, 50, 1.0, False), LevelChoice(1.0, 0, 0.8, False), L
 
 
 def begin(runner: ModelRunner, serial: int, length: int) -> int:
-    """Take a slot and read a prompt of so many positions into it."""
+    """Take a slot and prefill a prompt of this number of positions."""
     embeds = torch.randn(length, runner.hidden_size, generator=torch.Generator().manual_seed(serial))
     embeds = embeds.to(runner.device.torch_device)
     level = SETTINGS[serial % 3]
@@ -203,7 +203,7 @@ def frames_of(runner: ModelRunner, slots: list[int], count: int) -> Codes:
 
 
 def test_replayed_frame_is_bitwise_equal_to_the_frame_without_a_graph(npu_speaker: Checkpoint) -> None:
-    """Five rows in a graph of six, on slots out of order, beside one that rests."""
+    """Five rows use a graph of six. Their slots are out of order, and one other slot is paused."""
     made, runners = [], []
     for holds in (True, False):
         runner = ModelRunner(npu_speaker, NpuDevice(eager=not holds), torch.float32, 6, 120, 64)

@@ -60,7 +60,7 @@ def numbers(*shape: int, seed: int = 0) -> Tensor:
 
 
 def away(found: Tensor, expected: Tensor) -> float:
-    """How far the one is from the other, as a share of it."""
+    """Return the relative distance between two tensors."""
     return float((found - expected).norm() / expected.norm())
 
 

@@ -36,7 +36,7 @@ TEXTS = ("Hello world, the old phone is slow.", "You speak.", "A warm young voic
 
 
 class Boom(Exception):
-    """What no code of ours expects."""
+    """Exception that no code of the engine expects."""
 
 
 def failing(call: Callable[..., Any], nth: int) -> Callable[..., Any]:

@@ -61,7 +61,7 @@ def first_code(logits: Tensor, history: list[int], penalty: float, eos: int, noi
 
 
 def other_codes(talker: Talker, hidden: Tensor, first: int, noise: Tensor | None) -> list[int]:
-    """Codes 1 to Q-1 of one frame, the predictor's whole input anew for each."""
+    """Return codes 1 to Q-1 of one frame. The predictor's whole input is computed again for each code."""
     predictor = talker.code_predictor
     inputs, codes = [hidden, talker.embed_codec(torch.tensor(first))], []
     for group, head in enumerate(predictor.lm_head):
@@ -73,7 +73,7 @@ def other_codes(talker: Talker, hidden: Tensor, first: int, noise: Tensor | None
 
 
 def slow_codes(checkpoint: Checkpoint, prompt: Prompt, frames: int, seed: int, penalty: float, greedy: bool) -> Codes:
-    """What the reference's loop makes of a prompt, without a cache anywhere."""
+    """Return the codes of a prompt by the reference's loop, without any cache."""
     talker, config = checkpoint.talker, checkpoint.config.talker
     inputs, made = prompt.embeds, []
     while len(made) < frames:

@@ -199,7 +199,7 @@ def test_chinese_prose_is_buffered_about_one_clause(tokenizers: dict[str, TextTo
 
 
 def test_thousands_of_small_appends_cost_linear_time(tokenizers: dict[str, TextTokenizer]) -> None:
-    """The tail stays small; a text encoded anew at every append would take minutes for this one."""
+    """Encoding the whole text at every append would take minutes."""
     growing = IncrementalTokenizer(tokenizers["tiny"])
     started = time.thread_time()
     for _ in range(4000):

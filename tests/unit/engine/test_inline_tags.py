@@ -58,7 +58,7 @@ def tagged(text: str, **words: Any) -> SpeechRequest:
 
 
 def ending(checkpoint: Checkpoint, frames: int = FRAMES, **settings: Any) -> Engine:
-    """An engine whose talker ends every part by itself after so many frames."""
+    """Return an engine whose talker ends every segment after this number of frames."""
     engine = engine_of(checkpoint, guard=False, **settings)
     end_parts_after(core_of(engine, checkpoint.config.modes[0]), frames)
     return engine
@@ -70,7 +70,7 @@ def engine(quick: Checkpoint) -> Engine:
 
 
 def codes_of(engine: Engine, *parts: tuple[str, str | None], **words: Any) -> np.ndarray:
-    """What requests say for each part alone, with its instruct."""
+    """Return the codes of separate requests for each part, each with its instruct."""
     alone = [said(engine, tagged(text, instruct=instruct, tags=False, **words)) for text, instruct in parts]
     return np.concatenate([heard.codes for heard in alone])
 

@@ -39,7 +39,7 @@ def admitted(request: SpeechRequest, checkpoint: Checkpoint, length: int = LENGT
 
 
 def planned(request: SpeechRequest, checkpoint: Checkpoint, length: int = LENGTH) -> SegmentPlan:
-    """How the one part of a text is spoken."""
+    """Return the plan of a text's only segment."""
     admission, text_stream = admit(request, checkpoint, Limits(), length)
     return admission.plan(text_stream.text, checkpoint.text_tokenizer)
 

@@ -74,7 +74,7 @@ def said(runner: ModelRunner, prompts: list[Prompt], grafted: tuple[bool, bool] 
 
 @pytest.mark.parametrize("spec", ["quick", "odd"])
 def test_kernel_frames_equal_those_of_the_plain_engine(loaded: Loaded, spec: str) -> None:
-    """Two prompts, of one padded piece and of two, that draw in different ways and have text beside."""
+    """Two prompts, of one padded piece and of two, have different sampling settings and streamed text."""
     checkpoint = loaded(spec, "custom_voice")
     width, generator = checkpoint.config.talker.hidden_size, torch.Generator().manual_seed(0)
     prompts = [Prompt(torch.randn(length, width, generator=generator), [3 * length, 7]) for length in (9, 21)]
@@ -128,7 +128,7 @@ def test_row_with_cross_checkpoint_embeddings_shares_a_batch(loaded: Loaded, spe
 
 
 def test_frame_consists_of_kernels_alone(loaded: Loaded, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An operation of the library among them costs more than they do, and none may start early beside it."""
+    """An operation of the library takes longer than the kernels, and no kernel can overlap with it."""
     from triton.runtime.interpreter import GridExecutor
 
     runner = ModelRunner(copy.deepcopy(loaded("odd", "custom_voice")), Interpreted(), torch.float32, 2, LENGTH, 16)

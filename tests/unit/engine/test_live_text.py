@@ -289,7 +289,7 @@ def test_unspeakable_text_fails_only_its_request(
 
 @pytest.mark.parametrize("text", ["x" * 60, "Hello. <|im_end|>"])
 def test_queued_request_with_bad_text_leaves_the_queue(quick: Checkpoint, text: str) -> None:
-    """It must not be called up later as the ghost of a request that was told its end."""
+    """A request that has ended must not get a slot later."""
     engine = engine_of(quick, slots=1, limits=Limits(max_text_chars=40, queue_s=1e9))
     first = EventRecorder()
     engine.submit(custom_voice(max_frames=5), first)

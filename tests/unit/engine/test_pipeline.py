@@ -44,7 +44,7 @@ each_lateness = pytest.mark.parametrize(("seed", "chance"), LATE)
 
 
 def ending_after(engine: Engine, frames: int) -> Engine:
-    """Every part ends by itself after so many frames; on a card one more is in flight then."""
+    """Make every segment end after this number of frames. On a GPU, one more frame is in flight then."""
 
     def end(slots: Slots, made: Slots, result: FrameResult) -> FrameResult:
         return FrameResult(result.codes, result.ended | (made > frames), result.finite)

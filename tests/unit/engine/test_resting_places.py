@@ -21,7 +21,7 @@ ARCHITECTURE = Path(__file__).parents[3] / "docs" / "architecture.md"
 
 
 def named_places() -> list[str]:
-    """The second column of the table."""
+    """Return the second column of the table in docs/architecture.md."""
     section = ARCHITECTURE.read_text(encoding="utf-8").partition("## Where a request waits")[2].partition("\n## ")[0]
     return re.findall(r"^\| \d+ \| ([^|]+?) \|", section, re.MULTILINE)
 
@@ -40,7 +40,7 @@ class Way:
         self.visited: list[str] = []
 
     def obey(self) -> None:
-        """What a socket does with the dialect's commands."""
+        """Run the session's commands, as a connection does."""
         for command in self.driver.commands:
             match command:
                 case Submit(number, request):

@@ -290,7 +290,7 @@ def test_last_frames_of_an_ended_row_are_not_delayed() -> None:
 
 
 def in_company(*pending: int, batch_fill_ratio: float = 0.5) -> tuple[Scheduler, SequenceTable]:
-    """Rows that are all far ahead and have so many frames without sound; chunks of 16."""
+    """Return rows that are far ahead and have this number of frames without audio. Chunks have 16 frames."""
     scheduler, table = speaking(len(pending), work=512, batch_fill_ratio=batch_fill_ratio)
     table.last_chunk[:], table.sent[:], table.buffer_empty_at[:], table.batch[:] = 16, 21, 50.0, 32
     table.begun[:] = table.made[:] = table.sent + pending
@@ -323,7 +323,7 @@ def test_waiting_for_a_batch_ends_with_a_low_buffer_or_a_second_chunk() -> None:
 
 
 def test_short_chunk_with_a_low_buffer_does_not_wait_for_a_large_call() -> None:
-    """As the one behind a first chunk of one frame, which is heard within 80 ms."""
+    """An example is the chunk after a first chunk of one frame, which is needed within 80 ms."""
     scheduler, table = in_company(16, 16, 16, 16, 4, 1)
     table.last_chunk[4:], table.sent[4:], table.buffer_empty_at[4:] = 1, 1, 0.08
     table.made[4:], table.begun[4:] = [5, 2], [5, 2]

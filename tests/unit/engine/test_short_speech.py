@@ -35,7 +35,7 @@ def free(text: str = TEXT, **words: Any) -> SpeechRequest:
 
 
 def ending(checkpoint: Checkpoint, *frames: int, **settings: Any) -> Engine:
-    """An engine whose parts, one after the other, end after so many frames."""
+    """Return an engine whose segments, in order, end after these numbers of frames."""
     engine = engine_of(checkpoint, **settings)
     end_parts_after(core_of(engine), lambda number: frames[number - 1])
     return engine
@@ -84,7 +84,7 @@ def test_long_enough_speech_is_not_retried(speaking: Checkpoint, frames: int) ->
 
 
 def test_requests_with_max_frames_or_greedy_sampling_are_not_retried(speaking: Checkpoint, quick: Checkpoint) -> None:
-    """As the reference does; and a second try would be the same, or could not be told from noise."""
+    """The reference has no retry either. A second attempt would give the same result."""
     for checkpoint, words in (
         (speaking, {"max_frames": 100}),
         (speaking, {"sampling": GREEDY}),

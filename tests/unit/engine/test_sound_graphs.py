@@ -47,7 +47,7 @@ class Again:
 
 
 class GraphDevice(CpuDevice):
-    """A CPU that holds graphs, counts them, and can be told to fail at some of them."""
+    """CPU device that records graphs, counts them, and can fail at some of them."""
 
     holds_graphs = True
 

@@ -55,7 +55,7 @@ def of_prompt(prompt: VoicePrompt, **words: Any) -> SpeechRequest:
 
 
 def prompt_for(engine: Engine, request: SpeechRequest) -> VoicePrompt:
-    """What `prepare` makes of the request's reference."""
+    """Return the result of `prepare` for the request's reference."""
     assert request.reference is not None
     made: list[VoicePrompt | SpeechError] = []
     engine.prepare(request.reference, Mode.BASE, made.append)
@@ -164,7 +164,7 @@ def test_forged_prompt_is_not_used_for_another_voice(cloner: Checkpoint) -> None
 
 
 class Gate:
-    """Holds the reading of references until it is opened; fails those that it is told to."""
+    """Gate that blocks the encoding of references until it is opened, and can make single encodings fail."""
 
     def __init__(self, voices: VoiceCache, monkeypatch: pytest.MonkeyPatch) -> None:
         self.open, self.fails, self.reads, self._read = threading.Event(), set[int](), 0, voices.read

@@ -89,7 +89,7 @@ def test_encoder_failure_at_startup_does_not_prevent_serving(
 def test_reference_audio_is_warmed_up_on_the_encoder_stream(
     cloner: Checkpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Not on the line of first sound, where others would wait behind it."""
+    """On the stream of first audio, other requests would have to wait."""
     engine = engine_of(cloner, device=LateDevice())
     code2wav, threads = cloner.speech_tokenizer.code2wav, []
     warm = code2wav.warm

@@ -38,7 +38,7 @@ TEXTS = ("Hello world. ", "you", " speak.\n", "...", "<|im_end|>", "x" * 70, " a
 
 
 class Stand:
-    """Stands in place of the networks of one engine core."""
+    """Replacement for the networks of one engine core."""
 
     def __init__(self, core: EngineCore) -> None:
         self.slot_cache, self.device = core.runner.slot_cache, core.device

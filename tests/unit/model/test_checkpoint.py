@@ -109,7 +109,7 @@ def test_damaged_weights_are_reported(folder: Path, file: str, damage: str) -> N
 
 
 def test_pickle_files_are_never_read(folder: Path) -> None:
-    """A pickled checkpoint beside the missing weights would run its code if anybody opened it."""
+    """A pickled checkpoint next to the missing weights would run its code if it were opened."""
     (folder / WEIGHTS[0]).unlink()
     trap = folder / "opened"
 

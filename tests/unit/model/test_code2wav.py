@@ -106,7 +106,7 @@ def test_embedded_voice_is_bitwise_independent_of_chunking_and_batch(demo: Check
 def test_library_convolutions_give_the_same_audio_except_rounding(
     loaded: Loaded, demo: Checkpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What cards run: the whole network over ``nn.Conv1d`` and ``nn.ConvTranspose1d``. In float64, where all agree."""
+    """GPUs run the network over ``nn.Conv1d`` and ``nn.ConvTranspose1d``. In float64, all results agree."""
 
     def upsampled(conv: TransposedConv, x: Tensor) -> Tensor:
         left = conv.kernel_size[0] // conv.stride[0] - 1

@@ -28,7 +28,10 @@ def checkpoint(request: pytest.FixtureRequest, loaded: Loaded) -> Checkpoint:
 
 
 def buffered(samples: Tensor, behind: float) -> tuple[Tensor, Tensor]:
-    """The recording at the beginning of a buffer, and how long it is; noise behind it, so loud."""
+    """Return a buffer that starts with the recording, and the recording's length.
+
+    The rest of the buffer is noise of this level.
+    """
     noise = torch.from_numpy(np.random.default_rng(1).uniform(-behind, behind, BUFFER).astype(np.float32))
     noise[: len(samples)] = samples
     return noise, torch.tensor(len(samples))

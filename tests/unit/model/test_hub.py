@@ -35,7 +35,7 @@ def environment(hub: Hub, home: Path) -> dict[str, str]:
 
 
 def fetch(hub: Hub, home: Path, *models: str) -> list[dict[str, Any]]:
-    """What a process says that fetches these; the last word is how it ended."""
+    """Fetch checkpoints in a process, and return its output. The last word is the result."""
     done = subprocess.run(
         [sys.executable, "-m", "runtime.cli", "fetch", "--json", *models],
         env=environment(hub, home),

@@ -23,7 +23,7 @@ OTHERS = ("README.md", "model.fp16.safetensors", "pytorch_model.bin", "checkpoin
 
 @pytest.fixture
 def folder(folder_of: FolderOf, tmp_path: Path) -> Path:
-    """What the Hub has."""
+    """Return the folder of the fake Hub's repository."""
     return Path(shutil.copytree(folder_of("brief", "custom_voice"), tmp_path / "there"))
 
 

@@ -33,7 +33,7 @@ Talk = Callable[[WebSocket], Awaitable[None]]
 
 @asynccontextmanager
 async def relayed(*upstream: BaseRoute) -> AsyncIterator[str]:
-    """Serve routes behind a relay and give the relay's address."""
+    """Serve routes through a relay, and return the relay's address."""
     async with served(upstream) as runtime, relay_to(f"http://{runtime}") as address:
         yield address
 

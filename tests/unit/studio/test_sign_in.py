@@ -31,7 +31,7 @@ CLIENT, SECRET = "the-studio", "between us"
 
 
 class Provider:
-    """Says yes to whoever is asked for. ``lies`` makes its token another's."""
+    """Identity provider that accepts every user. With ``lies``, its token belongs to another user."""
 
     def __init__(self) -> None:
         self.key = RSAKey.generate_key(2048, {"kid": "one", "use": "sig", "alg": "RS256"})

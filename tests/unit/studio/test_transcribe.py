@@ -49,7 +49,10 @@ def asked(
     limits: Limits | None = None,
     hear: Callable[[httpx.Response], None] = lambda _: None,
 ) -> list[httpx.Response]:
-    """What a studio with that recogniser answers when it is asked for all of them at once; ``hear`` is told each."""
+    """Send several requests to a studio with this recogniser at once, and return the responses.
+
+    ``hear`` is called with each response.
+    """
 
     async def run() -> list[httpx.Response]:
         async def post(client: httpx.AsyncClient, url: str, recording: bytes) -> httpx.Response:

@@ -53,7 +53,7 @@ def known() -> Known:
 
 
 def phrases_of(words: TimedWords) -> list[tuple[float, float]]:
-    """When each phrase begins and ends by the times of its words."""
+    """Return start and end of each phrase, from the times of its words."""
     found, at = [], 0
     for phrase in PHRASES:
         last = at + len(phrase.split()) - 1
@@ -244,7 +244,7 @@ def absent(name: str) -> str:
 
 
 def asked(wall_s: float = 60.0, times: int = 1) -> list[Any]:
-    """What aligners say of a sound, asked again and again."""
+    """Ask the aligners repeatedly for the times of one recording, and return the results."""
 
     async def ask() -> list[Any]:
         aligning = AlignmentService(wall_s)

@@ -60,7 +60,7 @@ def test_the_speech_tokenizer_has_the_published_names_and_shapes() -> None:
 
 @pytest.mark.parametrize("variant", published.VARIANTS)
 def test_configuration_fields_equal_the_published_ones(variant: str, tmp_path: Path) -> None:
-    """But for the numbers of text tokens, since the tokenizer is a small one, and our own word that it cannot speak."""
+    """Exceptions are the numbers of text tokens, because the tokenizer is small, and our field for random weights."""
     ours, theirs = tmp_path / "ours", tmp_path / "theirs"
     for folder in (ours, theirs):
         folder.mkdir()

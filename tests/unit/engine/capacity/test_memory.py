@@ -57,7 +57,7 @@ def slot_bytes(checkpoint: Checkpoint) -> int:
 
 
 def card_for(checkpoint: Checkpoint, count: float) -> Card:
-    """One that holds so many slots."""
+    """Return a GPU whose memory holds this number of slots."""
     return Card(0.1 * 100 * GIB + RESERVE_BYTES + count * slot_bytes(checkpoint))
 
 
