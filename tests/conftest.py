@@ -55,9 +55,9 @@ NO_CHROMIUM = "Chromium was not found"
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileScheduling:
-    """Several processes run whole files, and several files in one where what they share takes long to start.
+    """Run whole files in each process, and files that share slow servers in the same process.
 
-    Files of the page are dealt out one by one: each process has a Chromium and a studio of its own.
+    Browser tests are distributed one file at a time, because each process has its own Chromium and studio.
     """
     from xdist.scheduler import LoadFileScheduling
 
@@ -93,7 +93,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what is for `make test-all`, and what it says again with all its examples; long rooms first."""
+    """Mark tests for `make test-all`, and tests that it repeats with all examples. Slow folders are first."""
     for item in items:
         if is_thorough(item):
             item.add_marker("thorough")
@@ -103,7 +103,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Nobody takes a run without a browser for a whole one."""
+    """Print a warning if the browser tests were skipped."""
     skipped = [report for report in terminalreporter.stats.get("skipped", []) if NO_CHROMIUM in str(report.longrepr)]
     if skipped:
         terminalreporter.write_sep("-", "not tested")
@@ -113,7 +113,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def voices_of_nobody(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A user's data folder for this session and the processes it starts: no test keeps voices in the real one."""
+    """User data folder for this session and its processes. No test may use the user's own folder."""
     with pytest.MonkeyPatch.context() as patch:
         folder = tmp_path_factory.mktemp("user")
         patch.setenv("XDG_DATA_HOME", str(folder))
@@ -122,9 +122,9 @@ def voices_of_nobody(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]
 
 @pytest.fixture(scope="session", autouse=True)
 def one_certificate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """A bundle of one certificate: httpx reads the bundle for every client, and 150 take it longer than most tests.
+    """Bundle with one certificate. httpx reads the bundle for every client, which is slow for the usual 150.
 
-    Processes that a test starts find it in the environment; clients that do not look there ask `certifi`.
+    Child processes get the path by an environment variable. Clients that ignore it ask `certifi`.
     """
     with pytest.MonkeyPatch.context() as patch:
         bundle = tmp_path_factory.mktemp("certificates") / "one.pem"
@@ -144,9 +144,9 @@ def anyio_backend() -> str:
 
 @pytest.fixture(autouse=True)
 def nothing_fails_unseen(request: pytest.FixtureRequest, caplog: pytest.LogCaptureFixture) -> Iterator[None]:
-    """An error that the code under test logs fails the test, unless the test says that it ``logs_errors``.
+    """Fail a test if the code under test logs an error, unless the test is marked with ``logs_errors``.
 
-    Engine and servers survive faults: without this a test that only looks at who survived would pass on all of them.
+    Engine and servers survive many faults, so a test could otherwise pass in spite of an error.
     """
     yield
     if request.node.get_closest_marker("logs_errors") is None:
@@ -156,7 +156,7 @@ def nothing_fails_unseen(request: pytest.FixtureRequest, caplog: pytest.LogCaptu
 
 @pytest.fixture(scope="session")
 def folder_of(tmp_path_factory: pytest.TempPathFactory) -> FolderOf:
-    """(spec name, mode, seed) -> the folder of such a checkpoint. Read only: tests that change files copy it."""
+    """Return a function (spec name, mode, seed) that returns a checkpoint's folder. Tests must not change its files."""
 
     @cache
     def written(name: str, mode: str, seed: int = SEED) -> Path:
@@ -169,7 +169,10 @@ def folder_of(tmp_path_factory: pytest.TempPathFactory) -> FolderOf:
 
 @pytest.fixture(scope="session")
 def loaded(folder_of: FolderOf) -> Loaded:
-    """(spec name, mode, seed) -> the loaded checkpoint, float32 on the CPU, shared by all tests."""
+    """Return a function (spec name, mode, seed) that returns a loaded checkpoint.
+
+    It is in float32 on the CPU and shared by all tests.
+    """
 
     @cache
     def load(name: str, mode: str, seed: int = SEED) -> Checkpoint:
@@ -186,7 +189,7 @@ def speaker(loaded: Loaded) -> Checkpoint:
 
 @pytest.fixture(scope="session")
 def quick(loaded: Loaded) -> Checkpoint:
-    """A CustomVoice checkpoint whose frames are cheap and whose talker never ends greedy speech."""
+    """CustomVoice checkpoint with fast frames, whose talker never ends greedy speech."""
     return loaded("quick", "custom_voice")
 
 
@@ -210,7 +213,7 @@ def cloner(loaded: Loaded) -> Checkpoint:
 
 @pytest.fixture
 def bounds_of_loops() -> Iterator[None]:
-    """Triton's interpreter without its faults, for tests of kernels where there is no card."""
+    """Fix faults of Triton's interpreter for tests of kernels without a GPU."""
     from tests.support.interpreting import repaired
 
     with repaired():

@@ -22,10 +22,9 @@ DRIVER = ROOT / "tests" / "autobahn" / "driver.py"
 
 
 def play(environment: Path, cases: Path, *wanted: str) -> dict[str, list[str]]:
-    """Behaviour, behaviour at the close, and a sentence of each, by case.
+    """Run the cases. Return behaviour, behaviour at the close, and a sentence by case.
 
-    Raises:
-        subprocess.CalledProcessError: the driver did not come to its end.
+    Raises:     subprocess.CalledProcessError: The driver has failed.
     """
     echo = [sys.executable, "-m", "tests.autobahn.echo"]
     with subprocess.Popen(echo, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
@@ -41,7 +40,7 @@ def play(environment: Path, cases: Path, *wanted: str) -> dict[str, list[str]]:
 
 
 def figure(ends: Mapping[str, list[str]]) -> str:
-    """Counts, and by name what was not as the RFC wants it."""
+    """Return the counts of results, and the names of cases that do not follow the RFC."""
     counts = Counter(behaviour for behaviour, *_ in ends.values())
     failed = sorted(case for case, (behaviour, *_) in ends.items() if behaviour == "FAILED")
     said = ", ".join(f"{count} {behaviour.lower()}" for behaviour, count in counts.most_common())
@@ -49,7 +48,7 @@ def figure(ends: Mapping[str, list[str]]) -> str:
 
 
 def main() -> None:
-    """Play, say it, write it down."""
+    """Run the cases, print the figure and record it."""
     parser = argparse.ArgumentParser(prog="make autobahn", description=__doc__)
     parser.add_argument("environment", type=Path)
     parser.add_argument("cases", nargs="*", metavar="CASE", help="7.1.5, …; all, if none")

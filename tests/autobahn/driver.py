@@ -25,7 +25,7 @@ class _Validator(utf8validator.Utf8Validator):
 
 
 def load(folder):
-    """The cases, without those of compression; their base class compares by value and not by pickles."""
+    """Load the cases without those of compression. Their base class compares by value instead of by pickles."""
     hexadecimal = types.ModuleType("binascii")
     hexadecimal.b2a_hex = lambda text: binascii.b2a_hex(_bytes(text)).decode()
     utf8validator.Utf8Validator = _Validator
@@ -51,7 +51,7 @@ def name_of(case):
 
 
 class Player(WebSocketClientProtocol):
-    """One case's connection: the case's words for what our client can do."""
+    """Connection of one case: the methods that a case calls, implemented by the current client."""
 
     case = None
 
@@ -116,7 +116,7 @@ class Player(WebSocketClientProtocol):
 
 
 class Conductor(WebSocketClientFactory):
-    """One case after the other."""
+    """Runner that plays one case after another."""
 
     def __init__(self, url, cases):
         super().__init__(url)

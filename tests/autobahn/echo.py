@@ -15,7 +15,7 @@ from runtime.shared.port.serving import Server, config, listen
 
 
 async def echo(scope: Scope, receive: Receive, send: Send) -> None:
-    """An ASGI app: every message goes back as it came."""
+    """ASGI application that returns every message."""
     if scope["type"] != "websocket":
         return
     await receive()

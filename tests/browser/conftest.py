@@ -102,7 +102,7 @@ class _Modules(SimpleHTTPRequestHandler):
 
 @pytest.fixture(scope="package")
 def modules() -> Iterator[str]:
-    """assets/ served as plain files: the modules alone, with no studio around them."""
+    """Serve assets/ as plain files, without a studio."""
     handler = partial(_Modules, directory=str(ROOT / "assets"))
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -130,9 +130,9 @@ def blank(page_of_modules: Page, modules: str) -> Iterator[Page]:
 
 @pytest.fixture(scope="package")
 def app(chromium: str, modules: str) -> Iterator[App]:
-    """The studio in front of a runtime that makes its sound at once, for every test of the page.
+    """Studio with a runtime that generates audio instantly, for all tests of the page.
 
-    The origin of `modules` may frame it.
+    Pages of the origin of `modules` may frame it.
     """
     with running_app(
         [],
@@ -146,14 +146,14 @@ def app(chromium: str, modules: str) -> Iterator[App]:
 
 @pytest.fixture(scope="package")
 def app_with_demo_voice(chromium: str) -> Iterator[App]:
-    """The studio as `make run` starts it: the demo voice, which serves every mode. For whole paths and for sound."""
+    """Studio as `make run` starts it, with the demo voice in every mode. It is for whole paths and for audio."""
     with running_app([]) as running:
         yield running
 
 
 @pytest.fixture
 def no_voices(app: App) -> Iterator[None]:
-    """The library is empty before and after."""
+    """Empty the library before and after the test."""
 
     def empty() -> None:
         with httpx.Client(base_url=app.url, trust_env=False) as client:
@@ -170,9 +170,9 @@ OpenStudio = Callable[..., Page]
 
 @pytest.fixture(scope="package")
 def first_window(browser: Browser) -> Iterator[BrowserContext]:
-    """One window for the first page of every test: a page that follows another in it costs half of a first one's time.
+    """Window for the first page of every test. A further page in a window takes half of the time of a first one.
 
-    What makes it so is the renderer's process, which a page without a script keeps alive.
+    The renderer's process, which a page without scripts keeps alive, makes the difference.
     """
     context = browser.new_context(viewport=VIEWPORT)
     context.new_page()
@@ -181,7 +181,7 @@ def first_window(browser: Browser) -> Iterator[BrowserContext]:
 
 
 def emptied(window: BrowserContext, url: str) -> BrowserContext:
-    """Nothing of the test before is left in it: no cookie, no storage of the origin."""
+    """Remove cookies and storage of the previous test."""
     window.clear_cookies()
     session = window.new_cdp_session(window.pages[0])
     session.send("Storage.clearDataForOrigin", {"origin": url.partition("/#")[0], "storageTypes": "all"})
@@ -247,7 +247,7 @@ def studio(open_studio: OpenStudio) -> Page:
 
 @pytest.fixture
 def script(open_studio: OpenStudio) -> Page:
-    """The Script room with a dialogue in a script of its own, nothing made yet."""
+    """Script room with a dialogue in a new script, for which no take was generated yet."""
     page = open_studio(script=TAP)
     enter_script(page)
     new_script(page, "At the river")

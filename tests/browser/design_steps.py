@@ -52,7 +52,7 @@ class Wire:
             self.frames.append(data)
 
     def channels(self) -> list[int]:
-        """Of which take each frame is, in the order in which they came."""
+        """Return the take of each audio frame, in order of arrival."""
         return [int.from_bytes(frame[2:4], "little") for frame in self.frames]
 
     def sound(self, channel: int) -> Pcm:
@@ -61,12 +61,12 @@ class Wire:
 
 
 def newest(page: Page) -> Locator:
-    """The set that was asked for last; the others stand below it."""
+    """Return the newest set."""
     return page.locator(".vw-design-set").first
 
 
 def card(page: Page, letter: str) -> Locator:
-    """A take of the newest set."""
+    """Return the card of a take in the newest set."""
     return newest(page).locator(f"article[data-letter={letter}]")
 
 
@@ -95,7 +95,7 @@ def change(page: Page, letter: str, name: str) -> None:
 
 
 def keep_as(page: Page, letter: str, name: str) -> None:
-    """Keep a take as a voice of this name; what the form says against it fails the test."""
+    """Store a take as a voice of this name. An error in the form fails the test."""
     act(page, letter, "keep")
     page.fill("#vw-design-name", name)
     page.keyboard.press("Enter")
@@ -129,12 +129,12 @@ def menu(page: Page, letter: str, name: str = "") -> str:
 
 
 def fixed_seed(page: Page) -> int | None:
-    """The seed in the form; None where none is fixed."""
+    """Return the seed in the form, or None if it is not fixed."""
     return int(page.input_value("#vw-seed")) if page.is_checked("#vw-lock") else None
 
 
 def seeds(page: Page) -> list[int]:
-    """Of the takes of the newest set, all of which are kept."""
+    """Return the seeds of the newest set, whose takes are all stored."""
     number = newest(page).get_by_role("heading").inner_text().removeprefix("Set ")
     kept = {take_name(take): take["seed"] for take in reversed(takes(page))}
     letters = newest(page).locator("article").evaluate_all("all => all.map(({ dataset }) => dataset.letter)")
@@ -183,7 +183,7 @@ def newly_kept(page: Page, count: int) -> Iterator[None]:
 
 
 def make_three(page: Page) -> None:
-    """Have three takes made, and wait until all are kept."""
+    """Generate three takes and wait until all are stored."""
     before = page.locator(".vw-design-set").count()
     with newly_kept(page, 3):
         page.click("#vw-speak")
@@ -192,13 +192,13 @@ def make_three(page: Page) -> None:
 
 
 def takes(page: Page) -> list[dict[str, Any]]:
-    """The kept takes of this room, newest first."""
+    """Return the stored takes of this room, the newest first."""
     listed: dict[str, Any] = page.request.get(f"{origin(page)}/studio/takes?room=design&limit=100").json()
     return list(listed["takes"])
 
 
 def take_of(page: Page, seed: int) -> dict[str, Any]:
-    """The newest kept take of a seed."""
+    """Return the newest stored take with a seed."""
     return next(take for take in takes(page) if take["seed"] == seed)
 
 
@@ -221,6 +221,6 @@ def origin(page: Page) -> str:
 
 
 def voices(app: App) -> dict[str, dict[str, Any]]:
-    """The stored voices by name."""
+    """Return the stored voices by name."""
     listed = httpx.get(f"{app.url}/v1/audio/voices", trust_env=False).json()
     return {voice["name"]: voice for voice in listed["data"]}

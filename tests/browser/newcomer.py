@@ -49,7 +49,7 @@ class Walked:
 
 
 def repository() -> Path:
-    """The repository on this machine's disk, 2.5 GB; made where it is not there yet, whole or not at all."""
+    """Return the repository on this machine's disk (2.5 GB). It is created completely or not at all."""
     folder = Path(tempfile.gettempdir()) / f"voicewright-random-0.6B-{os.getuid()}"
     if not folder.is_dir():
         making = Path(tempfile.mkdtemp(prefix=folder.name, dir=folder.parent))
@@ -63,7 +63,7 @@ def repository() -> Path:
 
 @contextmanager
 def fresh_studio(folder: Path) -> Iterator[App]:
-    """A studio that has never run here, with all of the machine's cores, before a Hub that has the checkpoint."""
+    """Studio that has never run, with all processor cores, and a fake Hub that has the checkpoint."""
     cores = {"OMP_NUM_THREADS": str(os.cpu_count()), "VOICEWRIGHT_THREADS": "0"}
     folders = {"HF_HOME": str(folder / "home"), "VOICEWRIGHT_DATA": str(folder / "data")}
     with (
@@ -74,7 +74,7 @@ def fresh_studio(folder: Path) -> Iterator[App]:
 
 
 def walk(page: Page, app: App) -> Walked:
-    """From the open page to the end of the first take."""
+    """Measure from the opened page to the end of the first take."""
     page.click("#vw-loaded-open")
     page.click("#vw-loaded-see")
     sheet, began = page.locator("#vw-real-voices"), time.monotonic()
@@ -110,7 +110,7 @@ def walk(page: Page, app: App) -> Walked:
 
 
 def main() -> int:
-    """Walk once, and print what came of it."""
+    """Run the measurement once and print the results."""
     from playwright.sync_api import sync_playwright
 
     with tempfile.TemporaryDirectory() as folder, fresh_studio(Path(folder)) as app, sync_playwright() as playwright:

@@ -43,7 +43,7 @@ def voice_of(page: Page, number: int) -> str:
 
 
 def cast(page: Page, number: int, voice: str) -> None:
-    """Choose who speaks a line, as the picker has them: mode and voice."""
+    """Select mode and voice of a line in the picker."""
     line(page, number).locator(".vw-line-voice").click()
     page.click(f"#vw-voice-sheet .vw-pick[data-voice='{voice}'] > .vw-pick-choose")
     expect(page.locator("#vw-voice-sheet")).to_be_hidden()
@@ -117,7 +117,7 @@ def await_kept(page: Page, *numbers: int, beside: Collection[str] = ()) -> None:
 
 
 def client(page: Page, app: App) -> httpx.Client:
-    """As the page, with its cookies."""
+    """Return a client with the page's cookies."""
     cookies = {cookie["name"]: cookie["value"] for cookie in page.context.cookies()}
     return httpx.Client(base_url=app.url, cookies=cookies, trust_env=False, timeout=120)
 

@@ -14,7 +14,7 @@ PLAYED_MS = 60_000
 
 
 def reading(page: Page, name: str) -> str:
-    """A figure of the take; most stand in a sheet that is closed."""
+    """Return a figure of the take. Most figures are in a closed sheet."""
     return (page.text_content(f"#vw-{name}") or "").strip()
 
 
@@ -67,7 +67,7 @@ def kept_take(page: Page, text: str) -> str:
 
 
 def history_row(page: Page, words: str) -> Locator:
-    """The newest take of that text or name in the library."""
+    """Return the row of the newest take with this text or name in the library."""
     return page.locator("#vw-takes-list .vw-take", has_text=words).first
 
 
@@ -91,7 +91,7 @@ def reload(page: Page) -> None:
 
 
 def recall_a_take(page: Page) -> None:
-    """The page as in a browser that has heard a take before."""
+    """Reload the page in a browser that has played a take."""
     page.evaluate("localStorage.setItem('voicewright.heard', '1')")
     reload(page)
 
@@ -117,19 +117,22 @@ def picker(page: Page) -> Locator:
 
 
 def choose(page: Page, name: str) -> None:
-    """Choose a voice in the Speak room by its name."""
+    """Select a voice in the Speak room by its name."""
     picker(page).locator(".vw-pick-choose", has=page.get_by_text(name, exact=True)).click()
 
 
 def to_words(page: Page, file: FilePayload) -> None:
-    """The Clone room's second step, with this recording."""
+    """Open the Clone room's second step with this recording."""
     page.set_input_files("#vw-clone-file", file)
     page.click("#vw-clone-use")
     expect(page.locator("#vw-clone-transcript")).to_be_visible()
 
 
 def clone_from(page: Page, file: FilePayload, words: str | None) -> None:
-    """Through the Clone room's steps to where its voice speaks without being kept; no words: by its sound alone."""
+    """Go through the steps of the Clone room until the voice can speak without being stored.
+
+    Without words, only the x-vector is used.
+    """
     to_words(page, file)
     if words is None:
         page.check("#vw-clone-xvector")
@@ -162,7 +165,7 @@ def await_recording(page: Page, name: str) -> None:
 
 
 def hear_clone(page: Page) -> None:
-    """Have the clone say what the recording says, which is due before it is kept."""
+    """Play the clone with the text of the recording, which is required before it can be stored."""
     page.click("#vw-clone-play-clone")
     await_sound(page)
     page.keyboard.press("Escape")
@@ -170,14 +173,14 @@ def hear_clone(page: Page) -> None:
 
 
 def try_out(page: Page) -> None:
-    """From the words to where the voice speaks without being kept."""
+    """Continue from the transcript to the step in which the voice can speak without being stored."""
     page.click("#vw-clone-words-done")
     page.click("#vw-clone-try > summary")
     expect(page.locator("#vw-text")).to_be_visible()
 
 
 def prepare(page: Page, room: str) -> None:
-    """Enter a room and fill in what it needs to speak."""
+    """Open a room and fill in the fields that speech needs."""
     enter(page, room)
     if room == "clone":
         clone_from(page, wav(3.0), "The boat came back in the evening.")

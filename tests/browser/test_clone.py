@@ -29,7 +29,7 @@ VOICES = "/v1/audio/voices"
 
 
 def configs(page: Page) -> list[dict[str, Any]]:
-    """Fill up with every session.config that the page sends from here on."""
+    """Return a list to which every session.config of the page is appended."""
     sent: list[dict[str, Any]] = []
 
     def keep(data: str | bytes) -> None:
@@ -56,7 +56,7 @@ def complaint(page: Page, field: str) -> str:
 
 
 def advice(page: Page) -> list[str]:
-    """Codes of what the clinic says, once it has settled."""
+    """Return the codes of the displayed advice when the check has ended."""
     page.wait_for_timeout(700)
     expect(page.locator("#vw-clone-clinic")).to_have_attribute("data-state", "said")
     found = page.locator("#vw-clone-clinic .vw-care, #vw-clone-fit .vw-care").all()
@@ -327,7 +327,7 @@ def test_checkmark_appears_only_for_an_automatic_transcript(studio: Page, app: A
 
 
 def noisy(above_db: float) -> FilePayload:
-    """A long phrase without a pause, silence before and after it, and noise in all of it."""
+    """Return a long phrase without pauses, with silence at both ends and noise everywhere."""
     quiet = np.zeros(24_000, np.float32)
     sound = np.concatenate([quiet, voice(12, 1), quiet])
     level = np.sqrt(np.mean(np.square(voice(12, 1)))) * 10 ** (-above_db / 20)
@@ -383,7 +383,7 @@ def test_original_and_clone_are_played_next_to_each_other(open_studio: OpenStudi
 
 
 def speech_file() -> FilePayload:
-    """Real speech, which says `WORDS`."""
+    """Return a file with real speech, whose text is `WORDS`."""
     return {"name": "speech.wav", "mimeType": "audio/wav", "buffer": audio_file(spoken(seed=1))}
 
 
@@ -410,7 +410,7 @@ def test_without_speech_recognition_only_the_host_reads_how_to_install_it(studio
 
 
 def scene() -> FilePayload:
-    """Phrases of 3 s with pauses; after the second a cough, then silence, then a cough within what is best."""
+    """Return phrases of 3 s with pauses, a cough and silence after the second one, and a cough in the best part."""
     quiet = np.zeros(9_600, np.float32)
     early = [voice(3, 1), quiet, cough(), np.zeros(60_000, np.float32)]
     best = [piece for seed in (2, 3, 4, 5) for piece in (voice(3, seed), quiet)]

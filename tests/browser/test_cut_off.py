@@ -48,12 +48,15 @@ HOLD = """
 
 
 def offer(page: Page) -> Locator:
-    """The button that speaks once more what the reload cut off."""
+    """Return the button that repeats the interrupted take."""
     return page.get_by_role("button", name="Speak it again", exact=True)
 
 
 def hold(page: Page, *, passed: int = -1) -> None:
-    """Nothing that goes to the studio to be kept is answered from now on, till the page is left; ``passed`` arrives."""
+    """Hold back responses to requests that store something, until the page is left.
+
+    The requests in ``passed`` are sent to the studio.
+    """
     page.evaluate(HOLD, passed)
 
 
@@ -68,7 +71,7 @@ def kept(page: Page) -> dict[str, Any]:
 
 
 def expect_in_dock(page: Page, record: dict[str, Any]) -> None:
-    """This very take is there to be starred, and nothing is offered again."""
+    """Check that the dock shows this stored take, and that no repetition is offered."""
     expect(page.locator("#vw-star")).to_be_visible()
     page.click("#vw-star")
     enter(page, "library")
@@ -175,7 +178,7 @@ PLACES = """
 
 @pytest.fixture
 def offered(open_studio: OpenStudio) -> Callable[..., Page]:
-    """Opens the page in a window of a size, with an offer to speak again what a reload cut off."""
+    """Open the page in a window of this size with an offer to repeat an interrupted take."""
 
     def cut_off(width: int = 1200, height: int = 860) -> Page:
         page = open_studio(viewport={"width": width, "height": height}, has_own_window=True)

@@ -48,7 +48,7 @@ def chip(page: Page, number: int) -> str:
 
 @pytest.fixture
 def spoken(studio: Page) -> Page:
-    """A script whose first line is spoken by the kept voice Peter, and made; the second is Peter's, not made yet."""
+    """Script with two lines of the stored voice Peter. Only the first one has a take."""
     peter = keep_voice(studio, "Peter")
     enter_script(studio)
     new_script(studio, "The hat")

@@ -69,7 +69,7 @@ def wire() -> Wire:
 
 @pytest.fixture
 def room(open_studio: OpenStudio, app: App, wire: Wire) -> Page:
-    """The Design room, with a short text in it and an ear at the loudspeaker."""
+    """Design room with a short text, whose audio is recorded."""
     page = open_studio(url=f"{app.url}/health", await_ready=False, script=TAP)
     wire.listen(page)
     page.goto(app.url, wait_until="domcontentloaded")
@@ -80,7 +80,7 @@ def room(open_studio: OpenStudio, app: App, wire: Wire) -> Page:
 
 
 def stop_three(room: Page) -> None:
-    """Have three takes of a long text made, and stop them on the way."""
+    """Start three takes of a long text and stop them."""
     room.fill("#vw-text", "This goes on for longer than anybody wants to listen. " * 12)
     with newly_kept(room, 3):
         room.click("#vw-speak")
@@ -104,14 +104,14 @@ def turned(pcm: Pcm, decibels: float) -> Pcm:
 
 
 def turned_down(levels: list[float | None]) -> list[float]:
-    """Decibels that bring every take to the quietest; one far under the loudest has failed and is no measure."""
+    """Return the gains in dB that make all takes as loud as the quietest. Nearly silent takes are ignored."""
     known = [level for level in levels if level is not None]
     quietest = min(level for level in known if level > max(known) - FAILED_BELOW)
     return [0.0 if level is None else min(0.0, quietest - level) for level in levels]
 
 
 def decibels(gain: float) -> str:
-    """As the page writes it: JavaScript rounds a half away from zero, Python to the even neighbour."""
+    """Format a number as JavaScript does. It rounds halves away from zero, and Python to the even neighbour."""
     text = str(abs(Decimal(gain)).quantize(Decimal("0.1"), ROUND_HALF_UP))
     return f"{text if text == '0.0' else f'−{text}'} dB"
 
@@ -126,7 +126,7 @@ def await_taken(page: Page, holds: Callable[[list[dict[str, Any]]], bool]) -> No
 
 
 def without_base(page: Page) -> None:
-    """Reload the page before a runtime that cannot clone."""
+    """Reload the page with a runtime that cannot clone."""
 
     def answer(route: Route) -> None:
         listing = route.fetch().json()
@@ -469,7 +469,7 @@ def test_message_about_a_saved_voice_disappears_when_the_room_is_left(room: Page
 
 
 def refuse(route: Route) -> None:
-    """Answer as the runtime does if a recording is too short for its words."""
+    """Respond like a runtime that gets a recording too short for its text."""
     error = TranscriptMismatch(param="ref_text", characters=len(HEARD), seconds=1.0)
     route.fulfill(status=error.http_status, json=shaped(error, "/v1/audio/voices", ""))
 

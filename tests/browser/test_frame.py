@@ -119,7 +119,7 @@ def is_in_view(page: Page, selector: str) -> bool:
 
 
 def in_each_window(page: Page) -> Iterator[str]:
-    """The page in every window, one after the other."""
+    """Yield the page in each window size."""
     for width, height in WINDOWS:
         page.set_viewport_size({"width": width, "height": height})
         yield f"{width}x{height}"
@@ -132,7 +132,7 @@ def picture(page: Page, name: str) -> None:
 
 
 def fill_in(page: Page, room: str) -> None:
-    """A room as full as people make it."""
+    """Fill a room with as much content as users have."""
     if room == "design":
         page.fill("#vw-design-description", LONG)
     elif room == "clone":
@@ -357,7 +357,7 @@ def test_dock_buttons_fit_in_one_row_on_a_phone(open_studio: OpenStudio) -> None
 
 
 def test_stop_buttons_on_a_phone_are_next_to_the_visible_takes(open_studio: OpenStudio) -> None:
-    """Whoever looks at the takes has scrolled away from the form, where they were begun."""
+    """On a phone, the form with the main button is not visible next to the takes."""
     page = open_studio(viewport={"width": 390, "height": 844})
     halt = page.locator("#vw-halt")
     page.fill("#vw-text", LONG)

@@ -50,7 +50,7 @@ def pcm_of(app: App, take_id: str) -> NDArray[np.int16]:
 
 
 def shown(page: Page) -> Locator:
-    """The texts or names of the takes that are listed, newest first."""
+    """Return the texts or names of the listed takes, the newest first."""
     return page.locator("#vw-takes-list .vw-take-text")
 
 
@@ -160,7 +160,7 @@ def test_take_requested_by_voice_id_is_listed_under_the_voice_name(studio: Page)
 
 
 def test_right_to_left_text_is_right_aligned(studio: Page) -> None:
-    """A long one was cut off at its beginning, and its full stop stood before it."""
+    """A long text must not be cut off at its beginning."""
     kept_take(studio, "مرحبا بالعالم، كيف حالك اليوم. Hello.")
     enter(studio, "library")
     row = history_row(studio, "مرحبا")
@@ -248,7 +248,7 @@ def _answering(record: dict[str, Any]) -> Callable[[Route], None]:
 
 
 def test_take_that_cannot_be_reproduced_says_why(app: App, studio: Page) -> None:
-    """As if it had been made by other weights, on another device, or with another sound."""
+    """The test changes the weights, the device and the samples in the record."""
     first = kept_take(studio, "Not the same.")
     record = httpx.get(f"{app.url}/studio/takes/{first}", trust_env=False).json()
     enter(studio, "library")

@@ -30,7 +30,7 @@ def checkpoints(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def own(chromium: str, checkpoints: Path, wyoming: str) -> Iterator[App]:
-    """A studio of its own: what it has loaded is changed."""
+    """Separate studio, because the test changes its checkpoints."""
     environment = {"VOICEWRIGHT_HOSTS": "studio.test", "VOICEWRIGHT_WYOMING": wyoming}
     with running_app(["--model", str(checkpoints / "first")], **environment) as running:
         yield running

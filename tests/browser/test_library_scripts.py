@@ -17,7 +17,7 @@ def entry_of(page: Page, kept: dict[str, str]) -> Locator:
 
 
 def listed(page: Page, take: str) -> Locator:
-    """A take in the list of takes, outside of any script's entry."""
+    """Return a take in the list that does not belong to a script."""
     return page.locator(f"#vw-takes-list > [data-take='{take}']")
 
 

@@ -26,7 +26,7 @@ CONSENT = "Carla agrees."
 
 @pytest.fixture
 def client(app: App) -> Iterator[httpx.Client]:
-    """A client of a library that is empty afterwards."""
+    """Client of a library that is emptied after the test."""
     with httpx.Client(base_url=app.url, trust_env=False, timeout=30) as client:
         yield client
         for voice in client.get(VOICES).json()["data"]:
@@ -59,7 +59,7 @@ def row(page: Page, voice: dict[str, Any]) -> Locator:
 
 
 def opened(page: Page, voice: dict[str, Any]) -> Locator:
-    """The voice's row in the library, unfolded."""
+    """Return the voice's row in the library with its details open."""
     enter(page, "library")
     found = row(page, voice)
     found.locator(".vw-voice-open").click()

@@ -58,7 +58,7 @@ def test_axe_reports_no_accessibility_violation_in_any_room(open_studio: OpenStu
 
 
 def names(page: Page) -> Locator:
-    """The names of all voices that the Speak room's picker lists."""
+    """Return the names of all voices in the Speak room's picker."""
     return picker(page).locator(".vw-pick-name > span:first-child")
 
 

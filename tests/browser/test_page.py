@@ -101,7 +101,7 @@ def test_pronounced_differently_note_is_shown(studio: Page) -> None:
 
 
 def noted(page: Page, *notes: str) -> None:
-    """As if the runtime had said these of every text."""
+    """Add these notes to the responses about every text."""
 
     def add(socket: WebSocketRoute) -> None:
         runtime = socket.connect_to_server()
@@ -316,7 +316,7 @@ def test_insecure_origin_plays_without_an_audio_worklet(app: App, open_studio: O
 
 
 def _only(*modes: str) -> Any:
-    """Answer /v1/models as the runtime does, but with fewer modes."""
+    """Return the runtime's /v1/models with fewer modes."""
 
     def answer(route: Route) -> None:
         listing = route.fetch().json()

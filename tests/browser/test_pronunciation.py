@@ -35,12 +35,12 @@ def words(app: App) -> dict[str, str]:
 
 
 def await_words(app: App, awaited: dict[str, str]) -> None:
-    """Until the server has them: "Saved." can still be that of the change before."""
+    """Wait until the server has these words. "Saved." may refer to an earlier change."""
     until(lambda: words(app) == awaited)
 
 
 def write(page: Page, word: str, said: str, status: str = "Saved.") -> None:
-    """A new row, as by hand: the empty one at the end, or one more."""
+    """Fill in the empty row at the end, or a new row."""
     row = page.locator("#vw-pronunciation-list li").last
     if row.count() == 0 or row.locator("input").first.input_value():
         page.click("#vw-pronunciation-add")

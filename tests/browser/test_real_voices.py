@@ -32,7 +32,7 @@ def hub(folder_of: FolderOf) -> Iterator[Hub]:
 
 @pytest.fixture(scope="module")
 def own(chromium: str, hub: Hub, tmp_path_factory: pytest.TempPathFactory) -> Iterator[App]:
-    """A studio of its own: what it has loaded is changed."""
+    """Separate studio, because the test changes its checkpoints."""
     folder = tmp_path_factory.mktemp("studio")
     folders = {"HF_HOME": str(folder / "home"), "VOICEWRIGHT_DATA": str(folder / "data")}
     with running_app([], instant=True, HF_ENDPOINT=hub.url, VOICEWRIGHT_HOSTS=INSECURE_HOST, **folders) as running:

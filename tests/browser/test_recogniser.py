@@ -32,7 +32,7 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hub]:
 
 @pytest.fixture(scope="module")
 def own(chromium: str, hub: Hub, tmp_path_factory: pytest.TempPathFactory) -> Iterator[App]:
-    """A studio of its own, which has downloaded nothing."""
+    """Separate studio that has no downloaded recogniser."""
     folder = tmp_path_factory.mktemp("studio")
     folders = {"HF_HOME": str(folder / "home"), "VOICEWRIGHT_DATA": str(folder / "data")}
     with running_app([], instant=True, HF_ENDPOINT=hub.url, VOICEWRIGHT_HOSTS=INSECURE_HOST, **folders) as running:
@@ -123,7 +123,7 @@ def test_host_downloads_the_recogniser_which_writes_and_compares_transcripts(
 
 
 def test_transcript_is_compared_when_it_is_accepted(open_studio: OpenStudio, own: App) -> None:
-    """The studio has the recogniser from the test before; the user presses nothing but the step's button."""
+    """The previous test has downloaded the recogniser. The user only presses the step's button."""
     page = open_studio(url=own.url, viewport={"width": 390, "height": 844}, color_scheme="dark")
     enter(page, "clone")
     to_words(page, speech_file())

@@ -44,7 +44,7 @@ pytestmark = pytest.mark.browser
 
 
 def test_lines_stream_in_order_and_join_without_a_gap(script: Page, app: App) -> None:
-    """The first line is there, and its pause gives the others the time that they need on a slow machine."""
+    """During the first line and its pause, the other lines can be generated on a slow machine."""
     text_of(script, 1).fill(text_of(script, 1).input_value() + " [pause 3s]")
     text_of(script, 2).fill(f"Yes. {DIALOGUE.partition(': ')[2].partition('.')[0]}. [pause 0.5s] Quite.")
     line(script, 1).locator(".vw-line-play").click()
@@ -219,7 +219,7 @@ def test_reload_restores_the_whole_script(script: Page, app: App) -> None:
 
 
 def record_of(script: Page, app: App) -> dict[str, Any]:
-    """The take of the fourth line, as the studio keeps it."""
+    """Return the stored take of the fourth line."""
     with client(script, app) as http:
         take = stored_script(script, app)["lines"][3]["takes"][0]["take"]
         record: dict[str, Any] = http.get(f"/studio/takes/{take}").json()

@@ -182,7 +182,7 @@ def test_clip_is_moved_by_dragging(script: Page) -> None:
 
 
 def drag(page: Page, number: int, x: float) -> None:
-    """Drag a clip to a place on the screen."""
+    """Drag a clip to a position on the screen."""
     at, y = middle(page, clip(page, number))
     page.mouse.move(at, y)
     page.mouse.down()

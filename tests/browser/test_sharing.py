@@ -17,7 +17,7 @@ pytestmark = pytest.mark.browser
 
 @pytest.fixture(scope="module")
 def open_host(chromium: str) -> Iterator[App]:
-    """A studio whose host allows links."""
+    """Studio whose host allows shared links."""
     with running_app([], instant=True, VOICEWRIGHT_SHARE_LINKS="on") as running:
         yield running
 

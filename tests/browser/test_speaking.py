@@ -83,13 +83,13 @@ def test_each_room_speaks(studio: Page, room: str) -> None:
 
 
 def off_by(one: NDArray[np.int16], other: NDArray[np.int16]) -> int:
-    """The largest difference between two sounds of one length."""
+    """Return the largest difference between samples of two recordings of equal length."""
     assert one.size == other.size
     return int(np.abs(one.astype(np.int32) - other).max())
 
 
 def served_frames(page: Page) -> list[bytes]:
-    """Messages with sound that came since the last call."""
+    """Return the audio messages since the last call."""
     return [bytes(message) for message in page.evaluate("served()")]
 
 

@@ -17,7 +17,7 @@ TEXT = "The boat came back in the evening, and nobody had seen where it had been
 
 
 def play_s(page: Page) -> tuple[float, float]:
-    """Play what is in the dock. How long it takes: without what the page was kept from running, and in all."""
+    """Play the take in the dock. Return the duration without stops of the page, and the total duration."""
     page.evaluate("window.ticks = 0; window.ticking = setInterval(() => (window.ticks += 1), 100)")
     page.click("#vw-play")
     begun = time.monotonic()

@@ -49,7 +49,7 @@ FERRY = "The last ferry leaves at nine, and the sea is calm tonight."
 
 @pytest.fixture
 def start(chromium: str, tmp_path: Path) -> Iterator[Callable[[], App]]:
-    """Starts the studio on one folder of data; the one that ran before ends first."""
+    """Start the studio with one data folder, after ending the one that runs."""
     with ExitStack() as running:
 
         def begin() -> App:
@@ -60,7 +60,7 @@ def start(chromium: str, tmp_path: Path) -> Iterator[Callable[[], App]]:
 
 
 def recorded_by_a_phone() -> FilePayload:
-    """Speech as phones keep theirs: AAC at 44.1 kHz in an MP4 file."""
+    """Return speech as phones record it: AAC at 44.1 kHz in an MP4 file."""
     file = io.BytesIO()
     with av.open(file, "w", format="ipod") as container:
         stream = container.add_stream("aac", rate=44_100, layout="mono")
@@ -79,7 +79,7 @@ def speak_line(page: Page, number: int) -> None:
 
 
 def take_of_line(page: Page, app: App, number: int) -> dict[str, Any]:
-    """The first take of a line, as the studio keeps it."""
+    """Return the first stored take of a line."""
     with client(page, app) as http:
         take = stored_script(page, app)["lines"][number - 1]["takes"][0]["take"]
         record: dict[str, Any] = http.get(f"/studio/takes/{take}").json()

@@ -21,7 +21,7 @@ VOICES = "/v1/audio/voices"
 
 @pytest.fixture
 def keep(app: App) -> Callable[..., str]:
-    """Keeps a voice. Returns its id."""
+    """Store a voice and return its id."""
 
     def keep(name: str, **fields: str) -> str:
         data = {"name": name, "consent": "Yes.", "ref_text": "A few words that could be said here.", **fields}
@@ -37,12 +37,12 @@ def reload(page: Page) -> None:
 
 
 def rows(page: Page) -> Locator:
-    """The names of the voices that are listed."""
+    """Return the names of the listed voices."""
     return page.locator("#vw-speakers-picker .vw-pick-name > span:first-child")
 
 
 def without_styles(page: Page) -> None:
-    """No checkpoint speaks with a style in a voice that is no speaker of its own."""
+    """Make no checkpoint support styles with stored voices."""
 
     def answer(route: Route) -> None:
         listing = route.fetch().json()
@@ -84,7 +84,7 @@ def test_deleting_the_selected_voice_falls_back_to_the_previous_one(
 
 
 def with_grafts(page: Page) -> None:
-    """CustomVoice is lent Base's tables; the demo voice has none to lend, and notes that it was asked."""
+    """Make CustomVoice support the embeddings of Base. The demo voice cannot do so, and notes the request."""
 
     def answer(route: Route) -> None:
         listing = route.fetch().json()

@@ -32,7 +32,7 @@ class Played:
 
     @property
     def sounding(self) -> NDArray[np.float64]:
-        """From the first sample that is not silence to the last."""
+        """Return the samples from the first to the last that is not silent."""
         (loud,) = np.nonzero(self.samples)
         return self.samples[loud[0] : loud[-1] + 1]
 
@@ -50,7 +50,7 @@ def play(blank: Page, modules: str) -> Any:
 
 
 def sound(frames: int, seed: int = 0) -> NDArray[np.int16]:
-    """Noise that is loud at both ends and nowhere zero, so that every lost, doubled or cut sample shows."""
+    """Return noise that is loud at both ends and never zero, so that every lost, doubled or cut sample is detected."""
     stream = np.random.default_rng(seed)
     pcm = stream.integers(1000, 32768, frames * FRAME_SAMPLES) * stream.choice([-1, 1], frames * FRAME_SAMPLES)
     return pcm.astype(np.int16)
@@ -128,7 +128,7 @@ def test_playback_starts_after_the_maximum_hold_time(play: Any, hold_ms: int) ->
 
 @pytest.mark.quick
 def test_playback_waits_for_the_target_buffer_after_a_stall(play: Any) -> None:
-    """Time that has passed says nothing any more: the stall has shown how late sound may come."""
+    """After a stall, the time that has passed is not a reason to start."""
     pcm = sound(4)
     at, message = begin()
     message["hold"] = 0
@@ -245,7 +245,7 @@ def test_new_take_plays_no_samples_of_the_previous_one(play: Any) -> None:
 
 @pytest.mark.parametrize("fault", ["lost", "doubled", "swapped", "halved"])
 def test_comparison_detects_every_planted_fault(play: Any, fault: str) -> None:
-    """Negative controls: what the tests above accept must not be so wide that a fault slips through."""
+    """Negative controls: the tolerances of the tests above must not be too large."""
     pcm = sound(4)
     parts = list(np.split(pcm, 4))
     if fault == "lost":
@@ -280,7 +280,7 @@ def test_playback_rate_sets_the_duration_and_all_samples_are_counted(play: Any, 
 
 
 def test_stream_slower_than_the_playback_rate_makes_no_underrun(play: Any) -> None:
-    """It comes a fifth faster than it sounds: at twice the rate it would be played out at once."""
+    """Audio arrives at 1.2 times real time, and playback at twice real time would empty the buffer."""
     pcm = tone(4)
     parts = [
         (0.08 * at / 1.2, pcm[at * FRAME_SAMPLES : (at + 1) * FRAME_SAMPLES]) for at in range(pcm.size // FRAME_SAMPLES)

@@ -16,7 +16,7 @@ from tests.support.timeouts import TEST_TIMEOUT_S
 
 
 def speak(app: App, text: str, **config: Any) -> NDArray[np.int16]:
-    """Fetch an utterance's PCM."""
+    """Return the PCM of an utterance."""
     url = f"ws://127.0.0.1:{app.port}/v1/audio/speech/stream"
     with connect(
         url, subprotocols=[Subprotocol("voicewright.speech.v1")], compression=None, open_timeout=TEST_TIMEOUT_S
@@ -40,12 +40,12 @@ def speak(app: App, text: str, **config: Any) -> NDArray[np.int16]:
 
 
 def active_slots(app: App) -> int:
-    """Ask the runtime how many utterances hold a slot."""
+    """Return the number of utterances in slots, as reported by the runtime."""
     return int(httpx.get(f"{app.url}/ready", trust_env=False).json()["active"])
 
 
 def sound_of(app: App, take_id: str) -> bytes:
-    """The PCM of a kept take, as the studio gives it back."""
+    """Return the PCM of a stored take."""
     reply = httpx.get(f"{app.url}/studio/takes/{take_id}/audio?format=pcm", trust_env=False)
     assert reply.status_code == 200
     return reply.content

@@ -47,7 +47,7 @@ def socket_url(app: App) -> str:
 
 @contextmanager
 def speaking(app: App, max_frames: int = 4000) -> Iterator[ClientConnection]:
-    """A socket in the middle of a sentence."""
+    """Open a socket that is speaking."""
     with connect(socket_url(app), subprotocols=[Subprotocol(PROTOCOL)], open_timeout=TEST_TIMEOUT_S) as socket:
         for message in (
             {"type": "session.config", "task_type": "custom_voice", "voice": "serena", "max_frames": max_frames},
@@ -61,7 +61,7 @@ def speaking(app: App, max_frames: int = 4000) -> Iterator[ClientConnection]:
 
 
 def rest(socket: ClientConnection) -> tuple[list[dict[str, object]], int, str]:
-    """The messages up to the end of a socket, and its close code and reason."""
+    """Return the remaining messages of a socket, and its close code and reason."""
     messages = []
     with suppress(ConnectionClosed):
         while True:

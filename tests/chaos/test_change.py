@@ -54,7 +54,7 @@ def speaking(app: App, frames: int) -> Iterator[ClientConnection]:
 
 
 def end_of(socket: ClientConnection) -> tuple[str, str | None]:
-    """Hear it to its end; how that was, and why."""
+    """Read a stream to its end, and return the result and its reason."""
     while True:
         message = socket.recv(timeout=WITHIN_S)
         if isinstance(message, str) and (said := json.loads(message))["type"] in {"audio.done", "error"}:

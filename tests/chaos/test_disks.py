@@ -33,7 +33,7 @@ TITLE = {"name": "Play"}
 
 @contextmanager
 def studio(data: Path, log: IO[str] | None = None) -> Iterator[tuple[App, httpx.Client]]:
-    """The product over a folder, and somebody at its page."""
+    """Start the studio with a data folder, and return a visitor's client."""
     environment = {"VOICEWRIGHT_DATA": str(data), "VOICEWRIGHT_VISITORS": "one"}
     with running_app([], log=log, instant=True, **environment) as app, visitor(app.url) as client:
         yield app, client
@@ -131,7 +131,7 @@ def refused_at(port: str, data: Path) -> str:
 
 
 def test_two_studios_share_a_folder_safely_and_cannot_share_a_port(tmp_path: Path) -> None:
-    """One more is started while the first is writing, and both write then."""
+    """A second studio starts while the first one is writing. Then both write."""
     with studio(tmp_path / "data") as (app, first):
         one_sentence(refused_at(app.port, tmp_path / "data"), f"Port {app.port}", tmp_path)
         kept: dict[str, list[dict[str, Any]]] = {"first": [], "second": []}

@@ -32,7 +32,7 @@ SOUND = pcm_of(0.5)
 
 @contextmanager
 def jumping(file: Path) -> Iterator[None]:
-    """The date in the file is another one every tenth of a second, until the block ends."""
+    """Context manager that changes the date in the file every tenth of a second."""
     ended = threading.Event()
 
     def jump() -> None:
@@ -89,7 +89,7 @@ def test_clock_jumps_end_no_stream_delete_no_data_and_allow_restart(tmp_path: Pa
 
 
 def _await_ready(client: httpx.Client) -> None:
-    """Until the runtime that takes the killed one's place answers."""
+    """Wait until the runtime that replaces the killed one responds."""
     end = time.monotonic() + 240
     gone = False
     while time.monotonic() < end:

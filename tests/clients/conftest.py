@@ -39,14 +39,14 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
 
 @pytest.fixture(scope="package")
 def app() -> Iterator[App]:
-    """The whole product, with the embedded voice."""
+    """Studio and runtime with the embedded voice."""
     with running_app([]) as running:
         yield running
 
 
 @pytest.fixture(scope="package")
 def recording(server: RunningServer, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A voice to be cloned, in a WAV file."""
+    """WAV file with a voice to clone."""
     path = tmp_path_factory.mktemp("recording") / "neighbour.wav"
     path.write_bytes(wav(say(server.http, REFERENCE_TEXT, voice="angus", seed=3)))
     return path
@@ -54,9 +54,10 @@ def recording(server: RunningServer, tmp_path_factory: pytest.TempPathFactory) -
 
 @pytest.fixture
 def client(server: RunningServer) -> Client:
-    """(script, arguments) -> what it printed; the script runs unchanged clients against the server's address.
+    """Return a function that runs a client script with arguments, and returns its output.
 
-    One in JavaScript is named with its suffix.
+    The script uses an unchanged third-party client with the server's address. JavaScript scripts are named with their
+    suffix.
     """
     if not PYTHON.exists():
         (pytest.fail if os.environ.get("CI") else pytest.skip)("get the clients with: make .venv-clients/.ready")

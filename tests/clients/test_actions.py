@@ -104,7 +104,7 @@ def test_every_tool_and_argument_has_a_description(app: App) -> None:
 
 
 def test_stored_voice_speaks_with_a_style_and_is_reproducible(app: App) -> None:
-    """By the same rule as everywhere; the take says which checkpoint's mode it was, so that it can be made again."""
+    """The take contains the checkpoint's mode, so that it can be reproduced."""
     page = Client(app.url, verbose=False)
     (take,) = page.predict(description=DESCRIPTION, text=TEXT, takes=1, api_name="/design")
     voice = page.predict(take=take["take"], name="Nephew", api_name="/keep")

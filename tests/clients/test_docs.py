@@ -90,7 +90,7 @@ def test_javascript_examples_print_the_documented_output(
 
 
 def interpreter(code: str) -> str:
-    """Python with other people's clients if an example imports one of them, else ours."""
+    """Return the Python that has third-party clients if an example imports one, or that of the tests."""
     if not re.search(r"^from (openai|mcp|elevenlabs|cartesia)\b", code, re.MULTILINE):
         return sys.executable
     if not CLIENTS.exists():

@@ -56,7 +56,7 @@ def test_error_is_the_sentence_of_the_runtime(page: Client, asked: dict[str, Any
 
 
 def call(app: App, origin: str | None) -> list[str]:
-    """One call by plain HTTP; returns the lines of its answer."""
+    """Call an action by plain HTTP, and return the lines of its response."""
     headers = {"origin": origin} if origin else {}
     inputs = [TEXT, "", "", "auto", "", None]
     route = f"{app.url}/gradio_api/call/speak"

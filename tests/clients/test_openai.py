@@ -18,7 +18,7 @@ A_SECOND = 24_000
 
 @pytest.fixture(scope="module")
 def same_as_native(server: RunningServer) -> str:
-    """The fingerprint of the sentence by the native protocol, with the voice and the seed of the scripts."""
+    """Return the hash of the sentence by the native protocol, with the scripts' voice and seed."""
     return hashlib.sha256(say(server.http, TEXT, voice="clara", language="English", seed=7)).hexdigest()
 
 

@@ -69,7 +69,7 @@ def run(*command: object, cwd: Path, **environment: str) -> str:
 
 @pytest.fixture(scope="module")
 def expected(server: RunningServer) -> str:
-    """The fingerprint of the sentence by the client in the checkout."""
+    """Return the hash of the sentence by the client in the checkout."""
     return hashlib.sha256(say(server.http, TEXT, **CONFIG)).hexdigest()
 
 

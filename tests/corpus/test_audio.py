@@ -68,7 +68,7 @@ KINDS = [
 
 
 def recording(channels: int, rate: int) -> bytes:
-    """The same voice in every channel, each with a level of its own."""
+    """Return the same voice in every channel, with a different level in each."""
     samples = voice(SECONDS, 1, rate)
     levels = np.linspace(1.0, 0.5, channels, dtype=np.float32)
     return audio_file(samples[:, None] * levels, rate, subtype="FLOAT")
@@ -81,7 +81,7 @@ def ffmpeg(*arguments: str, given: bytes) -> bytes:
 
 
 def similarity(one: NDArray[np.float32], other: NDArray[np.float32]) -> float:
-    """Correlation of the two at their best alignment."""
+    """Return the correlation of two signals at their best alignment."""
     size = 2 * max(len(one), len(other))
     products = np.fft.irfft(np.fft.rfft(one, size) * np.conj(np.fft.rfft(other, size)))
     return float(products.max() / (np.linalg.norm(one) * np.linalg.norm(other)))

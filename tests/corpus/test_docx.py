@@ -17,7 +17,7 @@ FLAT = ["ALPHA BRAVO CHARLIE."]
 
 
 def inside(tag: str, content: str = B, attributes: str = "") -> str:
-    """ALPHA, an element with content, CHARLIE."""
+    """Return a document with the word ALPHA, an element with content, and the word CHARLIE."""
     return paragraph(A, f"<w:{tag} {attributes}>{content}</w:{tag}>", C)
 
 
@@ -38,7 +38,10 @@ def listed(text: str, level: int = 0, numbers: int = 1) -> str:
 
 
 def levels(*kinds: tuple[str, str]) -> str:
-    """A definition of a list by the format and the text of its levels, and three lists of it; the third begins at 5."""
+    """Return a list definition with these formats and texts of its levels, and three lists.
+
+    The third list starts at 5.
+    """
     each = "".join(
         f'<w:lvl w:ilvl="{at}"><w:start w:val="1"/><w:numFmt w:val="{kind}"/><w:lvlText w:val="{text}"/></w:lvl>'
         for at, (kind, text) in enumerate(kinds)

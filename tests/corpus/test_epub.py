@@ -25,7 +25,7 @@ TWO = '<h1 id="a">One</h1><p>ALPHA.</p><h1 id="b">Two</h1><p>BRAVO.</p>'
 def book(
     body: str | bytes, nav: str = "", href: str = "c.xhtml", entry: str = "c.xhtml", spine: str = ITEM, more: str = ""
 ) -> bytes:
-    """A book of one page under the name ``entry``, which the package calls ``href``."""
+    """Return a book of one page. The file is named ``entry``, and the package refers to it as ``href``."""
     items = f'<item id="c" href="{href}" media-type="application/xhtml+xml"/>{more}'
     if nav:
         items += '<item id="n" href="n.xhtml" media-type="application/xhtml+xml" properties="nav"/>'

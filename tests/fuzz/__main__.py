@@ -36,7 +36,7 @@ def shares(runs: int, names: list[str]) -> dict[str, int]:
 
 
 def fuzz(name: str, folder: Path, runs: int) -> None:
-    """One target, in this process, which ends with it."""
+    """Fuzz one target in this process, which ends afterwards."""
     import atheris
 
     with atheris.instrument_imports(include=["runtime", "studio"]):
@@ -73,10 +73,9 @@ def _mutator(mutation: Mutation) -> Callable[[bytes, int, int], bytes]:
 
 
 def fuzz_all(folder: Path, runs: int) -> str:
-    """Each target in a process of its own.
+    """Fuzz each target in its own process.
 
-    Raises:
-        SystemExit: one had a finding; it says which.
+    Raises:     SystemExit: A target had a finding; the message names it.
     """
     from tests.fuzz.targets import TARGETS
 

@@ -20,7 +20,10 @@ ODD: tuple[Any, ...] = (
 
 
 class Mutation:
-    """Changes data of one target. ``seeds``: messages; their fields and values are taken, odd ones besides."""
+    """Mutator of one target's data.
+
+    ``seeds`` are messages whose fields and values are used, in addition to unusual values.
+    """
 
     def __init__(self, seeds: Sequence[bytes]) -> None:
         nodes = [node for seed in seeds for line in seed.split(LINE) for node in _nodes(json.loads(line))]
@@ -78,7 +81,7 @@ class Mutation:
 
 
 def _nodes(value: Any) -> Iterator[Any]:
-    """The value, and all in it."""
+    """Return a JSON value and all values inside it."""
     yield value
     inner: Iterable[Any] = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
     for each in inner:

@@ -44,9 +44,10 @@ NATIVE: list[dict[str, Any]] = [
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """``run`` takes any bytes and raises nothing; ``seeds`` are good ones, to start from.
+    """Fuzz target.
 
-    ``mutation`` changes messages, where it is messages that the target takes.
+    ``run`` accepts any bytes and must not raise. ``seeds`` are valid inputs. ``mutation`` changes messages, for targets
+    that read messages.
     """
 
     run: Callable[[bytes], object]
@@ -67,7 +68,10 @@ def _native(data: bytes) -> None:
 
 
 def _session(name: str, data: bytes) -> None:
-    """Messages in a row; what is submitted in between starts, sounds and ends, by the length of the message."""
+    """Process several messages of one session.
+
+    Submitted requests start, get audio and end, depending on the length of the messages.
+    """
     driver, ended = SESSIONS[name][0](), 0
     for line in data.split(LINE):
         driver.send(line.decode("utf-8", "replace"))

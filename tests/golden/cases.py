@@ -33,7 +33,7 @@ class Reference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """One utterance on one checkpoint."""
+    """Utterance of one checkpoint."""
 
     name: str
     mode: str
@@ -61,7 +61,7 @@ class Case:
         return SEEDS[self.checkpoint]
 
     def inputs(self) -> dict[str, Any]:
-        """List every input as JSON can hold it."""
+        """Return all inputs as JSON values."""
         return {**asdict(self), "seed": self.seed}
 
 

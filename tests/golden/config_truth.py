@@ -81,7 +81,7 @@ def config_truth(seed: int) -> list[Json]:
 
 
 def known_fields() -> list[str]:
-    """Every field that the classes know, of any section."""
+    """Return all fields of the classes, for all sections."""
     known = set(PretrainedConfig().to_dict())
     for kind in (*CLASSES.values(), Qwen3TTSConfig, Qwen3TTSTokenizerV2Config):
         known |= set(_signature(kind))
@@ -134,10 +134,9 @@ def _case(stream: np.random.RandomState, left_out: float) -> Json:
 
 
 def _saved(stream: np.random.RandomState, case: Json, *, as_difference: bool) -> Json:
-    """A case's files as the classes save them, without some of the fields that say no more than the default.
+    """Return the files of a case as the classes save them, without some fields that have default values.
 
-    Args:
-        as_difference: as ``save_pretrained`` does, which saves what differs from the defaults; or all that there is.
+    Args:     as_difference: True to save only values that differ from the defaults, like ``save_pretrained``.
     """
 
     def thinned(section: Json, kind: type) -> Json:
@@ -160,7 +159,7 @@ def _saved(stream: np.random.RandomState, case: Json, *, as_difference: bool) ->
 
 
 def _drawn(stream: np.random.RandomState, name: str, default: Any) -> Any:
-    """A value of a field's kind that is not its default."""
+    """Return a random value of a field's type that is not its default."""
     if name in CHOSEN:
         return CHOSEN[name]
     if isinstance(default, bool):
@@ -175,7 +174,7 @@ def _drawn(stream: np.random.RandomState, name: str, default: Any) -> Any:
 
 
 def _loaded(files: dict[str, Json]) -> tuple[Qwen3TTSConfig, Qwen3TTSTokenizerV2Config]:
-    """Files as the classes read them."""
+    """Return the files as the classes load them."""
     with tempfile.TemporaryDirectory() as folder:
         for name in (MODEL, TOKENIZER):
             path = Path(folder) / name
@@ -186,7 +185,7 @@ def _loaded(files: dict[str, Json]) -> tuple[Qwen3TTSConfig, Qwen3TTSTokenizerV2
 
 
 def _values(files: dict[str, Json]) -> Json:
-    """Fields by section, as the classes load them from the files; what they lack is not there."""
+    """Return the fields by section as the classes load them. Missing fields are omitted."""
     model, tokenizer = _loaded(files)
     sections = {
         "": model,

@@ -40,7 +40,7 @@ Arrays = dict[str, NDArray[Any]]
 
 
 class Checkpoints:
-    """Checkpoints made from their seeds and loaded by the reference, each once."""
+    """Checkpoints that are created from their seeds and loaded by the reference, each once."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -206,7 +206,7 @@ def _decoded(oracle: Oracle, name: str) -> Arrays:
 
 
 def _windowed(oracle: Oracle, name: str) -> Arrays:
-    """More frames than a window has; of the sound some samples."""
+    """Decode more frames than a window has, and return a part of the samples."""
     codes, waveform = _decode(oracle, name, WINDOWED[name])
     return {
         "codes": codes.astype(np.uint8),

@@ -67,7 +67,7 @@ class _Gaps(LogitsProcessor):
 
 
 class Oracle:
-    """One checkpoint in the reference's own classes."""
+    """Checkpoint in the reference's own classes."""
 
     def __init__(self, folder: Path, dtype: torch.dtype = torch.float32) -> None:
         self.wrapper = Qwen3TTSModel.from_pretrained(str(folder), dtype=dtype)
@@ -77,11 +77,11 @@ class Oracle:
         self.speech_tokenizer = self.model.speech_tokenizer
 
     def text_ids(self, text: str) -> list[int]:
-        """Tokenise a template or any other text."""
+        """Tokenize a template or any other text."""
         return list(self.wrapper.processor.tokenizer(text)["input_ids"])
 
     def speak(self, utterance: Utterance, max_frames: int | None = None, **settings: Any) -> Result:
-        """Say one utterance; greedy unless `settings` says otherwise."""
+        """Speak one utterance, greedy unless `settings` has other values."""
         options = {**GREEDY, **settings}
         if max_frames is not None:
             options["max_new_tokens"] = max_frames + 1  # The last sampled c0 never becomes a frame.
@@ -153,7 +153,7 @@ class Oracle:
 
 
 class _Watch:
-    """Wraps the three nested `generate` calls of the reference and keeps what passes through them."""
+    """Wrapper of the reference's three nested `generate` calls, which records their arguments and results."""
 
     def __init__(self) -> None:
         self.c0, self.rest = _Gaps(), _Gaps()

@@ -22,13 +22,13 @@ CASES: dict[str, dict[str, Any]] = {
 
 @cache
 def arrays(name: str) -> dict[str, NDArray[Any]]:
-    """Every array of one file."""
+    """Return all arrays of one file."""
     with np.load(DATA / f"{name}.npz", allow_pickle=False) as stored:
         return dict(stored)
 
 
 def request_of(case: dict[str, Any]) -> SpeechRequest:
-    """A stored case in our own words."""
+    """Return a stored case as a request of the engine."""
     return SpeechRequest(
         text=case["text"],
         mode=Mode(case["mode"]),

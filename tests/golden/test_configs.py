@@ -30,7 +30,7 @@ STORED = json.loads((DATA / "configs.json").read_text(encoding="utf-8"))
 
 
 def read(case: Json, folder: Path) -> Json:
-    """Our values of a case, by section."""
+    """Return the runtime's values of a case, by section."""
     for name, content in case["files"].items():
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text(json.dumps(content))
@@ -51,7 +51,7 @@ def read(case: Json, folder: Path) -> Json:
 
 
 def plain(value: Any) -> Any:
-    """As JSON has it; the reference's null of a table is an empty one."""
+    """Return a value as JSON has it. The reference's null of a table is an empty table."""
     return list(value) if isinstance(value, tuple) else value
 
 

@@ -54,7 +54,7 @@ def test_the_log_mel_spectrogram_equals_the_reference(checkpoint: Checkpoint) ->
 
 @pytest.mark.parametrize("seconds", [3, 14])
 def test_reference_codes_equal_the_reference(checkpoint: Checkpoint, seconds: int) -> None:
-    """Fourteen seconds pass the 250 steps at which newer versions of `transformers` cut the past off."""
+    """A recording of 14 s has more than 250 positions, which newer versions of `transformers` would limit."""
     with torch.inference_mode():
         codes = checkpoint.speech_tokenizer.encoder(torch.from_numpy(voice(float(seconds), 21)))
     assert np.array_equal(codes.numpy(), stored(checkpoint, "references")[f"codes_{seconds}s"])
@@ -90,7 +90,7 @@ def test_whole_decode_equals_the_windowed_one_up_to_its_first_seam(loaded: Loade
 
 @torch.inference_mode()
 def decoded_both_ways(checkpoint: Checkpoint, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """In windows, and from beginning to end."""
+    """Return the audio decoded in windows, and in one pass."""
     rows, code2wav = torch.from_numpy(codes.astype(np.int64)).unsqueeze(0), checkpoint.speech_tokenizer.code2wav
     whole = code2wav(rows, code2wav.fresh_state(1))[0]
     return decode_in_windows(code2wav, rows)[0].numpy(), whole.numpy()

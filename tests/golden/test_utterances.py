@@ -34,7 +34,7 @@ per_case = pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
 
 @pytest.fixture(scope="module")
 def engine_for(loaded: Loaded) -> EngineOf:
-    """One engine a checkpoint, so that all its cases go through the same slots one after another."""
+    """Return one engine per checkpoint, so that all its cases use the same slots in succession."""
     engines = cache(lambda name, mode, seed: engine_of(loaded(name, mode, seed), slots=2))
     return lambda case: engines(case["checkpoint"], case["mode"], case["seed"])
 
@@ -143,7 +143,7 @@ def test_ineffective_options_are_stored_as_such(case: dict[str, Any]) -> None:
 
 
 def test_stored_cases_cover_the_required_combinations() -> None:
-    """At least thirty prompts over three modes, both layouts, and every special rule of section 3."""
+    """There are at least thirty prompts in three modes and both layouts, with every special rule of section 3."""
     cases = CASES.values()
     assert len(CASES) >= 30
     assert {case["mode"] for case in cases} == {"custom_voice", "voice_design", "base"}

@@ -45,7 +45,7 @@ SEND_S, PING_S = 5.0, 5.0  # The time limit of a client that reads nothing, and 
 
 
 def process_figure(model: Path, slots: int, form: Callable[[BenchRuntime], Awaitable[str]], **settings: str) -> str:
-    """Of a runtime process of its own."""
+    """Measure with a separate runtime process."""
 
     async def run() -> str:
         arguments = ["--model", str(model), "--max-slots", str(slots)]
@@ -67,17 +67,17 @@ def passed_figure(what: str, *arguments: str) -> str:
 
 
 def cases_figure(tests: list[str]) -> str:
-    """Of a promise that its tests say yes or no to: how many cases they have."""
+    """Return the number of passed test cases of a promise that has no other figure."""
     return passed_figure("cases", *(f"tests/{test}" for test in tests))
 
 
 def runaway_figure(count: int) -> str:
-    """In a process of its own: the embedded voice holds half a gigabyte."""
+    """Measure in a separate process, because the embedded voice needs half a gigabyte."""
     return _run("-c", f"from tests.proof.runaway import runaway; print(runaway({count}))").strip()
 
 
 def crowd_figure(model: Path, count: int) -> str:
-    """Of 4 slots."""
+    """Measure a runtime with 4 slots."""
 
     async def run() -> str:
         async with runtime_process(["--model", str(model), "--max-slots", "4"], ONE_THREAD) as runtime:
@@ -96,7 +96,7 @@ def crash_figure(model: Path) -> str:
 
 
 def kills_figure(folder: Path, times: int) -> str:
-    """The writers check all that each kill has left, and end badly where something is torn or lost."""
+    """Run the writers, which check all files after each kill and fail if a file is damaged or lost."""
     takes = _run("-m", "tests.support.take_writers", str(folder / "takes"), str(times))
     _run("-m", "tests.support.writers", "kill", str(folder / "voices"), str(times))
     of_takes = f"{times} kills of the store's writer, {takes.strip()} writes acknowledged: 0 lost, 0 torn"
@@ -104,7 +104,7 @@ def kills_figure(folder: Path, times: int) -> str:
 
 
 def fuzz_figure(paths: tuple[str, ...], profile: str) -> str:
-    """Examples that property-based tests have passed."""
+    """Return the number of examples that the property-based tests have passed."""
     said = _run("-m", "pytest", "-q", f"--hypothesis-profile={profile}", "--hypothesis-show-statistics", *paths)
     examples = sum(int(count) for count in re.findall(r"(\d+) passing", said))
     return f"{examples} examples, 0 failures"

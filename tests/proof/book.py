@@ -54,7 +54,7 @@ _PLACES = "behind near beyond under before along"
 
 @dataclass(frozen=True, slots=True)
 class BookReport:
-    """Figures of one book."""
+    """Results for one book."""
 
     pages: int
     lines: int
@@ -119,7 +119,7 @@ def book_file(folder: Path, pages: int) -> Path:
 
 
 class Memory:
-    """Peak of the resident memory of each process that it watches."""
+    """Peak resident memory of each watched process."""
 
     def __init__(self) -> None:
         self.peaks: dict[str, float] = {}
@@ -144,7 +144,7 @@ class Memory:
 
 
 class Product:
-    """The whole product on one port and one data folder, which can be killed and started again."""
+    """Studio and runtime with one port and one data folder. They can be killed and started again."""
 
     def __init__(self, folder: Path, memory: Memory, *, has_voice: bool) -> None:
         self._folder = folder
@@ -166,7 +166,7 @@ class Product:
         return app
 
     def kill(self) -> None:
-        """Kill both processes at once, as a loss of power does."""
+        """Kill both processes at once, as a power failure does."""
         runtime = self.app.runtime_pid
         self.app.process.kill()
         os.kill(runtime, signal.SIGKILL)
@@ -206,7 +206,7 @@ def renderer_pid(page: Page) -> int:
 
 
 class Export:
-    """An export of the open script on the page, under kills."""
+    """Export of the open script on the page, during which processes are killed."""
 
     def __init__(self, page: Page, running: Product) -> None:
         self.messages: list[str] = []  # Progress messages of the page, without repetitions.
@@ -312,7 +312,7 @@ def check_file(path: Path, script: dict[str, Any], pcm_of: Callable[[str], Sampl
 def book(
     browser: Browser, folder: Path, pages: int, kills: int, *, has_voice: bool = False, seed: int = 1
 ) -> tuple[BookReport, Export]:
-    """Have a book made on the page, with that many kills of both processes at random lines; check what it has."""
+    """Generate a book on the page while both processes are killed at random lines, and check the result."""
     choose = random.Random(seed)
     memory = Memory()
     running = Product(folder / "data", memory, has_voice=has_voice)

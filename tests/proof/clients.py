@@ -42,7 +42,7 @@ async def frames_made(client: httpx.AsyncClient) -> int:
 
 @dataclass(slots=True)
 class LeaversReport:
-    """Of those who leave in the middle of a reply."""
+    """Results of clients that leave during a reply."""
 
     freed_ms: list[float] = field(default_factory=list)  # Time in ms from the hang-up until no slot is used.
     wasted: list[int] = field(default_factory=list)  # Number of frames that were generated in that time.
@@ -134,7 +134,7 @@ async def deaf_ears(runtime: BenchRuntime, send_s: float) -> str:
 
 @dataclass(slots=True)
 class _Heard:
-    """A reply, the time to its first audio, and how late its latest piece came for a player without a buffer."""
+    """Reply with its time to first audio, and the largest delay of a chunk for a player without a buffer."""
 
     pcm: bytes = b""
     first_ms: float = 0.0
@@ -157,7 +157,7 @@ async def _heard(runtime: BenchRuntime) -> _Heard:
 
 
 async def _deaf(runtime: BenchRuntime) -> socket.socket:
-    """A connection whose reply fills every buffer there is; it has asked and reads no more."""
+    """Open a connection whose reply fills all buffers, because the client does not read."""
     kernel = socket.socket()
     kernel.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     kernel.setblocking(False)
@@ -243,7 +243,7 @@ async def bombs(runtime: BenchRuntime, count: int) -> str:
 
 
 def _resident_kib(pid: int) -> tuple[int, int]:
-    """Of a process, and of its children."""
+    """Return the resident memory of a process and its children in KiB."""
     _, *children = with_children(pid)
     return _pages(pid), sum(_pages(child) for child in children)
 

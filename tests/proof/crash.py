@@ -20,7 +20,7 @@ QUERY_TIMEOUT_S = 0.02
 
 @dataclass(frozen=True, slots=True)
 class CrashReport:
-    """Seconds after the kill."""
+    """Times in seconds after the kill."""
 
     notified_s: tuple[float, ...]  # Time in seconds until the client of each stream was notified.
     ready_s: float  # Time in seconds until /ready returned 200 again.
@@ -35,7 +35,7 @@ class CrashReport:
 
 
 async def crash(app: App) -> CrashReport:
-    """Kill the runtime of an app in the middle of ten streams."""
+    """Kill the runtime of an app while it speaks ten streams."""
     url = f"ws://127.0.0.1:{app.port}/v1/audio/speech/stream"
     speaking, kill = asyncio.Semaphore(0), asyncio.Event()
 

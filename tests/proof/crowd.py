@@ -78,7 +78,10 @@ class CrowdReport:
 
 
 async def crowd(runtime: BenchRuntime, count: int, seed: int = 1) -> CrowdReport:
-    """Short requests, some together: of ten three are cancelled, one hangs up, one reads slowly, five are polite."""
+    """Send short requests, some of them concurrently.
+
+    Of ten requests, three are cancelled, one hangs up, one reads slowly, and five are normal.
+    """
     report, dice = CrowdReport(), random.Random(seed)
     for kind in ("polite", "cancelled", "hung up", "slow"):  # The first requests create threads and caches.
         await _short(runtime, kind, dice)
@@ -123,7 +126,7 @@ async def _heard(session: Talk, pause_s: float) -> None:
 
 @dataclass(slots=True)
 class Load:
-    """Milliseconds to the first sound of those who were served, and to a refusal."""
+    """Milliseconds to the first audio of served requests, and to the refusal of others."""
 
     served_ms: list[float] = field(default_factory=list)
     refused_ms: list[float] = field(default_factory=list)
@@ -181,7 +184,7 @@ async def overload(runtime: BenchRuntime, slots: int, seconds: float) -> Overloa
 
 
 async def queue(runtime: BenchRuntime, slots: int, seconds: float) -> str:
-    """The same four times as many requests a second, where they may wait for a slot as they may by default."""
+    """Send four times as many requests per second as capacity, with the default queue."""
     load = Load()
     rate = await _capacity(runtime, slots, Load(), seconds / 10)
     await _offer(runtime, 4 * rate, load, seconds)
@@ -197,7 +200,7 @@ async def queue(runtime: BenchRuntime, slots: int, seconds: float) -> str:
 
 
 async def _request(runtime: BenchRuntime, load: Load) -> bool:
-    """One request; whether it was served."""
+    """Send one request, and return True if it was served."""
     ms, refusal = await _first(runtime)
     if refusal is None:
         load.served_ms.append(ms)
@@ -220,7 +223,7 @@ async def _clients(runtime: BenchRuntime, count: int, load: Load, for_s: float) 
 
 
 async def _capacity(runtime: BenchRuntime, slots: int, load: Load, for_s: float) -> float:
-    """Requests a second of as many clients as there are slots."""
+    """Return the requests per second of as many clients as there are slots."""
     began = time.monotonic()
     await _clients(runtime, slots, load, for_s)
     assert not load.refused_ms, "one was refused though there was a slot for it"
@@ -237,7 +240,7 @@ async def _offer(runtime: BenchRuntime, rate: float, load: Load, for_s: float) -
 
 
 async def _first(runtime: BenchRuntime) -> tuple[float, dict[str, Any] | None]:
-    """Milliseconds from a text to its first sound, or to its refusal, and that."""
+    """Return the milliseconds to the first audio or to the refusal, and the message."""
     async with talk(runtime.stream, task_type="custom_voice", max_frames=12, seed=1) as session:
         began = time.perf_counter()
         await session.say("The bread is warm.")

@@ -28,7 +28,7 @@ def leaves() -> list[type[SpeechError]]:
 
 
 def drawn_tree() -> dict[str, str]:
-    """The tree as the module's docstring draws it."""
+    """Return the tree in the module's docstring."""
     parent_at: dict[int, str] = {}
     pairs: dict[str, str] = {}
     assert errors.__doc__ is not None
@@ -78,7 +78,7 @@ def test_every_code_has_a_valid_http_status_and_close_code(code: str) -> None:
 
 
 def facts_of(kind: type[SpeechError]) -> set[str]:
-    """Names that its sentence wants filled in."""
+    """Return the names of the values in an error's sentence."""
     return {name for _, name, _, _ in string.Formatter().parse(kind.sentence) if name}
 
 
@@ -113,7 +113,7 @@ def test_uncounted_size_is_reported_as_a_lower_bound() -> None:
 
 
 def raises() -> list[tuple[str, str, set[str]]]:
-    """Every place in our code that makes one of our errors: where, which, with which facts."""
+    """Yield all places in the code that raise an error: file and line, class, and values."""
     return list(_raises())
 
 

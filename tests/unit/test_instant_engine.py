@@ -31,7 +31,7 @@ LONG = replace(REQUEST, text="The boat came back in the evening. " * 40)
 
 @dataclass
 class EventRecorder:
-    """A sink that others can wait for."""
+    """Sink that stores events, for which other threads can wait."""
 
     events: list[SpeechEvent] = field(default_factory=list)
     news: threading.Condition = field(default_factory=threading.Condition)
@@ -42,7 +42,7 @@ class EventRecorder:
             self.news.notify()
 
     def until(self, kind: type[SpeechEvent]) -> SpeechEvent:
-        """The first event of a kind."""
+        """Wait for the first event of a type and return it."""
 
         def found() -> SpeechEvent | None:
             return next((event for event in self.events if isinstance(event, kind)), None)

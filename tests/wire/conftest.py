@@ -33,25 +33,25 @@ def server(folder_of: FolderOf) -> Iterator[RunningServer]:
 
 @pytest.fixture(scope="package")
 def behind_studio(server: RunningServer) -> Iterator[RunningServer]:
-    """The same server at a studio's port."""
+    """The same server, reached through a studio's port."""
     with studio_port(server.http) as port:
         yield replace(server, port=port, runtime_port=server.port)
 
 
 @pytest.fixture(params=["runtime", pytest.param("studio", marks=pytest.mark.slow)])
 def either(request: pytest.FixtureRequest) -> RunningServer:
-    """The one server at its own port, and then at a studio's: what is promised there is promised here."""
+    """The server at its own port, then through a studio's port. Both must keep the same promises."""
     running: RunningServer = request.getfixturevalue("server" if request.param == "runtime" else "behind_studio")
     return running
 
 
 @pytest.fixture(params=["runtime", pytest.param("studio", marks=pytest.mark.slow)])
 def serving(request: pytest.FixtureRequest) -> Serving:
-    """The same for tests that start a server of their own."""
+    """Return `running_server`, for tests that start their own server."""
     return running_server if request.param == "runtime" else running_server_behind_studio
 
 
 @pytest.fixture(scope="session")
 def ref_audio() -> str:
-    """Two seconds of a voice as a data: URL."""
+    """Two seconds of a voice as a data URL."""
     return "data:audio/wav;base64," + base64.b64encode(audio_file(voice(2.0, 5))).decode()

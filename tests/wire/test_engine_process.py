@@ -44,7 +44,7 @@ OWN = {"VOICEWRIGHT_ENGINE_PROCESS": "own"}
 
 @pytest.fixture(scope="module")
 def apart(folder_of: FolderOf) -> Iterator[RunningServer]:
-    """As `server`, which has the engine in its own process."""
+    """Server like `server`, with the engine in a separate process."""
     folders = [folder_of("brief", mode) for mode in ("custom_voice", "voice_design", "base")]
     with running_server(*folders, engine=EngineSettings(threads=1, max_slots=4), apart=True) as running:
         yield running
@@ -172,14 +172,14 @@ def test_slow_reader_pauses_only_its_own_row(folder_of: FolderOf) -> None:
 
 @pytest.fixture(scope="module")
 def narrow(folder_of: FolderOf) -> Iterator[tuple[RunningServer, RunningServer]]:
-    """Two servers of one slot each, where nobody may wait: in one process, and in two."""
+    """Two servers with one slot each and no queue: one process, and two processes."""
     folder = folder_of("brief", "custom_voice")
     with running_server(folder, engine=ONE_SLOT) as one, running_server(folder, engine=ONE_SLOT, apart=True) as two:
         yield one, two
 
 
 def refusal_of(reply: httpx.Response) -> tuple[int, dict[str, Any], bool]:
-    """All of a refusal but its estimate."""
+    """Return status, error without its estimate, and True if there is a retry time."""
     error = reply.json()["error"]
     return reply.status_code, without_estimate(error), "retry-after" in reply.headers
 
@@ -196,7 +196,7 @@ def without_estimate(error: dict[str, Any]) -> dict[str, Any]:
 
 
 def counted(server: RunningServer) -> tuple[dict[str, float], dict[str, float]]:
-    """Refusals by their code, and requests by their outcome."""
+    """Return refusals by code, and requests by outcome."""
     page = server.metrics()
     return (
         {code: float(n) for code, n in re.findall(r'^voicewright_refusals_total{code="(\w+)"} (\S+)', page, re.M)},

@@ -45,7 +45,7 @@ def start(*arguments: str, **settings: str) -> subprocess.Popen[str]:
 
 @pytest.fixture
 def process(folder_of: FolderOf) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """A runtime process that is ready, and its address."""
+    """Runtime process that is ready, and its URL."""
     child = start("--model", str(folder_of("brief", "custom_voice")), "--port", "0", VOICEWRIGHT_DRAIN_S="0.5")
     assert child.stdout is not None
     line = child.stdout.readline()
@@ -133,7 +133,7 @@ def test_trailing_slash_is_mentioned_only_if_it_is_the_mistake(server: RunningSe
 
 
 def bare(server: RunningServer, request: str) -> tuple[bytes, bytes]:
-    """Head and body of the answer to a request line and headers that no library would send."""
+    """Return head and body of the response to a request that no library would send."""
     with socket.create_connection(("127.0.0.1", server.port), timeout=TEST_TIMEOUT_S) as connection:
         connection.sendall(request.encode().replace(b"\n", b"\r\n"))
         answer = b"".join(iter(lambda: connection.recv(65_536), b""))
@@ -398,7 +398,7 @@ def test_verbose_option_may_follow_the_command(folder_of: FolderOf) -> None:
 
 
 def one_sentence(child: subprocess.Popen[str]) -> str:
-    """The only line on stderr of a process that ends with status 2."""
+    """Return the only line on stderr of a process that has exited with status 2."""
     _, errors = child.communicate(timeout=60)
     assert child.returncode == 2, errors
     assert len(errors.splitlines()) == 1, errors

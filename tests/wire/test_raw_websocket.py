@@ -25,7 +25,7 @@ PING_MESSAGE = b'{"type":"ping","t":42}'
 
 
 def frame(opcode: int, payload: bytes = b"", *, fin: bool = True, rsv: int = 0, masked: bool = True) -> bytes:
-    """A frame; under a mask of zeros the payload is itself."""
+    """Return a frame whose mask consists of zeros, so that the payload is unchanged."""
     size = len(payload)
     head = bytes([fin << 7 | rsv << 4 | opcode])
     if size < 126:
@@ -38,7 +38,7 @@ def frame(opcode: int, payload: bytes = b"", *, fin: bool = True, rsv: int = 0, 
 
 
 class Raw:
-    """A WebSocket of bytes; what the server says of itself at first has been read."""
+    """WebSocket connection of raw bytes. The first messages of the server are already read."""
 
     def __init__(self, port: int) -> None:
         self._socket = socket.create_connection(("127.0.0.1", port), timeout=TEST_TIMEOUT_S)
@@ -54,7 +54,7 @@ class Raw:
         self._socket.sendall(data)
 
     def hear(self) -> tuple[int, bytes]:
-        """The next frame: opcode and payload; a close with nothing in it where the connection has ended."""
+        """Return opcode and payload of the next frame. At the end of the connection, it is an empty close."""
         head = self._stream.read(2)
         if len(head) < 2:
             return CLOSE, b""
@@ -64,7 +64,7 @@ class Raw:
         return head[0] & 15, self._stream.read(size)
 
     def until(self, wanted: int) -> bytes:
-        """The payload of the next frame of a kind."""
+        """Return the payload of the next frame with this opcode."""
         while True:
             opcode, payload = self.hear()
             if opcode == wanted:
@@ -79,7 +79,7 @@ class Raw:
         return int.from_bytes(heard[1][:2], "big")
 
     def pong(self) -> dict[str, Any]:
-        """The answer to a ping of the protocol: a sound message came through whole."""
+        """Return the pong of a ping, which shows that an audio message was sent completely."""
         return dict(json.loads(self.until(TEXT)))
 
     def close(self) -> None:

@@ -29,7 +29,7 @@ ONE_SLOT = EngineSettings(threads=1, max_slots=1, max_waiting=PLACES)
 
 @dataclass(frozen=True)
 class Somebody:
-    """Whom the server takes a client for."""
+    """Client with an address and headers, by which the server identifies it."""
 
     address: str = "127.0.0.1"
     headers: dict[str, str] = field(default_factory=dict)
@@ -47,7 +47,7 @@ class Somebody:
 
 
 async def take_turns(port: int, greedy: Somebody, polite: Somebody) -> None:
-    """One client has the slot and every place in the queue; another comes."""
+    """Let one client use the slot and all queue places, and another client connect."""
     async with AsyncExitStack() as stack:
         speaking = await greedy.talk(stack, port, **LONG)
         await speaking.say("Speak for a long time.")

@@ -26,7 +26,7 @@ def heard(context: Any, name: str) -> dict[str, Any]:
 
 
 def generated(client: Cartesia) -> dict[str, Any]:
-    """One text over HTTP, as samples and as an MP3."""
+    """Generate one text over HTTP, as samples and as an MP3."""
     options = {"model_id": "sonic-3", "voice": "clara", "language": "en", "transcript": "One sentence at once."}
     pcm = client.tts.generate(**options, output_format=FORMAT, extra_body={"seed": 7})
     mp3 = client.tts.generate(**options, output_format={"container": "mp3", "sample_rate": 44100, "bit_rate": 128000})
@@ -63,7 +63,7 @@ def voices(client: Cartesia) -> dict[str, Any]:
 
 
 def dictionaries(client: Cartesia) -> dict[str, Any]:
-    """Made, listed page by page, changed, spoken with, deleted."""
+    """Create, list, change, use and delete pronunciation dictionaries."""
     kept = client.pronunciation_dicts
     made = kept.create(name="Our names", items=[{"text": "Nguyen", "alias": "Lose"}])
     other = kept.create(name="Others")

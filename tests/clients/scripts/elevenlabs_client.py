@@ -54,7 +54,7 @@ def http(client: ElevenLabs) -> dict[str, Any]:
 
 
 def dialogue(client: ElevenLabs) -> dict[str, Any]:
-    """Two voices in turn, by all four calls."""
+    """Speak a dialogue of two voices with all four methods."""
     turns = [("clara", "Is the kettle on?"), ("angus", "It is."), ("clara", "Good.")]
     inputs = [DialogueInput(text=text, voice_id=voice) for voice, text in turns]
     spoken: dict[str, Any] = {"inputs": inputs, "model_id": "eleven_v3", "language_code": "en", "seed": 7}
@@ -110,7 +110,7 @@ def refused(client: ElevenLabs) -> list[Any]:
 
 
 def dictionaries(client: ElevenLabs) -> dict[str, Any]:
-    """Made of rules and of a file, changed, spoken with in two versions, and put away."""
+    """Create dictionaries from rules and from a file, change them, use two versions, and archive them."""
     kept = client.pronunciation_dictionaries
     made = kept.create_from_rules(name="Our names", rules=[Alias(string_to_replace="Nguyen", alias="Win")])
     newer = kept.rules.add(made.id, rules=[MoreAlias(string_to_replace="Nguyen", alias="Lose")])

@@ -10,7 +10,7 @@ from typing import Any
 
 
 def sound(pcm: bytes) -> dict[str, Any]:
-    """Length, loudness and fingerprint of mono s16le samples."""
+    """Return length, loudness and hash of mono s16le samples."""
     samples = array.array("h", pcm)
     rms = math.sqrt(sum(s * s for s in samples) / len(samples)) if samples else 0.0
     return {"samples": len(samples), "rms": rms, "sha256": hashlib.sha256(pcm).hexdigest()}

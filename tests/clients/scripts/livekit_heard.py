@@ -9,7 +9,7 @@ from heard import sound
 
 
 async def heard(events: AsyncIterable[Any]) -> dict[str, Any]:
-    """All of these events."""
+    """Return all events of a stream."""
     pcm, rates, words = b"", set(), []
     async for event in events:
         pcm += bytes(event.frame.data)
@@ -20,7 +20,7 @@ async def heard(events: AsyncIterable[Any]) -> dict[str, Any]:
 
 
 async def spoken(tts: Any, *pieces: str) -> dict[str, Any]:
-    """A text that comes in pieces."""
+    """Speak a text that arrives in pieces."""
     async with tts.stream() as stream:
         for piece in pieces:
             stream.push_text(piece)

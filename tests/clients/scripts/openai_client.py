@@ -61,7 +61,7 @@ def as_events(client: OpenAI) -> dict[str, Any]:
 
 
 def stored_voice(client: OpenAI, recording: Path, transcript: str) -> dict[str, Any]:
-    """Upload a voice with consent, speak with it by id, delete it."""
+    """Store a voice with consent, use it by its id, and delete it."""
     voice = client.audio.voices.create(
         audio_sample=(recording.name, recording.read_bytes(), "audio/wav"),
         consent="cons_1234",
@@ -99,7 +99,7 @@ def files(client: OpenAI) -> dict[str, Any]:
 
 
 def every_model(client: OpenAI) -> dict[str, int]:
-    """Each name that the package's own type knows speaks."""
+    """Check that each model name in the package's type can speak."""
     return {
         name: len(client.audio.speech.create(model=name, voice="alloy", input="Hi.", response_format="pcm").content)
         for name in get_args(SpeechModel)

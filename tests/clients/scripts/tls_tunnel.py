@@ -22,7 +22,7 @@ HOST = "127.0.0.1"
 
 
 def _certificate(folder: Path) -> Path:
-    """A certificate of this host, and its key, in one file."""
+    """Return a file with a certificate for this host and its key."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, HOST)])
     now = datetime.now(UTC)

@@ -40,7 +40,7 @@ class Boom(Exception):
 
 
 def failing(call: Callable[..., Any], nth: int) -> Callable[..., Any]:
-    """The same call, failing the ``nth`` time."""
+    """Return a function that fails at the ``nth`` call."""
     calls = 0
 
     def wrapped(*args: Any, **words: Any) -> Any:
@@ -58,7 +58,7 @@ def failed(heard: EventRecorder) -> bool:
 
 
 def unreadable(read: Callable[..., list[int]], slot: int) -> Callable[..., list[int]]:
-    """A ``read`` that cannot read into one slot, with others or alone, until it has failed alone."""
+    """Return a ``read`` that cannot prefill one slot, in a batch or alone, until it has failed alone."""
     is_broken = True
 
     def reading(wanted: list[tuple[int, Prompt, int]]) -> list[int]:
@@ -128,12 +128,12 @@ def test_transient_step_failure_is_retried_and_fails_no_request(
 
 
 def bad_codes(core: EngineCore, slot: int) -> None:
-    """The row's last codes are none, so that the talker cannot embed its next input."""
+    """Make the last codes of a row invalid, so that its next input cannot be computed."""
     core.runner.slot_cache.codes[slot] = 10**6
 
 
 def late_fault(core: EngineCore, slot: int) -> None:
-    """The frame fails at its very end, when all but where the rows stand has been written."""
+    """Make a frame fail at its end, when only the rows' progress is not written."""
     draw = core.runner.frame.codes
 
     def spoiled(hidden: Tensor, rows: Tensor, *words: Any, **ways: bool) -> tuple[Tensor, Tensor]:
@@ -152,7 +152,7 @@ def late_fault(core: EngineCore, slot: int) -> None:
 def test_row_that_fails_repeatedly_ends_alone_and_others_keep_their_bytes(
     quick: Checkpoint, spoil: Callable[[EngineCore, int], None], guilty: int
 ) -> None:
-    """Seven rows of other texts, lengths and settings, one of them at fault in the middle of its speech."""
+    """One of seven rows with different texts, lengths and settings fails during its speech."""
     requests = [
         custom_voice(
             TEXTS[index % len(TEXTS)],
@@ -305,7 +305,7 @@ def test_end_of_one_request_keeps_the_pending_audio_of_others(
 
 
 class Slow(EventRecorder):
-    """Is held up between the decision to tell it of sound and its writing that down."""
+    """Sink that delays the worker between the decision to emit audio and the emit."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -31,7 +31,7 @@ def runner_of(checkpoint: Checkpoint, slots: int = 17, chunk: int = 16) -> Model
 
 
 def prompt_of(checkpoint: Checkpoint, serial: int, length: int | None = None) -> Prompt:
-    """Any embeddings make a prompt; every serial number another, of another length."""
+    """Return a prompt of random embeddings. Each serial number has another prompt and length."""
     width = checkpoint.config.talker.hidden_size
     length = 3 + 11 * serial % 40 if length is None else length
     embeds = torch.randn(length, width, generator=torch.Generator().manual_seed(serial))
@@ -39,7 +39,7 @@ def prompt_of(checkpoint: Checkpoint, serial: int, length: int | None = None) ->
 
 
 def settings_of(serial: int) -> RowSettings:
-    """Four ways to draw, so that neighbours change how the whole batch is drawn."""
+    """Return one of four sampling settings, so that rows of a batch affect how the batch is sampled."""
     level = (
         LevelChoice(0.9, 50, 1.0, False),
         LevelChoice(1.0, 0, 0.8, False),
@@ -50,7 +50,7 @@ def settings_of(serial: int) -> RowSettings:
 
 
 def read(runner: ModelRunner, slot: int, prompt: Prompt, start: int = 0) -> FrameResult:
-    """All chunks of a prompt."""
+    """Prefill all chunks of a prompt."""
     launched = None
     while launched is None:
         start, launched = runner.prefill(slot, prompt, start)
@@ -69,13 +69,13 @@ def runner_checkpoint(runner: ModelRunner) -> Checkpoint:
 
 
 def left_by(runner: ModelRunner, slot: int) -> list[Tensor]:
-    """Copies of every key and value that a row has written."""
+    """Return copies of all keys and values that a row has written."""
     written = int(runner.slot_cache.host_position[slot])
     return [part[slot, :, :written].clone() for part in (*runner.slot_cache.keys, *runner.slot_cache.values)]
 
 
 def alone(checkpoint: Checkpoint, serial: int) -> tuple[Codes, list[Tensor]]:
-    """Codes and everything that the talker wrote. Shapes: codes [FRAMES, Q]."""
+    """Return the codes and the talker's keys and values of a row alone. Shapes: codes [FRAMES, Q]."""
     runner = runner_of(checkpoint, slots=1)
     slot, first = begin(runner, serial)
     frames = [first.codes[0], *(runner.step(np.array([slot])).result().codes[0] for _ in range(FRAMES - 1))]
@@ -215,7 +215,7 @@ def test_text_appended_before_the_prefill_is_not_lost(speaker: Checkpoint) -> No
 
 @pytest.fixture
 def eager(speaker: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> Checkpoint:
-    """A talker that wants to end with every frame."""
+    """Return a talker for which EOS is the most probable code in every frame."""
     logits, eos = type(speaker.talker).logits, speaker.config.talker.codec_eos_token_id
 
     def wishing(talker: object, hidden: Tensor, ops: Operations) -> Tensor:

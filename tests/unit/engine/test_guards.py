@@ -27,7 +27,7 @@ LOOP = 3  # Length of the repeated loop in frames.
 
 
 def looping(engine: Engine, slot: int | None = None) -> None:
-    """From now on a slot, or every one, says the same few codes over and over."""
+    """Make one slot or all slots repeat a few codes from now on."""
 
     def loop(slots: Slots, frames: Slots, result: FrameResult) -> FrameResult:
         mine = slots == (slots if slot is None else slot)
@@ -48,7 +48,7 @@ def counting(engine: Engine) -> None:
 
 
 def silent(engine: Engine) -> None:
-    """Whatever is decoded cannot be heard."""
+    """Make all decoded audio silent."""
     streams = core_of(engine).code2wav_streams
 
     def quiet(slots: list[int], codes: torch.Tensor, stream: Stream, **_: bool) -> list[bytes | None]:
@@ -59,7 +59,7 @@ def silent(engine: Engine) -> None:
 
 
 def free(text: str = TEXT, **words: Any) -> SpeechRequest:
-    """Nothing but budget and guards ends it."""
+    """Return a request that only the budget and the guards end."""
     return custom_voice(text, **{"max_frames": None, **words})
 
 

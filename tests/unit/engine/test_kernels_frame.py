@@ -34,7 +34,7 @@ LEVELS = (LevelChoice(0.9, 50, 1.0, False), LevelChoice(1.0, 0, 0.8, False))
 
 
 class Interpreted(CpuDevice):
-    """A CPU that has fused operations."""
+    """CPU device with fused operations."""
 
     def fused(self, dtype: torch.dtype) -> Fused:
         return dispatch

@@ -24,7 +24,7 @@ WAIT_S = 60.0
 
 
 def waiting_engine(*models: object) -> Engine:
-    """Nothing is loaded; tests tick by hand while the loader's thread is at work."""
+    """Engine without a loaded checkpoint. Tests call `tick` while the loader's thread works."""
     settings = EngineSettings(device="cpu", max_slots=2, max_model_len=256, loads="first_use")
     return Engine.open(
         Settings(models=tuple(map(str, models)), engine=settings, limits=Limits(queue_s=1e9, max_text_chars=100))
@@ -33,7 +33,7 @@ def waiting_engine(*models: object) -> Engine:
 
 @pytest.fixture
 def broken(folder_of: FolderOf, tmp_path: Path) -> Path:
-    """A checkpoint whose configuration can be read and whose weights cannot."""
+    """Checkpoint whose configuration is valid and whose weights are not."""
     folder = tmp_path / "broken"
     shutil.copytree(folder_of("tiny", "voice_design"), folder)
     (folder / "model.safetensors").write_bytes(b"\x08" + bytes(40))
@@ -41,7 +41,7 @@ def broken(folder_of: FolderOf, tmp_path: Path) -> Path:
 
 
 def until(engine: Engine, done: Callable[[], bool]) -> None:
-    """Tick until something holds."""
+    """Call `tick` until a condition is true."""
     late = time.monotonic() + WAIT_S
     while not done():
         assert time.monotonic() < late

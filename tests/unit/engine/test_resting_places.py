@@ -27,7 +27,7 @@ def named_places() -> list[str]:
 
 
 class Way:
-    """The dialect and the engine that serve the request, and where it has been seen."""
+    """Session and engine that serve the request, and the places in which it was seen."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine

@@ -32,7 +32,7 @@ WAIT_S = 60
 
 
 def counted(owner: object, name: str, monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
-    """The arguments of every call of a method from now on."""
+    """Record the arguments of every call of a method from now on."""
     calls: list[tuple[Any, ...]] = []
     method = getattr(owner, name)
 
@@ -180,7 +180,7 @@ class Gate:
 
 @pytest.fixture
 def reading(cloner: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> tuple[Engine, Gate]:
-    """An engine whose references are read on their own thread, while tests tick by hand."""
+    """Engine that encodes references on its own thread, while tests call `tick`."""
     engine = engine_of(cloner, slots=2)
     gate = Gate(voices_of(engine), monkeypatch)
     voices_of(engine).start(lambda: None)

@@ -17,7 +17,7 @@ from tests.support.engines import EventRecorder, custom_voice
 
 
 class Voices:
-    """Reads a voice when a test says so."""
+    """Voice cache that encodes a voice when a test requests it."""
 
     def __init__(self) -> None:
         self.reading: dict[str, Future[Any]] = {}

@@ -37,7 +37,7 @@ def test_deleted_take_can_be_restored_after_a_temporary_clock_jump(
     monkeypatch.setattr(store_service, "TIDY_S", 0.6)
 
     class Back(logging.Handler):
-        """Sets the clock right as soon as the jump is told, before the next look could believe it."""
+        """Log handler that corrects the clock as soon as the jump is logged, before the next check."""
 
         def emit(self, record: logging.LogRecord) -> None:
             nonlocal ahead
