@@ -131,7 +131,7 @@ class Downloads:
         self._begin()
 
     async def stop(self) -> None:
-        """Cancel the download or the change to it, and keep its files.
+        """Cancel the download, or the switch to the downloaded checkpoint, and keep the files.
 
         Raises:
             OutOfOrder: There is no download.

@@ -31,7 +31,7 @@ from studio.settings import StoreSettings
 from studio.store.store import Store
 from studio.visitors.visitors import MemberOf, Visitor, Visitors
 
-JUMP_S = 60.0  # Minimum difference in seconds from the elapsed time for a clock change to count as a jump.
+JUMP_S = 60.0  # The clock has jumped if it differs by more than this from the monotonic clock.
 
 KEY_FILE = "cookie.key"
 KEY_BYTES = 32

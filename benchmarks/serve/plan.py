@@ -91,7 +91,7 @@ class Workload:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Calls in order. `clients` is the number of clients in a closed loop; 0 is an open loop."""
+    """Ordered calls of a run. `clients` is the concurrency of a closed loop; 0 means an open loop."""
 
     load: Workload
     clients: int

@@ -1,4 +1,4 @@
-"""Second moments of the inputs of a checkpoint's linear layers, for int4 weights that are calibrated for them."""
+"""Second moments of the inputs of linear layers, from which int4 weights are calibrated (GPTQ)."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""Incremental conversion of Markdown to text to speak.
+"""Incremental conversion of Markdown to plain text for speech.
 
 Text is returned as soon as later text cannot change it. To classify a new line, its first characters are parsed with
 markdown-it, together with the earlier lines on which the open block depends. Text of a paragraph is passed to
 `GrowingInline` as it arrives. Headings and table rows wait until their line is complete.
 
-Only the first line of a paragraph or the fence of a code block is kept for later lines, and nothing of completed
-blocks. The total cost is therefore linear in the length of the text.
+Only the first line of the open paragraph, or the fence of the open code block, is kept. Completed blocks are discarded.
+The total cost is therefore linear in the length of the text.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ ROOT = "base_model.model."  # Prefix of all tensor names in PEFT's files.
 # Prefixes of module names. They depend on the module that the training script passed to PEFT.
 PARENTS = ("", "talker.", "talker.model.")
 
-# Endings of tensor names.
+# Kinds of adapter tensors. `ENDS` has the kind of each ending of a tensor name.
 LOW, HIGH, EMBEDDED_LOW, EMBEDDED_HIGH, ROWS = "A", "B", "embedding_A", "embedding_B", "rows"
 ENDS = {
     ".lora_A.weight": LOW,

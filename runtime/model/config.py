@@ -64,7 +64,7 @@ class TalkerConfig(DecoderConfig):
 
     @property
     def codes(self) -> int:
-        """Return the number of ids that are values of code 0."""
+        """Return the size of codebook 0: the vocabulary without reserved ids."""
         return self.vocab_size - RESERVED_IDS
 
 

@@ -37,7 +37,7 @@ IDLE = names(
     top_p torch_dtype torchscript transformers_version typical_p use_bfloat16 use_return_dict
     """
 )
-# These fields belong to single classes. They are for training, are derived from other fields, or are read elsewhere.
+# Unused fields of single configuration classes: training settings, derived values, or values that other modules read.
 IDLE |= names(
     """
     assistant_token_id attention_dropout code_predictor_config im_end_token_id initializer_range layer_types

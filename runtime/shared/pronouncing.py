@@ -1,8 +1,8 @@
 """Replacement of words by pronunciation dictionaries.
 
-assets/js/speak/pronunciation.js is the same for the page. Only whole words match, the longest first, and no text is
-replaced twice. An entry in exactly the same case has precedence. The end of streamed text is held back while it may be
-part of a word.
+assets/js/speak/pronunciation.js has the same rules for the page. Only whole words match, the longest first, and no text
+is replaced twice. An entry that matches the case exactly has precedence. The end of streamed text is held back while it
+may be part of a word.
 
 Text inside tags is not replaced, and a replacement never creates a tag: square brackets are removed from it, and it is
 not applied inside brackets if the result would be a tag.

@@ -10,9 +10,10 @@ _INTERVAL_S = 1.0
 
 
 class RepeatedLines(logging.Filter):
-    """Log filter. Messages with arguments concern one request and always pass.
+    """Log filter that passes one message per second from each source line.
 
-    The next message from the same place contains the number of suppressed ones.
+    The next message that passes contains the number of suppressed ones. Records with the attribute `figures`, which
+    describe the end of a request, always pass.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:

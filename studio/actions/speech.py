@@ -44,7 +44,7 @@ class Reproduced(TypedDict):
 
 
 class Wording(NamedTuple):
-    """Text as it was written, and as it was sent after replacements. None if both are equal."""
+    """Text as written, and as sent after replacements. `spoken` is None if they are equal."""
 
     text: str
     spoken: str | None

@@ -73,7 +73,7 @@ class _Book:
         self._left_out = left_out
         self._notes: list[str] = []
         self._seen: set[str] = set()
-        self._encoding: str | None = None  # Of the pages that are not UTF-8 and declare none.
+        self._encoding: str | None = None  # Encoding of pages that are not UTF-8 and declare none.
 
     def read(self, title: str, spine: list[etree._Element]) -> Document:
         part = self._archive.check_markup(name for one in spine if (name := self._page(one)[1]) is not None)

@@ -60,7 +60,7 @@ def first_title(chapters: Iterable[Chapter]) -> str:
 
 
 def clean_prose(chapters: list[Chapter], left_out: LeftOut) -> None:
-    """Remove note marks from the paragraphs. Count these marks and the style tags."""
+    """Remove footnote marks from the paragraphs. Count the marks and the style tags in `left_out`."""
     texts = [text for chapter in chapters for text in chapter.paragraphs]
     has_notes = any(_is_mark(found, has_notes=False) for text in texts for found in _RAISED.finditer(text))
 

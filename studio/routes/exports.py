@@ -1,4 +1,4 @@
-"""Routes `studio/exports`: takes as one file, several files, subtitles, or an archive."""
+"""Routes `studio/exports`: download of takes (stored speech) as one file, several files, subtitles or an archive."""
 
 from __future__ import annotations
 

@@ -61,16 +61,14 @@ class Quota:
         self._settings = settings
 
     def things_to_delete(self, owner: str, address: str | None, size: int, *, what: str) -> list[Removable]:
-        """Return the items of the owner's bin to delete, the oldest first: scripts, then takes that no script uses.
-
-        Nothing is deleted if all of them would not be enough.
+        """Return the items of the owner's bin to delete for a new item: old scripts, then old takes without a script.
 
         Args:
             size: Bytes of the new item.
-            what: Its name in the error.
+            what: Name of the new item in the error message.
 
         Raises:
-            StoreFull: Too little is in the bin.
+            StoreFull: Emptying the bin would not free enough space.
         """
         excesses = self._excesses(owner, address, size)
         if not excesses:

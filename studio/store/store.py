@@ -106,7 +106,7 @@ class Store:
         with self._database.writing("The cleanup") as connection:
             connection.execute("DELETE FROM scripts WHERE deleted_at < ?", (now - self.settings.bin_s,))
             for table, changed_at in LAST_CHANGES.items():
-                query = f"DELETE FROM {table} WHERE owner LIKE ? AND {changed_at} < ?"  # noqa: S608  ours, whole
+                query = f"DELETE FROM {table} WHERE owner LIKE ? AND {changed_at} < ?"  # noqa: S608  names in LAST_CHANGES are constants
                 connection.execute(query, (f"{VISITOR}%", now - DAY_S * self.settings.visitor_days))
             connection.execute("DELETE FROM shares WHERE take NOT IN (SELECT id FROM takes)")
 

@@ -43,9 +43,9 @@ class Walked:
     frames: int
     rtf: float  # Seconds of computation per second of speech.
     ttfa_ms: float
-    plan_s: float  # Seconds from opening the sheet to the measured speed.
+    plan_s: float  # Seconds from opening the dialog until it shows the measured speed.
     change_s: float  # Seconds from the click until the new voice serves requests.
-    offered: str  # Text of the sheet's offer before the download.
+    offered: str  # Text of the dialog's offer before the download.
 
 
 def repository() -> Path:

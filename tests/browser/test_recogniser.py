@@ -1,4 +1,4 @@
-"""Recogniser of the Clone room: its download in one press, and transcripts compared with the recording."""
+"""Tests of the recogniser in the Clone room: its download, and the comparison of transcripts with recordings."""
 
 from __future__ import annotations
 

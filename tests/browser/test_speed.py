@@ -1,4 +1,4 @@
-"""Tests of the playback speed: constant pitch, and downloads at normal speed."""
+"""Tests of the playback speed: the pitch stays the same, and saved files keep the original speed."""
 
 from __future__ import annotations
 

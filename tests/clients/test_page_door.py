@@ -1,4 +1,4 @@
-"""Tests of Gradio's and MCP's own routes: which are public, and invalid requests."""
+"""Tests of the routes of Gradio and MCP: only listed ones are public, and invalid requests are refused."""
 
 from __future__ import annotations
 

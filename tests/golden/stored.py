@@ -1,4 +1,4 @@
-"""Access to the stored outputs of the reference."""
+"""Access to the stored outputs of the reference implementation."""
 
 from __future__ import annotations
 

@@ -46,9 +46,9 @@ def _of_process(pid: int) -> tuple[int, int, int]:
 
 
 async def at_rest(runtime: BenchRuntime) -> Held:
-    """Return the resources when nothing is busy any more, or after a timeout."""
+    """Return the resources that are used after all requests have ended, or after a timeout."""
     late = time.monotonic() + QUIET_S
-    while (now := await held(runtime)).busy and time.monotonic() < late:  # noqa: ASYNC110 - another process
+    while (now := await held(runtime)).busy and time.monotonic() < late:  # noqa: ASYNC110 - another process has no event
         await asyncio.sleep(0.05)
     return now
 

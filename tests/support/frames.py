@@ -15,7 +15,7 @@ from runtime.engine.core import EngineCore
 from runtime.engine.execution.model_runner import FrameResult, LaunchedFrame, ModelRunner
 
 Slots = NDArray[np.int64]
-# Receives the slots, their frame counts with this frame, and its result; returns the replacement.
+# Function that replaces the result of a frame, given the slots, their frame counts including this one, and the result.
 Change = Callable[[Slots, NDArray[np.int64], FrameResult], FrameResult]
 
 

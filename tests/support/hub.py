@@ -1,4 +1,4 @@
-"""Fake Hub on a real port: huggingface_hub's routes over folders in the published layout.
+"""Fake Hugging Face Hub on a real port, which serves local checkpoint folders to huggingface_hub.
 
 Weights are served after a redirect, as on the Hub, with range requests. The fake can be slow, break the connection,
 respond with an error, serve bytes that do not match its listing, or ignore ranges.

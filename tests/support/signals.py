@@ -37,7 +37,7 @@ def _voice(seconds: float, seed: int, sample_rate: int) -> NDArray[np.float32]:
     rate = 3.0 + 2.0 * stream.random_sample()
     envelope = 0.15 + 0.85 * np.sin(np.pi * rate * time) ** 2
     signal = envelope * signal + 0.02 * (2.0 * stream.random_sample(count) - 1.0)
-    # Rounding to 16 bits removes differences between sine functions in the last bits.
+    # Sine functions of different platforms differ in the last bits. Rounding to 16 bits removes the difference.
     return (np.round(16384 * signal / np.abs(signal).max()) / 32768).astype(np.float32)
 
 

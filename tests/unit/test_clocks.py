@@ -19,8 +19,8 @@ DATED = {
     "runtime/server/caller.py",  # Calendar day of an allowance.
     "runtime/voices/library.py",  # Ages of files, which the file system dates.
     "studio/store_service.py",  # Detection of clock jumps.
-    "studio/store/database.py",  # File names of databases that are moved aside.
-    "studio/store/owned_rows.py",  # Dates of rows that are written or moved aside.
+    "studio/store/database.py",  # Names of damaged databases, which are renamed.
+    "studio/store/owned_rows.py",  # Dates of rows that are written or replaced.
     "studio/store/runtime_owners.py",  # Last visit of each owner.
     "studio/store/scripts.py",
     "studio/store/shares.py",

@@ -192,7 +192,7 @@ async def test_unread_audio_is_not_fetched(server: RunningServer) -> None:
         ]
 
 
-async def test_one_line_say_works_without_an_event_loop(server: RunningServer, ref_audio: str) -> None:
+async def test_blocking_say_works_without_an_event_loop(server: RunningServer, ref_audio: str) -> None:
     sound = say(server.http, "Good morning.", **VOICE)
     assert same_sound(sound, (await spoken(server.socket, "Good morning.", **VOICE)).pcm)
     with wave.open(io.BytesIO(wav(sound))) as file:
@@ -297,7 +297,7 @@ def test_synchronous_client_cancels_early_exits_and_raises_refusals(server: Runn
     assert "voicewright-client" not in {thread.name for thread in threading.enumerate()}
 
 
-async def test_one_line_say_works_inside_a_running_event_loop(server: RunningServer) -> None:
+async def test_blocking_say_works_inside_a_running_event_loop(server: RunningServer) -> None:
     async def notebook() -> bytes:
         return say(server.http, "Good morning.", **VOICE)
 

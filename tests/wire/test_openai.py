@@ -573,7 +573,7 @@ def test_missing_key_error_says_how_to_send_one(folder_of: FolderOf) -> None:
 
 
 @pytest.mark.parametrize("extra", [{"response_format": "pcm"}, {"response_format": "wav", "stream": False}])
-def test_omitted_parts_are_listed_in_a_header(server: RunningServer, extra: dict[str, Any]) -> None:
+def test_ignored_text_is_listed_in_a_header(server: RunningServer, extra: dict[str, Any]) -> None:
     body = {**BODY, "task_type": "VoiceDesign", "instructions": "warm " * 101, **extra}
     reply = httpx.post(server.http + PATH, json=body, timeout=60)
     assert reply.status_code == 200, reply.text
@@ -583,7 +583,7 @@ def test_omitted_parts_are_listed_in_a_header(server: RunningServer, extra: dict
     assert "x-notes" not in httpx.post(server.http + PATH, json=described, timeout=60).headers
 
 
-def test_omitted_parts_are_listed_in_the_last_event_and_in_a_batch(server: RunningServer) -> None:
+def test_ignored_text_is_listed_in_the_last_event_and_in_a_batch(server: RunningServer) -> None:
     body = {**BODY, "task_type": "VoiceDesign", "instructions": "warm " * 101}
     events = httpx.post(server.http + PATH, json={**body, "stream_format": "sse"}, timeout=60).text
     last = json.loads(events.strip().split("data: ")[-1])

@@ -254,7 +254,7 @@ def main() -> None:
             rate *= calm
             trainer.rate.fill_(rate)
             if opened is not None:
-                # The discriminators are trained before their loss has an effect.
+                # The weight of the adversarial loss grows over 1000 steps, because the discriminators are new.
                 trainer.strength.fill_(min(1.0, (step - opened) / 1000))
             for group in trainer.optimiser.param_groups if device.type != "cuda" else ():
                 group["lr"] = rate

@@ -169,7 +169,7 @@ class Trainer:
         self.logged.lerp_(parts, 0.01)
 
     def step(self, batch: dict[str, Tensor], rate: float) -> None:
-        """Train on one batch, by the graph of its shape."""
+        """Train on one batch. On CUDA, this replays the graph of the batch's shape."""
         self.rate.fill_(rate)
         for group in self.adam.param_groups if self.device.type != "cuda" else ():
             group["lr"] = rate

@@ -38,7 +38,7 @@ SWIGLU = tl.constexpr(int(After.SWIGLU))
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """Packed weights of one product with a convolution or a linear layer.
+    """Packed weights of a convolution or a linear layer.
 
     Shapes: weight [N, taps * C], oldest tap first; bias [N] float32 or None.
     """

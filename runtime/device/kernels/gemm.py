@@ -294,8 +294,8 @@ def has_many_rows(tiles: Tiles, *, gated: bool) -> bool:
 
 
 FEW = 64  # Maximum number of rows that a single program processes.
-# Replacements for int8 if the chosen tiles have too few matrix rows. If there are few outputs, K is split to get enough
-# programs.
+# Tiles for int8 weights if the tuned tiles have too few matrix rows for the largest instruction. With few outputs, K is
+# split to occupy more multiprocessors.
 WIDE, SPLIT = Tiles(64, 128, PARTS, 4, 4), Tiles(64, 128, PARTS, 4, 4, split_k=True)
 MANY_OUTPUTS = 2048
 # Keys: outputs, inputs, gate. Values: tiles for 65 to 128, up to 256, and more rows.

@@ -180,7 +180,7 @@ class CardSpeed:
         return cls(weights.nbytes / reading, 2 * SOUND_ROWS * SOUND_WIDTH * SOUND_WIDTH / computing)
 
     def rtf(self, config: ModelConfig, weights: Weights) -> float:
-        """Return seconds of computing per second of speech. Frames and audio use different units of a GPU."""
+        """Return the real-time factor. Decode steps (memory-bound) and Code2Wav (compute-bound) overlap."""
         frame = frame_reads(config) * bytes_per_weight(*weights) / self.reads
         layers = config.talker.num_hidden_layers
         layers += (config.talker.num_code_groups - 1) * config.predictor.num_hidden_layers

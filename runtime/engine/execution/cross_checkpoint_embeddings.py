@@ -1,9 +1,9 @@
-"""Cross-checkpoint embeddings: another checkpoint embeds text and code 0 of some rows.
+"""Cross-checkpoint embeddings: some rows use the text and code 0 embeddings of another checkpoint.
 
 Layers, heads and the other codebooks are those of the row's own checkpoint (docs/model.md 4.1). Fused operations read
 each slot's embedding tables by address, also in graphs, so these rows take no additional time.
-`CrossCheckpointEmbeddings` is the readable version, for devices without fused operations. There, a batch with such a
-row runs without a graph.
+`CrossCheckpointEmbeddings` is the reference implementation, for devices without fused operations. There, a batch with
+such a row runs without a graph.
 """
 
 from __future__ import annotations

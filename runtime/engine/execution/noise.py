@@ -25,9 +25,9 @@ class HostNoise:
         rows: Rows of the largest batch.
         widths: Vocabulary sizes of the talker and of the code predictor.
         groups: Codes of a frame.
-        in_flight: Number of frames whose noise may not have been copied yet.
+        in_flight: Maximum number of frames whose noise is still being copied to the device.
 
-        Thread: engine.
+    Thread: engine.
     """
 
     def __init__(self, device: Device, rows: int, widths: tuple[int, int], groups: int, in_flight: int) -> None:

@@ -21,7 +21,7 @@ FRAME_TIME_MARGIN = 3.0  # A frame may take up to three times as long as recent 
 YIELD_BUSY_SHARE = 0.5  # A row that is far ahead pauses if at least this share of the slots is busy.
 # Share of a frame's audio duration. If a turn takes less than this, pausing a row does not help other rows.
 FAST_TURN_SHARE = 0.25
-# Maximum duration of the next frame and its chunk together, as a share of a frame's audio duration.
+# Maximum duration of a decode step and the Code2Wav call for one frame, as a share of a frame's audio duration.
 MAX_TURN_SHARE = 0.75
 LOW_BUFFER_S = 0.16  # Rows with more unplayed audio than this can be delayed.
 URGENT_FRAMES = (

@@ -104,7 +104,7 @@ class CartesiaRequest(VoiceFields):
         """Resolve mode and voice.
 
         Raises:
-            BadRequest: See `VoiceResolver.resolve_foreign`.
+            ModeNotServed, UnknownVoice: No checkpoint serves the mode, or the voice does not exist.
         """
         return resolver.resolve_foreign(
             model=self.model_id, voice=self.voice.id, style=self.instructions, param=self.voice_field

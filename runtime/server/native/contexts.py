@@ -28,9 +28,8 @@ class NativeUtterance(Utterance[SessionConfig]):
     keeps_pieces: bool = True
     messages: int = 0  # Number of queued audio messages.
     played_ms: float | None = None  # Last playback position that the client has reported, in milliseconds.
-    # Fields of a dialogue.
-    # Default voice of turns. None if the context is not a dialogue.
-    configured_voice: ChosenVoice[SessionConfig] | None = None
+    # The other fields belong to dialogues and are not used in other contexts.
+    configured_voice: ChosenVoice[SessionConfig] | None = None  # Default voice of turns.
     current_turn: ReadyTurn | None = None
     turn: int = 0
     turn_start: int = 0

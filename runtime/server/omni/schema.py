@@ -71,7 +71,7 @@ class OmniConfig(SpeechFields):
 
     @property
     def filter_name(self) -> FilterName:
-        """Return the text filter. Streamed text is treated as the output of a language model."""
+        """Return the text filter. Streamed or split text is usually written by a language model in Markdown."""
         if self.text_filter is not None:
             return self.text_filter
         return "markdown" if self.is_live or self.cut is not Split.NONE else "none"

@@ -42,7 +42,7 @@ class Turn:
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Sentence(Utterance[OmniConfig]):
-    """Sentence with its own request, audio.start and audio.done. Each submission gets a new number."""
+    """Sentence with its own request and its own messages audio.start and audio.done."""
 
     turn: Turn
     index: int

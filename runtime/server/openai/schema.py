@@ -171,7 +171,7 @@ class SpeechBody(SpeechFields):
 
 
 def read_speech(fields: dict[str, Any], *, is_read_as_it_comes: bool = False, is_in_batch: bool = False) -> SpeechBody:
-    """Validate a decoded body. If it does not choose, a client that reads a stream gets a stream.
+    """Validate a decoded body. Without `stream` and `stream_format`, a client that reads incrementally gets raw audio.
 
     Raises:
         InvalidConfig, UnsupportedFormat: A field has the wrong type, is out of range, or contradicts another one.

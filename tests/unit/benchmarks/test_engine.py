@@ -27,7 +27,7 @@ def test_model_parts_are_measured_with_their_lower_bounds(
 ) -> None:
     sizes = "--batches 1,3 --contexts 64,4096 --prompts 16,40 --frames 3 --length 300 --profile"
     tables = run(monkeypatch, tmp_path / "found.json", f"--model {endless} {sizes}")
-    assert [row["batch"] for row in tables["frames"]] == [1, 3]  # No slot has 4096 positions.
+    assert [row["batch"] for row in tables["frames"]] == [1, 3]  # Context 4096 is skipped, because slots are shorter.
     assert [row["positions"] for row in tables["prefill"]] == [16, 40]
     assert min(tables["rates"][0].values()) >= 0
     for name in ("frames", "predictor", "prefill"):

@@ -85,7 +85,7 @@ def test_prefill_chunk_can_be_captured(npu: NpuDevice, ascend: StandIn, on_npu: 
 
 
 def test_cpu_attention_cannot_be_captured(speaker: Checkpoint) -> None:
-    """It goes from row to row by lengths that the host reads, as it may."""
+    """It loops over rows by lengths that the host reads."""
     device = open_device("cpu")
     device.torch_device = META
     with on_meta():
@@ -95,8 +95,8 @@ def test_cpu_attention_cannot_be_captured(speaker: Checkpoint) -> None:
         frame.next(torch.zeros(2, device=META, dtype=torch.int64))
 
 
-def test_noise_hashed_on_the_device_can_be_left_out(npu: NpuDevice) -> None:
-    """A shift would not be captured by older versions, and the hash faults under load: it comes from the host."""
+def test_lint_rejects_noise_generated_on_the_npu(npu: NpuDevice) -> None:
+    """Older versions cannot capture a shift, so the host computes the noise."""
     seed = torch.zeros(1, device=NPU, dtype=torch.int64)
     with pytest.raises(NotForGraphs, match="rshift"), torch.inference_mode(), linted(NPU):
         gumbel_noise(seed, seed, 2, 8)

@@ -1,4 +1,4 @@
-"""Tests of faults in one request, which must not affect other requests (promise E1)."""
+"""Tests of faults in one request, which must not affect other requests (E1 in docs/reliability.md)."""
 
 from __future__ import annotations
 

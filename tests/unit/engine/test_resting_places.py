@@ -92,7 +92,7 @@ class Way:
 
 def test_request_waits_only_in_the_documented_states(cloner: Checkpoint) -> None:
     clock, pcm = VirtualClock(), b""
-    # The device still works when the engine polls it for results.
+    # The device is still busy when the engine polls it for results.
     engine = engine_of(cloner, slots=1, device=LateDevice(2), clock=clock)
     other = EventRecorder()
     engine.submit(cloned(max_frames=3), other)  # This request occupies the only slot at first.

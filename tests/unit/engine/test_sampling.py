@@ -300,7 +300,7 @@ def test_request_values_override_defaults_even_if_zero() -> None:
         (Sampling(predictor_temperature=0.0), (False, True)),
     ],
 )
-def test_temperature_zero_makes_only_its_own_level_greedy(sampling: Sampling, greedy: tuple[bool, bool]) -> None:
+def test_temperature_zero_makes_only_its_own_network_greedy(sampling: Sampling, greedy: tuple[bool, bool]) -> None:
     row = fill_in(sampling, DEFAULTS)
     assert (row.talker.greedy, row.predictor.greedy) == greedy
     assert row.repetition_penalty == 1.2

@@ -107,7 +107,7 @@ async def test_frame_is_relayed_without_waiting_for_the_next() -> None:
 
 
 async def test_audio_is_relayed_at_many_times_its_speed() -> None:
-    chunk, count = bytes(8 * 3840), 100  # Chunks of 8 frames, which is 64 s of audio.
+    chunk, count = bytes(8 * 3840), 100  # 100 chunks of 8 frames (80 ms each): 64 s of audio.
 
     async def server(server: WebSocket) -> None:
         await server.accept()

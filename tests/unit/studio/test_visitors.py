@@ -114,7 +114,7 @@ def test_foreign_cookie_is_ignored(held: str) -> None:
     assert Visitors(each=True, key=b"another studio's").token_of(Headers({"cookie": ours})) is None
 
 
-def test_forged_cookie_gets_a_new_visitor(address: str) -> None:
+def test_forged_cookie_is_replaced_with_a_new_visitor_id(address: str) -> None:
     invented = {"cookie": f"{COOKIE}={'a' * 43}"}
     with httpx.Client(base_url=address, trust_env=False) as client:
         refused(client.put("/studio/scripts/s", json={}, headers=invented), 401, "visitor_unknown")

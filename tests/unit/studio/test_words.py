@@ -49,7 +49,7 @@ def test_other_languages_explain_every_host_setting(
         assert sorted(number.findall(theirs[key])) == sorted(number.findall(about)), key
 
 
-def test_every_key_used_by_the_page_exists() -> None:
+def test_every_translation_key_used_by_the_page_exists() -> None:
     used, begun = set(), set()
     for path in sources():
         text = path.read_text("utf-8")

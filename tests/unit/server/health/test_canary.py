@@ -11,7 +11,7 @@ from runtime.server.health.canary import Canary, Outcome
 from runtime.settings import DEMO_CHECKPOINT, EngineSettings, Settings
 
 
-async def test_canary_of_each_mode_is_reproducible_with_a_shared_checkpoint(caplog: pytest.LogCaptureFixture) -> None:
+async def test_canary_is_reproducible_if_modes_share_a_checkpoint(caplog: pytest.LogCaptureFixture) -> None:
     """In the studio, the embedded voice serves all modes that no published checkpoint serves."""
     models = tuple(f"{mode}={DEMO_CHECKPOINT}" for mode in ("voice_design", "base"))
     engine = Engine.open(Settings(models=models, engine=EngineSettings(device="cpu", max_slots=1, max_model_len=512)))

@@ -240,7 +240,7 @@ def test_foreign_origins_are_refused(kind: str, method: str, origin: str, opens:
 @pytest.mark.parametrize(
     ("site", "opens"), [("same-origin", True), ("none", True), ("same-site", False), ("cross-site", False)]
 )
-def test_hidden_origin_is_judged_by_sec_fetch_site(site: str, opens: bool) -> None:
+def test_request_without_origin_is_checked_by_sec_fetch_site(site: str, opens: bool) -> None:
     assert knock(None, "http", method="POST", sec_fetch_site=site)[0] == (200 if opens else 403)
     assert knock(None, "http", sec_fetch_site=site) == (200, None)
 

@@ -46,7 +46,7 @@ def test_plain_text_is_forwarded_message_by_message() -> None:
     assert driver.sent_texts(1) == ["Good", " morning. ", "How ", "are you"]
 
 
-def test_buffered_text_is_forwarded_at_flush_delay_and_end() -> None:
+def test_buffered_text_is_forwarded_on_flush_timeout_and_done() -> None:
     driver = ready()
     driver.send("input.text", text="Is it *so")
     driver.send("input.flush")
