@@ -139,7 +139,7 @@ class Downloads:
         under_way = (DownloadState.FETCHING, DownloadState.PAUSED, DownloadState.FAILED, DownloadState.CHANGING)
         self._require(self.kept.state in under_way, "nothing is being fetched")
         if self.kept.state is DownloadState.CHANGING:
-            self._runtime.give_up()
+            self._runtime.cancel_change()
         await self._halt()
         self.problem = None
         self._become(DownloadState.DONE if self.kept.serving else DownloadState.NONE)

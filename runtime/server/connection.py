@@ -307,9 +307,9 @@ class Connection:
             self._timer.cancel()
             self._timer = None
         if self._timer is None and due is not None:
-            self._timer = self._loop.call_at(due, self._ring)
+            self._timer = self._loop.call_at(due, self._on_timer)
 
-    def _ring(self) -> None:
+    def _on_timer(self) -> None:
         self._timer = None
         if self._waiting is not None:
             self._dispatch(lambda: None)  # Events schedule the timer, so an empty event schedules it again.

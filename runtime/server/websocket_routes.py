@@ -35,16 +35,16 @@ def add_routes(app: FastAPI, host: Host) -> None:
         problem, session_id = host.problem, new_id()
         if PROTOCOL in offered:
             if problem is not None:
-                await turn_away(websocket, host, problem, messages.error(problem))
+                await refuse_socket(websocket, host, problem, messages.error(problem))
             else:
                 await speak(
                     websocket, host, _native(host, websocket, session_id), name="voicewright", session_id=session_id
                 )
         elif offered:
             error = SubprotocolRequired(protocol=PROTOCOL)
-            await turn_away(websocket, host, error, messages.error(error))
+            await refuse_socket(websocket, host, error, messages.error(error))
         elif problem is not None:
-            await turn_away(websocket, host, problem, omni_messages.error(str(problem), problem))
+            await refuse_socket(websocket, host, problem, omni_messages.error(str(problem), problem))
         else:
             await speak(websocket, host, _omni(host, websocket), name="omni", session_id=session_id)
 
@@ -54,7 +54,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
         await websocket.accept()
         problem, session_id = host.problem, new_id()
         if problem is not None:
-            await turn_away(websocket, host, problem, cartesia_messages.error(problem, None, session_id))
+            await refuse_socket(websocket, host, problem, cartesia_messages.error(problem, None, session_id))
         else:
             await speak(websocket, host, _cartesia(host, websocket, session_id), name="cartesia", session_id=session_id)
 
@@ -102,7 +102,7 @@ async def speak(socket: Socket, host: Host, dialect: Dialect[Any], *, name: str,
         del host.sockets[connection]
 
 
-async def turn_away(websocket: WebSocket, host: Host, error: SpeechError, words: Reply) -> None:
+async def refuse_socket(websocket: WebSocket, host: Host, error: SpeechError, words: Reply) -> None:
     """Send an error on an accepted socket and close the socket."""
     host.metrics.refused(error.code)
     await websocket.send_json(words)

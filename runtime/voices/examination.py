@@ -82,7 +82,7 @@ def require_speech(found: Examination, limits: Limits) -> None:
         raise BadReferenceAudio(why=f"{left:.2f} s of it is left after trimming; at least {least:g} s is needed")
 
 
-def take_in(samples: NDArray[np.float32], transcript: str | None, limits: Limits) -> Intake:
+def prepare_recording(samples: NDArray[np.float32], transcript: str | None, limits: Limits) -> Intake:
     """Prepare and check a recording that `read_reference` accepted.
 
     Shapes: samples [N] float32, mono, 24 kHz.

@@ -39,8 +39,8 @@ NO_FILE = "it is no regular file"
 
 log = logging.getLogger(__name__)
 
-A_LOOK = 8  # Maximum number of files that `cards` and `find` read per call. This takes about 20 ms.
-LOOK_AGAIN = 0  # Time stamp that no folder has. It forces another scan.
+MAX_READS_PER_CALL = 8  # Maximum number of files that `cards` and `find` read per call. This takes about 20 ms.
+STALE_STAMP = 0  # Time stamp that no folder has. It forces another scan.
 UNREAD = ""  # Version of files that cannot be read.
 COPIED_S = 60.0  # Time in seconds without changes after which a file counts as completely copied.
 SETTLED_NS = 100_000_000  # Time in ns after a change of a folder in which another change may not alter its time stamp.
@@ -241,7 +241,7 @@ class Library:
         """Return the listing, refreshed if the folder has changed and no other thread is refreshing it."""
         if self._listing.stamp != self._folder_time() and self._lock.acquire(blocking=False):
             try:
-                self._refresh(most=A_LOOK)
+                self._refresh(most=MAX_READS_PER_CALL)
             finally:
                 self._lock.release()
         return self._listing
@@ -262,7 +262,7 @@ class Library:
             self._forget_index()
             is_whole = self._follow(written, most)
         if not is_whole or (stamp is not None and time.time_ns() - stamp < SETTLED_NS):
-            stamp = LOOK_AGAIN
+            stamp = STALE_STAMP
         self._listing = listed(stamp, self._entries.values(), self._aside)
 
     def _follow(self, written: str | None, most: int | None) -> bool:

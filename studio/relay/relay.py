@@ -27,7 +27,7 @@ from runtime.errors import Draining, SlowReader, SpeechError
 from runtime.settings import Settings
 from runtime.shared.port.errors import error_response, told_on_socket
 from runtime.shared.port.limits import ACCOUNT_KEY_HEADER, ALLOWANCE_HEADERS, Allowance, within
-from runtime.shared.port.serving import give_up
+from runtime.shared.port.serving import set_kernel_timeout
 from studio.errors import RuntimeUnavailable
 from studio.relay.draining import Drain
 from studio.relay.proxy_response import ProxyResponse
@@ -219,7 +219,7 @@ class Relay:
             return
         raw: socket.socket = upstream.transport.get_extra_info("socket")
         raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BYTES)
-        give_up(raw, self.settings.server)
+        set_kernel_timeout(raw, self.settings.server)
         async with upstream:
             await browser.accept(subprotocol=upstream.subprotocol)
             with self.drain.passing():

@@ -105,7 +105,7 @@ class HostRoutes:
             Route("/studio/host", handle_errors(self.show), methods=["GET"]),
             Route("/studio/host/metrics", handle_errors(self.metrics), methods=["GET"]),
             Route("/studio/host/models", handle_errors(self.load), methods=["POST"]),
-            Route("/studio/host/models", handle_errors(self.give_up), methods=["DELETE"]),
+            Route("/studio/host/models", handle_errors(self.cancel_change), methods=["DELETE"]),
         ]
 
     async def show(self, request: Request) -> Response:
@@ -155,12 +155,12 @@ class HostRoutes:
             self._on_load()
         return json_response(asdict(runtime.status), 202)
 
-    async def give_up(self, request: Request) -> Response:
+    async def cancel_change(self, request: Request) -> Response:
         """Cancel a change of checkpoints. The previous checkpoints continue to serve, or are loaded again."""
         self._check(request)
         if not isinstance(self._runtime, ChildRuntime) or not self._runtime.changing:
             raise OutOfOrder(what="Giving up", why="no other checkpoints are being loaded")
-        self._runtime.give_up()
+        self._runtime.cancel_change()
         return json_response(asdict(self._runtime.status), 202)
 
     def _check(self, request: Request) -> None:

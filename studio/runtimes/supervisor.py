@@ -132,7 +132,7 @@ class ChildRuntime:
     async def drain(self) -> None:
         """Refuse new speech in all children, and return once their speech and processes have ended."""
         self._is_draining = True
-        self.give_up()
+        self.cancel_change()
         serving = [] if self._child is None else [self._child.end(self._drain_s + LEAVE_S)]
         await asyncio.gather(*self._leaving, *serving, return_exceptions=True)
 
@@ -226,7 +226,7 @@ class ChildRuntime:
         self._changing = asyncio.create_task(self._change(tuple(args)))
         self._tell_change("The checkpoints are being checked.")
 
-    def give_up(self) -> None:
+    def cancel_change(self) -> None:
         """Cancel a change. The previous checkpoints continue to serve, or are loaded again."""
         if self._changing is not None:
             self._changing.cancel()

@@ -12,7 +12,7 @@ from runtime.server.elevenlabs.session import ElevenLabsSession
 from runtime.server.elevenlabs.speech_routes import PATH
 from runtime.server.elevenlabs.stream_input import StreamInputSession
 from runtime.server.engine_host import Host
-from runtime.server.websocket_routes import new_id, shared, speak, turn_away
+from runtime.server.websocket_routes import new_id, refuse_socket, shared, speak
 
 
 def add_routes(app: FastAPI, host: Host) -> None:
@@ -26,7 +26,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
             options = read_socket_options(websocket.query_params)
             dialect = kind(voice_id=voice_id, options=options, **shared(host, websocket))
         except SpeechError as error:
-            await turn_away(websocket, host, error, messages.error(error))
+            await refuse_socket(websocket, host, error, messages.error(error))
         else:
             await speak(websocket, host, dialect, name="elevenlabs", session_id=new_id())
 

@@ -56,7 +56,7 @@ class Canary:
         # Digest of the first run, by fingerprint and modes: one checkpoint may be loaded twice for different modes.
         self._first: dict[tuple[str, Sequence[str]], str] = {}
 
-    async def sing(self) -> Outcome:
+    async def run_round(self) -> Outcome:
         """Run the canary request of every loaded checkpoint, unless other requests are open."""
         for card in self._engine.cards:
             if not card.loaded:

@@ -84,7 +84,7 @@ class Watchdog:
     async def _listen(self) -> Exit:
         """Wait until a canary result differs from the first one."""
         while self._settings.canary_s:
-            outcome = await self._canary.sing()
+            outcome = await self._canary.run_round()
             self._heard.set()
             if outcome is not Outcome.INTERRUPTED:
                 self._metrics.canary(outcome)

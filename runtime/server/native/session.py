@@ -124,7 +124,7 @@ class Session(Dialect[NativeUtterance]):
             case schema.Ping():
                 self.send_queue.say(messages.Pong(type="pong", t=message.t))
             case schema.SessionClose():
-                self._bye()
+                self._close_session()
 
     def _configure(self, config: schema.SessionConfig) -> None:
         name = config.context_id
@@ -252,7 +252,7 @@ class Session(Dialect[NativeUtterance]):
         elif self._voices.pop(name, None):  # The context has settings and no text yet.
             self.send_queue.say(messages.context_cancelled(name, played_ms), is_terminal=True)
 
-    def _bye(self) -> None:
+    def _close_session(self) -> None:
         for utterance in tuple(self.utterances.values()):
             self._cancel(utterance.name)
         self.send_queue.say(messages.SessionDone(type="session.done", utterances=self._uttered))

@@ -178,7 +178,7 @@ class OmniSession(Dialect[Sentence]):
     def _configure(self, fields: dict[str, Any]) -> None:
         if self._turn is not None:
             text = "session.config cannot be applied while an utterance is in progress; send input.done first"
-            self._say(text, OutOfOrder(what="session.config", why="an utterance is in progress"))
+            self._send_error_text(text, OutOfOrder(what="session.config", why="an utterance is in progress"))
             return
         try:
             config = read_config(fields, self._limits)
@@ -197,7 +197,7 @@ class OmniSession(Dialect[Sentence]):
     def _append(self, voice: ChosenVoice[OmniConfig], text: object) -> None:
         if not isinstance(text, str):
             error = InvalidConfig(where="text", why="it must be a string", param="text")
-            self._say("input.text requires a string value", error)
+            self._send_error_text("input.text requires a string value", error)
             return
         if not text or self._is_overlong:
             return
@@ -235,10 +235,10 @@ class OmniSession(Dialect[Sentence]):
         elif not (commit_id is None or (isinstance(commit_id, str) and len(commit_id) <= _MAX_COMMIT_ID)):
             why = f"it must be a string of at most {_MAX_COMMIT_ID} characters"
             error = InvalidConfig(where="commit_id", why=why, param="commit_id")
-            self._say(f"Invalid input.commit: {error}", error)
+            self._send_error_text(f"Invalid input.commit: {error}", error)
         elif not self._uncommitted.strip():
             error = InvalidConfig(where="input.commit", why="no text was sent since the last one", param="text")
-            self._say("input.commit requires buffered text", error)
+            self._send_error_text("input.commit requires buffered text", error)
         else:
             turn, text = self._opened(voice), self._uncommitted
             self._uncommitted = ""
@@ -426,17 +426,17 @@ class OmniSession(Dialect[Sentence]):
         if self._voice is None:
             self._leave(text, error)
         else:
-            self._say(text, error)
+            self._send_error_text(text, error)
 
     def _leave(self, text: str, error: SpeechError) -> None:
-        self._say(text, error)
+        self._send_error_text(text, error)
         self._close(1000, error.code)  # The close code is always 1000, as in vLLM-Omni.
 
-    def _say(self, text: str, error: SpeechError) -> None:
+    def _send_error_text(self, text: str, error: SpeechError) -> None:
         self.send_queue.say(messages.error(text, error))
 
     def _send_error(self, error: SpeechError) -> None:
-        self._say(str(error), error)
+        self._send_error_text(str(error), error)
 
     def _abort_all(self, error: SpeechError) -> None:
         for sentence in tuple(self.utterances.values()):

@@ -24,7 +24,7 @@ from runtime.settings import Limits
 from runtime.shared.names import checked_name, checked_tags, new_id
 from runtime.shared.reference import read_reference
 from runtime.shared.strict_json import parse_object
-from runtime.voices.examination import Examination, examine, require_speech, take_in
+from runtime.voices.examination import Examination, examine, prepare_recording, require_speech
 from runtime.voices.voice import Consent, Edit, Voice, to_pcm
 from runtime.voices.voice_file import (
     LANGUAGE,
@@ -123,7 +123,7 @@ def _recorded(recording: bytes, form: VoiceForm, consent: Consent, limits: Limit
         provenance={"source": "recording", **_provenance(form)},
     )
     with _about("audio_sample"):
-        taken = take_in(read_reference(recording, limits), voice.transcript, limits)
+        taken = prepare_recording(read_reference(recording, limits), voice.transcript, limits)
     return replace(voice, reference=to_pcm(taken.samples), advice=tuple(advice.sentence for advice in taken.advice))
 
 

@@ -107,7 +107,7 @@ def bind(settings: ServerSettings, host: str, port: int, *, option: str, is_shar
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
     # A small kernel buffer keeps unsent audio in this process, where a cancel can discard it.
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, settings.send_buffer_bytes)
-    give_up(listener, settings)
+    set_kernel_timeout(listener, settings)
     try:
         listener.bind(address)
     except OSError as error:
@@ -118,7 +118,7 @@ def bind(settings: ServerSettings, host: str, port: int, *, option: str, is_shar
     return listener
 
 
-def give_up(connection: socket.socket, settings: ServerSettings) -> None:
+def set_kernel_timeout(connection: socket.socket, settings: ServerSettings) -> None:
     """Make the kernel drop a closed connection whose client reads no data, even if its send buffer is not empty."""
     if hasattr(socket, "TCP_USER_TIMEOUT"):
         # The kernel's timeout is longer than that of the server, which sends a reason.

@@ -317,7 +317,7 @@ async def test_slow_change_can_be_cancelled() -> None:
         await becomes(lambda: runtime.status.of == 3)
         assert runtime.status.change == "Model 2 of 3: reading weights."
         assert runtime.status.sentence == "Ready."
-        runtime.give_up()
+        runtime.cancel_change()
         await becomes(lambda: not runtime.changing)
         assert "given up" in str(runtime.status.problem)
         assert (runtime.args, runtime.pid) == (("ready",), before)

@@ -14,7 +14,7 @@ from runtime.request import SAMPLE_RATE
 from runtime.settings import Limits
 from runtime.voices.activity import by_likelihood, by_loudness
 from runtime.voices.checks import check_transcript
-from runtime.voices.examination import MARGIN_S, PAUSE_S, clean_reference, examine, take_in
+from runtime.voices.examination import MARGIN_S, PAUSE_S, clean_reference, examine, prepare_recording
 from runtime.voices.speech_detector import _likelihood, find_speech
 from tests.support.signals import voice
 from tests.support.spoken import WORDS, spoken
@@ -33,7 +33,7 @@ def noise(count: int, level: float) -> Samples:
 
 def codes(samples: Samples, transcript: str | None = None) -> set[str]:
     """Return the codes of the advice on a recording."""
-    return {advice.code for advice in take_in(samples.astype(np.float32), transcript, LIMITS).advice}
+    return {advice.code for advice in prepare_recording(samples.astype(np.float32), transcript, LIMITS).advice}
 
 
 @pytest.fixture(scope="module")
@@ -107,15 +107,15 @@ def test_level_based_trimming_is_used_if_no_speech_is_found() -> None:
 def test_recording_too_short_after_trimming_is_refused(seconds: float, is_enough: bool) -> None:
     click = np.concatenate([silence(1), noise(round(seconds * SAMPLE_RATE), 0.3), silence(1)])
     if is_enough:
-        assert len(take_in(click, None, LIMITS).samples) >= LIMITS.min_reference_s * SAMPLE_RATE
+        assert len(prepare_recording(click, None, LIMITS).samples) >= LIMITS.min_reference_s * SAMPLE_RATE
         return
     with pytest.raises(BadReferenceAudio, match="left after trimming"):
-        take_in(click, None, LIMITS)
+        prepare_recording(click, None, LIMITS)
 
 
 def test_trailing_pause_does_not_exceed_the_reference_limit() -> None:
     longest = np.tile(voice(2.0, 1), 30)
-    assert len(take_in(longest, None, LIMITS).samples) == 60 * SAMPLE_RATE
+    assert len(prepare_recording(longest, None, LIMITS).samples) == 60 * SAMPLE_RATE
 
 
 # --- advice
@@ -145,7 +145,7 @@ def test_each_fault_gets_its_advice(speech: Samples, code: str) -> None:
 
 
 def test_advice_is_one_sentence_per_fault() -> None:
-    advice = take_in(noise(2 * SAMPLE_RATE, 0.001), None, LIMITS).advice
+    advice = prepare_recording(noise(2 * SAMPLE_RATE, 0.001), None, LIMITS).advice
     assert len({hint.code for hint in advice}) == len(advice) >= 3
     for hint in advice:
         assert hint.sentence[0].isupper() or hint.sentence[0].isdigit()
@@ -158,7 +158,7 @@ def test_advice_is_one_sentence_per_fault() -> None:
 
 def test_examination_reports_the_trimmed_range_and_levels(speech: Samples) -> None:
     found = examine(np.concatenate([silence(2), speech, silence(3)]) + noise(len(speech) + 120_000, 1e-4), WORDS)
-    kept = take_in(np.concatenate([silence(2), speech, silence(3)]), WORDS, LIMITS)
+    kept = prepare_recording(np.concatenate([silence(2), speech, silence(3)]), WORDS, LIMITS)
     assert found.end_s - found.start_s == pytest.approx(len(kept.samples) / SAMPLE_RATE - PAUSE_S, abs=0.05)
     assert found.start_s == pytest.approx(1.9, abs=0.3)
     assert found.seconds == pytest.approx(5 + len(speech) / SAMPLE_RATE)
@@ -217,4 +217,4 @@ def test_transcript_is_compared_with_speech_without_silence(speech: Samples) -> 
     long = np.concatenate([speech, silence(30)])
     assert "transcript" not in codes(long, WORDS)
     with pytest.raises(TranscriptMismatch):
-        take_in(speech, "Quite another and very much longer text. " * 10, LIMITS)
+        prepare_recording(speech, "Quite another and very much longer text. " * 10, LIMITS)

@@ -29,7 +29,7 @@ from runtime.errors import (
 from runtime.shared.files import LOCK
 from runtime.shared.names import name_key, new_id
 from runtime.voices.index import FILE
-from runtime.voices.library import A_LOOK, Library, library_folder, read_file
+from runtime.voices.library import MAX_READS_PER_CALL, Library, library_folder, read_file
 from runtime.voices.voice import Edit, to_float
 from runtime.voices.voice_file import MAX_PROMPTS, read_voice, write_voice
 from tests.support.examples import examples
@@ -397,11 +397,16 @@ def test_older_of_two_files_keeps_a_duplicate_name(library: Library, folder: Pat
 
 def test_many_new_files_do_not_block_a_reader(library: Library, folder: Path) -> None:
     library.add(a_voice("First"))
-    for number in range(3 * A_LOOK):
+    for number in range(3 * MAX_READS_PER_CALL):
         voice = a_voice(f"Voice {number}")
         (folder / f"{voice.id}.voice").write_bytes(write_voice(voice))
-    assert [len(library.cards()) for _ in range(4)] == [1 + A_LOOK, 1 + 2 * A_LOOK, 1 + 3 * A_LOOK, 1 + 3 * A_LOOK]
-    assert len(opened(folder).cards()) == 1 + 3 * A_LOOK  # All files are read at the start.
+    assert [len(library.cards()) for _ in range(4)] == [
+        1 + MAX_READS_PER_CALL,
+        1 + 2 * MAX_READS_PER_CALL,
+        1 + 3 * MAX_READS_PER_CALL,
+        1 + 3 * MAX_READS_PER_CALL,
+    ]
+    assert len(opened(folder).cards()) == 1 + 3 * MAX_READS_PER_CALL  # All files are read at the start.
 
 
 def test_changes_by_another_process_are_seen(library: Library, folder: Path) -> None:

@@ -20,7 +20,7 @@ async def test_canary_is_reproducible_if_modes_share_a_checkpoint(caplog: pytest
     canary = Canary(engine)
     try:
         with caplog.at_level(logging.INFO, "runtime"):
-            assert [await canary.sing() for _ in range(2)] == [Outcome.SAME] * 2
+            assert [await canary.run_round() for _ in range(2)] == [Outcome.SAME] * 2
         assert "request" not in caplog.text  # The canary is not logged as a client's request.
     finally:
         engine.close()
