@@ -30,7 +30,7 @@ def page(studio: ASGIApp) -> FastAPI:
 
     from studio.actions import mcp_tools
     from studio.page import template
-    from studio.page.blocks import blocks, head, theme
+    from studio.page.blocks import blocks, theme
 
     template.replace()
 
@@ -58,7 +58,6 @@ def page(studio: ASGIApp) -> FastAPI:
         app,
         composed,
         path="/",
-        head=head(),
         favicon_path=ICON,
         theme=theme(),
         footer_links=[],

@@ -1,7 +1,9 @@
 """Gradio's page template with changes of the studio.
 
-It adds preview tags, starts the page's modules, shows the page's name until they have mounted it, and sets the nonce of
-the scripts. The result is compressed, because Gradio compresses only its files.
+It adds preview tags and the page's own markup, styles and modules, so that the page does not wait for Gradio's scripts,
+which take many seconds on a slow line. Gradio starts once the page can be used. The template also sets the nonce of the
+scripts, and shows the product's name until the page is ready. The result is compressed, because Gradio compresses only
+its files.
 """
 
 from __future__ import annotations
@@ -15,11 +17,16 @@ from jinja2 import BaseLoader, Environment
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from studio.page.bundle import ASSETS, ROOMS
+from studio.words import languages, words
+
 TEMPLATE = "frontend/index.html"
 DESCRIPTION = "Voices by description, by recording, by name: an interactive voice studio for Qwen3-TTS."
 _TAGS = re.compile(r"""<meta\s+(?:property="og:|name="twitter:)[^>]*>\s*""")
-# The URL is taken from the request, because the studio does not know its public name.
-_OURS = f"""<title>Voicewright</title>
+# Requests of the page's modules, which begin before the modules have arrived.
+_FIRST = ("studio/bundle/presets.json", "studio/bundle/en.json", "studio/me", "studio/pronunciation", "v1/models")
+# The URL is the request's, because the studio does not know its public name.
+_HEAD = f"""<title>Voicewright</title>
 <meta name="description" content="{DESCRIPTION}" />
 <meta property="og:title" content="Voicewright" />
 <meta property="og:site_name" content="Voicewright" />
@@ -29,20 +36,42 @@ _OURS = f"""<title>Voicewright</title>
 <meta name="twitter:card" content="summary" />
 <meta name="twitter:title" content="Voicewright" />
 <meta name="twitter:description" content="{DESCRIPTION}" />
+<meta name="color-scheme" content="light dark" />
+<link rel="modulepreload" href="studio/bundle/page.js" />
 <link rel="preload" as="style" href="studio/bundle/page.css" />
-<script nonce="{{{{ request.state.nonce }}}}" type="module" src="studio/bundle/page.js"></script>
-"""
-# On a slow line, Gradio takes seconds to load. Its own progress display would appear only for a moment.
-_ARRIVING = """<style>
-#vw-arriving {
+""" + "".join(f'<link rel="preload" as="fetch" crossorigin href="{path}" />\n' for path in _FIRST)
+# The page is shown once it is mounted, after its styles and typefaces have loaded or failed, so that nothing moves.
+_BODY = """<style>
+#vw-arriving {{
   position: fixed; z-index: 9; inset: 0; padding: 1.125rem max(1.625rem, 50vw - 32.5rem);
   background: #faf8f5; color: #1f1c18; font: 1.625rem/1.25 "Source Serif 4", Georgia, serif;
-}
-#vw-arriving small { display: block; font: 0.8125rem/1.2 "Source Sans 3", system-ui, sans-serif; }
-@media (prefers-color-scheme: dark) { #vw-arriving { background: #171513; color: #ece6de; } }
+}}
+#vw-arriving small {{ display: block; font: 0.8125rem/1.2 "Source Sans 3", system-ui, sans-serif; }}
+@media (prefers-color-scheme: dark) {{ #vw-arriving {{ background: #171513; color: #ece6de; }} }}
 </style>
-<div id="vw-arriving" role="status">Voicewright <small>Open text-to-speech studio</small></div>
+{{% set tag = request.headers.get("accept-language", "")[:2].lower() %}}{{% set subtitles = {subtitles} %}}
+{{% set language = tag if tag in subtitles else "en" %}}
+<div id="vw-arriving" role="status" lang="{{{{ language }}}}">
+Voicewright <small>{{{{ subtitles[language] }}}}</small>
+</div>
+<link rel="stylesheet" href="studio/bundle/page.css" />
+{fonts}
+<main id="vw-page">{{% raw %}}{markup}{{% endraw %}}</main>
+<script nonce="{{{{ request.state.nonce }}}}" type="module">
+import {{ mount }} from './studio/bundle/page.js';
+const typefaces = ['1rem "Source Sans 3"', '1rem "Source Serif 4"'];
+const set = Promise.allSettled(typefaces.map((face) => document.fonts.load(face)));
+const late = new Promise((done) => setTimeout(done, 5000));
+const mounted = mount(document.getElementById('vw-page'));
+await Promise.allSettled([mounted, Promise.race([set, late])]);
+document.getElementById('vw-arriving').remove();
+document.getElementById('vw').style.removeProperty('visibility');
+await (await mounted).usable;
+document.head.append(document.getElementById('vw-gradio').content);
+</script>
+<template id="vw-gradio">{gradio}</template>
 """
+_GRADIO = re.compile(r"""<(?:script|link)\b[^>]*\b(?:src|href)="\./assets/[^>]*>(?:</script>)?""")
 
 
 def replace() -> None:
@@ -65,9 +94,32 @@ class _StudioLoader(BaseLoader):
         source, path, is_fresh = self.theirs.get_source(environment, template)
         if template == TEMPLATE:
             source = source.replace("<script", '<script nonce="{{ request.state.nonce }}"')
-            source = _TAGS.sub("", source).replace("<head>", f"<head>\n{_OURS}", 1)
-            source = source.replace("<gradio-app", f"{_ARRIVING}<gradio-app", 1)
+            gradio = "".join(_GRADIO.findall(source))
+            source = _TAGS.sub("", _GRADIO.sub("", source)).replace("<head>", f"<head>\n{_HEAD}", 1)
+            source = source.replace("<gradio-app", f"{_body(gradio)}<gradio-app", 1)
         return source, path, is_fresh
+
+
+def _body(gradio: str) -> str:
+    """Return the page's part of the body. `gradio` are the tags that start Gradio."""
+    subtitles = {language: words(language)["shell.about_this"] for language in languages()}
+    font = '<link rel="preload" as="font" type="font/woff2" crossorigin fetchpriority="low" href="studio/fonts/{}" />'
+    fonts = "\n".join(font.format(path.name) for path in sorted((ASSETS / "fonts").glob("*.woff2")))
+    return _BODY.format(subtitles=subtitles, fonts=fonts, markup=markup(), gradio=gradio)
+
+
+def markup() -> str:
+    """Return the markup of the shell with all rooms, which are hidden until one is opened."""
+    return _read("studio").replace("@rooms", "\n".join(_panel(room) for room in ROOMS))
+
+
+def _panel(room: str) -> str:
+    attributes = f'class="vw-room" id="vw-room-{room}" role="tabpanel" aria-labelledby="vw-tab-{room}"'
+    return f"<section {attributes} hidden>\n{_read(f'rooms/{room}')}</section>"
+
+
+def _read(name: str) -> str:
+    return (ASSETS / "html" / f"{name}.html").read_text("utf-8")
 
 
 class CompressedTemplate:

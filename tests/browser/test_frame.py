@@ -11,7 +11,7 @@ from playwright.sync_api import Page, Route, TimeoutError, expect
 
 from tests.browser.conftest import SCREENSHOTS, OpenStudio
 from tests.browser.design_steps import LETTERS, act, card, expect_state, make_three
-from tests.browser.steps import clone_from, enter, kept_take, prepare, recall_a_take, wav
+from tests.browser.steps import await_sound, clone_from, enter, kept_take, prepare, recall_a_take, wav
 from tests.support.app import App
 
 pytestmark = pytest.mark.browser
@@ -22,7 +22,7 @@ SENTENCE = "The boat came back in the evening, and nobody on the quay had expect
 LONG = SENTENCE * 10  # 160 words.
 MAX_SHIFT = 0.02  # Maximum layout shift. Chrome rates shifts up to 0.1 as good.
 
-# The page waits five seconds for typefaces (studio/page/blocks.py) and shifts if they arrive later. A machine with
+# The page waits five seconds for typefaces (studio/page/template.py) and shifts if they arrive later. A machine with
 # tests on every core can be this slow, so the page waits for a minute here.
 SHIFTS = """
 const later = setTimeout;
@@ -428,15 +428,39 @@ def test_each_room_keeps_its_scroll_position(open_studio: OpenStudio) -> None:
     assert rooms.evaluate("(rooms) => rooms.scrollTop") == 200
 
 
-def test_name_is_visible_before_gradio_has_loaded(open_studio: OpenStudio, app: App) -> None:
-    page = open_studio()
-    page.route("**/assets/*.js", lambda route: None)  # No response arrives, as on a very slow line.
+@pytest.mark.parametrize(
+    ("locale", "title"),
+    [("en-GB", "Voicewright Open text-to-speech studio"), ("zh-CN", "Voicewright 开放的语音合成工作室"), ("fr", None)],
+)
+def test_name_is_visible_before_the_page_has_loaded(
+    open_studio: OpenStudio, app: App, locale: str, title: str | None
+) -> None:
+    page = open_studio(locale=locale, has_own_window=True)
+    page.route("**/studio/bundle/page.js", lambda route: None)  # No response arrives, as on a very slow line.
     page.goto(f"{app.url}/?slow", wait_until="commit")
-    expect(page.locator("#vw-arriving")).to_have_text("Voicewright Open text-to-speech studio")
+    arriving = page.locator("#vw-arriving")
+    expect(arriving).to_have_text(title or "Voicewright Open text-to-speech studio")
+    assert arriving.get_attribute("lang") == (locale[:2] if title else "en")
     page.unroute_all()
-    page.reload(wait_until="domcontentloaded")
-    page.locator("#vw-speak:enabled").wait_for()
-    expect(page.locator("#vw-arriving")).to_have_count(0)
+
+
+def test_page_speaks_before_gradio_has_loaded_and_does_not_change_after_it(open_studio: OpenStudio, app: App) -> None:
+    page = open_studio(url="about:blank", await_ready=False, has_own_window=True)
+    held: list[Route] = []
+    page.route("**/assets/index-*", lambda route: held.append(route))
+    page.add_init_script(SHIFTS)
+    page.goto(f"{app.url}", wait_until="commit")
+    page.locator("#vw-speak:enabled").click()
+    await_sound(page)
+    page.click("#vw-stop")
+    assert held, "Gradio has begun after the page"
+    assert page.locator(".gradio-container").count() == 0
+    before = page.evaluate("shifts.length")
+    for route in held:
+        route.continue_()
+    page.locator(".gradio-container").wait_for(state="attached")
+    page.wait_for_timeout(500)
+    assert sum(shift["value"] for shift in page.evaluate("shifts")[before:]) < MAX_SHIFT / 10
 
 
 def test_document_is_compressed(app: App) -> None:

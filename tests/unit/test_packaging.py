@@ -80,12 +80,12 @@ def test_installed_package_finds_its_data_and_locates_benchmarks(wheel_file: Pat
 import sys
 from runtime.cli import main
 from runtime.settings import DEMO_CHECKPOINT
-from studio.page.blocks import head
+from studio.page.template import markup
 from studio.presets import Presets
 from studio.words import languages
 
 assert DEMO_CHECKPOINT.is_relative_to(sys.argv[1]) and (DEMO_CHECKPOINT / "config.json").exists()
-assert Presets.load() and len(languages()) == 2 and "studio/bundle/page.css" in head()
+assert Presets.load() and len(languages()) == 2 and "vw-room-speakers" in markup()
 sys.exit(main(["bench", "--json"]))
 """
     environment = {"PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT / "clients" / "python")])}

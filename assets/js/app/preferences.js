@@ -38,6 +38,8 @@ export class Preferences extends Emitter {
     const asked = new URLSearchParams(location.search).get('__theme');
     this.theme = THEMES.find((one) => one === asked) ?? THEMES.find((one) => one === theme) ?? 'system';
     DARK.addEventListener('change', () => this.paint());
+    // Gradio starts later and sets the theme of the system.
+    new MutationObserver(() => this.paint()).observe(document.body, { attributeFilter: ['class'] });
     this.paint();
   }
 

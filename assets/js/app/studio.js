@@ -613,7 +613,10 @@ async function load() {
 const loaded = load(); // This starts before Gradio has loaded, which takes seconds on a slow line.
 loaded.catch(() => {}); // The error is handled by `mount`.
 
-/** Start the page in `element`. @param {HTMLElement} element */
+/**
+ * Start the page in `element`. @param {HTMLElement} element @returns {Promise<{usable: Promise<unknown>}>} usable:
+ * settled when a runtime can speak
+ */
 export async function mount(element) {
   const page = need(element, '#vw');
   const data = await loaded;
@@ -621,5 +624,6 @@ export async function mount(element) {
   document.documentElement.lang = data.preferences.language;
   const studio = new Studio(page, data);
   offerSigningIn(page, data.me, studio.t);
-  endOrphanedFrames();
+  addEventListener('vw-gradio', endOrphanedFrames, { once: true });
+  return { usable: new Promise((done) => studio.status.addEventListener('models', done, { once: true })) };
 }
