@@ -7,7 +7,9 @@ page's own work, the proxy, the audio thread and the network. The page shows who
 hundredths of a second above.
 
 With *As I type*, a clause is timed from the key of its comma until its first sample leaves the AudioContext, measured
-at the context's destination. Each clause is typed after the one before was heard.
+at the context's destination, and in three parts: until its text is sent, until its first PCM arrives, and until that is
+heard. Each clause is typed after the one before was heard. Its words are inserted at once, because a stall between two
+keys of a busy machine would end the clause early.
 
 Needs Playwright (the extra `dev`) and the Chromium of CHROMIUM or on PATH.
 """
@@ -24,7 +26,7 @@ from benchmarks.common.metrics import percentiles
 from benchmarks.common.report import Row, parser_of, report
 
 TEXT = "The harbour was quiet."
-CLAUSE = " the harbour was quiet,"
+CLAUSE = " the harbour was quiet"
 WARM_UPS = 3
 TIMEOUT_MS = 60_000
 # Poll interval in ms. Playwright's default, every animation frame, uses CPU time and changes the measurement.
@@ -36,15 +38,28 @@ addEventListener('click', (event) => {
   window.clickAge = performance.now() - event.timeStamp;
 }, { capture: true });
 """
-# Time of the last comma, and of the first sample after a silence, on the clock of performance.now().
+# Times of the last comma, of its text, of the first PCM after it, and of the first sample after a silence, on the clock
+# of performance.now().
 ONSETS = """
 (() => {
   const SIZE = 2048;
   const SILENCE_S = 0.4;
-  const onsets = (window.onsets = { key: 0, at: 0, heard: 0, context: null });
+  const onsets = (window.onsets = { key: 0, sent: 0, received: 0, at: 0, heard: 0, context: null });
   addEventListener('keydown', ({ key, timeStamp }) => {
     if (key === ',') onsets.key = timeStamp;
   }, { capture: true });
+  const { send } = WebSocket.prototype;
+  const sockets = new WeakSet();
+  WebSocket.prototype.send = function (data) {
+    if (!sockets.has(this)) {
+      this.addEventListener('message', ({ data: { byteLength } }) => {
+        if (byteLength && onsets.received < onsets.sent) onsets.received = performance.now();
+      });
+    }
+    sockets.add(this);
+    if (String(data).includes('input.text')) onsets.sent = performance.now();
+    return send.call(this, data);
+  };
   const { connect } = AudioNode.prototype;
   AudioNode.prototype.connect = function (target, ...rest) {
     const { context } = this;
@@ -79,6 +94,16 @@ NAMES = {
     "difference": "the first of these less the runtime's",
 }
 
+PARTS = {
+    "clause": "end of a typed clause to its first sample at the loudspeaker",
+    "sent": "key of the comma to its text in the socket",
+    "made": "text in the socket to its first PCM in the page",
+    "played": "first PCM in the page to the loudspeaker",
+}
+TIMES_OF_CLAUSE = """(({ key, sent, received, at }) => ({
+  clause: at - key, sent: sent - key, made: received - sent, played: at - received,
+}))(onsets)"""
+
 Click = dict[str, float]
 
 
@@ -104,11 +129,11 @@ def measure_clicks(url: str, count: int) -> list[Click]:
     return clicks
 
 
-def measure_clauses(url: str, count: int) -> list[float]:
-    """Type `count` clauses, and return the time in ms from each comma to the first sample of its clause."""
+def measure_clauses(url: str, count: int) -> list[dict[str, float]]:
+    """Type `count` clauses, and return the time in ms from each comma to the first sample of its clause, by parts."""
     from playwright.sync_api import sync_playwright
 
-    times: list[float] = []
+    times: list[dict[str, float]] = []
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=find_chromium(), args=ARGUMENTS)
         page = browser.new_page()
@@ -117,10 +142,11 @@ def measure_clauses(url: str, count: int) -> list[float]:
         page.goto(url, wait_until="domcontentloaded")
         page.locator("#vw-typed:enabled").click()
         for clause in range(WARM_UPS + count):
-            page.keyboard.type(CLAUSE)
+            page.keyboard.insert_text(CLAUSE)
+            page.keyboard.press(",")
             page.wait_for_function("onsets.at > onsets.key", polling=POLL_MS)
             if clause >= WARM_UPS:
-                times.append(page.evaluate("onsets.at - onsets.key"))
+                times.append(page.evaluate(TIMES_OF_CLAUSE))
             page.wait_for_function(IS_SILENT, polling=POLL_MS)
         page.keyboard.press("Control+Enter")
         browser.close()
@@ -177,7 +203,7 @@ def main() -> int:
     arguments = parser.parse_args()
     clicks = measure_clicks(arguments.url, arguments.clicks)
     clauses = measure_clauses(arguments.url, arguments.clauses)
-    rows = [*rows_of(clicks), _row("end of a typed clause to its first sample at the loudspeaker", clauses)]
+    rows = [*rows_of(clicks), *(_row(what, [clause[name] for clause in clauses]) for name, what in PARTS.items())]
     report({"page": rows}, arguments.json, clicks=clicks, clauses=clauses)
     return 0
 
