@@ -341,6 +341,14 @@ def test_late_script_shows_the_title_first_and_causes_no_layout_shift(open_studi
     assert sum(shift["value"] for shift in shifts) < MAX_SHIFT, shifts
 
 
+def test_masthead_fits_a_window_of_320_px(open_studio: OpenStudio) -> None:
+    page = open_studio(viewport={"width": 320, "height": 640})
+    for last in ("#vw-tab-library", "#vw-tab-host"):
+        box = page.locator(last).bounding_box()
+        assert box
+        assert box["x"] + box["width"] <= 320, last
+
+
 def test_dock_buttons_fit_in_one_row_on_a_phone(open_studio: OpenStudio) -> None:
     page = open_studio()
     kept_take(page, "Hi.")
