@@ -48,6 +48,7 @@ MAX_CHAPTERS = 1000
 BOOK_FORMATS = ("m4b", "mp3")  # Formats that support chapters and a cover.
 MAX_SILENCE_S = 60.0
 MAX_TIME_S = 86_400.0
+MAX_OVERRUN_S = 0.1  # Maximum excess of the given length that is not noted.
 MAX_NAMED_LINES = 400  # Maximum number of lines that a note names.
 IN_MEMORY = 16 * 2**20  # Maximum number of bytes in memory. A larger file is on disk.
 PIECE = 60 * SAMPLE_RATE  # Number of samples that are encoded at once.
@@ -182,7 +183,7 @@ def _sample(seconds: float | None) -> int | None:
 
 
 def _timed(clips: list[Clip], wanted: ExportFields, read_take: ReadTake) -> tuple[list[Clip], tuple[str, ...]]:
-    """Return the clips at the times of their lines, if they have some, and a note about lines that begin late.
+    """Return the clips at the times of their lines, if they have some, and notes about lines that do not fit.
 
     Raises:
         InvalidConfig: Only some lines have a time, or the times decrease.
@@ -197,11 +198,16 @@ def _timed(clips: list[Clip], wanted: ExportFields, read_take: ReadTake) -> tupl
         raise InvalidConfig(where="clips", why=why, param="clips")
     spoken = [without_edges(clip, read_take) for clip in spoken]
     placed, late = fitted(spoken, _sample(wanted.length_s))
-    if not late:
-        return placed, ()
-    named = [f"{each.line} by {each.seconds:.1f} s" for each in late[:MAX_NAMED_LINES]]
-    more = ["..."] if len(late) > MAX_NAMED_LINES else []
-    return placed, (f"{len(late)} lines begin late, because the ones before are too long: {', '.join(named + more)}.",)
+    notes = []
+    if late:
+        named = [f"{each.line} by {each.seconds:.1f} s" for each in late[:MAX_NAMED_LINES]]
+        more = ["..."] if len(late) > MAX_NAMED_LINES else []
+        reason = "because the ones before are too long"
+        notes.append(f"{len(late)} lines begin late, {reason}: {', '.join(named + more)}.")
+    seconds = sum(clip.samples for clip in placed) / SAMPLE_RATE
+    if wanted.length_s is not None and seconds - wanted.length_s > MAX_OVERRUN_S:
+        notes.append(f"The audio ends {seconds - wanted.length_s:.1f} s after the given length.")
+    return placed, tuple(notes)
 
 
 def _reader(takes: Takes, owner: str) -> ReadTake:

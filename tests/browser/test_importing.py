@@ -68,10 +68,13 @@ def test_subtitles_are_exported_at_their_times(studio: Page) -> None:
     studio.set_input_files("#vw-text-file", {"name": "a.srt", "mimeType": "text/plain", "buffer": srt.encode()})
     expect(studio.locator("#vw-script-lines > li")).to_have_count(2)
     studio.click("#vw-script-files")
+    expect(studio.locator("#vw-script-film")).to_be_hidden()
     studio.check("#vw-script-timed")
+    studio.fill("#vw-script-film", "20")
     studio.keyboard.press("Escape")
     _, data = export(studio, "joined", loudness="")
     samples = decoded(data)
+    assert len(samples) == 20 * 24_000
     assert not samples[:24_000].any()
     assert samples[24_000:48_000].any()
     assert not samples[round(4.3 * 24_000) : round(4.4 * 24_000)].any()

@@ -6,6 +6,7 @@
  * @property {'wav'|'mp3'|'flac'|'opus'|'m4b'} format
  * @property {number|null} loudness  LUFS; null: unchanged
  * @property {boolean} [isTimed]  lines begin at the times of their subtitles
+ * @property {number|null} [filmS]  seconds of the film of the subtitles, which the file then has
  */
 
 import { errorOf } from '../common/api.js';
@@ -117,10 +118,10 @@ export async function collectClips(maker, onProgress, isTimed = false, onAway = 
  * @param {Wanted} wanted
  * @returns {Promise<{file: Blob, name: string, notes: string}>}
  */
-export async function exportClips(api, script, { clips, chapters }, { shape, format, loudness, isTimed = false }) {
+export async function exportClips(api, script, { clips, chapters }, { shape, format, loudness, isTimed = false, filmS = null }) {
   const name = calledBy(script).replace(/ …$/u, '') || 'script';
   const { author, cover } = script.book;
-  const asked = { clips, chapters: isTimed ? [] : chapters, shape, format, loudness_lufs: loudness, name, author, cover: cover || null };
+  const asked = { clips, chapters: isTimed ? [] : chapters, shape, format, loudness_lufs: loudness, name, author, cover: cover || null, length_s: isTimed ? filmS : null };
   const headers = { 'content-type': 'application/json' };
   const answer = await api.ask('studio/exports', { method: 'POST', headers, body: JSON.stringify(asked) });
   const suffix = { joined: format, files: 'zip', chapters: 'zip', srt: 'srt', all: 'zip' }[shape];
@@ -142,6 +143,7 @@ export class ExportForm {
     this.loudness = need(root, '#vw-script-loudness', HTMLSelectElement);
     this.part = need(root, '#vw-script-part', HTMLSelectElement);
     this.timed = need(root, '#vw-script-timed', HTMLInputElement);
+    this.film = need(root, '#vw-script-film', HTMLInputElement);
     this.go = need(root, '#vw-script-go', HTMLButtonElement);
     this.progress = need(root, '#vw-script-progress', HTMLProgressElement);
     this.message = need(root, '#vw-script-told');
@@ -171,6 +173,8 @@ export class ExportForm {
     const hasTimes = times.length > 0 && times.every((time, at) => time >= Math.max(0, times[at - 1] ?? 0));
     /** @type {HTMLElement} */ (this.timed.parentElement).hidden = !hasTimes;
     this.timed.checked &&= hasTimes;
+    this.timed.onchange = () => (/** @type {HTMLElement} */ (this.film.parentElement).hidden = this.film.disabled = !this.timed.checked);
+    this.timed.dispatchEvent(new Event('change'));
   }
 
   /** Offer each chapter as a part of its own. */
@@ -254,6 +258,6 @@ export class ExportForm {
   /** The selected options, defined in assets/html/rooms/script.html. @returns {Wanted} */
   get wanted() {
     const loudness = this.loudness.value ? Number(this.loudness.value) : null;
-    return /** @type {Wanted} */ ({ shape: this.shape.value, format: this.format.value, loudness, isTimed: this.timed.checked });
+    return /** @type {Wanted} */ ({ shape: this.shape.value, format: this.format.value, loudness, isTimed: this.timed.checked, filmS: this.film.valueAsNumber || null });
   }
 }
