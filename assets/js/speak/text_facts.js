@@ -120,8 +120,9 @@ export class Starters {
 
   /** @param {string} name @param {string} about @param {() => void} onclick */
   button(name, about, onclick) {
-    const children = [make('span', { textContent: name }), make('small', { textContent: about, dir: 'auto' })];
-    return make('button', { type: 'button', title: about, onclick }, children);
+    const lang = /\p{Script=Han}/u.test(about) ? 'zh' : 'en'; // Which may differ from the page's.
+    const children = [make('span', { textContent: name }), make('small', { textContent: about, title: about, dir: 'auto', lang })];
+    return make('button', { type: 'button', onclick }, children);
   }
 
   /** @param {string} text */
