@@ -165,10 +165,10 @@ class SpeechRequest:
     max_break_s: float | None = None
     open_text: bool = False  # The client will append more text.
     holds_end: bool = False  # Streaming layout: ban EOS until all text tokens are used (docs/model.md 7.1).
-    acknowledged: bool = False  # The client acknowledges received audio by `SpeechEngine.taken`.
+    acknowledged: bool = False  # The client acknowledges received audio by `SpeechEngine.ack_sent`.
     first_chunk_frames: int | None = None  # None: the setting of the mode.
     # Background request. It is served only if there is no other request, and it is cancelled when one arrives.
-    yields: bool = False
+    is_background: bool = False
     notes: tuple[str, ...] = ()  # Notes about text that the server removed or replaced.
     # CustomVoice with a reference: use the text and code embeddings of the checkpoint that reads the reference.
     graft: bool = False

@@ -1,4 +1,14 @@
 """Engine: builds prompts, generates codec frames and decodes them to audio.
 
+Start reading at `Engine.tick` (engine.py), one turn of the engine thread. Every loaded checkpoint has one `EngineCore`
+(core.py). A request is one `Sequence` (scheduling/sequence.py) until its final event.
+
+* text: a request's text as segments and tokens
+* scheduling: validation of requests, waiting queue, and the choice of the next frames and chunks
+* execution: prompts, frames and slots on the device
+* audio: Code2Wav, voice prompts, and detection of runaway speech
+* loading: registry and loader of checkpoints
+* capacity: estimates before a checkpoint is loaded
+
 No other package uses the device.
 """

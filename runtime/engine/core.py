@@ -78,8 +78,9 @@ class CoreHost:
 class EngineCore:
     """Engine core of one checkpoint.
 
-    Each turn of the engine calls collect, process_outputs, retire, admit, prefill and decode. Chunks that are due for
-    decoding are offered to the Code2Wav worker.
+    Each turn of the engine (`Engine.tick`) calls collect, process_outputs, retire, report_waiting_for_text, admit,
+    prefill and decode. Prefill and decode process outputs again, because some devices finish a launch before it
+    returns. Chunks that are due for decoding are offered to the Code2Wav worker.
     """
 
     def __init__(
@@ -121,7 +122,7 @@ class EngineCore:
         self.voice_cache = VoiceCache(checkpoint, device, engine.prompt_cache, self.code2wav_streams.after)
         self.prefix_cache = PrefixCache(engine.prompt_cache)
         self.may_cross_embed = False  # True if another checkpoint can embed the inputs of this checkpoint's requests.
-        self.holders: dict[int, Sequence] = {}  # Sequences by slot.
+        self.sequences: dict[int, Sequence] = {}  # Sequences by slot.
         self.frames_made = 0  # Number of frames with audio since the start, without those of canary requests.
         self.table = SequenceTable(slots)
         self.in_flight = InFlight(self.table, slots, device.max_in_flight, host.expect, host.clock)
@@ -133,7 +134,7 @@ class EngineCore:
             self.code2wav_streams,
             self.scheduler,
             self.table,
-            self.holders,
+            self.sequences,
             host.worker,
             host.clock,
             guarded=engine.guard,
@@ -142,7 +143,7 @@ class EngineCore:
 
     @property
     def busy(self) -> bool:
-        return bool(self.holders) or len(self.waiting) > 0
+        return bool(self.sequences) or len(self.waiting) > 0
 
     @property
     def waiting_for_text(self) -> int:
@@ -174,7 +175,7 @@ class EngineCore:
 
     def change_text(self, ticket: int, change: Callable[[TextStream], None]) -> None:
         """Apply a change to a request's text: more text, a flush, or its end."""
-        sequence = self.waiting.find(ticket) or self._holder(ticket)
+        sequence = self.waiting.find(ticket) or self._sequence_of(ticket)
         if sequence is None or sequence.text_stream.closed:
             return
         try:
@@ -199,14 +200,14 @@ class EngineCore:
 
         Tickets of other cores are ignored.
         """
-        for slot, sequence in self.holders.items():
+        for slot, sequence in self.sequences.items():
             if (left := samples.get(sequence.ticket)) is not None:
                 spoken = max(0, left - sequence.paused)  # Acknowledged samples of pauses do not belong to any frame.
                 self.table.acknowledged_frames[slot] = spoken // self.samples_per_frame
 
     def ack_played(self, ticket: int, ms: float) -> None:
         """Correct the estimate of a listener's buffer by the number of milliseconds played."""
-        sequence = self._holder(ticket)
+        sequence = self._sequence_of(ticket)
         if sequence is not None and sequence.first_audio_at is not None:
             sent_s = float(self.table.sent[sequence.slot]) * self.frame_s + sequence.paused / SAMPLE_RATE
             left_s = sent_s - ms / 1000
@@ -214,7 +215,7 @@ class EngineCore:
 
     def cancel(self, ticket: int) -> None:
         """End a request in any state. Its sink then receives only the final event."""
-        sequence = self.waiting.remove_request(ticket) or self._holder(ticket)
+        sequence = self.waiting.remove_request(ticket) or self._sequence_of(ticket)
         if sequence is not None:
             self.finish_request(sequence, StopReason.CANCELLED)
 
@@ -230,7 +231,7 @@ class EngineCore:
     def collect(self) -> None:
         """Record the audio that the Code2Wav worker has emitted, and offer it the next chunks."""
         for sequence, audio in self.code2wav_scheduler.collect():
-            self.frames_made += 0 if sequence.request.yields else audio.frames
+            self.frames_made += 0 if sequence.request.is_background else audio.frames
             if audio.error is not None:
                 self.finish_request(sequence, audio.error)
             elif audio.guard is not None:
@@ -248,7 +249,7 @@ class EngineCore:
             for slot, prompt, finite, ended in zip(
                 output.slots, output.prompts, output.result.finite, output.result.ended, strict=False
             ):
-                sequence = self.holders[int(slot)]
+                sequence = self.sequences[int(slot)]
                 if ended:
                     self.code2wav_scheduler.discard_first_audio(sequence)
                 self.segment_runner.start_decoding(sequence, prompt, self.clock(), keeps=bool(finite))
@@ -263,7 +264,7 @@ class EngineCore:
         """End the requests whose audio is completely emitted."""
         table = self.table
         for slot in np.flatnonzero(table.ended & (table.made == table.sent) & ~table.in_code2wav):
-            sequence = self.holders[int(slot)]
+            sequence = self.sequences[int(slot)]
             text_stream = sequence.text_stream
             if text_stream.pause and text_stream.closed and not text_stream.segments:
                 sequence.emit_pause(text_stream.pause, self._no_codes)
@@ -274,7 +275,7 @@ class EngineCore:
         table = self.table
         is_emitted = (table.made == table.sent) & ~table.in_code2wav
         for slot in np.flatnonzero(self._waits_for_text & is_emitted & ~table.ended):
-            sequence = self.holders[int(slot)]
+            sequence = self.sequences[int(slot)]
             chars = sequence.text_stream.chars
             if sequence.reported_chars != chars and sequence.text_stream.waits_for_text:
                 sequence.reported_chars = chars
@@ -311,7 +312,7 @@ class EngineCore:
         if not self.in_flight.may_begin:
             return False
         began = self.clock()
-        is_scarce = self.waiting.ready > 0 or len(self.holders) > max(1, YIELD_BUSY_SHARE * self.slots)
+        is_scarce = self.waiting.ready > 0 or len(self.sequences) > max(1, YIELD_BUSY_SHARE * self.slots)
         is_scarce &= not self.scheduler.is_decoding_fast(self.code2wav_scheduler.pace)
         yields_to_first_audio = self.scheduler.yields_to_first_audio(self.code2wav_scheduler.pace)
         slots = self.scheduler.runnable(
@@ -330,17 +331,17 @@ class EngineCore:
             self.code2wav_scheduler.silence(sequence)
             self.in_flight.discard_launches(sequence.slot)
             self.table.clear(sequence.slot)
-            del self.holders[sequence.slot]
+            del self.sequences[sequence.slot]
             if sequence.prompt is not None:
                 self.prefilling.remove(sequence)
             self.runner.slot_cache.release(sequence.slot)
-            self.waiting.slot_freed(sequence.request.caller, now - sequence.admitted)
+            self.waiting.record_released_slot(sequence.request.caller, now - sequence.admitted)
         stats = sequence.stats(now, self.samples_per_frame, self.frame_s)
         sequence.emit_final_event(
             outcome, stats, tuple(note for note in sequence.text_stream.notes if note not in sequence.reported_notes)
         )
-        # Only canary requests yield. Their messages have the level debug, because no client sent these requests.
-        level = logging.DEBUG if sequence.request.yields else logging.INFO
+        # Only canary requests are background requests. No client sent them, so their messages have the level debug.
+        level = logging.DEBUG if sequence.request.is_background else logging.INFO
         log.log(level, "request %d ended: %s", sequence.ticket, sequence.describe(outcome, stats))
 
     @contextmanager
@@ -352,7 +353,7 @@ class EngineCore:
 
     def finish_all_requests(self, error: SpeechError) -> None:
         """End all requests with this error."""
-        for sequence in [*self.waiting.remove_all(), *self.holders.values()]:
+        for sequence in [*self.waiting.remove_all(), *self.sequences.values()]:
             self.finish_request(sequence, error)
 
     # --- Steps of a turn.
@@ -368,7 +369,7 @@ class EngineCore:
         )
         slot = self.runner.slot_cache.take(inputs)
         sequence.take_slot(slot, inputs, self.table, self.modes[sequence.request.mode], now)
-        self.holders[slot] = sequence
+        self.sequences[slot] = sequence
         self._emit_started(sequence)
         with self._finishing_on_error(sequence):
             self.segment_runner.start_segment(sequence)
@@ -453,20 +454,20 @@ class EngineCore:
         kept = slots[good]
         self.code2wav_scheduler.store_frames(kept, result.codes[good])
         for slot in slots[~finite]:
-            self.finish_request(self.holders[int(slot)], NonFiniteOutput())
+            self.finish_request(self.sequences[int(slot)], NonFiniteOutput())
         for slot in slots[finite & ended]:
-            sequence = self.holders[int(slot)]
+            sequence = self.sequences[int(slot)]
             with self._finishing_on_error(sequence):
                 self.segment_runner.finish_segment(sequence, StopReason.EOS)
         for slot in kept[table.made[kept] >= table.limit[kept]]:
-            sequence = self.holders[int(slot)]
+            sequence = self.sequences[int(slot)]
             with self._finishing_on_error(sequence):
                 self.segment_runner.stop_at_limit(sequence)
 
     def _fail(self, slots: Slots) -> None:
         """End the requests in these slots with an error."""
         for slot in slots:
-            self.finish_request(self.holders[int(slot)], GenerationFailed())
+            self.finish_request(self.sequences[int(slot)], GenerationFailed())
 
-    def _holder(self, ticket: int) -> Sequence | None:
-        return next((sequence for sequence in self.holders.values() if sequence.ticket == ticket), None)
+    def _sequence_of(self, ticket: int) -> Sequence | None:
+        return next((sequence for sequence in self.sequences.values() if sequence.ticket == ticket), None)

@@ -140,7 +140,7 @@ class Engine:
         Raises:
             BadRequest: The request is invalid; nothing was started.
             Overloaded: All slots and waiting places are taken, and no other caller has more of them than this one. A
-                request that yields is refused if any other request is open.
+                background request is refused if any other request is open.
             EngineDead: The engine has stopped.
             CheckpointUnusable: The checkpoint was loaded at first use, and loading failed.
         """
@@ -153,7 +153,7 @@ class Engine:
                 raise EngineDead
             if (preempted := self._open.make_room(entry, request)) is not None:
                 self._preempt(*preempted)
-            for other in self._open.yielding:
+            for other in self._open.background:
                 self._command(other, partial(EngineCore.cancel, ticket=other))
             ticket = self._open.add(entry, request)
             sequence = Sequence(ticket, request, self._closing_sink(ticket, sink))
@@ -161,7 +161,7 @@ class Engine:
                 sequence.admit(*admitted, self._seed(request), self.clock())
                 self.commands.append(partial(core.add_request, sequence))
             else:
-                self._hold(entries, sequence)
+                self._await_checkpoint(entries, sequence)
         self._wake.set()
         return ticket
 
@@ -218,11 +218,12 @@ class Engine:
     def load(self) -> EngineLoad:
         """Return the current load: slots, active and waiting requests."""
         cores = self.registry.cores
-        active = sum(not holder.request.yields for core in cores for holder in tuple(core.holders.values()))
+        running = [sequence for core in cores for sequence in tuple(core.sequences.values())]
+        active = sum(not sequence.request.is_background for sequence in running)
         slots = sum(map(self._open.slots, self.registry.entries))
         wordless = sum(entry.waiting.waiting_for_text for entry in self.registry.entries)
         with self._lock:
-            waiting = self._open.lasting - active - wordless
+            waiting = self._open.foreground_count - active - wordless
         return EngineLoad(
             slots=slots,
             active=active,
@@ -313,7 +314,7 @@ class Engine:
     def _shut_down(self) -> None:
         with self._lock:
             self.alive = False
-            held = [sequence for entry in self.registry.entries for sequence, _ in entry.waiting.release()]
+            held = [sequence for entry in self.registry.entries for sequence, _ in entry.waiting.remove_loaded()]
         self.run_commands()
         for sequence in held:
             sequence.emit_final_event(EngineDead(), RequestStats())
@@ -341,12 +342,12 @@ class Engine:
         host = CoreHost(self.code2wav_worker, self._wake.set, self.completion_waiter.expect, self.clock)
         return EngineCore(CoreConfig(self.settings, slots, length), checkpoint, self.device, waiting, host)
 
-    def _hold(self, entries: tuple[RegistryEntry, ...], sequence: Sequence) -> None:
+    def _await_checkpoint(self, entries: tuple[RegistryEntry, ...], sequence: Sequence) -> None:
         """Hold a request until its checkpoints are loaded, and start to load them if necessary.
 
         The caller holds the lock.
         """
-        entries[0].waiting.hold(sequence)
+        entries[0].waiting.add_without_checkpoint(sequence)
         for needed in entries:
             if needed.core is None and not needed.is_loading:
                 needed.is_loading = True
@@ -366,7 +367,7 @@ class Engine:
 
     def admit_waiting(self, entry: RegistryEntry) -> None:
         with self._lock:
-            released = entry.waiting.release(self._is_settled)
+            released = entry.waiting.remove_loaded(self._is_settled)
         core = entry.core
         if core is not None and self._thread is not None:
             self.loader.prepare_thread()

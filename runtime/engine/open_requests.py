@@ -21,7 +21,7 @@ class OpenRequest:
 
     entry: RegistryEntry
     caller: str
-    yields: bool
+    is_background: bool
     has_begun: bool = False  # True if the request has or had a slot.
     is_preempted: bool = False  # True if another request has taken its place in the queue.
 
@@ -44,20 +44,20 @@ class OpenRequests:
         return self._by_ticket.get(ticket)
 
     @property
-    def yielding(self) -> list[int]:
+    def background(self) -> list[int]:
         """Return the tickets of background requests."""
-        return [ticket for ticket, opened in self._by_ticket.items() if opened.yields]
+        return [ticket for ticket, opened in self._by_ticket.items() if opened.is_background]
 
     @property
-    def lasting(self) -> int:
+    def foreground_count(self) -> int:
         """Return the number of requests that are not background requests."""
-        return len(self._by_ticket) - len(self.yielding)
+        return len(self._by_ticket) - len(self.background)
 
     def add(self, entry: RegistryEntry, request: SpeechRequest) -> int:
         """Add a request and return its new ticket."""
         ticket = self._next_ticket
         self._next_ticket += 1
-        self._by_ticket[ticket] = OpenRequest(entry, request.caller, request.yields)
+        self._by_ticket[ticket] = OpenRequest(entry, request.caller, request.is_background)
         return ticket
 
     def remove(self, ticket: int) -> None:
@@ -78,25 +78,25 @@ class OpenRequests:
             Overloaded: There is no place for the request.
         """
         slots = self.slots(entry)
-        lasting = {
+        foreground = {
             ticket: opened.caller
             for ticket, opened in self._by_ticket.items()
-            if opened.entry is entry and not opened.yields and not opened.is_preempted
+            if opened.entry is entry and not opened.is_background and not opened.is_preempted
         }
-        waiting = len(lasting) - entry.waiting.unready - slots
-        if request.yields and self._by_ticket:
+        waiting = len(foreground) - entry.waiting.unready - slots
+        if request.is_background and self._by_ticket:
             raise self._overloaded(entry, waiting)
         is_too_long = waiting > 0 and (entry.waiting.wait_s(waiting) or 0.0) > self._settings.limits.queue_s
         if waiting < self._settings.engine.max_waiting and not is_too_long:
             return None
-        count = Counter(lasting.values())
+        count = Counter(foreground.values())
         ready = [
             ticket
-            for ticket in reversed(lasting)  # Newest first among callers with the same number of requests.
+            for ticket in reversed(foreground)  # Newest first among callers with the same number of requests.
             if not (self._by_ticket[ticket].has_begun or entry.waiting.is_unready(ticket))
         ]
-        ticket = max(ready, key=lambda ticket: count[lasting[ticket]], default=None)
-        if ticket is None or count[lasting[ticket]] <= count[request.caller] + 1:
+        ticket = max(ready, key=lambda ticket: count[foreground[ticket]], default=None)
+        if ticket is None or count[foreground[ticket]] <= count[request.caller] + 1:
             raise self._overloaded(entry, waiting)
         self._by_ticket[ticket].is_preempted = True
         return ticket, self._overloaded(entry, waiting)

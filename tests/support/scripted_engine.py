@@ -94,7 +94,7 @@ class ScriptedEngine:
     def submit(self, request: SpeechRequest, sink: Sink) -> int:
         if self.refusal is not None:
             raise self.refusal
-        if request.yields:  # The test's own requests are part of the script.
+        if request.is_background:  # The test's own requests are part of the script.
             raise Overloaded(slots=8, waiting=0, retry_after_s=1.0)
         self.requests.append(request)
         self.sinks.append(sink)

@@ -28,7 +28,7 @@ class WaitingQueue:
     The next slot goes to the caller with the fewest slots, and among these to the request that has waited longest. So
     the requests of one caller are served in order of arrival, and no caller has to wait for all requests of another.
 
-    Thread: engine. `hold`, `withdraw` and `release` are called under the engine's lock.
+    Thread: engine. `add_without_checkpoint`, `withdraw` and `remove_loaded` are called under the engine's lock.
     """
 
     def __init__(self) -> None:
@@ -44,8 +44,8 @@ class WaitingQueue:
         }
         self._commands: dict[int, list[Command]] = {}  # Deferred commands of requests without a checkpoint.
         self._reading: dict[int, Future[ClonedVoice]] = {}  # Voices that are being encoded.
-        self._hold_s: float | None = None  # Running mean of the time in seconds for which requests use a slot.
-        self._holding: Counter[str] = Counter()  # Number of used slots by caller.
+        self._mean_slot_s: float | None = None  # Running mean of the time in seconds for which requests use a slot.
+        self._used_slots: Counter[str] = Counter()  # Number of used slots by caller.
         self._has_moved = False  # True if positions may have changed since the last notification.
         self._reported_at = -inf
 
@@ -80,8 +80,8 @@ class WaitingQueue:
 
     # --- Requests without a checkpoint.
 
-    def hold(self, sequence: Sequence) -> None:
-        """Hold a request until its checkpoint is loaded."""
+    def add_without_checkpoint(self, sequence: Sequence) -> None:
+        """Add a request whose checkpoint is not loaded yet."""
         self._put(sequence, SequenceState.NO_CHECKPOINT)
         sequence.sink(Queued(len(self._no_checkpoint) - 1))
 
@@ -97,7 +97,7 @@ class WaitingQueue:
         self._commands.setdefault(ticket, []).append(command)
         return True
 
-    def release(
+    def remove_loaded(
         self, is_loaded: Callable[[Sequence], bool] = lambda sequence: True
     ) -> list[tuple[Sequence, list[Command]]]:
         """Remove and return the requests whose checkpoints are all loaded, each with its deferred commands."""
@@ -145,7 +145,7 @@ class WaitingQueue:
         """Remove and return the request that gets the next slot. At least one request must be ready."""
         turns = self._turns()
         sequence = self._no_slot.pop(min(turns, key=turns.__getitem__))
-        self._holding[sequence.request.caller] += 1
+        self._used_slots[sequence.request.caller] += 1
         self._has_moved = True
         return sequence
 
@@ -196,11 +196,11 @@ class WaitingQueue:
                 wait_s = self.wait_s(place)
                 sequence.sink(Queued(place, None if wait_s is None else 1000 * wait_s))
 
-    def slot_freed(self, caller: str, held_s: float) -> None:
+    def record_released_slot(self, caller: str, held_s: float) -> None:
         """Record that a caller has released a slot after ``held_s`` seconds."""
-        known = self._hold_s
-        self._hold_s = held_s if known is None else known + WEIGHT * (held_s - known)
-        self._holding -= Counter([caller])  # Counter subtraction removes callers with no slots.
+        known = self._mean_slot_s
+        self._mean_slot_s = held_s if known is None else known + WEIGHT * (held_s - known)
+        self._used_slots -= Counter([caller])  # Counter subtraction removes callers with no slots.
         self._has_moved = True
 
     def wait_s(self, place: int) -> float | None:
@@ -208,7 +208,7 @@ class WaitingQueue:
 
         None means that no duration is known yet.
         """
-        return None if self._hold_s is None else (place + 1) * self._hold_s / self._slots
+        return None if self._mean_slot_s is None else (place + 1) * self._mean_slot_s / self._slots
 
     def _turns(self) -> dict[int, int]:
         """Return the fair-share rank of each ready request by ticket, in order of arrival.
@@ -216,7 +216,7 @@ class WaitingQueue:
         The rank is the number of slots that its caller will have when the request gets one. A lower rank is served
         first; among equal ranks, the earlier request is.
         """
-        holding = self._holding.copy()
+        holding = self._used_slots.copy()
         turns = {}
         for ticket, sequence in self._no_slot.items():
             turns[ticket] = holding[sequence.request.caller]

@@ -1,1 +1,4 @@
-"""Text of a request: validation, splitting into segments, and incremental tokenization."""
+"""Text of a request: rules, splitting into segments, and incremental tokenization.
+
+`scheduling/input_processor.py` validates requests.
+"""

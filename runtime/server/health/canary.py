@@ -118,7 +118,7 @@ def _utterance(card: ModelCard) -> SpeechRequest:
         reference=_reference() if mode is Mode.BASE else None,
         seed=SEED,
         max_frames=FRAMES,
-        yields=True,
+        is_background=True,
     )
 
 

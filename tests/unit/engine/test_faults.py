@@ -166,11 +166,11 @@ def test_row_that_fails_repeatedly_ends_alone_and_others_keep_their_bytes(
     core = core_of(engine)
     heards = [EventRecorder() for _ in requests]
     tickets = [engine.submit(request, heard) for request, heard in zip(requests, heards, strict=True)]
-    while min((core.table.made[sequence.slot] for sequence in core.holders.values()), default=0) < 3 or (
-        len(core.holders) < 7
+    while min((core.table.made[sequence.slot] for sequence in core.sequences.values()), default=0) < 3 or (
+        len(core.sequences) < 7
     ):
         engine.tick()
-    (slot,) = [slot for slot, sequence in core.holders.items() if sequence.ticket == tickets[guilty]]
+    (slot,) = [slot for slot, sequence in core.sequences.items() if sequence.ticket == tickets[guilty]]
     spoil(core, slot)
     drain(engine)
     assert [failed(heard) for heard in heards] == [index == guilty for index in range(7)]

@@ -234,7 +234,7 @@ def test_cancel_during_chunked_prefill(quick: Checkpoint) -> None:
     ticket = engine.submit(long, heard)
     engine.submit(custom_voice(max_frames=4), after)
     run_turns(engine, 2)
-    sequence = core_of(engine).holders[0]
+    sequence = core_of(engine).sequences[0]
     assert sequence.prompt is not None
     assert 0 < sequence.prefill_position < len(sequence.prompt.embeds)
     engine.cancel(ticket)
@@ -251,7 +251,7 @@ def test_chunked_prefill_does_not_delay_frames_of_others(quick: Checkpoint) -> N
     first, long = EventRecorder(), EventRecorder()
     engine.submit(custom_voice(max_frames=40), first)
     run_turns(engine, 6)
-    (slot,) = core_of(engine).holders
+    (slot,) = core_of(engine).sequences
     request = custom_voice("Hello world, the old phone is slow, I say it again and again.", max_frames=3)
     engine.submit(request, long)
     table, made = core_of(engine).table, []

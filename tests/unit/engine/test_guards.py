@@ -133,7 +133,7 @@ def test_other_rows_are_unaffected_by_a_runaway(quick: Checkpoint) -> None:
     heard, neighbour = EventRecorder(), EventRecorder()
     engine.submit(free(max_frames=400), heard)
     engine.tick()
-    (slot,) = core_of(engine).holders
+    (slot,) = core_of(engine).sequences
     looping(engine, slot)
     engine.submit(request, neighbour)
     drain(engine)

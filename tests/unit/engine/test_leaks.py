@@ -37,7 +37,7 @@ def poison(core: EngineCore) -> None:
     """Fill with NaN or nonsense whatever a correct engine never reads again."""
     slot_cache, frame = core.runner.slot_cache, core.runner.frame
     for slot in range(slot_cache.slots):
-        written = int(slot_cache.position[slot]) if slot in core.holders else 0
+        written = int(slot_cache.position[slot]) if slot in core.sequences else 0
         for part in (*slot_cache.keys, *slot_cache.values):
             part[slot, :, written:] = math.nan
     for slot in slot_cache.free_slots:
@@ -103,7 +103,7 @@ def speak_with_a_bad_row(speaker: Checkpoint, spoil: str) -> tuple[EventRecorder
     heards = [EventRecorder() for _ in requests]
     tickets = [engine.submit(request, heard) for request, heard in zip(requests, heards, strict=True)]
     run_turns(engine, 5)
-    (victim,) = (slot for slot, sequence in core_of(engine).holders.items() if sequence.ticket == tickets[1])
+    (victim,) = (slot for slot, sequence in core_of(engine).sequences.items() if sequence.ticket == tickets[1])
     if spoil == "keys":
         runner.slot_cache.keys[0][victim] = math.nan
     else:
@@ -149,7 +149,7 @@ def test_non_finite_audio_is_an_error_and_not_silence(speaker: Checkpoint) -> No
     tickets = [engine.submit(custom_voice(max_frames=16), heard) for heard in heards]
     while not all(heard.chunks for heard in heards):
         engine.tick()
-    slots = {sequence.ticket: slot for slot, sequence in core_of(engine).holders.items()}
+    slots = {sequence.ticket: slot for slot, sequence in core_of(engine).sequences.items()}
     with torch.inference_mode():
         core_of(engine).code2wav_streams.network.state.convs[0][slots[tickets[1]]] = math.nan  # type: ignore[attr-defined]
     drain(engine)

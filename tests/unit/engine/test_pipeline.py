@@ -81,7 +81,7 @@ def test_slot_reassigned_at_an_end_serves_the_next_request_correctly(
     lengths = {index: 3 + index for index in range(5)}
 
     def end(slots: Slots, made: Slots, result: FrameResult) -> FrameResult:
-        sequence = core_of(engine).holders[int(slots[0])]
+        sequence = core_of(engine).sequences[int(slots[0])]
         return FrameResult(result.codes, made > lengths[sequence.seed], result.finite)
 
     change_frames(core_of(engine).runner, end)

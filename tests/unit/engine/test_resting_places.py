@@ -67,7 +67,7 @@ class Way:
 
     def probes(self) -> dict[str, Callable[[], bool]]:
         core, table = self.core, self.core.table
-        slot = next((slot for slot, sequence in core.holders.items() if sequence.ticket == self.ticket), -1)
+        slot = next((slot for slot, sequence in core.sequences.items() if sequence.ticket == self.ticket), -1)
         return {
             "the dialect's text": lambda: self.ticket < 0,
             "the engine's command queue": lambda: self.ticket > 0 and bool(self.engine.commands),

@@ -101,13 +101,13 @@ def test_requests_and_their_commands_are_held_until_the_checkpoint_is_loaded() -
     queue, run_commands = WaitingQueue(), []
     sequences = [Sequence(ticket, custom_voice(), EventRecorder()) for ticket in range(3)]
     for place, sequence in enumerate(sequences):
-        queue.hold(sequence)
+        queue.add_without_checkpoint(sequence)
         assert heard_by(sequence).events == [Queued(place)]
     assert queue.defer(2, lambda: run_commands.append("2"))
     assert queue.withdraw(1) is sequences[1]
     assert queue.withdraw(1) is None
     assert not queue.defer(1, lambda: run_commands.append("1"))
-    released = queue.release()
+    released = queue.remove_loaded()
     assert [sequence for sequence, _ in released] == [sequences[0], sequences[2]]
     for _, commands in released:
         for command in commands:
@@ -144,10 +144,10 @@ def test_no_estimate_is_made_before_a_slot_was_released() -> None:
 
 def test_estimate_follows_the_slot_holding_time() -> None:
     queue = queue_of(4, slots=2)
-    queue.slot_freed("", 6.0)
+    queue.record_released_slot("", 6.0)
     assert [queue.wait_s(place) for place in range(3)] == [3.0, 6.0, 9.0]
     for _ in range(50):
-        queue.slot_freed("", 2.0)
+        queue.record_released_slot("", 2.0)
     assert queue.wait_s(1) == pytest.approx(2.0, rel=0.01)
 
 
@@ -165,7 +165,7 @@ def test_caller_with_the_fewest_slots_is_next() -> None:
     assert [queue.next().ticket for _ in range(2)] == [0, 3]
     queue.add_request(sequence_of(4, caller="c"), 4.0)
     assert queue.next().ticket == 4  # The other callers have one slot each.
-    queue.slot_freed("b", 1.0)
+    queue.record_released_slot("b", 1.0)
     queue.add_request(sequence_of(5, caller="b"), 5.0)
     assert [queue.next().ticket for _ in range(3)] == [5, 1, 2]
 

@@ -191,9 +191,9 @@ class Walk(RuleBasedStateMachine):
     @invariant()
     def every_slot_has_one_owner(self) -> None:
         core = core_of(self.engine)
-        assert sorted([*core.holders, *core.runner.slot_cache.free_slots]) == list(range(SLOTS))
-        assert all(sequence.slot == slot for slot, sequence in core.holders.items())
-        assert {id(sequence) for sequence in core.prefilling} <= {id(sequence) for sequence in core.holders.values()}
+        assert sorted([*core.sequences, *core.runner.slot_cache.free_slots]) == list(range(SLOTS))
+        assert all(sequence.slot == slot for slot, sequence in core.sequences.items())
+        assert {id(sequence) for sequence in core.prefilling} <= {id(sequence) for sequence in core.sequences.values()}
         assert (core.table.pending >= 0).all()
 
     @invariant()
