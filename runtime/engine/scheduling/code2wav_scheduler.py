@@ -19,7 +19,7 @@ from torch import Tensor
 from runtime.device.interface import Stream
 from runtime.engine.audio.code2wav_streams import Code2WavStreams
 from runtime.engine.audio.code2wav_worker import Code2WavTask, Code2WavWorker
-from runtime.engine.audio.guards import spoken_after
+from runtime.engine.audio.guards import RunawayDetector, spoken_after
 from runtime.engine.execution.slots import UNLIMITED
 from runtime.engine.scheduling.scheduler import (
     MAX_BACKLOG_FRAMES,
@@ -199,24 +199,32 @@ class Code2WavScheduler:
         sequences = [self._sequences[int(slot)] for slot in chunk.slots]
         firsts = at[:, 0].tolist()
         spoken = [spoken_from(sequence) - first for sequence, first in zip(sequences, firsts, strict=True)]
+        detectors = [sequence.detector for sequence in sequences]  # A next segment would replace them.
         self._table.in_code2wav[chunk.slots] = True
-        return partial(self.make, chunk, sequences, codes, firsts, spoken)
+        return partial(self.make, chunk, sequences, codes, firsts, spoken, detectors)
 
     def make(
-        self, chunk: Code2WavChunk, sequences: list[Sequence], codes: Codes, firsts: list[int], spoken: list[int]
+        self,
+        chunk: Code2WavChunk,
+        sequences: list[Sequence],
+        codes: Codes,
+        firsts: list[int],
+        spoken: list[int],
+        detectors: list[RunawayDetector],
     ) -> None:
         """Decode a chunk and emit its audio at once.
 
         Args:
             firsts: Index of each row's first frame in this chunk.
             spoken: Index of each row's first frame that follows the end of its text.
+            detectors: Detector of each row's segment.
         Thread: worker.
         """
         began = self._clock()
         own = [row[:size] for row, size in zip(codes, chunk.frames, strict=True)]
         try:
             pcms = self._decode(chunk, sequences, codes)
-            audios = [self._guard(*row) for row in zip(sequences, own, pcms, spoken, strict=True)]
+            audios = [self._guard(*row) for row in zip(detectors, own, pcms, spoken, strict=True)]
         except Exception:
             log.exception("Code2Wav of %d chunks failed", len(sequences))
             audios = [SequenceAudio(b"", len(row), error=GenerationFailed()) for row in own]
@@ -260,7 +268,7 @@ class Code2WavScheduler:
             sequence.opened = True
         return True
 
-    def _guard(self, sequence: Sequence, codes: Codes, pcm: bytes | SpeechError, spoken: int) -> SequenceAudio:
+    def _guard(self, detector: RunawayDetector, codes: Codes, pcm: bytes | SpeechError, spoken: int) -> SequenceAudio:
         """Cut audio that is a loop or a long silence after the end of the text. Thread: worker."""
         size, start = len(codes), max(0, spoken)
         if isinstance(pcm, SpeechError):
@@ -268,10 +276,10 @@ class Code2WavScheduler:
         pcm = pcm[: size * self._frame_bytes]
         if not self._guarded or start >= size:
             return SequenceAudio(pcm, size)
-        guard = sequence.detector.heard(codes[start:], pcm[start * self._frame_bytes :], True)
+        guard = detector.heard(codes[start:], pcm[start * self._frame_bytes :], True)
         if guard is None:
             return SequenceAudio(pcm, size)
-        frames = start + sequence.detector.cut_at + 1
+        frames = start + detector.cut_at + 1
         return SequenceAudio(pcm[: frames * self._frame_bytes], frames, size - frames, guard)
 
 

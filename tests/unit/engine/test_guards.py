@@ -5,6 +5,7 @@ Without guards, such speech continues until its frame limit.
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import numpy as np
@@ -16,9 +17,9 @@ from runtime.engine.audio.guards import REPEATED_FRAMES, SILENT_FRAMES, spoken_a
 from runtime.engine.engine import Engine
 from runtime.engine.execution.model_runner import FrameResult
 from runtime.model.checkpoint import Checkpoint
-from runtime.request import Guard, SpeechRequest, StopReason
+from runtime.request import Guard, SpeechRequest, Split, StopReason
 from tests.support.engines import EventRecorder, core_of, custom_voice, drain, engine_of, run_turns, said, streamed
-from tests.support.frames import Slots, change_frames
+from tests.support.frames import Slots, change_frames, end_parts_after
 
 pytestmark = pytest.mark.usefixtures("each_device")
 
@@ -156,3 +157,28 @@ def test_runaway_is_detected_at_the_same_frame_for_any_chunking(quick: Checkpoin
     assert len({heard.pcm.tobytes() for heard in heards}) == 1
     assert all(len(heard.pcm) == 1920 * len(heard.codes) for heard in heards)
     assert all(heard.end.stats.frames == len(heard.codes) for heard in heards)
+
+
+def test_chunk_is_checked_by_the_detector_of_its_own_segment(
+    quick: Checkpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next segment may start while the worker decodes the last chunk of the previous one."""
+    monkeypatch.setattr("runtime.engine.scheduling.code2wav_scheduler.spoken_from", lambda sequence: sequence.before)
+    engine = engine_of(quick)
+    core, worker = core_of(engine), engine.code2wav_worker
+    end_parts_after(core, 30)
+    worker.threads.append(threading.current_thread())  # With a thread in the list, only this test runs the tasks.
+    request = custom_voice("One two three four. Five six seven eight.", split=Split.SENTENCE, max_frames=None)
+    engine.submit(request, EventRecorder())
+    engine.tick()
+    (sequence,) = core.sequences.values()
+    detector = sequence.detector
+    while sequence.detector is detector:
+        run = worker.next_task()
+        for _ in range(40):  # More turns than the segment has frames.
+            if sequence.detector is detector:
+                engine.tick()
+        if run is not None:
+            run()
+    assert sequence.detector._frames == 0
+    worker.threads.clear()
