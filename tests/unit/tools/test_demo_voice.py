@@ -86,7 +86,7 @@ def test_training_prompt_equals_that_of_the_runtime(
     x_vector = own.x_vectors(torch.from_numpy(REFERENCE)[None])[0]
     if is_base:
         embeds[trained.slot] += x_vector
-    codes = (torch.arange(prompts.BOOKS * frames) % 500).reshape(frames, prompts.BOOKS)
+    codes = (torch.arange(prompts.CODEBOOKS * frames) % 500).reshape(frames, prompts.CODEBOOKS)
     beside = own.text(torch.tensor(prompts.text_beside(vocabulary, trained, frames), dtype=torch.int64))
     embeds, trailing = torch.cat((embeds, own.frames(codes) + beside)), trained.beside[frames:]
     theirs = ClonedVoice(x_vector, codes if frames else None, REFERENCE_TEXT)
@@ -112,7 +112,7 @@ def test_training_prompt_equals_that_of_the_runtime(
 @pytest.fixture
 def corpus(recipe: dict[str, ModuleType], tmp_path: Path) -> Any:
     """Return four lines of one named speaker, with codes that identify the frames."""
-    count, books = len(LINES) * FRAMES, recipe["prompts"].BOOKS
+    count, books = len(LINES) * FRAMES, recipe["prompts"].CODEBOOKS
     codes, phones = np.arange(count * books, dtype=np.int16).reshape(count, books) % 500, np.arange(4 * count) % 40
     rows = [
         {"text": text, "start": i * FRAMES * 1920, "length": FRAMES * 1920, "group": "0.1", "kind": "named",
