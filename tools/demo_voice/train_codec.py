@@ -18,12 +18,12 @@ from pathlib import Path
 
 import torch
 import torch.nn.functional as F
-from safetensors.torch import load_file
 from torch import Tensor
 
 from codec_model import Codec, Heads, Snake
 from config import CONFIG, HERE
 from judges import Judges
+from restore import read_speech, without_books
 from spectral import SpectralLoss
 from store import LABELS, Store
 
@@ -184,17 +184,6 @@ def load(path: Path, device: torch.device) -> Codec:
     return codec.eval()
 
 
-def without_books(source: Path) -> dict[str, Tensor]:
-    """Return the tensors of an export's speech tokenizer in the form of training, without its codebooks."""
-    tensors = {k: t.float() for k, t in load_file(source / "speech_tokenizer" / "model.safetensors").items()}
-    state = {k: t for k, t in tensors.items() if ".quantizer." not in k}
-    inputs = []
-    for name, short in (("semantic", "first"), ("acoustic", "rest")):
-        inputs.append(tensors[f"encoder.quantizer.{name}_residual_vector_quantizer.input_proj.weight"])
-        state[f"quantizer.{short}_out.weight"] = tensors[f"decoder.quantizer.rvq_{short}.output_proj.weight"]
-    return state | {"quantizer.input_proj.weight": torch.cat(inputs)}
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=840)
@@ -229,7 +218,7 @@ def main() -> None:
         trainer.codec.load_state_dict(load(args.resume, device).state_dict())
         trainer.codec.quantizer.folded = torch.load(args.resume, map_location="cpu", weights_only=True)["folded"]
     elif args.warm:
-        trainer.codec.load_state_dict(trainer.codec.state_dict() | without_books(args.warm))
+        trainer.codec.load_state_dict(trainer.codec.state_dict() | without_books(read_speech(args.warm)))
     trainer.codec.train()
     trainer.codec.quantizer.norm.train(not args.frozen)
     step, opened, calm, c = 0, None, 1.0, CONFIG["codec"]

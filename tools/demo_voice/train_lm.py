@@ -39,7 +39,6 @@ from vocabulary import CODES
 
 GRID = 32  # The padded length is a multiple of this.
 DECAY = 0.05  # Weight decay per step at a learning rate of 1.
-MIN_HOURS = 0.05  # Minimum hours of speech with which training starts.
 MAX_SHARDS = 12  # Maximum number of shards that are encoded every 200 steps.
 
 
@@ -192,7 +191,7 @@ def listen(args: argparse.Namespace, device: torch.device) -> Spoken:
         time.sleep(0.2)
     spoken = Spoken(store, load(args.codec, device), args.work / "spoken")
     spoken.take()
-    while store.filled / 864e5 < MIN_HOURS:
+    while store.filled / 864e5 < args.least_hours:
         spoken.take()
         time.sleep(0.2)
     return spoken
@@ -209,6 +208,7 @@ def main() -> None:
     parser.add_argument("--codec", type=Path, default=work / "codec.pt", help="encodes the shards, once it is there")
     parser.add_argument("--shards", type=Path, default=work / "shards")
     parser.add_argument("--hours", type=float, default=160, help="room for speech on the device")
+    parser.add_argument("--least-hours", type=float, default=0.05, help="of speech, to begin with")
     parser.add_argument("--until", type=Path, help="a file with the time (seconds since 1970) at which training ends")
     parser.add_argument("--rate", type=float, default=CONFIG["lm"]["lr"], help="the highest")
     parser.add_argument("--eager", action="store_true", help="capture no graphs, compile no layers")

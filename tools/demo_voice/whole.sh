@@ -4,6 +4,7 @@
 # Every moment below is counted from START, in seconds. The first card trains the codec, then its decoder alone; the last one speaks
 # and trains the language model. OUT gets logs, and the exported voice each time that it is worth keeping: a machine that is
 # taken away early leaves what OUT has.
+# FROM: the folder of an export whose codec and text pieces stay; decoder and language model continue from it.
 # WARM: the folder of an export whose encoder and decoder the codec begins with; its books are made again.
 set -euo pipefail
 start=$1 out=$2 small=${3:+--small}
@@ -36,30 +37,41 @@ on "$last" python3 speak.py --model work/kokoro.onnx --voices work/voices.npz --
 speech=$!
 train_lm() { lm --codec work/codec_done.pt --until work/end --out work/lm.pt --resume work/lm_early.pt ${LM_RATE:+--rate $LM_RATE} "$@" > "$out/lm.log" 2>&1; }
 train_decoder() { codec --frozen --resume work/codec_done.pt --rate "${DECODER_RATE:-3e-4}" --until work/end --out work/decoder.pt > "$out/decoder.log" 2>&1; }
-python3 text_vocabulary.py > "$out/pieces.log" 2>&1
-codec ${WARM:+--warm "$WARM"} --until work/codec_end --out work/codec.pt > "$out/codec.log" 2>&1 &
-training=$!
+if [ -n "${FROM:-}" ]; then # The codes are known: the language model learns while the rest is spoken.
+    python3 restore.py --source "$FROM"
+    cp work/lm.pt work/lm_early.pt
+    cp work/codec.pt work/codec_done.pt
+    train_lm --least-hours "${LEAST_HOURS:-12}" &
+    training=$!
+    train_decoder &
+    decoder=$!
+else
+    python3 text_vocabulary.py > "$out/pieces.log" 2>&1
+    codec ${WARM:+--warm "$WARM"} --until work/codec_end --out work/codec.pt > "$out/codec.log" 2>&1 &
+    training=$!
+fi
 wait $speech || { fails speech "$out/speech.log"; exit 1; } # All others would wait for speech until the end.
 say "speech: $(tail -n 1 "$out/speech.log")"
 
-# The language model begins on the codes of a codec that still learns, and goes on with the final ones.
 eager=
-until [ -s work/codec.pt ] || ! kill -0 $training 2> /dev/null; do sleep 1; done
-cp work/codec.pt work/codec_early.pt
-# One card has no time for more than a trial, which finds out whether stage and export run at all.
-echo $((last ? start + codec_end - 12 : $(date +%s) + ${TRIAL:-60})) > work/early_end
-early() { lm --codec work/codec_early.pt --until work/early_end --out work/lm_early.pt --work work/early "$@"; }
-early > "$out/lm_early.log" 2>&1 || { eager=--eager; early --eager >> "$out/lm_early.log" 2>&1 || fails "the language model" "$out/lm_early.log"; }
-say "early language model: $eager $(tail -n 1 "$out/lm_early.log")"
-keep work/codec_early.pt work/lm_early.pt
-wait $training || fails "the codec" "$out/codec.log"
-say "codec: $(tail -n 1 "$out/codec.log")"
-cp work/codec.pt work/codec_done.pt
-keep work/codec_done.pt work/lm_early.pt
-train_lm $eager &
-training=$!
-train_decoder &
-decoder=$!
+if [ -z "${FROM:-}" ]; then # The language model begins on the codes of a codec that still learns, and goes on with the final ones.
+    until [ -s work/codec.pt ] || ! kill -0 $training 2> /dev/null; do sleep 1; done
+    cp work/codec.pt work/codec_early.pt
+    # One card has no time for more than a trial, which finds out whether stage and export run at all.
+    echo $((last ? start + codec_end - 12 : $(date +%s) + ${TRIAL:-60})) > work/early_end
+    early() { lm --codec work/codec_early.pt --until work/early_end --out work/lm_early.pt --work work/early "$@"; }
+    early > "$out/lm_early.log" 2>&1 || { eager=--eager; early --eager >> "$out/lm_early.log" 2>&1 || fails "the language model" "$out/lm_early.log"; }
+    say "early language model: $eager $(tail -n 1 "$out/lm_early.log")"
+    keep work/codec_early.pt work/lm_early.pt
+    wait $training || fails "the codec" "$out/codec.log"
+    say "codec: $(tail -n 1 "$out/codec.log")"
+    cp work/codec.pt work/codec_done.pt
+    keep work/codec_done.pt work/lm_early.pt
+    train_lm $eager &
+    training=$!
+    train_decoder &
+    decoder=$!
+fi
 wait $training || fails "the language model" "$out/lm.log"
 wait $decoder || fails "the decoder" "$out/decoder.log"
 say "language model: $(tail -n 1 "$out/lm.log"); decoder: $(tail -n 1 "$out/decoder.log")"

@@ -11,7 +11,7 @@ from types import ModuleType
 import pytest
 
 RECIPE = Path(__file__).parents[3] / "tools" / "demo_voice"
-MODULES = ("checkpoints", "codec_model", "config", "export", "kokoro_model", "phonemes", "pitch", "prompts",
+MODULES = ("checkpoints", "codec_model", "config", "export", "kokoro_model", "phonemes", "pitch", "prompts", "restore",
            "speak", "store", "text", "train_codec", "train_lm", "vocabulary")  # fmt: skip
 SMALL = {
     "lm": {"hidden": 64, "layers": 2, "heads": 2, "kv_heads": 1, "ffn": 96, "predictor_layers": 1, "predictor_ffn": 64,
