@@ -38,8 +38,8 @@ addEventListener('click', (event) => {
   window.clickAge = performance.now() - event.timeStamp;
 }, { capture: true });
 """
-# Times of the last comma, of its text, of the first PCM after it, and of the first sample after a silence, on the clock
-# of performance.now().
+# Script that records times by performance.now(): the last comma, its text message, the first PCM after that, and the
+# first sample after a silence.
 ONSETS = """
 (() => {
   const SIZE = 2048;

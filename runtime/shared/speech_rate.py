@@ -8,8 +8,8 @@ from functools import lru_cache
 
 import regex
 
-# Frames of 80 ms per character at normal speed: about 15 letters per second in alphabets, and 4.5 syllables per second
-# in scripts of syllables. A digit counts as a word.
+# Frames of 80 ms per character at normal speed. Alphabets have about 15 letters per second, and syllabic scripts about
+# 4.5 characters. A digit takes as long as a word.
 LETTER_FRAMES = 0.85
 SYLLABLE_FRAMES = 2.8
 DIGIT_FRAMES = 4.0

@@ -321,8 +321,8 @@ def _sendable(code: int | None) -> int:
 
 
 def _target(url: str, scope: Scope) -> str:
-    # The raw path is used, because decoding and encoding might change it. `RequestGuard` has refused dot segments,
-    # which httpx would resolve.
+    # The raw path is used, because decoding and encoding might change it. httpx would resolve dot segments, but
+    # `RequestGuard` has refused them.
     path: str = scope["raw_path"].partition(b"?")[0].decode("latin-1")
     query: str = scope["query_string"].decode("latin-1")
     return f"{url}{path}?{query}" if query else url + path

@@ -43,12 +43,14 @@ def studio_port(
             visits=visits or VisitSettings(),
             transcriber=NOBODY,
         )
-        keeping = StoreService(settings.store)
-        desk = TranscriptionService(settings.transcriber, runtime_settings.limits)
+        store_service = StoreService(settings.store)
+        transcription = TranscriptionService(settings.transcriber, runtime_settings.limits)
         listener = listen(runtime_settings.server, settings.host, 0, option="")
         served = Server(
             config(
-                build(GivenRuntime(runtime), StartupPage(), keeping, desk, settings, None, runtime_settings),
+                build(
+                    GivenRuntime(runtime), StartupPage(), store_service, transcription, settings, None, runtime_settings
+                ),
                 runtime_settings,
             )
         )

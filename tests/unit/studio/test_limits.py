@@ -210,10 +210,10 @@ def app(tmp_path_factory: pytest.TempPathFactory) -> FastAPI:
     """The studio's routes, which nothing answers."""
     data = str(tmp_path_factory.mktemp("data"))
     settings = StudioSettings(store=StoreSettings(data=data), transcriber=Choice.of(""))
-    keeping = StoreService(settings.store)
-    desk = TranscriptionService(settings.transcriber, Limits())
-    app = build(GivenRuntime("http://127.0.0.1:1"), StartupPage(), keeping, desk, settings)
-    keeping.store.close()
+    store_service = StoreService(settings.store)
+    transcription = TranscriptionService(settings.transcriber, Limits())
+    app = build(GivenRuntime("http://127.0.0.1:1"), StartupPage(), store_service, transcription, settings)
+    store_service.store.close()
     return app
 
 
