@@ -122,7 +122,7 @@ def voices_of_nobody(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]
 
 @pytest.fixture(scope="session", autouse=True)
 def one_certificate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Bundle with one certificate. httpx reads the bundle for every client, which is slow for the usual 150.
+    """Bundle with one certificate, because httpx reads the usual 150 certificates for every client.
 
     Child processes get the path by an environment variable. Clients that ignore it ask `certifi`.
     """

@@ -170,9 +170,9 @@ OpenStudio = Callable[..., Page]
 
 @pytest.fixture(scope="package")
 def first_window(browser: Browser) -> Iterator[BrowserContext]:
-    """Window for the first page of every test. A further page in a window takes half of the time of a first one.
+    """Browser window for the first page of every test, which makes later pages twice as fast.
 
-    The renderer's process, which a page without scripts keeps alive, makes the difference.
+    The renderer process, which a page without scripts keeps alive, makes the difference.
     """
     context = browser.new_context(viewport=VIEWPORT)
     context.new_page()

@@ -112,7 +112,7 @@ def test_clone_that_skipped_text_is_reported_with_advice(studio: Page) -> None:
         sent: list[int] = []
 
         def pass_on(message: str | bytes) -> None:
-            """The first frame and the end; what lies between is lost."""
+            """Pass on the first frame and the end message, and drop everything between them."""
             if isinstance(message, bytes):
                 if not sent:
                     sent.append(len(message))

@@ -52,12 +52,12 @@ class Case:
 
     @property
     def spec(self) -> CheckpointSpec:
-        """The shapes of the checkpoint."""
+        """Return the shapes of the checkpoint."""
         return SPECS[self.checkpoint]
 
     @property
     def seed(self) -> int:
-        """The seed of the checkpoint."""
+        """Return the seed of the checkpoint."""
         return SEEDS[self.checkpoint]
 
     def inputs(self) -> dict[str, Any]:

@@ -71,7 +71,7 @@ SETTINGS = (
 
 
 def config_truth(seed: int) -> list[Json]:
-    """Files with what was left out of them, and the value of every field of every section."""
+    """Return config files with missing fields, and the value of every field of every section."""
     stream = np.random.RandomState(seed)
     cases = [_case(stream, 0.0), _case(stream, 1.0)]
     cases += [_case(stream, LEFT_OUT) for _ in range(FILES_PER_KIND)]

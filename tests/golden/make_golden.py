@@ -40,7 +40,7 @@ Arrays = dict[str, NDArray[Any]]
 
 
 class Checkpoints:
-    """Checkpoints that are created from their seeds and loaded by the reference, each once."""
+    """Checkpoints that are created from their seeds. The reference loads each of them once."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

@@ -19,7 +19,7 @@ KEPT = (0.021, 0.03)  # Approximate lengths in seconds, for which the samples ar
 
 
 def resampling_truth(oracle: Oracle, folder: Path) -> dict[str, NDArray[Any]]:
-    """Samples in and out by rate (``lengths_RATE``), and what came out of ``noise(count, channels, rate)``."""
+    """Return input and output lengths by rate, and the resampled ``noise(count, channels, rate)``."""
     stream, arrays = np.random.RandomState(15), dict[str, NDArray[Any]]()
     for rate in RATES:
         counts = stream.randint(rate // 50, round(LONGEST_S * rate), LENGTHS)

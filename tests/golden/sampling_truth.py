@@ -17,7 +17,7 @@ HISTORY_SEED = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """One way to sample c0: the request's settings, and how many c0 the request has drawn already."""
+    """Sampling settings of a request, and the number of c0 codes that it has already drawn."""
 
     name: str
     frame: int  # The frame whose recorded logits are used.

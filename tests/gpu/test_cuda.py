@@ -28,7 +28,7 @@ SOUND_ATOL = 2e-3  # Convolutions on the GPU may use TF32.
 
 @pytest.fixture(scope="module", autouse=True)
 def exact_convolutions() -> Iterator[None]:
-    """Mimi's codes come from nearest neighbours; TF32 would move ties."""
+    """Disable TF32, which would change Mimi's codes where two neighbours are almost equally near."""
     before = torch.backends.cudnn.allow_tf32
     torch.backends.cudnn.allow_tf32 = False
     yield
@@ -36,7 +36,7 @@ def exact_convolutions() -> Iterator[None]:
 
 
 def engine_on(*folders: str, device: str, dtype: str = "float32", slots: int = 8) -> Engine:
-    """Talker and Code2Wav in one dtype: by itself a card's sound is bfloat16, whatever its frames are."""
+    """Open an engine with one dtype for talker and Code2Wav, whose default on a GPU is bfloat16."""
     settings = EngineSettings(device=device, dtype=dtype, sound_dtype=dtype, max_slots=slots)
     return Engine.open(Settings(models=folders, engine=settings))
 
@@ -82,7 +82,7 @@ def test_bfloat16_works_on_cuda(folder_of: FolderOf) -> None:
 def test_int8_works_on_cuda_rounded_at_load_or_read_from_a_file(
     folder_of: FolderOf, tmp_path: Path, dtype: str
 ) -> None:
-    """In bfloat16 by the kernels, and in float32 by the products that those are held to."""
+    """bfloat16 uses the kernels. float32 uses the reference products."""
     folder, written = folder_of("tiny", "custom_voice"), tmp_path / "rounded"
     quantize(str(folder), Quantization.INT8, written)
     request = SpeechRequest(text="A quarter of the bits.", mode=Mode.CUSTOM_VOICE, voice="ryan", seed=1, max_frames=20)

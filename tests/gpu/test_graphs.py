@@ -71,7 +71,7 @@ def runner_of(checkpoint: Checkpoint) -> RunnerOf:
 
 @torch.inference_mode()
 def prompt_of(checkpoint: Checkpoint, serial: int) -> Prompt:
-    """Prompts of one chunk and of two."""
+    """Return a prompt. Depending on `serial` it has one prefill chunk or two."""
     ids = torch.arange(serial, serial + 9 + 3 * serial, device="cuda") % 200
     return Prompt(checkpoint.talker.embed_text(ids), [])
 
@@ -87,7 +87,7 @@ def settings_of(serial: int) -> RowSettings:
 
 
 def spoken(runner: ModelRunner, checkpoint: Checkpoint, serials: list[int], together: bool) -> Codes:
-    """Frames of some requests in one batch, their prompts read together or not. Shapes: [requests, frames, Q]."""
+    """Return the frames of several requests in one batch. Shapes: [requests, frames, Q]."""
     slots, prompts, reads = [], [], [0] * len(serials)
     for serial in serials:
         slots.append(runner.slot_cache.take(SlotInputs(settings_of(serial), 7 + serial, [])))
@@ -140,7 +140,7 @@ def test_slot_contains_no_state_of_its_previous_request(checkpoint: Checkpoint, 
 
 
 def test_step_does_not_synchronise_with_the_gpu(checkpoint: Checkpoint, runner_of: RunnerOf) -> None:
-    """PyTorch's profiler counts the calls in which the host waits, over steps whose results nobody asks for yet."""
+    """PyTorch's profiler counts synchronising calls during steps whose results are not read."""
     runner, slots = runner_of(), []
     for serial in range(4):
         slots.append(runner.slot_cache.take(SlotInputs(settings_of(serial), 7 + serial, [])))
@@ -166,7 +166,7 @@ def test_step_does_not_synchronise_with_the_gpu(checkpoint: Checkpoint, runner_o
 
 
 def test_capture_waits_for_pending_work_of_its_caller() -> None:
-    """A card that is busy runs later what fills the tensors that the work reads: rows of slots, which are addresses."""
+    """On a busy GPU, the caller's writes to the input tensors may still be queued."""
     device = CudaDevice()
     row, seen = torch.full((1,), -1, device=device.torch_device), torch.zeros(1, device=device.torch_device)
     torch.cuda.synchronize()

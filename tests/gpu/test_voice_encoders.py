@@ -64,7 +64,7 @@ def test_graph_output_equals_the_encoder_networks(
 def test_voice_is_bitwise_identical_without_graphs(
     checkpoint: Checkpoint, encoders: VoiceEncoders, seconds: float
 ) -> None:
-    """Eager and graphs speak the same codes only if they begin with the same voice."""
+    """Eager and graph execution give the same codes only if the voice is bitwise equal."""
     # The runtime uses this setting, which gives the library more algorithms to choose from.
     torch.backends.cudnn.allow_tf32 = True
     samples, device = voice(seconds, 5), CudaDevice(eager=True)

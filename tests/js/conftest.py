@@ -22,10 +22,9 @@ class Node:
         self._process = process
 
     def evaluate(self, body: str, value: Any = None) -> Any:
-        """Call the function in ``body`` with a JSON value, and return its result, or that of its promise.
+        """Call the function in ``body`` with a JSON value, and return its (awaited) result.
 
-        Raises:
-            AssertionError: it threw.
+        Raises:     AssertionError: the function threw an error.
         """
         assert self._process.stdin is not None
         assert self._process.stdout is not None

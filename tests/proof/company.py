@@ -28,9 +28,9 @@ LAG = 'voicewright_loop_lag_seconds_bucket{le="'
 
 
 async def storm(runtime: BenchRuntime, count: int) -> str:
-    """Disconnect a number of sockets within two seconds, most of them during a reply. Their clients reconnect at once.
+    """Disconnect many sockets within two seconds, most of them during a reply.
 
-    A refused client waits for the time in the refusal.
+    Their clients reconnect at once. A refused client waits for the time in the refusal.
 
     Raises:     AssertionError: A reply differs from the solo reply, a refusal has no estimate, or resources are still
     used.
@@ -90,7 +90,7 @@ async def greedy(runtime: BenchRuntime, running: int, seconds: float) -> str:
     over = asyncio.Event()
 
     async def first_ms(address: str, seed: int, gone: float) -> float | None:
-        """To the first sound, the waits after refusals in it; None: it was refused until that time."""
+        """Return the time in ms to the first audio, including waits, or None if always refused."""
         began = time.perf_counter()
         while True:
             async with talk(runtime.stream, {"local_addr": (address, 0)}, **SHORT, seed=seed) as session:

@@ -23,7 +23,7 @@ _TURN = 20  # The number of measurements alone, and of measurements during a flo
 
 @asynccontextmanager
 async def _attacked(name: str, port: int) -> AsyncIterator[None]:
-    """Attack from a process of its own."""
+    """Run the attack in a separate process for the duration of the block."""
     command = [sys.executable, "-m", "tests.proof.attacker", name, str(port)]
     process = await asyncio.create_subprocess_exec(*command, cwd=ROOT, stdout=asyncio.subprocess.PIPE)
     assert process.stdout is not None

@@ -35,12 +35,11 @@ def as_many_as_allowed(count: int) -> int:
 
 
 async def idlers(runtime: BenchRuntime, count: int, times: int = TIMES) -> str:
-    """On a runtime of so many connections, ``SPEAKERS`` and ``SPARE`` more, and as many slots as speakers.
+    """Measure speakers next to `count` idle sockets, and refusals beyond the connection limit.
 
-    Each speaker has so many texts.
+    Each speaker speaks `times` texts.
 
-    Raises:
-        AssertionError: a socket was refused before the limit, or beyond it was not, or without an estimate.
+    Raises:     AssertionError: A socket was refused below the limit, accepted above it, or refused without an estimate.
     """
     await _first_sounds_ms(runtime, 1)  # The first requests create threads and caches.
     alone_ms = await _first_sounds_ms(runtime, times)
@@ -85,7 +84,7 @@ async def _first_sounds_ms(runtime: BenchRuntime, times: int) -> list[float]:
 
 
 async def _refusals_ms(stack: AsyncExitStack, runtime: BenchRuntime) -> list[float]:
-    """Of handshakes beyond the limit; those before it are let in and stay."""
+    """Return the time in ms of refused handshakes. Accepted connections stay open."""
     refusals_ms: list[float] = []
     admit_waiting = 0
     while len(refusals_ms) < REFUSED:

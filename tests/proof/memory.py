@@ -25,10 +25,9 @@ def _config(seconds: float, seed: int) -> dict[str, object]:
 
 
 async def short_of_memory(runtime: BenchRuntime, times: int) -> str:
-    """Limit the address space of the process under streams, and ask for a voice that needs more, again and again.
+    """Limit the process's address space, and repeatedly request a voice that needs more.
 
-    Raises:
-        AssertionError: a neighbour says something else, the voice does not speak later, or something is left.
+    Raises:     AssertionError: Another stream changed, the voice fails later, or a resource was not released.
     """
     alone = [(await spoken(runtime.stream, "Hello.", **_config(SHORT_S, seed))).pcm for seed in range(NEIGHBOURS)]
     failed = sum([await _fail_once(runtime, alone) for _ in range(times)])

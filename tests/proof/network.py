@@ -19,7 +19,7 @@ LONG = VOICE | {"max_frames": 4000}
 
 
 async def far_away(runtime: BenchRuntime, ping_s: float) -> str:
-    """On a runtime that pings as often."""
+    """Compare replies over a slow network with local ones, on a runtime with this ping interval."""
     port = int(runtime.url.rpartition(":")[2])
     near = await asyncio.gather(*(_heard(runtime.stream) for _ in range(TIMES)))
     async with bad_network(port, FAR) as network:
@@ -37,7 +37,7 @@ async def far_away(runtime: BenchRuntime, ping_s: float) -> str:
 
 
 async def _heard(url: str) -> tuple[float, bytes]:
-    """Milliseconds from a text to its first sound, and all of it."""
+    """Return the time in ms from the text to the first audio, and the complete audio."""
     async with talk(url, **VOICE) as session:
         began = time.perf_counter()
         await session.say("The bread is warm.")

@@ -18,7 +18,7 @@ _TIMEOUT_S = 300
 
 
 def rates(model: Path) -> str:
-    """One visitor asks again at once, under invented accounts and addresses; another asks once for each refusal."""
+    """Compare a visitor who retries at once under forged accounts and one who retries after a refusal."""
     limit = str(PER_MINUTE)
     with running_app(
         ["--model", str(model)], VOICEWRIGHT_REQUESTS_PER_MINUTE=limit, VOICEWRIGHT_VISITORS="each"

@@ -43,14 +43,14 @@ def text(presets: dict[str, object]) -> str:
 
 
 def shares(engine: Engine, text: str, *requests: SpeechRequest) -> list[float]:
-    """Share of words heard of each utterance, all spoken in one batch; every one must end by itself."""
+    """Return the share of recognised words of each utterance of a batch. All must end by EOS."""
     heards = said_together(engine, *requests)
     assert {heard.end.stop_reason for heard in heards} == {StopReason.EOS}
     return [share_heard(text, heard_words(heard.pcm)) for heard in heards]
 
 
 def mean_share(engine: Engine, text: str, seeds: tuple[int, ...] = SEEDS, **words: object) -> float:
-    """Mean share of words heard over some seeds."""
+    """Return the mean share of recognised words over several seeds."""
     requests = [SpeechRequest(text=text, seed=seed, **words) for seed in seeds]  # type: ignore[arg-type]
     return float(np.mean(shares(engine, text, *requests)))
 

@@ -41,7 +41,7 @@ def spoken() -> list[EventRecorder]:
 
 
 def watched(codes: Codes, pcm: bytes) -> tuple[RunawayDetector, list[int]]:
-    """Frame by frame as if the text had been spoken from the start: the detector, and the longest of its runs each."""
+    """Feed the detector frame by frame. Return it with the longest run of each of its counters."""
     detector, longest = RunawayDetector(), np.zeros(9, np.int64)
     size = len(pcm) // len(codes)
     for frame in range(len(codes)):
@@ -51,7 +51,7 @@ def watched(codes: Codes, pcm: bytes) -> tuple[RunawayDetector, list[int]]:
 
 
 def test_normal_speech_is_far_from_the_runaway_limits(spoken: list[EventRecorder]) -> None:
-    """Seen: two codes of a loop (32 at least are needed) and three silent frames (of 38)."""
+    """The limits are a third of those that stop speech."""
     for text, heard in zip(TEXTS, spoken, strict=True):
         detector, longest = watched(heard.codes, heard.pcm.tobytes())
         assert max(longest[:-1]) < (REPEATED_FRAMES - 8) / 3, text
@@ -65,7 +65,7 @@ def test_speech_ends_before_its_text_counts_as_spent(spoken: list[EventRecorder]
 
 
 def test_two_second_pause_between_sentences_does_not_stop_speech(spoken: list[EventRecorder]) -> None:
-    """The pause is the voice's own silent frame, 25 times: the same code and no sound."""
+    """The pause is the voice's own silent frame, repeated 25 times."""
     one, other = spoken[3], spoken[5]
     size = 2 * len(one.pcm) // len(one.codes)
     codes = np.concatenate([one.codes, np.repeat(one.codes[-1:], 25, axis=0), other.codes])
@@ -74,7 +74,7 @@ def test_two_second_pause_between_sentences_does_not_stop_speech(spoken: list[Ev
 
 @pytest.mark.parametrize(("still", "guard"), [(True, Guard.SILENCE), (False, Guard.REPETITION)])
 def test_endless_speech_is_stopped(spoken: list[EventRecorder], still: bool, guard: Guard) -> None:
-    """After its last word the voice repeats three frames out of its middle, aloud or in silence."""
+    """After its last word the voice repeats three frames, audible or silent."""
     heard = spoken[7]
     size, frames = 2 * len(heard.pcm) // len(heard.codes), len(heard.codes)
     detector, _ = watched(heard.codes, heard.pcm.tobytes())

@@ -222,7 +222,7 @@ def bad_reference(path: Path, kind: str) -> Path:
 
 
 def refused(capsys: pytest.CaptureFixture[str], status: int, code: str) -> str:
-    """One line on stderr, nothing on stdout, exit status 2."""
+    """Assert one line on stderr, no output and exit status 2. Return the line."""
     out, err = capsys.readouterr()
     assert status == 2
     assert out == ""
@@ -389,7 +389,7 @@ def test_missing_file_of_a_checkpoint_is_named(
 
 
 def test_help_loads_no_networks() -> None:
-    """``--help`` answers before torch would have been imported."""
+    """``--help`` must respond before torch could be imported."""
     program = "import sys, runtime.cli as cli\ntry: cli.main(['say', '--help'])\nexcept SystemExit: pass\n"
     program += "assert 'torch' not in sys.modules and 'transformers' not in sys.modules"
     subprocess.run([sys.executable, "-c", program], check=True, capture_output=True)

@@ -17,7 +17,7 @@ ABOUT_ALL = {"test_errors.py", "test_every_error.py"}  # These files list every 
 
 
 def expected_by(tree: ast.AST) -> set[str]:
-    """Names of classes in ``pytest.raises``, and strings that stand in an assertion or a test's parameters."""
+    """Return class names in ``pytest.raises``, and strings in assertions and test parameters."""
     found: set[str] = set()
     for node in ast.walk(tree):
         match node:

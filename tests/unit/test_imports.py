@@ -248,7 +248,7 @@ def tree_of(path: Path) -> ast.Module:
 
 
 def imports_of(path: Path) -> Iterator[str]:
-    """Dotted names that a file imports, wherever in it: a module, or a module and a name in it."""
+    """Yield the dotted names that a file imports anywhere, as modules or as names in modules."""
     for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -278,7 +278,7 @@ def test_modules_import_only_lower_layers() -> None:
 
 
 def test_there_are_no_import_cycles() -> None:
-    """Also under TYPE_CHECKING: two modules that need each other are one."""
+    """Imports under TYPE_CHECKING count too."""
     modules = {
         name_of(path).removesuffix(".py").removesuffix("/__init__").replace("/", "."): path for path in sources()
     }

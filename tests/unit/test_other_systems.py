@@ -84,7 +84,7 @@ def test_held_windows_lock_is_awaited(monkeypatch: pytest.MonkeyPatch, tmp_path:
 
 @contextmanager
 def started(folder: Path, ready: str, *command: str) -> Iterator[str]:
-    """A module of ours in a process that is no Unix any more; gives its address, and ends it as Ctrl-C does."""
+    """Run a module in a process without Unix functions. Yield its URL, and interrupt it at the end."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "VOICEWRIGHT_DATA": str(folder)}
     words = [sys.executable, "-m", "tests.support.without_unix", *command]
     with subprocess.Popen(words, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True) as process:

@@ -42,7 +42,7 @@ COLOURS = {"red", "yellow", "green", "blue", "indigo", "purple", "pink", "gray"}
 
 
 def built(project: Path, folder: Path) -> Path:
-    """The wheel of a project."""
+    """Build the wheel of a project and return its path."""
     subprocess.run(
         [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)],
         cwd=project,
@@ -120,7 +120,7 @@ def test_client_wheel_contains_the_client_and_its_types(tmp_path: Path) -> None:
 
 
 def test_documentation_names_no_unowned_package_to_install() -> None:
-    """Whoever registered it there would be installed."""
+    """Anybody could register the name, and users would install that package."""
     install_command = re.compile(r"pip install [^\n`)]*(?<![./\w])['\"]?voicewright(-client)?\b(?![./])")
     named = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     kinds = (".md", ".py", ".json", ".html", ".yaml", "file")
@@ -155,7 +155,7 @@ def test_docker_image_contains_what_the_wheel_needs() -> None:
 
 
 def instructions(text: str) -> list[tuple[str, str]]:
-    """(word, rest) of each instruction, continued lines joined, comments left out."""
+    """Return (instruction, arguments) of each line, with continuations joined and without comments."""
     lines = [line for line in text.splitlines() if not line.lstrip().startswith("#")]
     joined = "\n".join(lines).replace("\\\n", " ")
     return [(word, rest.strip()) for word, _, rest in (line.partition(" ") for line in joined.splitlines() if line)]

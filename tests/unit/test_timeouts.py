@@ -15,7 +15,7 @@ HOUR_S = 3600.0
 
 
 class Clock:
-    """One that goes as time does, and can be set forward, as it seems to one that was stopped."""
+    """Clock that runs normally and can jump ahead, as after a suspension."""
 
     def __init__(self) -> None:
         self.ahead_s = 0.0

@@ -25,7 +25,7 @@ Serving = Callable[..., AbstractContextManager[RunningServer]]  # Type of `runni
 
 @pytest.fixture(scope="package")
 def server(folder_of: FolderOf) -> Iterator[RunningServer]:
-    """Custom voice, voice design and base on four slots each."""
+    """Run a server with three modes and four slots per checkpoint."""
     folders = [folder_of("brief", mode) for mode in ("custom_voice", "voice_design", "base")]
     with running_server(*folders, engine=EngineSettings(threads=1, max_slots=4)) as running:
         yield running

@@ -62,14 +62,14 @@ ENDS = ("audio.done", "session.done", "done", "error")
 
 @pytest.fixture(scope="module")
 def studio(server: RunningServer) -> Iterator[int]:
-    """A studio whose visitors may hear one second a day."""
+    """Run a studio whose visitors have one second of speech per day."""
     visits = VisitSettings(visitor_speech_s=1, visitors_per_address=0)
     with studio_port(server.http, visits=visits, visitors="each") as port:
         yield port
 
 
 def post(port: int, kind: str, headers: dict[str, str]) -> str:
-    """Everything that is answered."""
+    """Send a request with forged account headers, and return the response."""
     path, body = POSTED[kind]
     forged = {"x-speech-account": "somebody else", "x-speech-seconds": "999"}
     answer = httpx.post(f"http://127.0.0.1:{port}{path}", json={**body, **FIELDS}, headers=headers | forged, timeout=30)

@@ -89,7 +89,7 @@ async def test_connection_resets_inside_a_frame_release_every_slot_and_affect_no
 async def test_silent_network_is_detected_within_two_pings_and_a_slow_one_is_not(
     folder_of: FolderOf, serving: Serving
 ) -> None:
-    """Both speak when the cable comes out of one; the other answers every ping, 0.4 s late."""
+    """Both clients stream when one connection goes silent. The other answers every ping after 0.4 s."""
     ping_s = 2.0
 
     async def silence(server: RunningServer) -> None:

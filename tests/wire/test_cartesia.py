@@ -60,7 +60,7 @@ async def hear(connection: ClientConnection) -> dict[str, Any]:
 
 
 async def until_done(connection: ClientConnection, *contexts: str) -> dict[str, list[dict[str, Any]]]:
-    """Everything that came for these contexts, up to the last message of each."""
+    """Receive all messages of these contexts, up to the last message of each."""
     came: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
     waiting = set(contexts)
     while waiting:

@@ -29,7 +29,7 @@ SAID = LONG[:74]
 
 @dataclass(frozen=True, slots=True)
 class Pools:
-    """The cluster, and clients of its port and of the port of either replica's runtime, with the key."""
+    """Cluster with clients for its port and for the runtime port of each replica."""
 
     cluster: RunningCluster
     store: Path
@@ -77,7 +77,7 @@ def pools(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pools]:
 
 
 def after(seen: Callable[[], bool]) -> float:
-    """Seconds until it is seen. Other tests take the processors; docs/scaling.md has the figure without them."""
+    """Wait for a condition and return the time in seconds."""
     start = time.monotonic()
     while not seen():
         assert time.monotonic() - start < EVERYWHERE_S * 10

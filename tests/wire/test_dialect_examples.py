@@ -19,7 +19,7 @@ PAGE = (Path(__file__).resolve().parents[2] / "docs" / "api.md").read_text()
 
 
 def conversation(heading: str) -> list[tuple[str, Any]]:
-    """The turns of the first block under a heading: who speaks, and what; None for sound."""
+    """Return the messages of the first block under a heading: direction and JSON, None for audio."""
     block = PAGE.split(f"\n## {heading}\n", 1)[1].split("```\n", 2)[1]
     turns = []
     for turn in re.findall(r"^([→←]) (.*(?:\n   .*)*)", block, re.MULTILINE):
@@ -50,7 +50,7 @@ def shape(message: Any) -> Any:
 
 
 def is_sound(event: Any) -> bool:
-    """It is one of the messages that come as often as it takes."""
+    """Return True if this kind of message may occur any number of times."""
     if event == "sound" or "type" not in event:
         return event == "sound" or event.get("isFinal", ...) is None
     return event["type"] in {"chunk", "timestamps"}

@@ -90,7 +90,7 @@ def test_session_with_running_speech_may_not_start_another(folder_of: FolderOf) 
             assert await session.closed() == (1001, "draining")
 
     async def sounding_or_nothing(session: Talk) -> None:
-        """Its text has reached the engine: a ping is answered after it."""
+        """Wait until the engine has the text: a ping is answered after it."""
         await session.send("ping", t=1)
         await session.until("pong")
 

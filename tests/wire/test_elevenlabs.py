@@ -55,7 +55,7 @@ async def hear(connection: ClientConnection) -> dict[str, Any]:
 
 
 async def until_final(connection: ClientConnection, *names: str | None) -> dict[str | None, list[dict[str, Any]]]:
-    """Everything that came, up to the last message of each of these contexts."""
+    """Receive all messages of these contexts, up to the last message of each."""
     came: dict[str | None, list[dict[str, Any]]] = {}
     waiting = set(names or (None,))
     while waiting:
@@ -90,7 +90,7 @@ async def native(server: RunningServer, text: str) -> bytes:
 
 
 async def one(server: RunningServer, *texts: str, **query: str) -> tuple[list[dict[str, Any]], int | None]:
-    """One text on a socket of its own: everything that came, and how the socket was closed."""
+    """Speak texts on a new socket. Return all messages and the close code."""
     async with socket(server, ONE, **query) as connection:
         await send(connection, " ", **SHORT)
         for text in texts:

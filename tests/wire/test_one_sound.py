@@ -241,7 +241,7 @@ def test_every_route_returns_the_same_bytes(server: RunningServer, casts: dict[s
 
 @pytest.mark.parametrize("who", CASTS)
 def test_concurrent_requests_do_not_change_the_bytes(server: RunningServer, casts: dict[str, Cast], who: str) -> None:
-    """All routes at once, which is more than there are slots for."""
+    """All routes are requested at once, which is more than there are slots."""
     wanted = native_whole(server, casts[who])
     routes = ROUTES + (BY_ID if "voice" in casts[who] else ())
     with ThreadPoolExecutor(len(routes)) as pool:
@@ -250,7 +250,7 @@ def test_concurrent_requests_do_not_change_the_bytes(server: RunningServer, cast
 
 
 def test_voices_and_seeds_change_the_audio(server: RunningServer, casts: dict[str, Cast]) -> None:
-    """The comparison can fail."""
+    """Otherwise the comparisons above could not fail."""
     sounds = {who: native_whole(server, cast) for who, cast in casts.items()}
     assert len(set(sounds.values())) == len(CASTS)
     other = post(server, casts["speaker"], response_format="pcm", seed=SEED + 1).content
@@ -279,7 +279,7 @@ def test_command_line_returns_the_same_bytes(
 
 
 async def test_split_text_is_equal_for_any_chunking(folder_of: FolderOf) -> None:
-    """Random weights end no part by themselves: each has its budget, and no guard that counts by chunks."""
+    """Segments with random weights end by their frame budget, and guards do not depend on the chunks."""
     cast = {"task_type": "custom_voice", "split_granularity": "sentence", "seed": SEED}
     texts = ("Ye", "s. N", "o. ", "Tea?")
 

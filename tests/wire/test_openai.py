@@ -62,7 +62,7 @@ def events(reply: httpx.Response) -> Iterator[dict[str, Any]]:
 def raw(
     server: RunningServer, body: dict[str, Any], path: str = PATH, receive_bytes: int | None = None
 ) -> sockets.socket:
-    """A bare connection that has sent a request and read nothing."""
+    """Send a request on a raw connection and do not read the response."""
     connection = sockets.socket()
     if receive_bytes is not None:
         connection.setsockopt(sockets.SOL_SOCKET, sockets.SO_RCVBUF, receive_bytes)
@@ -82,7 +82,7 @@ def wait_for_sound(server: RunningServer, connection: sockets.socket) -> None:
 
 
 def open_files() -> dict[str, str]:
-    """Each open file of this process and what it is."""
+    """Return the target of each open file descriptor of this process."""
     found = {}
     for number in os.listdir("/proc/self/fd"):
         with contextlib.suppress(FileNotFoundError):  # The descriptor of the listing itself is closed by now.
@@ -92,7 +92,7 @@ def open_files() -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def plain(server: RunningServer) -> bytes:
-    """The PCM of BODY."""
+    """Return the PCM of BODY."""
     return post(server, response_format="pcm").content
 
 
@@ -137,7 +137,7 @@ def test_every_format_contains_the_audio(server: RunningServer, plain: bytes, re
 
 
 def test_vllm_omni_stream_options_are_supported(server: RunningServer, plain: bytes) -> None:
-    """``stream`` means events, unless ``stream_format`` says bytes."""
+    """``stream`` selects events, unless ``stream_format`` selects bytes."""
     assert post(server, stream=True, response_format="pcm").headers["content-type"].startswith("text/event-stream")
     reply = post(server, stream=True, stream_format="audio", response_format="pcm")
     assert same_sound(reply.content, plain)
@@ -248,7 +248,7 @@ def test_full_queue_sends_retry_after(serving: Serving, folder_of: FolderOf) -> 
 @pytest.mark.slow
 @pytest.mark.logs_errors
 def test_interrupted_reply_is_recognisable(serving: Serving, folder_of: FolderOf) -> None:
-    """The engine dies in the middle: raw sound is broken off, events say so."""
+    """The engine fails during the reply. Raw audio is cut off, and events report an error."""
     with serving(folder_of("brief", "custom_voice")) as server:
         assert server.engine is not None
         bodies = [LONG, {**LONG, "response_format": "mp3"}, {**LONG, "stream_format": "sse"}]
@@ -403,7 +403,7 @@ def test_missing_body_times_out(serving: Serving, folder_of: FolderOf) -> None:
 
 @pytest.mark.slow
 def test_runaway_is_retried_with_the_next_seed(server: RunningServer) -> None:
-    """Random weights seldom end by themselves, so the last of the retries is heard here."""
+    """Random weights rarely end by EOS, so the reply is the last retry."""
     fields = {"input": "Hi.", "max_frames": None, "stream": False, "response_format": "pcm", "temperature": 0.01}
     again = post(server, **fields, seed=5, retries=1)
     assert (again.headers["x-stop-reason"], again.headers["x-seed"]) == ("runaway", "6")
@@ -527,7 +527,7 @@ def test_docs_page_lists_every_format_with_its_media_type() -> None:
 def test_file_header_with_a_length_has_the_correct_length(
     server: RunningServer, plain: bytes, response_format: str
 ) -> None:
-    """Libsndfile believes the head, and so do librosa and browsers; who wants it as it is made says so."""
+    """Libsndfile, librosa and browsers trust the header. Streaming is on request."""
     data = post(server, response_format=response_format).content
     with soundfile.SoundFile(io.BytesIO(data)) as file:
         assert file.frames == SAMPLES

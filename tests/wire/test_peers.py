@@ -38,7 +38,7 @@ HANDSHAKE = (
 
 
 def frame(**message: Any) -> bytes:
-    """A masked text frame; under a mask of zeros the text is itself."""
+    """Return a masked text frame. The mask is zero, so the payload is unchanged."""
     text = json.dumps(message).encode()
     size = struct.pack("!BBH", 0x81, 0xFE, len(text)) if len(text) > 125 else bytes([0x81, 0x80 | len(text)])
     return size + bytes(4) + text
@@ -181,7 +181,7 @@ async def test_client_that_reads_nothing_is_disconnected_with_a_reason(serving: 
 
 
 async def deafness(server: RunningServer, **config: Any) -> tuple[Talk, ClientConnection]:
-    """A client that has begun to hear and reads no more."""
+    """Connect a client that starts to receive audio and then stops reading."""
     deaf = deaf_socket(server.port)
     connection = await connect(server.socket, subprotocols=[PROTOCOL], sock=deaf, compression=None, ping_interval=None)
     session = Talk(connection)
@@ -234,7 +234,7 @@ async def test_row_of_a_stalled_reader_pauses_and_resumes(serving: Serving, fold
 
 
 def memory() -> int:
-    """Bytes of this process that are resident."""
+    """Return the resident memory of this process in bytes."""
     with open("/proc/self/statm") as file:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 

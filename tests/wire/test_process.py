@@ -216,7 +216,7 @@ async def test_dead_engine_is_reported_to_all_requests_and_ends_the_process(fold
 
 
 async def test_loading_state_is_reported(folder_of: FolderOf) -> None:
-    """The port is open before the checkpoint is: a first process waits for the lock of a second's making."""
+    """The server listens before the checkpoint is loaded. Loading waits for a lock."""
     from runtime.engine.engine import Engine
     from runtime.server.serve import listen, run
     from runtime.server.speech_engine import Progress
@@ -297,7 +297,7 @@ async def test_signal_to_an_idle_process_prints_nothing(process: tuple[subproces
 
 @pytest.mark.slow
 async def test_signal_ends_the_process_if_its_output_is_not_read(process: tuple[subprocess.Popen[str], str]) -> None:
-    """Ctrl-C ends the other end of a pipe too, before what is said at the end is said."""
+    """Ctrl-C also ends the reader of the pipe, before the process prints its last line."""
     child, url = process
     assert child.stdout is not None
     child.stdout.close()
@@ -339,7 +339,7 @@ def test_signal_during_loading_ends_the_process(folder_of: FolderOf) -> None:
 def test_signals_during_a_forward_pass_end_the_process_cleanly(
     folder_of: FolderOf, signals: list[signal.Signals]
 ) -> None:
-    """The loader's thread is inside torch then, which would abort an interpreter that ends under it."""
+    """The loader's thread runs torch, which would abort if the interpreter ended during the call."""
     with socket.create_server(("127.0.0.1", 0)) as found:
         port = found.getsockname()[1]
     models = [word for mode in ("custom_voice", "base") for word in ("--model", str(folder_of("brief", mode)))]

@@ -26,14 +26,14 @@ ASKED = "Ask Nguyen."
 
 @pytest.fixture
 def http(server: RunningServer, request: pytest.FixtureRequest) -> Iterator[httpx.Client]:
-    """In the name of an owner of its own, whose library is empty."""
+    """Return a client with its own owner name, whose library is empty."""
     owner = {"X-Voice-Owner": request.node.name}
     with httpx.Client(base_url=server.http, timeout=30, headers=owner) as client:
         yield client
 
 
 def refused(reply: httpx.Response, status: int, code: str, param: str | None = None) -> str:
-    """The sentence of a refusal, in any dialect's shape."""
+    """Return the message of a refusal in any dialect's format."""
     body = reply.json()
     problem = body.get("error") or body.get("detail") or body
     error_code = next(problem[name] for name in ("code", "status", "error_code") if name in problem)
@@ -269,7 +269,7 @@ def test_dictionary_routes_exist_on_both_ports(either: RunningServer) -> None:
 
 @pytest.fixture(scope="module")
 def kept(server: RunningServer) -> Iterator[str]:
-    """Its id, in the library of the server of all tests."""
+    """Create a dictionary in the library of the shared server and yield its id."""
     body = {"name": "Names", "pronunciations": WORDS}
     made = httpx.post(server.http + OURS, json=body, timeout=30).raise_for_status().json()
     yield made["id"]
@@ -302,7 +302,7 @@ def test_stored_dictionary_works_in_every_dialect(server: RunningServer, kept: s
 
 
 def bytes_of(server: RunningServer, transcript: str, **fields: Any) -> bytes:
-    """Cartesia's route for one text."""
+    """Speak a text by Cartesia's bytes route and return the audio."""
     form = {"container": "raw", "encoding": "pcm_s16le", "sample_rate": 24000}
     body = {"transcript": transcript, "output_format": form, "seed": 1, "max_frames": 12, **fields}
     return httpx.post(server.http + "/tts/bytes", json=body, timeout=30).raise_for_status().content

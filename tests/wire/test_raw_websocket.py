@@ -196,7 +196,7 @@ def test_announced_length_allocates_no_memory(server: RunningServer, size: int) 
 
 
 def test_client_missing_two_pongs_is_disconnected(folder_of: FolderOf, serving: Serving) -> None:
-    """A machine that was cut from its network says nothing and closes nothing: its slot is free all the same."""
+    """A client whose network was cut sends no close, and its slot must be released."""
     with (
         serving(folder_of("brief", "custom_voice"), server=ServerSettings(ping_s=0.5, send_s=60)) as server,
         raw(server) as dead,

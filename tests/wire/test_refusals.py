@@ -37,7 +37,7 @@ def post(server: RunningServer, text: str = "Hello.", **fields: Any) -> httpx.Re
 
 
 def refused(reply: httpx.Response, code: str) -> None:
-    """It is an error of that code, with the status and the rest of its row in the table."""
+    """Assert that the response has this error code, and its status and fields from the table."""
     error = reply.json()["error"]
     assert (reply.status_code, error["code"]) == (BY_CODE[code].http_status, code)
     assert error["retryable"] is BY_CODE[code].retryable
@@ -137,7 +137,7 @@ def test_connections_over_the_limit_are_refused(serving: Serving, folder_of: Fol
 
 
 def handshake(server: RunningServer) -> str:
-    """The code of a WebSocket's refusal."""
+    """Return the error code of a refused WebSocket handshake."""
 
     async def knock() -> str:
         with pytest.raises(InvalidStatus) as caught:

@@ -50,7 +50,7 @@ def of_omni(server: RunningServer, text: str, **fields: Any) -> bytes:
 
 @pytest.fixture(scope="module")
 def excited(server: RunningServer) -> bytes:
-    """The same as a request of its own."""
+    """Return the audio of the same text as a separate request."""
     return asyncio.run(spoken(server.socket, "Ask Win.", **CAST, instructions="excited")).pcm
 
 
@@ -65,7 +65,7 @@ def test_tags_and_pronunciations_work_together(
 
 
 def test_style_applies_to_the_following_sentences(server: RunningServer) -> None:
-    """vLLM-Omni's dialect makes a request of each."""
+    """vLLM-Omni's dialect creates one request per sentence."""
     fields = {"split_granularity": "sentence"}
     heard = of_omni(server, "[excited. Very] Ask him. And Win.", tags=True, **fields)
     alone = of_omni(server, "Ask him. And Win.", instructions="excited. Very", **fields)

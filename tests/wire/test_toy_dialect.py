@@ -34,7 +34,7 @@ def server(folder_of: FolderOf) -> Iterator[RunningServer]:
 
 
 async def heard(connection: ClientConnection) -> tuple[bytes, dict[str, Any]]:
-    """Sound up to the next message, and that."""
+    """Receive audio up to the next message, and the message."""
     pcm = b""
     while isinstance(message := await asyncio.wait_for(connection.recv(), 60), bytes):
         pcm += message

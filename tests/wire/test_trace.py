@@ -27,9 +27,10 @@ ASIDE = ("Watchdog.", "ServerMetrics.")  # Tasks of the server that run during t
 
 
 class Trace:
-    """Calls of the runtime's functions in all threads, from the next message until a request reaches the core.
+    """Trace of the runtime's function calls in all threads, until a request reaches the core.
 
-    Hops are the longest chain of calls on the event loop's thread, and the longest one on the engine's.
+    The trace starts with the next message. Hops are the longest call chain on the event loop's thread and the longest
+    one on the engine's thread.
     """
 
     def __init__(self) -> None:
@@ -43,7 +44,7 @@ class Trace:
         return sum(map(len, self.chains.values()))
 
     def follow(self, frame: FrameType, event: str, _: Any) -> None:
-        """Record a call; the profile function of every thread."""
+        """Record a call. This is the profile function of every thread."""
         code = frame.f_code
         if not self.is_on or event != "call" or not code.co_filename.startswith(RUNTIME):
             return
@@ -68,7 +69,7 @@ def names_above(frame: FrameType | None) -> Iterator[str]:
 
 @contextmanager
 def following_all_threads() -> Iterator[Trace]:
-    """Follow the threads that are started inside the block."""
+    """Trace the threads that start inside the block."""
     trace = Trace()
     threading.setprofile(trace.follow)
     try:

@@ -21,7 +21,7 @@ SPEECH = "/v1/audio/speech"
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A library in which somebody has kept a voice under a speaker's name."""
+    """Return a library that contains a voice with the name of a built-in speaker."""
     folder = tmp_path_factory.mktemp("library") / "voices"
     library = Library(folder)
     library.add(a_voice("SERENA", samples=48_000, transcript=None))

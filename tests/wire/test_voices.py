@@ -52,7 +52,7 @@ def running(folder: Path, folder_of: FolderOf) -> Iterator[RunningServer]:
 
 @pytest.fixture
 def client(running: RunningServer) -> Iterator[httpx.Client]:
-    """A client of an empty library."""
+    """Return a client of an empty library."""
     with httpx.Client(base_url=running.http, timeout=30) as client:
         yield client
         for voice in client.get(VOICES).json()["data"]:
@@ -66,7 +66,7 @@ def upload(client: httpx.Client, name: str = "Clara", sound: bytes | None = None
 
 
 def refused(response: httpx.Response, status: int, code: str, param: str | None) -> str:
-    """The sentence of a refusal."""
+    """Return the message of a refusal."""
     error = response.json()["error"]
     assert (response.status_code, error["code"], error["param"]) == (status, code, param), error
     return str(error["message"])
@@ -281,7 +281,7 @@ def test_exported_voice_is_imported_unchanged(client: httpx.Client) -> None:
 
 
 def parts_of(file: bytes) -> tuple[Any, bytes]:
-    """Header and tensors; the order of the header's entries may differ."""
+    """Split a file into its parsed header and its tensors. The order of header fields may differ."""
     end = 8 + int.from_bytes(file[:8], "little")
     return json.loads(file[8:end]), file[end:]
 
@@ -464,7 +464,7 @@ def test_client_data_is_not_logged(client: httpx.Client, caplog: pytest.LogCaptu
 
 @pytest.mark.parametrize("path", ["/v1/open-webui/audio/voices", f"{VOICES}?of=objects"])
 def test_open_webui_lists_and_uses_stored_voices(client: httpx.Client, path: str) -> None:
-    """It reads an id and a name of each; one that lacks them, and it shows OpenAI's six voices instead."""
+    """If an entry lacks an id or a name, Open WebUI shows OpenAI's six voices instead."""
     voice = upload(client, "Wilma").json()
     try:
         menu = {voice["id"]: voice["name"] for voice in client.get(path).json()["voices"]}

@@ -93,7 +93,7 @@ async def test_slow_machine_gets_a_longer_frame_timeout(monkeypatch: pytest.Monk
 
     class Slow(ScriptedEngine):
         def at_work_since(self) -> float | None:
-            """One step of 15 looks, one of 40, and one that never ends: no machine is too slow for that."""
+            """Simulate a step of 15 polls, one of 40, and one that never ends."""
             nonlocal looks
             looks += 1
             return 1.0 if looks <= 15 else 2.0 if looks <= 55 else 3.0
@@ -106,7 +106,7 @@ async def test_slow_machine_gets_a_longer_frame_timeout(monkeypatch: pytest.Monk
 
 
 def test_suspension_of_the_process_makes_no_frame_overdue(folder_of: FolderOf, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A laptop that slept, or a process that was stopped, finds an old step and gives it another look."""
+    """After a suspension, the watchdog checks an old step again before it fails."""
     with running_server(folder_of("brief", "custom_voice"), server=ServerSettings(frame_s=1.0)) as server:
         assert server.engine is not None
         hour_ago, looks = time.monotonic() - 3600, 0

@@ -78,7 +78,7 @@ TALKS: dict[str, tuple[str, str | None, list[dict[str, Any]]]] = {
 
 @contextmanager
 def runtime(log: Path, data: Path) -> Iterator[str]:
-    """The runtime's process, as talkative as it can be, with a key and every port; its sound is there at once."""
+    """Run the runtime process with the most verbose log, a key and all ports."""
     environment = {
         "VOICEWRIGHT_API_KEYS": GOOD,
         "VOICEWRIGHT_DATA": str(data),
@@ -126,7 +126,7 @@ async def ask_all(base: str, requests: list[Marked], headers: dict[str, str]) ->
 
 
 async def talk_all(base: str) -> None:
-    """Every conversation of every dialect of sockets, with the key in each place that may hold one."""
+    """Run every conversation of every WebSocket dialect, with the key in each possible place."""
     busy = asyncio.Semaphore(AT_ONCE)
     address = base.replace("http", "ws", 1)
 
@@ -160,7 +160,7 @@ async def talk_all(base: str) -> None:
 
 
 async def _quietly(talk: Any) -> None:
-    """A conversation that the server ends is one of those that are asked for."""
+    """Await a conversation that the server may close."""
     with suppress(ConnectionClosed):
         await talk
 
@@ -190,7 +190,7 @@ async def talk_wyoming(port: int) -> None:
 
 
 def of_the_studio(folder: Path) -> Iterator[Marked]:
-    """Every route of the studio's own, by its table; and takes, scripts and words that are really kept."""
+    """Return requests to every route of the studio, with takes, scripts and texts that exist."""
     settings = StudioSettings(store=StoreSettings(data=str(folder), visitors="one"), transcriber=NOBODY)
     keeping = StoreService(settings.store)
     app = build(
@@ -246,7 +246,7 @@ def test_client_data_appears_in_no_log_of_either_process(tmp_path: Path) -> None
 
 
 async def send_everything(app: App, url: str, folder: Path, wyoming: int) -> list[int]:
-    """Through both ports; every status of HTTP."""
+    """Send all requests through both ports, and return the status codes."""
     good = {"x-api-key": GOOD}
     statuses = []
     async with httpx.AsyncClient(trust_env=False, headers=good) as client:

@@ -30,7 +30,7 @@ FRAME_BYTES = 2 * 1920
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[RunningServer]:
-    """With the embedded voice, whose speech ends by itself: the protocol has no word for a number of frames."""
+    """Run the embedded voice, whose speech ends by EOS. The protocol has no frame limit."""
     with running_server(
         DEMO_CHECKPOINT,
         engine=EngineSettings(threads=1, max_slots=2),
@@ -175,7 +175,7 @@ def test_payloads_and_events_of_other_services_are_ignored(server: RunningServer
 
 @pytest.mark.slow
 def test_silent_client_times_out(folder_of: FolderOf) -> None:
-    """On a server of its own: who is slow at the other one is no silent client."""
+    """The test uses a separate server with a short timeout."""
 
     async def scene(client: WyomingClient) -> ReceivedEvents:
         await client.write(b'{"type": "desc')
@@ -203,7 +203,7 @@ async def test_connections_are_limited(server: RunningServer) -> None:
 
 @pytest.mark.slow
 def test_server_that_ends_immediately_leaves_nothing(folder_of: FolderOf) -> None:
-    """A connection that is open, and a word of it half sent: it is cut, without a line in the log."""
+    """An open connection with an incomplete message is closed without a log line."""
     with running_server(folder_of("quick", "custom_voice"), server=ServerSettings(wyoming=ANY_PORT)) as server:
         uri = uri_of(server)
 
@@ -287,7 +287,7 @@ def test_used_port_is_refused() -> None:
 
 
 def begun(uri: str) -> None:
-    """Begin to run with this address."""
+    """Run a server with this address."""
     settings = Settings(server=ServerSettings(port=0, wyoming=uri))
     with listen(settings.server) as listener:
         asyncio.run(run(settings, listener, nothing))

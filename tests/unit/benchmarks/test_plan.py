@@ -17,7 +17,7 @@ DEFAULT_ROUNDS = Rounds()
 
 
 def test_arrivals_follow_a_poisson_process() -> None:
-    """Gaps of 4,000 arrivals at 5 a second: mean, spread, and the share of short ones."""
+    """Mean, deviation and share of short gaps of 4,000 arrivals at 5 per second are as expected."""
     gaps = [after - before for before, after in pairwise(islice(arrivals(5.0, seed=0), 4001))]
     mean = sum(gaps) / len(gaps)
     spread = math.sqrt(sum((gap - mean) ** 2 for gap in gaps) / len(gaps))

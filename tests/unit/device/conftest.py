@@ -33,7 +33,10 @@ def npu(ascend: StandIn) -> NpuDevice:
 
 @pytest.fixture(scope="session")
 def on_npu(folder_of: FolderOf) -> LoadedOnNpu:
-    """(spec, mode, dtype) -> a checkpoint in the NPU's memory; a test of it asks for ``ascend`` before."""
+    """Return a function (spec, mode, dtype) that loads a checkpoint into the fake NPU's memory.
+
+    Its users request the fixture ``ascend`` first.
+    """
 
     def load(spec: str, mode: str, dtype: torch.dtype = torch.float32) -> Checkpoint:
         return load_checkpoint(str(folder_of(spec, mode)), NPU, dtype)

@@ -15,9 +15,9 @@ pytestmark = pytest.mark.slow
 
 
 def test_precompilation_compiles_used_kernels_and_launches_none(tmp_path: Path) -> None:
-    """Two kernels and one that cannot be, which fails where it is launched; a second precompilation would launch.
+    """Two kernels compile and one cannot, which fails at its launch.
 
-    In a process of its own: here kernels are interpreted, and there is another driver.
+    The test runs in a separate process, because this process uses Triton's interpreter and another driver.
     """
     words = {**os.environ, "TRITON_CACHE_DIR": str(tmp_path), "TRITON_INTERPRET": "0"}
     command = [sys.executable, "-m", "tests.support.precompile_kernels"]

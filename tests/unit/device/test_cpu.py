@@ -18,7 +18,10 @@ HEADS, KV_HEADS, WIDTH = 6, 2, 8
 
 
 def attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """Of one query over some keys, head by head. Shapes: q [heads, d]; k, v [kv_heads, T, d]; result [heads, d]."""
+    """Return the attention of one query, head by head.
+
+    Shapes: q [heads, d]; k, v [kv_heads, T, d]; result [heads, d].
+    """
     rows = []
     for head in range(HEADS):
         group = head // (HEADS // KV_HEADS)

@@ -52,7 +52,7 @@ def test_whole_frame_can_be_captured(
     plain: bool,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """No operation uses the AI CPU, copies the slots, or sorts without need."""
+    """No operation uses the AI CPU, copies the slots, or sorts unnecessarily."""
     # This limit is below the number of codes of these checkpoints.
     monkeypatch.setattr("runtime.engine.execution.slots.PLAIN_K", 8)
     checkpoint = on_npu(spec, "custom_voice", dtype)
@@ -85,7 +85,7 @@ def test_prefill_chunk_can_be_captured(npu: NpuDevice, ascend: StandIn, on_npu: 
 
 
 def test_cpu_attention_cannot_be_captured(speaker: Checkpoint) -> None:
-    """It loops over rows by lengths that the host reads."""
+    """It loops over rows, with lengths that are read on the host."""
     device = open_device("cpu")
     device.torch_device = META
     with on_meta():
@@ -96,7 +96,7 @@ def test_cpu_attention_cannot_be_captured(speaker: Checkpoint) -> None:
 
 
 def test_lint_rejects_noise_generated_on_the_npu(npu: NpuDevice) -> None:
-    """Older versions cannot capture a shift, so the host computes the noise."""
+    """Older versions cannot capture a bit shift, so the host computes the noise."""
     seed = torch.zeros(1, device=NPU, dtype=torch.int64)
     with pytest.raises(NotForGraphs, match="rshift"), torch.inference_mode(), linted(NPU):
         gumbel_noise(seed, seed, 2, 8)

@@ -16,7 +16,7 @@ HEAD = re.compile(r"([0-9a-f]+)-([0-9a-f]+) ")
 
 
 def of_region(address: int, what: str) -> int:
-    """Bytes of the region that an address lies in, as the system says: Rss, AnonHugePages."""
+    """Return a field (Rss, AnonHugePages) of the memory region that contains the address, in bytes."""
     inside = False
     for line in Path("/proc/self/smaps").read_text(encoding="utf-8", errors="replace").splitlines():
         if (head := HEAD.match(line)) is not None:
@@ -49,7 +49,7 @@ def test_other_systems_are_left_unchanged(monkeypatch: pytest.MonkeyPatch, tmp_p
 
 
 def test_only_full_private_regions_are_chosen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Not a file's, not a stack, not what is hardly used, and whole huge pages only."""
+    """Files, stacks and mostly empty regions are not chosen, and only complete huge pages are."""
     pages, there = huge_pages.HUGE // mmap.PAGESIZE, (1 << 63).to_bytes(8, "little")
     lines = [
         "00200000-00900000 rw-p 00000000 00:00 0 ",  # The second huge page of this region is not full.

@@ -37,7 +37,7 @@ def heads_of(seed: int, count: int, shape: tuple[int, int, int], slots: int, len
 
 
 def agree(ours: Heads, twins: Heads) -> None:
-    """The same keys and values were kept, and nothing else was touched."""
+    """Check that both caches contain the same keys and values, and that the rest is unchanged."""
     torch.testing.assert_close(ours.keys, twins.keys, equal_nan=True, **TOLERANCE)
     torch.testing.assert_close(ours.values, twins.values, equal_nan=True, rtol=0, atol=0)
 
@@ -59,7 +59,7 @@ def test_decode_attention_equals_its_pytorch_twin_within_the_row_length(shape: t
 
 
 def test_code_predictor_attention_works_step_by_step_on_a_cache_of_16() -> None:
-    """The code predictor's way: two positions at first, then one after another."""
+    """The code predictor first writes two positions, then one per step."""
     ours = heads_of(3, 2 * 3, SHAPES["three"], slots=3, length=16)
     for slot in range(3):
         ours.poison(slot, 0)
@@ -117,7 +117,7 @@ def test_prefill_attention_equals_its_pytorch_twin(shape: tuple[int, int, int], 
 
 @pytest.mark.filterwarnings("ignore:All-NaN slice encountered")
 def test_prefill_padding_writes_to_the_unread_scratch_position() -> None:
-    """A chunk of 24 of which 10 fit: the others change neither their results nor a position that is read."""
+    """Only 10 of 24 positions fit. The others do not change the results or any position that is read."""
     length, start, count = 40, 29, 24
     ours = heads_of(11, count, SHAPES["three"], slots=2, length=length)
     ours.poison(1, start)

@@ -60,7 +60,7 @@ def test_gemm_supports_strided_rows(tiles: Tiles) -> None:
 @pytest.mark.parametrize("rows", [1, 5, 70])
 @pytest.mark.parametrize("tiles", [way for way in WAYS if way.parts == 4], ids=str)
 def test_partial_sums_are_added_in_order_for_every_split(tiles: Tiles, rows: int) -> None:
-    """Sums that only this order gives: one after the other. In pairs they were 0."""
+    """The values give this sum only if they are added in order. Pairwise addition gives 0."""
     each = K // 4
     weight = torch.ones(N, K)
     for values, expected in (((1e8, -1e8, 1.0, 1.0), 2), ((1.0, 1e8, -1e8, 1.0), 1)):
@@ -123,7 +123,7 @@ def test_pipeline_stages_fit_into_shared_memory(monkeypatch: pytest.MonkeyPatch,
 
 
 def test_int8_gemm_on_hopper_uses_wgmma_for_every_row_count() -> None:
-    """The older one takes the numbers of K in another order, and a row would have other bits among others."""
+    """The older instruction adds along K in another order, so results would depend on the batch."""
     kernels_made = compiled("gemm")
     assert len(kernels_made) > 8
     for kernel in kernels_made:

@@ -23,7 +23,7 @@ H200 = 227 * KIB
 
 @pytest.fixture
 def card(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that launches kernels ahead, with an H200's memory."""
+    """Simulate an H200 with programmatic dependent launch (PDL)."""
     monkeypatch.setattr(medium_m_gemm, "pdl", lambda: True)
     monkeypatch.setattr(medium_m_gemm, "shared_memory", lambda: H200)
 
@@ -80,7 +80,7 @@ def test_every_matrix_is_split_evenly_and_fits_on_hopper(shape: tuple[int, int, 
 
 
 def test_medium_m_gemm_compiles_for_hopper_and_fits() -> None:
-    """Weights are asked for, then the next kernel may begin, then the one ahead is waited for: without a card."""
+    """The compiled order is: prefetch weights, release the next kernel, wait for the previous one."""
     kernels_made = compiled("medium_m_gemm")
     assert len(kernels_made) == 8
     for kernel in kernels_made:

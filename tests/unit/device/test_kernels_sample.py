@@ -94,7 +94,7 @@ def test_published_vocabularies_work_in_half_precision(width: int, with_rules: b
 
 
 def test_every_code_within_top_k_can_be_drawn_and_no_other() -> None:
-    """Flat scores with steep steps: ties with the k-th stay, and those below never come."""
+    """Codes that tie with the k-th logit can be drawn, and lower ones cannot."""
     logits = torch.tensor([1.0, 0.5, 0.75, 0.75, 0.75, 0.25]).expand(SEEDS, -1).contiguous()
     slots = replace(settings(SEEDS, 6, top_k=2), seed=torch.arange(SEEDS))
     codes, _ = drawn(logits, torch.arange(SEEDS), slots, 1)
@@ -102,7 +102,7 @@ def test_every_code_within_top_k_can_be_drawn_and_no_other() -> None:
 
 
 def test_tied_probabilities_are_kept_or_dropped_together_by_top_p() -> None:
-    """Probabilities .4, .2, .2, .2: three ties weigh .6, so they stay at p = .5 and go at p = .3."""
+    """Three codes with probability 0.2 each are kept at top_p 0.5 and dropped at 0.3."""
     logits = torch.tensor([0.4, 0.2, 0.2, 0.2]).log().expand(SEEDS, -1).contiguous()
     for p, kept in ((0.5, {0, 1, 2, 3}), (0.3, {0})):
         slots = replace(settings(SEEDS, 4, top_p=p), seed=torch.arange(SEEDS))
@@ -138,7 +138,7 @@ def test_non_finite_logits_are_reported_and_do_not_affect_other_rows(greedy: boo
 
 @pytest.mark.filterwarnings("ignore:(invalid value|divide by zero) encountered")
 def test_invalid_settings_of_padding_rows_still_give_a_valid_code() -> None:
-    """A padding row may find anything in its slot."""
+    """The slot of a padding row may contain any values."""
     slots = settings(6, 50)
     slots.temperature[:] = torch.tensor([0.0, torch.nan, -1.0, torch.inf, 1.0, 1.0])
     slots.top_k[:] = torch.tensor([0, -5, 2**40, 3, 3, 3])

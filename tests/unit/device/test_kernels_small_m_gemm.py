@@ -22,7 +22,7 @@ H200 = 227 * KIB
 
 @pytest.fixture
 def card(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that launches kernels ahead, with an H200's memory."""
+    """Simulate an H200 with programmatic dependent launch (PDL)."""
     monkeypatch.setattr(small_m_gemm, "pdl", lambda: True)
     monkeypatch.setattr(small_m_gemm, "wgmma", lambda: True)
     monkeypatch.setattr(small_m_gemm, "shared_memory", lambda: H200)
@@ -69,7 +69,7 @@ def test_int8_small_m_gemm_has_its_own_tiles_and_needs_hopper(monkeypatch: pytes
 
 
 def test_small_m_gemm_compiles_for_hopper_and_fits() -> None:
-    """Weights are asked for, then the next kernel may begin, then the one ahead is waited for: without a card."""
+    """The compiled order is: prefetch weights, release the next kernel, wait for the previous one."""
     kernels_made = compiled("small_m_gemm")
     assert len(kernels_made) == 16  # Kernels for 16-bit weights and for 8-bit weights.
     for kernel in kernels_made:

@@ -57,7 +57,7 @@ def written(memory: Tensor, left: int) -> Tensor:
 def test_convolution_reads_and_advances_the_state_of_its_stream(
     random: torch.Generator, C: int, T: int, dilation: int
 ) -> None:
-    """Chunks shorter and longer than what is remembered; taps that lie across tiles and such that do not."""
+    """Chunks are shorter and longer than the state. Taps are within one tile or cross tiles."""
     N, left = 24, 6 * dilation
     weight, bias = torch.randn(N, C, 7, generator=random) / 10, torch.randn(N, generator=random)
     memory, x = torch.randn(2, SLOTS, left * C, generator=random), torch.randn(2, T, C, generator=random)
@@ -74,7 +74,7 @@ def test_convolution_reads_and_advances_the_state_of_its_stream(
 
 @pytest.mark.parametrize("C", [12, 20, 48, 64])
 def test_fused_residual_unit_equals_its_two_convolutions(random: torch.Generator, C: int) -> None:
-    """One tile, a tile with room to spare, and two tiles."""
+    """The channels fill one tile, a part of one tile, and two tiles."""
     T, dilation = 40, 3
     left, tiles = 6 * dilation, split(C)
     beyond = sum(tiles) - C
@@ -101,7 +101,7 @@ def test_fused_residual_unit_equals_its_two_convolutions(random: torch.Generator
 
 
 def test_snake_is_accurate_for_large_inputs(random: torch.Generator) -> None:
-    """Its sine is not the library's. For arguments of some hundred periods, five digits are exact."""
+    """The kernel's own sine keeps five digits for arguments of several hundred periods."""
     x = 300 * torch.randn(1, 33, 16, generator=random)
     alpha, beta = torch.randn(16, generator=random), torch.randn(16, generator=random)
     identity = Packed(torch.eye(16), None, 16)

@@ -20,7 +20,7 @@ from tests.support.metal_table import Recorder, has_kernel
 
 
 class Elsewhere(MpsDevice):
-    """Apple's as far as it goes here: its memory and its queue are the processor's."""
+    """MPS device whose memory and queue are those of the CPU."""
 
     mark = CpuDevice.mark
     free_bytes, total_bytes = CpuDevice.free_bytes, CpuDevice.total_bytes
@@ -30,7 +30,7 @@ class Elsewhere(MpsDevice):
 
 
 def recorded(loaded: Loaded, monkeypatch: pytest.MonkeyPatch) -> Recorder:
-    """A turn of everything: three modes, short and live text, with all rules of sampling, alone and together."""
+    """Record requests in all modes, with all sampling settings, solo and batched."""
     # The networks choose their products by the device of their tensors (runtime/model/products.py).
     monkeypatch.setattr(torch.Tensor, "is_cpu", property(lambda tensor: False), raising=False)
     with Recorder() as recorder:

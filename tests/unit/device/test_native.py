@@ -41,7 +41,7 @@ LEVELS = range(torch.ops.voicewright.use_level(-1) + 1 if native.is_loaded() els
 
 @pytest.fixture(params=LEVELS, ids=lambda level: f"level {level}")
 def level(request: pytest.FixtureRequest) -> Iterator[int]:
-    """Each instruction set that this processor has, from portable code on."""
+    """Use each instruction set that this processor supports, starting with portable code."""
     torch.ops.voicewright.use_level(request.param)
     yield request.param
     torch.ops.voicewright.use_level(-1)
@@ -99,7 +99,7 @@ def test_float16_product_of_any_shape_equals_its_twin(M: int, N: int, K: int, se
 @BUILT
 @pytest.mark.parametrize("extreme", [0.0, 1e-38, 1e30])
 def test_largest_int8_values_do_not_overflow(level: int, extreme: float) -> None:
-    """Weights and rows of -127 and 127 alone: the largest sums of sixteen bits on AVX2."""
+    """Weights and inputs of only -127 and 127 give the largest 16-bit sums on AVX2."""
     signs = torch.where(numbers(40, 96) > 0, 1.0, -1.0)
     x = torch.cat((signs[:3], signs[:1] * extreme))
     eight = Int8.of(signs)
@@ -186,7 +186,7 @@ def test_arm_compiler_emits_dot_product_instructions(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def arm_program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """emulated_products.cpp for arm64."""
+    """Compile emulated_products.cpp for arm64."""
     if not all(map(shutil.which, (ARM_COMPILER, ARM_EMULATOR))):
         pytest.skip(f"no {ARM_COMPILER} or {ARM_EMULATOR}")
     folder = tmp_path_factory.mktemp("arm")

@@ -90,7 +90,7 @@ def test_auto_is_the_cpu_without_torch_npu(monkeypatch: pytest.MonkeyPatch) -> N
 
 @pytest.mark.slow
 def test_torch_npu_is_imported_only_if_an_npu_is_requested() -> None:
-    """In a process of its own, where the library's import would raise."""
+    """The test runs in a separate process, in which importing torch_npu fails."""
     program = (
         "import sys; sys.modules['torch_npu'] = None; import runtime.engine.engine, runtime.device.npu; print('in')"
     )
@@ -119,7 +119,7 @@ def test_stream_waits_for_the_event_of_another_stream(npu: NpuDevice) -> None:
 
 
 def test_convolutions_use_full_float32_precision(ascend: StandIn) -> None:
-    """The library's default lets them drop bits, which codes of a reference would follow."""
+    """The library's default reduces the precision, which would change a reference's codes."""
     assert ascend.npu.conv.allow_hf32
     NpuDevice()
     assert not ascend.npu.conv.allow_hf32
@@ -143,7 +143,7 @@ def test_host_memory_is_pinned(npu: NpuDevice, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_waiting_threads_get_a_device_context(npu: NpuDevice) -> None:
-    """A thread without a context cannot wait for an event: the completion waiter is given one."""
+    """A thread without a device context cannot wait for an event."""
     event, woken = npu.mark(), threading.Event()
     with ThreadPoolExecutor(1) as another, pytest.raises(Misuse, match="no context of the device"):
         another.submit(event.synchronize).result()
@@ -213,7 +213,7 @@ def test_graphs_share_memory_within_a_stream_only(npu: NpuDevice, ascend: StandI
 
 
 def test_concurrent_work_is_not_captured(npu: NpuDevice) -> None:
-    """Another thread works on the stream that the graph is for, and in the middle of its capture."""
+    """Another thread uses the same stream during the capture."""
     state, served = torch.zeros(3, device=NPU), torch.zeros(3, device=NPU)
 
     def serve() -> None:
@@ -260,7 +260,7 @@ def test_one_thread_captures_at_a_time(npu: NpuDevice) -> None:
 
 
 def test_rms_norm_casts_before_applying_the_weight(npu: NpuDevice, ascend: StandIn) -> None:
-    """As the networks do; with the weight within, the library would round once where they round twice."""
+    """The networks round twice. The fused operator with the weight would round only once."""
     norm = RMSNorm(64, 1e-6).to(torch.bfloat16).requires_grad_(False)
     norm.weight.copy_(torch.randn(64, generator=torch.Generator().manual_seed(1)))
     x = torch.randn(50, 64, generator=torch.Generator().manual_seed(2)).bfloat16()

@@ -32,12 +32,12 @@ def heads(rows: int, q: int, k: int, dtype: torch.dtype, seed: int = 0) -> tuple
 
 
 def on_npu(*parts: Tensor) -> list[Tensor]:
-    """Copies, laid out as the parts are."""
+    """Copy tensors to the NPU with the same strides."""
     return [torch.empty_strided(part.shape, part.stride(), dtype=part.dtype, device=NPU).copy_(part) for part in parts]
 
 
 def expected(q: Tensor, k: Tensor, v: Tensor, seen: Tensor) -> Tensor:
-    """Torch's own attention, whose masks are True where a query may look."""
+    """Return the result of Torch's attention. The mask is True for visible keys."""
     return F.scaled_dot_product_attention(q.float(), k.float(), v.float(), attn_mask=seen, enable_gqa=True)
 
 
@@ -89,7 +89,7 @@ SLOTS, TOTAL = 7, 2 * BLOCK
 
 
 def arena(dtype: torch.dtype, seed: int) -> tuple[Tensor, Tensor]:
-    """Keys and values of a layer. Shapes: [SLOTS, KV_HEADS, TOTAL, WIDTH] each."""
+    """Return random keys and values of a layer. Shapes: [SLOTS, KV_HEADS, TOTAL, WIDTH] each."""
     keys, values = torch.randn(2, SLOTS, KV_HEADS, TOTAL, WIDTH, generator=torch.Generator().manual_seed(seed)).to(
         dtype
     )
@@ -102,7 +102,7 @@ def arena(dtype: torch.dtype, seed: int) -> tuple[Tensor, Tensor]:
 def test_decode_writes_to_its_own_slot_and_attends_up_to_its_length(
     npu: NpuDevice, ascend: StandIn, seed: int, new: int, dtype: torch.dtype
 ) -> None:
-    """Of the slots nothing else is written, none is copied whole, and nothing goes to the AI CPU."""
+    """Other slots are unchanged, no slot is copied completely, and the AI CPU is not used."""
     generator, span = torch.Generator().manual_seed(seed), (100, TOTAL)[seed % 2]
     rows = torch.randperm(SLOTS, generator=generator)[: 1 + seed]
     starts = torch.randint(0, span - new + 1, (len(rows),), generator=generator)
@@ -125,7 +125,7 @@ def test_decode_writes_to_its_own_slot_and_attends_up_to_its_length(
 
 
 def test_index_put_with_heads_in_between_would_run_on_the_ai_cpu(npu: NpuDevice, ascend: StandIn) -> None:
-    """As the CPU device does it, and gathering a span of the slots would copy all of them."""
+    """The CPU device uses this indexing. Gathering a span of the slots would copy all of them."""
     keys, _ = on_npu(*arena(torch.bfloat16, 0))
     rows, places = on_npu(torch.tensor([1, 2]), torch.tensor([3, 4]))
     keys[rows, :, places] = keys[rows, :, 0]
@@ -187,7 +187,7 @@ def test_top_left_aligned_mask_is_refused(new: int, total: int) -> None:
 
 
 def test_top_left_aligned_mask_would_silently_give_wrong_results(ascend: StandIn) -> None:
-    """The trap itself: mode 2 with older keys sees the first keys instead of the last ones."""
+    """With older keys, mode 2 attends to the first keys instead of the last ones."""
     q, k, v = heads(1, 2, 9, torch.bfloat16)
     words = {
         "atten_mask": causal().to(NPU),
@@ -218,7 +218,7 @@ def test_several_queries_without_a_mask_are_refused() -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.uint8, torch.int8])
 def test_numeric_mask_is_refused(dtype: torch.dtype) -> None:
-    """Torch adds masks of floats; here they would be read as True or False."""
+    """Torch adds float masks to the scores. This operator would convert them to booleans."""
     with pytest.raises(AttentionRefused, match="may mean the opposite"):
         check_attention(*heads(2, 1, 9, torch.bfloat16), torch.zeros(2, 1, 1, 9, dtype=dtype), EXPLICIT)
 

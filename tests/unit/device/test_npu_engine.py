@@ -51,7 +51,7 @@ CPU = torch.device("cpu")
 
 @pytest.fixture(autouse=True)
 def _few_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Batches and chunks of a few sizes: to capture all of them would take most of the time of these tests."""
+    """Capture graphs for only a few batch and chunk sizes, because all of them would take too long."""
     for name, sizes in (("DECODE_BUCKETS", (1, 2, 6, 12)), ("PROMPT_BATCH_SIZES", (1, 4))):
         monkeypatch.setattr(f"runtime.engine.execution.model_runner.{name}", sizes)
     monkeypatch.setattr("runtime.engine.execution.prompt_batches.CHUNKS", (16, 64))
@@ -59,7 +59,7 @@ def _few_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def varied(count: int) -> list[SpeechRequest]:
-    """Requests that differ in text, voice, layout and in how they draw."""
+    """Return requests with different texts, voices, layouts and sampling settings."""
     ways = (GREEDY, Sampling(), Sampling(top_p=0.8, temperature=1.1), Sampling(top_k=3, repetition_penalty=1.3))
     return [
         custom_voice(
@@ -86,7 +86,7 @@ def assert_same_codes(on_npu: Engine, on_cpu: Engine, requests: list[SpeechReque
 def test_batched_npu_codes_equal_those_of_the_cpu(
     loaded: Loaded, ascend: StandIn, on_npu: LoadedOnNpu, eager: bool
 ) -> None:
-    """All sixteen codes of a frame, and nothing for the AI CPU to do."""
+    """All sixteen codes of each frame are equal, and the AI CPU is not used."""
     device = NpuDevice(eager=eager)
     engine = engine_of(on_npu("tiny", "custom_voice"), slots=5, device=device, dtype="float32")
     # Graphs for 1, 2 and 6 rows, each with and without a sort.
@@ -127,7 +127,7 @@ def test_npu_codes_of_streamed_text_equal_those_of_the_cpu(
 
 
 class InFloat64(CpuDevice):
-    """The CPU with attention as exact as the stand-in's, so that both round to the same half precision."""
+    """CPU device with float64 attention, which rounds to the same bfloat16 as the fake NPU."""
 
     dtype = torch.bfloat16
 
@@ -158,7 +158,7 @@ def test_half_precision_codes_with_fused_attention_equal_those_of_the_cpu(
 
 @pytest.mark.logs_errors
 def test_unsupported_checkpoint_is_refused_at_startup(npu: NpuDevice, on_npu: LoadedOnNpu) -> None:
-    """Its heads are no sixteens; float32 has another operator and takes it (above)."""
+    """The head width is not a multiple of 16. Float32 uses another operator, which supports it."""
     odd = on_npu("odd", "custom_voice", torch.bfloat16)
     with pytest.raises(DeviceUnavailable, match="in sixteens"):
         engine_of(odd, device=npu)
@@ -198,7 +198,7 @@ def begin(runner: ModelRunner, serial: int, length: int) -> int:
 
 
 def frames_of(runner: ModelRunner, slots: list[int], count: int) -> Codes:
-    """Shapes: result [count, B, Q]."""
+    """Run `count` steps and return the codes. Shapes: result [count, B, Q]."""
     return np.stack([runner.step(np.array(slots)).result().codes for _ in range(count)])
 
 
@@ -226,7 +226,7 @@ def test_replayed_frame_is_bitwise_equal_to_the_frame_without_a_graph(npu_speake
 def test_padding_rows_write_only_to_the_scratch_row(
     speaker: Checkpoint, npu_speaker: Checkpoint, npu: NpuDevice, slots: int
 ) -> None:
-    """Also where more of them are needed than there are slots: 9 rows run in a graph of 12."""
+    """This also works if padding needs more rows than there are slots: 9 rows use a graph of 12."""
     pairs = (npu_speaker, npu), (speaker, CpuDevice())
     runner, plain = (ModelRunner(checkpoint, device, torch.float32, slots, 64, 64) for checkpoint, device in pairs)
     runner.capture()
@@ -247,7 +247,7 @@ def test_padding_rows_write_only_to_the_scratch_row(
 def test_frame_reads_slots_only_up_to_the_longest_row(
     speaker: Checkpoint, npu_speaker: Checkpoint, npu: NpuDevice
 ) -> None:
-    """A row that grows past the first span is replayed by the next one's graph, and says what it says on the CPU."""
+    """A row that outgrows a graph's span uses the next graph, with the same result as on the CPU."""
     pairs = (npu_speaker, npu), (speaker, CpuDevice())
     runner, plain = (ModelRunner(checkpoint, device, torch.float32, 2, 600, 128) for checkpoint, device in pairs)
     runner.capture()

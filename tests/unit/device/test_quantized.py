@@ -184,7 +184,7 @@ def test_every_matrix_shape_has_a_product_on_every_processor(monkeypatch: pytest
 
 
 def test_arm64_uses_no_fbgemm_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The library of arm64 lists fbgemm there, but one kernel ends the process without SVE and the other is missing."""
+    """On arm64 one of the listed fbgemm kernels crashes without SVE, and the other is missing."""
     monkeypatch.setattr(native, "is_loaded", lambda: False)
     monkeypatch.setattr(platform, "machine", lambda: "aarch64")
     monkeypatch.setattr(subject, "_BY_FBGEMM", None)

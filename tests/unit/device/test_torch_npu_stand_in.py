@@ -20,7 +20,7 @@ HEADS, KV_HEADS, WIDTH = 4, 2, 16
 
 
 def given(rows: int = 2, q: int = 3, k: int = 7, **changed: Any) -> dict[str, Any]:
-    """Arguments of a call of the operator for inference that is right; ``changed`` makes it wrong."""
+    """Return valid arguments of the inference attention operator, updated with ``changed``."""
     words = {
         "query": torch.randn(rows, HEADS, q, WIDTH).bfloat16(),
         "key": torch.randn(rows, KV_HEADS, k, WIDTH).bfloat16(),
@@ -38,7 +38,7 @@ def causal(size: int = COMPRESSED) -> Tensor:
 
 
 def on_npu(value: Any) -> Any:
-    """The same in the NPU's memory, laid out as it is; what is no tensor as it is."""
+    """Copy tensors to the NPU with the same strides. Other values are returned unchanged."""
     if isinstance(value, dict):
         return {name: on_npu(part) for name, part in value.items()}
     if not isinstance(value, Tensor):
@@ -158,7 +158,7 @@ def ready(ascend: StandIn) -> StandIn:
 
 
 def captured(ascend: StandIn, work: Callable[[], object]) -> Any:
-    """A graph of some work, on a stream of its own."""
+    """Capture a graph of `work` on a new stream."""
     graph = ready(ascend).npu.NPUGraph()
     with torch.inference_mode(), ascend.npu.graph(graph, stream=ascend.npu.Stream()):
         work()

@@ -15,7 +15,7 @@ __all__ = ["cloner", "designer", "each_device", "few_shapes_of_sound", "quick_st
 
 @pytest.fixture(autouse=True)
 def quick_starts(few_shapes_of_sound: None) -> None:
-    """Devices that hold graphs start soon."""
+    """Capture few audio graphs, so that engines of these tests start quickly."""
 
 
 @pytest.fixture(params=["at once", pytest.param("late", marks=pytest.mark.slow)])

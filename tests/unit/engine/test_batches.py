@@ -33,7 +33,7 @@ TEXTS = [
 
 
 def varied(sampled: bool) -> list[SpeechRequest]:
-    """Eight requests that differ in everything a request may differ in."""
+    """Return eight requests that differ in every field that may differ within a batch."""
     return [
         custom_voice(
             TEXTS[index % len(TEXTS)],

@@ -14,7 +14,7 @@ WAIT_S = 60
 
 
 class Gate:
-    """An event that comes when the test says so."""
+    """Fake device event that the test completes."""
 
     def __init__(self, *, fails: bool = False) -> None:
         self.come, self.fails = threading.Event(), fails

@@ -25,7 +25,7 @@ TABLES = ("model.text_embedding", "text_projection", "model.codec_embedding")
 
 
 def other_talker(checkpoint: Checkpoint, *names: str) -> Talker:
-    """A talker of other numbers, in the modules of these names or in all."""
+    """Return a copy of the talker with other weights in the named modules, or in all of them."""
     talker, generator = copy.deepcopy(checkpoint.talker), torch.Generator().manual_seed(5)
     with torch.inference_mode():
         for name, weight in talker.named_parameters():
@@ -35,7 +35,7 @@ def other_talker(checkpoint: Checkpoint, *names: str) -> Talker:
 
 
 def grafted_by_hand(speaker: Checkpoint, base: Checkpoint) -> Checkpoint:
-    """The speaker with copies of what Base lends: the tables of texts, and of code 0 the rows that are sound."""
+    """Return the speaker with Base's text embeddings and its embeddings of codebook 0."""
     talker, lent = copy.deepcopy(speaker.talker), base.talker
     talker.model.text_embedding.load_state_dict(lent.model.text_embedding.state_dict())
     talker.text_projection.load_state_dict(lent.text_projection.state_dict())
@@ -47,7 +47,7 @@ def grafted_by_hand(speaker: Checkpoint, base: Checkpoint) -> Checkpoint:
 
 @pytest.fixture
 def speaker_and_base(speaker: Checkpoint, cloner: Checkpoint) -> tuple[Checkpoint, Checkpoint]:
-    """Two checkpoints whose talkers differ in every number."""
+    """Return two checkpoints whose talkers have different weights."""
     return replace(speaker, talker=other_talker(cloner)), cloner
 
 
@@ -79,7 +79,7 @@ def test_codes_equal_those_of_a_checkpoint_with_the_merged_tables(
 
 
 def test_source_checkpoint_may_have_another_dtype(speaker_and_base: tuple[Checkpoint, Checkpoint]) -> None:
-    """As where one has weights of eight bits, and is float32 between them, and the other is as it was published."""
+    """An int8 checkpoint computes in float32, and the other checkpoint may stay in bfloat16."""
     speaker, base = speaker_and_base
     narrow = replace(base, talker=copy.deepcopy(base.talker).to(torch.bfloat16))
     for one, other in ((speaker, narrow), (replace(speaker, talker=speaker.talker.to(torch.bfloat16)), base)):

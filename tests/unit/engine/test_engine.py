@@ -449,6 +449,6 @@ def test_checkpoint_may_serve_several_modes(folder_of: FolderOf, loaded: Loaded)
 
 
 def test_sampled_requests_differ_from_greedy_ones(speaker: Checkpoint) -> None:
-    """Else a test of sampling above might compare greedy codes."""
+    """Otherwise the tests of sampling above could compare greedy codes."""
     sampled = said(engine_of(speaker), custom_voice(sampling=Sampling()))
     assert not np.array_equal(sampled.codes, said(engine_of(speaker), custom_voice()).codes)

@@ -287,7 +287,7 @@ def test_audio_decoding_failure_ends_only_its_request(quick: Checkpoint, monkeyp
 def test_end_of_one_request_keeps_the_pending_audio_of_others(
     quick: Checkpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All frames are made, and the worker takes one task a turn: what an end withdraws is offered again."""
+    """The ended request withdraws a batch, whose other chunks must be queued again."""
     engine = engine_of(quick, slots=3)
     # With a thread in the list, tasks wait in the queue until the test takes them.
     engine.code2wav_worker.threads.append(threading.current_thread())
@@ -319,7 +319,7 @@ class Slow(EventRecorder):
 
 
 def test_no_audio_is_sent_after_a_concurrent_cancel(quick: Checkpoint) -> None:
-    """The worker is about to hand sound out while the engine's thread cancels."""
+    """The engine's thread cancels while the worker is about to emit audio."""
     engine, heard = engine_of(quick, slots=1), Slow()
     engine.code2wav_worker.start()
     ticket = engine.submit(custom_voice(max_frames=50), heard)

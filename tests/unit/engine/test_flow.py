@@ -17,7 +17,7 @@ SAMPLES = 1920
 
 
 def patient(engine: Engine, frames: int = 60) -> tuple[int, EventRecorder]:
-    """A request whose reader says what it has taken."""
+    """Submit a request whose client acknowledges audio."""
     heard = EventRecorder()
     return engine.submit(custom_voice(max_frames=frames, acknowledged=True), heard), heard
 

@@ -64,7 +64,7 @@ def begin(runner: ModelRunner, serial: int) -> tuple[int, FrameResult]:
 
 
 def runner_checkpoint(runner: ModelRunner) -> Checkpoint:
-    """As much of the checkpoint as a prompt needs."""
+    """Return the runner as a checkpoint, because a prompt only needs its ``config``."""
     return runner.frame  # type: ignore[return-value]  # both have ``config``
 
 
@@ -83,7 +83,7 @@ def alone(checkpoint: Checkpoint, serial: int) -> tuple[Codes, list[Tensor]]:
 
 
 def assert_as_alone(checkpoint: Checkpoint, sizes: Sequence[int], order: int) -> None:
-    """Rows that join one by one, on slots out of order, have the bits that they have alone."""
+    """Assert that rows in a batch are bitwise equal to solo rows, whatever their slots and start."""
     stream = np.random.RandomState(order)
     expected = {serial: alone(checkpoint, serial) for serial in range(max(sizes))}
     for size in sizes:
@@ -294,6 +294,6 @@ def test_batch_settings_are_those_of_its_rows(speaker: Checkpoint) -> None:
 def test_every_graph_is_captured_for_any_number_of_slots(
     quick: Checkpoint, slots: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """More first frames may be drawn at once than a batch of frames has rows: six slots, and eight to fill up."""
+    """With six slots, a batch of first frames is padded to eight rows, more than there are slots."""
     ModelRunner(quick, LateDevice(slots), torch.float32, slots, 64, 16).capture()
     assert not caplog.records

@@ -30,7 +30,7 @@ BATCHES = (4, 1, 3, 8, 2)  # Sizes of consecutive batches on one engine.
 
 
 class Attending:
-    """Causal attention over the whole sequence, written out."""
+    """Explicit causal attention over the complete sequence."""
 
     def __init__(self, stack: DecoderStack, length: int) -> None:
         self.angles = stack.angles(torch.arange(length).unsqueeze(0), torch.float32)
@@ -45,12 +45,12 @@ class Attending:
 
 
 def whole(stack: DecoderStack, x: Tensor) -> Tensor:
-    """Shapes: x, result [1, T, H], after the final norm."""
+    """Run the stack over the complete sequence. Shapes: x, result [1, T, H], after the final norm."""
     return stack.norm(stack.decode(x, Attending(stack, x.shape[1]), Operations()))
 
 
 def first_code(logits: Tensor, history: list[int], penalty: float, eos: int, noise: Tensor | None) -> int:
-    """The talker's rules one by one (docs/model.md 4), at temperature 1 where there is noise."""
+    """Apply the talker's sampling rules one after the other (docs/model.md 4), at temperature 1."""
     scores = logits.clone()
     for code in set(history):
         scores[code] = scores[code] / penalty if scores[code] > 0 else scores[code] * penalty
@@ -155,7 +155,7 @@ def test_a_clone_equals_the_growing_window(cloner: Checkpoint, layout: Layout) -
 
 
 def test_repetition_penalty_counts_every_drawn_code(speaker: Checkpoint) -> None:
-    """Long enough that codes come back, strong enough that each return is another code."""
+    """Without the penalty, codes repeat. With it, the results equal those of the slow version."""
     sampling = Sampling(greedy=True, repetition_penalty=1.6)
     request = custom_voice("Hello world.", sampling=sampling, max_frames=60)
     (heard,) = said_together(engine_of(speaker), request)

@@ -39,7 +39,7 @@ def looping(engine: Engine, slot: int | None = None) -> None:
 
 
 def counting(engine: Engine) -> None:
-    """No code comes back within any loop that the guard knows."""
+    """Replace the codes by a counter, so that no loop known to the guard occurs."""
 
     def count(slots: Slots, frames: Slots, result: FrameResult) -> FrameResult:
         result.codes[:] = (frames % 60)[:, None]
@@ -115,7 +115,7 @@ def test_repetition_runs_to_the_frame_limit_if_detection_is_off(quick: Checkpoin
 
 
 def test_repetition_while_the_text_is_open_is_not_stopped(quick: Checkpoint) -> None:
-    """The end of the text is not known yet."""
+    """The guard needs the length of the text, which is not known yet."""
     engine = engine_of(quick)
     looping(engine)
     heard = EventRecorder()

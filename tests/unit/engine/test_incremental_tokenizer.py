@@ -24,7 +24,7 @@ from tests.support.examples import examples
 
 
 class OnePerPiece(TextTokenizer):
-    """One id for each different piece: sees every cut in a wrong place, also where BPE would not merge across it."""
+    """Tokenizer with one id per distinct piece, which makes every wrong cut visible."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder, read_model_config(folder))
@@ -188,7 +188,7 @@ def test_no_text_has_no_ids(tokenizers: dict[str, TextTokenizer]) -> None:
 
 
 def test_chinese_prose_is_buffered_about_one_clause(tokenizers: dict[str, TextTokenizer]) -> None:
-    """The figure of the docstring: characters that wait for their ids, as the text comes one by one."""
+    """The text is added character by character, and the untokenized tail is measured."""
     prose = "今天早上天气很好，我们一起去公园散步。路上遇到一位老朋友，他说最近工作很忙，但是身体还不错。"
     growing = IncrementalTokenizer(tokenizers["tiny"])
     held = []

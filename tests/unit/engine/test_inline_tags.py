@@ -166,7 +166,7 @@ def test_pauses_at_both_ends_and_in_a_row(engine: Engine) -> None:
 
 
 def test_pauses_keep_their_place_in_large_chunks(quick: Checkpoint) -> None:
-    """A chunk that goes over several parts has the pauses among its frames."""
+    """A chunk that spans several segments contains their pauses."""
     text = "Hello. [pause 500ms] You. [pause 500ms] Phone."
     engine = ending(quick, 3, sound_work=9)
     heard = said(engine, tagged(text, first_chunk_frames=9))
@@ -218,7 +218,7 @@ def test_flush_does_not_split_an_incomplete_tag(engine: Engine) -> None:
 
 @pytest.fixture(scope="module")
 def deaf(quick: Checkpoint) -> Engine:
-    """As the checkpoints of 0.6B."""
+    """Return an engine whose checkpoint ignores instructions, like those of 0.6B."""
     return ending(replace(quick, config=replace(quick.config, takes_instruct=False)))
 
 
@@ -300,7 +300,7 @@ def test_letters_of_unsupported_scripts_are_noted(quick: Checkpoint) -> None:
 
 @pytest.fixture(scope="module")
 def english_engine(folder_of: FolderOf, tmp_path_factory: pytest.TempPathFactory) -> Engine:
-    """A checkpoint that reads English words only."""
+    """Return an engine whose checkpoint supports only English text."""
     folder = shutil.copytree(folder_of("quick", "custom_voice"), tmp_path_factory.mktemp("english") / "ascii")
     rewrite_config(folder, lambda config: config.update(voicewright_alphabet="ascii"))
     return engine_of(load_checkpoint(str(folder), torch.device("cpu"), torch.float32))

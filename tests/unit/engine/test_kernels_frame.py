@@ -41,7 +41,7 @@ class Interpreted(CpuDevice):
 
 
 class Asked(TorchDispatchMode):
-    """Keeps the names of the library's operations that compute something."""
+    """Dispatch mode that records the names of computing operations."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -55,7 +55,7 @@ class Asked(TorchDispatchMode):
 
 
 def said(runner: ModelRunner, prompts: list[Prompt], grafted: tuple[bool, bool] = (False, False)) -> list[FrameResult]:
-    """The first frame of each, then frames of both at once, in the order of the slots turned round."""
+    """Run the first frame of each prompt, then batched frames with the slots in reverse order."""
     slots, results = [], []
     for serial, (prompt, level) in enumerate(zip(prompts, LEVELS, strict=True)):
         inputs = SlotInputs(
@@ -128,7 +128,7 @@ def test_row_with_cross_checkpoint_embeddings_shares_a_batch(loaded: Loaded, spe
 
 
 def test_frame_consists_of_kernels_alone(loaded: Loaded, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An operation of the library takes longer than the kernels, and no kernel can overlap with it."""
+    """A PyTorch operation would take longer than a kernel and could not overlap with one."""
     from triton.runtime.interpreter import GridExecutor
 
     runner = ModelRunner(copy.deepcopy(loaded("odd", "custom_voice")), Interpreted(), torch.float32, 2, LENGTH, 16)
@@ -156,7 +156,7 @@ def test_non_finite_prompt_leaves_no_trace_in_the_cache(loaded: Loaded, piece: i
 
 
 def test_packed_prompts_equal_separate_prefills(loaded: Loaded) -> None:
-    """Of one piece, of a part of one, and of two with a part: keys, values, and what the last position comes to."""
+    """Prompts of one piece, part of a piece, and two pieces and a part: caches and outputs are equal."""
     checkpoint = copy.deepcopy(loaded("odd", "custom_voice"))
     width, generator = checkpoint.config.talker.hidden_size, torch.Generator().manual_seed(1)
     runner = ModelRunner(checkpoint, Interpreted(), torch.float32, 8, LENGTH, 200)

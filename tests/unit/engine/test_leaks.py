@@ -34,7 +34,7 @@ NONSENSE = 10**9  # This index is outside every table, so a read of it raises an
 
 @torch.inference_mode()
 def poison(core: EngineCore) -> None:
-    """Fill with NaN or nonsense whatever a correct engine never reads again."""
+    """Overwrite all memory that a correct engine never reads again with NaN or invalid values."""
     slot_cache, frame = core.runner.slot_cache, core.runner.frame
     for slot in range(slot_cache.slots):
         written = int(slot_cache.position[slot]) if slot in core.sequences else 0
@@ -96,7 +96,7 @@ def test_poisoned_streams_do_not_change_a_clone(cloner: Checkpoint) -> None:
 
 
 def speak_with_a_bad_row(speaker: Checkpoint, spoil: str) -> tuple[EventRecorder, list[EventRecorder]]:
-    """Three rows, the middle one spoiled after some frames; its own events, and its neighbours'."""
+    """Run three rows, corrupt the middle one after some frames, and return its events and the others'."""
     engine = engine_of(speaker, slots=3)
     runner = core_of(engine).runner
     requests = [custom_voice(max_frames=16, **seeded(index)) for index in range(3)]

@@ -50,7 +50,7 @@ def whole(quick: Checkpoint) -> EventRecorder:
 
 
 def begun(engine: Engine, text: str = "", **words: object) -> tuple[int, EventRecorder]:
-    """An open request in the streaming layout."""
+    """Submit an open request in the streaming layout."""
     heard = EventRecorder()
     return engine.submit(streamed(text, open_text=True, **words), heard), heard
 
@@ -114,7 +114,7 @@ def test_row_waiting_for_text_costs_no_work_and_delays_no_other(engine: Engine, 
 
 
 def test_speech_does_not_end_before_the_text_is_closed(loaded: Loaded) -> None:
-    """A talker that wants to end at once is held for as long as the text is open."""
+    """EOS is suppressed while the text is open, even if the talker would end at once."""
     checkpoint = loaded("quick", "custom_voice")
     engine = engine_of(checkpoint)
     allowed = core_of(engine).runner.frame.allowed

@@ -33,7 +33,7 @@ def waiting_engine(*models: object) -> Engine:
 
 @pytest.fixture
 def broken(folder_of: FolderOf, tmp_path: Path) -> Path:
-    """Checkpoint whose configuration is valid and whose weights are not."""
+    """Create a checkpoint with a valid configuration and invalid weights."""
     folder = tmp_path / "broken"
     shutil.copytree(folder_of("tiny", "voice_design"), folder)
     (folder / "model.safetensors").write_bytes(b"\x08" + bytes(40))
@@ -96,7 +96,7 @@ def test_commands_during_loading_keep_their_order(folder_of: FolderOf, loaded: L
 def test_commands_at_the_end_of_loading_are_not_lost(
     folder_of: FolderOf, loaded: Loaded, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The loader has put the engine core up, and the engine's thread takes an order before it lets anybody in."""
+    """The engine core is loaded, and a command arrives before waiting requests are submitted to it."""
     engine = waiting_engine(folder_of("quick", "custom_voice"))
     entry = engine.registry.entries[0]
     monkeypatch.setattr(engine, "_load_late", lambda _: None)
@@ -115,7 +115,7 @@ def test_commands_at_the_end_of_loading_are_not_lost(
 def test_request_arriving_as_loading_ends_is_served_or_notified(
     folder_of: FolderOf, loaded: Loaded, monkeypatch: pytest.MonkeyPatch, usable: bool
 ) -> None:
-    """Between the look at the core and the place in the queue the loader comes to its end, and lets nobody in."""
+    """Loading ends between the check of the core and the insertion into the queue."""
     engine = waiting_engine(folder_of("quick", "custom_voice"))
     entry = engine.registry.entries[0]
     entry.is_loading = True

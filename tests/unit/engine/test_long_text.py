@@ -30,13 +30,13 @@ SENTENCES_IN_PARTS = ["The harbour was quiet. Nobody came.", "Then the old boat 
 
 @pytest.fixture(scope="module")
 def short(quick: Checkpoint) -> Checkpoint:
-    """A checkpoint that speaks forty characters in one go."""
+    """Return a checkpoint with a segment limit of forty characters."""
     return replace(quick, config=replace(quick.config, part_chars=PART))
 
 
 @pytest.fixture
 def few_frames(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A part of random networks ends by its budget: after three frames."""
+    """Limit each segment to three frames, because random weights never end."""
     monkeypatch.setattr("runtime.engine.scheduling.input_processor.frame_budget", lambda _: 3)
     monkeypatch.setattr("runtime.engine.scheduling.segment_runner.frame_budget", lambda _: 3)
 
@@ -117,7 +117,7 @@ def by_token(text: str = LONG, **words: Any) -> SpeechRequest:
 
 
 def token_parts(checkpoint: Checkpoint, text: str, *pieces: str) -> list[tuple[str, list[int]]]:
-    """The parts of a growing text, with the tokens of each."""
+    """Return the segments of a growing text, with the tokens of each."""
     _, text_stream = admit(by_token(text, open_text=bool(pieces)), checkpoint, Limits(), 512)
     for piece in pieces:
         text_stream.add(piece)

@@ -111,7 +111,7 @@ def test_cancel_at_any_time_leaves_other_requests_unaffected(quick: Checkpoint, 
 
 
 def test_first_frames_of_cancelled_requests_are_not_assigned_to_others(quick: Checkpoint) -> None:
-    """More of them than there are slots come true before the host looks at any."""
+    """More first frames than slots finish before the host reads a result."""
     request = custom_voice(max_frames=4, **seeded(1))
     alone, device = said(engine_of(quick), request), LateDevice(0, 0.0)
     modes = dict.fromkeys(Mode, ModeSettings(prefills=8))  # GPUs have the same limit of prefills.
@@ -168,7 +168,7 @@ def test_tokens_appended_during_prefill_are_not_lost(quick: Checkpoint) -> None:
 
 
 def test_at_most_one_frame_is_launched_ahead_of_results(quick: Checkpoint) -> None:
-    """Nothing comes out unless somebody waits, and nobody does."""
+    """The device only finishes work that is waited for, and the test never waits."""
     device = LateDevice(0, 0.0)
     engine = engine_of(quick, device=device)
     engine.submit(custom_voice(max_frames=20), EventRecorder())
@@ -219,7 +219,7 @@ def test_device_events_wake_the_engine_thread(quick: Checkpoint) -> None:
 
 @pytest.mark.parametrize("count", [1, 2, 3, 5, 7, 9, 10])
 def test_every_graph_size_gives_the_codes_of_its_rows_alone(quick: Checkpoint, count: int) -> None:
-    """Five rows run in a graph of six, nine in one of twelve: who fills it up is nobody."""
+    """Five rows run in a graph of six, and nine in one of twelve. The remaining rows are padding."""
     requests = [custom_voice(max_frames=5, **seeded(index)) for index in range(count)]
     expected = [said(engine_of(quick, slots=1), request) for request in requests]
     device = LateDevice(count)

@@ -41,7 +41,7 @@ def test_cache_of_size_zero_stores_nothing() -> None:
 
 
 def requests(mode: str) -> list[SpeechRequest]:
-    """Two texts in one voice, whose prompts begin alike for long enough to be kept."""
+    """Return two requests with one voice, whose prompts share a prefix that is long enough to cache."""
     if mode == "design":
         return [voice_design(text, instruct=LONG_INSTRUCT) for text in ("The bread is warm.", "The kettle is on now.")]
     layout = Layout(mode)
@@ -85,7 +85,7 @@ def test_cached_prefix_gives_the_same_bytes_and_is_computed_once(
 
 @pytest.mark.parametrize("layout", list(Layout))
 def test_prefix_without_following_text_excludes_its_last_position(layout: Layout, cloner: Checkpoint) -> None:
-    """In the streaming layout the words of a reference that outlast its frames fill the prompt; the text trails."""
+    """In the streaming layout, a reference text longer than its frames fills the prompt."""
     request = cloned(seconds=2.0, layout=layout, max_frames=3)
     assert request.reference is not None
     wordy = replace(request, reference=replace(request.reference, text="I say hello to you and all the others. " * 3))

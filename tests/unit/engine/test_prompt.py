@@ -29,7 +29,7 @@ TEXT, INSTRUCT, REFERENCE_TEXT = "Hello world.", "Speak low.", "I say hello, hel
 
 @pytest.fixture
 def columns(monkeypatch: pytest.MonkeyPatch) -> list[Columns]:
-    """The columns of every prompt that is built, before they are embedded."""
+    """Record the columns of every prompt before they are embedded."""
     from runtime.engine.execution import prompt
 
     seen: list[Columns] = []
@@ -62,7 +62,7 @@ def voice(checkpoint: Checkpoint, frames: int | None) -> ClonedVoice:
 
 
 def prefix(checkpoint: Checkpoint, language: str | None, speaker: int | None) -> tuple[list[int], list[int]]:
-    """Text and codec ids of docs/model.md 3.2; speaker NO_CODEC is the x-vector's place."""
+    """Return the text and codec ids of docs/model.md 3.2. NO_CODEC marks the place of an x-vector."""
     config, talker = checkpoint.config, checkpoint.config.talker
     if language is None:
         tags = [talker.codec_nothink_id, talker.codec_think_bos_id, talker.codec_think_eos_id]

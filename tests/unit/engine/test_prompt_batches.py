@@ -22,7 +22,7 @@ WAYS: list[PromptBatches] = [PackedPieces(), WholeChunks(128)]
 
 
 def chunks_of(*lengths: int) -> list[Chunk]:
-    """Every position's embedding is a number of its own."""
+    """Return chunks in which the embedding of each position is a distinct number."""
     ends = torch.tensor(lengths).cumsum(0).tolist()
     return [
         (slot, 3 * slot, torch.arange(end - length, end, dtype=torch.float32)[:, None])

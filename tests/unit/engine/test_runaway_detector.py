@@ -24,7 +24,7 @@ def speech_codes(frames: int, seed: int = 0) -> Codes:
 
 
 def loop_codes(frames: int, period: int) -> Codes:
-    """Codebook 0 goes round; the others do what they like."""
+    """Return codes in which codebook 0 repeats with a period, and the others are random."""
     codes = speech_codes(frames, 5)
     codes[:, 0] = 100 + np.arange(frames) % period
     return codes
@@ -38,7 +38,10 @@ def sound(frames: int, dbfs: float = -20.0) -> bytes:
 def listened(
     codes: Codes, pcm: bytes, sizes: tuple[int, ...] = (1,), spent_at: int = 0
 ) -> tuple[Guard | None, int, RunawayDetector]:
-    """Feed frames in chunks of these sizes, over and over, until a guard strikes: which, when, and the detector."""
+    """Feed frames in chunks of these sizes until a guard triggers.
+
+    Returns: the guard or None, the frame, and the detector.
+    """
     detector, start, turn = RunawayDetector(), 0, 0
     while start < len(codes):
         end = min(start + sizes[turn % len(sizes)], len(codes))
@@ -97,7 +100,7 @@ def test_silence_threshold_is_55_db_below_full_scale(dbfs: float, caught: bool) 
 
 @every_size
 def test_two_second_pause_is_not_a_runaway(sizes: tuple[int, ...]) -> None:
-    """Its codes repeat too: 25 frames of one code and no sound."""
+    """The codes of a pause repeat too: 25 frames with the same code and no audio."""
     codes = np.concatenate([speech_codes(30), loop_codes(25, 1), speech_codes(30, 2), loop_codes(25, 1)])
     pcm = sound(30) + sound(25, -90) + sound(30) + sound(25, -90)
     assert listened(codes, pcm, sizes)[0] is None

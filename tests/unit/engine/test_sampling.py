@@ -34,7 +34,7 @@ per_setting = pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: s
 
 
 def level(rows: int, **words: Any) -> LevelSettings:
-    """Settings of one level, the same in every row."""
+    """Return sampling settings of one level, equal in every row."""
     given = {"temperature": 1.0, "top_k": VOCAB, "top_p": 1.0, "greedy": False, **words}
     return LevelSettings(
         temperature=torch.full((rows,), given["temperature"]),
@@ -47,7 +47,7 @@ def level(rows: int, **words: Any) -> LevelSettings:
 
 
 def rules(setting: dict[str, Any], rows: int) -> Tensor:
-    """Scores of a stored setting after the talker's rules, in every row."""
+    """Return the scores of a stored setting after the talker's rules, repeated for every row."""
     logits = torch.from_numpy(TRUTH[f"{setting['name']}_logits"]).expand(rows, -1)
     history = torch.from_numpy(TRUTH[f"{setting['name']}_history"])
     seen = torch.zeros(VOCAB, dtype=torch.bool)
@@ -60,7 +60,7 @@ def rules(setting: dict[str, Any], rows: int) -> Tensor:
 
 
 def noise_of(seeds: Tensor, frame: int = 0, codebook: int = 0, width: int = VOCAB) -> Tensor:
-    """Noise of one codebook for many seeds. Shapes: seeds [n]; result [n, width]."""
+    """Return the noise of one codebook for many seeds. Shapes: seeds [n]; result [n, width]."""
     frames = torch.full_like(seeds, frame)
     return torch.cat(
         [
@@ -113,7 +113,7 @@ def test_draws_equal_the_reference(setting: dict[str, Any], seeded_noise: Tensor
 
 @per_setting
 def test_candidate_codes_equal_those_of_the_reference(setting: dict[str, Any]) -> None:
-    """Deterministic: every code of the kept set comes first under noise that favours it, and no other ever does."""
+    """With noise that favours one code, each allowed code is drawn, and no other code."""
     probabilities = TRUTH[f"{setting['name']}_probabilities"]
     top_k = setting["top_k"] or VOCAB
     words = level(VOCAB, temperature=setting["temperature"], top_k=top_k, top_p=setting["top_p"])
@@ -131,7 +131,7 @@ def test_comparison_detects_a_wrong_temperature(seeded_noise: Tensor) -> None:
 
 
 def uniform(noise: Tensor) -> np.ndarray:
-    """Undo the Gumbel shape."""
+    """Convert Gumbel noise to uniform noise."""
     return torch.exp(-torch.exp(-noise.double())).numpy()
 
 
@@ -171,7 +171,7 @@ def test_seed_and_frame_are_not_interchangeable() -> None:
 
 
 def assert_unrelated(left: np.ndarray, right: np.ndarray) -> None:
-    """Correlation within four and a half standard deviations of none (false alarm 1e-5), and no equal numbers."""
+    """Assert a correlation within 4.5 standard deviations of 0, and few equal values."""
     correlation = np.corrcoef(left.ravel(), right.ravel())[0, 1]
     assert abs(correlation) < 4.5 / left.size**0.5
     assert (left == right).mean() < 0.001
@@ -186,7 +186,7 @@ def test_noise_is_batch_invariant() -> None:
 
 
 def test_noise_values_are_stable_between_versions() -> None:
-    """A seed that a user wrote down must mean the same after every change of the code."""
+    """Seeds that users have stored must give the same audio in later versions."""
     noise = gumbel_noise(torch.tensor([42]), torch.tensor([7]), 2, 3)
     expected = [[-0.290763, 0.092529, 1.771222], [-0.566093, 1.754049, 2.375356]]
     torch.testing.assert_close(noise[0], torch.tensor(expected), rtol=0, atol=1e-6)

@@ -26,7 +26,7 @@ from tests.support.simulation import FRAME_S, Listener, Simulation, nobody_waits
 def speaking(
     slots: int, *, made: int = 1, work: int = 16, batch_fill_ratio: float = 0.0
 ) -> tuple[Scheduler, SequenceTable]:
-    """Rows that all speak and have sent nothing."""
+    """Return a scheduler and a table whose rows all speak and have sent nothing."""
     table = SequenceTable(slots)
     table.speaking[:] = True
     table.limit[:], table.text_limit[:] = 1000, UNLIMITED
@@ -368,7 +368,7 @@ def test_final_chunks_join_a_larger_call() -> None:
 @settings(max_examples=examples(60), deadline=None, derandomize=True)
 @given(arrivals=st.lists(st.floats(0, 3), min_size=1, max_size=8), batch_fill_ratio=st.sampled_from([0.25, 0.5, 1.0]))
 def test_waiting_for_a_batch_causes_no_gap_and_no_late_end(arrivals: list[float], batch_fill_ratio: float) -> None:
-    """Of patient and urgent chunks on one line: the worst place for it."""
+    """Chunks that wait for a batch and urgent chunks share one stream, which is the worst case."""
     simulation = Simulation.of(
         8, work=512, batch_fill_ratio=batch_fill_ratio, frame_cost=(0.005, 0.0), sound_cost=(0.001, 0.0001)
     )

@@ -26,7 +26,7 @@ SHORT, ENOUGH = 3, 20  # Numbers of frames: too few for the text, and enough.
 
 @pytest.fixture(scope="module")
 def speaking(quick: Checkpoint) -> Checkpoint:
-    """Random networks say nothing, and are not asked to say it again; this one claims to speak."""
+    """Return a checkpoint with ``speaks=True``. Others with random weights are not retried."""
     return replace(quick, config=replace(quick.config, speaks=True))
 
 

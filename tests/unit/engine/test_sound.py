@@ -42,7 +42,7 @@ TEXTS = ("Hello world.", "a", "The old phone is slow. You speak.", "你好，我
 
 
 def mixed(index: int, **words: Any) -> SpeechRequest:
-    """One of sixteen requests that differ in everything a request may differ in."""
+    """Return one of sixteen requests that differ in every field that may differ within a batch."""
     make: Callable[..., SpeechRequest] = streamed if index % 3 == 2 else custom_voice
     given: dict[str, Any] = {"sampling": GREEDY, "seed": 7} if index % 2 else seeded(index)
     given |= {"voice": ("serena", "ryan", "eric")[index % 3], "max_frames": 2 + 3 * (index % 5)}
@@ -135,7 +135,7 @@ def test_separate_audio_thread_changes_no_byte(quick: Checkpoint, alone: list[Ev
 
 
 def test_mixed_requests_include_both_layouts() -> None:
-    """Else the tests above would say less than they seem to."""
+    """Otherwise the tests above would not cover both layouts."""
     requests = [mixed(index) for index in range(16)]
     assert {request.layout for request in requests} == {None, Layout.STREAMING}
     assert len({request.max_frames for request in requests}) == 5
@@ -176,7 +176,7 @@ def test_first_audio_is_launched_with_its_frame_if_graphs_are_available(
 
 
 def test_first_frame_with_end_token_leaves_a_fresh_audio_stream(quick: Checkpoint) -> None:
-    """The sound that follows it is of no frame; what the next part says begins as if there had been none."""
+    """The first frame is EOS, so its audio is discarded."""
     two = custom_voice("One. Two.", split=Split.SENTENCE, max_frames=12, seed=4)
     expected = said(engine_of(quick, device=CpuDevice()), two)
     engine = engine_of(quick)
@@ -194,7 +194,7 @@ def test_first_frame_with_end_token_leaves_a_fresh_audio_stream(quick: Checkpoin
 
 @pytest.mark.slow
 def test_batching_changes_no_bit_of_the_audio(quick: Checkpoint) -> None:
-    """Patient chunks together, ends filled up: as on cards, on a device that does everything later."""
+    """Batched chunks and padded ends are used as on a GPU, on a device that finishes work late."""
     engine = engine_of(quick, device=LateDevice(2), slots=4)
     core, chunks = core_of(engine), []
     many = replace(core.scheduler, batch_fill_ratio=0.5, sound_work=512)
@@ -218,7 +218,7 @@ def test_batching_changes_no_bit_of_the_audio(quick: Checkpoint) -> None:
 
 
 def test_remaining_audio_of_two_chunks_is_not_padded_yet(quick: Checkpoint) -> None:
-    """Chunks of three, which no captured shape has, of a reply that ended while the worker was busy."""
+    """No graph has three frames, and the reply ended while the worker was busy."""
     words = {"first_chunk_frames": 3, "max_chunk_frames": 3}
     engine, request, heard = (
         engine_of(quick, slots=1, modes=modes_of(**words)),

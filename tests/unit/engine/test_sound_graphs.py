@@ -31,11 +31,11 @@ SLOTS = 5
 
 @pytest.fixture
 def few_shapes_of_sound() -> None:
-    """None too few here: the shapes are what is tested."""
+    """Override the fixture that reduces the number of shapes, because this file tests all shapes."""
 
 
 class Again:
-    """A graph: fixed memory for the result, and the work over whatever its inputs hold now."""
+    """Fake graph: a fixed output buffer, and the work that recomputes it from the current inputs."""
 
     def __init__(self, work: Callable[[], Tensor]) -> None:
         self._work = work
@@ -47,7 +47,7 @@ class Again:
 
 
 class GraphDevice(CpuDevice):
-    """CPU device that records graphs, counts them, and can fail at some of them."""
+    """CPU device that records and counts graphs, and can fail at chosen captures."""
 
     holds_graphs = True
 
@@ -126,7 +126,7 @@ def test_more_rows_than_the_largest_bucket_run_in_groups(code2wav: Code2Wav, mon
 @pytest.mark.parametrize("guilty", [0, 2, 4])
 @pytest.mark.logs_errors
 def test_stream_that_fails_in_a_chunk_fails_alone(code2wav: Code2Wav, graphs: bool, guilty: int) -> None:
-    """Seven frames are pieces of 4, 2 and 1; a code that no codebook has makes the network raise at the second."""
+    """Seven frames are pieces of 4, 2 and 1. The network fails at the second piece."""
     streams = Code2WavStreams(code2wav, SLOTS, GraphDevice() if graphs else None)
     streams.capture()
     codes, slots = codes_of(code2wav, 5, 12), [3, 1, 4, 0, 2]
@@ -169,7 +169,7 @@ def test_missing_bucket_size_is_composed_of_smaller_ones(code2wav: Code2Wav, mon
 
 @pytest.mark.parametrize("frames", [3, 5, 8, 9])
 def test_end_of_a_reply_is_padded_to_one_call(code2wav: Code2Wav, monkeypatch: pytest.MonkeyPatch, frames: int) -> None:
-    """Beyond the largest shape it is a sum as ever."""
+    """If it is longer than the largest shape, it is split as usual."""
     families = {Stream.FIRST_AUDIO: Family((1, 4, 8), (2,)), Stream.AUDIO: Family((1,), (1,))}
     monkeypatch.setattr("runtime.engine.audio.code2wav_graphs.FAMILIES", families)
     streams, plain = Code2WavStreams(code2wav, SLOTS, GraphDevice()), Code2WavStreams(code2wav, SLOTS)
@@ -186,7 +186,7 @@ def test_end_of_a_reply_is_padded_to_one_call(code2wav: Code2Wav, monkeypatch: p
 
 
 def counted(piece: Callable[..., Any], calls: list[int]) -> Callable[..., Any]:
-    """The same, which writes down the frames of every call of the network."""
+    """Wrap the network so that the number of frames of each call is recorded."""
 
     def one(slots: Any, codes: Tensor, stream: Stream) -> Any:
         calls.append(codes.shape[1])
@@ -198,7 +198,7 @@ def counted(piece: Callable[..., Any], calls: list[int]) -> Callable[..., Any]:
 def test_first_audio_launched_with_its_frame_is_equal_and_continues_on_the_audio_stream(
     code2wav: Code2Wav, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On a device that does everything later, in groups and with rows to spare; then on the stream of all sound."""
+    """The device finishes work late, in groups and with padding rows."""
     families = {Stream.PROMPTS: Family((1,), (1, 2)), Stream.AUDIO: Family((1, 2), (1, 4))}
     monkeypatch.setattr("runtime.engine.audio.code2wav_graphs.FAMILIES", families)
     device = LateDevice(3)
@@ -218,7 +218,7 @@ def test_first_audio_launched_with_its_frame_is_equal_and_continues_on_the_audio
 
 
 def test_padding_rows_change_no_stream(code2wav: Code2Wav) -> None:
-    """A bucket's rows to spare belong to a slot of their own, also after a larger batch has used them."""
+    """Padding rows use a scratch slot, also after a larger batch has written to it."""
     streams = Code2WavStreams(code2wav, SLOTS, GraphDevice())
     streams.capture()
     codes = codes_of(code2wav, 4, 2)
@@ -243,7 +243,7 @@ def test_shapes_that_fail_capture_run_without_graphs_and_are_counted(code2wav: C
 def test_failed_capture_keeps_the_other_graphs(
     code2wav: Code2Wav, broken: Container[int], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The largest alone, holes, and all the small ones, without which a chunk is no sum of buckets."""
+    """The largest capture fails, single captures fail, or all small ones fail."""
     device = GraphDevice(broken)
     streams, plain = Code2WavStreams(code2wav, SLOTS, device), Code2WavStreams(code2wav, SLOTS)
     streams.capture()
@@ -255,7 +255,7 @@ def test_failed_capture_keeps_the_other_graphs(
 
 
 def test_only_requested_shapes_have_graphs(code2wav: Code2Wav) -> None:
-    """Frames and batch: 4 of two rows, 1 of three. Two rows of 7 frames are 4 in a graph and 3 times 1 in one."""
+    """Two rows of 7 frames use the graph of 4 frames once and the graph of 1 frame three times."""
     device = GraphDevice()
     streams = Code2WavStreams(code2wav, SLOTS, device, shapes=((4, 2), (1, 3)))
     plain = Code2WavStreams(code2wav, SLOTS)

@@ -20,7 +20,7 @@ PAGE = Path(__file__).resolve().parents[3] / "docs" / "api.md"
 
 
 def split_whole(text: str, split: Split, longest: int | None = None) -> list[str]:
-    """The parts of a text that is there at once."""
+    """Return the segments of a complete text."""
     splitter = Splitter(split, longest)
     return splitter.add(text) + splitter.flush()
 

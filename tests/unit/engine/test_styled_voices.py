@@ -25,14 +25,14 @@ SAMPLES = voice(1.2, 11)
 
 
 def styled(**words: object) -> SpeechRequest:
-    """A CustomVoice request with a style, in a voice that only a recording tells."""
+    """Return a CustomVoice request with a style and a voice that is only defined by a recording."""
     reference = Reference(samples=SAMPLES, text="I say hello.")
     return custom_voice(**{"voice": None, "instruct": STYLE, "reference": reference, **words})
 
 
 @pytest.fixture
 def twins(speaker: Checkpoint, cloner: Checkpoint) -> tuple[Checkpoint, Checkpoint]:
-    """A CustomVoice checkpoint and a Base one with equal talkers, so that they agree on what a voice is."""
+    """Return a CustomVoice and a Base checkpoint with equal talkers."""
     return replace(speaker, talker=copy.deepcopy(cloner.talker)), cloner
 
 
@@ -91,7 +91,7 @@ def test_too_short_recording_is_refused(twins: tuple[Checkpoint, Checkpoint]) ->
 
 
 def wider(base: Checkpoint) -> Checkpoint:
-    """The same as its configuration would be at another size."""
+    """Return the checkpoint with the configuration of another size."""
     talker = replace(base.config.talker, hidden_size=2 * base.config.talker.hidden_size)
     return replace(base, config=replace(base.config, talker=talker))
 
@@ -120,7 +120,7 @@ def test_model_cards_list_voice_styling_support(
 
 @pytest.fixture
 def each_without_style() -> Callable[[Engine], None]:
-    """Has every checkpoint ignore instructions, as those of 0.6B do."""
+    """Return a function that makes every checkpoint ignore instructions, like those of 0.6B."""
 
     def change(engine: Engine) -> None:
         for entry in engine.registry.entries:

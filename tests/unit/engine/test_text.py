@@ -88,7 +88,7 @@ def test_long_instruct_is_truncated_after_a_word(speaker: Checkpoint, instruct: 
     ],
 )
 def test_frame_budget_allows_speech_at_half_speed(text: str, seconds: float) -> None:
-    """Seconds are those of an ordinary reader; a runaway still ends within six times that and the grace."""
+    """A runaway ends within six times the normal length and the grace."""
     frames = seconds / 0.08
     assert 2 * frames < frame_budget(text) < 6 * frames + GRACE_FRAMES
 

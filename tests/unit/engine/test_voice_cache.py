@@ -32,7 +32,7 @@ WAIT_S = 60
 
 
 def counted(owner: object, name: str, monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
-    """Record the arguments of every call of a method from now on."""
+    """Record the arguments of each later call of a method."""
     calls: list[tuple[Any, ...]] = []
     method = getattr(owner, name)
 
@@ -164,7 +164,7 @@ def test_forged_prompt_is_not_used_for_another_voice(cloner: Checkpoint) -> None
 
 
 class Gate:
-    """Gate that blocks the encoding of references until it is opened, and can make single encodings fail."""
+    """Hold that blocks the encoding of references until it is opened, and can make some of them fail."""
 
     def __init__(self, voices: VoiceCache, monkeypatch: pytest.MonkeyPatch) -> None:
         self.open, self.fails, self.reads, self._read = threading.Event(), set[int](), 0, voices.read

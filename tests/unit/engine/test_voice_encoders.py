@@ -60,7 +60,7 @@ def test_encoders_run_without_graphs_if_capture_fails(cloner: Checkpoint) -> Non
 
 
 def test_first_clone_needs_no_further_capture(cloner: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The filter of the front end, the encoders and Code2Wav over a reference run before anybody comes."""
+    """The mel filter, the encoders and Code2Wav on a reference are warmed up at startup."""
     speaker, tokenizer = cloner.speaker_encoder, cloner.speech_tokenizer
     assert speaker is not None
     monkeypatch.setattr(speaker, "_mel", None)
@@ -121,7 +121,7 @@ def test_preparing_a_prompt_decodes_no_audio(cloner: Checkpoint, monkeypatch: py
 @pytest.mark.slow
 @pytest.mark.parametrize("device", [None, "graphs"])
 def test_new_voice_is_batch_invariant(cloner: Checkpoint, device: str | None) -> None:
-    """Bit for bit: what is made of one recording does not depend on those that come with it."""
+    """The result for a recording is bitwise independent of the other recordings of the batch."""
     requests = [
         cloned(seconds=seconds, x_vector_only=only, max_frames=6)
         for seconds in (1.1, 1.25, 1.5, 2.0)

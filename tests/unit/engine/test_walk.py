@@ -69,7 +69,7 @@ class Stand:
         return launched(slots, self.frames(slots), self.device)
 
     def frames(self, slots: Slots) -> FrameResult:
-        """Every seventh seed's numbers are not finite from its fifth frame on; parts end by themselves."""
+        """Return random frames. Some seeds give non-finite values after four frames; segments end by EOS."""
         if self.fails:
             self.fails, self.has_failed = False, True
             raise RuntimeError
@@ -90,7 +90,7 @@ class Stand:
 
 
 class Walk(RuleBasedStateMachine):
-    """Clients come, write, read slowly, report, leave."""
+    """State machine of clients that connect, send text, read slowly, acknowledge and disconnect."""
 
     checkpoint: Checkpoint
 
@@ -219,7 +219,7 @@ class Walk(RuleBasedStateMachine):
                 assert np.isin(np.diff(frames), [1, *(1 - frames)]).all(), "in order, anew for every part"
 
     def teardown(self) -> None:
-        """Nobody is forgotten."""
+        """Assert that every request ends."""
         for ticket in self.heards:
             self.engine.finish_text(ticket)
         self.stand.fails = False

@@ -25,7 +25,7 @@ DIALECTS = ("beijing_dialect", "sichuan_dialect")
 
 
 def model_config(variant: str) -> dict[str, Any]:
-    """config.json of a variant, from the one of 0.6B-CustomVoice and what the others change."""
+    """Return config.json of a variant: that of 0.6B-CustomVoice with the variant's changes."""
     size, mode = VARIANTS[variant]
     config = json.loads((DATA / "config_0.6b_customvoice.json").read_text(encoding="utf-8"))
     config |= {"tts_model_size": size, "tts_model_type": mode}
@@ -43,14 +43,14 @@ def model_config(variant: str) -> dict[str, Any]:
 
 
 def write_configs(folder: Path, variant: str) -> None:
-    """The JSON files that a variant's networks follow from."""
+    """Write the JSON files that define a variant's networks."""
     (folder / "config.json").write_text(json.dumps(model_config(variant)), encoding="utf-8")
     (folder / "generation_config.json").write_text(json.dumps(GENERATION), encoding="utf-8")
 
 
 @cache
 def speech_tokenizer_config() -> SpeechTokenizerConfig:
-    """speech_tokenizer/config.json, the same in all variants."""
+    """Return speech_tokenizer/config.json, which is equal in all variants."""
     with tempfile.TemporaryDirectory() as folder:
         text = (DATA / "config_speech_tokenizer.json").read_text(encoding="utf-8")
         (Path(folder) / "config.json").write_text(text, encoding="utf-8")
@@ -59,7 +59,7 @@ def speech_tokenizer_config() -> SpeechTokenizerConfig:
 
 @cache
 def keys(name: str) -> dict[str, tuple[int, ...]]:
-    """Key and shape of every tensor of a published file, as the reference's classes list them."""
+    """Return key and shape of every tensor of a published file, as listed by the reference's classes."""
     with gzip.open(DATA / f"keys_{name}.txt.gz", "rt", encoding="utf-8") as lines:
         rows = (line.split() for line in lines)
         return {key: tuple(int(size) for size in shape.split(",")) for key, shape in rows}

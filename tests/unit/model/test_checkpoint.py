@@ -41,7 +41,7 @@ FILES = (
 
 @pytest.fixture
 def folder(folder_of: FolderOf, tmp_path: Path) -> Path:
-    """A checkpoint that a test may damage."""
+    """Return a copy of a checkpoint that a test may damage."""
     return shutil.copytree(folder_of("tiny", "custom_voice"), tmp_path / "damaged")
 
 
@@ -109,7 +109,7 @@ def test_damaged_weights_are_reported(folder: Path, file: str, damage: str) -> N
 
 
 def test_pickle_files_are_never_read(folder: Path) -> None:
-    """A pickled checkpoint next to the missing weights would run its code if it were opened."""
+    """The weights are missing, and a pickled checkpoint next to them would run code if it were opened."""
     (folder / WEIGHTS[0]).unlink()
     trap = folder / "opened"
 

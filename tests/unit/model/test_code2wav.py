@@ -33,7 +33,7 @@ EXACT = 1e-9
 
 @pytest.fixture(scope="module", params=["tiny", "odd"])
 def precise(request: pytest.FixtureRequest, loaded: Loaded) -> Code2Wav:
-    """Code2Wav in float64."""
+    """Return Code2Wav in float64."""
     return copy.deepcopy(loaded(request.param, "base").speech_tokenizer.code2wav).double()
 
 
@@ -125,7 +125,7 @@ def test_library_convolutions_give_the_same_audio_except_rounding(
 
 
 def test_audio_is_neither_silent_nor_clipped(precise: Code2Wav) -> None:
-    """Else the comparisons above would compare nothing."""
+    """Otherwise the comparisons above would be meaningless."""
     wave = decoded(precise, codes_of(precise, 2))
     assert wave.std() > 0.01
     assert (wave.abs() == 1).double().mean() < 0.05
@@ -159,7 +159,7 @@ def test_warm_state_equals_decoding_the_reference_and_dropping_its_audio(precise
 
 
 def test_warm_up_needs_exactly_the_receptive_field_of_the_convolutions(precise: Code2Wav) -> None:
-    """One frame less than ``tail_frames`` is still enough (one is to spare), a few less are not."""
+    """``tail_frames`` has one frame of margin: one frame less is enough, and a few less are not."""
     reference, tail = 40, precise.tail_frames
 
     def after(kept: int) -> Tensor:
@@ -176,7 +176,7 @@ def test_warm_up_needs_exactly_the_receptive_field_of_the_convolutions(precise: 
 
 
 def test_published_decoder_has_a_receptive_field_of_ten_frames() -> None:
-    """Facts 6.2: ten frames of transformer output; ``tail_frames`` has one to spare."""
+    """``tail_frames`` is 11, because it has one frame of margin."""
     with on_meta():
         code2wav = Code2Wav(speech_tokenizer_config().code2wav)
     assert code2wav.tail_frames == 11
@@ -188,7 +188,7 @@ def test_published_decoder_has_a_receptive_field_of_ten_frames() -> None:
 
 @torch.inference_mode()
 def test_gpu_code_path_gives_the_same_shapes() -> None:
-    """A device without numbers takes the branches that a card takes."""
+    """The meta device takes the same branches as a GPU."""
     with on_meta():
         code2wav = Code2Wav(speech_tokenizer_config().code2wav)
         state, codes = code2wav.fresh_state(2), torch.zeros(2, 3, code2wav.config.num_quantizers, dtype=torch.int64)

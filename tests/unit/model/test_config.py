@@ -21,7 +21,7 @@ Change = Callable[[dict[str, Any]], object]
 
 
 def changed(source: Path, folder: Path, file: str, change: Change) -> Path:
-    """A copy of a checkpoint's JSON files with one of them changed."""
+    """Copy a checkpoint's JSON files and change one of them."""
     for name in ("config.json", "generation_config.json", "speech_tokenizer/config.json"):
         content = json.loads((source / name).read_text(encoding="utf-8"))
         if name == file:
@@ -286,7 +286,7 @@ def test_voicewright_fields_extend_a_checkpoint(folder_of: FolderOf, tmp_path: P
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_published_file_without_defaulted_fields_means_the_same(tmp_path: Path, variant: str) -> None:
-    """As its classes would save it, or a careful hand."""
+    """Fields that equal their default are removed."""
     whole, left_out = tmp_path / "whole", tmp_path / "left_out"
     for folder in (whole, left_out):
         folder.mkdir()
@@ -316,7 +316,7 @@ def test_published_speech_tokenizer_without_defaulted_fields_means_the_same(tmp_
 
 
 def forget_defaults(kind: type, section: dict[str, Any]) -> int:
-    """Leave out what equals its default; returns how many fields that were."""
+    """Remove fields that equal their default, and return their number."""
     defaults = {spec.name: spec.default for spec in fields(kind)}
     gone = [name for name, value in section.items() if name in defaults and defaults[name] in (value, _tuple(value))]
     for name in gone:

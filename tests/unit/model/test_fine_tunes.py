@@ -24,7 +24,7 @@ TEXT = "McDonald's iPhone 12, 你好"
 
 @pytest.fixture
 def folder(folder_of: FolderOf, tmp_path: Path) -> Path:
-    """A checkpoint of its own, to be trained on."""
+    """Return a copy of a checkpoint for fine-tuning."""
     return Path(shutil.copytree(folder_of("brief", "base"), tmp_path / "tuned"))
 
 
@@ -33,7 +33,7 @@ def load(folder: Path) -> Checkpoint:
 
 
 def make_custom_voice(folder: Path, speakers: dict[str, int]) -> None:
-    """As the official fine-tuning script does to a copy of a Base checkpoint: speakers, and no encoder of them."""
+    """Convert a Base checkpoint like the official fine-tuning script: speakers, no speaker encoder."""
 
     def change(content: dict[str, Any]) -> None:
         content["tts_model_type"] = "custom_voice"
@@ -55,7 +55,7 @@ def test_output_of_the_official_fine_tuning_script_speaks(folder: Path, speakers
 
 
 def test_unneeded_tensors_are_ignored_and_logged(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Other scripts keep the encoder in a CustomVoice checkpoint; the official classes warn of it."""
+    """Some scripts keep the speaker encoder in a CustomVoice checkpoint."""
     encoder = {key: part for key, part in load_file(folder / WEIGHTS).items() if key.startswith("speaker_encoder")}
     make_custom_voice(folder, {"zoe": 1000})
     count = {"talker.model.steps": torch.tensor([7])}

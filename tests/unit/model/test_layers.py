@@ -30,7 +30,7 @@ def test_rms_norm_casts_before_applying_the_weight() -> None:
 
 
 def test_rotary_angles_are_computed_in_float32_and_then_cast() -> None:
-    """In bfloat16 the position 30001 would be 29952."""
+    """bfloat16 would round the position 30001 to 29952."""
     positions = torch.tensor([0, 1, 30_001])
     cos, sin = rotary(positions, 8, 10_000.0, torch.bfloat16)
     angle = positions.double()[:, None] * 10_000.0 ** (-torch.arange(0, 8, 2).double() / 8)
@@ -40,7 +40,7 @@ def test_rotary_angles_are_computed_in_float32_and_then_cast() -> None:
 
 
 def test_rotation_pairs_the_two_halves() -> None:
-    """Split-half RoPE: the pair (i, i + d/2) is a complex number that is turned by the position's angle."""
+    """Split-half RoPE rotates the pair (i, i + d/2) by the angle of the position."""
     x = torch.randn(1, 2, 5, 8, generator=torch.Generator().manual_seed(1))
     positions = torch.arange(5)
     cos, sin = rotary(positions, 8, 100.0, torch.float32)
@@ -53,7 +53,7 @@ def test_rotation_pairs_the_two_halves() -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("rows", [1, 3])
 def test_cpu_rms_norm_is_bitwise_equal_with_fewer_calls(dtype: torch.dtype, rows: int) -> None:
-    """Queries and keys together too; with one RMSNorm operation and with seven."""
+    """Queries and keys are normalised together or separately, fused or with single operations."""
     generator = torch.Generator().manual_seed(2)
     config = DecoderConfig(hidden_size=64, num_attention_heads=4, num_key_value_heads=2, head_dim=16)
     attention, norm = Attention(config).to(dtype), RMSNorm(64, 1e-6).to(dtype)

@@ -38,7 +38,7 @@ STEP = 1  # One step of the 16-bit samples, because a sum in another order may r
 
 @pytest.fixture(autouse=True)
 def few_programs(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The interpreter runs one program after the other: large tiles, which change nothing in the sums."""
+    """Use large tiles, because the interpreter runs one program at a time. The results are the same."""
     monkeypatch.setattr(convolution, "tile_for", lambda M, N, size: Tile(512, 64, 4, 3, 512))
     monkeypatch.setattr(residual_unit, "tile_for", lambda M, channels: Tile(512, channels, 4, 3, 512))
     monkeypatch.setattr(pointwise, "MOMENTS", 512)
@@ -156,7 +156,7 @@ def test_warm_state_equals_decoding_the_reference_and_dropping_its_audio(small: 
 
 @pytest.mark.parametrize("reference", [2, 12])
 def test_captured_warm_up_steps_equal_one_pass(small: Code2Wav, reference: int) -> None:
-    """Two frames are fewer than the last step has: there is no graph for them."""
+    """Two frames are fewer than the last step has, so they have no graph."""
     codes = codes_of(small, 1, reference + 4)
     truth = plain(small, codes)[:, reference * small.config.samples_per_frame :]
     streams, device = packed(small), GraphDevice()
@@ -195,7 +195,7 @@ def test_out_of_range_codes_are_clamped_to_the_codebooks(small: Code2Wav) -> Non
 
 
 def test_bfloat16_error_equals_that_of_the_rounded_network(small: Code2Wav) -> None:
-    """The yardstick is the plain network with rounded weights and inputs; a wrong fold or cast would be far louder."""
+    """The baseline is the plain network with rounded weights and inputs."""
     codes = codes_of(small, 1, 6)
     truth = plain(small, codes).float()
     ours = in_chunks(packed(small, torch.bfloat16), [0], codes, [2, 6]).float()

@@ -65,7 +65,7 @@ def test_matrix_product_is_batch_invariant(inputs: int, outputs: int, biased: bo
     "function", [silu, F.gelu, torch.exp, torch.sin, torch.cos, torch.log, softmax], ids=lambda made: made.__name__
 )
 def test_elementwise_functions_are_position_independent(function: Callable[[Tensor], Tensor], width: int) -> None:
-    """Everything that is neither a product nor a plain sum or product of two numbers."""
+    """These are all functions besides matrix products and plain additions and multiplications."""
     x = numbers(40, width).abs()
     whole = function(x)
     for start, size in ((0, 1), (3, 1), (2, 2), (5, 7), (39, 1)):
@@ -79,7 +79,7 @@ def test_silu_equals_the_library_except_rounding() -> None:
 
 @pytest.mark.slow
 def test_plain_library_product_is_not_batch_invariant() -> None:
-    """Else this module, and what the runtime asks of MKL, were for nothing."""
+    """If it were, this module and the MKL settings would be unnecessary."""
     question = """
 import torch
 from torch.nn.functional import linear
@@ -182,7 +182,7 @@ def test_quantized_layer_frees_its_original_weights(kind: Quantization) -> None:
 
 
 def narrow(conv: Conv | TransposedConv) -> nn.Module:
-    """The convolution in bfloat16, laid out as Code2Wav's are on a CPU that multiplies it."""
+    """Prepare the convolution in bfloat16 as in Code2Wav on a CPU that supports it."""
     filled(conv)
     conv.lay_out(torch.bfloat16)
     if conv.product is None:

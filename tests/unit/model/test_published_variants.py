@@ -33,7 +33,7 @@ per_variant = pytest.mark.parametrize("variant", VARIANTS)
 
 
 def shapes_of(folder: Path) -> Shapes:
-    """Published key and shape of all that the networks of a configuration want."""
+    """Return published key and shape of every tensor that a configuration needs."""
     config = read_model_config(folder)
     with on_meta():
         networks = {"talker.": Talker(config)}

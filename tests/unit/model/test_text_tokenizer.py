@@ -89,7 +89,7 @@ def test_instruct_ids_include_the_whole_template(folder: Path) -> None:
 
 
 def test_other_files_in_the_folder_change_nothing(folder: Path) -> None:
-    """Loaders that read them may take another model's pre-tokenizer, and cut iPhone in two."""
+    """Loaders that read these files may select another pre-tokenizer, which splits "iPhone"."""
     text = "McDonald's iPhone 12, 你好"
     expected = tokenizer_of(folder).body(text)
     config = json.loads((folder / "tokenizer_config.json").read_text())

@@ -42,7 +42,7 @@ class Marked:
 
 
 class DialectDriver(SessionDriver):
-    """Session of a foreign dialect that a test drives by hand."""
+    """Session of a foreign dialect, driven by a test."""
 
     def send(self, message: dict[str, Any] | str) -> None:
         self.receive(message)

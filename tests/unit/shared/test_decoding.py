@@ -278,7 +278,7 @@ def test_hanging_decoder_is_killed() -> None:
 
 
 def test_suspended_machine_does_not_time_out_the_decoder() -> None:
-    """Each poll takes an hour; the timeout counts polls and not the time on the clock."""
+    """Each poll takes an hour. The timeout counts polls instead of clock time."""
 
     class Hours(threading.Event):
         looks = 0

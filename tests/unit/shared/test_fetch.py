@@ -225,7 +225,7 @@ def test_public_addresses_are_recognised() -> None:
 
 
 def test_host_name_is_resolved_only_once(trap: Trap) -> None:
-    """DNS rebinding: the first answer is public, the next is this machine."""
+    """In a DNS rebinding attack, the first address is public and the next one is local."""
     answers = iter([["192.0.2.1"], ["127.0.0.1"]])
     asked: list[str] = []
 

@@ -100,7 +100,7 @@ def test_case_sensitive_entry_matches_only_its_case_and_hides_no_shorter_entry()
 
 
 def by_one_pattern(text: str, entries: list[Entry], apart: str) -> str:
-    """Slow twin: one pattern of all words, the longest first, and exact case before any other case."""
+    """Slow reference: one regular expression of all words, longest and case-sensitive first."""
     letter = r"(?![\p{Han}])[\p{L}\p{M}\p{N}]"
 
     def whole(word: str, *exact: bool) -> str:

@@ -173,7 +173,7 @@ def test_too_many_channels_are_refused() -> None:
 
 @pytest.mark.parametrize("size", [0, 2**31, 2**32 - 1])
 def test_header_with_a_wrong_length(size: int) -> None:
-    """Streaming writers leave 0 or 0xFFFFFFFF there: the actual data counts, or the file is refused."""
+    """Streaming writers store 0 or 0xFFFFFFFF. The actual data is read, or the file is refused."""
     data = bytearray(encoded(VOICE, subtype="PCM_16"))
     place = data.index(b"data") + 4
     data[place : place + 4] = struct.pack("<I", size)
@@ -207,7 +207,7 @@ def test_damaged_wav_header_is_decoded_or_refused() -> None:
 
 @pytest.mark.parametrize(("kind", "subtype"), [("FLAC", "PCM_16"), ("OGG", "VORBIS"), ("AIFF", "PCM_16")])
 def test_damaged_compressed_header_is_decoded_or_refused(kind: str, subtype: str) -> None:
-    """The child's work runs in this process, where a thousand files take seconds."""
+    """The test decodes in this process, because child processes would take too long."""
     for data in damaged(encoded(VOICE[:36_000], kind=kind, subtype=subtype)):
         with contextlib.suppress(BadReferenceAudio):
             read_any(Seekable(data), limit_s=60.0)

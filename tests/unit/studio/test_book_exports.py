@@ -30,7 +30,7 @@ def client(tmp_path: Path) -> Iterator[httpx.Client]:
 
 
 def picture(codec: str, kind: str) -> str:
-    """A data URL of a small picture."""
+    """Return a data URL of a small picture."""
     file = io.BytesIO()
     with av.open(file, "w", format="image2pipe") as container:
         stream = container.add_stream(codec, rate=1)

@@ -57,7 +57,7 @@ def test_epub_is_read_in_spine_order_and_split_at_its_contents() -> None:
 
 
 def picture(width: int, height: int, codec: str = "mjpeg") -> bytes:
-    """A noisy picture, which compresses badly."""
+    """Return a noisy picture, which compresses badly."""
     file = io.BytesIO()
     values = np.random.default_rng(1).integers(0, 255, (height, width, 3), np.uint8)
     with av.open(file, "w", format="image2pipe") as container:

@@ -88,7 +88,7 @@ def hub(folder_of: FolderOf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 async def test_failed_download_plan_is_not_retried_immediately() -> None:
-    """The page asks every second: if each had a child import torch, this machine would do nothing else."""
+    """The page polls every second, and each attempt starts a process that imports torch."""
     plan = Plan(("json.tool", "--no-such-argument"))
     plan.ask(())
     assert plan.is_asking

@@ -99,7 +99,7 @@ async def test_connection_owner_is_read_from_the_operating_system(
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux says whose a connection is")
 @pytest.mark.parametrize("has_sock_diag", [True, False])
 async def test_closed_socket_has_no_owner(has_sock_diag: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The kernel names root as the user of a socket without a process."""
+    """The kernel reports root as the user of a socket without a process."""
     if not has_sock_diag:
         monkeypatch.setattr(peer_user_module, "_diagnosed", unsupported)
     found: list[int | None] = []

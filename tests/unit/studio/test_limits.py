@@ -46,7 +46,7 @@ TEXT = json.dumps({"type": "input.text", "text": "Hello."})
 
 
 class Studio:
-    """Speech that lasts as long as the test wants, a second at a time."""
+    """Studio whose speech sends one second of audio at a time until the test ends it."""
 
     def __init__(
         self,
@@ -103,7 +103,7 @@ async def refusal(socket: ClientConnection) -> tuple[str, int]:
 
 
 async def heard(url: str) -> bytes | None:
-    """The sound of a text on another socket of the first visitor; None: it has no place."""
+    """Speak on another socket of the first visitor. Return the audio, or None if it was refused."""
     async with connect(url, additional_headers=ONE, proxy=None) as socket:
         with suppress(ConnectionClosed):
             await socket.send(TEXT)
@@ -207,7 +207,7 @@ async def test_shared_studio_applies_no_visitor_limits() -> None:
 
 @pytest.fixture(scope="module")
 def app(tmp_path_factory: pytest.TempPathFactory) -> FastAPI:
-    """The studio's routes, which nothing answers."""
+    """Return the studio's application without a running runtime."""
     data = str(tmp_path_factory.mktemp("data"))
     settings = StudioSettings(store=StoreSettings(data=data), transcriber=Choice.of(""))
     store_service = StoreService(settings.store)

@@ -58,12 +58,12 @@ def take(client: httpx.Client) -> str:
 
 
 def under(name: str, value: str) -> str:
-    """An object with one value that is written so."""
+    """Return an object with one value in this literal form."""
     return f'{{"{name}": {value}}}'
 
 
 def with_field(name: str, value: str) -> str:
-    """A take whose field is written so."""
+    """Return a take in which a field has this literal form."""
     return json.dumps(a_take(**{name: "HERE"})).replace('"HERE"', value)
 
 

@@ -19,7 +19,7 @@ from tests.support import node
 
 @pytest.fixture
 def modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder of modules of which studio.js is the page's."""
+    """Create a folder of modules whose entry point is studio.js."""
     monkeypatch.setattr(bundle, "ASSETS", tmp_path)
     monkeypatch.setattr(bundle, "MODULES", {"page": "studio.js"})
     folder = tmp_path / "js"
@@ -42,7 +42,7 @@ def modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def run(tmp_path: Path, expression: str) -> str:
-    """Evaluate an expression with the joined modules as `page`."""
+    """Evaluate an expression in which `page` is the bundle."""
     file = tmp_path / "bundle" / "page.mjs"
     file.parent.mkdir(exist_ok=True)
     file.write_bytes(Bundles().get("page.js").body)

@@ -19,7 +19,7 @@ ROW = "All of the boats came back in the evening, before the storm began"
 
 
 def book_page(number: int, rows: list[str], *, heading: str = "", note: str = "") -> list[Placed]:
-    """A page with a running title, its number, and the rows of its text."""
+    """Return a page with a running head, its number and its rows of text."""
     placed: list[Placed] = [(60, 770, 9, f"The Voyage {number}"), (300, 30, 9, str(number))]
     placed += [(60, 740, 18, heading)] if heading else []
     placed += [(60, 700 - 14 * at, 11, row) for at, row in enumerate(rows)]
@@ -144,7 +144,7 @@ async def test_a_child_process_reads_it() -> None:
 
 
 def locked_pdf() -> bytes:
-    """A PDF with a password, by pypdf's writer."""
+    """Return a PDF with a password."""
     writer = PdfWriter(clone_from=PdfReader(io.BytesIO(pdf([[(60, 700, 11, "Hello.")]]))))
     writer.encrypt("secret", algorithm="RC4-128")
     file = io.BytesIO()

@@ -182,7 +182,7 @@ async def test_lost_client_closes_the_runtime_socket() -> None:
 
 @pytest.mark.parametrize("code", [1000, 1011])
 async def test_client_close_before_that_of_the_runtime_is_not_an_error(code: int) -> None:
-    """Its server knows that it has gone when the close is to be sent, and has not said so yet."""
+    """The server already has the client's disconnect when it sends the close frame."""
 
     async def server(server: WebSocket) -> None:
         await server.accept()
@@ -370,7 +370,7 @@ async def test_body_over_the_limit_is_refused_by_its_declared_size(
 
 @pytest.mark.parametrize("value", ["Bearer ", "Bearer k \t "])
 async def test_trailing_space_in_a_header_value_is_removed(value: str) -> None:
-    """Curl sends "Authorization: Bearer " where the variable that should hold the key is not set."""
+    """Curl sends "Authorization: Bearer " if the variable with the key is not set."""
 
     async def key(request: Request) -> Response:
         return Response(request.headers["authorization"])

@@ -46,7 +46,7 @@ OF_THE_OPERATOR = {
 
 
 def _shape(node: ast.expr) -> str | None:
-    """A literal with its places emptied; None where it is no literal."""
+    """Return a string literal with empty placeholders, or None for another expression."""
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         return node.value
     if isinstance(node, ast.JoinedStr):

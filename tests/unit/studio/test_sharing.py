@@ -40,13 +40,13 @@ def owner(address: str) -> Iterator[httpx.Client]:
 
 @pytest.fixture
 def anybody(address: str) -> Iterator[httpx.Client]:
-    """Without a cookie."""
+    """Return a client without a cookie."""
     with httpx.Client(base_url=address, trust_env=False, timeout=30) as client:
         yield client
 
 
 def shared(owner: httpx.Client, **fields: Any) -> tuple[str, str]:
-    """A kept take and its link's path."""
+    """Store and share a take. Return its id and the path of its link."""
     take = keep(owner, pcm_of(0.5), **fields)["id"]
     answer = owner.post(f"/studio/takes/{take}/share")
     assert answer.status_code == 201

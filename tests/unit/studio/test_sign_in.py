@@ -90,7 +90,7 @@ class Provider:
 
 @asynccontextmanager
 async def studio(provider: Provider) -> AsyncIterator[httpx.AsyncClient]:
-    """A studio that says who it takes somebody for."""
+    """Return a client of a studio that reports the signed-in member."""
     async with served(provider.routes()) as elsewhere:
         provider.url = f"http://{elsewhere}"
         sign_in = SignIn(

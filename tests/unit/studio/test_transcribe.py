@@ -172,7 +172,7 @@ def test_recogniser_error_is_reported_without_its_cause(caplog: pytest.LogCaptur
 
 
 class Slow:
-    """Tells what it was given, when it was at it, and how many of it there are."""
+    """Transcriber that reports its input, its times and the number of instances."""
 
     name = "slow"
     made = 0

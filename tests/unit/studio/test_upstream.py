@@ -21,7 +21,7 @@ Hold = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 @asynccontextmanager
 async def client_of(hold: Hold) -> AsyncIterator[tuple[httpx.AsyncClient, str]]:
-    """A client, and the address of a server that holds its connections."""
+    """Return a client, and the URL of a server that calls `hold` for its connections."""
     server = await asyncio.start_server(hold, "127.0.0.1", 0)
     url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
     async with server, httpx.AsyncClient(transport=Upstream([]), timeout=None) as client:

@@ -110,7 +110,7 @@ def binned(tmp_path: Path) -> list[Path]:
 
 
 async def spoken(client: httpx.AsyncClient, **fields: Any) -> str:
-    """Keep a take, and return its id."""
+    """Store a take and return its id."""
     files = {"pcm": ("take.pcm", pcm_of(0.1))}
     answer = await client.post("/studio/takes", data={"take": json.dumps(a_take(**fields))}, files=files)
     return str(answer.json()["id"])

@@ -36,14 +36,14 @@ SILENCES = (0.2, 1.4, 0.3, 0.9)  # Durations in seconds of the silence before, b
 
 
 def trimmed(samples: NDArray[np.float32]) -> NDArray[np.float32]:
-    """From the first sound that can be heard to the last."""
+    """Remove silence at the start and the end."""
     loud = np.flatnonzero(np.abs(samples) > 0.02)
     return samples[loud[0] : loud[-1] + 1]
 
 
 @pytest.fixture(scope="module")
 def known() -> Known:
-    """Phrases between silences, and when each begins and ends: seconds."""
+    """Return audio with phrases between silences, and the start and end of each phrase in seconds."""
     sound, truth = np.zeros(0, np.float32), []
     for said, silence_s in zip(map(trimmed, each_spoken(*PHRASES, seed=2)), SILENCES, strict=False):
         start = len(sound) / SAMPLE_RATE + silence_s
@@ -186,7 +186,7 @@ def hanging(*_):
 
 @pytest.fixture
 def only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
-    """(functions) -> these are the aligners that are installed, before ours; as a package of somebody's brings them."""
+    """Return a function that installs these functions as the aligners of another package."""
 
     def install(*functions: str) -> None:
         about = tmp_path / "packages" / "other_aligner-1.dist-info"

@@ -32,7 +32,7 @@ WILD = Sampling(temperature=3.0, top_k=0, repetition_penalty=1.5)  # These setti
 
 
 class Shapes(Draw):
-    """Memory that nobody has touched, of the right shape: gigabytes cost nothing."""
+    """Weights of the right shape in untouched memory, so that gigabytes cost nothing."""
 
     def spread(self, key: str, shape: tuple[int, ...], std: float, mean: float = 0.0) -> Array:
         return np.zeros(shape, np.float32)
@@ -60,7 +60,7 @@ def test_the_speech_tokenizer_has_the_published_names_and_shapes() -> None:
 
 @pytest.mark.parametrize("variant", published.VARIANTS)
 def test_configuration_fields_equal_the_published_ones(variant: str, tmp_path: Path) -> None:
-    """Exceptions are the numbers of text tokens, because the tokenizer is small, and our field for random weights."""
+    """Exceptions: numbers of text tokens, and our field for random weights."""
     ours, theirs = tmp_path / "ours", tmp_path / "theirs"
     for folder in (ours, theirs):
         folder.mkdir()
@@ -68,7 +68,7 @@ def test_configuration_fields_equal_the_published_ones(variant: str, tmp_path: P
 
     class Nothing(Shapes):
         def save(self, *_: object) -> None:
-            """No weights are needed here."""
+            """Skip the weights."""
 
     write_drawn(ours, PUBLISHED[size], mode, Nothing(0), "bfloat16")
     published.write_configs(theirs, variant)
@@ -90,7 +90,7 @@ def test_endless_checkpoint_speaks_until_stopped(mode: str, sampling: Sampling, 
 
 
 def test_unmodified_weights_do_end_speech(tmp_path: Path) -> None:
-    """Or the test above could not fail."""
+    """Otherwise the test above could not fail."""
     checkpoint = load(tmp_path, replace(ENDLESS, is_endless=False), "custom_voice")
     heard = said(engine_of(checkpoint, guard=False), custom_voice(max_frames=FRAMES, sampling=WILD))
     assert isinstance(heard.end, Finished)

@@ -24,7 +24,7 @@ SMALL = {
 
 @pytest.fixture(scope="module")
 def recipe() -> Iterator[dict[str, ModuleType]]:
-    """Import modules that import each other by name; remove them and their folder at the end."""
+    """Import modules that import each other by name, and remove them and their folder at the end."""
     before = set(sys.modules)
     path = list(sys.path)
     sys.path.insert(0, str(RECIPE))

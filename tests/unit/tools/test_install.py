@@ -44,7 +44,7 @@ CONSTRAINT = ("--constraint", "others.lock")
 
 
 class Pip:
-    """Recorder of pip's calls. Calls that name an index run and install into a folder; the others succeed."""
+    """Recorder of pip's calls. Calls with an index run and install into a folder; others succeed."""
 
     def __init__(self, target: Path) -> None:
         self.target = target

@@ -103,7 +103,7 @@ def test_memory_of_a_published_checkpoint_follows_from_its_configuration(
     tmp_path: Path, variant: str, parameters: int, chosen: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def rtf(probe: Probe, config: ModelConfig, weights: Weights) -> float:
-        """Of a machine that reads weights at 25 GB/s, and does nothing else."""
+        """Return the RTF of a machine that only reads weights, at 25 GB/s."""
         return frame_reads(config) * bytes_per_weight(*weights) / 25e9 / 0.08
 
     monkeypatch.setattr(Probe, "rtf", rtf)

@@ -29,7 +29,7 @@ LENGTH, FLOAT32 = 256, 4
 
 @dataclass
 class Card:
-    """As much of a card as its memory."""
+    """Fake GPU with this free and total memory."""
 
     free: float
     total: float = 100 * GIB
@@ -147,7 +147,7 @@ def test_cpu_uses_default_slots_that_fit_and_always_requested_ones(
 
 @pytest.mark.parametrize("asked", [0, 3])
 def test_measured_and_estimated_bytes_give_the_same_slots(asked: int) -> None:
-    """The same memory gives the same slots before a load and after it."""
+    """The number of slots is the same before and after the checkpoint is loaded."""
     for count in (0.9, 1.0, 4.2, 90.0):
         card = Card(100 * GIB)
         settings = EngineSettings(memory_share=1.0, max_slots=asked)
@@ -163,7 +163,7 @@ def test_measured_and_estimated_bytes_give_the_same_slots(asked: int) -> None:
 
 
 def test_shared_memory_in_a_container_is_not_counted_as_file_cache() -> None:
-    """As Linux writes memory.stat: Ray's objects lie in /dev/shm, are counted as files and are never given back."""
+    """memory.stat counts Ray's objects in /dev/shm as file cache, but they cannot be reclaimed."""
     lines = ["anon 1000", "file 900", "kernel 50", "shmem 700", "file_mapped 10"]
     assert memory.reclaimable_bytes(lines) == 200
     assert memory.reclaimable_bytes([]) == 0

@@ -30,7 +30,7 @@ FLOAT16, INT8, INT4 = Quantization
 
 
 def small() -> ModelConfig:
-    """A published configuration with small layers."""
+    """Return a published configuration with small layers."""
     config = inspect_published(PUBLISHED[0]).config
     assert config is not None
     few = {"hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2}
@@ -89,7 +89,7 @@ def test_audio_speed_is_measured_in_its_serving_dtype(monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize("kind", [None, FLOAT16, INT8, INT4])
 def test_estimated_layer_size_equals_the_quantized_size(kind: Quantization | None) -> None:
-    """Of four bits the probe took half as many layers as no cache holds, and estimated too high a speed."""
+    """A wrong size made the probe's layers fit into a cache, which overestimated the speed of int4."""
     config = DecoderConfig(num_hidden_layers=1, num_code_groups=4, vocab_size=64)
     with on_meta():
         stack = DecoderStack(config)
