@@ -32,7 +32,7 @@ UNKNOWN_FIELDS = "The request has fields that do not exist, which were ignored: 
 OTHER_SPEAKER = "The voice that was named is another service's; {speaker} speaks in its place."
 STORED_NAMESAKE = "A stored voice has this name of OpenAI's; the stored voice is spoken."
 DESCRIBED_VOICE = "In this mode the voice is as it is described; the voice that was named was ignored."
-RECORDED_VOICE = "The voice is that of the recording; the voice that was named was ignored."
+RECORDED_VOICE = "The voice is that of the recording or embedding; the voice that was named was ignored."
 
 
 class Mode(StrEnum):
@@ -107,7 +107,7 @@ class VoicePrompt:
     Shapes: x_vector [H] float32; codes [m, Q] int64, None for x-vector only.
     """
 
-    fingerprint: str  # ModelCard.fingerprint of the checkpoint that computed it.
+    fingerprint: str  # ModelCard.fingerprint of the checkpoint that computed it. Empty if a client sent the prompt.
     x_vector: NDArray[np.float32]
     codes: NDArray[np.int64] | None = None
 
@@ -129,7 +129,8 @@ class BlendPart:
 class Reference:
     """Voice to clone. If ``prompt`` is from another checkpoint, it is computed again from the samples.
 
-    With a ``blend`` the voice is between two others, and there are no samples.
+    With a ``blend`` the voice is between two others, and there are no samples. A client that sends an x-vector sends
+    no samples either; the ``prompt`` is then used as it is.
 
     Shapes: samples [N] float32 in [-1, 1], mono, 24 kHz.
     """

@@ -245,8 +245,11 @@ def _routing(folder: Path) -> list[str]:
         f" if {is_mixed} {unknown} {is_json}",
         f"    http-request set-var(txn.mode) str(base) if {is_mixed} {unknown} {is_json}"
         f" {{ req.hdr_val(content-length) ge {_BUFFER - 1024} }}",
+    ]
+    lines += [
         f"    http-request set-var(txn.mode) str(base) if {is_mixed} {unknown} {is_json}"
-        " { req.body,json_query('$.ref_audio') -m found }",
+        f" {{ req.body,json_query('$.{field}') -m found }}"
+        for field in ("ref_audio", "speaker_embedding[0]")
     ]
     for field in ("$.voice", "$.voice.id"):
         lines.append(

@@ -111,6 +111,7 @@ async def test_request_is_routed_to_a_replica_serving_its_mode(settings: Setting
         ("clones", {"url": speech, "json": {"input": "Hello.", "voice": "a voice that somebody kept"}}),
         ("clones", {"url": speech, "json": {"input": "Hello.", "ref_audio": "AAAA"}}),
         ("clones", {"url": speech, "json": {"input": "Hello.", "ref_audio": "A" * 100_000}}),
+        ("clones", {"url": speech, "json": {"input": "Hello.", "speaker_embedding": [0.5, 1]}}),
         ("clones", {"url": "/tts/bytes", "json": {"transcript": "Hello.", "voice": {"mode": "id", "id": "kept"}}}),
         ("speakers", {"url": "/tts/bytes", "json": {"transcript": "Hello.", "voice": {"mode": "id", "id": "clara"}}}),
         ("clones", {"url": "/v1/text-to-speech/kept", "json": {"text": "Hello."}}),

@@ -15,10 +15,12 @@ from typing import Any
 import httpx
 import pytest
 import soundfile
+import torch
 
 from runtime.cli import main
-from runtime.settings import EngineSettings
-from tests.conftest import FolderOf
+from runtime.settings import EngineSettings, Limits
+from runtime.shared.reference import read_reference
+from tests.conftest import FolderOf, Loaded
 from tests.support.runtime_server import RunningServer, running_server
 from tests.support.signals import voice
 from tests.support.speech_client import same_sound, spoken, talk
@@ -237,6 +239,20 @@ def test_every_route_returns_the_same_bytes(server: RunningServer, casts: dict[s
     routes = ROUTES + (BY_ID if "voice" in casts[who] else ())
     heard = {route.__name__: route(server, casts[who]) for route in routes}
     assert [name for name, sound in heard.items() if not same_sound(sound, wanted)] == []
+
+
+def test_speaker_embedding_returns_the_bytes_of_its_reference(
+    server: RunningServer, casts: dict[str, Cast], loaded: Loaded
+) -> None:
+    encoder = loaded("brief", "base").speaker_encoder
+    assert encoder is not None
+    recording = base64.b64decode(casts["x_vector"]["ref_audio"].partition(",")[2])
+    x_vector = encoder(torch.from_numpy(read_reference(recording, Limits()))).tolist()
+    wanted = native_whole(server, casts["x_vector"])
+    heard = {route.__name__: route(server, {"speaker_embedding": x_vector}) for route in ROUTES}
+    assert [name for name, sound in heard.items() if not same_sound(sound, wanted)] == []
+    other = native_whole(server, {"speaker_embedding": [-number for number in x_vector]})
+    assert not same_sound(other, wanted)
 
 
 @pytest.mark.parametrize("who", CASTS)

@@ -179,6 +179,12 @@ def test_first_byte_is_sent_with_the_first_chunk(either: RunningServer, extra: d
         ({"speed": 5}, 400, "invalid_config", "speed"),
         ({"sample_rate": 44100}, 400, "invalid_config", "sample_rate"),
         ({"speaker_embedding": [0.5]}, 400, "invalid_config", "speaker_embedding"),
+        ({"speaker_embedding": []}, 400, "invalid_config", "speaker_embedding"),
+        ({"speaker_embedding": [1e39] * 64}, 400, "invalid_config", "speaker_embedding"),
+        ({"speaker_embedding": ["0.5"]}, 400, "invalid_config", "speaker_embedding.0"),
+        ({"speaker_embedding": [0.5] * 8193}, 400, "invalid_config", "speaker_embedding"),
+        ({"speaker_embedding": [0.5], "task_type": "CustomVoice"}, 400, "invalid_config", "speaker_embedding"),
+        ({"speaker_embedding": [0.5], "ref_audio": "AAAA"}, 400, "invalid_config", None),
         ({"word_timestamps": True}, 400, "invalid_config", "word_timestamps"),
         ({"retries": 1, "stream": None}, 400, "invalid_config", "retries"),
         ({"stream": False, "stream_format": "sse"}, 400, "invalid_config", "stream"),
@@ -192,7 +198,7 @@ def test_first_byte_is_sent_with_the_first_chunk(either: RunningServer, extra: d
 )
 @pytest.mark.parametrize("how", [{}, {"stream_format": "sse"}, {"stream": False}])
 def test_error_before_the_first_byte_is_an_http_status(
-    either: RunningServer, how: dict[str, Any], fields: dict[str, Any], status: int, code: str, param: str
+    either: RunningServer, how: dict[str, Any], fields: dict[str, Any], status: int, code: str, param: str | None
 ) -> None:
     reply = post(either, **{**how, **fields})
     assert reply.status_code == status

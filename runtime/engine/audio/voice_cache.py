@@ -195,7 +195,9 @@ class VoiceCache:
         assert self.encoders is not None, "admission lets Base requests only to Base checkpoints"
         device = self.device.torch_device
         text = None if reference.x_vector_only else reference.text
-        if (prompt := reference.prompt) is not None and self._fits(prompt, reference):
+        prompt = reference.prompt
+        # Admission has checked the prompt of a reference without samples.
+        if prompt is not None and (not len(reference.samples) or self._fits(prompt, reference)):
             codes = None if reference.x_vector_only else torch.tensor(prompt.codes).to(device)
             return ClonedVoice(torch.tensor(prompt.x_vector).to(device), codes, text, key)
         x_vector, codes = self.encoders.encode(reference.samples, x_vector_only=reference.x_vector_only)

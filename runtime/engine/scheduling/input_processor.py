@@ -8,6 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, replace
 from functools import partial
 
+import numpy as np
+from numpy.typing import NDArray
+
 from runtime.engine.audio.voice_cache import reference_key
 from runtime.engine.execution.prompt import PromptInputs, prompt_length, spoken_language
 from runtime.engine.execution.slots import RowSettings, fill_in
@@ -329,6 +332,9 @@ def _reference(request: SpeechRequest, checkpoint: Checkpoint, limits: Limits) -
     if reference.blend:
         parts = tuple(_blend_part(part, checkpoint, limits) for part in reference.blend)
         return replace(reference, text=None, x_vector_only=True, blend=parts)
+    if reference.prompt is not None and not len(reference.samples):
+        _check_x_vector(reference.prompt.x_vector, checkpoint.config)
+        return reference
     _check_seconds(reference, limits)
     if request.mode is Mode.CUSTOM_VOICE:  # CustomVoice checkpoints were not trained with reference frames.
         reference = replace(reference, text=None, x_vector_only=True)
@@ -353,6 +359,17 @@ def _blend_part(part: BlendPart, checkpoint: Checkpoint, limits: Limits) -> Blen
     if part.speaker not in talker.spk_id:
         raise UnknownVoice(param="voice", known=", ".join(talker.spk_id))
     return replace(part, x_vector=checkpoint.talker.codec_vector(talker.spk_id[part.speaker]))
+
+
+def _check_x_vector(x_vector: NDArray[np.float32], config: ModelConfig) -> None:
+    width = config.talker.hidden_size
+    if x_vector.shape != (width,):
+        why = f"it has {len(x_vector)} numbers; this checkpoint needs {width}"
+    elif not np.isfinite(x_vector).all():
+        why = "it holds a number that is not finite as float32"
+    else:
+        return
+    raise InvalidConfig(param="speaker_embedding", where="speaker_embedding", why=why)
 
 
 def _check_seconds(reference: Reference, limits: Limits) -> None:

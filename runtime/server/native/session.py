@@ -17,6 +17,7 @@ from runtime.server.native.contexts import NativeUtterance, ReadyTurn
 from runtime.server.session.commands import Played
 from runtime.server.session.dialect import Dialect
 from runtime.server.session.dialogue import check_turn_text, check_turns, errors_of_turn, join_ends
+from runtime.server.session.speech_fields import NO_RECORDING
 from runtime.server.session.utterance import ChosenVoice
 from runtime.server.text.pronunciations import all_words
 from runtime.server.wire import BYTES_PER_SAMPLE, Reply, check_frames, pieces
@@ -140,8 +141,8 @@ class Session(Dialect[NativeUtterance]):
             self._refuse_config(name, error)
             return
         # The encoded audio of the message is not stored with the settings.
-        slim = config.model_copy(update={"ref_audio": None, "pronunciations": words})
-        self._voices[name] = self._chosen(slim, resolved, config.ref_audio)
+        slim = config.model_copy(update={**NO_RECORDING, "pronunciations": words})
+        self._voices[name] = self._chosen(slim, resolved, config.recording)
 
     def _append(self, name: str, text: str) -> None:
         utterance = self._taking_text(name, "input.text")

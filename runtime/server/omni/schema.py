@@ -107,9 +107,6 @@ def read_config(fields: dict[str, Any], limits: Limits) -> OmniConfig:
     Raises:
         BadRequest: A field has the wrong type, is out of range, or requests an unsupported feature.
     """
-    if fields.get("speaker_embedding") is not None:
-        why = "embeddings are not taken; send ref_audio"
-        raise InvalidConfig(where="speaker_embedding", why=why, param="speaker_embedding")
     known = {name: value for name, value in fields.items() if name != "type"}
     if known.get("streaming_mode") in ("token_level", "sentence_commit"):  # Both modes imply streaming.
         known = {"response_format": "pcm", **known, "stream_audio": True}

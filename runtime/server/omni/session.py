@@ -29,6 +29,7 @@ from runtime.server.omni.schema import OmniConfig, read_config
 from runtime.server.omni.sentence_queue import Goodbye, OpenEncoder, Sentence, SentenceQueue, Turn, TurnEnd
 from runtime.server.omni.sentences import Sentences
 from runtime.server.session.dialect import Dialect
+from runtime.server.session.speech_fields import NO_RECORDING
 from runtime.server.session.utterance import ChosenVoice, GrowingText
 from runtime.server.text.pronunciations import all_words
 from runtime.server.wire import check_text
@@ -188,10 +189,10 @@ class OmniSession(Dialect[Sentence]):
             self._refuse(f"Invalid session config: {error}", error)
             return
         # The audio is decoded only once and is not stored with the settings.
-        changed: dict[str, Any] = {"ref_audio": None, "pronunciations": words}
+        changed: dict[str, Any] = {**NO_RECORDING, "pronunciations": words}
         if config.is_live and config.non_streaming_mode is None and resolved.mode in self._streaming:
             changed["non_streaming_mode"] = False  # As in vLLM-Omni, speech starts before the text is complete.
-        self._voice = self._chosen(config.model_copy(update=changed), resolved, config.ref_audio)
+        self._voice = self._chosen(config.model_copy(update=changed), resolved, config.recording)
         self._text = Sentences(config.cut, self._limits if config.tags else None)
 
     def _append(self, voice: ChosenVoice[OmniConfig], text: object) -> None:

@@ -15,7 +15,7 @@ from runtime.markdown.narration import Part, PartKind, split_narration
 from runtime.markdown.thoughts import without_thoughts
 from runtime.request import Reference
 from runtime.server.session.dialogue import MAX_TURN_PAUSE_MS, MAX_TURNS, TURN_PAUSE_MS
-from runtime.server.session.speech_fields import SpeechFields
+from runtime.server.session.speech_fields import NO_RECORDING, SpeechFields
 from runtime.server.text.filter import FilterName
 from runtime.server.wire import Name, Text, VoiceFields, checked, given
 from runtime.shared.encoding import BIT_RATES, FORMATS, SPEEDS, VOLUMES
@@ -97,9 +97,6 @@ class SpeechBody(SpeechFields):
     @model_validator(mode="before")
     @classmethod
     def _nothing_that_is_not_served(cls, fields: dict[str, Any]) -> dict[str, Any]:
-        if fields.get("speaker_embedding") is not None:
-            why = "embeddings are not taken; send ref_audio"
-            raise InvalidConfig(where="speaker_embedding", why=why, param="speaker_embedding")
         if fields.get("word_timestamps"):
             why = 'send timestamp_granularities: ["word"]'
             raise InvalidConfig(where="word_timestamps", why=why, param="word_timestamps")
@@ -135,7 +132,7 @@ class SpeechBody(SpeechFields):
             PartKind.ACTION: ("action_voice", self.action_voice),
         }
         field, voice = own.get(part.kind, (self.voice_field, self.voice))
-        chosen: dict[str, Any] = {} if part.kind is PartKind.TEXT else {"voice": voice, "ref_audio": None}
+        chosen: dict[str, Any] = {} if part.kind is PartKind.TEXT else {"voice": voice, **NO_RECORDING}
         body = self.model_copy(update={**chosen, "input": part.text, "quoted_voice": None, "action_voice": None})
         body._voice_field = field
         return body
@@ -146,10 +143,10 @@ class SpeechBody(SpeechFields):
         return [self._turn(turn) for turn in self.inputs] or [self]
 
     def _turn(self, turn: DialogueInput) -> SpeechBody:
-        chosen: dict[str, Any] = {"language": turn.language, "instruct": turn.instruct, "voice": turn.voice}
+        chosen = given({"language": turn.language, "instruct": turn.instruct, "voice": turn.voice})
         if turn.voice is not None:
-            chosen["ref_audio"] = None
-        body = self.model_copy(update={**given(chosen), "input": turn.text, "inputs": []})
+            chosen |= NO_RECORDING
+        body = self.model_copy(update={**chosen, "input": turn.text, "inputs": []})
         body._voice_field = turn.voice_field if turn.voice is not None else self.voice_field
         return body
 

@@ -197,11 +197,14 @@ class SpeechResponder(HttpSpeech[SpeechBody]):
         return body.request(text, resolved, await self._reference(body, resolved))
 
     async def _reference(self, body: SpeechBody, resolved: ResolvedVoice) -> Reference | None:
-        if resolved.stored is not None or resolved.mode is not Mode.BASE or body.ref_audio is None:
+        recording = body.recording
+        if resolved.stored is not None or resolved.mode is not Mode.BASE or recording is None:
             return await self._stored(resolved)
+        if isinstance(recording, Reference):
+            return recording
         if self._uploaded is None:
             host = self._host
-            samples = await host.run_in_worker(read_upload, body.ref_audio, host.settings.limits, host.fetcher)
+            samples = await host.run_in_worker(read_upload, recording, host.settings.limits, host.fetcher)
             if isinstance(samples, SpeechError):
                 raise samples
             self._uploaded = Reference(samples=samples, text=body.ref_text, x_vector_only=body.x_vector_only_mode)

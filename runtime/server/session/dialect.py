@@ -200,17 +200,21 @@ class Dialect(ABC, Generic[Speaking]):
             self.send_queue.drop_sound_of(utterance.number)
             utterance.samples = utterance.sent_samples
 
-    def _chosen(self, config: Config, resolved: ResolvedVoice, ref_audio: str | None = None) -> ChosenVoice[Config]:
+    def _chosen(
+        self, config: Config, resolved: ResolvedVoice, recording: str | Reference | None = None
+    ) -> ChosenVoice[Config]:
         """Return the chosen voice, and request its reference if it has one."""
         voice = ChosenVoice(config, resolved)
-        if resolved.stored is not None or (resolved.mode is Mode.BASE and ref_audio is not None):
+        if resolved.stored is None and isinstance(recording, Reference):
+            voice.reference = recording
+        elif resolved.stored is not None or (resolved.mode is Mode.BASE and recording is not None):
             voice.needs_reference = True
             self._uploads += 1
             self._reading[self._uploads] = voice
             if resolved.stored is not None:
                 self._commands.append(Recall(self._uploads, resolved.stored, resolved.param))
-            elif ref_audio is not None:
-                self._commands.append(Decode(self._uploads, ref_audio))
+            elif isinstance(recording, str):
+                self._commands.append(Decode(self._uploads, recording))
         return voice
 
     def _send_sound(self, utterance: Speaking, pcm: bytes) -> None:

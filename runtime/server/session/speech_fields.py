@@ -9,9 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Literal
 
+import numpy as np
 from pydantic import AliasChoices, BeforeValidator, Field, model_validator
 
-from runtime.request import Layout, Mode, Reference, Sampling, SpeechRequest, Split
+from runtime.errors import InvalidConfig
+from runtime.request import Layout, Mode, Reference, Sampling, SpeechRequest, Split, VoicePrompt
 from runtime.server.session.utterance import GrowingText
 from runtime.server.text.filter import FilterName
 from runtime.server.text.pronunciations import DictionaryIds, Pronunciations
@@ -19,6 +21,9 @@ from runtime.server.voices.voice_resolver import ResolvedVoice, VoiceResolver
 from runtime.server.wire import Name, Text, VoiceFields, given, language_of
 from runtime.settings import Limits
 
+MAX_X_VECTOR = 8192  # Limit of vLLM-Omni. The published checkpoints have 1024 and 2048 numbers.
+# Changes to fields that remove the client's recording.
+NO_RECORDING: dict[str, None] = {"ref_audio": None, "speaker_embedding": None}
 MODES = {
     **{mode.value: mode for mode in Mode},
     "CustomVoice": Mode.CUSTOM_VOICE,
@@ -68,6 +73,9 @@ class SpeechFields(VoiceFields):
     )
     ref_text: Text | None = Field(None, description="exact transcript of ref_audio")
     x_vector_only_mode: bool = Field(False, description="clone without a transcript")
+    speaker_embedding: Annotated[list[float], Field(max_length=MAX_X_VECTOR)] | None = Field(
+        None, repr=False, description="x-vector of the checkpoint's width, instead of ref_audio"
+    )
     non_streaming_mode: bool | None = Field(
         None, description="true: all text before the audio, false: token by token, null: the checkpoint's default"
     )
@@ -113,6 +121,8 @@ class SpeechFields(VoiceFields):
             values = [fields[name] for name in names if fields.get(name) is not None]
             if any(value != values[0] for value in values[1:]):
                 raise ValueError(f"{' and '.join(names)} are the same field and differ")
+        if fields.get("speaker_embedding") is not None and fields.get("ref_audio") is not None:
+            raise ValueError("speaker_embedding and ref_audio exclude each other")
         # If one alias is null and another is set, the other one is used.
         return given(fields)
 
@@ -166,17 +176,29 @@ class SpeechFields(VoiceFields):
         """Resolve mode and voice.
 
         Raises:
-            BadRequest: See `VoiceResolver.resolve`.
+            BadRequest: See `VoiceResolver.resolve`, or the mode uses no speaker embedding.
         """
-        has_reference = self.ref_audio is not None
-        return resolver.resolve(
+        resolved = resolver.resolve(
             mode=self.task_type,
             model=self.model,
             voice=self.voice,
-            has_reference=has_reference,
+            has_reference=self.ref_audio is not None or self.speaker_embedding is not None,
             style=self.instruct,
             param=self.voice_field,
         )
+        if self.speaker_embedding is not None and resolved.mode is not Mode.BASE:
+            raise InvalidConfig(where="speaker_embedding", why="only Base uses one", param="speaker_embedding")
+        return resolved
+
+    @property
+    def recording(self) -> str | Reference | None:
+        """Return the encoded recording, or the reference of a speaker embedding, which needs no decoding."""
+        if self.speaker_embedding is None:
+            return self.ref_audio
+        with np.errstate(over="ignore"):  # The engine refuses infinite values.
+            x_vector = np.asarray(self.speaker_embedding, np.float32)
+        prompt = VoicePrompt(fingerprint="", x_vector=x_vector)
+        return Reference(samples=np.zeros(0, np.float32), x_vector_only=True, prompt=prompt)
 
     def spoken(self, reference: Reference | None) -> Reference | None:
         """Return the reference with the transcript and options in these fields."""

@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from runtime.engine.audio.voice_cache import VoiceCache, reference_key
 from runtime.engine.engine import Engine
-from runtime.errors import GenerationFailed, ModeNotServed, ReferenceTooShort, SpeechError
+from runtime.errors import GenerationFailed, InvalidConfig, ModeNotServed, ReferenceTooShort, SpeechError
 from runtime.model.checkpoint import Checkpoint
 from runtime.request import Broken, Mode, Reference, SpeechRequest, StopReason, VoicePrompt
 from tests.support.engines import (
@@ -285,6 +286,44 @@ def test_audio_failure_after_the_reference_is_not_cached(cloner: Checkpoint, mon
     assert type(broken.end.error) is GenerationFailed
     whole = said(engine, cloned(max_frames=3))
     assert np.array_equal(whole.pcm, said(engine_of(cloner), cloned(max_frames=3)).pcm)
+
+
+# --- Speaker embeddings of clients
+
+
+def of_embedding(x_vector: NDArray[np.float32]) -> SpeechRequest:
+    prompt = VoicePrompt(fingerprint="", x_vector=x_vector)
+    reference = Reference(samples=np.zeros(0, np.float32), x_vector_only=True, prompt=prompt)
+    return replace(cloned(max_frames=3), reference=reference)
+
+
+def test_speaker_embedding_gives_the_codes_of_its_reference(cloner: Checkpoint) -> None:
+    engine = engine_of(cloner)
+    clone = cloned(x_vector_only=True, max_frames=3)
+    prompt = prompt_for(engine, clone)
+    heard = said(engine, of_embedding(prompt.x_vector))
+    assert np.array_equal(heard.codes, said(engine, clone).codes)
+    assert not np.array_equal(said(engine, of_embedding(-prompt.x_vector)).codes, heard.codes)
+
+
+@pytest.mark.parametrize("spoil", [lambda x: x[1:], lambda x: np.append(x, x), lambda x: x * np.nan, lambda x: x[:0]])
+def test_unsuitable_speaker_embedding_is_refused(
+    cloner: Checkpoint, spoil: Callable[[NDArray[np.float32]], NDArray[np.float32]]
+) -> None:
+    engine = engine_of(cloner)
+    embedding = spoil(np.ones(cloner.config.talker.hidden_size, np.float32))
+    with pytest.raises(InvalidConfig) as refused:
+        said(engine, of_embedding(embedding))
+    assert refused.value.param == "speaker_embedding"
+
+
+@pytest.mark.parametrize("size", [0.0, 1e20, 3e38])
+def test_speaker_embedding_of_any_size_affects_no_other_row(cloner: Checkpoint, size: float) -> None:
+    engine = engine_of(cloner, slots=2)
+    extreme = of_embedding(np.full(cloner.config.talker.hidden_size, size, np.float32))
+    alone = said(engine, cloned(max_frames=3))
+    _, beside = said_together(engine, extreme, cloned(max_frames=3))
+    assert np.array_equal(beside.codes, alone.codes)
 
 
 # --- Prepared prompts

@@ -306,7 +306,10 @@ FIRST = [
     ),
     ('{"type":"session.config","word_timestamps":true}', "Invalid session config: word_timestamps is not valid: "),
     ('{"type":"session.config","response_format":"ogg"}', "Invalid session config: response_format is not valid: "),
-    ('{"type":"session.config","speaker_embedding":[1]}', "Invalid session config: speaker_embedding is not valid: "),
+    (
+        '{"type":"session.config","speaker_embedding":[1],"task_type":"CustomVoice"}',
+        "Invalid session config: speaker_embedding is not valid: only Base uses one",
+    ),
     ('{"type":"session.config","voice":"nobody"}', "Invalid session config: There is no voice of that name"),
     ('{"type":"session.config","model":"nothing"}', "Invalid session config: No model of that name is loaded"),
     ('{"type":"session.config","task_type":"VoiceDesign"}', "Invalid session config: No loaded checkpoint"),
