@@ -17,7 +17,7 @@ from typing import NoReturn
 from runtime.errors import Failed, InvalidSetting, SpeechError
 from runtime.exits import Exit
 from runtime.knobs import override
-from runtime.option_names import told_in_options
+from runtime.option_names import message_with_options
 from runtime.request import Mode, Split
 from runtime.settings import Settings
 from runtime.shared.python_warnings import log_warnings
@@ -40,7 +40,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return int(arguments.run(arguments))
     except SpeechError as error:
-        said = told_in_options(error) if arguments.run is _say else str(error)
+        said = message_with_options(error) if arguments.run is _run_say else str(error)
         print(f"voicewright: {said} [{error.code}]", file=sys.stderr)
         return Exit.FAILED if isinstance(error, Failed) else Exit.BAD_INPUT
     except KeyboardInterrupt:
@@ -115,7 +115,7 @@ def _add_say(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", metavar="FILE.wav", type=Path)
     parser.add_argument("--codes-out", metavar="FILE.npy", type=Path)
     parser.add_argument("--stdout", action="store_true", help="write raw 24 kHz s16le as it is made")
-    parser.set_defaults(run=_say)
+    parser.set_defaults(run=_run_say)
 
 
 def _add_runtime(parser: argparse.ArgumentParser) -> None:
@@ -249,7 +249,7 @@ def _settings(arguments: argparse.Namespace, **engine: object) -> Settings:
     )
 
 
-def _say(arguments: argparse.Namespace) -> int:
+def _run_say(arguments: argparse.Namespace) -> int:
     from runtime.say import say  # Importing torch and the networks is slow, and --help needs neither.
 
     return say(arguments, _settings(arguments, max_slots=1))

@@ -32,7 +32,7 @@ def in_options(said: str) -> str:
     return FIELDS.sub(lambda found: OPTIONS[found[0]], said)
 
 
-def told_in_options(error: SpeechError) -> str:
+def message_with_options(error: SpeechError) -> str:
     """Return an error message with command line options instead of field names."""
     where = error.facts.get("where")
     named = WORDS.get(where) if isinstance(where, str) else None

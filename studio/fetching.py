@@ -46,7 +46,7 @@ async def _events(child: ChildProcess, lines: asyncio.StreamReader) -> AsyncIter
         with suppress(ValueError):
             if isinstance(event := json.loads(line), dict):
                 yield event
-    yield {"event": "ended", "status": await child.ended(), "words": child.last_words}
+    yield {"event": "ended", "status": await child.ended(), "words": child.last_line}
 
 
 class Plan:

@@ -19,7 +19,7 @@ from runtime.settings import Settings
 from runtime.shared.certificates import certificates
 from runtime.shared.interpreter import settle, switch_often
 from runtime.shared.port import serving
-from runtime.shared.port.serving import Server, ignore_signals, listen, stop_on_signals, tell_of_wait
+from runtime.shared.port.serving import Server, ignore_signals, listen, log_drain_wait, stop_on_signals
 from runtime.variables import warn_of_unknown
 from studio.app import build
 from studio.page.app import page
@@ -54,14 +54,14 @@ async def serve(settings: StudioSettings) -> int:
     else:
         # Environment variable that the runtime inherits.
         os.environ.setdefault("VOICEWRIGHT_ACCOUNT_KEY", secrets.token_urlsafe(32))
-    told = Settings.from_env()
-    listener = listen(told.server, settings.host, settings.port, option="--port or PORT")
+    runtime_settings = Settings.from_env()
+    listener = listen(runtime_settings.server, settings.host, settings.port, option="--port or PORT")
     runtime: Runtime = (
         GivenRuntime(settings.runtime_url)
         if settings.runtime_url
-        else ChildRuntime(settings.runtime_args, drain_s=told.server.drain_s)
+        else ChildRuntime(settings.runtime_args, drain_s=runtime_settings.server.drain_s)
     )
-    transcription = TranscriptionService(settings.transcriber, told.limits)
+    transcription = TranscriptionService(settings.transcriber, runtime_settings.limits)
     sign_in = _sign_in(settings)
     stores = await asyncio.to_thread(
         partial(
@@ -72,8 +72,8 @@ async def serve(settings: StudioSettings) -> int:
         )
     )
     startup = StartupPage()
-    app = build(runtime, startup, stores, transcription, settings, sign_in, told)
-    server = Server(config(app, told))
+    app = build(runtime, startup, stores, transcription, settings, sign_in, runtime_settings)
+    server = Server(config(app, runtime_settings))
     # The start of a child cannot be cancelled, so nothing after this statement may fail.
     supervision = asyncio.create_task(runtime.run())
     stop, hurry = asyncio.Event(), asyncio.Event()
@@ -88,7 +88,7 @@ async def serve(settings: StudioSettings) -> int:
             task.result()
     code = supervision.result() if supervision.done() else 0
     if told_to_end.done():
-        await _drain(app.state.drain, runtime, told.server.drain_s, hurry)
+        await _drain(app.state.drain, runtime, runtime_settings.server.drain_s, hurry)
     server.should_exit = True
     helpers = (supervision, handing_over, announcing, told_to_end)
     for helper in helpers:
@@ -144,12 +144,12 @@ async def _tell_of_wait(drain: Drain, drain_s: float) -> None:
     """Print that speech is still running, if it is; the runtime's own message is not shown."""
     await asyncio.sleep(AT_ONCE_S)
     if drain.is_passing:
-        tell_of_wait(drain_s)
+        log_drain_wait(drain_s)
 
 
-def config(app: FastAPI, told: Settings) -> uvicorn.Config:
+def config(app: FastAPI, runtime_settings: Settings) -> uvicorn.Config:
     """Return the server configuration of the studio's port, the same as the runtime's."""
-    return serving.config(app, told, linger_s=GRACE_S)
+    return serving.config(app, runtime_settings, linger_s=GRACE_S)
 
 
 async def _announce(startup: StartupPage, listener: socket.socket) -> None:

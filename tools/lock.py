@@ -37,7 +37,7 @@ WITHOUT = "numba ; sys_platform == 'none'"
 
 def compile_lock(target: Path, *options: str, with_triton: bool = False) -> None:
     """Pin the dependencies in pyproject.toml without those that depend on torch's build, except Triton if requested."""
-    pins = _resolve("pyproject.toml", "--constraint", "-", "--no-emit-package", OURS, *options, told=TORCH)
+    pins = _resolve("pyproject.toml", "--constraint", "-", "--no-emit-package", OURS, *options, stdin=TORCH)
     kept = [pin for pin in pins if not pin.startswith(BUILD_DEPENDENT)]
     if with_triton:  # Pin the Triton version that the GPU build of this torch version requires.
         kept += [f"{pin.split(' ;')[0]} ; {INTERPRETED}" for pin in pins if pin.startswith("triton==")]
@@ -47,7 +47,7 @@ def compile_lock(target: Path, *options: str, with_triton: bool = False) -> None
 def compile_cluster(target: Path, lock: Path = LOCK) -> None:
     """Pin the packages that the extra `cluster` adds to the lock."""
     pins = _resolve(
-        "pyproject.toml", "--constraint", str(lock), "--no-emit-package", OURS, "--extra", "cluster", told=""
+        "pyproject.toml", "--constraint", str(lock), "--no-emit-package", OURS, "--extra", "cluster", stdin=""
     )
     locked = set(lock.read_text(encoding="utf-8").splitlines())
     _write(target, "pyproject.toml", [pin for pin in pins if pin not in locked and not pin.startswith(BUILD_DEPENDENT)])
@@ -55,7 +55,7 @@ def compile_cluster(target: Path, lock: Path = LOCK) -> None:
 
 def compile_clients(target: Path, source: str = "tests/clients/requirements.in") -> None:
     """Pin the third-party clients."""
-    _write(target, source, _resolve(source, "--override", "-", told=WITHOUT))
+    _write(target, source, _resolve(source, "--override", "-", stdin=WITHOUT))
 
 
 def not_locked(lock: Path, platform: str, python: str) -> list[str]:
@@ -75,14 +75,14 @@ def not_locked(lock: Path, platform: str, python: str) -> list[str]:
     return [pin for pin in needed if pin.partition(" ;")[0] not in pinned and not pin.startswith(BUILD_DEPENDENT)]
 
 
-def _resolve(source: str, *options: str, told: str) -> list[str]:
+def _resolve(source: str, *options: str, stdin: str) -> list[str]:
     """Resolve the requirements for all Python versions and platforms."""
-    return _compile(source, *options, "--universal", "--python-version", PYTHONS[0], told=told)
+    return _compile(source, *options, "--universal", "--python-version", PYTHONS[0], stdin=stdin)
 
 
-def _compile(source: str, *options: str, told: str = "") -> list[str]:
+def _compile(source: str, *options: str, stdin: str = "") -> list[str]:
     command = [sys.executable, "-m", "uv", "pip", "compile", source, *options, "--no-annotate", "--no-header"]
-    done = subprocess.run(command, input=told, capture_output=True, text=True, check=True, env={**os.environ, **MACOS})
+    done = subprocess.run(command, input=stdin, capture_output=True, text=True, check=True, env={**os.environ, **MACOS})
     return [line for line in done.stdout.splitlines() if line]
 
 

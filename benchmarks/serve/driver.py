@@ -27,7 +27,7 @@ async def drive(plan: Plan, client: EngineClient | SocketClient) -> list[Trace]:
     gc.freeze()  # A garbage collection in this process would count as a delay of the server.
     if not plan.clients:
         began = time.perf_counter_ns() + round(1e9 * LEAD_S)
-        return list(await asyncio.gather(*(_call_when_due(call, plan, client, began) for call in plan.calls)))
+        return list(await asyncio.gather(*(_call_at_time(call, plan, client, began) for call in plan.calls)))
     calls, traces = iter(plan.calls), []
 
     async def keep_calling() -> None:
@@ -38,7 +38,7 @@ async def drive(plan: Plan, client: EngineClient | SocketClient) -> list[Trace]:
     return traces
 
 
-async def _call_when_due(call: Call, plan: Plan, client: EngineClient | SocketClient, began: int) -> Trace:
+async def _call_at_time(call: Call, plan: Plan, client: EngineClient | SocketClient, began: int) -> Trace:
     due = began + round(1e9 * call.at_s)
     await asyncio.sleep((due - time.perf_counter_ns()) / 1e9)
     trace = await client.speak(call, plan.load)

@@ -93,7 +93,7 @@ class RuntimeReplica:
         self._directory = directory
         self._settings = Settings.from_env({**os.environ, **environment})
         self._name = f"{pool}-{new_id()}"
-        self._last_words = ""
+        self._last_line = ""
         self._store: Store = store_of(self._settings)
         self._folder = Path(tempfile.mkdtemp(prefix="voicewright-replica-"))
         if host == "node":
@@ -182,13 +182,13 @@ class RuntimeReplica:
             if words.startswith(READY):
                 return words.removeprefix(READY)
         self._process.wait()
-        raise RuntimeError(self._last_words or f"the runtime ended with status {self._process.returncode}")
+        raise RuntimeError(self._last_line or f"the runtime ended with status {self._process.returncode}")
 
     def _copy_log(self) -> None:
         """Copy the runtime's log to stderr. Thread: its own."""
         assert self._process.stderr is not None
         for line in self._process.stderr:
-            self._last_words = line.decode("utf-8", "replace").strip() or self._last_words
+            self._last_line = line.decode("utf-8", "replace").strip() or self._last_line
             sys.stderr.buffer.write(line)
             sys.stderr.flush()
 

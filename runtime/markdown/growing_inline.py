@@ -9,7 +9,7 @@ from runtime.markdown.reading import may_precede_image, read_inline
 MAX_HELD_CHARS = 600  # Maximum number of characters that wait for the end of a link or of emphasis.
 # Maximum number of held "[". The parser searches for the end of each one, which takes quadratic time.
 MAX_HELD_BRACKETS = 8
-_LOOK_AGAIN_EARLY_CHARS = 48
+_RESCAN_CHARS = 48
 
 _MARKS = "\\`*_[]<&~!"
 _MARK = re.compile(r"[\\`*_\[<&~!]")
@@ -76,7 +76,7 @@ class GrowingInline:
             self._has_news = True
         if self._has_news and character not in _MARKS and len(self._held) >= self._look_at:
             held = len(self._held)
-            self._look_at = held * 9 // 8 if held < _LOOK_AGAIN_EARLY_CHARS else held * 3 // 2
+            self._look_at = held * 9 // 8 if held < _RESCAN_CHARS else held * 3 // 2
             found = read_inline(self._before + self._held)
             if found.is_decided:
                 return self._release(found.spoken)

@@ -24,7 +24,7 @@ def names(text: str) -> frozenset[str]:
 
 
 # Known fields that this implementation does not use. These may be in every configuration:
-IDLE = names(
+UNUSED_FIELDS = names(
     """
     _name_or_path add_cross_attention architectures bad_words_ids begin_suppress_tokens bos_token_id
     chunk_size_feed_forward cross_attention_hidden_size decoder_start_token_id diversity_penalty do_sample dtype
@@ -38,7 +38,7 @@ IDLE = names(
     """
 )
 # Unused fields of single configuration classes: training settings, derived values, or values that other modules read.
-IDLE |= names(
+UNUSED_FIELDS |= names(
     """
     assistant_token_id attention_dropout code_predictor_config im_end_token_id initializer_range layer_types
     max_new_tokens max_position_embeddings max_window_layers partial_rotary_factor position_id_per_seconds
@@ -58,7 +58,7 @@ class Notes:
 
     def unknown_in(self, raw: dict[str, Any], known: frozenset[str], where: str) -> None:
         """Record the fields of a section that are neither read nor known to have no effect."""
-        self.unknown += [_named(where, name) for name in raw if name not in known | IDLE]
+        self.unknown += [_named(where, name) for name in raw if name not in known | UNUSED_FIELDS]
 
     def describe(self) -> str:
         """Return one line about the missing and unknown fields; empty if there are none."""

@@ -106,7 +106,7 @@ class Linear(nn.Linear):
 
     def take(self, product: Product, dtype: torch.dtype | None = None) -> None:
         """Use a product instead of the weight. The weight becomes an empty tensor that keeps the dtype."""
-        self.product, self.weight = product, _let_go(self.weight, dtype)
+        self.product, self.weight = product, _released(self.weight, dtype)
 
 
 class Table(nn.Embedding):
@@ -165,7 +165,7 @@ def product_of_taps(x: Tensor, product: Product, taps: int, dilation: int) -> Te
     return product(rows).float().view(B, T, -1)
 
 
-def _let_go(weight: Tensor, dtype: torch.dtype | None = None) -> nn.Parameter:
+def _released(weight: Tensor, dtype: torch.dtype | None = None) -> nn.Parameter:
     """Return an empty CPU parameter with the dtype and inner dimensions of a weight, which it replaces."""
     return nn.Parameter(torch.empty((0, *weight.shape[1:]), dtype=dtype or weight.dtype), requires_grad=False)
 
@@ -205,7 +205,7 @@ class Conv(nn.Conv1d):
         if not narrows(self, dtype):
             dtype = torch.float32
         if (product := narrowed(self.weight.permute(0, 2, 1).flatten(1), dtype)) is not None:
-            self.product, self.weight = product, _let_go(self.weight)
+            self.product, self.weight = product, _released(self.weight)
         else:
             self.weight.data = self.weight.permute(2, 0, 1).contiguous().permute(1, 2, 0)
 
@@ -237,7 +237,7 @@ class TransposedConv(nn.ConvTranspose1d):
         parts = self.kernel_size[0] // self.stride[0]
         taps = self.weight.permute(2, 1, 0).reshape(parts, -1, self.in_channels)
         if (product := narrowed(taps.flip(0).transpose(0, 1).flatten(1), dtype)) is not None:
-            self.product, self.weight = product, _let_go(self.weight)
+            self.product, self.weight = product, _released(self.weight)
         else:
             self.weight.data = self.weight.permute(2, 1, 0).contiguous().permute(2, 1, 0)
 

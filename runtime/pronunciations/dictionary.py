@@ -16,7 +16,7 @@ MAX_BYTES = 512 * 2**10  # Maximum size of a dictionary file in bytes.
 KEPT_BYTES = 256 * 2**10
 MAX_VERSIONS = 16
 MAX_WORDS = 200
-LONGEST_WORD, LONGEST_SAID, LONGEST_ABOUT = 80, 200, 500  # Maximum numbers of characters.
+MAX_WORD_CHARS, MAX_REPLACEMENT_CHARS, MAX_DESCRIPTION_CHARS = 80, 200, 500  # Maximum numbers of characters.
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,13 +121,13 @@ def _check(dictionary: PronunciationDictionary) -> None:
     Raises:
         ValueError: A value has the wrong type or is out of range.
     """
-    texts = [(dictionary.name, 1, 64), (dictionary.description, 0, LONGEST_ABOUT)]
+    texts = [(dictionary.name, 1, 64), (dictionary.description, 0, MAX_DESCRIPTION_CHARS)]
     ids, times = [dictionary.id], [dictionary.created_at, dictionary.archived_at or 0]
     for version in dictionary.versions:
         ids.append(version.id)
         times.append(version.created_at)
         for word in version.words:
-            texts += [(word.word, 1, LONGEST_WORD), (word.say_as, 1, LONGEST_SAID)]
+            texts += [(word.word, 1, MAX_WORD_CHARS), (word.say_as, 1, MAX_REPLACEMENT_CHARS)]
             if not isinstance(word.case_sensitive, bool):
                 raise ValueError("case_sensitive is true or false")
         if len(version.words) > MAX_WORDS:

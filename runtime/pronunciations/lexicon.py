@@ -8,15 +8,15 @@ from dataclasses import dataclass
 import regex
 from lxml import etree
 
-from runtime.pronunciations.dictionary import LONGEST_SAID, LONGEST_WORD, MAX_BYTES, MAX_WORDS, Word
+from runtime.pronunciations.dictionary import MAX_BYTES, MAX_REPLACEMENT_CHARS, MAX_WORD_CHARS, MAX_WORDS, Word
 
 MEDIA_TYPE = "application/pls+xml"
 _SPACE = "http://www.w3.org/2005/01/pronunciation-lexicon"
 _LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
 _MAX_NAMED = 10  # Maximum number of words in a message.
 _UNUSABLE = (
-    f"words without an alias (phonemes are not spoken here), of more than {LONGEST_WORD} characters, or with an alias "
-    f"of more than {LONGEST_SAID}"
+    f"words without an alias (phonemes are not spoken here), of more than {MAX_WORD_CHARS} characters, or with an "
+    f"alias of more than {MAX_REPLACEMENT_CHARS}"
 )
 _NOT_IN_XML = regex.compile(r"[^\t\n\r\x20-\uD7FF\uE000-\uFFFD\U00010000-\U0010FFFF]")
 
@@ -59,7 +59,7 @@ def read_lexicon(data: bytes) -> Lexicon:
     for lexeme in _inside(root, "lexeme"):
         said = next((_text(alias) for alias in _inside(lexeme, "alias")), "")
         for written in map(_text, _inside(lexeme, "grapheme")):
-            if 1 <= len(written) <= LONGEST_WORD and 1 <= len(said) <= LONGEST_SAID:
+            if 1 <= len(written) <= MAX_WORD_CHARS and 1 <= len(said) <= MAX_REPLACEMENT_CHARS:
                 words.append(Word(written, said, case_sensitive=True))
             else:
                 left_out.append(written)
@@ -85,7 +85,7 @@ def write_lexicon(words: Iterable[Word]) -> bytes:
 
 def _listed(words: Sequence[str]) -> str:
     """Return the first words, shortened, and the number of further words."""
-    named = [word[:LONGEST_WORD] or "(empty)" for word in words[:_MAX_NAMED]]
+    named = [word[:MAX_WORD_CHARS] or "(empty)" for word in words[:_MAX_NAMED]]
     more = len(words) - len(named)
     return ", ".join(named) + (f" and {more} more" if more else "")
 

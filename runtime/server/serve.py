@@ -25,7 +25,7 @@ from runtime.settings import ServerSettings, Settings
 from runtime.shared import system
 from runtime.shared.interpreter import settle, switch_often
 from runtime.shared.port import serving as port
-from runtime.shared.port.serving import Server, config, ignore_signals, stop_on_signals, tell_of_wait
+from runtime.shared.port.serving import Server, config, ignore_signals, log_drain_wait, stop_on_signals
 
 GOODBYE_S = 2.0  # Timeout for sending final messages to all clients.
 HURRIED_GOODBYE_S = 0.3  # Timeout for sending final messages after a second signal.
@@ -115,7 +115,7 @@ async def run(
         elif serving.done():
             serving.result()  # If uvicorn failed to start, `result` raises its error.
         else:
-            await drain(host, hurry, tell_of_wait if has_signals else lambda _: None)
+            await drain(host, hurry, log_drain_wait if has_signals else lambda _: None)
         return living.result() if died else Exit.ASKED
     finally:
         for task in (living, stopping, lag):

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from runtime.errors import BadReferenceAudio, ReferenceTooLong
 
 # List of formats for error messages. Every format that FFmpeg decodes is accepted.
-TAKEN = "WAV, FLAC, OGG, MP3, M4A, AIFF or WebM"
-NO_SOUND = f"it is not a sound file that can be read; send {TAKEN}"
-FORMAT_NOT_TAKEN = f"its format is not taken; send {TAKEN}"
+SUPPORTED_FORMATS = "WAV, FLAC, OGG, MP3, M4A, AIFF or WebM"
+NO_SOUND = f"it is not a sound file that can be read; send {SUPPORTED_FORMATS}"
+UNSUPPORTED_FORMAT = f"its format is not taken; send {SUPPORTED_FORMATS}"
 MIN_RATE, MAX_RATE = 8_000, 192_000  # Sample rates in Hz.
 MAX_CHANNELS = 8
 PADDING_S = 0.1  # Lossy codecs add this much silence at both ends, and resampling may add a sample.

@@ -15,14 +15,14 @@ _UNSEEN = regex.compile(r"[\p{Default_Ignorable_Code_Point}[\p{Mn}&&\p{Script=In
 _PALOCHKA = {ord("ӏ"): "l"}  # TR39 maps the palochka to i, but it looks like l in most fonts.
 
 
-def find_look_alike(name: str, others: Iterable[str]) -> str | None:
+def find_confusable(name: str, others: Iterable[str]) -> str | None:
     """Return the first of some names that looks like `name`, or None."""
     look = _look(name)
-    return next((other for other in others if look in _looks(other)), None)
+    return next((other for other in others if look in _skeletons(other)), None)
 
 
 @lru_cache(4096)
-def _looks(name: str) -> frozenset[str]:
+def _skeletons(name: str) -> frozenset[str]:
     """Return the look-alike keys of a name as written, in lower case and in upper case."""
     return frozenset(map(_look, (name, name.lower(), name.upper(), name.title())))
 

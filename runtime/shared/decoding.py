@@ -53,10 +53,12 @@ def decode(data: bytes, *, limit_s: float) -> DecodedAudio:
     if is_plain_wav(data):
         return read_wav(data, limit_s=limit_s)
     with _turn:
-        return _decode_apart(data, limit_s, COMMAND)
+        return _decode_in_child(data, limit_s, COMMAND)
 
 
-def _decode_apart(data: bytes, limit_s: float, command: tuple[str, ...], timeout_s: float = TIMEOUT_S) -> DecodedAudio:
+def _decode_in_child(
+    data: bytes, limit_s: float, command: tuple[str, ...], timeout_s: float = TIMEOUT_S
+) -> DecodedAudio:
     with subprocess.Popen(  # noqa: S603  the command is ours, whole
         command,
         cwd=ROOT,
@@ -68,7 +70,7 @@ def _decode_apart(data: bytes, limit_s: float, command: tuple[str, ...], timeout
         assert child.stdin is not None
         assert child.stdout is not None
         ended = threading.Event()
-        alarm = threading.Thread(target=_kill_late, args=(child.kill, timeout_s, ended), daemon=True)
+        alarm = threading.Thread(target=_kill_after, args=(child.kill, timeout_s, ended), daemon=True)
         giving = threading.Thread(target=_give, args=(child.stdin, limit_s, data), daemon=True)
         alarm.start()
         giving.start()
@@ -84,7 +86,7 @@ def _decode_apart(data: bytes, limit_s: float, command: tuple[str, ...], timeout
     return _understood(answer, if_none=TOO_SLOW if child.returncode == KILLED else CRASHED)
 
 
-def _kill_late(kill: Callable[[], None], timeout_s: float, ended: threading.Event) -> None:
+def _kill_after(kill: Callable[[], None], timeout_s: float, ended: threading.Event) -> None:
     """Kill the child after `timeout_s` seconds, counted in polls so that a suspended machine does not count."""
     for _ in range(ceil(timeout_s / POLL_INTERVAL_S)):
         if ended.wait(POLL_INTERVAL_S):

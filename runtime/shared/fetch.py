@@ -23,7 +23,7 @@ import httpx
 from runtime.errors import AddressRefused, MessageTooLarge, MoreThan, SpeechError
 
 SECONDS = 5.0  # Timeout in seconds from the start of the first request to the last byte.
-LONGEST = 2048  # Maximum number of characters of a URL.
+MAX_URL_CHARS = 2048  # Maximum number of characters of a URL.
 PORT = 443
 
 # Label of a host name. The last one must have a letter, which excludes IP addresses in all notations.
@@ -54,7 +54,7 @@ def web_address_of(address: str, where: str = "ref_audio") -> WebAddress:
     Raises:
         AddressRefused: It is not https, or has parts other than host, path and query.
     """
-    found = _ADDRESS.fullmatch(address) if len(address) <= LONGEST else None
+    found = _ADDRESS.fullmatch(address) if len(address) <= MAX_URL_CHARS else None
     if found is None or "#" in address:
         _refuse("only https://host/path is taken, without user, port or bare number", where)
     target = found["target"] or "/"

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from runtime.errors import BadReferenceAudio
 from runtime.shared.audio import (
-    FORMAT_NOT_TAKEN,
     NO_SOUND,
+    UNSUPPORTED_FORMAT,
     DecodedAudio,
     Downmix,
     check_length,
@@ -51,7 +51,7 @@ def _read(file: BinaryIO, limit_s: float, mix: Downmix) -> int:
         if stream is None:
             raise BadReferenceAudio(why=NO_SOUND)
         if not stream.codec_context:
-            raise BadReferenceAudio(why=FORMAT_NOT_TAKEN)
+            raise BadReferenceAudio(why=UNSUPPORTED_FORMAT)
         stream.codec_context.thread_count = 1
         _replace_custom_layout(stream.codec_context)
         rate, last = 0, None

@@ -6,12 +6,12 @@ import re
 import unicodedata
 from urllib.parse import quote
 
-LONGEST = 60  # Maximum number of characters of a name without its suffix.
+MAX_NAME_CHARS = 60  # Maximum number of characters of a name without its suffix.
 # Names of devices in Windows, which it opens even if a suffix follows.
 _RESERVED = re.compile(r"(?:con|prn|aux|nul|conin\$|conout\$|(?:com|lpt)[0-9¹²³])\s*(?:\.|$)", re.IGNORECASE)
 
 
-def file_name(words: str, suffix: str, most: int = LONGEST, *, instead: str = "take") -> str:
+def file_name(words: str, suffix: str, most: int = MAX_NAME_CHARS, *, instead: str = "take") -> str:
     """Return a file name made from a user's text, cut between words if possible; `instead` if the result is empty."""
     seen = "".join(
         " " if unicodedata.category(letter)[0] in "CZ" or letter in '<>:"/\\|?*' else letter for letter in words

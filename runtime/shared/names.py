@@ -14,9 +14,9 @@ import regex
 
 from runtime.errors import InvalidBlend, InvalidConfig
 
-LONGEST = 64  # Maximum number of characters of a name.
+MAX_NAME_CHARS = 64  # Maximum number of characters of a name.
 STORED = "voice:"  # Prefix that selects a stored voice and never a speaker.
-LONGEST_TAG, MAX_TAGS = 32, 16
+MAX_TAG_CHARS, MAX_TAGS = 32, 16
 JOINERS = frozenset("\u200c\u200d")  # Invisible characters that Persian and emoji need.
 # Unicode categories of invisible characters: controls, bidirectional overrides, surrogates and line ends.
 UNSEEN = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})
@@ -46,7 +46,7 @@ def checked_name(name: str) -> str:
     Raises:
         InvalidConfig: It is empty or too long, has invisible characters, looks like an id, or starts with "voice:".
     """
-    name = _seen(name, LONGEST, "name", "it")
+    name = _seen(name, MAX_NAME_CHARS, "name", "it")
     if is_id(name.lower()):
         raise InvalidConfig(where="name", why="it looks like the id of a voice", param="name")
     if name_key(name).startswith(STORED):
@@ -62,7 +62,7 @@ def checked_tags(tags: Iterable[str]) -> tuple[str, ...]:
     """
     kept: dict[str, str] = {}
     for tag in tags:
-        seen = _seen(tag, LONGEST_TAG, "tags", "a tag")
+        seen = _seen(tag, MAX_TAG_CHARS, "tags", "a tag")
         kept.setdefault(name_key(seen), seen)
     if len(kept) > MAX_TAGS:
         raise InvalidConfig(where="tags", why=f"there are {len(kept)}; the limit is {MAX_TAGS}", param="tags")

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from runtime.errors import BadReferenceAudio
-from runtime.shared.audio import FORMAT_NOT_TAKEN, DecodedAudio, Downmix, check_length, check_shape, mixed_down
+from runtime.shared.audio import UNSUPPORTED_FORMAT, DecodedAudio, Downmix, check_length, check_shape, mixed_down
 
 PCM, FLOAT, EXTENSIBLE = 1, 3, 0xFFFE
 # End of a subformat GUID that represents a plain format number.
@@ -101,7 +101,7 @@ def _layout(chunk: bytes) -> WavLayout:
     tag = _tag(chunk)
     layout = WavLayout(tag == FLOAT, bits, channels, rate)
     if not _is_plain(tag, bits):
-        raise BadReferenceAudio(why=FORMAT_NOT_TAKEN)
+        raise BadReferenceAudio(why=UNSUPPORTED_FORMAT)
     check_shape(rate, channels)
     if align != layout.frame_bytes:
         raise BadReferenceAudio(why="its WAV header is damaged")

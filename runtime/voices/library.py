@@ -24,7 +24,7 @@ from platformdirs import user_data_dir
 
 from runtime.errors import SpeechError, VoiceFileInvalid, VoiceNameLooksAlike, VoiceNameTaken, VoiceNotFound
 from runtime.request import Reference, VoicePrompt
-from runtime.shared.confusables import find_look_alike
+from runtime.shared.confusables import find_confusable
 from runtime.shared.files import locked, make_private, remove_file, replace_file, storing, sweep
 from runtime.shared.names import checked_name, is_id, name_key, new_id
 from runtime.shared.system import flags
@@ -213,8 +213,8 @@ class Library:
             raise VoiceNameTaken(param="name")
         if other is None:
             others = (card.name for card in self._listing.cards if card.id != voice.id)
-            if (look_alike := find_look_alike(voice.name, others)) is not None:
-                raise VoiceNameLooksAlike(other=look_alike, param="name")
+            if (confusable := find_confusable(voice.name, others)) is not None:
+                raise VoiceNameLooksAlike(other=confusable, param="name")
         data = write_voice(voice)
         read_voice(data)  # Check that the written voice can be read.
         replace_file(self.folder, file_of(voice.id), data)

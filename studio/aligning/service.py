@@ -21,14 +21,14 @@ log = logging.getLogger(__name__)
 
 MAX_WAITING = 4  # Maximum number of waiting takes, including the one that is being aligned.
 # Timeout in seconds of an alignment, including the time to load the model. The length of the audio is added.
-WALL_S = 60.0
+TIMEOUT_S = 60.0
 
 
 class AlignmentService:
     """Alignment service. Thread: the event loop."""
 
-    def __init__(self, wall_s: float = WALL_S) -> None:
-        self._wall_s = wall_s
+    def __init__(self, timeout_s: float = TIMEOUT_S) -> None:
+        self._timeout_s = timeout_s
         self._is_there = bool(installed())
         self._worker = PluginWorker(MAX_WAITING)
 
@@ -43,7 +43,7 @@ class AlignmentService:
         """
         if not self._is_there:
             return None
-        timeout_s = self._wall_s + len(samples) / SAMPLE_RATE
+        timeout_s = self._timeout_s + len(samples) / SAMPLE_RATE
         try:
             with self._worker.place():
                 aligned = await self._worker.call(timeout_s, align, samples, SAMPLE_RATE, text, language)

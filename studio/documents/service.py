@@ -89,7 +89,7 @@ class Turns:
         self._free += 1
 
 
-WALL_S = 60.0  # Timeout in seconds of a child process, including its start on a busy machine.
+TIMEOUT_S = 60.0  # Timeout in seconds of a child process, including its start on a busy machine.
 MAX_CHILDREN = 2  # Maximum number of child processes. Each may use its full memory limit.
 MAX_WAITING = 14  # Maximum number of waiting documents. With those of two child processes, 16 bodies may be in memory.
 MAX_PER_CLIENT = 4
@@ -104,8 +104,8 @@ ENVIRONMENT = {name: os.environ[name] for name in ("LD_LIBRARY_PATH", "DYLD_LIBR
 class DocumentService:
     """Document reader with a fair queue. Thread: the event loop."""
 
-    def __init__(self, wall_s: float = WALL_S) -> None:
-        self._wall_s = wall_s
+    def __init__(self, timeout_s: float = TIMEOUT_S) -> None:
+        self._timeout_s = timeout_s
         self._turns = Turns(
             slots=MAX_CHILDREN, waiting=MAX_WAITING, per_client=MAX_PER_CLIENT, retry_after_s=RETRY_AFTER_S
         )
@@ -147,7 +147,7 @@ class DocumentService:
         assert child.stdout is not None
         output: list[bytes] = []
         try:
-            async with asyncio.timeout(self._wall_s):
+            async with asyncio.timeout(self._timeout_s):
                 with suppress(ConnectionError):
                     for piece in pieces:
                         child.stdin.write(piece)

@@ -25,7 +25,7 @@ from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidSta
 
 from runtime.errors import Draining, SlowReader, SpeechError
 from runtime.settings import Settings
-from runtime.shared.port.errors import error_response, told_on_socket
+from runtime.shared.port.errors import error_response, socket_error
 from runtime.shared.port.limits import ACCOUNT_KEY_HEADER, ALLOWANCE_HEADERS, Allowance, within
 from runtime.shared.port.serving import set_kernel_timeout
 from studio.errors import RuntimeUnavailable
@@ -309,7 +309,7 @@ async def _turn_away(browser: WebSocket, error: SpeechError) -> None:
 
 async def _say_goodbye(browser: WebSocket, error: SpeechError, code: int) -> None:
     with suppress(*GONE):
-        await browser.send_text(json.dumps(told_on_socket(error, browser.scope["path"])))
+        await browser.send_text(json.dumps(socket_error(error, browser.scope["path"])))
         await browser.close(code, error.code)
 
 

@@ -51,7 +51,7 @@ class ChildProcess:
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
         self.pid = process.pid
-        self.last_words = ""
+        self.last_line = ""
         assert process.stderr is not None
         self._listening = asyncio.create_task(self._pass_on(process.stderr))
 
@@ -84,7 +84,7 @@ class ChildProcess:
             sys.stderr.flush()
             *lines, rest = (rest[-MAX_LOG_LINE_BYTES:] + piece).split(b"\n")
             for line in filter(None, lines):
-                self.last_words = line.decode("utf-8", "replace").removeprefix("voicewright: ")
+                self.last_line = line.decode("utf-8", "replace").removeprefix("voicewright: ")
 
 
 class RuntimeProcess(ChildProcess):
@@ -98,7 +98,7 @@ class RuntimeProcess(ChildProcess):
     @property
     def lost_its_port(self) -> bool:
         """True if the runtime ended because another program took its port before it listened."""
-        return f"[{PortInUse.code}]" in self.last_words and f" {self._port} " in self.last_words
+        return f"[{PortInUse.code}]" in self.last_line and f" {self._port} " in self.last_line
 
     @classmethod
     async def start(cls, command: Sequence[str]) -> Self:
@@ -130,7 +130,7 @@ class RuntimeProcess(ChildProcess):
         try:
             await asyncio.wait({ended, ready}, return_when=asyncio.FIRST_COMPLETED)
             if ended.done():
-                raise Refused(self.last_words or f"the runtime ended with status {ended.result()}.")
+                raise Refused(self.last_line or f"the runtime ended with status {ended.result()}.")
         finally:
             ended.cancel()
             ready.cancel()
@@ -161,10 +161,10 @@ async def fits_beside(command: Sequence[str]) -> bool:
     checking = ChildProcess(process)
     try:
         assert process.stdout is not None
-        told = await process.stdout.read()
+        body = await process.stdout.read()
         if await checking.ended():
-            raise Refused(checking.last_words or "the check of them has ended without a word.")
-        return bool(json.loads(told)["fits_beside"])
+            raise Refused(checking.last_line or "the check of them has ended without a word.")
+        return bool(json.loads(body)["fits_beside"])
     finally:
         checking.kill()
 
@@ -192,8 +192,8 @@ async def asked(client: httpx.AsyncClient, url: str) -> Answer:
         reply = await client.get(url)
         if reply.status_code == httpx.codes.OK:
             return Answer(ready=True)
-        told = reply.json()
-        return Answer(loaded=int(told["loaded"]), of=int(told["of"]), step=str(told["step"]))
+        body = reply.json()
+        return Answer(loaded=int(body["loaded"]), of=int(body["of"]), step=str(body["step"]))
     except (httpx.HTTPError, ValueError, KeyError, TypeError):
         return Answer()
 

@@ -123,7 +123,7 @@ class ChildRuntime:
                 self._is_hung = False
                 self.restarts[reason] += 1
                 logger.warning("the runtime ended (%s); starting it again in %.1f s", reason, backoff)
-                self._say(RuntimeState.AWAY, "The runtime has stopped. It is being started again.")
+                self._set_status(RuntimeState.AWAY, "The runtime has stopped. It is being started again.")
                 await asyncio.sleep(backoff)
                 backoff = min(backoff * 2, MAX_BACKOFF_S)
         finally:
@@ -181,7 +181,7 @@ class ChildRuntime:
     async def _watch(self, child: RuntimeProcess) -> None:
         """Report when the child is ready, then end it if it hangs. Its end is noticed by the waiting task."""
         if self.url != child.url:
-            await child.until_ready(self._tell_loading)
+            await child.until_ready(self._set_progress)
             self._serve_with(child)
         await child.until_hung()
         logger.error("the runtime does not answer any more; ending it")
@@ -196,7 +196,7 @@ class ChildRuntime:
         self._child = child
         self.url = child.url
         self.was_ready = True
-        self._say(RuntimeState.READY, "Ready.")
+        self._set_status(RuntimeState.READY, "Ready.")
 
     async def _end_all(self) -> None:
         """End every child, including replaced ones that are still speaking."""
@@ -224,7 +224,7 @@ class ChildRuntime:
         """
         self._problem = None
         self._changing = asyncio.create_task(self._change(tuple(args)))
-        self._tell_change("The checkpoints are being checked.")
+        self._set_change("The checkpoints are being checked.")
 
     def cancel_change(self) -> None:
         """Cancel a change. The previous checkpoints continue to serve, or are loaded again."""
@@ -261,14 +261,14 @@ class ChildRuntime:
         self._makes_room = True
         try:
             if self._child is not None:
-                self._tell_change("The earlier checkpoints make room; speech that runs is let finish.")
+                self._set_change("The earlier checkpoints make room; speech that runs is let finish.")
                 await self._child.end(self._drain_s + LEAVE_S)
             self._child = self.url = None
-            self._say(RuntimeState.STARTING, "The runtime is starting with other checkpoints.")
+            self._set_status(RuntimeState.STARTING, "The runtime is starting with other checkpoints.")
             self._take_over(await self._loaded(args), args)
         finally:
             if self.url is None:
-                self._say(RuntimeState.STARTING, "The earlier checkpoints are being loaded again.")
+                self._set_status(RuntimeState.STARTING, "The earlier checkpoints are being loaded again.")
             self._makes_room = False
             self._settled.set()
 
@@ -281,7 +281,7 @@ class ChildRuntime:
         while True:
             child = await self._start(args)
             try:
-                await child.loaded(self._tell_loading)
+                await child.loaded(self._set_progress)
             except Refused:
                 await child.end()
                 if not child.lost_its_port:
@@ -304,20 +304,20 @@ class ChildRuntime:
 
     # --- Status for the page.
 
-    def _say(self, state: RuntimeState, sentence: str) -> None:
+    def _set_status(self, state: RuntimeState, sentence: str) -> None:
         self.status = Status(state, sentence, self.starts, problem=self._problem, change=self.status.change)
 
-    def _tell_change(self, sentence: str) -> None:
+    def _set_change(self, sentence: str) -> None:
         self.status = replace(self.status, change=sentence, problem=None)
 
-    def _tell_loading(self, answer: Answer) -> None:
+    def _set_progress(self, answer: Answer) -> None:
         """Report the loading progress of a change, or of the first child."""
         if not answer.sentence:
             return
         if self._changing is not None:
-            self._tell_change(answer.sentence)
+            self._set_change(answer.sentence)
         if self.url is None:
-            self._say(RuntimeState.STARTING, answer.sentence)
+            self._set_status(RuntimeState.STARTING, answer.sentence)
         self.status = replace(self.status, loaded=answer.loaded, of=answer.of)
 
 

@@ -146,7 +146,7 @@ class Database:
         Raises:
             StorageFailed: The file cannot be read.
         """
-        with self._lock, _told("Storage"):
+        with self._lock, _storage_errors("Storage"):
             return self._connection.execute(query, values).fetchall()
 
     @contextlib.contextmanager
@@ -157,7 +157,7 @@ class Database:
             StorageFailed: `what` could not be stored.
             StoreBusy: Another process has locked the database for too long.
         """
-        with self._lock, _told(what):
+        with self._lock, _storage_errors(what):
             if self._connection.in_transaction:  # This thread has a transaction, and thus the lock.
                 yield self._connection
                 return
@@ -176,7 +176,7 @@ class Database:
 
 
 @contextlib.contextmanager
-def _told(what: str) -> Iterator[None]:
+def _storage_errors(what: str) -> Iterator[None]:
     try:
         yield
     except sqlite3.Error as error:

@@ -60,7 +60,7 @@ class Quota:
         self._database = database
         self._settings = settings
 
-    def things_to_delete(self, owner: str, address: str | None, size: int, *, what: str) -> list[Removable]:
+    def items_to_delete(self, owner: str, address: str | None, size: int, *, what: str) -> list[Removable]:
         """Return the items of the owner's bin to delete for a new item: old scripts, then old takes without a script.
 
         Args:

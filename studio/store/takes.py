@@ -87,7 +87,7 @@ class Takes:
         data = encoded_take(pcm, owner, record)
         with self._files.writing():
             self._quota.check_count(owner)
-            going = self._quota.things_to_delete(owner, address, len(data) + len(reference or b""), what="The take")
+            going = self._quota.items_to_delete(owner, address, len(data) + len(reference or b""), what="The take")
             try:
                 if reference is not None:
                     self._files.write_reference(record["reference"], reference)
@@ -280,9 +280,9 @@ class Takes:
         Raises:
             StoreFull: Too little may be deleted.
         """
-        if size > 0 and self._quota.things_to_delete(owner, address, size, what=what):
+        if size > 0 and self._quota.items_to_delete(owner, address, size, what=what):
             with self._files.writing():
-                self._remove(owner, self._quota.things_to_delete(owner, address, size, what=what))
+                self._remove(owner, self._quota.items_to_delete(owner, address, size, what=what))
 
     # --- Under the lock of the files.
 

@@ -31,9 +31,6 @@ class Transcript:
     language: str | None = None
 
 
-Heard = Transcript  # Former name, which plug-ins may still import.
-
-
 class Transcriber(Protocol):
     """Recogniser for one recording at a time. Thread: the one that created it."""
 

@@ -17,7 +17,7 @@ from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from runtime.errors import RateLimited, SpeechError, StorageFailed, TooManyConnections
-from runtime.shared.port.errors import error_response, told_on_socket
+from runtime.shared.port.errors import error_response, socket_error
 from runtime.shared.port.limits import Allowance
 from runtime.shared.port.origins import SAFE_METHODS
 from studio.errors import SignInNeeded, StoreBusy, StoreFull
@@ -180,5 +180,5 @@ async def _say_no(scope: Scope, receive: Receive, send: Send, error: SpeechError
     offered = scope["subprotocols"]
     await receive()
     await send({"type": "websocket.accept", "subprotocol": offered[0] if offered else None})
-    await send({"type": "websocket.send", "text": json.dumps(told_on_socket(error, scope["path"]))})
+    await send({"type": "websocket.send", "text": json.dumps(socket_error(error, scope["path"]))})
     await send({"type": "websocket.close", "code": error.close_code, "reason": error.code})

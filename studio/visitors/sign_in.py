@@ -99,8 +99,11 @@ class SignIn:
 
         try:
             token: dict[str, Any] = await self._provider.authorize_access_token(request)
-            told = token["userinfo"]
-            member = {"id": str(told["sub"]), "name": str(told.get("preferred_username") or told.get("name") or "")}
+            profile = token["userinfo"]
+            member = {
+                "id": str(profile["sub"]),
+                "name": str(profile.get("preferred_username") or profile.get("name") or ""),
+            }
         except (AuthlibBaseError, JoseError, httpx.HTTPError, KeyError) as error:
             request.session.clear()
             raise SignInFailed(why="the provider's answer does not fit the question; begin again") from error

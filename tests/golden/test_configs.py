@@ -20,7 +20,7 @@ from runtime.model.config import (
     TalkerConfig,
 )
 from runtime.model.config_files import TOKENIZER_TOP, TOP, read_model_config, read_speech_tokenizer_config
-from runtime.model.config_reader import IDLE, Notes, parse
+from runtime.model.config_reader import UNUSED_FIELDS, Notes, parse
 from tests.golden.stored import DATA
 from tests.golden.test_live_oracle import ORACLE, ROOT
 
@@ -71,7 +71,7 @@ def test_missing_field_has_the_default_of_the_reference(tmp_path: Path, case: Js
 def test_every_reference_field_is_read_or_known_to_be_irrelevant() -> None:
     kinds = (TalkerConfig, DecoderConfig, SpeakerEncoderConfig, Code2WavConfig, SpeechEncoderConfig, GenerationDefaults)
     read_here = {name for kind in kinds for name in kind.__dataclass_fields__} | TOP | TOKENIZER_TOP
-    assert set(STORED["known"]) - read_here - IDLE == set()
+    assert set(STORED["known"]) - read_here - UNUSED_FIELDS == set()
 
 
 @pytest.mark.oracle

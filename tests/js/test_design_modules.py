@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from runtime.shared.names import LONGEST, checked_name
+from runtime.shared.names import MAX_NAME_CHARS, checked_name
 from tests.js.conftest import Node
 
 MAX_SEED = 2**32 - 1
@@ -128,7 +128,7 @@ def test_proposed_name_is_short_and_unused(
 
 
 def test_long_name_is_cut_to_the_library_limit(node: Node) -> None:
-    long = "n" * LONGEST
+    long = "n" * MAX_NAME_CHARS
     name = node.call("design/names", "free", long, [long])
     assert name.endswith(" 2")
     assert checked_name(name) == name

@@ -97,7 +97,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.hub.asked.append((self.command, path, self.headers.get("range", "")))
         with suppress(ConnectionError):
             if self.hub.status is not None:
-                self._say(self.hub.status, b"not today")
+                self._respond(self.hub.status, b"not today")
             elif path.startswith("/cdn/"):
                 self._weights(path.removeprefix("/cdn/"))
             elif match := re.fullmatch(r"/api/models/([^/]+/[^/]+)(?:/(revision|tree)/([^/]+))?", path):
@@ -105,31 +105,31 @@ class _Handler(BaseHTTPRequestHandler):
             elif match := re.fullmatch(r"/([^/]+/[^/]+)/resolve/([^/]+)/(.+)", path):
                 self._resolve(match[1], match[3])
             else:
-                self._say(404, b"")
+                self._respond(404, b"")
 
     def _list(self, name: str, what: str, revision: str) -> None:
         if name in self.hub.gated:
-            return self._say(403, b"", {"X-Error-Code": "GatedRepo"})
+            return self._respond(403, b"", {"X-Error-Code": "GatedRepo"})
         folder = self.hub.repositories.get(name)
         if folder is None:
-            return self._say(404, b"", {"X-Error-Code": "RepoNotFound"})
+            return self._respond(404, b"", {"X-Error-Code": "RepoNotFound"})
         if revision not in {"main", COMMIT}:
-            return self._say(404, b"", {"X-Error-Code": "RevisionNotFound"})
+            return self._respond(404, b"", {"X-Error-Code": "RevisionNotFound"})
         files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
         listed = [_listed(folder, path, as_tree=what == "tree") for path in files]
         answer: Any = listed if what == "tree" else {"id": name, "sha": COMMIT, "siblings": listed}
-        self._say(200, json.dumps(answer).encode(), {"Content-Type": "application/json"})
+        self._respond(200, json.dumps(answer).encode(), {"Content-Type": "application/json"})
 
     def _resolve(self, name: str, path: str) -> None:
         file = self.hub.repositories.get(name, Path("/nowhere")) / path
         if not file.is_file():
-            return self._say(404, b"", {"X-Error-Code": "EntryNotFound"})
+            return self._respond(404, b"", {"X-Error-Code": "EntryNotFound"})
         head = {"X-Repo-Commit": COMMIT}
         if path.endswith(WEIGHTS):
             found = _sha256(file)
             linked = {"X-Linked-Etag": f'"{found}"', "X-Linked-Size": str(file.stat().st_size)}
-            return self._say(302, b"", {**head, **linked, "Location": f"{self.hub.elsewhere}/cdn/{name}/{path}"})
-        return self._say(200, file.read_bytes(), {**head, "ETag": f'"{_git_sha1(file)}"'})
+            return self._respond(302, b"", {**head, **linked, "Location": f"{self.hub.elsewhere}/cdn/{name}/{path}"})
+        return self._respond(200, file.read_bytes(), {**head, "ETag": f'"{_git_sha1(file)}"'})
 
     def _weights(self, path: str) -> None:
         owner, name, rest = path.split("/", 2)
@@ -171,7 +171,7 @@ class _Handler(BaseHTTPRequestHandler):
             if self.hub.rate is not None:
                 time.sleep(piece / self.hub.rate)
 
-    def _say(self, status: int, body: bytes, headers: dict[str, str] | None = None) -> None:
+    def _respond(self, status: int, body: bytes, headers: dict[str, str] | None = None) -> None:
         self.send_response(status)
         for name, value in (headers or {}).items():
             self.send_header(name, value)

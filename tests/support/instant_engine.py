@@ -115,7 +115,7 @@ class Saying:
             self.text.segments.popleft()
             self.said = 0
             if words:
-                self._say(words, part)
+                self._generate(words, part)
 
     def flush(self) -> None:
         """Speak the received text of the growing segment."""
@@ -124,9 +124,9 @@ class Saying:
             part = self.text.segments[-1]
             words, self.said = part.text[self.said :].strip(), len(part.text)
             if words:
-                self._say(words, part)
+                self._generate(words, part)
 
-    def _say(self, words: str, part: Segment) -> None:
+    def _generate(self, words: str, part: Segment) -> None:
         """Generate the frames of a text and of the pause after it, rounded to whole frames."""
         pause, part.pause = part.pause, 0
         self._add(np.zeros(FRAME_SAMPLES * round(pause / FRAME_SAMPLES), np.int16))

@@ -80,7 +80,7 @@ class LateDevice(CpuDevice):
         self._copies: dict[Stream | None, deque[tuple[int, Tensor, list[Tensor]]]] = defaultdict(deque)
         self.asked: dict[Stream | None, int] = defaultdict(int)
         self._done: dict[Stream | None, int] = defaultdict(int)
-        self._told: dict[Stream | None, int] = defaultdict(int)
+        self._done_upto: dict[Stream | None, int] = defaultdict(int)
 
     # --- The device interface.
 
@@ -148,13 +148,13 @@ class LateDevice(CpuDevice):
             while copies and copies[0][0] <= upto:
                 _, into, snapshot = copies.popleft()
                 into.copy_(snapshot[0])
-            self._told[stream] = max(self._told[stream], upto)
+            self._done_upto[stream] = max(self._done_upto[stream], upto)
 
     def ask(self, event: LateEvent) -> bool:
         with self._lock:
-            if self._told[event.stream] < event.at and self._luck.random() < self.chance:
+            if self._done_upto[event.stream] < event.at and self._luck.random() < self.chance:
                 self.tell(event.stream, event.at)
-            return self._told[event.stream] >= event.at
+            return self._done_upto[event.stream] >= event.at
 
     def catch_up(self) -> None:
         """Run all queued work of the current stream before the next operation."""

@@ -128,19 +128,19 @@ class ScriptedEngine:
     def prepare(self, reference: Reference, mode: Mode, done: Callable[[VoicePrompt | SpeechError], None]) -> None: ...
 
     def load(self) -> EngineLoad:
-        self.fail_if_told("load")
+        self.fail_if_scripted("load")
         return EngineLoad(slots=8, active=len(self.sinks), waiting=0)
 
     def at_work_since(self) -> float | None:
         return None
 
-    def fail_if_told(self, method: str) -> None:
+    def fail_if_scripted(self, method: str) -> None:
         if (fault := self.faults.get(method)) is not None:
             raise fault
 
     def _note(self, method: str, *arguments: object) -> None:
         self.commands.append((method, *arguments))
-        self.fail_if_told(method)
+        self.fail_if_scripted(method)
 
 
 def started(seed: int = 3) -> Started:

@@ -204,7 +204,7 @@ async def test_request_to_an_ending_replica_is_retried_and_speech_is_refused(
             assert [answer.text for answer in asked] == ["a"] * 6
     finally:
         await haproxy.stop(1.0)
-    await assert_told(settings, tmp_path / "speech", padding=1_000)
+    await assert_reported(settings, tmp_path / "speech", padding=1_000)
 
 
 @pytest.mark.slow  # It needs Ray's HAProxy, which `make test` does not install.
@@ -214,10 +214,12 @@ async def test_haproxy_2_8_reports_an_ending_replica_to_a_large_upload(settings:
     command = [python_with_ray(), "-c", find]
     found = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, check=True)
     binary = str(found.stdout).strip()
-    await assert_told(replace(settings, cluster=replace(settings.cluster, haproxy=binary)), tmp_path, padding=40_000)
+    await assert_reported(
+        replace(settings, cluster=replace(settings.cluster, haproxy=binary)), tmp_path, padding=40_000
+    )
 
 
-async def assert_told(settings: Settings, folder: Path, *, padding: int) -> None:
+async def assert_reported(settings: Settings, folder: Path, *, padding: int) -> None:
     """Check that the client of each dialect is notified of a lost replica.
 
     Its request has this number of extra bytes.

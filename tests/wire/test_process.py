@@ -225,7 +225,7 @@ async def test_loading_state_is_reported(folder_of: FolderOf) -> None:
     gate, reached = threading.Event(), threading.Event()
     settings = Settings(models=(str(folder_of("brief", "custom_voice")),), server=ServerSettings(port=0))
 
-    def open_when_told(settings: Settings, progress: Progress) -> Engine:
+    def open_when_released(settings: Settings, progress: Progress) -> Engine:
         progress(0, 1, "waiting to be told")
         reached.set()
         gate.wait(TEST_TIMEOUT_S)
@@ -234,7 +234,7 @@ async def test_loading_state_is_reported(folder_of: FolderOf) -> None:
     async with asyncio.timeout(60):
         listener = listen(settings.server)
         port = listener.getsockname()[1]
-        serving = asyncio.create_task(run(settings, listener, open_when_told))
+        serving = asyncio.create_task(run(settings, listener, open_when_released))
         assert await asyncio.to_thread(reached.wait, TEST_TIMEOUT_S)
         async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as client:
             reply = await client.get("/ready")

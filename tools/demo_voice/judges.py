@@ -48,7 +48,7 @@ class Judges(nn.ModuleList):
         losses = [(1 - judge(true)[-1]).square().mean() + judge(made.detach())[-1].square().mean() for judge in self]
         return torch.stack(losses).mean()
 
-    def told(self, made: Tensor, true: Tensor) -> tuple[Tensor, Tensor]:
+    def adversarial_losses(self, made: Tensor, true: Tensor) -> tuple[Tensor, Tensor]:
         """Return the adversarial loss of generated audio, and the relative distance of its features from real audio."""
         adversarial, feature = made.new_zeros(()), made.new_zeros(())
         for judge in self:

@@ -87,7 +87,7 @@ class Trainer:
         pitch_loss = ((pitch - log_f0).abs() * is_voiced).sum() / is_voiced.sum().clamp(min=1)
         voice_loss = F.binary_cross_entropy_with_logits(voiced, is_voiced)
         centre = (raw.mean(0).square() / (raw.var(0) + 1e-5)).mean()
-        told, feature = made.new_zeros(()), made.new_zeros(())
+        adversarial_loss, feature = made.new_zeros(()), made.new_zeros(())
         g = CONFIG["gan"]
         if judged:
             # The discriminators are expensive, so they get only a part of each crop.
@@ -99,9 +99,9 @@ class Trainer:
             self.judges.own_loss(heard, true).backward()
             self.judged_by.step()
             self.judges.requires_grad_(False)
-            told, feature = self.judges.told(heard, true)
+            adversarial_loss, feature = self.judges.adversarial_losses(heard, true)
             self.judges.requires_grad_(True)
-        total = (spec + self.strength * (g["adversarial"] * told + g["feature"] * feature) / g["spectral"]
+        total = (spec + self.strength * (g["adversarial"] * adversarial_loss + g["feature"] * feature) / g["spectral"]
                  + self.c["commit_weight"] * commit + self.c["phone_weight"] * phone
                  + self.c["read_weight"] * read
                  + self.c["f0_weight"] * (pitch_loss + 0.3 * voice_loss) + 0.05 * centre)  # fmt: skip
@@ -259,11 +259,11 @@ def main() -> None:
                     torch.cuda.synchronize()
             if step % 500 == 0 or args.small:
                 logged = trainer.logged.tolist()
-                spec, mel, phone, pitch, voiced, commit, used, centre, told, read = logged
+                spec, mel, phone, pitch, voiced, commit, used, centre, adversarial_loss, read = logged
                 gone = time.monotonic() - start
                 print(f"{gone:6.1f}s step {step} {step / gone:.1f}/s spec {spec:.3f} mel {mel:.3f} "
                       f"phone {phone:.2f} f0 {pitch:.3f} voiced {voiced:.3f} commit {commit:.3f} used {used:.2f} "
-                      f"centre {centre:.2f} told {told:.3f} read {read:.2f} "
+                      f"centre {centre:.2f} adversarial {adversarial_loss:.3f} read {read:.2f} "
                       f"hours {store.filled / 864e5:.1f} lr {rate:.1e}", flush=True)  # fmt: skip
                 if math.isfinite(spec):
                     trainer.keep()

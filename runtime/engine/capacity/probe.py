@@ -83,10 +83,10 @@ class Probe:
                 if threads.frames + threads.sound > CORES:
                     self._frames[key] = Timing.of(measure_runs(frame)), math.inf
                 else:
-                    self._frames[key] = self._alone_and_beside(frame, weights)
+                    self._frames[key] = self._solo_and_batched(frame, weights)
         return self._frames[key]
 
-    def _alone_and_beside(self, frame: Callable[[], Tensor], weights: Weights) -> tuple[Timing, float]:
+    def _solo_and_batched(self, frame: Callable[[], Tensor], weights: Weights) -> tuple[Timing, float]:
         sound = _sound_units(self._sound_dtype(weights))
         alone, beside = [], []
         frame().item()

@@ -58,13 +58,13 @@ class IncrementalTokenizer:
         solid = len(self.tail.rstrip())
         for index in range(len(pieces) - 1, 0, -1):
             start, _ = pieces[index]
-            if start <= solid and _stands_alone(self.tail[start]):
+            if start <= solid and _is_own_piece(self.tail[start]):
                 self.tail = self.tail[start:]
                 return [token for _, ids in pieces[:index] for token in ids]
         return []
 
 
-def _stands_alone(character: str) -> bool:
+def _is_own_piece(character: str) -> bool:
     """True if NFC normalization never joins this character to the text before it.
 
     Characters unknown to Python may be combining marks in the tokenizer's Unicode version.

@@ -199,7 +199,7 @@ class TextStream:
             elif isinstance(item, LeftOut):
                 self._note(LEFT_OUT_SSML)
             elif isinstance(item, Pause):
-                self._say(text)
+                self._append_plain(text)
                 text = ""
                 self._end_segment()
                 self.pause += round(item.seconds * SAMPLE_RATE)
@@ -208,13 +208,13 @@ class TextStream:
                     self._note(DROPPED_STYLES)
             elif item.words != self._style:
                 refuse_control(item.words, self._tokenizer, "text")
-                self._say(text)
+                self._append_plain(text)
                 text = ""
                 self._end_segment()
                 self._style = item.words
-        self._say(text)
+        self._append_plain(text)
 
-    def _say(self, text: str) -> None:
+    def _append_plain(self, text: str) -> None:
         """Append text without tags."""
         if not text:
             return

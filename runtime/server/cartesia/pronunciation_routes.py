@@ -9,7 +9,13 @@ from fastapi import FastAPI, Request, Response
 from pydantic import AfterValidator, Field
 
 from runtime.errors import DictionaryNotFound, InvalidConfig
-from runtime.pronunciations.dictionary import LONGEST_SAID, LONGEST_WORD, MAX_WORDS, PronunciationDictionary, Word
+from runtime.pronunciations.dictionary import (
+    MAX_REPLACEMENT_CHARS,
+    MAX_WORD_CHARS,
+    MAX_WORDS,
+    PronunciationDictionary,
+    Word,
+)
 from runtime.pronunciations.folder import DictionaryEdit
 from runtime.server.cartesia.paging import PARAMETERS, page, page_size
 from runtime.server.cartesia.responses import CartesiaDictionary, CartesiaDictionaryPage, CartesiaError
@@ -36,8 +42,8 @@ def _no_phonemes(alias: str) -> str:
 class Item(StrictFields):
     """Word with its pronunciation."""
 
-    text: Annotated[Text, AfterValidator(line(LONGEST_WORD))]
-    alias: Annotated[Text, AfterValidator(line(LONGEST_SAID)), AfterValidator(_no_phonemes)]
+    text: Annotated[Text, AfterValidator(line(MAX_WORD_CHARS))]
+    alias: Annotated[Text, AfterValidator(line(MAX_REPLACEMENT_CHARS)), AfterValidator(_no_phonemes)]
     case_sensitive: bool | None = None
 
     def kept(self) -> Word:

@@ -35,7 +35,7 @@ class CartesiaVoice(StrictFields):
 
     @model_validator(mode="before")
     @classmethod
-    def _its_id_alone(cls, voice: object) -> object:
+    def _from_id(cls, voice: object) -> object:
         """Accept a voice that is only an id, as newer clients send it."""
         return {"id": voice} if isinstance(voice, str) else voice
 

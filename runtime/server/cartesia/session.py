@@ -56,11 +56,11 @@ class CartesiaSession(Dialect[Segment]):
                 if due is not None:
                     yield due
 
-    def _look_at_dues(self, now: float) -> None:
+    def _check_deadlines(self, now: float) -> None:
         for context in tuple(self._contexts.values()):
             if context.pause_due is not None and context.text.has_paused(now):
                 context.head.queue_text(context.text.flush())
-                self._tell_of(context, is_flushed=True)
+                self._emit_progress(context, is_flushed=True)
         for context in tuple(self._contexts.values()):
             expires_at = context.expires_at(self._expiry_s)
             if expires_at is not None and expires_at <= now:
@@ -80,7 +80,7 @@ class CartesiaSession(Dialect[Segment]):
             case Finished():
                 context.note(utterance.notes)
                 self._end_segment(context)
-                self._tell_of(context)
+                self._emit_progress(context)
                 if context.short_since is None and context.segments and not context.head.is_submitted:
                     context.short_since = self._clock()
             case Broken():
@@ -171,7 +171,7 @@ class CartesiaSession(Dialect[Segment]):
         if not message.goes_on:
             context.segments[-1].is_complete = True
             context.is_complete = True
-        self._tell_of(context, is_flushed=message.speaks_at_once)
+        self._emit_progress(context, is_flushed=message.speaks_at_once)
         if last.queued and not last.is_complete and message.speaks_at_once:
             last.queue_text(" ")  # This space separates the last word from the next text while the voice is prepared.
 
@@ -188,9 +188,9 @@ class CartesiaSession(Dialect[Segment]):
     # --- Contexts.
 
     def _send_text(self, utterance: Segment) -> None:
-        self._tell_of(utterance.context)
+        self._emit_progress(utterance.context)
 
-    def _tell_of(self, context: Context, *, is_flushed: bool = False) -> None:
+    def _emit_progress(self, context: Context, *, is_flushed: bool = False) -> None:
         """Send queued text to the engine if it contains words and the voice is ready.
 
         A complete segment without words ends without the engine.
@@ -209,10 +209,10 @@ class CartesiaSession(Dialect[Segment]):
         if is_readable(rest := context.text.flush()):
             context.head.queue_text(rest)
             context.short_since = None
-            self._tell_of(context)
+            self._emit_progress(context)
         elif context.head.is_submitted:
             context.end_segment()
-            self._tell_of(context)
+            self._emit_progress(context)
         else:
             self._end(context)
 

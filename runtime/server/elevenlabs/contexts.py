@@ -23,7 +23,7 @@ class Context(Utterance[SynthesisOptions]):
     speed: float
     sound: SoundMessages
     schedule: ChunkSchedule | None  # None if the client sends complete chunks. Each chunk is then spoken at once.
-    heard_of: float  # Time in seconds of the client's last message or of the last audio.
+    last_activity: float  # Time in seconds of the client's last message or of the last audio.
     read: ReadText  # Text without inline tags, which is spoken.
     keeps_pieces: bool = True
     words: WordTimes = field(default_factory=WordTimes)
@@ -43,7 +43,7 @@ class Context(Utterance[SynthesisOptions]):
         if self.plays_until is not None:
             yield self.plays_until - _LEAD_S
         elif not self.schedule.chunks:
-            yield self.heard_of  # This time is in the past, so the timer is due now.
+            yield self.last_activity  # This time is in the past, so the timer is due now.
 
     def take(self, message: ClientMessage, now: float) -> None:
         """Append text, and speak all text so far if requested.
@@ -51,7 +51,7 @@ class Context(Utterance[SynthesisOptions]):
         Raises:
             TextTooLong: The text exceeds the limit.
         """
-        self.heard_of = now
+        self.last_activity = now
         text = message.text or ""
         self.text.count(text)
         if self._is_leading:
@@ -86,7 +86,7 @@ class Context(Utterance[SynthesisOptions]):
 
     def hear(self, seconds: float, now: float) -> None:
         """Record that `seconds` of audio were generated."""
-        self.heard_of = now
+        self.last_activity = now
         self.plays_until = max(self.plays_until or now, now) + seconds
 
     def _hold(self, text: str) -> None:

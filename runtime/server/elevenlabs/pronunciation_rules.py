@@ -8,7 +8,13 @@ from pydantic import AfterValidator, Field, model_validator
 from typing_extensions import TypedDict
 
 from runtime.errors import InvalidConfig
-from runtime.pronunciations.dictionary import LONGEST_ABOUT, LONGEST_SAID, LONGEST_WORD, MAX_WORDS, Word
+from runtime.pronunciations.dictionary import (
+    MAX_DESCRIPTION_CHARS,
+    MAX_REPLACEMENT_CHARS,
+    MAX_WORD_CHARS,
+    MAX_WORDS,
+    Word,
+)
 from runtime.server.text.pronunciations import line
 from runtime.server.wire import Name, StrictFields, Text
 
@@ -19,8 +25,8 @@ class Rule(StrictFields):
     """String with its alias. It matches whole words; without ``case_sensitive``, in its own case only."""
 
     type: Name = ALIAS
-    string_to_replace: Annotated[Text, AfterValidator(line(LONGEST_WORD))]
-    alias: Annotated[Text, AfterValidator(line(LONGEST_SAID))]
+    string_to_replace: Annotated[Text, AfterValidator(line(MAX_WORD_CHARS))]
+    alias: Annotated[Text, AfterValidator(line(MAX_REPLACEMENT_CHARS))]
     case_sensitive: bool | None = None
     word_boundaries: bool | None = None
 
@@ -32,7 +38,7 @@ class Rule(StrictFields):
         return fields
 
     @model_validator(mode="after")
-    def _stands_whole(self) -> Self:
+    def _check_rule(self) -> Self:
         if self.word_boundaries is False:
             raise ValueError("words are found where they stand whole; leave word_boundaries out")
         return self
@@ -51,7 +57,7 @@ class NewDictionary(Rules):
     """Request to create a dictionary."""
 
     name: Name
-    description: Annotated[Text, Field(max_length=LONGEST_ABOUT)] = ""
+    description: Annotated[Text, Field(max_length=MAX_DESCRIPTION_CHARS)] = ""
 
 
 class ChangedDictionary(StrictFields):
@@ -103,7 +109,7 @@ def description_of(text: str) -> str:
         InvalidConfig: The description is too long.
     """
     text = text.replace("\x00", "").strip()
-    if len(text) > LONGEST_ABOUT:
-        why = f"it has {len(text)} characters; the limit is {LONGEST_ABOUT}"
+    if len(text) > MAX_DESCRIPTION_CHARS:
+        why = f"it has {len(text)} characters; the limit is {MAX_DESCRIPTION_CHARS}"
         raise InvalidConfig(where="description", why=why, param="description")
     return text

@@ -55,13 +55,13 @@ class ElevenLabsSession(Dialect[Context]):
         for context in self.utterances.values():
             yield from context.dues
             if context.takes_text:
-                yield context.heard_of + self._options.inactivity_timeout
+                yield context.last_activity + self._options.inactivity_timeout
 
-    def _look_at_dues(self, now: float) -> None:
+    def _check_deadlines(self, now: float) -> None:
         for context in tuple(self.utterances.values()):
             if any(due <= now for due in context.dues):
                 context.speak()
-            elif context.takes_text and context.heard_of + self._options.inactivity_timeout <= now:
+            elif context.takes_text and context.last_activity + self._options.inactivity_timeout <= now:
                 self._leave_off(context)
 
     # --- Events of the engine.
@@ -128,7 +128,7 @@ class ElevenLabsSession(Dialect[Context]):
                 options.format, message.speed, label=self._label(name), is_relative=not options.sync_alignment
             ),
             schedule=None if options.auto_mode else ChunkSchedule(lengths or DEFAULT),
-            heard_of=now,
+            last_activity=now,
             read=ReadText(self._limits, brackets=message.tags),
         )
         return self._number(context)

@@ -26,7 +26,7 @@ from runtime.shared.python_warnings import log_warnings
 
 log = logging.getLogger(__name__)
 
-_LAST_WORDS_S = 5.0  # Timeout for sending the remaining messages.
+_FLUSH_TIMEOUT_S = 5.0  # Timeout for sending the remaining messages.
 
 
 def main() -> int:
@@ -59,13 +59,13 @@ def main() -> int:
         if error is None:
             log.exception("the engine could not be opened")
         channel.send(NotOpened(error))
-        channel.close(_LAST_WORDS_S)
+        channel.close(_FLUSH_TIMEOUT_S)
         return 1
     service = EngineService(engine, channel)
-    service.tell_status()
+    service.send_status()
     settle()
     service.run()
-    channel.close(_LAST_WORDS_S)
+    channel.close(_FLUSH_TIMEOUT_S)
     return 0
 
 

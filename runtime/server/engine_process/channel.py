@@ -23,7 +23,7 @@ from runtime.shared import system
 log = logging.getLogger(__name__)
 
 # Minimum size of an array, such as reference audio, that is written separately instead of being copied into the pickle.
-APART_BYTES = 64 * 2**10
+MIN_SEPARATE_BYTES = 64 * 2**10
 # Size of the pipe's buffer. It holds the audio of a whole batch. The default of 64 KiB holds only a few chunks.
 PIPE_BYTES = 2**20
 POLL_INTERVAL_S = 0.5  # Poll interval while a pipe is full.
@@ -41,7 +41,7 @@ class Channel:
     def __init__(self, source: BinaryIO, sink: BinaryIO) -> None:
         self._source = source
         self._sink = sink
-        self._message = self._put_together()  # The message that is being received.
+        self._message = self._assemble_messages()  # The message that is being received.
         self._missing = memoryview(b"")  # Unread part of the current piece.
         # Windows cannot report the free space of a pipe, so the writer thread writes all data.
         self._writes_itself = os.name == "posix"
@@ -62,7 +62,7 @@ class Channel:
             pieces = _pieces(message)
         except Exception:
             log.critical("a message between the runtime's processes cannot be written", exc_info=True)
-            self._give_up()  # Close the channel, because the other end would wait for the rest of the message.
+            self._fail()  # Close the channel, because the other end would wait for the rest of the message.
             return
         with self._lock:
             if self._is_gone:
@@ -97,7 +97,7 @@ class Channel:
                 try:
                     self._missing = memoryview(next(self._message))
                 except StopIteration as whole:
-                    self._message = self._put_together()
+                    self._message = self._assemble_messages()
                     message: Message = whole.value
                     return message
             try:
@@ -149,7 +149,7 @@ class Channel:
                 self._await_room()
             with self._lock:
                 self._write()
-        self._give_up()
+        self._fail()
 
     def _await_room(self) -> None:
         if self._writes_itself:
@@ -157,14 +157,14 @@ class Channel:
             room.register(self._sink.fileno(), select.POLLOUT)
             room.poll(1000 * POLL_INTERVAL_S)
 
-    def _give_up(self) -> None:
+    def _fail(self) -> None:
         with self._lock:
             self._is_gone = True
             self._unsent.clear()
             with contextlib.suppress(OSError):
                 self._sink.close()
 
-    def _put_together(self) -> Generator[bytearray, None, Message]:
+    def _assemble_messages(self) -> Generator[bytearray, None, Message]:
         """Receive a message: yield each piece as a buffer to fill, then return the message."""
         yield (head := bytearray(_COUNT.size))
         (count,) = _COUNT.unpack(head)
@@ -182,7 +182,7 @@ def _pieces(message: Message) -> list[memoryview]:
 
     def stays(buffer: pickle.PickleBuffer) -> bool:
         raw = buffer.raw()
-        if raw.nbytes < APART_BYTES:
+        if raw.nbytes < MIN_SEPARATE_BYTES:
             return True
         arrays.append(raw)
         return False

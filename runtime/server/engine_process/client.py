@@ -78,7 +78,7 @@ class EngineClient:
         self._process = process
         self._channel = channel
         self._status = status
-        self._told_at = time.monotonic()  # Time of the last status.
+        self._status_at = time.monotonic()  # Time of the last status.
         self._lock = threading.Lock()  # Held while all requests are ended, so that no new ones start.
         self._ended = False
         self._sinks: dict[int, Sink] = {}
@@ -218,8 +218,8 @@ class EngineClient:
         """Return the start of the current step in the last report. A process without reports counts as busy."""
         since = self._status.at_work_since
         # A step in progress keeps its start time. A new one would mean that the device has responded.
-        if since is None and time.monotonic() - self._told_at > SILENT_S:
-            return self._told_at
+        if since is None and time.monotonic() - self._status_at > SILENT_S:
+            return self._status_at
         return since
 
     def stacks(self) -> str:
@@ -256,7 +256,7 @@ class EngineClient:
             case Prepared(number, result):
                 self._answer(self._preparing.pop(number, None), result)
             case Status(cards=cards):
-                self._status, self._told_at = message, time.monotonic()
+                self._status, self._status_at = message, time.monotonic()
                 if cards is not None:
                     self.cards = cards
 

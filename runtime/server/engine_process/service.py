@@ -52,7 +52,7 @@ class EngineService:
 
     def run(self) -> None:
         """Serve until a close command, or until the server's process has ended."""
-        telling = threading.Thread(target=self._tell_on, name="engine-status", daemon=True)
+        telling = threading.Thread(target=self._send_status_soon, name="engine-status", daemon=True)
         telling.start()
         try:
             while not self._closing:
@@ -66,7 +66,7 @@ class EngineService:
         self._status_due.set()
         telling.join()
 
-    def tell_status(self) -> None:
+    def send_status(self) -> None:
         """Send a status report."""
         engine, cards = self._engine, self._engine.cards
         news = None if cards == self._cards else cards
@@ -77,12 +77,12 @@ class EngineService:
             log.debug("the engine's figures cannot be had", exc_info=True)
         self._channel.send(Status(self._load, engine.alive, engine.at_work_since(), news))
 
-    def _tell_on(self) -> None:
+    def _send_status_soon(self) -> None:
         while not self._closing:
             self._status_due.wait(STATUS_S)
             time.sleep(REST_S)
             self._status_due.clear()
-            self.tell_status()
+            self.send_status()
 
     def _carry_out(self, message: Message) -> None:
         match message:

@@ -237,8 +237,8 @@ class Session(Dialect[NativeUtterance]):
         yield from super()._dues()
         yield from (each.busy_until for each in self.utterances.values() if each.busy_until is not None)
 
-    def _look_at_dues(self, now: float) -> None:
-        super()._look_at_dues(now)
+    def _check_deadlines(self, now: float) -> None:
+        super()._check_deadlines(now)
         for utterance in tuple(self.utterances.values()):
             if utterance.busy_until is not None and now >= utterance.busy_until:
                 utterance.busy_until = None

@@ -54,7 +54,7 @@ class OmniConfig(SpeechFields):
         return self
 
     @model_validator(mode="after")
-    def _commits_what_it_knows(self) -> Self:
+    def _default_commit(self) -> Self:
         if self.text_input_mode == "commitment":
             if (self.language or "").lower() not in {"chinese", "english"}:
                 why = "commitment needs language Chinese or English"

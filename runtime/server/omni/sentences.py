@@ -33,7 +33,7 @@ class Sentences:
         tag = IN_TAG + "|" + (rf"\[[^\[\]\n]{{0,{tags.max_instruct_chars}}}(?:\]|\Z)|" if tags else "")
         self._ends = re.compile(f"{tag}(?P<end>{ends})", re.IGNORECASE) if ends else None
         self._rest = ""
-        self._next_look = 0  # Index of a mark or tag that later text may complete.
+        self._next_search = 0  # Index of a mark or tag that later text may complete.
         self._is_speakable = False  # True if the remaining text has a letter or digit.
 
     @property
@@ -45,17 +45,17 @@ class Sentences:
         """Append text and return the segments that are complete now."""
         before, self._rest = len(self._rest), self._rest + text
         word = 0 if self._is_speakable else self._next_word(before)
-        parts, start, next_look = [], 0, max(0, len(self._rest) - 1)
-        for found in self._ends.finditer(self._rest, self._next_look) if self._ends else ():
+        parts, start, next_search = [], 0, max(0, len(self._rest) - 1)
+        for found in self._ends.finditer(self._rest, self._next_search) if self._ends else ():
             if found["end"] is None:
-                next_look = next_look if found[0].endswith(("]", ">")) else found.start()
+                next_search = next_search if found[0].endswith(("]", ">")) else found.start()
             elif word < found.end():
                 parts.append(self._rest[start : found.end()].strip())
                 start = found.end()
                 word = self._next_word(start)
         self._is_speakable = word < len(self._rest)
         self._rest = self._rest[start:]
-        self._next_look = max(0, next_look - start)
+        self._next_search = max(0, next_search - start)
         return parts
 
     def _next_word(self, start: int) -> int:
@@ -70,5 +70,5 @@ class Sentences:
     def finish(self) -> list[str]:
         """Return the remaining text, if any, and reset the splitter."""
         rest, self._rest, self._is_speakable = self._rest.strip(), "", False
-        self._next_look = 0
+        self._next_search = 0
         return [rest] if rest else []

@@ -90,7 +90,7 @@ class OmniSession(Dialect[Sentence]):
         if (text := self._pausing) is not None and text.due is not None:
             yield text.due
 
-    def _look_at_dues(self, now: float) -> None:
+    def _check_deadlines(self, now: float) -> None:
         if (text := self._pausing) is not None and text.has_paused(now):
             self._flush()
 

@@ -134,7 +134,7 @@ async def _batch(host: Host, items: list[dict[str, Any]], library: VoiceLibrary,
 
 async def _item(host: Host, fields: dict[str, Any], library: VoiceLibrary, request_id: str) -> Reply:
     try:
-        whole = await _when_there_is_room(host, read_speech(fields, is_in_batch=True), library, request_id)
+        whole = await _await_capacity(host, read_speech(fields, is_in_batch=True), library, request_id)
     except SpeechError as error:
         host.refused(error)
         return _failure(error)
@@ -154,7 +154,7 @@ async def _item(host: Host, fields: dict[str, Any], library: VoiceLibrary, reque
     }
 
 
-async def _when_there_is_room(host: Host, body: SpeechBody, library: VoiceLibrary, request_id: str) -> Whole:
+async def _await_capacity(host: Host, body: SpeechBody, library: VoiceLibrary, request_id: str) -> Whole:
     """Submit an item. If other requests fill the queue, retry for up to `queue_s`."""
     loop = asyncio.get_running_loop()
     end = loop.time() + host.settings.limits.queue_s

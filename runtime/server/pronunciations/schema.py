@@ -7,11 +7,11 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 from typing_extensions import TypedDict
 
-from runtime.pronunciations.dictionary import LONGEST_ABOUT
+from runtime.pronunciations.dictionary import MAX_DESCRIPTION_CHARS
 from runtime.server.text.pronunciations import Pronunciations
 from runtime.server.wire import Name, StrictFields, Text
 
-Description = Annotated[Text, Field(max_length=LONGEST_ABOUT)]
+Description = Annotated[Text, Field(max_length=MAX_DESCRIPTION_CHARS)]
 
 
 class NewDictionary(StrictFields):

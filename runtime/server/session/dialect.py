@@ -159,7 +159,7 @@ class Dialect(ABC, Generic[Speaking]):
         """Process due times: speak text after a pause, or end the session at its idle or total timeout."""
         if self.closed:
             return
-        self._look_at_dues(self._clock())
+        self._check_deadlines(self._clock())
         if (error := self._timers.expired(self._silence_s)) is not None:
             self._expire(error)
         elif (remaining_s := self._timers.notice()) is not None:
@@ -242,7 +242,7 @@ class Dialect(ABC, Generic[Speaking]):
         """Yield further times at which `tick` is due."""
         return (utterance.text.due for utterance in self.utterances.values() if utterance.text.due is not None)
 
-    def _look_at_dues(self, now: float) -> None:
+    def _check_deadlines(self, now: float) -> None:
         """Process the times in `_dues` that are due."""
         for utterance in tuple(self.utterances.values()):
             if utterance.text.has_paused(now):

@@ -8,7 +8,7 @@ from typing import Annotated, Protocol
 from pydantic import AfterValidator, Field
 
 from runtime.errors import DictionaryNotFound
-from runtime.pronunciations.dictionary import LONGEST_SAID, LONGEST_WORD, MAX_WORDS, Word
+from runtime.pronunciations.dictionary import MAX_REPLACEMENT_CHARS, MAX_WORD_CHARS, MAX_WORDS, Word
 from runtime.server.voices.voice_library import VoiceLibrary
 from runtime.server.wire import Name, StrictFields, Text
 from runtime.settings import Limits
@@ -33,8 +33,8 @@ def line(most: int) -> Callable[[str], str]:
 class Pronunciation(StrictFields):
     """Word and its replacement; with case_sensitive, it matches in the same case only."""
 
-    word: Annotated[Text, AfterValidator(line(LONGEST_WORD))]
-    say_as: Annotated[Text, AfterValidator(line(LONGEST_SAID))]
+    word: Annotated[Text, AfterValidator(line(MAX_WORD_CHARS))]
+    say_as: Annotated[Text, AfterValidator(line(MAX_REPLACEMENT_CHARS))]
     case_sensitive: bool = False
 
     def kept(self) -> Word:

@@ -38,7 +38,7 @@ from runtime.server.voices.voice_library import VoiceCard, VoiceLibrary
 from runtime.server.voices.voice_resolver import is_speaker
 from runtime.server.wire import Reply, decode
 from runtime.settings import OBJECTS, VOICES_AS, Limits
-from runtime.shared.confusables import find_look_alike
+from runtime.shared.confusables import find_confusable
 from runtime.shared.file_names import disposition, file_name
 from runtime.shared.port.errors import slash_too_many
 from runtime.shared.port.limits import whole_body
@@ -174,7 +174,7 @@ def check_free(name: str, speakers: list[str]) -> None:
         raise InvalidConfig(where="name", why="an address cannot hold it", param="name")
     if is_speaker(name, speakers):
         raise VoiceNameOfSpeaker(param="name")
-    if (other := find_look_alike(name, speakers)) is not None:
+    if (other := find_confusable(name, speakers)) is not None:
         raise VoiceNameLooksAlike(other=other, param="name")
 
 

@@ -59,7 +59,7 @@ def shaped(error: SpeechError, path: str, request_id: str) -> dict[str, object]:
     return {"error": error_body(error)}
 
 
-def told_on_socket(error: SpeechError, path: str) -> dict[str, object]:
+def socket_error(error: SpeechError, path: str) -> dict[str, object]:
     """Return the error message to send on an accepted WebSocket of this path before it is closed."""
     if path.startswith(CARTESIA):
         return cartesia_message(error, None, "")

@@ -58,7 +58,7 @@ def stop_on_signals(numbers: Sequence[signal.Signals], stop: asyncio.Event, hurr
     on_signals(numbers, lambda: (hurry if stop.is_set() else stop).set())
 
 
-def tell_of_wait(limit_s: float) -> None:
+def log_drain_wait(limit_s: float) -> None:
     """Print that the process waits for open requests, the maximum waiting time, and how to end it immediately."""
     with suppress(OSError, ValueError):  # Ctrl-C may also have ended the process that reads our output.
         print(f"Finishing what is spoken, {limit_s:g} s at most; Ctrl-C again ends at once.", flush=True)

@@ -247,15 +247,17 @@ def test_waiting_for_text_is_reported_after_all_audio_was_sent(quick: Checkpoint
     assert len(heard.of(WaitingForText)) == 2
 
 
-@pytest.mark.parametrize(("text", "is_told"), [("Hello world. ", True), ("Hello world, ", False), ("Hello wor", False)])
+@pytest.mark.parametrize(
+    ("text", "is_reported"), [("Hello world. ", True), ("Hello world, ", False), ("Hello wor", False)]
+)
 def test_waiting_for_text_is_reported_only_after_a_possible_sentence_end(
-    quick: Checkpoint, text: str, is_told: bool
+    quick: Checkpoint, text: str, is_reported: bool
 ) -> None:
     engine = engine_of(quick, slots=1)
     ticket, heard = begun(engine, text, max_frames=200)
     until(engine, lambda: bool(heard.chunks) and core_of(engine).waiting_for_text == 1)
     run_turns(engine, 60)
-    assert [event.chars for event in heard.of(WaitingForText)] == [len(text)] * is_told
+    assert [event.chars for event in heard.of(WaitingForText)] == [len(text)] * is_reported
     engine.cancel(ticket)
     drain(engine)
 

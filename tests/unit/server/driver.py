@@ -85,7 +85,7 @@ class SessionDriver:
         return [command.utterance for command in self.of(Cancel)]
 
     @property
-    def text_told(self) -> str:
+    def received_text(self) -> str:
         """All text that the engine received, in order; `|` marks the end of a text."""
         sent_text = ""
         for command in self.commands:

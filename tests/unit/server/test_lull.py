@@ -129,7 +129,7 @@ def test_cartesia_delay_is_set_by_the_client_or_three_seconds(fields: dict[str, 
     driver.send(generation(SENTENCE, **fields))
     assert waits(driver, clock, delay - 0.01) == 0
     assert waits(driver, clock, 0.02) == 1
-    assert driver.text_told == SENTENCE
+    assert driver.received_text == SENTENCE
     driver.send(generation("It is sunny"))
     assert waits(driver, clock, 5.0) == 1
 

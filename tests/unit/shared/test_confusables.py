@@ -7,7 +7,7 @@ import unicodedata
 
 import pytest
 
-from runtime.shared.confusables import TABLE, find_look_alike
+from runtime.shared.confusables import TABLE, find_confusable
 from tools.confusables import Icu
 
 SPEAKERS = ["angus", "clara", "nora", "eric", "uncle_fu", "ono_anna"]
@@ -35,24 +35,24 @@ SPEAKERS = ["angus", "clara", "nora", "eric", "uncle_fu", "ono_anna"]
     ],
 )
 def test_names_confusable_with_a_speaker_are_found(name: str, speaker: str) -> None:
-    assert find_look_alike(name, SPEAKERS) == speaker
+    assert find_confusable(name, SPEAKERS) == speaker
 
 
 @pytest.mark.parametrize(
     "name", ["DJ Смэш", "Анна TTS", "Ангус", "Κλάρα", "安娜", "Ciara", "Éric", "Nora 2", "Angus B"]
 )
 def test_distinct_names_are_not_confusable(name: str) -> None:
-    assert find_look_alike(name, SPEAKERS) is None
+    assert find_confusable(name, SPEAKERS) is None
 
 
 def test_capital_i_looks_like_l_and_capital_l_not_like_i() -> None:
-    assert find_look_alike("lan", ["Ian"]) == "Ian"
-    assert find_look_alike("Lan", ["Ian"]) is None
+    assert find_confusable("lan", ["Ian"]) == "Ian"
+    assert find_confusable("Lan", ["Ian"]) is None
 
 
 def test_one_letter_may_look_like_two() -> None:
-    assert find_look_alike("rnary", ["Mary"]) == "Mary"
-    assert find_look_alike("maMа", ["rnarna"]) == "rnarna"
+    assert find_confusable("rnary", ["Mary"]) == "Mary"
+    assert find_confusable("maMа", ["rnarna"]) == "rnarna"
 
 
 @pytest.mark.skipif(ctypes.util.find_library("icui18n") is None, reason="no ICU on this machine")

@@ -26,7 +26,7 @@ from runtime.settings import Limits
 from runtime.shared import decoding
 from runtime.shared.audio import DecodedAudio
 from runtime.shared.decode_child import ANSWER_BYTES, Seekable
-from runtime.shared.decoding import ROOT, _decode_apart, _kill_late, decode
+from runtime.shared.decoding import ROOT, _decode_in_child, _kill_after, decode
 from runtime.shared.ffmpeg_reader import read_any
 from runtime.shared.reference import read_reference
 from runtime.shared.wav_reader import is_plain_wav, read_wav
@@ -261,20 +261,20 @@ def child(code: str) -> tuple[str, ...]:
 )
 def test_crashing_or_misbehaving_decoder_is_a_refusal(code: str) -> None:
     with pytest.raises(BadReferenceAudio, match="the decoder crashed"):
-        _decode_apart(bytes(10**6), 60.0, child(code))
+        _decode_in_child(bytes(10**6), 60.0, child(code))
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows does not limit a process's time")
 def test_decoder_cpu_timeout_is_distinguished_from_a_crash() -> None:
     code = "from runtime.shared.system import confine; confine(2**30, 1)\nwhile True: pass"
     with pytest.raises(BadReferenceAudio, match="takes longer than"):
-        _decode_apart(b"", 60.0, child(code))
+        _decode_in_child(b"", 60.0, child(code))
 
 
 def test_hanging_decoder_is_killed() -> None:
     # Without the timeout, the decoder would wait an hour.
     with pytest.raises(BadReferenceAudio, match="takes longer than"):
-        _decode_apart(bytes(10**6), 60.0, child("import time; time.sleep(3600)"), timeout_s=0.3)
+        _decode_in_child(bytes(10**6), 60.0, child("import time; time.sleep(3600)"), timeout_s=0.3)
 
 
 def test_suspended_machine_does_not_time_out_the_decoder() -> None:
@@ -288,17 +288,17 @@ def test_suspended_machine_does_not_time_out_the_decoder() -> None:
             return self.is_set()
 
     killed, over = [], Hours()
-    _kill_late(lambda: killed.append(over.looks), 10.0, over)
+    _kill_after(lambda: killed.append(over.looks), 10.0, over)
     assert killed == [10 / decoding.POLL_INTERVAL_S]
     over.set()
-    _kill_late(lambda: killed.append(over.looks), 10.0, over)
+    _kill_after(lambda: killed.append(over.looks), 10.0, over)
     assert len(killed) == 1
 
 
 def test_decoder_with_endless_output_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decoding, "ANSWER_BYTES", 10**6)
     with pytest.raises(BadReferenceAudio):
-        _decode_apart(b"", 60.0, child("while True: print('x' * 10**6)"))
+        _decode_in_child(b"", 60.0, child("while True: print('x' * 10**6)"))
 
 
 def test_decoder_has_little_memory_no_files_and_no_torch(tmp_path: Path) -> None:
@@ -338,7 +338,7 @@ def test_at_most_two_decoders_run_at_once(monkeypatch: pytest.MonkeyPatch) -> No
             running -= 1
         return DecodedAudio(VOICE, RATE)
 
-    monkeypatch.setattr(decoding, "_decode_apart", count)
+    monkeypatch.setattr(decoding, "_decode_in_child", count)
     with ThreadPoolExecutor(100) as pool:
         list(pool.map(lambda _: decode(b"fLaC", limit_s=60), range(100)))
     assert most == 2

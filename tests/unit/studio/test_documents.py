@@ -375,7 +375,7 @@ async def test_document_upload_is_read_by_a_child_process() -> None:
 async def test_document_reader_has_a_timeout() -> None:
     begun = time.monotonic()
     with pytest.raises(DocumentUnreadable, match="within the limits"):
-        await DocumentService(wall_s=0.01).read(sends(epub()))
+        await DocumentService(timeout_s=0.01).read(sends(epub()))
     assert (time.monotonic() - begun) < 60
 
 

@@ -25,7 +25,7 @@ from runtime.request import (
     UNKNOWN_FIELDS,
     UNREAD_TAGS,
 )
-from runtime.shared.audio import FORMAT_NOT_TAKEN, NO_SOUND, TAKEN
+from runtime.shared.audio import NO_SOUND, SUPPORTED_FORMATS, UNSUPPORTED_FORMAT
 from runtime.shared.decode_child import TOO_LARGE
 from runtime.shared.decoding import CRASHED, TOO_SLOW
 from studio.words import languages, words
@@ -90,9 +90,9 @@ def test_every_user_visible_reason_has_a_page_text() -> None:
 
 
 def test_unreadable_file_message_quotes_the_server_in_every_language() -> None:
-    assert {NO_SOUND, FORMAT_NOT_TAKEN} <= SHAPES
+    assert {NO_SOUND, UNSUPPORTED_FORMAT} <= SHAPES
     assert {re.sub(r"\d+", "{}", said, count=1) for said in (TOO_SLOW, TOO_LARGE, CRASHED)} <= SHAPES
-    kinds = re.findall(r"\b(?!or\b)\w+", TAKEN)
+    kinds = re.findall(r"\b(?!or\b)\w+", SUPPORTED_FORMATS)
     for language in languages():
         own = words(language)
         sentences = ["phrase.ref.no_sound", "phrase.ref.format", "error.invalid_ref_audio.plain"]
@@ -137,7 +137,7 @@ def test_page_has_texts_for_status_and_notes() -> None:
     for path, call, name in _calls(
         "studio/runtimes/supervisor.py", "studio", "runtime/engine/scheduling/input_processor.py"
     ):
-        if name in {"Status", "_say", "_tell_change"} or (name == "append" and path.name == "input_processor.py"):
+        if name in {"Status", "_set_status", "_set_change"} or (name == "append" and path.name == "input_processor.py"):
             for given in call.args:
                 if (shape := _shape(given)) is not None:
                     said[shape] = f"{path.name}:{call.lineno}"

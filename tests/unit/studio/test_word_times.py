@@ -243,11 +243,11 @@ def absent(name: str) -> str:
     raise PackageNotFoundError(name)
 
 
-def asked(wall_s: float = 60.0, times: int = 1) -> list[Any]:
+def asked(timeout_s: float = 60.0, times: int = 1) -> list[Any]:
     """Ask the aligners repeatedly for the times of one recording, and return the results."""
 
     async def ask() -> list[Any]:
-        aligning = AlignmentService(wall_s)
+        aligning = AlignmentService(timeout_s)
         try:
             sound = np.zeros(SAMPLE_RATE, np.float32)
             return [await aligning.align(sound, "Secret words.", "en") for _ in range(times)]
@@ -281,17 +281,17 @@ def test_failing_plugin_is_logged_without_text_and_the_next_is_tried(
 @pytest.mark.slow
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("function", "why", "wall_s"),
+    ("function", "why", "timeout_s"),
     [
         ("crashing", "its process ended", TEST_TIMEOUT_S),
         ("hanging", "it took too long", 5.0),
     ],  # The hanging aligner would sleep for 600 s.
 )
 def test_aligner_crash_or_hang_affects_no_other_request(
-    only: Install, caplog: pytest.LogCaptureFixture, function: str, why: str, wall_s: float
+    only: Install, caplog: pytest.LogCaptureFixture, function: str, why: str, timeout_s: float
 ) -> None:
     only(function)
-    assert asked(wall_s=wall_s, times=2) == [None, None]
+    assert asked(timeout_s=timeout_s, times=2) == [None, None]
     assert [line.rpartition(": ")[2] for line in warnings(caplog)] == [why] * 2
 
 

@@ -17,7 +17,7 @@ from safetensors.numpy import save
 
 from runtime.errors import InvalidConfig, VoiceFileInvalid
 from runtime.request import SAMPLE_RATE, VoicePrompt
-from runtime.shared.names import LONGEST, checked_name, is_id, name_key
+from runtime.shared.names import MAX_NAME_CHARS, checked_name, is_id, name_key
 from runtime.voices.voice import Consent, Voice, to_float, to_pcm
 from runtime.voices.voice_file import MAX_BYTES, MAX_PROMPTS, MAX_REFERENCE_S, read_voice, write_voice
 from tests.support.examples import examples
@@ -222,7 +222,7 @@ def test_name_is_stored_as_displayed_or_refused(name: str) -> None:
         kept = checked_name(name)
     except InvalidConfig:
         return
-    assert 1 <= len(kept) <= LONGEST
+    assert 1 <= len(kept) <= MAX_NAME_CHARS
     assert checked_name(kept) == kept
     assert not is_id(kept)
     kept.encode()

@@ -20,7 +20,7 @@ from runtime.errors import MalformedRequest, SpeechError, TooManyFrames
 from runtime.shared.port.connections.frame_meter import FrameMeter
 from runtime.shared.port.connections.loop_share import LoopShare, LoopShares, SmallReads, message_cost
 from runtime.shared.port.connections.request_meter import headers_too_large
-from runtime.shared.port.errors import shaped, told_on_socket
+from runtime.shared.port.errors import shaped, socket_error
 
 log = logging.getLogger(__name__)
 
@@ -184,7 +184,7 @@ class WebSocketConnection(WebSocketsSansIOProtocol, SmallReads):
         if self.conn.state is not State.OPEN:
             self.transport.abort()
             return
-        self.conn.send_text(json.dumps(told_on_socket(error, self.scope["path"])).encode())
+        self.conn.send_text(json.dumps(socket_error(error, self.scope["path"])).encode())
         self.conn.send_close(error.close_code, error.code)
         self.transport.write(b"".join(self.conn.data_to_send()))
         self.close_sent = self.disconnected = True

@@ -125,7 +125,7 @@ def test_streamed_text_is_forwarded_to_the_engine_immediately() -> None:
     driver.send(generation("there.", **{"continue": True}))
     driver.sound(1)  # Audio starts before the text is complete.
     driver.send(generation("", **{"continue": False}))
-    assert driver.text_told == "Hello there.|"
+    assert driver.received_text == "Hello there.|"
     assert driver.commands[1:] == [Append(1, "there."), FinishText(1)]
     driver.finish(1)
     assert driver.kinds() == ["chunk", "done"]
@@ -136,7 +136,7 @@ def test_text_is_closed_by_an_empty_blank_or_final_transcript(last: str) -> None
     driver = cartesia()
     driver.send(generation("Hello ", **{"continue": True}))
     driver.send(generation(last))
-    assert driver.text_told == f"Hello {last.strip(chr(10))}|"
+    assert driver.received_text == f"Hello {last.strip(chr(10))}|"
 
 
 def test_engine_request_starts_with_the_first_speakable_word() -> None:
@@ -145,7 +145,7 @@ def test_engine_request_starts_with_the_first_speakable_word() -> None:
     driver.send(generation(' "', **{"continue": True}))
     assert driver.commands == []
     driver.send(generation("Hi", **{"continue": True}))
-    assert driver.text_told == '"Hi'
+    assert driver.received_text == '"Hi'
     driver.send(generation(" ", context="other", **{"continue": False}))
     driver.send(generation("...", context="dots", **{"continue": False}))
     assert [(message["type"], message["context_id"]) for message in driver.heard()] == [
@@ -201,7 +201,7 @@ def test_tags_are_not_spoken() -> None:
     for piece in ("Hi <sp", 'eed ratio="1.5"', "/>there <emo", 'tion value="sad"/>you', "<", " 3."):
         driver.send(generation(piece, **{"continue": True}))
     driver.send(generation("", **{"continue": False}))
-    assert driver.text_told == "Hi there you< 3.|"
+    assert driver.received_text == "Hi there you< 3.|"
 
 
 def test_flush_with_the_final_message_is_acknowledged_before_the_end() -> None:
@@ -340,7 +340,7 @@ def test_voice_may_be_given_as_an_id_string() -> None:
     driver.send(generation("Hello ", voice="anna", **{"continue": True}))
     driver.send(generation("", voice="6ccbfb76-1fc6-48f7-b71d-91ac6298247b"))
     assert driver.submitted[0].request.voice == "anna"
-    assert driver.text_told == "Hello |"
+    assert driver.received_text == "Hello |"
 
 
 def test_stored_voice_is_awaited_without_losing_text() -> None:

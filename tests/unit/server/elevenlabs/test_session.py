@@ -72,7 +72,7 @@ def test_single_text_gets_elevenlabs_messages_and_closes_the_socket() -> None:
     request = driver.submitted[0].request
     assert (request.voice, request.language, request.seed, request.mode) == ("anna", "english", 5, Mode.CUSTOM_VOICE)
     assert request.acknowledged
-    assert driver.text_told.strip("| ") == "Hello there."
+    assert driver.received_text.strip("| ") == "Hello there."
     pcm = driver.sound(1, frames=8)
     driver.finish(1)
     *sound, last, close = driver.heard()
@@ -223,14 +223,14 @@ def test_white_space_after_buffered_text_is_kept() -> None:
     driver = elevenlabs()
     spoken(driver, " ", " Salt &", " pepper\n", "\n> and", " oil.", context_id="c")
     driver.send({"context_id": "c", "close_context": True})
-    assert driver.text_told == "Salt & pepper\n\nand oil.|"
+    assert driver.received_text == "Salt & pepper\n\nand oil.|"
 
 
 def test_tags_are_not_spoken() -> None:
     driver = elevenlabs(enable_ssml_parsing="true")
     spoken(driver, "Hello.<break ", 'time="1.5s" />You <phoneme alphabet="ipa" ph="x">there</phoneme>.', context_id="c")
     driver.send({"context_id": "c", "close_context": True})
-    assert driver.text_told == 'Hello.<break time="1.5s" />You there.|'
+    assert driver.received_text == 'Hello.<break time="1.5s" />You there.|'
     assert driver.of(Submit)[0].request.max_break_s == 3.0
     driver.sound(1)
     driver.finish(1)
@@ -430,7 +430,7 @@ def test_url_contains_the_voice() -> None:
     driver.dialect.on_reference(1, STORED)
     driver.gather()
     assert driver.submitted[0].request.mode is Mode.BASE
-    assert driver.text_told == "Hi there."
+    assert driver.received_text == "Hi there."
     driver = elevenlabs(voice="v1", is_multi=False)
     spoken(driver, "Hi.")
     driver.dialect.on_reference(1, VoiceNotFound())

@@ -13,7 +13,7 @@ import pytest
 
 from runtime.request import AudioChunk, Mode, Reference
 from runtime.server.engine_process import channel
-from runtime.server.engine_process.channel import APART_BYTES, Channel
+from runtime.server.engine_process.channel import MIN_SEPARATE_BYTES, Channel
 from runtime.server.engine_process.messages import Call, Message, Method, Prepare, SinkEvent, Step
 from tests.support.timeouts import TEST_TIMEOUT_S
 
@@ -79,7 +79,9 @@ def test_messages_sent_while_the_pipe_is_full_keep_their_order(ends: Ends) -> No
     assert others == [step(number) for number in range(20)]
 
 
-@pytest.mark.parametrize("size", [0, 1, APART_BYTES // 4 - 1, APART_BYTES // 4, APART_BYTES // 4 + 1, 3_000_001])
+@pytest.mark.parametrize(
+    "size", [0, 1, MIN_SEPARATE_BYTES // 4 - 1, MIN_SEPARATE_BYTES // 4, MIN_SEPARATE_BYTES // 4 + 1, 3_000_001]
+)
 def test_arrays_round_trip_and_are_writable(ends: Ends, size: int) -> None:
     one, other = ends
     samples = np.linspace(-1, 1, size, dtype=np.float32)
@@ -109,7 +111,7 @@ def test_arrays_of_any_shape_round_trip(ends: Ends) -> None:
 
 
 def test_large_arrays_are_sent_outside_the_pickle() -> None:
-    large, small = np.ones(APART_BYTES, np.float32), np.ones(5, np.float32)
+    large, small = np.ones(MIN_SEPARATE_BYTES, np.float32), np.ones(5, np.float32)
     assert len(channel._pieces(Prepare(1, Reference(samples=small), Mode.BASE))) == 1
     pickled, *arrays = channel._pieces(Prepare(1, Reference(samples=large), Mode.BASE))
     assert [piece.nbytes for piece in arrays] == [large.nbytes]
@@ -138,7 +140,7 @@ def test_end_inside_a_message_is_end_of_file() -> None:
 
 @pytest.mark.parametrize("length", [1, 7, 400, 10_000])
 def test_partial_message_is_delivered_when_complete(length: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(channel, "APART_BYTES", 64)
+    monkeypatch.setattr(channel, "MIN_SEPARATE_BYTES", 64)
     samples = np.arange(100, dtype=np.float32)
     sent = [step(1), Prepare(7, Reference(samples=samples), Mode.BASE), step(2)]
     written = b"".join(piece for message in sent for piece in channel._pieces(message))

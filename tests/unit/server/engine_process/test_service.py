@@ -61,7 +61,7 @@ class PreparingEngine(ScriptedEngine):
         self.is_closed = True
 
     def prepare(self, reference: Reference, mode: Mode, done: Callable[[VoicePrompt | SpeechError], None]) -> None:
-        self.fail_if_told("prepare")
+        self.fail_if_scripted("prepare")
         np.testing.assert_array_equal(reference.samples, REFERENCE.samples)
         self.prepared.append(done)
 
@@ -138,7 +138,7 @@ def apart(request: pytest.FixtureRequest) -> Iterator[Apart]:
     with os.fdopen(there_out, "rb") as there, os.fdopen(back_out, "rb") as back, request.param() as run:
         of_engine = Channel(there, os.fdopen(back_in, "wb"))
         service = EngineService(engine, of_engine)
-        service.tell_status()
+        service.send_status()
         status = Status(EngineLoad(slots=8, active=0, waiting=0), alive=True, at_work_since=None, cards=(CARD,))
         client = EngineClient(process, Channel(back, os.fdopen(there_in, "wb")), status)
 
@@ -332,8 +332,8 @@ def test_metrics_and_model_cards_are_forwarded(apart: Apart) -> None:
     apart.engine.cards = (replace(CARD, name="another"),)
     until(lambda: apart.client.cards == apart.engine.cards)
     before = apart.client.cards
-    ended = apart.client._told_at
-    until(lambda: apart.client._told_at > ended)
+    ended = apart.client._status_at
+    until(lambda: apart.client._status_at > ended)
     assert apart.client.cards is before  # Unchanged model cards are not sent again.
 
 
@@ -350,16 +350,16 @@ def test_dead_engine_is_reported_even_without_metrics(apart: Apart) -> None:
 def test_silent_engine_counts_as_busy(apart: Apart, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client_module, "SILENT_S", 3600.0)
     assert apart.client.at_work_since() is None
-    before = apart.client._told_at
+    before = apart.client._status_at
     monkeypatch.setattr(service_module, "STATUS_S", TEST_TIMEOUT_S)
-    until(lambda: apart.client._told_at > before)  # No status message follows for a long time.
+    until(lambda: apart.client._status_at > before)  # No status message follows for a long time.
     monkeypatch.setattr(client_module, "SILENT_S", 0.01)
     since = until(apart.client.at_work_since)
-    assert since == apart.client._told_at
+    assert since == apart.client._status_at
     apart.submit()
     until(lambda: apart.engine.requests)
     apart.engine.say(1, started())  # The service sends its status after this event.
-    until(lambda: apart.client._told_at > since)
+    until(lambda: apart.client._status_at > since)
 
 
 def test_step_running_when_the_engine_fell_silent_keeps_its_start_time(
@@ -399,7 +399,7 @@ def test_unreadable_message_counts_as_process_exit(apart: Apart, monkeypatch: py
         yield bytearray(1)
         raise ModuleNotFoundError("no module named so")
 
-    monkeypatch.setattr(apart.client._channel, "_put_together", spoilt)
+    monkeypatch.setattr(apart.client._channel, "_assemble_messages", spoilt)
     until(lambda: not apart.client.alive)  # The client fails at the batch that follows the pending one.
     until(lambda: heard)
     assert isinstance(heard[0], Broken)

@@ -118,7 +118,7 @@ def test_omni_dialect_filters_streamed_text(mode: str, name: str | None, spoken:
         (committed,) = [message for message in driver.heard() if message["type"] == "input.committed"]
         assert committed["chars_committed"] == len(MARKED)  # The count is that of the text as sent.
     driver.send({"type": "input.done"})
-    assert driver.text_told == spoken + "|"
+    assert driver.received_text == spoken + "|"
 
 
 def test_fully_buffered_streamed_text_is_spoken_after_the_delay() -> None:
@@ -130,9 +130,9 @@ def test_fully_buffered_streamed_text_is_spoken_after_the_delay() -> None:
     clock.now += 0.3
     driver.dialect.tick()
     driver.gather()
-    assert driver.text_told == "**Never closed."
+    assert driver.received_text == "**Never closed."
     driver.send({"type": "input.done"})
-    assert driver.text_told == "**Never closed.|"
+    assert driver.received_text == "**Never closed.|"
 
 
 def test_omni_dialect_counts_removed_text() -> None:
@@ -159,16 +159,16 @@ def test_cartesia_dialect_filters_text(goes_on: bool, name: str | None, spoken: 
         driver.send(generation("*bold** <br", **{"continue": True}))
         driver.send(generation("eak time='1s'/>words.", **{"continue": True}))
         driver.send(generation(""))
-        assert driver.text_told == spoken.replace("words", "<break time='1s'/>words") + "|"
+        assert driver.received_text == spoken.replace("words", "<break time='1s'/>words") + "|"
     else:
         driver.send(generation(MARKED, text_filter=name))
-        assert driver.text_told == spoken + "|"
+        assert driver.received_text == spoken + "|"
 
 
 def test_cartesia_flush_speaks_buffered_text() -> None:
     driver = cartesia()
     driver.send(generation("Is it *so", max_buffer_delay_ms=0, **{"continue": True}))
-    assert driver.text_told.startswith("Is it *so")
+    assert driver.received_text.startswith("Is it *so")
 
 
 def test_buffered_text_is_spoken_before_a_context_expires() -> None:
@@ -179,7 +179,7 @@ def test_buffered_text_is_spoken_before_a_context_expires() -> None:
     driver.sound(1)
     short(driver, 1, len("One. "))
     waits(driver, clock, 1.1)
-    assert driver.text_told == "One. *Two"
+    assert driver.received_text == "One. *Two"
     assert driver.of(FinishText) == []
     short(driver, 1, len("One. *Two"))
     waits(driver, clock, 1.1)
@@ -199,4 +199,4 @@ def test_filtered_out_text_delays_context_expiry_only_once() -> None:
     assert driver.of(FinishText) == []
     waits(driver, clock, 1.1)
     assert driver.of(FinishText) == [FinishText(1)]
-    assert driver.text_told == "One.|"
+    assert driver.received_text == "One.|"

@@ -35,7 +35,7 @@ class PreparingEngine:
     refuse: SpeechError | None = None
     made: list[int] = field(default_factory=list)  # Lengths of the references.
     at_once: int = 0
-    most_at_once: int = 0
+    max_at_once: int = 0
 
     @property
     def cards(self) -> tuple[Any, ...]:
@@ -49,7 +49,7 @@ class PreparingEngine:
         assert mode is Mode.BASE
         assert not self.active
         self.at_once += 1
-        self.most_at_once = max(self.most_at_once, self.at_once)
+        self.max_at_once = max(self.max_at_once, self.at_once)
         self.made.append(len(reference.samples))
         prompt = VoicePrompt(fingerprint=self.fingerprint, x_vector=np.ones(4, np.float32))
 
@@ -100,7 +100,7 @@ async def test_every_voice_gets_its_prompt_one_at_a_time(library: Library) -> No
 
     await keep(library, engine, during)
     assert kept(library) == {name: ["first"] for name in "ABCD"}
-    assert (len(engine.made), engine.most_at_once) == (4, 1)
+    assert (len(engine.made), engine.max_at_once) == (4, 1)
     assert library.fingerprint == "first"
 
 

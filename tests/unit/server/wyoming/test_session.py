@@ -50,7 +50,7 @@ def test_streamed_text_is_one_request_without_markdown() -> None:
     # Clients send the whole text too, for servers without streaming.
     driver.send(event("synthesize", text="Hello **there**. More."))
     driver.send(event("synthesize-stop"))
-    assert driver.text_told == "Hello there. More.|"
+    assert driver.received_text == "Hello there. More.|"
     assert len(driver.submitted) == 1
 
 
@@ -142,13 +142,13 @@ def test_texts_are_spoken_in_order() -> None:
     driver.send(event("synthesize-stop"))
     driver.send(event("synthesize", text="Three."))
     driver.send(event("ping", text="still there?"))
-    assert driver.text_told == "One.|"
+    assert driver.received_text == "One.|"
     # The pong is sent at once, because it does not belong to a text.
     assert driver.heard() == [event("pong", text="still there?")]
     driver.finish(1)
-    assert driver.text_told == "One.|Two.|"
+    assert driver.received_text == "One.|Two.|"
     driver.finish(2)
-    assert driver.text_told == "One.|Two.|Three.|"
+    assert driver.received_text == "One.|Two.|Three.|"
     driver.finish(3)
     assert driver.kinds() == ["audio-start", "audio-stop"] * 2 + ["synthesize-stopped", "audio-start", "audio-stop"]
 
