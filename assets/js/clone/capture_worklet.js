@@ -11,11 +11,11 @@ class Capture extends AudioWorkletProcessor {
 
   /** @param {Float32Array[][]} inputs */
   process(inputs) {
-    const heard = inputs[0][0];
-    if (!heard) return true;
+    const channel = inputs[0][0];
+    if (!channel) return true;
     // A block is a whole number of render quanta, so one never straddles two blocks.
-    this.block.set(heard, this.filled);
-    this.filled += heard.length;
+    this.block.set(channel, this.filled);
+    this.filled += channel.length;
     if (this.filled === BLOCK) {
       this.port.postMessage(this.block.slice());
       this.filled = 0;

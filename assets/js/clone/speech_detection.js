@@ -87,10 +87,10 @@ export function spoken({ speech, seconds }) {
  * @param {RecordingAnalysis} analysis @returns {number|null} dB; null: no speech, or too little noise to measure
  */
 export function noiseOf({ levels, speech }) {
-  const said = levels.filter((_, frame) => speech[frame] === 1);
+  const speechLevels = levels.filter((_, frame) => speech[frame] === 1);
   const rest = levels.filter((_, frame) => speech[frame] === 0);
-  if (said.length === 0 || rest.length * FRAME_S < NOISE_S) return null;
-  const energy = said.reduce((sum, level) => sum + 10 ** (level / 10), 0) / said.length;
+  if (speechLevels.length === 0 || rest.length * FRAME_S < NOISE_S) return null;
+  const energy = speechLevels.reduce((sum, level) => sum + 10 ** (level / 10), 0) / speechLevels.length;
   return 10 * Math.log10(energy) - quantile(rest, 0.2);
 }
 

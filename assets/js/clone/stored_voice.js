@@ -4,7 +4,7 @@ import { errorOf } from '../common/api.js';
 import { SAMPLE_RATE } from '../common/audio.js';
 import { all, need } from '../common/elements.js';
 import { fillSelect } from '../common/fields.js';
-import { heard, recordingOf } from '../speak/voice_samples.js';
+import { recordingOf, sampleOf } from '../speak/voice_samples.js';
 
 // --- Selection of a stored voice instead of a recording.
 
@@ -102,7 +102,7 @@ export class Hearing {
     const { reference, trimmer } = this.room;
     if (!reference) return;
     if (studio.stage.sounding && studio.stage.take === this.sounding) return studio.stage.pause();
-    this.sounding = heard(reference.chosen, reference.name);
+    this.sounding = sampleOf(reference.chosen, reference.name);
     studio.stage.show(this.sounding);
     studio.stage.play(this.sounding);
     const kept = reference.kept();

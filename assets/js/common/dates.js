@@ -47,11 +47,11 @@ const FEW_MINUTES_S = 600; // Length in seconds below which seconds are shown.
  * @param {number} seconds rounded up @param {Translate} t
  */
 export function span(seconds, t) {
-  const whole = Math.max(1, Math.ceil(seconds));
-  if (whole < MINUTE_S) return t('shell.seconds', { s: whole });
-  if (whole < FEW_MINUTES_S) return t('shell.minutes', { m: Math.floor(whole / MINUTE_S), s: whole % MINUTE_S });
-  const minutes = Math.ceil(whole / MINUTE_S);
-  if (whole <= HOUR_S - MINUTE_S) return t('shell.whole_minutes', { m: minutes });
+  const total = Math.max(1, Math.ceil(seconds));
+  if (total < MINUTE_S) return t('shell.seconds', { s: total });
+  if (total < FEW_MINUTES_S) return t('shell.minutes', { m: Math.floor(total / MINUTE_S), s: total % MINUTE_S });
+  const minutes = Math.ceil(total / MINUTE_S);
+  if (total <= HOUR_S - MINUTE_S) return t('shell.whole_minutes', { m: minutes });
   if (minutes % MINUTE_S === 0) return t('shell.whole_hours', { h: minutes / MINUTE_S });
   return t('shell.hours', { h: Math.floor(minutes / MINUTE_S), m: minutes % MINUTE_S });
 }

@@ -35,28 +35,28 @@ export function sayWith(chosen) {
 /**
  * Return a server's English sentence, or a part of one, in the page's language; null if it is unknown.
  *
- * @param {string} said @returns {string|null}
+ * @param {string} message @returns {string|null}
  */
-export function phrase(said) {
-  const found = find(said);
+export function phrase(message) {
+  const found = find(message);
   return words && found && words.t(found.key, placesOf(found.groups));
 }
 
 /**
  * Return the key of a server's sentence; null if the page does not know it.
  *
- * @param {string} said @returns {string|null} the key without the common prefix
+ * @param {string} message @returns {string|null} the key without the common prefix
  */
-export function nameOf(said) {
-  return find(said)?.key.slice(PHRASE.length) ?? null;
+export function nameOf(message) {
+  return find(message)?.key.slice(PHRASE.length) ?? null;
 }
 
-/** @param {string} said @returns {{key: string, groups: Object<string, string>}|null} */
-function find(said) {
-  const key = phrases.whole.get(said);
+/** @param {string} message @returns {{key: string, groups: Object<string, string>}|null} */
+function find(message) {
+  const key = phrases.whole.get(message);
   if (key) return { key, groups: {} };
   for (const one of phrases.patterns) {
-    const match = one.pattern.exec(said);
+    const match = one.pattern.exec(message);
     if (match) return { key: one.key, groups: match.groups ?? {} };
   }
   return null;
@@ -76,9 +76,9 @@ function messageOfCode(code) {
   return sentences.find((sentence) => sentence && !sentence.includes('{')) ?? null;
 }
 
-/** Return the translated sentence, or the original one. @param {string} said */
-export function inPageWords(said) {
-  return phrase(said) ?? said;
+/** Return the translated sentence, or the original one. @param {string} message */
+export function inPageWords(message) {
+  return phrase(message) ?? message;
 }
 
 /** * Return the message of an error.

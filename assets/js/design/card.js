@@ -128,11 +128,11 @@ export class TakeCard extends Emitter {
     const now = performance.now();
     if (now - this.counted < COUNT_MS) return;
     this.counted = now;
-    this.word.textContent = this.said();
+    this.word.textContent = this.statusText();
   }
 
   /** Return state and length as text; for a complete take only the length. */
-  said() {
+  statusText() {
     const { take, state, t } = this;
     const ahead = take.queue?.position ?? 0;
     const word = state === 'queued' && ahead > 0 ? t('design.state.queued_at', { n: ahead }) : t(`design.state.${state}`);
@@ -150,21 +150,21 @@ export class TakeCard extends Emitter {
     this.shown = state;
     this.article.dataset.state = state;
     this.article.ariaLabel = t('design.take', { letter: name });
-    this.word.textContent = this.said();
+    this.word.textContent = this.statusText();
     this.article.classList.toggle('vw-design-take-playing', this.playing);
     this.play.disabled = !this.playable;
     this.play.dataset.icon = this.playing ? 'stop' : 'play';
     if (this.playable) this.play.setAttribute('aria-keyshortcuts', `${this.key} Shift+${this.key}`);
     this.describe(this.play, this.playing ? 'design.stop' : this.playable ? 'design.play' : 'design.nothing');
     this.describe(this.menu, 'design.menu');
-    const whole = take.state === 'done';
+    const isDone = take.state === 'done';
     this.kept.hidden = !this.voice;
     need(this.kept, 'b').textContent = this.voice?.name ?? '';
     for (const button of this.buttons) {
       const { act = '', change } = button.dataset;
       const isAgain = act === 'again';
       button.hidden = isAgain !== (take.state === 'stopped' || this.mayWork);
-      button.disabled = (!whole && !isAgain) || (act === 'closer' && !this.closer);
+      button.disabled = (!isDone && !isAgain) || (act === 'closer' && !this.closer);
       if (act === 'keep') button.hidden ||= Boolean(this.voice);
       if (act === 'use') button.hidden = false;
       if (act === 'closer') button.title = t(this.closer ? 'design.closer_title' : 'design.closer_without');

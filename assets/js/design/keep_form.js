@@ -108,8 +108,8 @@ export class KeepForm extends Emitter {
     const { take } = this.card;
     this.short.hidden = !isShort(take);
     const isTooShort = take.seconds < MIN_REFERENCE_S;
-    const said = { s: take.seconds.toFixed(1), least: MIN_REFERENCE_S };
-    this.why.textContent = this.studio.t(isTooShort ? 'design.too_short' : 'design.short', said);
+    const values = { s: take.seconds.toFixed(1), least: MIN_REFERENCE_S };
+    this.why.textContent = this.studio.t(isTooShort ? 'design.too_short' : 'design.short', values);
     this.button.disabled = isTooShort;
   }
 

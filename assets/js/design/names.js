@@ -24,9 +24,9 @@ export function proposed(preset, description, others) {
 
 /** Return a provisional name of a described voice: its preset's name, or the first words of its description. @param {string} preset  or '' @param {string} description */
 export function called(preset, description) {
-  const said = preset || description.trim().replace(/\s+/gu, ' ');
-  const letters = [...said];
-  if (letters.length <= SHORT_ENOUGH) return said;
+  const text = preset || description.trim().replace(/\s+/gu, ' ');
+  const letters = [...text];
+  if (letters.length <= SHORT_ENOUGH) return text;
   const kept = letters.slice(0, SHORT_ENOUGH).join('');
   const isWord = /\s/u.test(letters[SHORT_ENOUGH]);
   return `${(isWord ? kept : kept.replace(/\s+\S*$/u, '')).replace(/[\s.,:;。，、：；]+$/u, '')}…`;

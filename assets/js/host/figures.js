@@ -74,15 +74,15 @@ const POINTS = 90; // Number of points, for three minutes.
 /** @type {Figure[]} */
 const FIGURES = [
   { name: 'active', count: 2, lines: (now) => [now.active, now.waiting], say: (now, _, t) => [`${now.active} / ${now.slots}`, t('host.figure.waiting', { n: now.waiting })] },
-  { name: 'frames', count: 1, lines: (_, rate) => [rate], say: (_, rate) => [whole(rate), ''] },
+  { name: 'frames', count: 1, lines: (_, rate) => [rate], say: (_, rate) => [integer(rate), ''] },
   {
     name: 'ttfa',
     count: 2,
     lines: (now) => [now.ttfa_p50_s, now.ttfa_p95_s],
     say: (now) => [milliseconds(now.ttfa_p50_s), `p95 ${milliseconds(now.ttfa_p95_s)}`],
   },
-  { name: 'underruns', count: 1, lines: (now) => [now.underruns], say: (now) => [whole(now.underruns), ''] },
-  { name: 'uncaptured', count: 1, isHidden: (_, { isCpu }) => isCpu, lines: (now) => [now.uncaptured], say: (now) => [whole(now.uncaptured), ''] },
+  { name: 'underruns', count: 1, lines: (now) => [now.underruns], say: (now) => [integer(now.underruns), ''] },
+  { name: 'uncaptured', count: 1, isHidden: (_, { isCpu }) => isCpu, lines: (now) => [now.uncaptured], say: (now) => [integer(now.uncaptured), ''] },
   {
     name: 'memory',
     count: 1,
@@ -142,7 +142,7 @@ export class Figures {
 }
 
 /** @param {number|null} value */
-const whole = (value) => (value === null ? '–' : Math.round(value).toLocaleString());
+const integer = (value) => (value === null ? '–' : Math.round(value).toLocaleString());
 /** @param {number|null} seconds */
 const milliseconds = (seconds) => (seconds === null ? '–' : `${Math.round(seconds * 1000)} ms`);
 /** @param {number} bytes */

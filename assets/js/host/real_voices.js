@@ -238,8 +238,8 @@ export class RealVoices {
    */
   inWords(kind, name) {
     const key = `real_voices.${kind}.${name}`;
-    const said = this.t(key);
-    return said === key ? null : said;
+    const text = this.t(key);
+    return text === key ? null : text;
   }
 
   /** Fill the popover under the status word. @param {{id: string, device: string, dtype: string}[]} cards */

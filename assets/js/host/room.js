@@ -221,9 +221,9 @@ export class HostRoom {
   /** Return the description of a setting. The English text is in runtime/settings.py and studio/settings.py. @param {Setting} setting */
   about({ env, about }) {
     const key = `settings.${env}`;
-    const said = this.studio.t(key);
-    const small = make('small', { textContent: said === key ? about : said });
-    if (said === key) small.lang = 'en';
+    const label = this.studio.t(key);
+    const small = make('small', { textContent: label === key ? about : label });
+    if (label === key) small.lang = 'en';
     return small;
   }
 }

@@ -267,11 +267,11 @@ export class CodeDialog {
   /** Show what a room would speak now; without a text, a sample. @param {Present} present */
   showPresent({ mode, config, text, reference }) {
     const { studio } = this;
-    const said = text.trim() ? text : studio.presets.texts.auto;
-    const spoken = studio.pronunciation.spoken(said) ?? said;
+    const content = text.trim() ? text : studio.presets.texts.auto;
+    const spoken = studio.pronunciation.spoken(content) ?? content;
     const { lock, seed } = studio.variation;
     const fixed = lock.checked ? { seed: seed.valueAsNumber } : {};
-    this.open({ mode, config: configFor(config, said), text: spoken, ...fixed, model: studio.cards.get(mode)?.id, hasReference: Boolean(reference) });
+    this.open({ mode, config: configFor(config, content), text: spoken, ...fixed, model: studio.cards.get(mode)?.id, hasReference: Boolean(reference) });
   }
 
   /** @param {Request} request */

@@ -67,10 +67,10 @@ export async function shareTake(studio, take) {
   const route = `studio/takes/${take}/share`;
   try {
     const { link } = await api.post(route);
-    const whole = String(api.address(link));
-    const isCopied = await navigator.clipboard?.writeText(whole).then(() => true, () => false);
+    const url = String(api.address(link));
+    const isCopied = await navigator.clipboard?.writeText(url).then(() => true, () => false);
     const end = () => api.delete(route).then(() => studio.toast(t('share.ended')), (error) => studio.toast(error.message));
-    studio.toast(isCopied ? t('share.link_copied') : whole, { action: t('share.end'), onAction: end });
+    studio.toast(isCopied ? t('share.link_copied') : url, { action: t('share.end'), onAction: end });
   } catch (error) {
     studio.toast(/** @type {Error} */ (error).message);
   }

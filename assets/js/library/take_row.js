@@ -238,9 +238,9 @@ export class TakeRow {
   /** The description of a designed voice or the style of another, unless the label has it. */
   get manner() {
     const { instructions } = this.record.config;
-    const said = typeof instructions === 'string' ? instructions : '';
+    const style = typeof instructions === 'string' ? instructions : '';
     const caption = this.studio.captionOf(this.record);
-    return caption.includes(said) || caption.startsWith(called('', said)) ? '' : shortened(said);
+    return caption.includes(style) || caption.startsWith(called('', style)) ? '' : shortened(style);
   }
 
   get name() {
@@ -303,8 +303,8 @@ export class TakeRow {
   /** Return the label of a request field, or its name if it has no label. @param {string} name */
   settingName(name) {
     const key = `library.setting.${name}`;
-    const said = this.studio.t(key);
-    return said === key ? name : said;
+    const label = this.studio.t(key);
+    return label === key ? name : label;
   }
 
   // --- actions

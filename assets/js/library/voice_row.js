@@ -116,13 +116,13 @@ export class VoiceRow {
     const uses = await this.uses();
     const { takes, restorable_s: restorable } = await api.delete(`studio/voices/${voice.id}`);
     await studio.voices.refresh();
-    const said = [
+    const sentences = [
       t('voices.deleted', { name: voice.name }),
       uses ? t('voices.used', { n: uses }) : '',
       t(takes ? 'voices.in_bin_takes' : 'voices.in_bin', { time: span(restorable, t), n: takes }),
     ];
     const now = t(takes ? 'voices.delete_now_takes' : 'voices.delete_now', { n: takes });
-    studio.toast(said.filter(Boolean).join(' '), {
+    studio.toast(sentences.filter(Boolean).join(' '), {
       action: t('shell.undo'),
       stayMs: UNDO_MS,
       onAction: () => this.attempt(async () => api.post(`studio/voices/${voice.id}/restore`)),
@@ -190,7 +190,7 @@ export class VoiceRow {
       const isOthers = field !== document.activeElement && field.ariaInvalid !== 'true';
       if (isOthers) field.value = written[field.dataset.field ?? ''] ?? '';
     }
-    this.find('.vw-voice-facts').replaceChildren(...this.facts().flatMap(([term, said]) => [make('dt', { textContent: term }), make('dd', { textContent: said })]));
+    this.find('.vw-voice-facts').replaceChildren(...this.facts().flatMap(([term, value]) => [make('dt', { textContent: term }), make('dd', { textContent: value })]));
   }
 
   /** Return the facts of the voice as text. @returns {string[][]} */
@@ -205,8 +205,8 @@ export class VoiceRow {
       consent: voice.consent,
       advice: voice.advice.join(' '),
     };
-    const facts = Object.entries(known).flatMap(([name, said]) => (said ? [[t(`voices.fact.${name}`), said]] : []));
-    return [...facts, ...Object.entries(voice.provenance).map(([name, said]) => [this.origin(name), said])];
+    const facts = Object.entries(known).flatMap(([name, value]) => (value ? [[t(`voices.fact.${name}`), value]] : []));
+    return [...facts, ...Object.entries(voice.provenance).map(([name, value]) => [this.origin(name), value])];
   }
 
   /** Return the name of a provenance entry, translated if possible. @param {string} name */

@@ -156,8 +156,8 @@ export class VoicesPanel {
 
   /** True if a voice contains every search word. @param {import('../speak/voices.js').StoredVoice} voice */
   fits({ name, description, tags, language, transcript }) {
-    const said = [name, description, ...tags, language, transcript].join(' ').toLowerCase();
-    return this.search.value.toLowerCase().split(/\s+/).every((word) => said.includes(word));
+    const text = [name, description, ...tags, language, transcript].join(' ').toLowerCase();
+    return this.search.value.toLowerCase().split(/\s+/).every((word) => text.includes(word));
   }
 
   paint() {

@@ -48,7 +48,7 @@ export class Programme {
       const { done, value: item } = await this.item(index);
       if (done) return;
       spans.push({ item, index, start, from: skip });
-      for await (const pcm of 'silence' in item ? silent(item.silence) : heard(item, skip)) {
+      for await (const pcm of 'silence' in item ? silent(item.silence) : samplesFrom(item, skip)) {
         start += pcm.length;
         yield this.gain === 1 ? pcm : louder(pcm, this.gain);
       }
@@ -70,7 +70,7 @@ function* silent(seconds) {
 }
 
 /** Yield a take's chunks from a sample on, including future ones. @param {Take} take @param {number} from */
-async function* heard(take, from) {
+async function* samplesFrom(take, from) {
   let skip = from;
   await take.here();
   for (let index = 0; ; ) {

@@ -77,10 +77,10 @@ export class LastHeard {
     const { take } = this.studio.stage;
     if (take) this.script = null;
     /** @type {DockState|null} */
-    const heard = take instanceof Take ? take.record && { take: take.record } : take && { script: take.maker.script?.id };
-    if (!heard) return;
-    if (heard.take !== this.kept.take || heard.script !== this.kept.script) remember('sessionStorage', HEARD_KEY, heard);
-    this.kept = heard;
+    const source = take instanceof Take ? take.record && { take: take.record } : take && { script: take.maker.script?.id };
+    if (!source) return;
+    if (source.take !== this.kept.take || source.script !== this.kept.script) remember('sessionStorage', HEARD_KEY, source);
+    this.kept = source;
   }
 }
 

@@ -101,13 +101,13 @@ export class Stage extends EventTarget {
   /**
    * Play the full audio of a script, without gaps, and show it as one take.
    *
-   * @param {FullAudio} whole @param {number} [at] position in samples @param {{only?: boolean}} [options]
+   * @param {FullAudio} fullAudio @param {number} [at] position in samples @param {{only?: boolean}} [options]
    */
-  perform(whole, at = 0, options = {}) {
-    if (whole !== this.take) this.put(whole);
-    const { items, skip, ...sounding } = whole.from(at, options);
+  perform(fullAudio, at = 0, options = {}) {
+    if (fullAudio !== this.take) this.put(fullAudio);
+    const { items, skip, ...sounding } = fullAudio.from(at, options);
     const pumped = this.begin(new Programme(items), { at: skip }, sounding, at);
-    pumped.catch((error) => whole.onError(error));
+    pumped.catch((error) => fullAudio.onError(error));
   }
 
   /** Show a take without playing it. @param {Shown|null} take null: nothing */
@@ -314,8 +314,8 @@ export class Stage extends EventTarget {
     write(this.length, take?.samples ? `/ ${length}` : '');
     const percent = Math.floor(100 * (made?.share ?? 0));
     const left = made?.left ?? null;
-    const said = made ? this.t(left === null ? 'shell.made' : 'shell.made_left', { n: percent, time: span(left ?? 0, this.t) }) : '';
-    write(this.making, said);
+    const estimate = made ? this.t(left === null ? 'shell.made' : 'shell.made_left', { n: percent, time: span(left ?? 0, this.t) }) : '';
+    write(this.making, estimate);
   }
 
   refresh() {

@@ -61,16 +61,16 @@ export function readChat(text) {
   /** @type {string|null} */
   let name = null;
   const add = (/** @type {string} */ row) => {
-    const said = row.replace(EDITED, '').replace(UNSEEN, '').trim();
-    if (said) lines.push({ name, instruct: '', text: said });
+    const content = row.replace(EDITED, '').replace(UNSEEN, '').trim();
+    if (content) lines.push({ name, instruct: '', text: content });
   };
   for (const row of rows) {
     const found = senderOf(row, stamp, sender);
     if (found) {
       name = found.name;
       isLeftOut = false;
-      if (isPlaceholder(found.said)) leftOut += 1;
-      else add(found.said);
+      if (isPlaceholder(found.content)) leftOut += 1;
+      else add(found.content);
     } else if (stamp === DATED && DATED.test(row)) {
       leftOut += 1;
       isLeftOut = true;
@@ -85,11 +85,11 @@ function senderOf(row, stamp, sender) {
   const found = rest === null ? null : sender.exec(rest);
   if (!found || rest === null) return null;
   const name = (found[1] ?? found[2]).replace(UNSEEN, '').replaceAll('\u00a0', ' ').replace(/^~\s*/, '').trim();
-  return name ? { name, said: rest.slice(found[0].length) } : null;
+  return name ? { name, content: rest.slice(found[0].length) } : null;
 }
 
-/** True for a system message or a placeholder of missing media. @param {string} said */
-function isPlaceholder(said) {
-  const plain = said.replace(UNSEEN, '').trim();
-  return MARKED.test(said) || PLACEHOLDER.test(plain) || DELETED.test(plain);
+/** True for a system message or a placeholder of missing media. @param {string} content */
+function isPlaceholder(content) {
+  const plain = content.replace(UNSEEN, '').trim();
+  return MARKED.test(content) || PLACEHOLDER.test(plain) || DELETED.test(plain);
 }

@@ -208,8 +208,8 @@ export class ExportForm {
     this.go.disabled = isTooLong || !this.progress.hidden;
     this.error.textContent = '';
     if (!isTooLong) return;
-    const said = studio.t('script.export_too_long', { time: studio.facts.time(seconds), max: studio.facts.time(limit) });
-    this.error.textContent = this.part.options.length > 2 ? `${said} ${studio.t('script.export_chapters')}` : said;
+    const reason = studio.t('script.export_too_long', { time: studio.facts.time(seconds), max: studio.facts.time(limit) });
+    this.error.textContent = this.part.options.length > 2 ? `${reason} ${studio.t('script.export_chapters')}` : reason;
   }
 
   /** Clear messages about an earlier state of the script. */

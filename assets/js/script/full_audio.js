@@ -140,7 +140,7 @@ export class FullAudio extends EventTarget {
    * @param {Object} acts
    * @param {(ids: string[]) => void} acts.check  throws the error of lines that cannot be spoken
    * @param {(error: Error) => void} acts.onError
-   * @param {(whole: FullAudio) => string} acts.label
+   * @param {(fullAudio: FullAudio) => string} acts.label
    * @param {(button: HTMLElement) => void} acts.download
    */
   constructor(maker, { check, onError, label, download }) {

@@ -477,8 +477,8 @@ export class Importing {
     const { studio } = this;
     const hasKinds = found.chapters.length <= 1 && kindsOf(found).length > 0;
     if (hasKinds || (found.encodings ?? []).length > 1 || found.notes.some(({ code }) => code === 'sounds')) return this.sheet.choose(name, found);
-    const said = noteSentences(found.notes, studio.t).join(' ');
-    if (said) studio.toast(said, { isOfPage: true, stayMs: NOTES_MS });
+    const warning = noteSentences(found.notes, studio.t).join(' ');
+    if (warning) studio.toast(warning, { isOfPage: true, stayMs: NOTES_MS });
     return found;
   }
 

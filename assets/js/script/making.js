@@ -292,8 +292,8 @@ export class Remaking {
       studio.stop();
       script.change(id, { seed });
     };
-    const said = studio.t('script.remade', { n: script.at(id) + 1 });
-    const dismiss = locked ? () => {} : studio.toast(said, { action: studio.t('shell.undo'), onAction: undo });
+    const notice = studio.t('script.remade', { n: script.at(id) + 1 });
+    const dismiss = locked ? () => {} : studio.toast(notice, { action: studio.t('shell.undo'), onAction: undo });
     if (isMade) this.line = { id, back, dismiss };
   }
 

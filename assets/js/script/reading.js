@@ -49,9 +49,9 @@ export function readText(text, known = () => false) {
     const named = prefix && isName(prefix[1]);
     if (named) speaker = prefix[1];
     else if (names.isScreenplay) speaker = null; // Text between two speeches belongs to the narrator.
-    const said = (named ? paragraph.slice(prefix[0].length) : paragraph).trim();
-    const manner = named && !prefix[2] ? MANNER.exec(said) : null;
-    const rest = manner ? said.slice(manner[0].length) : said;
+    const spoken = (named ? paragraph.slice(prefix[0].length) : paragraph).trim();
+    const manner = named && !prefix[2] ? MANNER.exec(spoken) : null;
+    const rest = manner ? spoken.slice(manner[0].length) : spoken;
     const instruct = (named && (prefix[2] ?? manner?.[1])) || '';
     const name = PAUSES_ONLY.test(rest) ? null : speaker;
     for (const part of divide(rest)) lines.push({ name, instruct, text: part });

@@ -208,7 +208,7 @@ export class ScriptList extends EventTarget {
 // --- The script's name, the list of scripts, and the state of saving.
 
 /** Message keys of the states. @type {Record<ScriptList['state'], string>} */
-const SAID = { new: '', unsaved: '', saving: 'script.saving', saved: 'script.saved', conflict: '', unkept: '' };
+const STATE_KEYS = { new: '', unsaved: '', saving: 'script.saving', saved: 'script.saved', conflict: '', unkept: '' };
 
 export class ScriptListView {
   /** @param {HTMLElement} root the room's panel @param {import('./room.js').ScriptRoom} room */
@@ -289,8 +289,8 @@ export class ScriptListView {
     const { script, state, list } = scriptList;
     if (!script) return;
     if (parts.name.value !== script.name) parts.name.value = script.name;
-    const said = SAID[state];
-    parts.saved.textContent = said && studio.t(said);
+    const key = STATE_KEYS[state];
+    parts.saved.textContent = key && studio.t(key);
     parts.list.replaceChildren(...list.map((one) => this.entry(one, one.id === script.id)));
     parts.list.hidden = list.length === 0;
     this.showProblem(state);

@@ -66,19 +66,19 @@ export function pausesOf({ low, high }) {
  *
  * @param {number[]} lengths  expected seconds of each clause
  * @param {Stretch[]} pauses
- * @param {number|null} whole  seconds of the take; null during generation
+ * @param {number|null} total  seconds of the take; null during generation
  * @param {number} [usual]  the voice's known pace: actual seconds per expected second
  * @returns {number[]} in seconds
  */
-export function beginningsOf(lengths, pauses, whole, usual = 1) {
+export function beginningsOf(lengths, pauses, total, usual = 1) {
   const sum = lengths.reduce((all, length) => all + length, 0);
-  if (whole !== null) return path(lengths, pauses, whole / sum);
+  if (total !== null) return path(lengths, pauses, total / sum);
   // While audio is generated, a first assignment gives the pace for the second one.
   const first = path(lengths, pauses, usual);
-  const heard = first.findLastIndex((at) => at > 0 && pauses.some(({ to }) => to === at));
-  if (heard < 0) return first;
-  const said = lengths.slice(0, heard).reduce((all, length) => all + length, 0);
-  return path(lengths, pauses, (first[heard] + KNOWN_S * usual) / (said + KNOWN_S));
+  const last = first.findLastIndex((at) => at > 0 && pauses.some(({ to }) => to === at));
+  if (last < 0) return first;
+  const spoken = lengths.slice(0, last).reduce((all, length) => all + length, 0);
+  return path(lengths, pauses, (first[last] + KNOWN_S * usual) / (spoken + KNOWN_S));
 }
 
 /** @typedef {{at: number, cost: number, before: End|null}} End */
@@ -134,9 +134,9 @@ export class VoicePaces {
 
   /** @param {Spoken & {seconds: number}} take a complete take */
   learn(take) {
-    const said = take.sent.trim();
-    const expected = expectedSeconds(said);
-    if (expected < TELLING_S || wordsOf(take) !== said) return; // Pauses that were requested do not count as pace.
+    const text = take.sent.trim();
+    const expected = expectedSeconds(text);
+    if (expected < TELLING_S || wordsOf(take) !== text) return; // Pauses that were requested do not count as pace.
     const pace = take.seconds / expected;
     if (pace >= MIN_PACE && pace <= MAX_PACE) this.known.set(keyOf(take), pace);
   }
@@ -209,8 +209,8 @@ export class SoundingText {
   sounding(take, at) {
     const { sentences, clauses } = this.textOf(take);
     const lengths = clauses.map(({ length }) => length);
-    const whole = take.state === 'done' ? take.seconds : null;
-    const beginnings = beginningsOf(lengths, pausesOf(Peaks.of(take)), whole, this.studio.paces.of(take));
+    const total = take.state === 'done' ? take.seconds : null;
+    const beginnings = beginningsOf(lengths, pausesOf(Peaks.of(take)), total, this.studio.paces.of(take));
     const found = clauses[beginnings.findLastIndex((begun) => begun <= at)]?.index ?? sentences.length - 1;
     // Later audio may improve the estimate, but the highlight never moves backwards during playback.
     const index = at >= this.at && at - this.at < FAR_S ? Math.max(found, this.index) : found;

@@ -43,8 +43,8 @@ export class TagChips {
     this.language = studio.words.language;
     holder.replaceChildren(
       ...CHIPS.map((word) => {
-        const said = studio.t(`tags.${word}`);
-        return this.chip(`[${said}]`, `[${KNOWN.has(word) ? word : said}]`);
+        const tag = studio.t(`tags.${word}`);
+        return this.chip(`[${tag}]`, `[${KNOWN.has(word) ? word : tag}]`);
       }),
     );
   }
@@ -93,8 +93,8 @@ export class Starters {
     this.offered = is;
     const { t } = studio;
     const buttons = studio.presets.starters.map(({ name, text, cast }) => {
-      const said = this.inLanguage(text);
-      return this.button(name, untagged(said).trim(), () => (cast ? this.perform(name, said) : this.write(said)));
+      const sample = this.inLanguage(text);
+      return this.button(name, untagged(sample).trim(), () => (cast ? this.perform(name, sample) : this.write(sample)));
     });
     const texts = this.texts;
     if (texts.length > 1) {
@@ -167,7 +167,7 @@ export class TextFacts {
     this.studio = studio;
     this.count = need(page, '#vw-text-count');
     this.script = need(page, '#vw-text-script');
-    this.said = need(page, '#vw-text-said');
+    this.respelled = need(page, '#vw-text-said');
     this.languageHint = need(page, '#vw-text-tongue');
     this.tags = new TagChips(page, studio);
     this.starters = new Starters(/** @type {import('./room.js').SpeakersRoom} */ (studio.room('speakers')));
@@ -211,7 +211,7 @@ export class TextFacts {
     this.count.textContent = text && studio.t(becomesScript ? 'shell.text_facts_script' : 'shell.text_facts', this.facts(text));
     this.count.classList.toggle('vw-over', this.isTooLong && !becomesScript);
     this.script.hidden = text.length <= SCRIPT_CHARS;
-    this.said.textContent = this.otherwise(studio.pronunciation.count(text));
+    this.respelled.textContent = this.otherwise(studio.pronunciation.count(text));
     const hint = text && this.hint(text);
     this.languageHint.hidden = !hint;
     if (this.languageHint.textContent !== hint) this.languageHint.textContent = hint;
@@ -244,15 +244,15 @@ export class TextFacts {
     return [voice, time].filter(Boolean).join(', ');
   }
 
-  /** @param {string} whole */
-  facts(whole) {
-    const text = untagged(whole);
+  /** @param {string} tagged */
+  facts(tagged) {
+    const text = untagged(tagged);
     const { language } = this.studio.words;
     const segments = new Intl.Segmenter(language, { granularity: 'word' }).segment(text);
     let words = 0;
     for (const { isWordLike } of segments) words += isWordLike ? 1 : 0;
     const number = new Intl.NumberFormat(language);
-    const sent = this.sentLength(whole);
+    const sent = this.sentLength(tagged);
     const isNear = sent > NEAR_LIMIT * this.most && !this.studio.current?.takesAnyLength;
     const characters = isNear
       ? this.studio.t('shell.of_at_most', { n: number.format(sent), limit: number.format(this.most) })

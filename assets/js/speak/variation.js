@@ -93,7 +93,7 @@ export class Variation {
     const moved = Object.entries(this.sampling);
     this.reset.hidden = moved.length === 0;
     const seed = this.lock.checked ? [this.t('shell.seed_fixed', { seed: this.seed.value })] : [];
-    const said = [...seed, ...moved.map(([name, value]) => `${this.t(`shell.${name}`)} ${value}`)];
-    this.now.textContent = said.length > 0 ? said.join(', ') : this.t('shell.new_each_time');
+    const parts = [...seed, ...moved.map(([name, value]) => `${this.t(`shell.${name}`)} ${value}`)];
+    this.now.textContent = parts.length > 0 ? parts.join(', ') : this.t('shell.new_each_time');
   }
 }

@@ -7,7 +7,7 @@ import { Take } from '../player/take.js';
 // --- Takes for audio that the runtime did not generate, such as a reference.
 
 /** @param {Int16Array} pcm mono, 24 kHz @param {string} label */
-export function heard(pcm, label) {
+export function sampleOf(pcm, label) {
   const take = new Take({ room: 'clone', mode: 'base', config: {}, text: '', seed: 0, label });
   take.append(pcm);
   take.state = 'done';
@@ -23,7 +23,7 @@ export function heard(pcm, label) {
  */
 export async function recordingOf({ id, name }, t) {
   const pcm = await decoded(await api.blob(`v1/audio/voices/${id}/audio`));
-  if (pcm) return heard(pcm, name);
+  if (pcm) return sampleOf(pcm, name);
   throw new Error(t('voices.unplayable', { name }));
 }
 

@@ -197,11 +197,11 @@ export class VoiceCatalogue extends EventTarget {
     return this.all.find((choice) => choice.key === key) ?? null;
   }
 
-  /** Return the voice with this id or name. @param {string} said @returns {Choice|null} */
-  named(said) {
-    const wanted = said.toLowerCase();
+  /** Return the voice with this id or name. @param {string} nameOrId @returns {Choice|null} */
+  named(nameOrId) {
+    const wanted = nameOrId.toLowerCase();
     const own = (/** @type {Choice} */ { voice, name }) => [voice.toLowerCase(), name.toLowerCase()].includes(wanted);
-    return this.find(keyOf('base', said)) ?? this.all.find(own) ?? null;
+    return this.find(keyOf('base', nameOrId)) ?? this.all.find(own) ?? null;
   }
 
   /**
@@ -268,6 +268,6 @@ export function kindOf({ provenance }) {
 
 /** True if name, tags or description contain every search word. @param {Choice} choice @param {string} query */
 export function fits({ name, tags, about }, query) {
-  const said = [name, about, ...tags].join(' ').toLowerCase();
-  return query.toLowerCase().split(/\s+/).every((word) => said.includes(word));
+  const searched = [name, about, ...tags].join(' ').toLowerCase();
+  return query.toLowerCase().split(/\s+/).every((word) => searched.includes(word));
 }
