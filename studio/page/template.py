@@ -67,6 +67,12 @@ await Promise.allSettled([mounted, Promise.race([set, late])]);
 document.getElementById('vw-arriving').remove();
 document.getElementById('vw').style.removeProperty('visibility');
 await (await mounted).usable;
+// The page does not need Gradio's scripts, so a network fault while they load is not an error. Vite throws unless its
+// event is prevented, and Gradio then fails at the missing module.
+addEventListener('vite:preloadError', (event) => event.preventDefault());
+addEventListener('unhandledrejection', (event) => {{
+  if (event.reason?.stack?.includes('/assets/')) event.preventDefault();
+}});
 document.head.append(document.getElementById('vw-gradio').content);
 </script>
 <template id="vw-gradio">{gradio}</template>
