@@ -28,7 +28,7 @@ from recognise import apart, hear, naturalness, rate
 from runtime.engine.engine import Engine
 from runtime.model.config import SpeakerEncoderConfig
 from runtime.model.speaker_encoder import MelFilter, log_mel
-from runtime.request import Finished, Layout, Mode, Reference, SpeechRequest, StopReason
+from runtime.request import Broken, Finished, Layout, Mode, Reference, SpeechRequest, StopReason
 from runtime.settings import Settings
 from speak import SPEAKERS, Mixture, Teacher, finish, median_f0
 from spectral import SpectralLoss
@@ -128,7 +128,7 @@ class Candidate:
         self.folder = tempfile.TemporaryDirectory()
         export(args.codec, args.lm, Path(self.folder.name))
         settings = {"MODEL": self.folder.name, "MAX_SLOTS": 64 if device().type == "cuda" else 8,
-                    "MAX_WAITING": 100_000, "LEAD_CAP_S": 3600}  # fmt: skip
+                    "MAX_WAITING": 100_000, "QUEUE_S": 36_000, "LEAD_CAP_S": 3600}  # fmt: skip
         named = {f"VOICEWRIGHT_{name}": str(value) for name, value in settings.items()}
         self.engine = Engine.open(Settings.from_env({**os.environ, **named}))
         self.engine.start()
@@ -138,6 +138,8 @@ class Candidate:
         """Return (waveforms, flags of those that ended with EOS)."""
         drawn = [replace(r, layout=self.layout, seed=seed + 1000 * i) for i, r in enumerate(requests)]
         listeners, _ = speak_all(self.engine, drawn)
+        if broken := [one.end for one in listeners if isinstance(one.end, Broken)]:
+            raise RuntimeError(f"{len(broken)} of {len(drawn)} requests failed: {broken[0]}")
         audio = [one.said.samples.astype(np.float32) / 32768 for one in listeners]
         ended = [isinstance(one.end, Finished) and one.end.stop_reason is StopReason.EOS for one in listeners]
         return [a if len(a) else np.zeros(1920, np.float32) for a in audio], ended
