@@ -191,7 +191,7 @@ def emptied(window: BrowserContext, url: str) -> BrowserContext:
 
 @pytest.fixture
 def open_studio(browser: Browser, app: App, first_window: BrowserContext, slowness: Slowness) -> Iterator[OpenStudio]:
-    """Open the page in a window of its own; a script error or a violation of its policy fails the test."""
+    """Open the page in a new window. A script error or a violation of its policy fails the test."""
     contexts: list[BrowserContext] = []
     pages: list[Page] = []
     errors: list[str] = []

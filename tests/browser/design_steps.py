@@ -81,7 +81,7 @@ def expect_state(page: Page, letters: str, *states: str) -> None:
 
 
 def expect_set(page: Page, number: int, letters: str = LETTERS) -> None:
-    """Wait until a set with this number is the newest one and these takes are made."""
+    """Wait until the newest set has this number and these takes are complete."""
     expect(newest(page).get_by_role("heading")).to_have_text(f"Set {number}")
     expect_state(page, letters, "done")
 
@@ -107,7 +107,7 @@ def keep_as(page: Page, letter: str, name: str) -> None:
 
 
 def fix_seed(page: Page, seed: int) -> None:
-    """Use this seed for all three takes of a set from now on.
+    """Use this seed for all three takes of each set from now on.
 
     With about one seed in seventy, the random audio contains so little speech that the runtime reports another
     transcript. The form that keeps a take then shows an error.
@@ -118,7 +118,7 @@ def fix_seed(page: Page, seed: int) -> None:
 
 
 def menu(page: Page, letter: str, name: str = "") -> str:
-    """Open a take's menu, choose in it what has this name, and give its first line."""
+    """Open a take's menu, select the item with this name, and return the menu's first line."""
     card(page, letter).locator(".vw-design-take-menu").click()
     facts = page.locator("#vw-design-menu p").inner_text()
     if name:
@@ -154,7 +154,7 @@ def playing(page: Page) -> list[str]:
 
 
 def expect_playing(page: Page, *letters: str) -> None:
-    """Wait until these takes of the newest set sound, and no others."""
+    """Wait until exactly these takes of the newest set are playing."""
     for _ in range(SAID_MS // 50):
         if playing(page) == list(letters):
             return

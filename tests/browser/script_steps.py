@@ -129,7 +129,7 @@ def stored_script(page: Page, app: App) -> dict[str, Any]:
 
 
 def await_stored(page: Page, app: App, lines: list[dict[str, Any]]) -> None:
-    """Wait until the studio has these lines, however often something else was saved before."""
+    """Wait until the studio has stored these lines. Earlier saves are ignored."""
     for _ in range(MADE_MS // 100):
         if stored_script(page, app)["lines"] == lines:
             return
@@ -176,7 +176,7 @@ def await_silence(page: Page) -> None:
 
 
 def listen_anew(page: Page) -> None:
-    """Wait for the end of the sound, also of the few milliseconds in which a stopped one falls silent."""
+    """Wait until playback has ended completely, including the fade-out of a stopped take."""
     await_silence(page)
     page.wait_for_timeout(500)
     page.evaluate("tap.clear()")

@@ -19,7 +19,7 @@ def reading(page: Page, name: str) -> str:
 
 
 def vary(page: Page) -> None:
-    """Open what makes takes differ."""
+    """Open the settings in which takes differ."""
     page.evaluate("document.querySelector('#vw-shared-variation').open = true")
 
 
@@ -57,7 +57,7 @@ def speak_whole(page: Page, text: str) -> None:
 
 
 def kept_take(page: Page, text: str) -> str:
-    """Speak a text and wait until the studio keeps it. Returns the take's id."""
+    """Speak a text, wait until the studio has stored it, and return the take's id."""
     page.fill("#vw-text", text)
     with page.expect_response(lambda reply: reply.url.endswith("/studio/takes"), timeout=2 * PLAYED_MS) as kept:
         page.click("#vw-speak")
@@ -107,7 +107,7 @@ def speaker(page: Page) -> str:
 
 
 def expect_speaker(page: Page, name: str) -> None:
-    """Wait until that speaker, or the kept voice of that id, is chosen in the Speak room."""
+    """Wait until this speaker, or the stored voice with this id, is selected in the Speak room."""
     expect(picker(page).locator(".vw-picked")).to_have_attribute("data-voice", re.compile(rf":{re.escape(name)}$"))
 
 
@@ -159,7 +159,7 @@ async (name) => {
 
 
 def await_recording(page: Page, name: str) -> None:
-    """Wait until a reload would bring the recording of that name back."""
+    """Wait until a reload would restore the recording with this name."""
     expect(page.locator("#vw-clone-name")).to_have_text(name)
     page.wait_for_function(KEEPS, arg=name)
 

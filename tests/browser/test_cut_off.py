@@ -93,7 +93,7 @@ def configs(page: Page) -> list[dict[str, object]]:
 
 
 def cut_off_clone(page: Page, text: str | None = None) -> None:
-    """Speak after a recording, with the room's own text unless another is given, and reload before the take is kept."""
+    """Speak with a reference recording, and reload the page before the take is stored."""
     enter(page, "clone")
     clone_from(page, wav(3.0), "The boat came back in the evening.")
     await_recording(page, "voice.wav")

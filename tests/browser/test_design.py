@@ -117,7 +117,7 @@ def decibels(gain: float) -> str:
 
 
 def await_taken(page: Page, holds: Callable[[list[dict[str, Any]]], bool]) -> None:
-    """Wait until this holds of the kept takes."""
+    """Wait until a condition is true for the stored takes."""
     for _ in range(SAID_MS // 50):
         if holds(takes(page)):
             return

@@ -35,7 +35,7 @@ LONG = "The boat came back in the evening, and nobody on the quay had expected i
 
 
 def await_draft(page: Page, words: str) -> None:
-    """Wait until a new tab would begin with these words, which are kept once hands rest."""
+    """Wait until the draft is saved, so that a new tab would start with this text."""
     kept = "(words) => Object.values(localStorage).some((draft) => draft.includes(words))"
     page.wait_for_function(kept, arg=words)
 

@@ -378,7 +378,7 @@ PYTHONS = {"OpenAI SDK": SDKS, "ElevenLabs SDK": SDKS, "WebSocket, Python": sys.
 
 
 def run_code(page: Page, language: str, folder: Path) -> str:
-    """Run a snippet as its reader would, and return what it printed."""
+    """Run a snippet and return its output."""
     if language == "curl":
         runner = ["bash", "-euc"]
     elif language in PYTHONS:

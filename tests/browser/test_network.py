@@ -31,7 +31,7 @@ def open_with_clock(open_studio: OpenStudio, port: int) -> Page:
 
 
 def expect_interruption(page: Page) -> None:
-    """Wait until the page says it, then ask for speech: it says why there is none, and keeps the text."""
+    """Wait for the message that the studio is unreachable, then speak: the text must be kept."""
     status = page.locator("#vw-status")
     expect(status).to_have_attribute("data-state", "waiting", timeout=NOTICED_MS)
     expect(status).to_contain_text("You are offline" if not page.evaluate("navigator.onLine") else "is not responding")

@@ -49,7 +49,7 @@ def complaints(page: Page) -> dict[str, str]:
 
 
 def expect_complaint(page: Page, field: str, *words: str) -> None:
-    """Speak, and expect one sentence, near its field, and nothing else."""
+    """Speak, and expect exactly one error message, near its field."""
     page.click("#vw-speak")
     page.wait_for_function("[...document.querySelectorAll('[data-error-for]')].some((p) => p.textContent)")
     said = complaints(page)

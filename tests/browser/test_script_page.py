@@ -130,7 +130,7 @@ def test_lines_can_be_edited_moved_copied_and_removed_by_keyboard(script: Page) 
 
 
 def tab_to(page: Page, selector: str, key: str = "Tab") -> None:
-    """Press a key until the focus is there, as somebody does who has no mouse."""
+    """Press a key until the element has the focus, like a user without a mouse."""
     for _ in range(80):
         if page.evaluate("(selector) => document.activeElement.matches(selector)", selector):
             return

@@ -22,7 +22,7 @@ STUDIO_WITHIN_MS = 120_000
 
 @contextmanager
 def cold_app() -> Iterator[str]:
-    """Start app.py and give its address at once, before anything answers there."""
+    """Start app.py and return its URL before the server responds."""
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
     command = [sys.executable, "app.py", "--port", str(port)]

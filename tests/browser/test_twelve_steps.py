@@ -49,7 +49,7 @@ FERRY = "The last ferry leaves at nine, and the sea is calm tonight."
 
 @pytest.fixture
 def start(chromium: str, tmp_path: Path) -> Iterator[Callable[[], App]]:
-    """Start the studio with one data folder, after ending the one that runs."""
+    """Start the studio with one data folder, and stop the previous studio first."""
     with ExitStack() as running:
 
         def begin() -> App:

@@ -50,7 +50,7 @@ def play(blank: Page, modules: str) -> Any:
 
 
 def sound(frames: int, seed: int = 0) -> NDArray[np.int16]:
-    """Return noise that is loud at both ends and never zero, so that every lost, doubled or cut sample is detected."""
+    """Return loud noise that is never zero, so that lost, doubled and cut samples are detected."""
     stream = np.random.default_rng(seed)
     pcm = stream.integers(1000, 32768, frames * FRAME_SAMPLES) * stream.choice([-1, 1], frames * FRAME_SAMPLES)
     return pcm.astype(np.int16)

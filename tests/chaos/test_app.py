@@ -177,7 +177,7 @@ def test_external_runtime_is_used_and_left_running(checkpoint: Path) -> None:
 
 
 def refused(*arguments: str) -> str:
-    """Run app.py with arguments that cannot work, and return what it says."""
+    """Run app.py with invalid arguments and return its error message."""
     command = [sys.executable, "app.py", "--port", "0", *arguments]
     ended = subprocess.run(
         command, cwd=ROOT, env={**os.environ}, capture_output=True, text=True, timeout=START_S, check=False

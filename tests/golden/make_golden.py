@@ -53,7 +53,7 @@ class Checkpoints:
 
 
 def main() -> None:
-    """Write every golden file, or say which case is not fit to be one."""
+    """Write every golden file. Report cases that are unsuitable."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", default="", help="cases whose name starts with this; then nothing else is made")
     only = parser.parse_args().only

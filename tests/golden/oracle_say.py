@@ -22,7 +22,7 @@ from tests.support.checkpoints import MODES
 
 
 def main() -> None:
-    """Make a checkpoint, or speak."""
+    """Create a checkpoint, or speak an utterance."""
     arguments = _parser().parse_args()
     torch.set_num_threads(2)
     if arguments.random_checkpoint is not None:

@@ -35,7 +35,7 @@ def hum(seconds: float) -> NDArray[np.float32]:
 
 
 def recorded(path: Path, *parts: NDArray[np.float32], noise_db: float = -62) -> tuple[str, list[float]]:
-    """Return a file with parts one after another in a quiet room, and the start of each in seconds."""
+    """Return a recording of consecutive parts in a quiet room, and each part's start in seconds."""
     quiet = np.concatenate(parts)
     sound = quiet + 10 ** (noise_db / 20) * np.random.RandomState(7).standard_normal(len(quiet))
     file = path / "recording.s16"
@@ -45,7 +45,7 @@ def recorded(path: Path, *parts: NDArray[np.float32], noise_db: float = -62) -> 
 
 
 def heard(node: Node, path: str, cuts: list[dict[str, float]] | None = None) -> dict[str, Any]:
-    """Return the selected part, and the faults of it and of the whole recording."""
+    """Return the selected part, its faults, and the faults of the complete recording."""
     body = f"""async ({{ path, cuts }}) => {{
       {READ}
       const {{ listen }} = await import('/js/clone/speech_detection.js');

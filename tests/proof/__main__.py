@@ -162,9 +162,9 @@ def forms(folder: Path, *, short: bool) -> dict[str, Callable[[], str]]:
 
 
 def main() -> None:
-    """Take each figure, print it and record it at once, so that it stays if a later one fails.
+    """Measure each promise, print the result and record it at once.
 
-    A short form is not recorded.
+    Results that are already recorded stay if a later measurement fails. Short measurements are not recorded.
     """
     parser = argparse.ArgumentParser(prog="make proof", description=__doc__)
     parser.add_argument("--short", action="store_true", help="a fiftieth of everything, and nothing is written")

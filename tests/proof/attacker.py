@@ -54,7 +54,10 @@ ATTACKS: dict[str, tuple[bytes, bytes]] = {
 
 
 async def attack(name: str, port: int) -> None:
-    """Send this flood for ever, on a new connection if the last was closed; print a line once it has begun."""
+    """Send this flood until the process is killed. Print a line at its start.
+
+    Open a new connection whenever the server closes one.
+    """
     before, again = ATTACKS[name]
     piece = again * max(1, PIECE_BYTES // len(again))
     has_begun = False

@@ -79,7 +79,7 @@ class BookReport:
 
 
 def manuscript(pages: int, seed: int = 1) -> str:
-    """Return the Markdown of a book, in which no sentence comes twice."""
+    """Return the Markdown of a book in which every sentence is different."""
     choose = random.Random(seed)
     nouns, adjectives, verbs, places = (words.split() for words in (_NOUNS, _ADJECTIVES, _VERBS, _PLACES))
 
@@ -181,7 +181,7 @@ class Product:
 
 @contextmanager
 def opened(browser: Browser, url: str) -> Iterator[Page]:
-    """Open the page in a window of its own."""
+    """Open the page in a new window."""
     with browser.new_context(accept_downloads=True) as window:
         page = window.new_page()
         page.goto(url, wait_until="domcontentloaded")
@@ -216,7 +216,7 @@ class Export:
         self._running = running
 
     def save(self, path: Path, kill_after: list[int], rests_s: list[float]) -> None:
-        """Press Export and save the file. Both processes are killed after these lines, for that many seconds."""
+        """Press Export and save the file. Kill both processes after these lines, for this many seconds."""
         page = self._page
         downloads: list[Download] = []
         page.on("download", lambda download: downloads.append(download))
@@ -267,7 +267,7 @@ def import_book(page: Page, file: Path) -> dict[str, Any]:
 
 
 def check_lines(script: dict[str, Any], pages: int) -> list[str]:
-    """Check that the script has each paragraph once, in order, and each line one take of its own; return their ids."""
+    """Check that the script has each paragraph once and each line one take. Return the take ids."""
     lines = script["lines"]
     wanted = [paragraph.removeprefix("# ") for paragraph in manuscript(pages).split("\n\n")]
     assert [line["text"] for line in lines] == [TITLE, AUTHOR, *wanted]
@@ -280,10 +280,9 @@ def check_lines(script: dict[str, Any], pages: int) -> list[str]:
 
 
 def check_file(path: Path, script: dict[str, Any], pcm_of: Callable[[str], Samples]) -> tuple[int, float]:
-    """Check chapters, cover and duration of the file with ffprobe, and the audio of every line at its place.
+    """Check the file with ffprobe: chapters, cover, duration, and the audio of every line.
 
-    Returns:
-        The number of chapters, and the duration in seconds.
+    Returns:     The number of chapters, and the duration in seconds.
     """
     command = ["ffprobe", "-v", "error", "-show_chapters", "-show_format", "-show_streams", "-of", "json", str(path)]
     found = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)

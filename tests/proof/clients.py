@@ -64,7 +64,7 @@ class LeaversReport:
 
 
 async def leavers(runtime: BenchRuntime, count: int) -> LeaversReport:
-    """Measure clients that hang up after the first audio, one after another, and as many that cancel."""
+    """Measure clients that disconnect after the first audio, and the same number that cancel."""
     report = LeaversReport()
     async with httpx.AsyncClient(base_url=runtime.url, trust_env=False) as client:
         for _ in range(3):  # The first requests create threads and caches.
@@ -105,7 +105,7 @@ async def _cancel(runtime: BenchRuntime, report: LeaversReport) -> None:
 
 
 async def deaf_ears(runtime: BenchRuntime, send_s: float) -> str:
-    """Measure the memory and time of 20 clients that read nothing, and a neighbour's audio beside them.
+    """Measure memory and time of 20 clients that read nothing, and another client's audio.
 
     The runtime has more slots than clients.
     """
@@ -176,7 +176,7 @@ async def _deaf(runtime: BenchRuntime) -> socket.socket:
 
 
 async def drain(runtime: BenchRuntime, streams: int) -> str:
-    """Send SIGTERM during a number of replies, all of which must be completed."""
+    """Send SIGTERM during several replies, all of which must be completed."""
     ready, is_terminating = asyncio.Semaphore(0), asyncio.Event()
 
     async def reply() -> bool:

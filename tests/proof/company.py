@@ -73,7 +73,7 @@ async def storm(runtime: BenchRuntime, count: int) -> str:
 
 
 async def _let_in(stack: AsyncExitStack, runtime: BenchRuntime, config: dict[str, object]) -> Talk:
-    """Open a session. After a refusal for too many connections, wait for the time in the refusal and retry."""
+    """Open a session. If there are too many connections, wait for the time in the refusal."""
     while True:
         try:
             return await stack.enter_async_context(talk(runtime.stream, **config))
@@ -82,7 +82,7 @@ async def _let_in(stack: AsyncExitStack, runtime: BenchRuntime, config: dict[str
 
 
 async def greedy(runtime: BenchRuntime, running: int, seconds: float) -> str:
-    """Measure polite clients alone, and together with one client that always has many running requests.
+    """Measure polite clients alone, and together with a client that always has many requests.
 
     Each client has its own address, by which the runtime distinguishes them. A refused client waits for the time in the
     refusal, and stops waiting at the end of the measurement.

@@ -66,7 +66,7 @@ async def crash(app: App) -> CrashReport:
 
 
 async def _end(session: Talk) -> None:
-    """Read until the client knows that nothing more comes."""
+    """Read until the connection ends or the client receives an error."""
     try:
         while isinstance(message := await session.hear(), bytes) or message["type"] != "error":
             pass

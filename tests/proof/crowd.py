@@ -167,9 +167,9 @@ def p95(values: list[float]) -> float:
 
 
 async def overload(runtime: BenchRuntime, slots: int, seconds: float) -> OverloadReport:
-    """Take as many clients as slots, then 4 times as many requests a second, then 4 times as many clients.
+    """Measure a full load, four times as many requests per second, and four times as many clients.
 
-    The first take a tenth of the time and the last a fifth. The runtime has no places in line.
+    The first phase takes a tenth of the time and the last one a fifth. The runtime has no queue.
     """
     report = OverloadReport()
     for _ in range(10):

@@ -33,7 +33,7 @@ def odd_texts(count: int, seed: int = 1) -> list[str]:
 
 
 def runaway(count: int) -> str:
-    """Speak them, and the clean ones."""
+    """Speak the unusual texts and the normal ones."""
     engine = Engine.open(Settings())
     voices = engine.cards[0].speakers
 

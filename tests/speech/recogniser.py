@@ -24,7 +24,7 @@ RECOGNISER_RATE = 16_000  # In Hz.
 
 @cache
 def recogniser() -> Any:
-    """Return the model."""
+    """Return the recogniser's model."""
     folder = whisper_base(Path(mkdtemp(prefix="whisper-base-")))
     return faster_whisper.WhisperModel(str(folder), device="cpu", compute_type="int8", cpu_threads=1)
 

@@ -41,7 +41,7 @@ def models(folder_of: FolderOf) -> dict[str, str]:
 
 
 def say(models: dict[str, str], *words: str, mode: str = "custom_voice") -> int:
-    """Run the command; argparse's way out counts as its exit status."""
+    """Run the command and return its exit status, also if argparse exits."""
     try:
         return main(["say", "--model", models[mode], "--mode", mode, "--device", "cpu", *words])
     except SystemExit as out:

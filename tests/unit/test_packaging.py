@@ -162,7 +162,7 @@ def instructions(text: str) -> list[tuple[str, str]]:
 
 
 def stages(text: str) -> dict[str, list[tuple[str, str]]]:
-    """Return the instructions of each build stage by its name, after those of the stages on which it is based."""
+    """Return the instructions of each build stage by name, including those of its base stages."""
     found: dict[str, list[tuple[str, str]]] = {}
     name = ""
     for word, rest in instructions(text):

@@ -397,7 +397,7 @@ async def until_done(socket: ServerConnection) -> None:
 
 
 async def hear(talk: Callable[[ServerConnection], Awaitable[None]]) -> tuple[bytes, VoicewrightError]:
-    """Return the audio of one utterance, and its error if it has failed."""
+    """Return the audio of an utterance, and its error if it failed."""
 
     async def heard() -> tuple[bytes, VoicewrightError]:
         sound = b""

@@ -265,7 +265,7 @@ def test_full_engine_gives_the_same_error_and_the_session_continues(
 
 
 def heard_at_the_end(server: RunningServer, deed: signal.Signals) -> tuple[list[Any], list[tuple[int, str]]]:
-    """Return the last messages of a speaking and of an idle client after a signal to the engine's process."""
+    """Return the last messages of two clients after a signal to the engine. One client is speaking."""
     assert server.engine_pid is not None
     pid = server.engine_pid
 

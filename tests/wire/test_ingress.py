@@ -222,7 +222,7 @@ async def test_haproxy_2_8_reports_an_ending_replica_to_a_large_upload(settings:
 async def assert_reported(settings: Settings, folder: Path, *, padding: int) -> None:
     """Check that the client of each dialect is notified of a lost replica.
 
-    Its request has this number of extra bytes.
+    Each request has this number of extra bytes.
     """
     haproxy = HAProxy(settings, folder, view_port=9)
     await haproxy.start()

@@ -40,7 +40,7 @@ async def hear(connection: ClientConnection) -> dict[str, Any] | bytes:
 
 
 async def replies(connection: ClientConnection) -> tuple[list[Reply], dict[str, Any]]:
-    """Read as that server's example clients do: sound belongs to the last audio.start; session.done is the end."""
+    """Read replies like the server's example clients: audio belongs to the last audio.start."""
     found: list[Reply] = []
     while True:
         message = await hear(connection)

@@ -72,7 +72,7 @@ class Raw:
             assert opcode != CLOSE, payload
 
     def close_code(self) -> int:
-        """Read up to the server's close frame, and see the connection end."""
+        """Read up to the close frame, after which nothing may follow, and return its code."""
         while (heard := self.hear())[0] != CLOSE:
             pass
         assert self._stream.read() == b"", "nothing follows a close"

@@ -42,7 +42,7 @@ async def heard(connection: ClientConnection) -> tuple[bytes, dict[str, Any]]:
 
 
 async def play(server: RunningServer, *messages: dict[str, Any] | str | bytes) -> tuple[bytes, dict[str, Any]]:
-    """Send these, and return what is heard up to the first message."""
+    """Send messages and return the audio up to the first message."""
     async with connect(f"ws://127.0.0.1:{server.port}/toy") as connection:
         for message in messages:
             await connection.send(json.dumps(message) if isinstance(message, dict) else message)

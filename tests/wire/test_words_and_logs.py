@@ -106,7 +106,7 @@ def keys(word: str) -> Iterator[dict[str, str]]:
 
 
 async def ask_all(base: str, requests: list[Marked], headers: dict[str, str]) -> list[int]:
-    """Send them, some together; the statuses."""
+    """Send the requests, several at a time, and return the status codes."""
     left = list(enumerate(requests))
     statuses = [0] * len(requests)
     async with httpx.AsyncClient(base_url=base, trust_env=False, timeout=60, headers=headers) as client:

@@ -53,7 +53,7 @@ def play(server: RunningServer, scene: Callable[[WyomingClient], Awaitable[Any]]
 
 
 def answer_to(server: RunningServer, *bytes_sent: bytes) -> ReceivedEvents:
-    """Write these, and hear all up to the end of the connection."""
+    """Send raw bytes and return everything up to the end of the connection."""
 
     async def scene(client: WyomingClient) -> ReceivedEvents:
         for data in bytes_sent:

@@ -89,7 +89,7 @@ def refused(
 
 
 def files(client: OpenAI) -> dict[str, Any]:
-    """Return libsndfile's facts about files in the formats whose header has a length."""
+    """Return libsndfile's metadata of files in the formats whose header has a length."""
     found: dict[str, Any] = {}
     for name in ("wav", "flac"):
         reply = client.audio.speech.create(model="tts-1", voice="clara", input=TEXT, response_format=name)

@@ -50,7 +50,7 @@ async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -
 
 
 async def _serve(port: int, context: ssl.SSLContext, opened: queue.Queue[tuple[int, Callable[[], None]]]) -> None:
-    """Serve until the callback is called that is handed out with the port."""
+    """Serve until stopped. Put the port and a callback that stops the server into `opened`."""
     loop, over = asyncio.get_running_loop(), asyncio.Event()
 
     async def join(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -20,7 +20,10 @@ def quick_starts(few_shapes_of_sound: None) -> None:
 
 @pytest.fixture(params=["at once", pytest.param("late", marks=pytest.mark.slow)])
 def each_device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run the test on a plain CPU, and on one that does everything later; fixtures of the module stay on the first."""
+    """Run the test on the CPU device, and on one that finishes all work late.
+
+    Fixtures of the module use the first device.
+    """
     if request.param == "late":
         seeds = count()
         monkeypatch.setattr(engines, "new_device", lambda: LateDevice(next(seeds)))

@@ -46,7 +46,7 @@ WAIT_S = 60
 
 
 def submit(engine: Engine, *count_or_words: dict[str, object]) -> list[tuple[int, EventRecorder]]:
-    """Submit one request a dictionary of words; tickets and sinks."""
+    """Submit one request for each dictionary of arguments. Return the tickets and the sinks."""
     heards = [EventRecorder() for _ in count_or_words]
     return [
         (engine.submit(custom_voice(**words), heard), heard)

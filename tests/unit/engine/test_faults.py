@@ -133,7 +133,7 @@ def bad_codes(core: EngineCore, slot: int) -> None:
 
 
 def late_fault(core: EngineCore, slot: int) -> None:
-    """Make a frame fail at its end, when only the rows' progress is not written."""
+    """Make a frame fail at its end, before the progress of its rows is stored."""
     draw = core.runner.frame.codes
 
     def spoiled(hidden: Tensor, rows: Tensor, *words: Any, **ways: bool) -> tuple[Tensor, Tensor]:

@@ -143,7 +143,7 @@ def test_frame_consists_of_kernels_alone(loaded: Loaded, monkeypatch: pytest.Mon
 
 @pytest.mark.parametrize("piece", [16, 20, 200])
 def test_non_finite_prompt_leaves_no_trace_in_the_cache(loaded: Loaded, piece: int) -> None:
-    """Read one after the other, and in pieces of a size that no graph has."""
+    """Prompts are read one at a time, and in pieces that have no graph."""
     checkpoint = copy.deepcopy(loaded("odd", "custom_voice"))
     width, generator = checkpoint.config.talker.hidden_size, torch.Generator().manual_seed(0)
     runner = ModelRunner(checkpoint, Interpreted(), torch.float32, 2, LENGTH, piece)

@@ -40,7 +40,7 @@ class Way:
         self.visited: list[str] = []
 
     def obey(self) -> None:
-        """Run the session's commands, as a connection does."""
+        """Execute the session's commands, as a connection does."""
         for command in self.driver.commands:
             match command:
                 case Submit(number, request):
@@ -60,7 +60,7 @@ class Way:
         self.look()
 
     def look(self) -> None:
-        """Write down the places where the request is found, and has not been seen in before."""
+        """Record the places in which the request is found for the first time."""
         places = [place for place, is_there in self.probes().items() if is_there()]
         assert places or self.has_ended, f"it is nowhere, after {self.visited}"
         self.visited += [place for place in places if place not in self.visited]
@@ -81,7 +81,7 @@ class Way:
         }
 
     def read(self) -> bytes:
-        """Take everything that waits for the client; returns its sound."""
+        """Take all pending messages of the client and return their audio."""
         pcm = b""
         while (message := self.driver.session.take()) is not None:
             if isinstance(message, AudioMessage):

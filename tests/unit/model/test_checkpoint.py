@@ -243,7 +243,7 @@ def test_speech_tokenizer_with_another_codebook_count_is_refused(folder_of: Fold
 
 
 def test_codes_outside_the_speech_tokenizer_are_refused(folder: Path) -> None:
-    """Read past its table, a codebook would take the process down with it on a card."""
+    """On a GPU, reading outside the table of a codebook would crash the process."""
 
     def widen(tensors: Tensors) -> None:
         for key in ("talker.codec_head.weight", "talker.model.codec_embedding.weight"):

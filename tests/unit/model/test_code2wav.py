@@ -44,7 +44,7 @@ def codes_of(code2wav: Code2Wav, rows: int, frames: int = FRAMES, seed: int = 0)
 
 
 def cuts_of(schedule: object, frames: int) -> list[tuple[int, int]]:
-    """Start and end of each chunk, the last one cut to the frames there are."""
+    """Return start and end of each chunk. The last chunk ends at the last frame."""
     ends = [0]
     for size in schedule:  # type: ignore[attr-defined]
         ends.append(min(ends[-1] + size, frames))

@@ -22,7 +22,7 @@ def named(driver: DialectDriver) -> str:
 
 
 class AnyDialect(RuleBasedStateMachine):
-    """Engine and decoder with random replies in any order; subclasses are the client."""
+    """State machine of an engine and a decoder with random replies. Subclasses are the client."""
 
     driver: DialectDriver
 

@@ -119,7 +119,7 @@ class SessionDriver:
         return heard
 
     def kinds(self) -> list[str]:
-        """Take all pending replies and return their names: message types, error codes, "sound", close codes."""
+        """Return the names of all pending replies: message types, error codes, "sound", close codes."""
         return [self.kind(item) for item in self.heard()]
 
     def kind(self, item: Any) -> str:

@@ -93,7 +93,7 @@ BODIES: dict[str, tuple[Callable[[dict[str, Any]], object], dict[str, Any]]] = {
 
 @st.composite
 def changed(draw: st.DrawFn, message: dict[str, Any]) -> dict[str, Any]:
-    """Return the message with some fields removed, some replaced at any depth, and some unknown ones added."""
+    """Return the message with some fields removed, replaced at any depth, or added."""
     result: dict[str, Any] = {}
     for name, value in message.items():
         match draw(st.integers(0, 7)):

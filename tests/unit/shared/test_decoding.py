@@ -43,7 +43,7 @@ def encoded(samples: NDArray[np.generic], kind: str, subtype: str | None = None,
 
 
 def bomb(seconds: int, kind: str, subtype: str) -> bytes:
-    """Return silence, written in steps of a second, because libsndfile's encoders fail for long inputs."""
+    """Return silence, encoded in steps of a second because libsndfile fails for long inputs."""
     file = io.BytesIO()
     with soundfile.SoundFile(file, "w", RATE, 1, subtype, format=kind) as sound:
         for _ in range(seconds):

@@ -14,7 +14,7 @@ from starlette.routing import BaseRoute
 
 @asynccontextmanager
 async def served(routes: Sequence[BaseRoute]) -> AsyncIterator[str]:
-    """Serve routes and give the host and port under which they answer."""
+    """Serve routes and yield host and port."""
     listener = socket.create_server(("127.0.0.1", 0))
     config = uvicorn.Config(
         Starlette(routes=routes),

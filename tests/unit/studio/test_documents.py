@@ -532,7 +532,7 @@ FORMATS = ["epub", "docx", "html", "markdown"]
 
 
 def chosen(data: bytes, kind: str, **spoken: bool) -> str:
-    """Return all that is read with a choice."""
+    """Return the complete text for a choice of content."""
     options = {"markdown": True} if kind == "markdown" else {}
     document = read(data, spoken=values.Spoken(**spoken), **options)
     texts = [text for chapter in document.chapters if not chapter.is_notes for text in chapter.paragraphs]

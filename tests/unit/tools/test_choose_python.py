@@ -28,7 +28,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def add(path: Path, name: str, prints: str) -> str:
-    """Add an interpreter that answers every program with the given line."""
+    """Add a fake interpreter that prints the given line for every program."""
     program = path / name
     program.write_text(f"#!/bin/sh\necho '{prints}'\necho True\n")
     program.chmod(0o755)
@@ -80,7 +80,7 @@ def test_missing_requested_interpreter_is_refused(path: Path, tmp_path: Path) ->
 
 
 def environment(folder: Path, python: str) -> Path:
-    """Make an environment of the interpreter, with a file that shows whether it was removed."""
+    """Create an environment of the interpreter. A file in it shows whether it was removed."""
     venv = folder / "venv"
     (venv / "bin").mkdir(parents=True)
     (venv / "bin" / "python").symlink_to(python)

@@ -28,7 +28,7 @@ FRAMES = 24  # Frames of each line.
 
 @pytest.fixture(scope="module")
 def exported(recipe: dict[str, ModuleType], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return an untrained voice and codec, exported next to the checkpoints that they come from."""
+    """Export an untrained voice and codec next to their checkpoints, and return them."""
     folder, checkpoints = tmp_path_factory.mktemp("voice"), recipe["checkpoints"]
     torch.manual_seed(3)
     vocabulary = vocabulary_of(300)

@@ -120,7 +120,7 @@ class Apart:
         return self.client.submit(request, heard.append), heard
 
     def settle(self) -> None:
-        """Return when the engine has received all commands that the client was given so far."""
+        """Wait until the engine has received all commands of the client."""
         answers: list[object] = []
         before = len(self.engine.prepared)
         self.client.prepare(REFERENCE, Mode.BASE, answers.append)

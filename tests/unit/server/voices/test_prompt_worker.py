@@ -27,7 +27,7 @@ from tests.support.voices import a_voice
 
 @dataclass
 class PreparingEngine:
-    """Engine that makes prompts on another thread, as the real one does."""
+    """Engine that computes prompts on another thread, like the real one."""
 
     fingerprint: str = "first"
     loaded: bool = True

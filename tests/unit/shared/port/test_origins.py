@@ -57,7 +57,7 @@ REFUSED = [
 
 
 def answers(setting: str, origin: str) -> set[bool]:
-    """Return the answer to a preflight, a POST and a WebSocket, which must be the same."""
+    """Return the result of a preflight, a POST and a WebSocket, which must be equal."""
 
     async def socket(client: WebSocket) -> None:
         await client.accept()
