@@ -214,7 +214,7 @@ def summed(pages: Mapping[str, str]) -> bytes:
                 metric.add_sample(sample.name, {**sample.labels, "replica": replica}, sample.value)
                 if family.name.startswith(OURS):
                     totals[family.name][sample.name, tuple(sorted(sample.labels.items()))] += sample.value
-    count = Metric(f"{SUM}replicas", "Replicas that answer", "gauge")
+    count = Metric(f"{SUM}replicas", "Replicas that respond", "gauge")
     count.add_sample(f"{SUM}replicas", {}, len(pages))
     sums = [count]
     for name, samples in totals.items():

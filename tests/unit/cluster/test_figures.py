@@ -31,6 +31,6 @@ def test_metrics_contain_each_replica_and_the_sums() -> None:
     assert ("process_open_fds", (("replica", "b"),)) in read, "of the process too, where there is sense in no sum"
     assert not any(name.startswith("voicewright_cluster_process") for name, _ in read)
     assert summed({}) == (
-        b"# HELP voicewright_cluster_replicas Replicas that answer\n"
+        b"# HELP voicewright_cluster_replicas Replicas that respond\n"
         b"# TYPE voicewright_cluster_replicas gauge\nvoicewright_cluster_replicas 0.0\n"
     )
