@@ -29,7 +29,10 @@ WYOMING = "tcp://127.0.0.1:10200"  # Default port of the Wyoming protocol for te
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command. Errors that the caller can correct are one line on stderr, with exit status 2."""
+    """Run one command.
+
+    Errors that the caller can correct are one line on stderr, with exit status 2.
+    """
     arguments = _parser().parse_args(argv)
     logging.basicConfig(
         level=logging.INFO if arguments.verbose else logging.WARNING,

@@ -39,7 +39,9 @@ from typing import ClassVar
 
 
 class SpeechError(Exception):
-    """Base class of all errors. ``code`` is the stable name; ``str(error)`` is the public message.
+    """Base class of all errors.
+
+    ``code`` is the stable name; ``str(error)`` is the public message.
 
     Raises:
         KeyError: A value that the message template needs is missing, which is a programming error.

@@ -6,7 +6,10 @@ from enum import IntEnum
 
 
 class Exit(IntEnum):
-    """Exit status of the process. A supervisor should restart the process if the status is 70 or higher."""
+    """Exit status of the process.
+
+    A supervisor should restart the process if the status is 70 or higher.
+    """
 
     ASKED = 0
     FAILED = 1  # Error that the operator cannot fix.

@@ -23,7 +23,9 @@ Say = Callable[[dict[str, Any]], None]
 
 
 def fetch(references: Sequence[str], *, as_json: bool, is_recogniser: bool = False) -> int:
-    """Download checkpoints one after another. All file lists and configurations are checked first.
+    """Download checkpoints one after another.
+
+    All file lists and configurations are checked first.
 
     With `is_recogniser` they are models of speech recognition, which have no configuration of ours.
 

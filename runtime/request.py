@@ -127,7 +127,9 @@ class BlendPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Reference:
-    """Voice to clone. If ``prompt`` is from another checkpoint, it is computed again from the samples.
+    """Voice to clone.
+
+    If ``prompt`` is from another checkpoint, it is computed again from the samples.
 
     With a ``blend`` the voice is between two others, and there are no samples. A client that sends an x-vector sends
     no samples either; the ``prompt`` is then used as it is.
@@ -178,7 +180,10 @@ class SpeechRequest:
 
     @property
     def takes_reference(self) -> bool:
-        """True if the mode accepts a reference. In CustomVoice its x-vector replaces the speaker embedding."""
+        """True if the mode accepts a reference.
+
+        In CustomVoice its x-vector replaces the speaker embedding.
+        """
         return self.mode is Mode.BASE or (self.mode is Mode.CUSTOM_VOICE and not self.voice)
 
 
@@ -256,7 +261,10 @@ class Queued:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Started:
-    """Event: the request has a slot. ``notes`` are sentences about settings that the checkpoint ignores."""
+    """Event: the request has a slot.
+
+    ``notes`` are sentences about settings that the checkpoint ignores.
+    """
 
     seed: int
     checkpoint: str
@@ -288,7 +296,10 @@ class WaitingForText:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finished:
-    """Last event of a request that finished or was cancelled. ``notes`` are the notes since `Started`."""
+    """Last event of a request that finished or was cancelled.
+
+    ``notes`` are the notes since `Started`.
+    """
 
     stop_reason: StopReason
     stats: RequestStats

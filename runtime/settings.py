@@ -357,7 +357,10 @@ class ClusterSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """All settings of the runtime. ``models`` holds ``[mode=]PATH_OR_ID`` entries as on the command line."""
+    """All settings of the runtime.
+
+    ``models`` holds ``[mode=]PATH_OR_ID`` entries as on the command line.
+    """
 
     models: tuple[str, ...] = (str(DEMO_CHECKPOINT),)
     limits: Limits = field(default_factory=Limits)
@@ -404,7 +407,10 @@ class Settings:
 
 
 def _mode_from_env(mode: Mode, env: Mapping[str, str]) -> ModeSettings:
-    """Read the settings of a mode. VOICEWRIGHT_X applies to all modes, VOICEWRIGHT_BASE_X only to Base."""
+    """Read the settings of a mode.
+
+    VOICEWRIGHT_X applies to all modes, VOICEWRIGHT_BASE_X only to Base.
+    """
     both = group_from_env(ModeSettings, env, "VOICEWRIGHT_")
     return group_from_env(ModeSettings, env, _prefix(mode), both)
 

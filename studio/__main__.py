@@ -16,7 +16,10 @@ from studio.settings import StudioSettings
 
 
 def main() -> int:
-    """Read the settings and run the server. For invalid settings, print one sentence and exit with status 2."""
+    """Read the settings and run the server.
+
+    For invalid settings, print one sentence and exit with status 2.
+    """
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
     log_warnings()
     limit_repeated_lines()

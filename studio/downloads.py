@@ -71,7 +71,10 @@ class Kept:
 
 
 class Downloads:
-    """State machine of the current download. `served` returns the cards of the served checkpoints."""
+    """State machine of the current download.
+
+    `served` returns the cards of the served checkpoints.
+    """
 
     def __init__(self, runtime: ChildRuntime, folder: Path, served: Cards, command: Sequence[str] = FETCH) -> None:
         self._runtime = runtime

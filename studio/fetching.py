@@ -63,7 +63,10 @@ class Plan:
         return self._asking is not None and not self._asking.done()
 
     def ask(self, device: Sequence[str]) -> None:
-        """Request a plan unless the last one is recent. `device` has the arguments for device and dtype."""
+        """Request a plan unless the last one is recent.
+
+        `device` has the arguments for device and dtype.
+        """
         rest = REST_S if self.latest is None else FRESH_S
         if not self.is_asking and time.monotonic() - self._asked_at > rest:
             self._asking = asyncio.create_task(self._ask(device))

@@ -79,7 +79,9 @@ class PluginWorker:
             self._waiting -= 1
 
     async def call(self, timeout_s: float | None, function: Callable[[*Given], Value], *args: *Given) -> Value:
-        """Run a function of a module in the process, and return its result. The caller has a `place`.
+        """Run a function of a module in the process, and return its result.
+
+        The caller has a `place`.
 
         Raises:
             TimeoutError: It took longer than `timeout_s`, and its process was killed.

@@ -55,7 +55,10 @@ class Design:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownSpeaker:
-    """Description of a published speaker. ``character`` and ``accent`` have a text for each language of the page."""
+    """Description of a published speaker.
+
+    ``character`` and ``accent`` have a text for each language of the page.
+    """
 
     name: str
     language: str
@@ -66,7 +69,9 @@ class KnownSpeaker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Presets:
-    """Content of presets/. `texts` is by language, with ``auto`` for the page's first sentence.
+    """Content of presets/.
+
+    `texts` is by language, with ``auto`` for the page's first sentence.
 
     `readings` are by language too: texts to read aloud for cloning.
     """

@@ -106,7 +106,10 @@ def _features(
     runtime: Runtime,
     request: Request,
 ) -> dict[str, Any]:
-    """Return the studio's optional features. Only the host gets instructions for enabling more."""
+    """Return the studio's optional features.
+
+    Only the host gets instructions for enabling more.
+    """
     return {
         "transcribe": transcription.feature(is_host=is_host(request, settings)),
         "oauth": None if sign_in is None else sign_in.feature(),

@@ -194,7 +194,10 @@ def _url(name: str, text: str) -> str | None:
 
 
 def _is_url(text: str) -> bool:
-    """True if the text is a valid runtime URL. Routes are appended to it, so it has no query or fragment."""
+    """True if the text is a valid runtime URL.
+
+    Routes are appended to it, so it has no query or fragment.
+    """
     if not (text.isascii() and text.isprintable()) or " " in text:
         return False
     try:

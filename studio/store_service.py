@@ -129,7 +129,9 @@ class StoreService:
 
 
 def cookie_key(folder: Path) -> bytes:
-    """Return the folder's key, creating it at the first call. Studios that share the folder share the key.
+    """Return the folder's key, creating it at the first call.
+
+    Studios that share the folder share the key.
 
     Raises:
         OSError: The key cannot be read or written.

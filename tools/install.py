@@ -48,7 +48,10 @@ def pip(*arguments: str) -> bool:
 
 
 def install_torch(pin: str, others: Path, index: str = CPU_INDEX) -> bool:
-    """Install the build of torch for this machine. ``others`` pins its dependencies except CUDA."""
+    """Install the build of torch for this machine.
+
+    ``others`` pins its dependencies except CUDA.
+    """
     if is_installed(pin):
         return True
     is_linux = sys.platform == "linux"
@@ -63,7 +66,10 @@ def install_torch(pin: str, others: Path, index: str = CPU_INDEX) -> bool:
 
 
 def main(torch: str = "", torch_index: str = "") -> int:
-    """Install torch, then the other packages, then this checkout. Return 1 if pip fails, which prints the reason."""
+    """Install torch, then the other packages, then this checkout.
+
+    Return 1 if pip fails, which prints the reason.
+    """
     pins = [line for line in LOCK.read_text(encoding="utf-8").splitlines() if line and not line.startswith("#")]
     (locked,) = (pin for pin in pins if pin.startswith("torch=="))
     others = Path(sys.prefix) / "without-torch.txt"

@@ -1,4 +1,7 @@
-"""Variants of a comparison. Each variant is a set of settings, given as environment variables."""
+"""Variants of a comparison.
+
+Each variant is a set of settings, given as environment variables.
+"""
 
 from __future__ import annotations
 

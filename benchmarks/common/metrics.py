@@ -29,7 +29,10 @@ class Outcome(StrEnum):
 
 @dataclass(slots=True)
 class Trace:
-    """Times and results of one call, as its client measures them. `chunks` are (arrival in ns, bytes of s16le)."""
+    """Times and results of one call, as its client measures them.
+
+    `chunks` are (arrival in ns, bytes of s16le).
+    """
 
     number: int
     wanted_bytes: int
@@ -161,7 +164,9 @@ def is_continuous(trace: Trace) -> bool:
 
 
 def summary(*runs: Sequence[Trace]) -> dict[str, Any]:
-    """Return one row for all runs of the same plan. Times are pooled; rates are means over the runs.
+    """Return one row for all runs of the same plan.
+
+    Times are pooled; rates are means over the runs.
 
     Times and lengths are those of counted calls that have ended well. Failures and refusals are those of all calls.
     """

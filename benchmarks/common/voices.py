@@ -95,7 +95,10 @@ def request_for(
     language: str = "english",
     reference: Reference | None = None,
 ) -> SpeechRequest:
-    """Return a request for an engine in this process. By default, Base clones the stored voice."""
+    """Return a request for an engine in this process.
+
+    By default, Base clones the stored voice.
+    """
     if mode is Mode.BASE and reference is None:
         reference = Reference(samples=to_float(to_pcm(recording())), text=TRANSCRIPT)
     return SpeechRequest(

@@ -26,7 +26,10 @@ def bench(settings: Settings, replies: int, as_json: bool) -> None:
 
 
 def measure(settings: Settings, replies: int) -> Tables:
-    """Return all tables. `replies` is the minimum number of counted replies for each number of clients."""
+    """Return all tables.
+
+    `replies` is the minimum number of counted replies for each number of clients.
+    """
     parts = measure_parts([("ours", open_parts(settings, GRID))], GRID)
     websocket = asyncio.run(_measure_websocket(settings, replies))
     return {**parts, "imports": measure_imports(), "websocket": websocket}

@@ -144,7 +144,10 @@ class Parts:
 
     @torch.inference_mode()
     def speak(self, prompts: Sequence[Prompt], frames: int) -> None:
-        """Generate frames for all prompts in parallel, one row each. A row that has ended continues to run."""
+        """Generate frames for all prompts in parallel, one row each.
+
+        A row that has ended continues to run.
+        """
         slots = [self._take_slot(row, prompt.trailing) for row, prompt in enumerate(prompts)]
         for slot, prompt in zip(slots, prompts, strict=True):
             self._read_prompt(slot, prompt)

@@ -157,7 +157,10 @@ class Official(Peer):
 
 
 class Faster(Official):
-    """The package faster-qwen3-tts: one graph each for talker and code predictor. Its own frame time is shown too."""
+    """The package faster-qwen3-tts: one graph each for talker and code predictor.
+
+    Its own frame time is shown too.
+    """
 
     EXTRA_FRAMES = 0
 
@@ -224,7 +227,10 @@ PEERS: dict[str, Callable[[str, str, Path | None], Peer]] = {
 
 
 def check_length(seconds: float, frames: int) -> None:
-    """Raise SystemExit if an utterance does not have the requested length. Its time would be meaningless."""
+    """Raise SystemExit if an utterance does not have the requested length.
+
+    Its time would be meaningless.
+    """
     made = seconds * FRAMES_PER_S
     if abs(made - frames) > 1:
         raise SystemExit(f"{made:.1f} frames instead of {frames}")

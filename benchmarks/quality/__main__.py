@@ -27,7 +27,10 @@ WEIGHTS = ("bfloat16", "int8", "int4")
 
 
 def main() -> int:
-    """Run the checks. The exit status is 1 if codes in a batch differ from those of single rows."""
+    """Run the checks.
+
+    The exit status is 1 if codes in a batch differ from those of single rows.
+    """
     arguments = _parser().parse_args()
     try:
         if arguments.what == "codes":

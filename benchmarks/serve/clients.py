@@ -113,7 +113,9 @@ class EngineClient:
 
 
 class SocketClient:
-    """Client of a runtime in the native protocol, with binary audio. Idle connections are reused.
+    """Client of a runtime in the native protocol, with binary audio.
+
+    Idle connections are reused.
 
     A call's time does not include connecting. Audio counts as received when its message was read.
     """

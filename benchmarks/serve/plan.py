@@ -91,7 +91,10 @@ class Workload:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Ordered calls of a run. `clients` is the concurrency of a closed loop; 0 means an open loop."""
+    """Ordered calls of a run.
+
+    `clients` is the concurrency of a closed loop; 0 means an open loop.
+    """
 
     load: Workload
     clients: int
@@ -118,7 +121,10 @@ def closed_loop(load: Workload, clients: int, rounds: Rounds, start: int = 0) ->
 
 
 def open_loop(load: Workload, rate: float, seconds: float, seed: int, warm_up_s: float = 0.0) -> Plan:
-    """Return the plan of an open loop with Poisson arrivals. Calls in the warm-up are not counted."""
+    """Return the plan of an open loop with Poisson arrivals.
+
+    Calls in the warm-up are not counted.
+    """
     times = takewhile(lambda at: at < warm_up_s + seconds, arrivals(rate, seed))
     calls = (
         replace(call, at_s=round(at, 6), is_counted=call.is_counted and at >= warm_up_s)
@@ -129,14 +135,20 @@ def open_loop(load: Workload, rate: float, seconds: float, seed: int, warm_up_s:
 
 
 def writing(call: Call) -> Iterator[tuple[float, str]]:
-    """Yield the pieces of a streamed text, each with the delay before it. An empty piece ends the text."""
+    """Yield the pieces of a streamed text, each with the delay before it.
+
+    An empty piece ends the text.
+    """
     for number, word in enumerate(call.text.split()):
         yield PACE_S[call.manner] if number else 0.0, f"{word} "
     yield 0.0, ""
 
 
 def arrivals(rate: float, seed: int) -> Iterator[float]:
-    """Yield the times of a Poisson process in seconds. Each interval is computed from SHA-256 of seed and index."""
+    """Yield the times of a Poisson process in seconds.
+
+    Each interval is computed from SHA-256 of seed and index.
+    """
     at = 0.0
     for number in count():
         at -= math.log(1.0 - uniform(seed, number, "gap")) / rate

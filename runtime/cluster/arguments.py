@@ -82,7 +82,9 @@ def free_accelerators(pools: Iterable[Pool], counted: Mapping[str, float]) -> di
 
 
 def check_accelerators(pools: Iterable[Pool], counted: Mapping[str, float]) -> None:
-    """Check that there are enough accelerators for all replicas. Ray itself would wait forever.
+    """Check that there are enough accelerators for all replicas.
+
+    Ray itself would wait forever.
 
     Raises:
         InvalidSetting: There are too few accelerators.

@@ -62,7 +62,10 @@ class Load:
 
     @property
     def free(self) -> float:
-        """Number of free slots. If there are none, it is between 0 and 1, and lower for a longer queue."""
+        """Number of free slots.
+
+        If there are none, it is between 0 and 1, and lower for a longer queue.
+        """
         free = self.slots - self.active - self.waiting
         return float(free) if free > 0 else 1.0 / (2 - free)
 

@@ -29,7 +29,10 @@ class Directory:
         self._applied: dict[str, tuple[int, float]] = {}  # Applied version and time of the last read, by ingress.
 
     async def report(self, replica: Replica) -> list[Checkpoint]:
-        """Register or refresh a replica. Return the checkpoints of all replicas without duplicates."""
+        """Register or refresh a replica.
+
+        Return the checkpoints of all replicas without duplicates.
+        """
         known = self._replicas.get(replica.name)
         if known is not None and known.state is ReplicaState.DRAINING:
             replica = replace(replica, state=ReplicaState.DRAINING)

@@ -197,7 +197,10 @@ def _backend(name: str, size: int) -> list[str]:
 
 
 def _wyoming(settings: Settings, long_s: int) -> list[str]:
-    """Return the Wyoming frontend and backend (TCP, for Home Assistant). Health checks use the replicas' HTTP port."""
+    """Return the Wyoming frontend and backend (TCP, for Home Assistant).
+
+    Health checks use the replicas' HTTP port.
+    """
     server = settings.server
     name, port = address_of(server.wyoming, setting=WYOMING_SETTING)
     return [

@@ -136,7 +136,10 @@ class Ingress:
         self._version = version
 
     async def _query(self, replica: Replica) -> tuple[str, Load | None]:
-        """Request the load of a replica. None if it does not respond; HAProxy's health checks handle this."""
+        """Request the load of a replica.
+
+        None if it does not respond; HAProxy's health checks handle this.
+        """
         try:
             body = (await self._http.get(f"{replica.url}/ready")).json()
             return replica.name, Load(slots=body["slots"], active=body["active"], waiting=body["waiting"])

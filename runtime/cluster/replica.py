@@ -241,7 +241,10 @@ class RuntimeReplica:
         return {"slots_in_use": float(load["active"] + load["waiting"]), "slots": float(load["slots"])}
 
     async def __del__(self) -> None:
-        """Drain the runtime. Serve calls this method before it ends the actor, and waits up to its timeout."""
+        """Drain the runtime.
+
+        Serve calls this method before it ends the actor, and waits up to its timeout.
+        """
         if not hasattr(self, "_replica"):
             return
         self._is_ending = True

@@ -52,7 +52,10 @@ class ClusterState(Protocol):
 
 
 class ClusterView:
-    """HTTP server for routes of the whole cluster, on a local port to which HAProxy forwards. Thread: event loop."""
+    """HTTP server for routes of the whole cluster, on a local port to which HAProxy forwards.
+
+    Thread: event loop.
+    """
 
     def __init__(self, state: ClusterState, http: httpx.AsyncClient, settings: Settings) -> None:
         self._state = state

@@ -44,7 +44,10 @@ def calibrated(weight: Tensor, moments: Tensor) -> Int4:
 
 
 def _fitted(group: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the steps and middles with the smallest squared error. Shapes: group [N, GROUP]; results [N, 1]."""
+    """Return the steps and middles with the smallest squared error.
+
+    Shapes: group [N, GROUP]; results [N, 1].
+    """
     least, most = (bound[:, None] for bound in group.aminmax(dim=1))
     best = torch.zeros_like(least), least, torch.full_like(least, torch.inf)
     for shrink in SHRINKS:

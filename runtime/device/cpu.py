@@ -34,7 +34,9 @@ class Threads:
 
 
 def threads_for(networks: Iterable[nn.Module]) -> Threads:
-    """Return the numbers of CPU threads for the largest of some networks. A small network gets one each.
+    """Return the numbers of CPU threads for the largest of some networks.
+
+    A small network gets one each.
 
     Waking a second thread takes about 0.1 ms for each of the hundred matrix products of a frame. The embedded voice's
     talker has 9 million parameters; the smallest published one has several hundred million.
@@ -65,7 +67,10 @@ def is_x86() -> bool:
 
 
 def multiplies_bfloat16() -> bool:
-    """True if the processor has bfloat16 instructions. They halve the time compared with float32."""
+    """True if the processor has bfloat16 instructions.
+
+    They halve the time compared with float32.
+    """
     return torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
 
 

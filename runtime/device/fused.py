@@ -63,7 +63,9 @@ class Lookup(NamedTuple):
 
 
 class SlotState(NamedTuple):
-    """State of every slot between two frames. The last slot is scratch and keeps its initial state.
+    """State of every slot between two frames.
+
+    The last slot is scratch and keeps its initial state.
 
     Shapes: position [S] int64, of the next input; frame [S] int64, number of generated frames; codes [S, Q] int64, of
     the last frame; trailing [S, L] int64, text ids (that of frame f at index f - 1); seen [S, V] bool, True for values
@@ -78,14 +80,20 @@ class SlotState(NamedTuple):
 
 
 class Norm(NamedTuple):
-    """Parameters of an RMSNorm: computed in float32, cast, then multiplied by the weight. Shapes: weight [K]."""
+    """Parameters of an RMSNorm: computed in float32, cast, then multiplied by the weight.
+
+    Shapes: weight [K].
+    """
 
     weight: Tensor
     eps: float
 
 
 class QKNormRope(NamedTuple):
-    """Parameters of norm and RoPE for query and key heads before attention. Shapes: cos, sin [T, d]."""
+    """Parameters of norm and RoPE for query and key heads before attention.
+
+    Shapes: cos, sin [T, d].
+    """
 
     q_norm: Norm
     k_norm: Norm

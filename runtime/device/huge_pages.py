@@ -24,7 +24,9 @@ REGION = re.compile(r"([0-9a-f]+)-([0-9a-f]+) rw-p \S+ \S+ 0 *+(?!\[stack)")
 
 
 def gather() -> int:
-    """Move memory to huge pages if it almost fills them. This takes 1.6 s of CPU time per gigabyte.
+    """Move memory to huge pages if it almost fills them.
+
+    This takes 1.6 s of CPU time per gigabyte.
 
     Other threads may run during the call.
 

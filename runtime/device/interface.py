@@ -42,7 +42,10 @@ class Event(Protocol):
 
 
 class AttendSlots(Protocol):
-    """Attention over slots, called once per layer. It writes the new positions to the slots first."""
+    """Attention over slots, called once per layer.
+
+    It writes the new positions to the slots first.
+    """
 
     def __call__(self, q: Tensor, k: Tensor, v: Tensor, keys: Tensor, values: Tensor) -> Tensor:
         """Write the new keys and values, then compute attention.
@@ -123,7 +126,9 @@ class Device(Protocol):
         """
 
     def capture(self, work: Callable[[], Made], stream: Stream) -> Graph[Made]:
-        """Warm up a function on a stream, then capture it as a graph. A graph must support all its operations.
+        """Warm up a function on a stream, then capture it as a graph.
+
+        A graph must support all its operations.
 
         It runs after the work that is queued on the caller's stream.
         """

@@ -25,7 +25,9 @@ Attend = Callable[[Tensor, Tensor, Tensor, Tensor | None, int], Tensor]  # Argum
 
 
 class NpuSlots:
-    """Implementation of ``AttendSlots`` with lengths on the device. Indices and masks are computed once for all layers.
+    """Implementation of ``AttendSlots`` with lengths on the device.
+
+    Indices and masks are computed once for all layers.
 
     Shapes: rows, starts [B] int64, where starts is the first new position of each; like, a layer's keys, [S, kv_heads,
     T, d], where BLOCK divides T. Positions after T are written to the last one, to which no query attends.

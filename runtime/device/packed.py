@@ -40,14 +40,20 @@ class PackedProduct:
 
 
 def packed(weight: Tensor) -> PackedProduct | None:
-    """Pack a matrix. Return None if no packing of it is batch-invariant. Shapes: see `PackedProduct`."""
+    """Pack a matrix.
+
+    Return None if no packing of it is batch-invariant. Shapes: see `PackedProduct`.
+    """
     N, K = weight.shape
     least = min_rows(N, K, weight.dtype) if weight.is_cpu else None
     return None if least is None else PackedProduct(weight, least)
 
 
 def lays_out(dtype: torch.dtype) -> bool:
-    """True if oneDNN packs weights of this dtype. Without AVX-512, it does not support 16-bit weights."""
+    """True if oneDNN packs weights of this dtype.
+
+    Without AVX-512, it does not support 16-bit weights.
+    """
     if not torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
         return False
     return dtype is not torch.bfloat16 or bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())

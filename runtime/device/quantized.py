@@ -193,7 +193,10 @@ def not_on(kind: Quantization, device: str) -> str:
 
 
 class WeightOnlyFloat16:
-    """Product of float32 rows with float16 weights, three rows at a time. Weights are clamped to ±65,504."""
+    """Product of float32 rows with float16 weights, three rows at a time.
+
+    Weights are clamped to ±65,504.
+    """
 
     def __init__(self, weight: Tensor) -> None:
         with _BY_FBGEMM:
@@ -207,7 +210,10 @@ class WeightOnlyFloat16:
 
 
 class NativeFloat16:
-    """Product of float32 rows with float16 weights by our own kernels. Weights are clamped to 65,504."""
+    """Product of float32 rows with float16 weights by our own kernels.
+
+    Weights are clamped to 65,504.
+    """
 
     def __init__(self, weight: Tensor) -> None:
         most = torch.finfo(torch.float16).max

@@ -147,7 +147,10 @@ class EngineCore:
 
     @property
     def waiting_for_text(self) -> int:
-        """Return the number of slots whose request has spoken all text received so far. Thread: any."""
+        """Return the number of slots whose request has spoken all text received so far.
+
+        Thread: any.
+        """
         return int(np.count_nonzero(self._waits_for_text))
 
     @property
@@ -293,7 +296,10 @@ class EngineCore:
         self.waiting.report_places(now)
 
     def prefill(self) -> bool:
-        """Prefill the next chunk of several prompts at once. The last chunk of a prompt also gives its first frame."""
+        """Prefill the next chunk of several prompts at once.
+
+        The last chunk of a prompt also gives its first frame.
+        """
         # Only one prefill runs at a time. Requests that arrive during it share the next one.
         if self.in_flight.is_prefilling:
             return False
@@ -426,7 +432,9 @@ class EngineCore:
                 sequence.prompt = None
 
     def _decode_step(self, slots: Slots, began: float) -> None:
-        """Launch a frame of some rows. If it fails, retry both halves, until only the faulty row fails.
+        """Launch a frame of some rows.
+
+        If it fails, retry both halves, until only the faulty row fails.
 
         A failed frame changes no state (execution/frame.py), so the other rows get the same frame as without the
         failure.

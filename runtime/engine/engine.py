@@ -135,7 +135,9 @@ class Engine:
     # --- Requests; any thread.
 
     def submit(self, request: SpeechRequest, sink: Sink) -> int:
-        """Accept a request and return its ticket. Its sink is called with the events on the engine's threads.
+        """Accept a request and return its ticket.
+
+        Its sink is called with the events on the engine's threads.
 
         Raises:
             BadRequest: The request is invalid; nothing was started.
@@ -274,7 +276,10 @@ class Engine:
     # --- The engine thread.
 
     def tick(self) -> bool:
-        """Run one turn of every checkpoint. Return True if the next turn should follow without a wait."""
+        """Run one turn of every checkpoint.
+
+        Return True if the next turn should follow without a wait.
+        """
         cores = self.registry.cores
         self._heartbeat.step()
         with self.device.stream(Stream.FRAMES):
@@ -356,7 +361,10 @@ class Engine:
             self.commands.append(partial(self.admit_waiting, entries[0]))
 
     def _load_late(self, entry: RegistryEntry) -> None:
-        """Load a checkpoint at first use, then admit the requests that waited for it. Thread: loader."""
+        """Load a checkpoint at first use, then admit the requests that waited for it.
+
+        Thread: loader.
+        """
         try:
             self.loader.load(entry)
         except Exception:
@@ -413,7 +421,10 @@ class Engine:
         self._command(ticket, lambda core: core.change_text(ticket, change))
 
     def _command(self, ticket: int, tell: Callable[[EngineCore], None]) -> None:
-        """Queue a command for the engine core of a request. Commands run in the order of the calls."""
+        """Queue a command for the engine core of a request.
+
+        Commands run in the order of the calls.
+        """
 
         def command() -> None:
             opened = self._open.get(ticket)

@@ -65,7 +65,9 @@ class OpenRequests:
         self._by_ticket.pop(ticket, None)
 
     def make_room(self, entry: RegistryEntry, request: SpeechRequest) -> tuple[int, Overloaded] | None:
-        """Reserve a waiting place, if necessary by preempting another request. A request without text needs no place.
+        """Reserve a waiting place, if necessary by preempting another request.
+
+        A request without text needs no place.
 
         The queue is full if all places are taken or the expected wait of the newest request exceeds the limit. Then the
         newest request of the caller with the most requests is preempted, provided that this caller still has more

@@ -70,7 +70,10 @@ class GrowingMarkdown:
         return self._sayings.take()
 
     def flush(self) -> str:
-        """Return the rest of the text so far, as if it ended here. The current paragraph may continue later."""
+        """Return the rest of the text so far, as if it ended here.
+
+        The current paragraph may continue later.
+        """
         if not self._flows and self._line.strip():
             self._classify(is_whole=True)
         self._sayings.say(self._inline.finish())
@@ -78,7 +81,10 @@ class GrowingMarkdown:
         return self._sayings.take()
 
     def finish(self) -> str:
-        """Return the rest of the text. A text without words becomes a full stop, which is spoken as a pause."""
+        """Return the rest of the text.
+
+        A text without words becomes a full stop, which is spoken as a pause.
+        """
         if self._line or self._flows:
             self._end_line()
         self._close()

@@ -17,7 +17,9 @@ _LAST = ")>;"  # Last characters of addresses, tags and entities, in addition to
 
 
 class GrowingInline:
-    """Incremental converter of consecutive paragraphs. The concatenated results are the text to speak.
+    """Incremental converter of consecutive paragraphs.
+
+    The concatenated results are the text to speak.
 
     Text without marks is returned immediately. Text after a mark is held back until markdown-it shows that later text
     cannot change it. The positions of these checks depend only on the text, not on how it is divided into pieces.

@@ -127,7 +127,10 @@ def _kind(head: Token) -> Kind:
 
 @dataclass(frozen=True, slots=True)
 class Inline:
-    """Text to speak of a piece of a paragraph. ``is_decided`` is True if later text cannot change it."""
+    """Text to speak of a piece of a paragraph.
+
+    ``is_decided`` is True if later text cannot change it.
+    """
 
     spoken: str
     is_decided: bool
@@ -171,7 +174,10 @@ def _spoken_token(token: Token) -> str:
 
 
 def _is_marked_open(state: StateInline) -> bool:
-    """True if an emphasis mark has no closing mark yet. Marks inside a closed pair do not count."""
+    """True if an emphasis mark has no closing mark yet.
+
+    Marks inside a closed pair do not count.
+    """
     marks = state.delimiters
     last = -1  # End index of the last pair.
     for index, mark in enumerate(marks):

@@ -14,7 +14,9 @@ _MAX_INDENT = 8  # Maximum white space before a tag. It limits the text that is 
 
 
 class GrowingThoughts:
-    """Incremental filter of one text that removes blocks of reasoning. A block starts at the start of a line.
+    """Incremental filter of one text that removes blocks of reasoning.
+
+    A block starts at the start of a line.
 
     A block without an end tag extends to the end of the text. Only text that may become a tag is held back.
     """

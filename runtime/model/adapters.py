@@ -115,7 +115,10 @@ def merged_files(files: dict[str, Any], path: Path, adapter: Any) -> dict[str, A
 
 
 def read_adapter(files: Mapping[str, Any], path: Path, adapter: Any) -> Adapter:
-    """Parse an adapter's configuration and tensor names. Arguments and errors are those of `merged_files`."""
+    """Parse an adapter's configuration and tensor names.
+
+    Arguments and errors are those of `merged_files`.
+    """
     where = path.parent / ADAPTER_CONFIG
     config = read_json(where)
     _require_kind(config, where)

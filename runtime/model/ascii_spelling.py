@@ -38,7 +38,10 @@ INVISIBLE = ("Zs", "Zl", "Zp", "Cf", "Mn", "Me")  # Unicode categories of charac
 
 
 def in_ascii(text: str) -> str:
-    """Return the text with only ASCII and the symbols of `SYMBOLS`. Other characters become a space."""
+    """Return the text with only ASCII and the symbols of `SYMBOLS`.
+
+    Other characters become a space.
+    """
     return text if text.isascii() else text.translate(_SPELLINGS)
 
 

@@ -50,7 +50,10 @@ _END_BYTES = 2**20
 
 @dataclass(frozen=True, slots=True)
 class SpeechTokenizer:
-    """Encoder and decoder of audio in float32 (docs/model.md 7.2). Checkpoints with the same file share them."""
+    """Encoder and decoder of audio in float32 (docs/model.md 7.2).
+
+    Checkpoints with the same file share them.
+    """
 
     folder: Path
     config: SpeechTokenizerConfig
@@ -175,7 +178,10 @@ def speech_tokenizer_networks(config: SpeechTokenizerConfig) -> dict[str, nn.Mod
 
 
 def source_of(reference: str) -> CheckpointSource:
-    """Return the folders of a checkpoint, after downloading it if necessary. Errors are those of `source_at`."""
+    """Return the folders of a checkpoint, after downloading it if necessary.
+
+    Errors are those of `source_at`.
+    """
     return source_at(resolve(reference))
 
 

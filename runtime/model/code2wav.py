@@ -208,7 +208,10 @@ class QuantizerLayers(nn.Module):
 
 
 class ResidualQuantizer(nn.Module):
-    """Projected sum of the selected rows of all codebooks. `input_proj` is published but only used for encoding."""
+    """Projected sum of the selected rows of all codebooks.
+
+    `input_proj` is published but only used for encoding.
+    """
 
     def __init__(self, groups: int, size: int, width: int, outer: int) -> None:
         super().__init__()
@@ -235,7 +238,10 @@ class SplitQuantizer(nn.Module):
 
 
 class WindowAttention(nn.Module):
-    """Attention over the last `window` frames, including the current one. Queries and keys have no norm."""
+    """Attention over the last `window` frames, including the current one.
+
+    Queries and keys have no norm.
+    """
 
     def __init__(self, config: Code2WavConfig, layer: int) -> None:
         super().__init__()
@@ -314,7 +320,10 @@ class WindowTransformer(nn.Module):
         return self.output_proj(self.norm(x))
 
     def _mask(self, positions: Tensor) -> Tensor:
-        """Return True for window positions after the stream's start. Shapes: [B, T] to [B, T, window]."""
+        """Return True for window positions after the stream's start.
+
+        Shapes: [B, T] to [B, T, window].
+        """
         return positions[:, :, None] + torch.arange(1 - self.window, 1, device=positions.device) >= 0
 
 

@@ -69,7 +69,10 @@ class SteppedCode2Wav(Code2WavNetwork, Protocol):
 
 
 class TorchCode2Wav:
-    """Implementation by torch operations in float32. It stores the number of decoded frames itself."""
+    """Implementation by torch operations in float32.
+
+    It stores the number of decoded frames itself.
+    """
 
     longest = ANY
     stepped = None

@@ -23,7 +23,10 @@ DrawCode = Callable[[int, Tensor, Tensor | None], None]
 
 
 class PredictorDecoder(DecoderStack):
-    """Decoder with one embedding table per code group. Table k-1 embeds code k, in the talker's width."""
+    """Decoder with one embedding table per code group.
+
+    Table k-1 embeds code k, in the talker's width.
+    """
 
     def __init__(self, config: DecoderConfig, talker_width: int) -> None:
         super().__init__(config)
@@ -34,7 +37,10 @@ class PredictorDecoder(DecoderStack):
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Views of the frame cache for one pass of one layer. Shapes: [B or 1, kv_heads or 1, T or end, d]."""
+    """Views of the frame cache for one pass of one layer.
+
+    Shapes: [B or 1, kv_heads or 1, T or end, d].
+    """
 
     cos: Tensor
     sin: Tensor
@@ -45,7 +51,9 @@ class Places:
 
 
 class FrameCache:
-    """KV cache of the current frames: one row per frame with at most Q positions. It is allocated once and reused.
+    """KV cache of the current frames: one row per frame with at most Q positions.
+
+    It is allocated once and reused.
 
     Reads end at the last written position, so data of earlier frames is never read.
     """
@@ -116,7 +124,10 @@ class FrameCache:
 
 
 class CodePredictor(nn.Module):
-    """Code predictor. For each frame, it runs a first pass over [hidden, E0[c0]], then Q-2 passes of one position."""
+    """Code predictor.
+
+    For each frame, it runs a first pass over [hidden, E0[c0]], then Q-2 passes of one position.
+    """
 
     def __init__(self, config: DecoderConfig, talker_width: int) -> None:
         super().__init__()
@@ -165,6 +176,9 @@ class CodePredictor(nn.Module):
             draw(group, logits, x[:, 0] if group < last else None)
 
     def project(self, x: Tensor) -> Tensor:
-        """Project the talker's hidden states to the predictor's width. Shapes: x [B, H]; result [B, H']."""
+        """Project the talker's hidden states to the predictor's width.
+
+        Shapes: x [B, H]; result [B, H'].
+        """
         projected: Tensor = self.small_to_mtp_projection(x)
         return projected

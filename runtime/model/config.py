@@ -20,7 +20,10 @@ RESERVED_IDS = 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecoderConfig:
-    """Configuration of the decoder layers of talker and code predictor. Defaults are those of the code predictor."""
+    """Configuration of the decoder layers of talker and code predictor.
+
+    Defaults are those of the code predictor.
+    """
 
     hidden_size: int = 1024
     intermediate_size: int = 3072

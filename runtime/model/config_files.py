@@ -252,7 +252,10 @@ def _generation(folder: Path, notes: Notes) -> GenerationDefaults:
 
 
 def _require_kind(top: dict[str, Any], name: str, known: Sequence[str | None], path: Path) -> None:
-    """Raise CheckpointUnsupported if the field's value is not in `known`. None in `known` allows a missing field."""
+    """Raise CheckpointUnsupported if the field's value is not in `known`.
+
+    None in `known` allows a missing field.
+    """
     kind = top.get(name)
     if kind not in known:
         require(kind is not None, path, f"{name} is missing")

@@ -40,7 +40,10 @@ def mean(x: Tensor, length: Tensor | None) -> Tensor:
 
 
 def behind(x: Tensor, length: Tensor) -> Tensor:
-    """Return a mask of the positions after the end of the sequence. Shapes: x [..., T] -> [T] bool."""
+    """Return a mask of the positions after the end of the sequence.
+
+    Shapes: x [..., T] -> [T] bool.
+    """
     return torch.arange(x.shape[-1], device=x.device) >= length
 
 

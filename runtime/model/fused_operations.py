@@ -14,7 +14,10 @@ from runtime.model.products import Linear
 
 
 class FusedOperations(Operations):
-    """Fused operations for inputs [..., K] with at most `fused.max_rows` rows. More rows use separate operations."""
+    """Fused operations for inputs [..., K] with at most `fused.max_rows` rows.
+
+    More rows use separate operations.
+    """
 
     def __init__(self, fused: Fused) -> None:
         self._fused = fused
@@ -59,7 +62,10 @@ class FusedOperations(Operations):
         residual: Tensor | None = None,
         out: Tensor | None = None,
     ) -> Tensor:
-        """Call ``Fused.gemm`` with the weights and bias of a layer. Shapes: x [M, K]; residual, out, result [M, N]."""
+        """Call ``Fused.gemm`` with the weights and bias of a layer.
+
+        Shapes: x [M, K]; residual, out, result [M, N].
+        """
         weight, scale = _matrix(linear)
         return self._fused.gemm(x, weight, scale=scale, bias=linear.bias, norm=norm, residual=residual, out=out)
 

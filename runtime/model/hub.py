@@ -82,7 +82,10 @@ class Listing:
 
 
 def elsewhere(file: HubFile) -> Path | None:
-    """Return a cached file with this hash from any repository. Published checkpoints share some files."""
+    """Return a cached file with this hash from any repository.
+
+    Published checkpoints share some files.
+    """
     if len(file.hash) != SHA256_LENGTH:
         return None
     return next((path for path in cache().glob(f"models--*/blobs/{file.hash}") if path.exists()), None)
@@ -146,7 +149,9 @@ def _whole(reference: str) -> Listing:
 
 
 def require_room(listings: Sequence[Listing]) -> None:
-    """Check that there is disk space for the missing files of several checkpoints. Shared files count once.
+    """Check that there is disk space for the missing files of several checkpoints.
+
+    Shared files count once.
 
     Raises:
         DiskFull: There is not enough space.

@@ -95,7 +95,9 @@ def fetch_without_weights(listed: Listing) -> Path:
 
 
 def fetch_weights(listed: Listing, on_progress: OnProgress) -> Path:
-    """Download the weights and return the folder. Another process can resume an interrupted download.
+    """Download the weights and return the folder.
+
+    Another process can resume an interrupted download.
 
     Raises:
         HubRefused, HubUnreachable, DiskFull: The download failed. The bytes so far are kept.

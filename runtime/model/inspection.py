@@ -58,7 +58,10 @@ class WeightsSeen:
 
 @dataclass(slots=True, eq=False)
 class Inspection:
-    """Result of an inspection. Fields that could not be read are None, and `problems` has the errors."""
+    """Result of an inspection.
+
+    Fields that could not be read are None, and `problems` has the errors.
+    """
 
     files: FileChoice
     sizes: dict[str, int]  # Sizes in bytes of the files to read.
@@ -91,7 +94,10 @@ class Inspection:
 
     @contextmanager
     def noting(self) -> Iterator[None]:
-        """Context manager that records a SetUpError instead of raising it. Missing files are already recorded."""
+        """Context manager that records a SetUpError instead of raising it.
+
+        Missing files are already recorded.
+        """
         try:
             yield
         except SetUpError as error:

@@ -36,7 +36,10 @@ class Operations:
         return linear(x)
 
     def linear_into(self, out: Tensor, x: Tensor, linear: Linear) -> None:
-        """Apply a linear layer and write the result to `out`. Shapes: x [B, K]; out [B, N], may be strided."""
+        """Apply a linear layer and write the result to `out`.
+
+        Shapes: x [B, K]; out [B, N], may be strided.
+        """
         out.copy_(linear(x))
 
     def norm(self, x: Tensor, norm: RMSNorm) -> Tensor:
@@ -52,7 +55,10 @@ class Operations:
         return residual + linear(x)
 
     def heads(self, attention: Attention, qkv: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return queries, keys and values after norms and RoPE. Shapes: see ``Attention.heads_of``."""
+        """Return queries, keys and values after norms and RoPE.
+
+        Shapes: see ``Attention.heads_of``.
+        """
         return attention.heads_of(qkv, cos, sin)
 
     def norm_swiglu(self, x: Tensor, norm: RMSNorm, mlp: SwiGLU) -> Tensor:
@@ -127,7 +133,10 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 
 
 class Attention(nn.Module):
-    """Projections and head norms of an attention layer. The caller computes attention itself (``Attend``)."""
+    """Projections and head norms of an attention layer.
+
+    The caller computes attention itself (``Attend``).
+    """
 
     def __init__(self, config: DecoderConfig) -> None:
         super().__init__()
@@ -204,12 +213,18 @@ class DecoderStack(nn.Module):
         self.rope_theta = config.rope_theta
 
     def angles(self, positions: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-        """Return the RoPE tables of positions. Shapes: positions [B, T] integer; results [B, 1, T, d]."""
+        """Return the RoPE tables of positions.
+
+        Shapes: positions [B, T] integer; results [B, 1, T, d].
+        """
         cos, sin = rotary(positions, self.head_dim, self.rope_theta, dtype)
         return cos.unsqueeze(1), sin.unsqueeze(1)
 
     def decode(self, x: Tensor, attend: Attend, ops: Operations) -> Tensor:
-        """Run new positions through the layers, without the final norm. Shapes: x, result [B, T, H]."""
+        """Run new positions through the layers, without the final norm.
+
+        Shapes: x, result [B, T, H].
+        """
         for index, layer in enumerate(self.layers):
             x = layer(x, index, attend, ops)
         return x

@@ -114,7 +114,10 @@ class NotSupported(Exception):
 
 
 class Words:
-    """Builder of structures for the operators, as lists of sizes and addresses. It keeps the tensors alive."""
+    """Builder of structures for the operators, as lists of sizes and addresses.
+
+    It keeps the tensors alive.
+    """
 
     def __init__(self) -> None:
         self._kept: list[Tensor] = []

@@ -86,7 +86,10 @@ class PackedCode2Wav:
     # --- The network in the order of its data flow.
 
     def latents(self, rows: Tensor, codes: Tensor) -> Tensor:
-        """Compute the output of the first upsampling from codes. Shapes: [B, n, Q] to [B, n * ratio, latent]."""
+        """Compute the output of the first upsampling from codes.
+
+        Shapes: [B, n, Q] to [B, n * ratio, latent].
+        """
         network, eps = self.network, self.eps
         made = convolve(network.entry, look_up(codes, network.tables), rows, network.entry_past, squares=True)
         for index, layer in enumerate(network.layers):
@@ -99,7 +102,10 @@ class PackedCode2Wav:
         return convolve(network.exit, made.values, rows, norm=(made.squares, eps)).values.view(len(codes), -1, latent)
 
     def vocode(self, x: Tensor, rows: Tensor) -> Tensor:
-        """Decode latents to s16 and flags. Shapes: [B, n * ratio, latent] to [B, n * samples_per_frame + flags]."""
+        """Decode latents to s16 and flags.
+
+        Shapes: [B, n * ratio, latent] to [B, n * samples_per_frame + flags].
+        """
         network = self.network
         for stage in network.stages:
             if stage.upsample is not None:
@@ -113,7 +119,10 @@ class PackedCode2Wav:
         return pcm(made.after_snake, network.last, network.last_bias, rows, network.last_past)
 
     def _block(self, block: Block, x: Tensor, after: Snake, rows: Tensor) -> Made:
-        """Run one block. Shapes: x [B, T, C], already activated; results [B, T * rate, block.channels]."""
+        """Run one block.
+
+        Shapes: x [B, T, C], already activated; results [B, T * rate, block.channels].
+        """
         made = convolve(block.upsample, x, rows, block.past, then=block.head).shaped(len(x), -1, block.channels)
         for unit, past, then in zip(block.units, block.pasts, (*block.heads, after), strict=True):
             plain = then is not after  # After the last unit, only SnakeBeta of the result is used.

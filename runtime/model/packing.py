@@ -87,7 +87,10 @@ class PackedNetwork:
 
 
 def pack(code2wav: Code2Wav, dtype: torch.dtype, pasts: list[Past]) -> PackedNetwork:
-    """Pack a loaded network. `pasts` has the state memory of each causal convolution by its slot."""
+    """Pack a loaded network.
+
+    `pasts` has the state memory of each causal convolution by its slot.
+    """
     packer = _Packer(dtype, pasts)
     network: Any = code2wav  # `Any`, because torch's types do not describe the elements of a ModuleList.
     config, transformer = code2wav.config, network.pre_transformer

@@ -35,7 +35,10 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 
 
 def silu(x: Tensor) -> Tensor:
-    """Return x * sigmoid(x). The library's function rounds the last elements of a tensor differently."""
+    """Return x * sigmoid(x).
+
+    The library's function rounds the last elements of a tensor differently.
+    """
     if not x.is_cpu or x.dtype is not torch.float32:
         return F.silu(x)
     return x / (1 + torch.exp(-x))
@@ -60,7 +63,10 @@ def sum_of_taps(x: Tensor, taps: Sequence[Tensor], bias: Tensor, dilation: int) 
 
 
 def _taps_of(parts: list[Tensor], taps: Sequence[Tensor], bias: Tensor, out: Tensor | None = None) -> Tensor:
-    """Sum the products of parts and taps. Shapes: parts [M, C]; taps [N, C]; bias [N]; result [M, N]."""
+    """Sum the products of parts and taps.
+
+    Shapes: parts [M, C]; taps [N, C]; bias [N]; result [M, N].
+    """
     count = len(parts[0])
     pairs = [_in_fours(part, tap) for part, tap in zip(parts, taps, strict=True)]
     rows, tap = pairs[0]
@@ -71,7 +77,10 @@ def _taps_of(parts: list[Tensor], taps: Sequence[Tensor], bias: Tensor, out: Ten
 
 
 def _in_fours(rows: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
-    """Pad rows and the summed dimension with zeros to multiples of four. Shapes: rows [M, K]; weight [N, K]."""
+    """Pad rows and the summed dimension with zeros to multiples of four.
+
+    Shapes: rows [M, K]; weight [N, K].
+    """
     M, K = rows.shape
     if M % GRAIN or K % GRAIN:
         rows = F.pad(rows, (0, -K % GRAIN, 0, -M % GRAIN))
@@ -105,7 +114,10 @@ class Linear(nn.Linear):
             self.take(product)
 
     def take(self, product: Product, dtype: torch.dtype | None = None) -> None:
-        """Use a product instead of the weight. The weight becomes an empty tensor that keeps the dtype."""
+        """Use a product instead of the weight.
+
+        The weight becomes an empty tensor that keeps the dtype.
+        """
         self.product, self.weight = product, _released(self.weight, dtype)
 
 
@@ -199,7 +211,10 @@ class Conv(nn.Conv1d):
         return total if self.bias is None else total.add_(self.bias)
 
     def lay_out(self, dtype: torch.dtype = torch.float32) -> None:
-        """Store the weight as one contiguous matrix per tap. Its shape stays as published unless it is narrowed."""
+        """Store the weight as one contiguous matrix per tap.
+
+        Its shape stays as published unless it is narrowed.
+        """
         if self.groups > 1:
             return
         if not narrows(self, dtype):
@@ -233,7 +248,10 @@ class TransposedConv(nn.ConvTranspose1d):
         return sum_of_taps(x, taps, self.bias.repeat(stride), 1).reshape(len(x), T, -1)
 
     def lay_out(self, dtype: torch.dtype = torch.float32) -> None:
-        """Store the weight as one contiguous matrix per output. Its shape stays as published unless it is narrowed."""
+        """Store the weight as one contiguous matrix per output.
+
+        Its shape stays as published unless it is narrowed.
+        """
         parts = self.kernel_size[0] // self.stride[0]
         taps = self.weight.permute(2, 1, 0).reshape(parts, -1, self.in_channels)
         if (product := narrowed(taps.flip(0).transpose(0, 1).flatten(1), dtype)) is not None:

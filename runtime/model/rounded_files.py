@@ -20,7 +20,10 @@ VALUES, STEPS, MIDDLES = "values", "steps", "middles"
 
 
 def rounded_headers(network: nn.Module, prefix: str, kind: Quantization) -> dict[str, TensorHeader]:
-    """Return the headers of a network's quantized weights by key. The network may be on the meta device."""
+    """Return the headers of a network's quantized weights by key.
+
+    The network may be on the meta device.
+    """
     wanted: dict[str, TensorHeader] = {}
     for name, module in linears(network):
         N, K = module.out_features, module.in_features

@@ -25,7 +25,9 @@ VARIANCE_FLOOR = 1e-12
 
 @dataclass(frozen=True, slots=True)
 class MelFilter:
-    """Filter bank and window of the mel spectrogram. They are computed only once, because this is slow.
+    """Filter bank and window of the mel spectrogram.
+
+    They are computed only once, because this is slow.
 
     Shapes: bank [mel_dim, FFT // 2 + 1]; window [FFT].
     """
@@ -73,7 +75,10 @@ def same_conv(inputs: int, outputs: int, kernel: int, dilation: int = 1) -> nn.C
 
 
 def convolved(conv: nn.Conv1d, x: Tensor, length: Tensor | None) -> Tensor:
-    """Apply a `same_conv` to a sequence of ``length`` steps in a longer buffer. Shapes: x, result [B, C, T]."""
+    """Apply a `same_conv` to a sequence of ``length`` steps in a longer buffer.
+
+    Shapes: x, result [B, C, T].
+    """
     edge = conv.dilation[0] * (conv.kernel_size[0] - 1)
     if length is None or not edge:
         result: Tensor = conv(x)
@@ -92,7 +97,10 @@ class TimeDelay(nn.Module):
 
 
 class Res2Net(nn.Module):
-    """Chain of channel groups. Each group is added to the previous group's output before it is filtered."""
+    """Chain of channel groups.
+
+    Each group is added to the previous group's output before it is filtered.
+    """
 
     def __init__(self, channels: int, scale: int, kernel: int, dilation: int) -> None:
         super().__init__()
@@ -133,7 +141,10 @@ class SERes2NetBlock(nn.Module):
 
 
 class AttentiveStatistics(nn.Module):
-    """Attention-weighted mean and standard deviation over time. The attention also sees the unweighted ones."""
+    """Attention-weighted mean and standard deviation over time.
+
+    The attention also sees the unweighted ones.
+    """
 
     def __init__(self, channels: int, squeezed: int) -> None:
         super().__init__()

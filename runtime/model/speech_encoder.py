@@ -165,7 +165,10 @@ class EncoderTransformer(nn.Module):
 
 
 class EncoderCodebook(nn.Module):
-    """Codebook of the encoder. `initialized` is a flag for training that is in published files but not used."""
+    """Codebook of the encoder.
+
+    `initialized` is a flag for training that is in published files but not used.
+    """
 
     initialized: Tensor
     cluster_usage: Tensor

@@ -35,7 +35,10 @@ class TextProjection(nn.Module):
 
 
 class TalkerDecoder(DecoderStack):
-    """Decoder with its text and codec embedding tables. Codec ids include special tokens, languages and speakers."""
+    """Decoder with its text and codec embedding tables.
+
+    Codec ids include special tokens, languages and speakers.
+    """
 
     def __init__(self, config: TalkerConfig) -> None:
         super().__init__(config)
@@ -44,7 +47,10 @@ class TalkerDecoder(DecoderStack):
 
 
 class Talker(nn.Module):
-    """Talker and code predictor of one checkpoint. Their published keys begin with ``talker.``."""
+    """Talker and code predictor of one checkpoint.
+
+    Their published keys begin with ``talker.``.
+    """
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
@@ -73,7 +79,10 @@ class Talker(nn.Module):
         return self.text_projection(self.model.text_embedding(ids))
 
     def embed_codec(self, ids: Tensor) -> Tensor:
-        """Embed codec ids (c0, special ids, languages, speakers): E0(x). Shapes: ids [...] int64; result [..., H]."""
+        """Embed codec ids (c0, special ids, languages, speakers): E0(x).
+
+        Shapes: ids [...] int64; result [..., H].
+        """
         return self.model.codec_embedding(ids)
 
     def embed_codec_or_none(self, ids: Tensor) -> Tensor:
@@ -88,7 +97,10 @@ class Talker(nn.Module):
         return self.embed_codec_or_none(torch.tensor([code], device=self.device))[0].float().cpu().numpy()
 
     def embed_code(self, codebook: int, codes: Tensor) -> Tensor:
-        """Embed codes of one codebook in the code predictor's width. Shapes: codes [B] int64; result [B, H']."""
+        """Embed codes of one codebook in the code predictor's width.
+
+        Shapes: codes [B] int64; result [B, H'].
+        """
         if self.tables is not None:
             return self.tables.of(codebook)[codes]
         predictor = self.code_predictor
@@ -104,7 +116,10 @@ class Talker(nn.Module):
 
     @property
     def device(self) -> torch.device:
-        """Return the talker's device. A quantized layer has an empty weight, which may be on another device."""
+        """Return the talker's device.
+
+        A quantized layer has an empty weight, which may be on another device.
+        """
         return self.model.norm.weight.device
 
     def decode(self, x: Tensor, attend: Attend, ops: Operations) -> Tensor:
@@ -116,7 +131,10 @@ class Talker(nn.Module):
         return self.model.angles(positions, self.codec_head.weight.dtype)
 
     def logits(self, hidden: Tensor, ops: Operations) -> Tensor:
-        """Return the logits of the next frame's code 0. Shapes: hidden [B, H] after the final norm; result [B, V]."""
+        """Return the logits of the next frame's code 0.
+
+        Shapes: hidden [B, H] after the final norm; result [B, V].
+        """
         return ops.linear(hidden, self.codec_head)
 
 

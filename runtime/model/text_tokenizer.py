@@ -84,7 +84,9 @@ class TextTokenizer:
         return self.encode(f"<|im_start|>assistant\n{text}<|im_end|>\n")[len(self._role) : -2]
 
     def pieces(self, text: str) -> list[tuple[int, list[int]]]:
-        """Return the pieces of a text as (start in characters, ids). The ids of a piece do not depend on other pieces.
+        """Return the pieces of a text as (start in characters, ids).
+
+        The ids of a piece do not depend on other pieces.
 
         The text must be a result of `spelled`. The ids are those of `body` if there is no white space or combining mark
         at the ends of the text.

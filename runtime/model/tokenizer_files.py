@@ -15,7 +15,10 @@ Merges = list[tuple[str, str]]
 
 @dataclass(frozen=True, slots=True)
 class TokenizerFiles:
-    """Contents of the tokenizer's files. Ids, also those of added tokens, need not be contiguous."""
+    """Contents of the tokenizer's files.
+
+    Ids, also those of added tokens, need not be contiguous.
+    """
 
     vocabulary: Ids  # All tokens, including the added ones.
     merges: Merges

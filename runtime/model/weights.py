@@ -175,12 +175,18 @@ def _map_table(table: Table, places: dict[str, Place], tensor: Callable[[str], T
 
 
 def is_mapped(rows: Tensor, dtype: torch.dtype) -> bool:
-    """True if a CPU memory-maps a table of this size and dtype. Shapes: rows [V, H], also on the meta device."""
+    """True if a CPU memory-maps a table of this size and dtype.
+
+    Shapes: rows [V, H], also on the meta device.
+    """
     return rows.nbytes >= MIN_MAPPED_BYTES and torch.promote_types(rows.dtype, dtype) is dtype
 
 
 def _as_published(network: nn.Module, prefix: str, rounds: bool) -> dict[str, Place]:
-    """Return the destinations of tensors that are stored as published. With `rounds`, linear layers are excluded."""
+    """Return the destinations of tensors that are stored as published.
+
+    With `rounds`, linear layers are excluded.
+    """
     places = published_places(network, prefix)
     weights = {f"{name}.weight" for name, _ in linears(network)} if rounds else set()
     return {key: place for key, place in places.items() if place.target not in weights}
@@ -239,7 +245,9 @@ def require_finite(paths: Sequence[Path]) -> None:
 
 @contextmanager
 def opened_weights(paths: Sequence[Path]) -> Iterator[dict[str, Any]]:
-    """Open files and yield the open file of each key. Tensors that an adapter changes are merged.
+    """Open files and yield the open file of each key.
+
+    Tensors that an adapter changes are merged.
 
     Raises:
         CheckpointMissing, CheckpointInvalid, CheckpointUnsupported: A file or the adapter cannot be read.

@@ -21,7 +21,10 @@ MAX_WORD_CHARS, MAX_REPLACEMENT_CHARS, MAX_DESCRIPTION_CHARS = 80, 200, 500  # M
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """Entry of a dictionary. With `case_sensitive`, the word matches only in exactly the same case."""
+    """Entry of a dictionary.
+
+    With `case_sensitive`, the word matches only in exactly the same case.
+    """
 
     word: str
     say_as: str
@@ -63,7 +66,10 @@ class PronunciationDictionary:
         return next((version for version in self.versions if version.id == version_id), None)
 
     def with_words(self, words: Iterable[Word], now: float) -> PronunciationDictionary:
-        """Return the dictionary with a new version if the words have changed. The oldest versions are dropped."""
+        """Return the dictionary with a new version if the words have changed.
+
+        The oldest versions are dropped.
+        """
         version = Version(new_id(), now, tuple(words))
         if version.words == self.latest.words:
             return self

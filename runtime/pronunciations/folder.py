@@ -108,7 +108,9 @@ class DictionaryFolder:
             return self._put(dictionary)
 
     def change(self, dictionary_id: str, edit: DictionaryEdit) -> PronunciationDictionary:
-        """Change a dictionary. It is read and written under the lock, so that no concurrent change is lost.
+        """Change a dictionary.
+
+        It is read and written under the lock, so that no concurrent change is lost.
 
         Raises:
             DictionaryNotFound: There is no dictionary with this id.

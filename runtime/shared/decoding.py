@@ -43,7 +43,9 @@ _turn = threading.BoundedSemaphore(AT_A_TIME)
 
 
 def decode(data: bytes, *, limit_s: float) -> DecodedAudio:
-    """Decode an audio file of at most `limit_s` seconds to one channel. The format is detected from the content.
+    """Decode an audio file of at most `limit_s` seconds to one channel.
+
+    The format is detected from the content.
 
     Raises:
         BadReferenceAudio: It is not an audio file, or its format is not supported.

@@ -148,7 +148,10 @@ class Encoder:
 
     @property
     def is_instant(self) -> bool:
-        """True if a call takes only microseconds. Other formats take up to a millisecond per 80 ms of audio."""
+        """True if a call takes only microseconds.
+
+        Other formats take up to a millisecond per 80 ms of audio.
+        """
         return self._reshaper is None and not isinstance(self._writer, _Coded)
 
     def add(self, pcm: bytes) -> bytes:

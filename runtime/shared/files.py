@@ -93,6 +93,9 @@ def remove_file(folder: Path, name: str) -> None:
 
 
 def sweep(folder: Path) -> None:
-    """Delete temporary files of killed writers. The caller holds the lock, so no other writer is active."""
+    """Delete temporary files of killed writers.
+
+    The caller holds the lock, so no other writer is active.
+    """
     for path in folder.glob(f".*{TEMPORARY}"):
         path.unlink(missing_ok=True)

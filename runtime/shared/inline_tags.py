@@ -63,7 +63,9 @@ Item = str | Style | Pause | LeftOut | NoTag
 
 
 class InlineTags:
-    """Incremental parser of one text. `add` and `finish` together return all items of the text in order.
+    """Incremental parser of one text.
+
+    `add` and `finish` together return all items of the text in order.
 
     Args:
         brackets: True if square brackets may be tags; otherwise they are text.

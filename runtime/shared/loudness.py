@@ -176,7 +176,10 @@ def _smoothed(needed: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _block_peaks(samples: NDArray[np.int16], gains: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the true peak of every block after its gain is applied. Shapes: [N], [blocks] -> [blocks]."""
+    """Return the true peak of every block after its gain is applied.
+
+    Shapes: [N], [blocks] -> [blocks].
+    """
     context = 50 * _BLOCK
     parts = [np.zeros(0)]
     for start in range(0, len(samples), _PIECE):

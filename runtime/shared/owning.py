@@ -14,7 +14,9 @@ class Finds(Protocol):
 
 
 def check_owned(thing_id: str, own: Finds, common: Finds | None, not_yours: type[SpeechError]) -> None:
-    """Check that an item may be changed. A missing item is accepted here and reported by the change itself.
+    """Check that an item may be changed.
+
+    A missing item is accepted here and reported by the change itself.
 
     Args:
         common: Shared items, which owners may use but not change; None if `own` are the shared ones.

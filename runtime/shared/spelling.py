@@ -10,7 +10,10 @@ _SPELL = regex.compile(r"<(/?)\s*spell\b", regex.IGNORECASE)
 
 
 class Spelling:
-    """Incremental converter of one text. `add` and `finish` together return the text without ``<spell>`` tags."""
+    """Incremental converter of one text.
+
+    `add` and `finish` together return the text without ``<spell>`` tags.
+    """
 
     def __init__(self) -> None:
         self._tail = ""  # Text that is held back, because it may be the start of a tag.

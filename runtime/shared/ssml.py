@@ -69,5 +69,8 @@ def break_seconds(tag: str) -> float | None:
 
 
 def seconds_of(number: str, unit: str | None) -> float:
-    """Convert a duration to seconds. Without a unit the number is in seconds. Decimal commas are allowed."""
+    """Convert a duration to seconds.
+
+    Without a unit the number is in seconds. Decimal commas are allowed.
+    """
     return float(number.replace(",", ".")) / (1000 if (unit or "").lower().startswith("m") else 1)

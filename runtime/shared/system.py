@@ -112,7 +112,10 @@ def widen_pipe(descriptor: int, size: int) -> None:
 
 
 def has_nvidia_card() -> bool:
-    """True if NVIDIA's driver is installed. It looks for a device file, because importing torch takes seconds."""
+    """True if NVIDIA's driver is installed.
+
+    It looks for a device file, because importing torch takes seconds.
+    """
     return os.path.exists(_NVIDIA)
 
 

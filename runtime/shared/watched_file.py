@@ -14,7 +14,10 @@ Value = TypeVar("Value")
 
 
 class WatchedFile(Generic[Value]):
-    """File whose parsed content is reloaded after changes. Checking the file blocks. Thread: event loop."""
+    """File whose parsed content is reloaded after changes.
+
+    Checking the file blocks. Thread: event loop.
+    """
 
     def __init__(
         self, path: str, read: Callable[[str], Value], absent: Value, clock: Callable[[], float] = time.monotonic

@@ -118,7 +118,10 @@ def _read(data: memoryview, count: int, layout: WavLayout, mix: Downmix) -> int:
 
 
 def _floats(raw: memoryview, layout: WavLayout) -> NDArray[np.float32]:
-    """Convert raw samples to floats with full scale 1. Shapes: n * channels samples in `raw` -> [n * channels]."""
+    """Convert raw samples to floats with full scale 1.
+
+    Shapes: n * channels samples in `raw` -> [n * channels].
+    """
     if layout.is_float:
         with np.errstate(over="ignore"):  # A double may overflow float32. The result is then not finite.
             return np.frombuffer(raw, f"<f{layout.bits // 8}").astype(np.float32)

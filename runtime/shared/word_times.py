@@ -25,7 +25,10 @@ _IS_SYLLABLE = re.compile(rf"[{_SYLLABIC}]")
 
 @dataclass(frozen=True, slots=True)
 class TimedWords:
-    """Words with times in seconds from the start of the audio. The concatenated spans are the text."""
+    """Words with times in seconds from the start of the audio.
+
+    The concatenated spans are the text.
+    """
 
     spans: list[str] = field(default_factory=list)
     start: list[float] = field(default_factory=list)

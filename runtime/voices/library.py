@@ -68,7 +68,10 @@ class Library:
         self._aside: tuple[str, ...] = ()  # Names of damaged files that were renamed.
 
     def open(self) -> None:
-        """Read the folder, and delete temporary files of killed writers. An unreadable folder is treated as empty."""
+        """Read the folder, and delete temporary files of killed writers.
+
+        An unreadable folder is treated as empty.
+        """
         with self._lock:
             self._refresh()
             with contextlib.suppress(OSError), locked(self.folder):
@@ -254,7 +257,10 @@ class Library:
             return None
 
     def _refresh(self, *, written: str | None = None, most: int | None = None) -> None:
-        """Update index and listing from the files. `written` was just written. The caller holds the lock."""
+        """Update index and listing from the files.
+
+        `written` was just written. The caller holds the lock.
+        """
         stamp = self._folder_time()
         try:
             is_whole = self._follow(written, most)

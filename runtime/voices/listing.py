@@ -39,7 +39,9 @@ def file_of(voice_id: str) -> str:
 
 
 def listed(stamp: int | None, entries: Collection[IndexEntry], aside: Collection[str] = ()) -> VoiceListing:
-    """Return the listing of a folder. If two voices have the same name, the older one keeps it.
+    """Return the listing of a folder.
+
+    If two voices have the same name, the older one keeps it.
 
     `aside` are the names of damaged files.
     """

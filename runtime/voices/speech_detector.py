@@ -38,7 +38,10 @@ def find_speech(samples: NDArray[np.float32]) -> Activity:
 
 
 def _likelihood(samples: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return the likelihood of speech for each window. Shapes: samples [N] at 16 kHz -> [ceil(N / 512)]."""
+    """Return the likelihood of speech for each window.
+
+    Shapes: samples [N] at 16 kHz -> [ceil(N / 512)].
+    """
     padded = torch.from_numpy(np.pad(samples, (CONTEXT, -len(samples) % WINDOW)))
     with torch.inference_mode():
         return _network()(padded.unfold(0, CONTEXT + WINDOW, WINDOW)).numpy()

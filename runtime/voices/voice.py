@@ -109,7 +109,10 @@ class Edit:
 
 
 def to_pcm(samples: NDArray[np.float32]) -> NDArray[np.int16]:
-    """Convert samples to 16 bits. Audio above full scale is attenuated, not clipped. Shapes: [N] -> [N]."""
+    """Convert samples to 16 bits.
+
+    Audio above full scale is attenuated, not clipped. Shapes: [N] -> [N].
+    """
     peak = float(np.abs(samples).max(initial=0.0))
     scaled = samples / peak if peak > 1 else samples
     return np.clip(np.round(scaled * 32768), -32768, 32767).astype(np.int16)

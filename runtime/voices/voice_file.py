@@ -254,7 +254,10 @@ def _moment(seconds: float) -> float:
 
 
 def _checksum(tensors: Tensors, metadata: Mapping[str, str]) -> str:
-    """Return the SHA-256 of the file's content. It does not depend on the order of tensors in the file."""
+    """Return the SHA-256 of the file's content.
+
+    It does not depend on the order of tensors in the file.
+    """
     digest = hashlib.sha256(_json(dict(sorted(metadata.items()))).encode())
     for name, tensor in sorted(tensors.items()):
         digest.update(f"{name} {tensor.dtype.str} {list(tensor.shape)}\n".encode())

@@ -20,7 +20,9 @@ class Script(TypedDict):
 
 
 async def script(studio: StudioClient, lines: list[dict[str, Any]], name: str = "") -> Script:
-    """Speak a script line by line, each line in its own voice, and store it. `export` joins its takes.
+    """Speak a script line by line, each line in its own voice, and store it.
+
+    `export` joins its takes.
 
     Args:
         lines: objects with text and, optionally, other arguments of speak.

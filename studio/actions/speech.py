@@ -92,7 +92,9 @@ async def design(
     language: str = "auto",
     seeds: list[int] | None = None,
 ) -> list[Spoken]:
-    """Design a voice from a description: several takes, each with its own seed. Store the best one with keep.
+    """Design a voice from a description: several takes, each with its own seed.
+
+    Store the best one with keep.
 
     Args:
         description: the voice in words: age, pitch, timbre, style, accent.
@@ -211,7 +213,10 @@ async def _keep(
     label: str | None,
     parent: str | None = None,
 ) -> str | None:
-    """Store a take for a caller with a history. The audio is returned even if the history is full."""
+    """Store a take for a caller with a history.
+
+    The audio is returned even if the history is full.
+    """
     voice = config.get("voice")
     stored = await _stored_voice(studio, voice, mode)
     if stored is not None:

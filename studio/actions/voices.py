@@ -68,7 +68,9 @@ async def list_voices(studio: StudioClient, search: str = "") -> dict[str, Any]:
 
 
 async def delete_voice(studio: StudioClient, voice: str) -> dict[str, Any]:
-    """Delete a stored voice. It stays in the studio's bin for a day and can be restored on the page.
+    """Delete a stored voice.
+
+    It stays in the studio's bin for a day and can be restored on the page.
 
     Args:
         voice: the name or id of a stored voice.

@@ -1,4 +1,7 @@
-"""Gradio's part of the studio: its API. The page itself is in the document (studio/page/template.py)."""
+"""Gradio's part of the studio: its API.
+
+The page itself is in the document (studio/page/template.py).
+"""
 
 from __future__ import annotations
 

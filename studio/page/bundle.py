@@ -95,7 +95,10 @@ class Bundles:
         return [Route("/studio/bundle/{name}", self.respond, methods=["GET", "HEAD"])]
 
     def respond(self, request: Request) -> Response:
-        """Respond with a bundle, or with 304 if the browser's copy is current. Runs in a worker thread."""
+        """Respond with a bundle, or with 304 if the browser's copy is current.
+
+        Runs in a worker thread.
+        """
         name = request.path_params["name"]
         if name not in self._makers:
             return error_response(UnknownRoute(hint=""))

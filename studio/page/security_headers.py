@@ -24,7 +24,9 @@ def nonce_of(scope: Scope) -> str:
 
 
 class SecurityHeaders:
-    """ASGI middleware that adds headers to every response. Headers set by a route are unchanged.
+    """ASGI middleware that adds headers to every response.
+
+    Headers set by a route are unchanged.
 
     Args:
         ancestors: origins whose pages may frame the studio, separated by spaces.

@@ -84,7 +84,9 @@ class Relay:
         allowed: Allowed | None = None,
         settings: Settings | None = None,
     ) -> None:
-        """Create the proxy. `api_key` is the runtime's key, if it needs one; all users of the page may use the runtime.
+        """Create the proxy.
+
+        `api_key` is the runtime's key, if it needs one; all users of the page may use the runtime.
 
         With `whose`, each request gets an owner header, and the client's own one is dropped. The client's allowance
         headers are always dropped. `settings` are those of the runtime.

@@ -94,7 +94,10 @@ class HostRoutes:
         key: Mapping[str, str],
         on_load: Callable[[], None] | None = None,
     ) -> None:
-        """Create the routes. `key` is the runtime's API key header, if any; `on_load` is called after a change."""
+        """Create the routes.
+
+        `key` is the runtime's API key header, if any; `on_load` is called after a change.
+        """
         self._runtime = runtime
         self._settings = settings
         self._key = dict(key)
@@ -156,7 +159,10 @@ class HostRoutes:
         return json_response(asdict(runtime.status), 202)
 
     async def cancel_change(self, request: Request) -> Response:
-        """Cancel a change of checkpoints. The previous checkpoints continue to serve, or are loaded again."""
+        """Cancel a change of checkpoints.
+
+        The previous checkpoints continue to serve, or are loaded again.
+        """
         self._check(request)
         if not isinstance(self._runtime, ChildRuntime) or not self._runtime.changing:
             raise OutOfOrder(what="Giving up", why="no other checkpoints are being loaded")

@@ -28,7 +28,10 @@ def openapi_routes(relay: Relay, routes: Sequence[BaseRoute]) -> list[Route]:
 
     @lru_cache(maxsize=1)
     def rendered(content: bytes) -> tuple[bytes, str]:
-        """Return the document and its page for the runtime's document. Thread: worker, because it takes long."""
+        """Return the document and its page for the runtime's document.
+
+        Thread: worker, because it takes long.
+        """
         document: dict[str, Any] = json.loads(content)
         operations = document["paths"].items()
         paths = {

@@ -164,7 +164,9 @@ async def read_pieces(request: Request, most: int) -> list[bytes]:
 
 
 async def read_form(request: Request, largest: dict[str, int]) -> dict[str, str | bytes]:
-    """Read the fields of a multipart form, with the maximum bytes of files in `largest`. Large files are on disk.
+    """Read the fields of a multipart form, with the maximum bytes of files in `largest`.
+
+    Large files are on disk.
 
     Raises:
         InvalidConfig: It is not a form, or has other files.

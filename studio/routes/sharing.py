@@ -177,7 +177,10 @@ def _part(wanted: re.Match[str], size: int) -> tuple[int, int] | None:
 
 
 def shared_page(record: dict[str, Any], token: str, accepted: str) -> str:
-    """Return the page of a take. `token` is the link's, `accepted` are the browser's languages."""
+    """Return the page of a take.
+
+    `token` is the link's, `accepted` are the browser's languages.
+    """
     language, said = _said(accepted)
     listen = escape(said["shared.listen"])
     content = (

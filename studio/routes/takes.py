@@ -149,7 +149,10 @@ class TakeRoutes(StoreRoutes):
         return json_response(await self._workers(self._store.takes.restore, *self._named(request)))
 
     async def audio(self, request: Request) -> Response:
-        """Return the audio in any format; pcm, wav and flac are lossless. `bit_rate` (bit/s) is for mp3 and opus."""
+        """Return the audio in any format; pcm, wav and flac are lossless.
+
+        `bit_rate` (bit/s) is for mp3 and opus.
+        """
         wanted = request.query_params.get("format", "wav")
         if wanted not in FORMATS:
             raise UnsupportedFormat(where="format", known=", ".join(FORMATS), param="format")
@@ -170,7 +173,10 @@ class TakeRoutes(StoreRoutes):
         return encoded(wanted, pcm, tags_of(record), bit_rate)
 
     async def outline(self, request: Request) -> Response:
-        """Return a take's waveform outline. A take's audio never changes, so browsers cache it for a day."""
+        """Return a take's waveform outline.
+
+        A take's audio never changes, so browsers cache it for a day.
+        """
         parts = await self._workers(self._outline, *self._named(request))
         return JSONResponse({"outline": parts}, headers={**PRIVATE, "cache-control": KEPT, "vary": "cookie"})
 

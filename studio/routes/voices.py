@@ -56,7 +56,10 @@ class VoiceRoutes(StoreRoutes):
         return json_response({"id": voice_id, "in_bin": in_bin, "takes": len(takes), "restorable_s": restorable_s})
 
     async def delete(self, request: Request) -> Response:
-        """Put the voice into the bin. With `?now=1` delete it for good, and with `&takes=1` also its takes."""
+        """Put the voice into the bin.
+
+        With `?now=1` delete it for good, and with `&takes=1` also its takes.
+        """
         is_now, with_takes = query_flag(request, "now"), query_flag(request, "takes")
         if with_takes and not is_now:
             raise InvalidConfig(
@@ -93,7 +96,10 @@ class VoiceRoutes(StoreRoutes):
         return passed_on(kept)
 
     async def keep(self, request: Request) -> Response:
-        """Store the audio of a designed take and its exact text as a voice. The runtime checks the name."""
+        """Store the audio of a designed take and its exact text as a voice.
+
+        The runtime checks the name.
+        """
         voice = read(TakeVoice, decode(await read_body(request)))
         owner = self._visitors.of(request).known
         form, sound = await self._workers(self._form_fields, owner, request.path_params["id"], voice.name)

@@ -49,7 +49,10 @@ class TakeWords:
 
 
 class WordTimeRoutes(StoreRoutes):
-    """Routes of word times. Thread: event loop; workers read audio, and a child process aligns it."""
+    """Routes of word times.
+
+    Thread: event loop; workers read audio, and a child process aligns it.
+    """
 
     def __init__(self, store: Store, visitors: Visitors, workers: WorkerPool, aligning: AlignmentService) -> None:
         super().__init__(store, visitors, workers)
@@ -72,7 +75,10 @@ class WordTimeRoutes(StoreRoutes):
         return file_response(found.as_vtt(), "text/vtt", file_name(title_of(record), "vtt"))
 
     async def _found(self, owner: str, record: dict[str, Any]) -> TakeWords:
-        """Request an alignment. Its result is cached; an estimate is not, because a later alignment may succeed."""
+        """Request an alignment.
+
+        Its result is cached; an estimate is not, because a later alignment may succeed.
+        """
         read, heard = words_read(record), words_heard(record)
         language = code_of(record["language"] or record["config"].get("language"))
         aligned = None

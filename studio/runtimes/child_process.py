@@ -113,7 +113,10 @@ class RuntimeProcess(ChildProcess):
         return cls(process, port)
 
     async def until_ready(self, tell: Callable[[Answer], None]) -> None:
-        """Poll until the runtime is ready; `tell` receives its progress. Does not return if the process ends first."""
+        """Poll until the runtime is ready; `tell` receives its progress.
+
+        Does not return if the process ends first.
+        """
         async with httpx.AsyncClient(verify=certificates(), trust_env=False, timeout=HEALTH_S) as client:
             while not (answer := await asked(client, f"{self.url}/ready")).ready:
                 tell(answer)
@@ -170,7 +173,10 @@ async def fits_beside(command: Sequence[str]) -> bool:
 
 
 async def spawn(command: Sequence[str], stdout: int) -> asyncio.subprocess.Process:
-    """Start a module that ends with this process. Its output goes to `stdout`; its log is piped."""
+    """Start a module that ends with this process.
+
+    Its output goes to `stdout`; its log is piped.
+    """
     path = os.pathsep.join(filter(None, [ROOT, os.environ.get("PYTHONPATH")]))
     return await asyncio.create_subprocess_exec(
         sys.executable,
@@ -187,7 +193,10 @@ async def spawn(command: Sequence[str], stdout: int) -> asyncio.subprocess.Proce
 
 
 async def asked(client: httpx.AsyncClient, url: str) -> Answer:
-    """Request /ready and return the response. While the runtime loads, it is an error with the progress."""
+    """Request /ready and return the response.
+
+    While the runtime loads, it is an error with the progress.
+    """
     try:
         reply = await client.get(url)
         if reply.status_code == httpx.codes.OK:

@@ -179,7 +179,10 @@ class ChildRuntime:
                 task.cancel()
 
     async def _watch(self, child: RuntimeProcess) -> None:
-        """Report when the child is ready, then end it if it hangs. Its end is noticed by the waiting task."""
+        """Report when the child is ready, then end it if it hangs.
+
+        Its end is noticed by the waiting task.
+        """
         if self.url != child.url:
             await child.until_ready(self._set_progress)
             self._serve_with(child)
@@ -217,7 +220,9 @@ class ChildRuntime:
         return self._changing is not None
 
     def change(self, args: Sequence[str]) -> None:
-        """Replace the child by one with other arguments. On failure the current one stays, and `status` has the reason.
+        """Replace the child by one with other arguments.
+
+        On failure the current one stays, and `status` has the reason.
 
         The arguments are checked first. The new child starts while the current one serves, if both fit into memory.
         Must not be called while `changing`.

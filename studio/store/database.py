@@ -114,7 +114,10 @@ _FULL, _CLOSED = {sqlite3.SQLITE_FULL}, {sqlite3.SQLITE_READONLY, sqlite3.SQLITE
 
 
 class Database:
-    """Database connection. `moved_aside` is the path to which a damaged file was moved, if any."""
+    """Database connection.
+
+    `moved_aside` is the path to which a damaged file was moved, if any.
+    """
 
     def __init__(self, connection: sqlite3.Connection, moved_aside: Path | None = None) -> None:
         self._connection = connection

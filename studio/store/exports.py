@@ -57,7 +57,10 @@ MIB = 2**20
 
 
 class ClipFields(Fields):
-    """Take or silence in an export. Consecutive clips with the same `line` are one file and one subtitle."""
+    """Take or silence in an export.
+
+    Consecutive clips with the same `line` are one file and one subtitle.
+    """
 
     take: str | None = None
     silence_s: Annotated[float, Field(ge=0, le=MAX_SILENCE_S)] | None = None

@@ -89,7 +89,10 @@ class OwnedRows:
             raise NotKept(what=self._what)
 
     def mark_all(self, owner: str, row_ids: Iterable[str], deleted_at: float | None, *, what: str) -> list[str]:
-        """Move rows into the bin, or restore them if `deleted_at` is None. Return the ids of the moved rows."""
+        """Move rows into the bin, or restore them if `deleted_at` is None.
+
+        Return the ids of the moved rows.
+        """
         state = "IS NOT NULL" if deleted_at is None else "IS NULL"
         change = f"UPDATE {self._table} SET deleted_at = ? WHERE owner = ? AND id = ? AND deleted_at {state}"  # noqa: S608
         with self._database.writing(what) as connection:

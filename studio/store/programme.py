@@ -166,7 +166,10 @@ def subtitles(parts: Iterable[ProgrammePart]) -> str:
 
 
 def _placed(clips: Iterable[Clip]) -> Iterator[tuple[object, int, Clip]]:
-    """Yield each clip with its line and first sample. A clip without a line counts as its own line."""
+    """Yield each clip with its line and first sample.
+
+    A clip without a line counts as its own line.
+    """
     at = 0
     for number, clip in enumerate(clips):
         yield ("line", clip.line) if clip.line is not None else ("clip", number), at, clip

@@ -174,7 +174,10 @@ class Quota:
         return [Removable("scripts", script_id, size, address) for script_id, size, address in rows]
 
     def _takes_in_bin(self, owner: str) -> Iterator[Removable]:
-        """Yield the owner's deleted takes, the oldest first. A reference goes with the last that has it."""
+        """Yield the owner's deleted takes, the oldest first.
+
+        A reference goes with the last that has it.
+        """
         in_use = takes_in_scripts(self._database, owner)
         holders = Counter(
             name for (name,) in self._database.rows("SELECT reference FROM takes WHERE owner = ?", (owner,))

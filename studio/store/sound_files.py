@@ -39,7 +39,9 @@ class SoundFiles:
         self.references = folder / REFERENCES
 
     def open(self) -> None:
-        """Create the folders, and delete temporary files of killed writers. The caller holds the lock.
+        """Create the folders, and delete temporary files of killed writers.
+
+        The caller holds the lock.
 
         Raises:
             OSError: A folder cannot be created.

@@ -49,7 +49,9 @@ MOVED_ASIDE = "The list of takes was damaged and was rebuilt from their files; n
 
 
 class Store:
-    """Store of takes, scripts, dictionaries, preferences and deleted voices. Calls may wait for the disk.
+    """Store of takes, scripts, dictionaries, preferences and deleted voices.
+
+    Calls may wait for the disk.
 
     Thread: any, except for `open` and `close`.
     """

@@ -1,4 +1,7 @@
-"""Download of the recogniser's model from the Hub, at the host's request. Thread: event loop."""
+"""Download of the recogniser's model from the Hub, at the host's request.
+
+Thread: event loop.
+"""
 
 from __future__ import annotations
 

@@ -46,7 +46,10 @@ class Transcriber(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Recogniser of the settings, not yet loaded. `missing` is the reason if it is not available."""
+    """Recogniser of the settings, not yet loaded.
+
+    `missing` is the reason if it is not available.
+    """
 
     setting: str
     missing: str | None = None
@@ -80,7 +83,10 @@ class Choice:
         return f"Systran/faster-whisper-{self.model}" if self.model in MODEL_BYTES else None
 
     def load(self) -> Transcriber:
-        """Load the recogniser, which takes seconds and may download a model. Raises its own errors."""
+        """Load the recogniser, which takes seconds and may download a model.
+
+        Raises its own errors.
+        """
         if self.model:
             from studio.transcribing.whisper import Whisper
 

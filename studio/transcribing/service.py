@@ -47,7 +47,9 @@ class TranscriptionService:
         return {"available": self.is_available, "how": how or "", "model": model}
 
     async def transcribe(self, recording: bytes, language: str) -> dict[str, str | None]:
-        """Return the transcript of a recording. `language` is a name or a code; other values mean any language.
+        """Return the transcript of a recording.
+
+        `language` is a name or a code; other values mean any language.
 
         Raises:
             TranscriberMissing: No recogniser is available.

@@ -71,7 +71,9 @@ class Visitor:
 
 
 class Visitors:
-    """Identification of visitors, if enabled. `key` signs their cookies; without one, cookies hold for this process.
+    """Identification of visitors, if enabled.
+
+    `key` signs their cookies; without one, cookies hold for this process.
 
     Thread: the event loop.
     """

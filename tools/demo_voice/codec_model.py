@@ -18,7 +18,10 @@ from runtime.model.speech_encoder import EncoderTransformer, PaddedConv, SEANet
 
 
 def snake(x: Tensor, alpha: Tensor, beta: Tensor) -> Tensor:
-    """Apply SnakeBeta: x + sin^2(x e^alpha) / (e^beta + 1e-9). Shapes: x [B, C, T]; alpha, beta [C]."""
+    """Apply SnakeBeta: x + sin^2(x e^alpha) / (e^beta + 1e-9).
+
+    Shapes: x [B, C, T]; alpha, beta [C].
+    """
     return x + torch.sin(x * alpha.exp()[:, None]).square() / (beta.exp()[:, None] + 1e-9)
 
 
@@ -255,7 +258,10 @@ class SplitQuantizer(nn.Module):
 
     @torch.no_grad()
     def learn(self, codes: Tensor, targets: Tensor, decay: float, floor: float) -> None:
-        """Move the codebooks towards their inputs, and replace unused rows by random inputs. Graphs can capture it."""
+        """Move the codebooks towards their inputs, and replace unused rows by random inputs.
+
+        Graphs can capture it.
+        """
         count = codes.shape[0]
         hot = targets.new_zeros(self.books, count, self.size).scatter_(2, codes.T[..., None], 1.0)
         usage = torch.lerp(hot.sum(1), self.usage, decay)

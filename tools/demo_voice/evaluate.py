@@ -53,7 +53,10 @@ def spoken(args: argparse.Namespace, styles: Path, lines: list[int], voices: lis
 
 
 def cached(name: str, make: Callable[[], list[dict]]) -> list[dict]:
-    """Return the teacher's audio for some lines. It is stored, because other evaluations use it too."""
+    """Return the teacher's audio for some lines.
+
+    It is stored, because other evaluations use it too.
+    """
     path = WORK / f"{name}.npy"
     if not path.exists():
         np.save(path, np.array(make(), dtype=object), allow_pickle=True)
@@ -121,7 +124,10 @@ def timbre(audio: np.ndarray) -> np.ndarray:
 
 
 class Candidate:
-    """Trained voice in one layout. It is exported into a temporary folder and loaded by the runtime's engine."""
+    """Trained voice in one layout.
+
+    It is exported into a temporary folder and loaded by the runtime's engine.
+    """
 
     def __init__(self, args: argparse.Namespace) -> None:
         self.layout = Layout(args.layout)

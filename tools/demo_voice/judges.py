@@ -10,7 +10,10 @@ from torch import Tensor, nn
 
 
 class SpectrumJudge(nn.Module):
-    """Discriminator over a complex STFT. It returns the features of all layers. The last one is the score."""
+    """Discriminator over a complex STFT.
+
+    It returns the features of all layers. The last one is the score.
+    """
 
     def __init__(self, size: int, channels: int = 32) -> None:
         super().__init__()

@@ -79,7 +79,10 @@ def lstm(weights: dict[str, Tensor], name: str) -> nn.LSTM:
 
 
 def normalised(x: Tensor, gamma: Tensor, beta: Tensor, mask: Tensor, count: Tensor) -> Tensor:
-    """Apply adaptive instance norm to the valid frames. Other frames become 0. Shapes: x [B, C, T]; mask [B, 1, T]."""
+    """Apply adaptive instance norm to the valid frames.
+
+    Other frames become 0. Shapes: x [B, C, T]; mask [B, 1, T].
+    """
     mean = (x * mask).sum(-1, keepdim=True) / count
     centred = (x - mean) * mask
     variance = centred.square().sum(-1, keepdim=True) / count
@@ -93,7 +96,10 @@ def normalised_snake(x: Tensor, gamma: Tensor, beta: Tensor, mask: Tensor, count
 
 @dataclass(frozen=True)
 class Spoken:
-    """Batch of utterances. Shapes: audio [B, 600 T], tokens' durations [B, N], F0 in Hz [B, 2 T], frames [B]."""
+    """Batch of utterances.
+
+    Shapes: audio [B, 600 T], tokens' durations [B, N], F0 in Hz [B, 2 T], frames [B].
+    """
 
     audio: Tensor
     durations: Tensor

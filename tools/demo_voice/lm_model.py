@@ -158,14 +158,20 @@ class Voice(nn.Module):
         return self.talker.text_projection(self.talker.model.text_embedding(ids))
 
     def frames(self, codes: Tensor) -> Tensor:
-        """Return the sum of the embeddings of all codebooks. Shapes: codes [..., K]; result [..., hidden]."""
+        """Return the sum of the embeddings of all codebooks.
+
+        Shapes: codes [..., K]; result [..., hidden].
+        """
         x = self.talker.model.codec_embedding(codes[..., 0])
         for k, table in enumerate(self.talker.code_predictor.model.codec_embedding):
             x = x + table(codes[..., k + 1])
         return x
 
     def predictor_logits(self, hidden: Tensor, codes: Tensor) -> list[Tensor]:
-        """Return teacher-forced logits of codes 1 to K-1. Shapes: hidden [N, hidden]; codes [N, K]."""
+        """Return teacher-forced logits of codes 1 to K-1.
+
+        Shapes: hidden [N, hidden]; codes [N, K].
+        """
         tables = self.talker.code_predictor.model.codec_embedding
         inputs = [hidden, self.talker.model.codec_embedding(codes[:, 0])]
         inputs += [tables[k](codes[:, k + 1]) for k in range(self.books - 2)]

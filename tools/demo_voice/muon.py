@@ -32,7 +32,10 @@ def orthogonal(x: Tensor, steps: int = 5) -> Tensor:
 
 
 class Muon:
-    """Muon optimizer, which updates all matrices of one shape at once. `rate` is a tensor for captured graphs."""
+    """Muon optimizer, which updates all matrices of one shape at once.
+
+    `rate` is a tensor for captured graphs.
+    """
 
     def __init__(self, weights: Iterable[nn.Parameter], rate: Tensor, decay: float, momentum: float = 0.95) -> None:
         self.rate = rate

@@ -80,7 +80,10 @@ def text_beside(t: TextVocabulary, prompt: Prompt, frames: int) -> list[int]:
 
 
 class Corpus:
-    """Corpus of rows and codes, from which training sequences are drawn. It grows while stage 4 encodes new speech."""
+    """Corpus of rows and codes, from which training sequences are drawn.
+
+    It grows while stage 4 encodes new speech.
+    """
 
     def __init__(self, spoken: Path, t: TextVocabulary) -> None:
         self.t = t

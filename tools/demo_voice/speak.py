@@ -140,7 +140,10 @@ class Teacher:
         self.styles = {name: array.astype(np.float32) for name, array in np.load(voices).items()}
 
     def say(self, lines: list[np.ndarray], voices: list[Mixture]) -> list[Utterance]:
-        """Return utterances with Kokoro's formants. Pace and F0 already compensate for moving the formants."""
+        """Return utterances with Kokoro's formants.
+
+        Pace and F0 already compensate for moving the formants.
+        """
         count = torch.tensor([len(line) for line in lines])
         ids = np.zeros((len(lines), int(count.max())), np.int64)
         for row, line in zip(ids, lines, strict=True):

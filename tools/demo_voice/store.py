@@ -54,7 +54,10 @@ class Store:
         return len(fresh)
 
     def crops(self, batch: int, frames: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Return random crops: audio [B, 1920 F], phones [B, 4 F], F0 [B, 4 F]. Graphs can capture it."""
+        """Return random crops: audio [B, 1920 F], phones [B, 4 F], F0 [B, 4 F].
+
+        Graphs can capture it.
+        """
         room = self.steps - 4 * frames
         start = (torch.rand(batch, dtype=torch.float64, device=self.device) * room).long()
         labels = start[:, None] + torch.arange(4 * frames, device=self.device)

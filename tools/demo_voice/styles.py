@@ -15,7 +15,10 @@ from config import CONFIG, HERE
 
 
 def read_styles(package: Path, names: list[str]) -> dict[str, np.ndarray]:
-    """Return the styles in `names`, float16 [510, 1, 256] each. Row n is for a text of n tokens."""
+    """Return the styles in `names`, float16 [510, 1, 256] each.
+
+    Row n is for a text of n tokens.
+    """
     with tarfile.open(package) as files:
         raw = {name: files.extractfile(f"package/voices/{name}.bin").read() for name in names}
     return {name: np.frombuffer(data, np.float32).reshape(-1, 1, 256).astype(np.float16) for name, data in raw.items()}

@@ -42,7 +42,10 @@ def _scheme(model: models.BPE) -> Tokenizer:
 
 @dataclass
 class TextVocabulary:
-    """Text vocabulary. Ids are, in order: the 256 bytes, a piece for each merge, and the special tokens."""
+    """Text vocabulary.
+
+    Ids are, in order: the 256 bytes, a piece for each merge, and the special tokens.
+    """
 
     merges: tuple[tuple[str, str], ...]
 
@@ -61,7 +64,9 @@ class TextVocabulary:
         return -(-(len(self.pieces) + len(SPECIALS)) // 16) * 16
 
     def tokenizer(self, dropout: float | None = None) -> Tokenizer:
-        """Return the tokenizer. With `dropout`, each call skips merges at random with this probability.
+        """Return the tokenizer.
+
+        With `dropout`, each call skips merges at random with this probability.
 
         So the model learns the same meaning for pieces and for their letters.
         """

@@ -121,7 +121,10 @@ class Trainer:
         return self.voice.x_vectors(self.audio[start + inside].float() / 32768.0)
 
     def loss(self, batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
-        """Return the loss and its parts. Shapes are independent of values, so that a graph can be captured."""
+        """Return the loss and its parts.
+
+        Shapes are independent of values, so that a graph can be captured.
+        """
         voice = self.voice
         text, codec, codes, first, target = (batch[k] for k in ("text", "codec", "codes", "first", "target"))
         x = voice.text(text.clamp(min=0)) * (text >= 0)[..., None]

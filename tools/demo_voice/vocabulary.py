@@ -48,7 +48,10 @@ def brightness(formant: float, rng: random.Random) -> list[str]:
 
 
 def age(gender: str, f0: float, formant: float, stretch: float, rng: random.Random) -> str:
-    """Return young or old if pitch, formants and pace fit. If neither fits, sometimes return one at random."""
+    """Return young or old if pitch, formants and pace fit.
+
+    If neither fits, sometimes return one at random.
+    """
     if formant > 1.03 and (f0 > 214 or (gender == "male" and f0 > 132)):
         return rng.choice(("young", "young", "young", "teenage"))
     if formant < 0.97 and stretch > 1.08:
@@ -147,7 +150,10 @@ GENTLE = (
 
 
 def mood(ratio: float, stretch: float, rng: random.Random) -> str:
-    """Return a description of a mood. Only its pace and pitch are true of the audio; other details are invented."""
+    """Return a description of a mood.
+
+    Only its pace and pitch are true of the audio; other details are invented.
+    """
     pace = {"slow": ("slowly", "a little slower than usual", "with long pauses, slowly"),
             "fast": ("a little faster than usual", "quickly", "in a hurry"),
             }.get(speed_word(stretch), ("",))  # fmt: skip
@@ -157,7 +163,10 @@ def mood(ratio: float, stretch: float, rng: random.Random) -> str:
 
 
 def style(ratio: float, stretch: float, rng: random.Random) -> str:
-    """Return an instruction for a named speaker. `ratio` is the pitch relative to the speaker's usual one."""
+    """Return an instruction for a named speaker.
+
+    `ratio` is the pitch relative to the speaker's usual one.
+    """
     speed = speed_word(stretch)
     pitch = "low" if ratio < 0.92 else "high" if ratio > 1.08 else ""
     pace = rng.choice(WORDS[speed]) if speed in ("slow", "fast") else ""

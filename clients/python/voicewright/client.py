@@ -58,7 +58,9 @@ class Client(Routes):
         on_queue: OnQueue | None = None,
         **config: Unpack[Config],
     ) -> Speech:
-        """Create an utterance. Without `text`, stream its text with `Speech.write` and `Speech.finish`.
+        """Create an utterance.
+
+        Without `text`, stream its text with `Speech.write` and `Speech.finish`.
 
         Instead of a text, `inputs` are the turns of a dialogue, spoken in sequence with `turn_pause_ms` between them.
         A turn without a voice has that of `config`.
@@ -97,7 +99,10 @@ class Client(Routes):
     # --- The connection.
 
     async def read(self) -> None:
-        """Dispatch messages until the connection ends. An utterance with a full queue blocks all others."""
+        """Dispatch messages until the connection ends.
+
+        An utterance with a full queue blocks all others.
+        """
         try:
             async for message in self._connection:
                 if isinstance(message, str):

@@ -7,7 +7,10 @@ from typing import Any, Self
 
 
 class VoicewrightError(Exception):
-    """Base class of this client's errors. ``code`` is stable; ``retryable`` is True if a retry may succeed."""
+    """Base class of this client's errors.
+
+    ``code`` is stable; ``retryable`` is True if a retry may succeed.
+    """
 
     code: str
     retryable: bool

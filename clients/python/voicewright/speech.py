@@ -83,7 +83,10 @@ class Speech:
         await self._send_text("input.text", text=text)
 
     async def flush(self) -> None:
-        """Speak all text so far, even if the last word or sentence is incomplete. Errors are those of `write`."""
+        """Speak all text so far, even if the last word or sentence is incomplete.
+
+        Errors are those of `write`.
+        """
         await self._send_text("input.flush")
 
     async def finish(self) -> None:
@@ -118,7 +121,10 @@ class Speech:
         return b"".join([chunk.pcm async for chunk in self])
 
     async def played(self, ms: float, buffered_ms: float | None = None) -> None:
-        """Report the total number of milliseconds played. An utterance with much unplayed audio yields to others."""
+        """Report the total number of milliseconds played.
+
+        An utterance with much unplayed audio yields to others.
+        """
         more = {} if buffered_ms is None else {"buffered_ms": buffered_ms}
         await self._send("playback", context_id=self.context_id, played_ms=ms, **more)
 
@@ -135,7 +141,10 @@ class Speech:
             await self._send("context.cancel", context_id=self.context_id, **more)
 
     async def ended(self) -> End:
-        """Wait for the end of the utterance. It follows the audio, which must be read or cancelled."""
+        """Wait for the end of the utterance.
+
+        It follows the audio, which must be read or cancelled.
+        """
         await self._ended.wait()
         assert self.end is not None
         return self.end

@@ -196,7 +196,9 @@ def say(
     proxy: Proxy = True,
     **config: Unpack[Config],
 ) -> bytes:
-    """Speak one text and return its audio, mono s16le at `SAMPLE_RATE`. It also works in a notebook.
+    """Speak one text and return its audio, mono s16le at `SAMPLE_RATE`.
+
+    It also works in a notebook.
 
     Raises:
         SpeechRefused, ConnectionLost: See `connect` and `Speech.read`.

@@ -97,7 +97,9 @@ class Stats:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Done:
-    """Event: the utterance was spoken completely. ``stop_reason`` is eos, max_tokens, short or runaway.
+    """Event: the utterance was spoken completely.
+
+    ``stop_reason`` is eos, max_tokens, short or runaway.
 
     ``notes`` are sentences about faulty speech.
     """

@@ -59,7 +59,9 @@ def keeps_all_stages() -> bool:
 
 
 def stages(wanted: int, stage_bytes: int) -> int:
-    """Return the number of loop stages that fit this GPU, at most `wanted`. It does not change results.
+    """Return the number of loop stages that fit this GPU, at most `wanted`.
+
+    It does not change results.
 
     Args:
         stage_bytes: Number of bytes that one step of the loop loads.

@@ -93,7 +93,10 @@ NORM_COLUMNS = tl.constexpr(NORM_TILE.columns)
 
 
 def tile_for(M: int, N: int, element_bytes: int = 2) -> Tile:
-    """Return the largest tile that fills the GPU and lies mostly inside the matrix. It does not change results."""
+    """Return the largest tile that fills the GPU and lies mostly inside the matrix.
+
+    It does not change results.
+    """
     tiles = TILES if element_bytes == 2 else TILES[2:]
     for tile in tiles:
         columns = -(-N // tile.columns)

@@ -57,7 +57,10 @@ TILES: dict[tuple[int, int, bool], tuple[MediumTiles, MediumTiles, MediumTiles |
 
 
 def choose_tiles(x: Tensor, weight: Tensor, *, gated: bool = False) -> MediumTiles | None:
-    """Return the tiles for a product on this GPU, or None if another kernel is used. Shapes: see `medium_m_gemm`."""
+    """Return the tiles for a product on this GPU, or None if another kernel is used.
+
+    Shapes: see `medium_m_gemm`.
+    """
     M, K = x.shape
     found = TILES.get((len(weight) // (1 + gated), K, gated))
     # Int8 weights and float32 use gemm.py.

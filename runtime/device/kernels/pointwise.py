@@ -43,7 +43,10 @@ def _look_up(
 
 
 def look_up(codes: Tensor, tables: Tensor) -> Tensor:
-    """Return the sum of one row of each table. Shapes: codes [B, T, Q] int32; tables [Q, size, W]; result [B, T, W]."""
+    """Return the sum of one row of each table.
+
+    Shapes: codes [B, T, Q] int32; tables [Q, size, W]; result [B, T, W].
+    """
     B, T, groups = codes.shape
     _, size, width = tables.shape
     out = tables.new_empty(B, T, width)

@@ -25,7 +25,10 @@ BUSY = 128  # Number of programs that fill a GPU.
 
 
 def split(channels: int) -> tuple[int, int]:
-    """Return the widths of the two tiles for the channels. The second width is 0 if one tile is enough."""
+    """Return the widths of the two tiles for the channels.
+
+    The second width is 0 if one tile is enough.
+    """
     first = max(SMALLEST, 1 << (channels.bit_length() - 1))
     rest = channels - first
     if rest <= 0:

@@ -184,7 +184,10 @@ def _best_above(keys, noisy, code, floor):
 
 @triton.jit
 def _is_banned(keys, share, key, top, k, p, spare, V: tl.constexpr):
-    """True if top-k or top-p removes the code with this key. The most probable code is never removed."""
+    """True if top-k or top-p removes the code with this key.
+
+    The most probable code is never removed.
+    """
     banned = False
     if k < V:
         banned = tl.sum((keys > key).to(tl.int32)) >= k

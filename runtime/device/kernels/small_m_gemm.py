@@ -68,7 +68,10 @@ EIGHT_BITS: dict[tuple[int, int, bool], tuple[int, int | None]] = {
 
 
 def choose_tiles(x: Tensor, weight: Tensor, *, gated: bool = False) -> SmallTiles | None:
-    """Return the tiles for a product on this GPU, or None if another kernel is used. Shapes: see `small_m_gemm`."""
+    """Return the tiles for a product on this GPU, or None if another kernel is used.
+
+    Shapes: see `small_m_gemm`.
+    """
     M, K = x.shape
     shape = len(weight) // (1 + gated), K, gated
     found = TILES.get(shape)

@@ -33,7 +33,10 @@ def allocate(dtype: gl.constexpr, STEPS: gl.constexpr, R: gl.constexpr, PARTS: g
 def weights_at(
     w, N: gl.constexpr, K: gl.constexpr, GATED: gl.constexpr, BN: gl.constexpr, PARTS: gl.constexpr, BK: gl.constexpr
 ):
-    """Return the addresses of the first step of a program's matrix rows [PARTS, BN, BK]. Half may be the gate's."""
+    """Return the addresses of the first step of a program's matrix rows [PARTS, BN, BK].
+
+    Half may be the gate's.
+    """
     OUTPUTS: gl.constexpr = BN // (1 + GATED)
     part, row, k = offsets(w.dtype.element_ty, BN, PARTS, BK)
     row = gl.program_id(0) * OUTPUTS + row % OUTPUTS + row // OUTPUTS * N
@@ -62,7 +65,10 @@ def flat_layout(OUTPUTS: int, PARTS: int) -> gl.BlockedLayout:
 
 @gluon.jit
 def sum_stretches(sums, GATED: gl.constexpr):
-    """Add the parts of K in order. Shapes: sums [PARTS, BN, BM]; result [OUTPUTS, BM, 1 + GATED]."""
+    """Add the parts of K in order.
+
+    Shapes: sums [PARTS, BN, BM]; result [OUTPUTS, BM, 1 + GATED].
+    """
     PARTS: gl.constexpr = sums.shape[0]
     OUTPUTS: gl.constexpr = sums.shape[1] // (1 + GATED)
     BM: gl.constexpr = sums.shape[2]

@@ -33,7 +33,10 @@ class Past:
 
 @triton.jit
 def wait_for_previous(PDL: tl.constexpr):
-    """Allow the next kernel to start, and wait for the previous one. It must be called before any read or write."""
+    """Allow the next kernel to start, and wait for the previous one.
+
+    It must be called before any read or write.
+    """
     if PDL:
         tl.extra.cuda.gdc_launch_dependents()
         tl.extra.cuda.gdc_wait()

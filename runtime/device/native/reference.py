@@ -18,13 +18,19 @@ Integers = NDArray[np.int64]
 
 
 def round_rows(x: Float32) -> tuple[Integers, Float32]:
-    """Round each row to multiples of 1/127 of its largest magnitude. Shapes: x [M, K]; results [M, K], [M]."""
+    """Round each row to multiples of 1/127 of its largest magnitude.
+
+    Shapes: x [M, K]; results [M, K], [M].
+    """
     largest = np.maximum(np.abs(x).max(axis=1), MIN_LARGEST)
     return np.rint(x * (LEVELS / largest)[:, None]).astype(np.int64), largest / LEVELS
 
 
 def dense_product(x: Float32, weight: Float32) -> Float32:
-    """Multiply rows by a floating-point matrix with 16 partial sums. Shapes: x [M, K]; weight [N, K]; result [M, N]."""
+    """Multiply rows by a floating-point matrix with 16 partial sums.
+
+    Shapes: x [M, K]; weight [N, K]; result [M, N].
+    """
     M, K, N = len(x), x.shape[1], len(weight)
     lanes = np.zeros((M, N, LANES), np.float32)
     for k in range(K):
@@ -36,7 +42,10 @@ def dense_product(x: Float32, weight: Float32) -> Float32:
 
 
 def int8_product(x: Float32, values: Integers, steps: Float32) -> Float32:
-    """Multiply rows by an int8 matrix. Shapes: x [M, K]; values [N, K]; steps [N]; result [M, N]."""
+    """Multiply rows by an int8 matrix.
+
+    Shapes: x [M, K]; values [N, K]; steps [N]; result [M, N].
+    """
     rows, row_steps = round_rows(x)
     return (rows @ values.T).astype(np.float32) * steps * row_steps[:, None]
 

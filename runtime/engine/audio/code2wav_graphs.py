@@ -52,7 +52,10 @@ WORKS = {
 
 
 def pieces(frames: int, sizes: Sequence[int]) -> list[int]:
-    """Split a chunk into pieces of the given sizes, largest first. A remainder that fits no size comes last."""
+    """Split a chunk into pieces of the given sizes, largest first.
+
+    A remainder that fits no size comes last.
+    """
     cut = []
     for size in sorted(sizes, reverse=True):
         while frames >= size:
@@ -101,7 +104,9 @@ class Bucket:
         return self._outputs[:count]
 
     def begin(self, rows: NDArray[np.int64], codes: Tensor) -> tuple[Tensor, Event]:
-        """Start to decode codes and return without waiting. The caller is on the bucket's device stream.
+        """Start to decode codes and return without waiting.
+
+        The caller is on the bucket's device stream.
 
         Shapes: rows [b, 3]; codes [b, frames, Q]; result [batch, samples and flags] int16 on the host, valid after the
         returned event.

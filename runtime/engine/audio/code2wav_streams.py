@@ -60,7 +60,10 @@ class FirstAudio:
 
 
 class Code2WavStreams:
-    """One Code2Wav stream per slot. Opening a stream resets the state that its slot had before."""
+    """One Code2Wav stream per slot.
+
+    Opening a stream resets the state that its slot had before.
+    """
 
     def __init__(
         self,

@@ -42,7 +42,10 @@ def accept_every_task(task: Code2WavTask) -> bool:
 
 
 class Code2WavWorker:
-    """One or two worker threads. Before `start`, tasks run on the caller's thread (in `speak` and in tests)."""
+    """One or two worker threads.
+
+    Before `start`, tasks run on the caller's thread (in `speak` and in tests).
+    """
 
     def __init__(self, prepare: Callable[[], None] = lambda: None, wake: Callable[[], None] = lambda: None) -> None:
         self.lock = threading.RLock()
@@ -82,7 +85,10 @@ class Code2WavWorker:
             self._waiting.pop(owner, None)
 
     def offer(self, owner: object, tasks: Callable[[], list[Code2WavTask]]) -> None:
-        """Replace the waiting tasks of an owner by the result of `tasks`. The function is called under the lock."""
+        """Replace the waiting tasks of an owner by the result of `tasks`.
+
+        The function is called under the lock.
+        """
         with self.lock:
             self._waiting.pop(owner, None)
             if wanted := tasks():

@@ -76,7 +76,10 @@ class RunawayDetector:
         return Guard.SILENCE if silent else Guard.REPETITION
 
     def _listen(self, frames: int, pcm: bytes) -> NDArray[np.int64]:
-        """Return the last audible frame as of each of the last REPEATED_FRAMES and new frames. Shapes: [40 + n]."""
+        """Return the last audible frame as of each of the last REPEATED_FRAMES and new frames.
+
+        Shapes: [40 + n].
+        """
         samples = np.frombuffer(pcm, np.int16).astype(np.float32).reshape(frames, -1)
         audible = np.sqrt(np.mean(np.square(samples), axis=1)) > AUDIBLE
         self._frames += frames
@@ -87,7 +90,10 @@ class RunawayDetector:
         return ends
 
     def _repeats(self, codes: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Compare each code with the code one period earlier. Shapes: codes [n]; returns [periods, n]."""
+        """Compare each code with the code one period earlier.
+
+        Shapes: codes [n]; returns [periods, n].
+        """
         known = np.concatenate([self._recent, codes])
         self._recent = known[-len(PERIODS) :]
         places = np.arange(len(self._recent), len(known))

@@ -72,7 +72,10 @@ class ReferencePrefill:
 
     @torch.inference_mode()
     def __call__(self, codes: Tensor) -> VoiceStreamState:
-        """Return the Code2Wav state after a reference, on the current device stream. Shapes: codes [m, Q] int64."""
+        """Return the Code2Wav state after a reference, on the current device stream.
+
+        Shapes: codes [m, Q] int64.
+        """
         with self._turn:
             network = self._network.stepped
             captured: list[Any] = [self._graphs.get(work, size) for work, size, _ in self._works()]

@@ -116,7 +116,10 @@ class VoiceCache:
         return voice
 
     def make(self, reference: Reference, key: str, done: Callable[[], None]) -> Future[ClonedVoice]:
-        """Encode a reference, then call `done`. Concurrent requests with the same key share the work."""
+        """Encode a reference, then call `done`.
+
+        Concurrent requests with the same key share the work.
+        """
         future = self.reading.get(key)
         if future is None:
             if self.reader is not None:
@@ -146,13 +149,19 @@ class VoiceCache:
         return voice
 
     def _store_finished(self) -> None:
-        """Store finished encodings whose requests have ended. A failed one affects no other request."""
+        """Store finished encodings whose requests have ended.
+
+        A failed one affects no other request.
+        """
         for key, future in [(key, future) for key, future in self.reading.items() if future.done()]:
             with contextlib.suppress(Exception):
                 self.store(key, future)
 
     def prepare(self, reference: Reference, key: str, done: Callable[[VoicePrompt | SpeechError], None]) -> None:
-        """Encode a reference and pass its prompt to `done`. Thread: any; `done` runs on the encoding thread."""
+        """Encode a reference and pass its prompt to `done`.
+
+        Thread: any; `done` runs on the encoding thread.
+        """
 
         def read() -> None:
             try:

@@ -70,7 +70,10 @@ class _Bucket:
 
 
 class VoiceEncoders:
-    """Encoders of a recording to an x-vector and codes. Thread: one at a time, within ``Stream.VOICES``."""
+    """Encoders of a recording to an x-vector and codes.
+
+    Thread: one at a time, within ``Stream.VOICES``.
+    """
 
     def __init__(self, checkpoint: Checkpoint, device: Device) -> None:
         assert checkpoint.speaker_encoder is not None, "admission lets Base requests only to Base checkpoints"

@@ -141,7 +141,9 @@ class Checked:
 
 
 def check(settings: Settings) -> Checked:
-    """Check the checkpoints in the settings. This takes seconds, and downloads missing Hub checkpoints.
+    """Check the checkpoints in the settings.
+
+    This takes seconds, and downloads missing Hub checkpoints.
 
     Raises:
         SetUpError: The checkpoints cannot be loaded; the message gives the reason.

@@ -122,7 +122,10 @@ class MemoryNeed:
     def of(
         cls, found: Sequence[Inspection], room: MemoryRoom, settings: EngineSettings, weights: Sequence[Weights]
     ) -> MemoryNeed:
-        """Estimate the memory of inspected checkpoints without problems. The same speech tokenizer is counted once."""
+        """Estimate the memory of inspected checkpoints without problems.
+
+        The same speech tokenizer is counted once.
+        """
         networks = _networks(found, weights)
         taken = sum(_network_bytes(*network, settings, on_cpu=room.on_cpu) for network in networks)
         slot = 0
@@ -191,7 +194,10 @@ def _network_bytes(
     *,
     on_cpu: bool,
 ) -> int:
-    """Return the memory of a network. On a CPU, tables that are memory-mapped from their file do not count."""
+    """Return the memory of a network.
+
+    On a CPU, tables that are memory-mapped from their file do not count.
+    """
     dtype, quantization = weights
     if prefix == TALKER:
         return tensor_bytes(network, dtype.itemsize, quantization) - on_cpu * _lying(inspection, network, dtype)
@@ -204,7 +210,10 @@ def _network_bytes(
 
 
 def _lying(inspection: Inspection, talker: nn.Module, dtype: torch.dtype) -> int:
-    """Return the size of memory-mapped tables. A table without a known header is assumed to be bfloat16."""
+    """Return the size of memory-mapped tables.
+
+    A table without a known header is assumed to be bfloat16.
+    """
     return sum(
         dtype.itemsize * module.weight.numel()
         for name, module in talker.named_modules()

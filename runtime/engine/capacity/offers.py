@@ -61,7 +61,10 @@ class Offer:
 
 @dataclass(frozen=True, slots=True)
 class MachineOffers:
-    """Memory of this machine, and estimates for all published checkpoints. Sizes are bytes of device memory."""
+    """Memory of this machine, and estimates for all published checkpoints.
+
+    Sizes are bytes of device memory.
+    """
 
     device: str
     dtype: str
@@ -180,7 +183,10 @@ class CardSpeed:
         return cls(weights.nbytes / reading, 2 * SOUND_ROWS * SOUND_WIDTH * SOUND_WIDTH / computing)
 
     def rtf(self, config: ModelConfig, weights: Weights) -> float:
-        """Return the real-time factor. Decode steps (memory-bound) and Code2Wav (compute-bound) overlap."""
+        """Return the real-time factor.
+
+        Decode steps (memory-bound) and Code2Wav (compute-bound) overlap.
+        """
         frame = frame_reads(config) * bytes_per_weight(*weights) / self.reads
         layers = config.talker.num_hidden_layers
         layers += (config.talker.num_code_groups - 1) * config.predictor.num_hidden_layers

@@ -45,7 +45,10 @@ class Timing:
 
 
 def measure_round(work: Callable[[], Tensor]) -> list[Run]:
-    """Run ``work`` for at least `ROUND_S`. Its result's ``item`` waits until a GPU has finished."""
+    """Run ``work`` for at least `ROUND_S`.
+
+    Its result's ``item`` waits until a GPU has finished.
+    """
     runs: list[Run] = []
     end = time.perf_counter() + ROUND_S
     while not runs or time.perf_counter() < end:

@@ -46,7 +46,9 @@ def choose_pace(ladder: Iterable[Pace]) -> Weights:
 
 
 class WeightBits:
-    """Choice of weights for each checkpoint by the settings. Each model shape is measured once.
+    """Choice of weights for each checkpoint by the settings.
+
+    Each model shape is measured once.
 
     Raises:
         InvalidSetting: The device does not support this quantization, or the dtype does not exist.
@@ -88,7 +90,9 @@ class WeightBits:
             yield weights, self.probe.rtf(config, weights)
 
     def choose(self, config: ModelConfig, name: str, types: Collection[str]) -> Weights:
-        """Return a checkpoint's weights. For a large one, the measurement takes one or two seconds.
+        """Return a checkpoint's weights.
+
+        For a large one, the measurement takes one or two seconds.
 
         Args:
             types: See `with_bits`.

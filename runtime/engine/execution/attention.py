@@ -46,7 +46,9 @@ class PrefillAttention:
 
 
 class SlotAttention:
-    """Attention of the same number of new positions in every row. It writes their keys and values to the slots.
+    """Attention of the same number of new positions in every row.
+
+    It writes their keys and values to the slots.
 
     Slots are looked up on the device, so that graphs can capture it.
 

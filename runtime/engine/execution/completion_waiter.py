@@ -13,7 +13,10 @@ log = logging.getLogger(__name__)
 
 
 class CompletionWaiter:
-    """One thread per device stream. It waits for the stream's events in order and calls `wake` after each."""
+    """One thread per device stream.
+
+    It waits for the stream's events in order and calls `wake` after each.
+    """
 
     def __init__(self, wake: Callable[[], None], prepare: Callable[[], None] = lambda: None) -> None:
         self._wake = wake
@@ -34,7 +37,10 @@ class CompletionWaiter:
             thread.start()
 
     def expect(self, stream: Stream, event: Event) -> None:
-        """Wake the engine at an event. Without threads this does nothing, and the engine itself waits for the event."""
+        """Wake the engine at an event.
+
+        Without threads this does nothing, and the engine itself waits for the event.
+        """
         if (queue := self._queues.get(stream)) is not None:
             queue.put(event)
 

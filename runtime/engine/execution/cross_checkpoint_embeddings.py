@@ -18,7 +18,9 @@ from runtime.model.talker import Talker
 
 
 class InputTables(NamedTuple):
-    """Embedding tables for the inputs of a slot. A reference to this object keeps the tables alive.
+    """Embedding tables for the inputs of a slot.
+
+    A reference to this object keeps the tables alive.
 
     Shapes: codec [V, H] for code 0; text [text_vocab, H]; first [V, H'] for code 0 in the code predictor's width.
     """
@@ -54,6 +56,9 @@ class CrossCheckpointEmbeddings:
         x[self.at] = self.talker.code_predictor.embed_with(first, codes).sum(-2) + text
 
     def embed_first_code(self, x: Tensor, codes: Tensor) -> None:
-        """Replace code 0 of these rows in the code predictor's input. Shapes: x [B, H'], strided; codes [B] int64."""
+        """Replace code 0 of these rows in the code predictor's input.
+
+        Shapes: x [B, H'], strided; codes [B] int64.
+        """
         first = self.embedding_source.embed_codec(codes[self.at]).to(x.dtype)
         x[self.at] = self.talker.code_predictor.project(first)

@@ -101,7 +101,10 @@ class Frame:
 
     @torch.inference_mode()
     def set_embedding_source(self, embedding_source: Talker | None) -> None:
-        """Set the talker that embeds the inputs of cross-embedded rows. There must be no such rows yet."""
+        """Set the talker that embeds the inputs of cross-embedded rows.
+
+        There must be no such rows yet.
+        """
         if embedding_source is self._embedding_source:
             return
         self._embedding_source, self._source_tables = embedding_source, None
@@ -192,7 +195,10 @@ class Frame:
         )
 
     def _cross_embeddings(self, slots: Slots | None) -> CrossCheckpointEmbeddings | None:
-        """Return the cross-embedded rows, or None if there are none. In graphs, there are none. Shapes: slots [B]."""
+        """Return the cross-embedded rows, or None if there are none.
+
+        In graphs, there are none. Shapes: slots [B].
+        """
         if self._embedding_source is None or slots is None:
             return None
         places = np.flatnonzero(self.slot_cache.host_cross_embedded[slots])
@@ -235,7 +241,10 @@ class Frame:
         *,
         plain: bool = False,
     ) -> tuple[Tensor, Tensor]:
-        """Sample the codes one after another. Shapes: results [B, Q] int64, and [B] bool, True if all were finite."""
+        """Sample the codes one after another.
+
+        Shapes: results [B, Q] int64, and [B] bool, True if all were finite.
+        """
         slot_cache, config, ops = self.slot_cache, self.config.talker, self.ops
         frame = slot_cache.frame[rows]
         noise: tuple[Tensor, Tensor] | None = None  # Noise of codebook 0 [B, V], and of the others [B, Q - 1, V'].
@@ -273,7 +282,10 @@ class Frame:
         return torch.stack(codes, dim=-1), torch.stack(sums).isfinite().all(dim=0)
 
     def row_sampling(self, rows: Tensor) -> RowSampling:
-        """Return the code predictor's sampling settings of some rows, for the C++ operator. Shapes: rows [B] int64."""
+        """Return the code predictor's sampling settings of some rows, for the C++ operator.
+
+        Shapes: rows [B] int64.
+        """
         slot_cache, level = self.slot_cache, self.slot_cache.predictor_level
         return RowSampling(level.reals, level.ints, slot_cache.seed, slot_cache.frame, rows)
 

@@ -37,7 +37,10 @@ class Work(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Capture:
-    """Graph to capture. ``capture`` returns the graph, or an object that owns it and its inputs."""
+    """Graph to capture.
+
+    ``capture`` returns the graph, or an object that owns it and its inputs.
+    """
 
     work: Work
     shape: Shape

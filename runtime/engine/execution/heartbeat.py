@@ -10,7 +10,10 @@ from collections.abc import Callable
 
 
 class Heartbeat:
-    """Start time of a thread's current step. `since` is in seconds of the clock, None while the thread is idle."""
+    """Start time of a thread's current step.
+
+    `since` is in seconds of the clock, None while the thread is idle.
+    """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock

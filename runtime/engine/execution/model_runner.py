@@ -39,7 +39,10 @@ PLAIN, SORTED = 0, 1  # Sampling kinds, the last dimension of graph shapes. A gr
 
 
 class FrameLost(Exception):
-    """A frame was generated, but its result cannot be read. A retry would generate the next frame instead."""
+    """A frame was generated, but its result cannot be read.
+
+    A retry would generate the next frame instead.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +59,10 @@ class FrameResult:
 
 @dataclass(frozen=True, slots=True)
 class LaunchedFrame:
-    """Launched frame. Shapes: slots [B]; output [>= B, Q + 2] int64, on the host, valid after `event`."""
+    """Launched frame.
+
+    Shapes: slots [B]; output [>= B, Q + 2] int64, on the host, valid after `event`.
+    """
 
     slots: Slots
     output: Tensor
@@ -175,7 +181,9 @@ class ModelRunner:
             yield
 
     def prefill(self, slot: int, prompt: Prompt, start: int = 0) -> tuple[int, LaunchedFrame | None]:
-        """Prefill the chunk of one prompt at `start`. After the last chunk, launch its first frame.
+        """Prefill the chunk of one prompt at `start`.
+
+        After the last chunk, launch its first frame.
 
         Returns:
             The start of the next chunk, and the first frame if the prompt is complete.
@@ -307,7 +315,10 @@ class ModelRunner:
     def _fitting(
         self, slots: Slots, work: Work, *least: int, plain: bool = False
     ) -> tuple[Shape, Graph[Tensor] | None]:
-        """Return the shape and graph for these slots. Only fused operations support cross-embedded slots in graphs."""
+        """Return the shape and graph for these slots.
+
+        Only fused operations support cross-embedded slots in graphs.
+        """
         if self._is_lean:
             least = (*least, PLAIN if plain else SORTED)
         if self.frame.fused is None and self.slot_cache.host_cross_embedded[slots].any():

@@ -19,7 +19,9 @@ UNIFORM_STEP = 2.0**-23  # Distance between two adjacent uniform numbers.
 
 
 class HostNoise:
-    """Noise of the next frame of a batch. The host writes it to device memory at fixed addresses, for graphs.
+    """Noise of the next frame of a batch.
+
+    The host writes it to device memory at fixed addresses, for graphs.
 
     Args:
         rows: Rows of the largest batch.
@@ -47,7 +49,9 @@ class HostNoise:
         return self._device[level][codebook - level, :rows]
 
     def put(self, seeds: NDArray[np.int64], frames: NDArray[np.int64], uses_noise: NDArray[np.bool_]) -> None:
-        """Write noise to the first rows, on the current stream. Greedy rows get arbitrary finite values.
+        """Write noise to the first rows, on the current stream.
+
+        Greedy rows get arbitrary finite values.
 
         Shapes: seeds, frames, uses_noise [B].
         """
@@ -65,7 +69,9 @@ class HostNoise:
 
 
 class CpuNoise:
-    """Noise of a frame for the CPU device. With uint32 it takes less than half the time of int64 tensors.
+    """Noise of a frame for the CPU device.
+
+    With uint32 it takes less than half the time of int64 tensors.
 
     Args:
         widths, groups: See `HostNoise`.
@@ -91,7 +97,10 @@ def hashes_of(width: int) -> Words:
 
 
 def keys_of(seeds: NDArray[np.int64], frames: NDArray[np.int64], groups: int) -> Words:
-    """Return the hash keys of each row and codebook. Shapes: seeds, frames [B], not negative; result [B, groups]."""
+    """Return the hash keys of each row and codebook.
+
+    Shapes: seeds, frames [B], not negative; result [B, groups].
+    """
     golden = np.uint32(GOLDEN)
     key = mix((seeds & MASK_32).astype(np.uint32)) ^ (seeds >> 32).astype(np.uint32)
     key = mix(key + golden * (frames & MASK_32).astype(np.uint32))

@@ -148,7 +148,10 @@ def spoken_language(language: str, speaker: str | None, config: ModelConfig) -> 
 
 
 def _add_tags(columns: Columns, inputs: PromptInputs, config: ModelConfig) -> None:
-    """Add the tags: language, speaker and padding. The last one has tts_bos (docs/model.md 3.2)."""
+    """Add the tags: language, speaker and padding.
+
+    The last one has tts_bos (docs/model.md 3.2).
+    """
     talker = config.talker
     if inputs.language == "auto":
         tags = [talker.codec_nothink_id, talker.codec_think_bos_id, talker.codec_think_eos_id]

@@ -82,7 +82,10 @@ def pick(scores: Tensor, level: LevelSettings, noise: Tensor | None) -> Tensor:
 
 
 def _keep_top_k(scores: Tensor, level: LevelSettings) -> Tensor:
-    """Ban scores below the k-th largest. Scores equal to it are kept, as in the reference implementation."""
+    """Ban scores below the k-th largest.
+
+    Scores equal to it are kept, as in the reference implementation.
+    """
     if level.widest_k >= scores.shape[-1]:
         largest = scores.sort(dim=-1, descending=True).values
     else:
@@ -92,7 +95,9 @@ def _keep_top_k(scores: Tensor, level: LevelSettings) -> Tensor:
 
 
 def _keep_top_p(scores: Tensor, level: LevelSettings) -> Tensor:
-    """Ban the least probable codes whose probabilities sum to at most 1 - p. Equal scores are treated alike.
+    """Ban the least probable codes whose probabilities sum to at most 1 - p.
+
+    Equal scores are treated alike.
 
     The sum for a code includes all codes that are not more probable, including itself.
     """

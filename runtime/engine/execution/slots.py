@@ -28,7 +28,10 @@ PLAIN_K = 64  # Maximum top-k for which no sort is needed. The published checkpo
 
 @dataclass(frozen=True, slots=True)
 class LevelChoice:
-    """Sampling settings of one level for one request. ``top_k`` 0 is off; temperature 0 is greedy."""
+    """Sampling settings of one level for one request.
+
+    ``top_k`` 0 is off; temperature 0 is greedy.
+    """
 
     temperature: float
     top_k: int
@@ -69,7 +72,10 @@ class SlotInputs:
 
     @property
     def hold_until(self) -> int:
-        """Return the number of frames before EOS is allowed. With `holds_end`, it is banned while text is open."""
+        """Return the number of frames before EOS is allowed.
+
+        With `holds_end`, it is banned while text is open.
+        """
         if not self.holds_end:
             return 0
         return UNLIMITED if self.is_open else len(self.trailing)
@@ -255,7 +261,10 @@ class SlotCache:
 
     @property
     def cache(self) -> tuple[Tensor, Tensor]:
-        """Return the keys and values of all layers. Shapes: [layers, S + 1, kv_heads, T + 1 or more, d] each."""
+        """Return the keys and values of all layers.
+
+        Shapes: [layers, S + 1, kv_heads, T + 1 or more, d] each.
+        """
         return self._cache[0], self._cache[1]
 
     @property
@@ -333,7 +342,10 @@ class SlotCache:
             self.trailing[slot] = on_device(self.trailing.device, beside)
 
     def append_text(self, slot: int, ids: Sequence[int], *, is_last: bool = False) -> None:
-        """Append text ids for the next frames of an open text. With `is_last`, the last id is tts_eos."""
+        """Append text ids for the next frames of an open text.
+
+        With `is_last`, the last id is tts_eos.
+        """
         inputs = self.inputs[slot]
         start = len(inputs.trailing)
         inputs.trailing = [*inputs.trailing, *ids]
@@ -344,7 +356,10 @@ class SlotCache:
             self.hold_until[slot] = inputs.hold_until
 
     def release(self, slot: int) -> None:
-        """Free a slot. Its state is not reset, because the next sequence reads only what it has written itself."""
+        """Free a slot.
+
+        Its state is not reset, because the next sequence reads only what it has written itself.
+        """
         self.free_slots.append(slot)
 
     def prefix_of(self, slot: int, length: int) -> PromptPrefix:
@@ -356,7 +371,10 @@ class SlotCache:
         self._cache[:, :, slot, :, : prefix.length] = prefix.cache
 
     def _numbers_of(self, inputs: SlotInputs) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        """Return the columns of a slot except its position. The number of reals is even, so that one copy is enough."""
+        """Return the columns of a slot except its position.
+
+        The number of reals is even, so that one copy is enough.
+        """
         settings = inputs.settings
         ints, reals = [0, inputs.hold_until, inputs.seed], [settings.repetition_penalty]
         for level, choice in ((self.talker_level, settings.talker), (self.predictor_level, settings.predictor)):

@@ -164,14 +164,20 @@ def _file_bytes(entry: RegistryEntry) -> int:
 
 
 def _gather(name: str) -> None:
-    """Move the loaded weights to huge pages. Requests can be served during these seconds. Thread: its own."""
+    """Move the loaded weights to huge pages.
+
+    Requests can be served during these seconds. Thread: its own.
+    """
     if sys.platform == "linux":  # Only Linux has a separate nice value for each thread.
         os.setpriority(os.PRIO_PROCESS, get_native_id(), LOW)
     log.info("%s: %d MiB of this process lie in huge pages", name, gather() // 2**20)
 
 
 def warm_up(core: EngineCore, on_step: Callable[[str], None]) -> None:
-    """Capture the graphs and run all kinds of work once. `on_step` is called with the progress."""
+    """Capture the graphs and run all kinds of work once.
+
+    `on_step` is called with the progress.
+    """
     name, runner, streams = core.checkpoint.name, core.runner, core.code2wav_streams
     try:
         if core.device.holds_graphs:

@@ -186,12 +186,18 @@ class Code2WavScheduler:
     # --- A task: started under the worker's lock, run on a worker thread.
 
     def _tasks(self) -> list[Code2WavTask]:
-        """Return the chunks that are due, the most urgent first. The caller holds the worker's lock."""
+        """Return the chunks that are due, the most urgent first.
+
+        The caller holds the worker's lock.
+        """
         chunks = self.scheduler.due_chunks(self._table, self._clock(), self.pace)
         return [Code2WavTask((not chunk.is_urgent, chunk.deadline), partial(self._freeze, chunk)) for chunk in chunks]
 
     def _freeze(self, chunk: Code2WavChunk) -> Callable[[], None]:
-        """Copy the inputs of a chunk and return a function that decodes it. The caller holds the worker's lock."""
+        """Copy the inputs of a chunk and return a function that decodes it.
+
+        The caller holds the worker's lock.
+        """
         # Rows with fewer frames are padded with their last frame.
         own = np.minimum(np.arange(chunk.size), chunk.frames[:, None] - 1)
         at = self._table.sent[chunk.slots][:, None] + own
@@ -239,7 +245,10 @@ class Code2WavScheduler:
         self._outputs.append(_Output(chunk, sequences, audios, paused, now))
 
     def _decode(self, chunk: Code2WavChunk, sequences: list[Sequence], codes: Codes) -> list[bytes | SpeechError]:
-        """Return the audio of every row: either launched with its first frame, or decoded now. Thread: worker."""
+        """Return the audio of every row: either launched with its first frame, or decoded now.
+
+        Thread: worker.
+        """
         stream = Stream.FIRST_AUDIO if chunk.is_urgent else Stream.AUDIO
         pcms: dict[int, bytes | SpeechError] = {}
         with self._streams.device.stream(stream):
@@ -258,7 +267,10 @@ class Code2WavScheduler:
         return [pcms[place] for place in range(len(sequences))]
 
     def _open(self, sequence: Sequence) -> bool:
-        """Open a sequence's Code2Wav stream if necessary; return False if that fails. Thread: worker."""
+        """Open a sequence's Code2Wav stream if necessary; return False if that fails.
+
+        Thread: worker.
+        """
         if not sequence.opened:
             try:
                 self._streams.open(sequence.slot, sequence.voice)

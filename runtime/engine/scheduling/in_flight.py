@@ -26,7 +26,9 @@ Expect = Callable[[Stream, Event], None]
 
 @dataclass(frozen=True, slots=True)
 class StepOutput:
-    """Result of a launch for the rows that have not discarded it. `result` is None if the launch failed.
+    """Result of a launch for the rows that have not discarded it.
+
+    `result` is None if the launch failed.
 
     `prompts` has the prompt of each row if this is the first frame of segments, and is empty after decode frames.
     `took_s` is the time in seconds since the device could start.

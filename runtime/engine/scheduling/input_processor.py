@@ -73,7 +73,10 @@ BOUNDS: dict[str, tuple[float, float]] = {
 
 @dataclass(frozen=True, slots=True)
 class SegmentPlan:
-    """Inputs and frame limit of one segment. `at_limit` is the stop reason if the segment reaches the limit."""
+    """Inputs and frame limit of one segment.
+
+    `at_limit` is the stop reason if the segment reaches the limit.
+    """
 
     prompt_inputs: PromptInputs
     limit: int  # Maximum number of frames.
@@ -102,7 +105,9 @@ class Admission:
     notes: tuple[str, ...]
 
     def plan(self, text: str, tokenizer: TextTokenizer, made: int = 0, *, must_fit: bool = True) -> SegmentPlan:
-        """Plan a segment after `made` frames of earlier segments. Without `must_fit`, it may use the whole slot.
+        """Plan a segment after `made` frames of earlier segments.
+
+        Without `must_fit`, it may use the whole slot.
 
         Raises:
             DoesNotFit: The segment and its voice are longer than a slot.
@@ -148,7 +153,10 @@ class Admission:
 
 
 def seed_of_repeat(seed: int) -> int:
-    """Return another seed for a repeated segment. It is far from consecutive seeds, which clients often use."""
+    """Return another seed for a repeated segment.
+
+    It is far from consecutive seeds, which clients often use.
+    """
     return (seed + 2**32) % (SEEDS[1] + 1)
 
 

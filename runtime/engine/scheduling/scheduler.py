@@ -31,7 +31,9 @@ URGENT_FRAMES = (
 
 
 class SequenceTable:
-    """Scheduler's state of every slot. Shapes: every array [S]. Times are in seconds of the engine's clock.
+    """Scheduler's state of every slot.
+
+    Shapes: every array [S]. Times are in seconds of the engine's clock.
 
     Frames are counted from the first frame of the request, over all its segments. In every row,
     `acknowledged_frames` <= `sent` <= `made` <= `begun`:
@@ -156,7 +158,10 @@ class Scheduler:
         return self.first_alone and pace.turn_s + pace.code2wav_s <= MAX_TURN_SHARE * self.frame_s
 
     def waits_for_reader(self, table: SequenceTable, frames: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Return True for the rows that must wait for acknowledgements after `frames` frames. Shapes: frames [S]."""
+        """Return True for the rows that must wait for acknowledgements after `frames` frames.
+
+        Shapes: frames [S].
+        """
         return table.has_acks & (frames - table.acknowledged_frames >= self.reader_frames)
 
     def chunk_sizes(self, table: SequenceTable, now: float, pace: Pace) -> NDArray[np.int64]:

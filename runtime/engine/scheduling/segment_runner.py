@@ -157,7 +157,10 @@ class SegmentRunner:
             return replace(prompt, embeds=prompt.embeds.to(talker.codec_head.weight.dtype))
 
     def start_decoding(self, sequence: Sequence, prompt: Prompt, now: float, *, keeps: bool) -> None:
-        """Allow more frames after the first frame of a prompt. With ``keeps``, cache the prompt's prefix."""
+        """Allow more frames after the first frame of a prompt.
+
+        With ``keeps``, cache the prompt's prefix.
+        """
         if prompt.key and keeps:
             slot_cache, slot = self._runner.slot_cache, sequence.slot
             with self._runner.prompt_stream(slot):
@@ -167,7 +170,10 @@ class SegmentRunner:
         self.append_tokens(sequence)
 
     def append_tokens(self, sequence: Sequence) -> None:
-        """Feed new tokens of a growing segment. Until its first frame is known, they wait in the text stream."""
+        """Feed new tokens of a growing segment.
+
+        Until its first frame is known, they wait in the text stream.
+        """
         segment = sequence.segment
         if segment is None or sequence.state is not SequenceState.DECODE or not sequence.inputs.is_open:
             return

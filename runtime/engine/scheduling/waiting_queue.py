@@ -50,7 +50,10 @@ class WaitingQueue:
         self._reported_at = -inf
 
     def open(self, voices: VoiceCache, slots: int, queue_timeout_s: float, wake: Callable[[], None]) -> None:
-        """Start admission after the checkpoint is loaded. `wake` is called after each encoded voice."""
+        """Start admission after the checkpoint is loaded.
+
+        `wake` is called after each encoded voice.
+        """
         self.voices = voices
         self._slots = slots
         self._queue_timeout_s = queue_timeout_s
@@ -66,7 +69,10 @@ class WaitingQueue:
 
     @property
     def unready(self) -> int:
-        """Return the number of requests that wait for text or a voice; their checkpoint is loaded. Thread: any."""
+        """Return the number of requests that wait for text or a voice; their checkpoint is loaded.
+
+        Thread: any.
+        """
         return len(self._no_text) + len(self._no_voice)
 
     @property
@@ -91,7 +97,10 @@ class WaitingQueue:
         return self._no_checkpoint.pop(ticket, None)
 
     def defer(self, ticket: int, command: Command) -> bool:
-        """Store a client's command if the request waits for its checkpoint. Return False if it does not."""
+        """Store a client's command if the request waits for its checkpoint.
+
+        Return False if it does not.
+        """
         if ticket not in self._no_checkpoint:
             return False
         self._commands.setdefault(ticket, []).append(command)
@@ -142,7 +151,10 @@ class WaitingQueue:
         return sequence
 
     def next(self) -> Sequence:
-        """Remove and return the request that gets the next slot. At least one request must be ready."""
+        """Remove and return the request that gets the next slot.
+
+        At least one request must be ready.
+        """
         turns = self._turns()
         sequence = self._no_slot.pop(min(turns, key=turns.__getitem__))
         self._used_slots[sequence.request.caller] += 1

@@ -72,7 +72,9 @@ def checked_instruct(instruct: str | None, tokenizer: TextTokenizer, limits: Lim
 
 
 def frame_budget(text: str) -> int:
-    """Return the maximum number of frames for a text. Longer speech is a runaway (docs/model.md 7.1).
+    """Return the maximum number of frames for a text.
+
+    Longer speech is a runaway (docs/model.md 7.1).
 
     The reference stops at 8191 frames (eleven minutes), which about one in three hundred requests reaches.
     """
