@@ -29,24 +29,26 @@ _DEFAULT_WEIGHT = 1.1
 _RARE_WEIGHT = 0.6
 _IMPLAUSIBLE_WEIGHT = 0.5
 _MIXED_WEIGHT = 0.001
-_CONTRACTION_WEIGHT = 4.0
-_RARE = re.compile(r"cp(?!932|949)|iso8859|johab|mac|hp-|kz|ptcp", re.IGNORECASE)
-# Letters outside ASCII by language: Italian, French, German, Spanish, Portuguese, Nordic languages, Dutch and English,
-# Czech, Slovak, Polish, Hungarian, Romanian, Croatian, Turkish, Lithuanian, Latvian, Estonian.
+_APOSTROPHE_WEIGHT = 4.0
+_RARE = re.compile(r"cp(?!874|932|949)|iso8859|johab|koi8-t|mac|hp-|kz|ptcp", re.IGNORECASE)
+# Letters outside ASCII by language: Italian, French, German, Spanish, Catalan, Portuguese, Nordic languages,
+# Dutch and English, Czech, Slovak, Polish, Hungarian, Romanian, Croatian, Turkish, Lithuanian, Latvian, Estonian.
 _ALPHABETS = [
-    *map(set, ("àèéìòù", "àâæçéèêëîïôœùûüÿ", "äöüß", "áéíñóúü", "àáâãçéêíóôõú", "äåæéøö", "çèéêëïóöü")),
-    *map(set, ("áčďéěíňóřšťúůýž", "áäčďéíľňóôŕšťúýž", "ąćęłńóśźż", "áéíóöőúüű", "ăâîşţș", "ćčđšž")),
-    *map(set, ("çğıöşüi̇", "ąčęėįšųūž", "āčēģīķļņšūž", "äõöüšž")),
+    *map(set, ("àèéìòù", "àâæçéèêëîïôœùûüÿ", "äöüß", "áéíñóúü", "àçèéíòóúü", "àáâãçéêíóôõú", "äåæéøö")),
+    *map(set, ("çèéêëïóöü", "áčďéěíňóřšťúůýž", "áäčďéíľňóôŕšťúýž", "áéíóöőúüű", "ăâîşţș", "ćčđšž")),
+    *map(set, ("ąćęłńóśźż", "çğıöşüi̇", "ąčęėįšųūž", "āčēģīķļņšūž", "äõöüšž")),
 ]
-_SIGNS = set("\xa0¡£§¨©ª«\xad®°²³´·º»½¿–—‘’‚“”„•…€™")
+_SIGNS = set("\xa0¡£§¨©ª«\xad®°²³´·º»½¿–—‘’‚“”„•…€™№")
 _WORDS_OF_ONE_LETTER = set("àâèéêóåöøőú")
 _NO_WORD = re.compile(r"[a-z][¡ªº¿]")
-_CONTRACTION = re.compile(r"[a-z]’(?:d|ll|m|re|s|t|ve)\b")  # In English, as in "isn't".
+_APOSTROPHE = re.compile(r"[a-z]’[a-z]")  # As in "isn't" and "l'amico".
 _WORD = re.compile(r"[^\W\d_]+")
 _LONG_ASCII = re.compile(rb"(?<=[\0-\x7f]{32})[\0-\x7f]{64,}(?=[\0-\x7f]{32})")
 
-# Latin letter next to a Greek, Cyrillic, Hebrew or Arabic letter. Real words have no such pair.
-_MIXED = re.compile(r"[A-Za-z][\u0370-\u06ff\ufb50-\ufeff]|[\u0370-\u06ff\ufb50-\ufeff][A-Za-z]")
+# Latin letter next to a Greek, Cyrillic, Hebrew or Arabic letter. Real words have no such pair without a hyphen.
+_MIXED = re.compile(
+    r"[A-Za-z][\u0370-\u05bd\u05bf-\u06ff\ufb50-\ufeff]|[\u0370-\u05bd\u05bf-\u06ff\ufb50-\ufeff][A-Za-z]"
+)
 _CONTROL = re.compile(r"[\0-\x08\x0e-\x1a\x1c-\x1f\x7f-\x84\x86-\x9f]")
 _MARKS = " \r\n.,!?\u3001\u3002\uff0c\uff01\uff1f"
 
@@ -121,20 +123,24 @@ def _weight(encoding: str, text: str) -> float:
     start = text[:WEIGHED_CHARS]
     if not _is_plausible(start):
         return weight * _IMPLAUSIBLE_WEIGHT
-    is_english = encoding == _DEFAULT_ENCODING and _CONTRACTION.search(start) is not None
-    return weight * _CONTRACTION_WEIGHT if is_english else weight
+    has_apostrophe = encoding.startswith(("Windows", "Mac")) and _APOSTROPHE.search(start) is not None
+    return weight * _APOSTROPHE_WEIGHT if has_apostrophe else weight
 
 
 def _is_plausible(text: str) -> bool:
     """Return True if the letters outside ASCII can be those of one language."""
     others = {letter for letter in text.lower() if letter > "\x7f"} - _SIGNS
+    words = [word for word in _WORD.findall(text) if not word.isascii()]
     if others and max(others) >= "\u0370":
-        return min(others) >= "\u0300" and all(
-            one.isalpha() or unicodedata.combining(one) or one >= "\u2e80" for one in others
+        if min(others) < "\u0300" or all(len(word) == 1 for word in words):
+            return False
+        return all(
+            one.isalpha() or one >= "\u2e80" or (unicodedata.category(one)[0] in "MP" and one < "\u2000")
+            for one in others
         )
     if not any(others <= alphabet for alphabet in _ALPHABETS) or _NO_WORD.search(text):
         return False
-    return all(_is_word(word) for word in _WORD.findall(text) if not word.isascii())
+    return all(map(_is_word, words))
 
 
 def _is_word(word: str) -> bool:
