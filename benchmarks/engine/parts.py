@@ -94,7 +94,7 @@ class Parts:
         with self.core.device.stream(Stream.FRAMES):
             predict()
 
-    @cache  # noqa: B019  # One graph for each number of rows, for as long as the parts live.
+    @cache  # noqa: B019  # One graph for each number of rows, as long as this object exists.
     def _predictor(self, batch: int) -> Callable[[], object]:
         frame, device = self.core.runner.frame, self.core.runner.device
         norm, predictor = frame.talker.model.norm.weight, frame.talker.code_predictor

@@ -220,7 +220,7 @@ def _wyoming(settings: Settings, long_s: int) -> list[str]:
 
 def _bind_address(host: str) -> str:
     """Return a host in HAProxy's format."""
-    return "*" if host in {"0.0.0.0", "::", ""} else host  # noqa: S104  compared
+    return "*" if host in {"0.0.0.0", "::", ""} else host  # noqa: S104  only compared
 
 
 def _routing(folder: Path) -> list[str]:
@@ -358,7 +358,7 @@ class HAProxy:
 
     def _spawn(self, configuration: Path) -> subprocess.Popen[bytes]:
         with open(self.folder / "haproxy.log", "wb") as log:
-            return subprocess.Popen(  # noqa: S603  the operator's
+            return subprocess.Popen(  # noqa: S603  operator's command
                 [self._binary, "-db", "-f", str(configuration)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -407,7 +407,7 @@ class HAProxy:
         with suppress(ProcessLookupError):
             os.kill(self.pid, signal.SIGUSR1)
         end = time.monotonic() + timeout_s
-        while self.alive and time.monotonic() < end:  # noqa: ASYNC110  It is not our child.
+        while self.alive and time.monotonic() < end:  # noqa: ASYNC110  It is not a child process.
             await asyncio.sleep(0.05)
         with suppress(ProcessLookupError):
             if self.alive:

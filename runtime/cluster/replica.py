@@ -157,7 +157,7 @@ class RuntimeReplica:
         for model in models:
             command += ["--model", model]
         server = self._settings.server
-        return subprocess.Popen(  # noqa: S603  our own
+        return subprocess.Popen(  # noqa: S603  own command
             command,
             stdin=subprocess.PIPE,  # The pipe is open as long as this process lives (runtime/shared/child.py).
             stdout=subprocess.PIPE,

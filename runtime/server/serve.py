@@ -167,6 +167,6 @@ async def drain(host: Host, hurry: asyncio.Event, tell: Callable[[float], None])
         client.drain()
     loop = asyncio.get_running_loop()
     end = loop.time() + drain_s
-    while host.is_serving and loop.time() < end and not hurry.is_set():  # noqa: ASYNC110  several things to await at once
+    while host.is_serving and loop.time() < end and not hurry.is_set():  # noqa: ASYNC110  waits for several conditions
         await asyncio.sleep(_POLL_INTERVAL_S)
     await host.close_sessions(Draining(), 1001, timeout_s=HURRIED_GOODBYE_S if hurry.is_set() else GOODBYE_S)

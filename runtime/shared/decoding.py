@@ -61,7 +61,7 @@ def decode(data: bytes, *, limit_s: float) -> DecodedAudio:
 def _decode_in_child(
     data: bytes, limit_s: float, command: tuple[str, ...], timeout_s: float = TIMEOUT_S
 ) -> DecodedAudio:
-    with subprocess.Popen(  # noqa: S603  the command is ours, whole
+    with subprocess.Popen(  # noqa: S603  constant command
         command,
         cwd=ROOT,
         env=ENVIRONMENT,

@@ -108,7 +108,7 @@ class Index:
         """Return the ids of voices whose name, description, tags, language or transcript contain all words."""
         parts = [f"%{_escaped(word)}%" for word in name_key(words).split()]
         condition = " AND ".join(["card IS NOT NULL", *["words LIKE ? ESCAPE '\\'"] * len(parts)])
-        rows = self._connection.execute(f"SELECT card FROM voices_2 WHERE {condition}", parts)  # noqa: S608  ours, whole
+        rows = self._connection.execute(f"SELECT card FROM voices_2 WHERE {condition}", parts)  # noqa: S608  constant SQL
         return {json.loads(card)["id"] for (card,) in rows}
 
     def close(self) -> None:

@@ -1,1 +1,1 @@
-"""Document import: converts books and letters to texts, in a separate process."""
+"""Document import: extracts the text of books and other files in a child process."""

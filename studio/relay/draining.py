@@ -50,7 +50,7 @@ class Drain:
         self._ends_idle = ends_idle
         self._begun.set()
         end = asyncio.get_running_loop().time() + timeout_s
-        while self._open and asyncio.get_running_loop().time() < end:  # noqa: ASYNC110  until one of two things
+        while self._open and asyncio.get_running_loop().time() < end:  # noqa: ASYNC110  two conditions
             await asyncio.sleep(_POLL_INTERVAL_S)
 
     async def turn_out(self, timeout_s: float) -> None:

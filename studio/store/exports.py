@@ -325,7 +325,7 @@ def _archive(wanted: ExportFields, name: str, audio: _Audio, folder: Path) -> IO
 
 
 def _temporary(folder: Path) -> IO[bytes]:
-    file: IO[bytes] = tempfile.SpooledTemporaryFile(IN_MEMORY, dir=str(folder))  # noqa: SIM115  closed by its reader
+    file: IO[bytes] = tempfile.SpooledTemporaryFile(IN_MEMORY, dir=str(folder))  # noqa: SIM115  the reader closes it
     return file
 
 

@@ -55,7 +55,7 @@ class OwnedRows:
             values: Values of its placeholders.
             shown: SQL expression that converts each row's object.
         """
-        query = f"SELECT owner, {self._key}, {shown or self._held} FROM {self._table} WHERE {condition}"  # noqa: S608  ours, whole
+        query = f"SELECT owner, {self._key}, {shown or self._held} FROM {self._table} WHERE {condition}"  # noqa: S608  constant SQL
         found = []
         for owner, row_id, text in self._database.rows(query, values):
             try:

@@ -146,7 +146,7 @@ class Quota:
         ]
 
     def _sum(self, condition: str, *values: str) -> int:
-        ((found,),) = self._database.rows(f"SELECT coalesce(sum(bytes), 0) FROM kept WHERE {condition}", values)  # noqa: S608  ours, whole
+        ((found,),) = self._database.rows(f"SELECT coalesce(sum(bytes), 0) FROM kept WHERE {condition}", values)  # noqa: S608  constant SQL
         return int(found)
 
     def _outside_scripts(self, owner: str) -> tuple[int, int, int, int | None, int | None]:

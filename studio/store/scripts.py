@@ -37,7 +37,7 @@ _SUMMARY = f"""CASE WHEN {_IS_READABLE} THEN json_set(
         FROM json_each(script, '$.lines') AS line
         WHERE trim(json_extract(line.value, '$.text'), char(9, 10, 13, 32, 160, 12288)) != '' LIMIT 1
     ), '')
-) ELSE '' END"""  # noqa: S608  ours, whole
+) ELSE '' END"""  # noqa: S608  constant SQL
 _EVERY_VALUE = f"scripts, json_tree(CASE WHEN {_IS_READABLE} THEN script ELSE '[]' END) AS item"
 _OF_THE_STORE = {"id", "updated_at", "lines"}
 
@@ -127,7 +127,7 @@ class Scripts:
     def _holds(self, owner: str, script_id: str, words: list[str]) -> bool:
         """True if each word is in the script's name, lines, voices or styles."""
         query = f"""SELECT item.atom FROM {_EVERY_VALUE} WHERE owner = ? AND scripts.id = ? AND item.type = 'text'
-            AND item.key IN ('name', 'text', 'instruct', 'voice', 'description')"""  # noqa: S608  ours, whole
+            AND item.key IN ('name', 'text', 'instruct', 'voice', 'description')"""  # noqa: S608  constant SQL
         text = "\n".join(name_key(value) for (value,) in self._database.rows(query, (owner, script_id)))
         return all(word in text for word in words)
 
@@ -209,7 +209,7 @@ def takes_in_scripts(database: Database, owner: str, script_id: str | None = Non
     They are the values of the key ``take`` at any depth, because a line may have several parts.
     """
     query = f"""SELECT item.atom FROM {_EVERY_VALUE} WHERE owner = ? AND deleted_at IS NULL
-        AND item.key = 'take' AND item.type = 'text'"""  # noqa: S608  ours, whole
+        AND item.key = 'take' AND item.type = 'text'"""  # noqa: S608  constant SQL
     values = [owner]
     if script_id is not None:
         query, values = f"{query} AND scripts.id = ?", [owner, script_id]

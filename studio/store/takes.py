@@ -137,7 +137,7 @@ class Takes:
             values += _cursor(wanted.before)
         limit = wanted.limit
         where = f"{' AND '.join(conditions)} ORDER BY created_ms DESC, id DESC LIMIT"
-        query = f"SELECT created_ms, id FROM takes WHERE {where} {limit + 1}"  # noqa: S608  ours, whole
+        query = f"SELECT created_ms, id FROM takes WHERE {where} {limit + 1}"  # noqa: S608  constant SQL
         keys = self._database.rows(query, values)
         following = f"{keys[limit - 1][0]}-{keys[limit - 1][1]}" if len(keys) > limit else None
         return self._rows.objects(f"{where} {limit}", values), following

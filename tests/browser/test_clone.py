@@ -117,7 +117,7 @@ def test_recording_from_microphone_becomes_a_voice_that_speaks(app: App, studio:
 
     studio.click("#vw-clone-keep-button")
     assert "agrees" in complaint(studio, "consent")
-    assert "name" in complaint(studio, "name")  # Both complaints appear at once.
+    assert "name" in complaint(studio, "name")  # Both errors are shown at the same time.
     studio.check("#vw-clone-consent")
     expect(studio.locator("#vw-room-clone [data-error-for=consent]")).to_be_empty()
     assert "name" in complaint(studio, "name")

@@ -1,4 +1,4 @@
-"""Selection of several takes in the Library: mouse, keyboard, favourites, download and deletion with undo."""
+"""Tests of selecting several takes in the Library: mouse, keyboard, favourites, download, deletion with undo."""
 
 from __future__ import annotations
 

@@ -112,7 +112,7 @@ def test_host_downloads_the_recogniser_which_writes_and_compares_transcripts(
     page.fill("#vw-clone-transcript", "Good morning, everybody. The kettle is on.")
     expect(heard).to_contain_text("does not match")
 
-    # A result belongs to its part of the recording.
+    # The result is hidden when another part of the recording is selected.
     page.fill("#vw-clone-transcript", WORDS)
     expect(heard).to_contain_text("13 of 13")
     page.locator(".vw-step-change").first.click()

@@ -1,4 +1,4 @@
-"""Speak as I type: the voice follows each clause of the text while it is written."""
+"""Tests of Speak as I type: each clause is spoken while the next one is typed."""
 
 from __future__ import annotations
 

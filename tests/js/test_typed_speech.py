@@ -1,4 +1,4 @@
-"""Clauses and edits of a text that is spoken while it is typed."""
+"""Tests of clauses and edits of a text that is spoken while it is typed."""
 
 from __future__ import annotations
 

@@ -218,7 +218,7 @@ class InstantEngine:
             if not self.alive:
                 raise EngineDead
             waiting = sum(other.is_ready for other in self._sayings.values()) - self._slots
-            # The next checks raise to the caller.
+            # The following checks raise in the caller's thread.
             if waiting >= self._settings.engine.max_waiting or request.is_background:
                 raise Overloaded(slots=self._slots, waiting=max(0, waiting), retry_after_s=RETRY_AFTER_S)
             self._tickets += 1

@@ -29,6 +29,6 @@ async def noticed_s(url: str, network: BadNetwork, session: Talk, *, others: int
             asyncio.get_running_loop().time
         )  # The server's event loop has the same clock, which excludes times in which the process is stopped.
         began = clock()
-        while f"{SESSIONS}{others:.1f}\n" not in (await client.get("/metrics")).text:  # noqa: ASYNC110  a server
+        while f"{SESSIONS}{others:.1f}\n" not in (await client.get("/metrics")).text:  # noqa: ASYNC110  a blocking server
             await asyncio.sleep(QUERY_TIMEOUT_S)
         return clock() - began

@@ -58,7 +58,7 @@ async def test_elapsed_time_is_counted() -> None:
     began, passed = loop.time(), time.monotonic()
     for _ in range(3):
         await asyncio.sleep(0.3)
-    time.sleep(0.3)  # noqa: ASYNC251  a callback that takes its time
+    time.sleep(0.3)  # noqa: ASYNC251  a slow callback
     counted_s, passed_s = loop.time() - began, time.monotonic() - passed
     assert 1.15 < counted_s <= passed_s + 0.01
 

@@ -36,7 +36,7 @@ def draining(
 
 async def until_draining(url: str) -> None:
     async with httpx.AsyncClient(base_url=url) as client:
-        while (await client.get("/ready")).status_code == 200:  # noqa: ASYNC110  another process's flag
+        while (await client.get("/ready")).status_code == 200:  # noqa: ASYNC110  flag of another process
             await asyncio.sleep(0.01)
 
 

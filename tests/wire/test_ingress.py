@@ -278,7 +278,7 @@ async def test_home_assistant_port_uses_the_http_health_check(settings: Settings
             await asyncio.sleep(1.5)  # Time for one or two health checks.
             assert await is_up()
         assert came == [b"describe\n"], "no check comes here"
-        while await is_up():  # noqa: ASYNC110  HAProxy, which only a look tells of
+        while await is_up():  # noqa: ASYNC110  HAProxy can only be polled
             await asyncio.sleep(0.05)
         assert await said() == b"", "it is not well by its other port"
         wyoming.close()
@@ -309,7 +309,7 @@ async def test_ingress_adopts_the_haproxy_of_a_killed_one(settings: Settings, tm
             assert other.pid != first.pid
             assert not first.alive
             kill_orphan(tmp_path)
-            while other.alive:  # noqa: ASYNC110  a process
+            while other.alive:  # noqa: ASYNC110  process without an event
                 await asyncio.sleep(0.01)
 
 

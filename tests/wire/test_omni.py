@@ -96,7 +96,7 @@ async def test_disconnect_while_speaking_releases_the_slot_within_two_frames(eit
                 while not isinstance(await hear(connection), bytes):
                     pass
             else:
-                while not either.load()["active"]:  # noqa: ASYNC110  a number of the either, there is nothing to await
+                while not either.load()["active"]:  # noqa: ASYNC110  a counter without an event
                     await asyncio.sleep(0.01)
             connection.transport.abort()
 

@@ -161,7 +161,7 @@ async def connect(
     url: str,
     *,
     api_key: str | None = None,
-    timeout: float | None = CONNECT_S,  # noqa: ASYNC109  the word of httpx and openai
+    timeout: float | None = CONNECT_S,  # noqa: ASYNC109  as in httpx and openai
     proxy: Proxy = True,
 ) -> AsyncIterator[Client]:
     """Open a session with the runtime or studio at this URL; leaving the block cancels running utterances.

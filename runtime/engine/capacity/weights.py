@@ -28,14 +28,13 @@ REAL_TIME = 1.0
 # Minimum number of weights per frame for a quantization. Every processor is fast enough for smaller networks.
 LARGE = 100_000_000
 
-Pace = tuple[Weights, float]  # Weights, and seconds of computing per second of speech.
+Pace = tuple[Weights, float]  # Weights, and their real-time factor.
 
 
 def choose_pace(ladder: Iterable[Pace]) -> Weights:
     """Return the weights to use: the most exact ones that are fast enough.
 
-    The paces are measured one after another, the most exact first. The measurement stops at the first that is fast
-    enough.
+    Speeds are measured one after another, for the most exact weights first, until one is fast enough.
     """
     slower: list[Pace] = []
     for weights, rtf in ladder:

@@ -52,7 +52,10 @@ class OutputFormat:
         return self.codec == "wav"
 
     def writer(self, speed: float = 1.0, *, whole: bool = False) -> SoundWriter:
-        """Return an encoder. With `whole`, its header is exact, and all bytes are returned at the end."""
+        """Return an encoder.
+
+        With `whole`, all bytes are returned at the end, with a header that has the exact length.
+        """
         if self.codec not in _RAW:
             bit_rate = None if self.kbps is None else self.kbps * 1000
             return Encoder(self.codec, rate=self.rate, speed=speed, bit_rate=bit_rate, whole=whole)

@@ -172,7 +172,7 @@ class Channel:
         # Arrays that are read into a bytearray are writable.
         data, *arrays = pieces = [bytearray(size) for size in struct.unpack(f"<{count}Q", table)]
         yield from pieces
-        message: Message = pickle.loads(data, buffers=arrays)  # noqa: S301  our own, see above
+        message: Message = pickle.loads(data, buffers=arrays)  # noqa: S301  own messages, see above
         return message
 
 

@@ -100,7 +100,7 @@ class EngineClient:
         """
         # Standard output is the channel, so the process prints into its log instead. The process has its own session,
         # so that it does not receive Ctrl-C, which would make a starting interpreter print a traceback.
-        process = subprocess.Popen(  # noqa: S603  our own words
+        process = subprocess.Popen(  # noqa: S603  own arguments
             (sys.executable, "-c", _PROGRAM, *sys.path),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

@@ -66,7 +66,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
     async def batch(request: Request) -> Reply | Response:
         """Speak several texts. An error in one text does not affect the others."""
         items = read_batch(await read_fields(request, host), host.settings.limits.max_batch_items)
-        host.engine  # noqa: B018  raises while there is none
+        host.engine  # noqa: B018  raises if there is none
         work = _batch(host, items, host.owner_library(request.headers), id_of(request))
         results = await while_connected(request.receive, work, host.replies)
         if results is None:

@@ -156,7 +156,7 @@ class Dialect(ABC, Generic[Speaking]):
             self._on_voice_ready(voice)
 
     def tick(self) -> None:
-        """Process due times: speak text after a pause, or end the session at its idle or total timeout."""
+        """Handle expired deadlines: speak text after a pause, or end the session at a timeout."""
         if self.closed:
             return
         self._check_deadlines(self._clock())

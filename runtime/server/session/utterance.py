@@ -140,7 +140,7 @@ class Utterance(Generic[Config]):
     sent_chars: int = 0  # Number of characters sent to the engine.
     samples: int = 0  # Number of samples generated.
     sent_samples: int = 0  # Number of samples that the connection has taken to send.
-    # Seed of an earlier utterance to reuse. When this utterance gets a slot, it is its own seed.
+    # Seed of an earlier utterance to reuse; replaced by the actual seed when this utterance gets a slot.
     seed: int | None = None
     notes: list[str] = field(default_factory=list)  # Notes about ignored fields and faulty speech.
 

@@ -1,4 +1,4 @@
-"""PDF reader compared with pdftotext of poppler, on files that Chromium has printed."""
+"""Tests of the PDF reader on files printed by Chromium, compared with poppler's pdftotext."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ REFERENCE = np.sin(np.arange(36_000) / 20).astype(np.float32)
 @torch.no_grad()
 @pytest.mark.parametrize("layout", list(Layout))
 @pytest.mark.parametrize(
-    ("mode", "frames"),  # Frames of a reference: none, and fewer and more than its text has ids.
+    ("mode", "frames"),  # Reference frames: none, fewer than text ids, and more.
     [(Mode.CUSTOM_VOICE, 0), (Mode.VOICE_DESIGN, 0), (Mode.BASE, 0), (Mode.BASE, 4), (Mode.BASE, 40)],
 )
 def test_training_prompt_equals_that_of_the_runtime(
