@@ -354,6 +354,12 @@ class VoiceFileInvalid(BadRequest):
     sentence = "The voice file cannot be used: {why}."
 
 
+class NoRecording(BadRequest):
+    code = "no_recording"
+    http_status = 404
+    sentence = "This voice was imported without its recording."
+
+
 class ConsentRequired(BadRequest):
     code = "consent_required"
     sentence = "A voice is kept only with the speaker's consent; send consent with the upload."

@@ -61,6 +61,18 @@ def decode(data: bytes, *, limit_s: float) -> DecodedAudio:
 def _decode_in_child(
     data: bytes, limit_s: float, command: tuple[str, ...], timeout_s: float = TIMEOUT_S
 ) -> DecodedAudio:
+    head = json.dumps({"limit_s": limit_s}).encode() + b"\n"
+    answer, status = run_child(command, head, data, timeout_s=timeout_s)
+    return _understood(answer, if_none=TOO_SLOW if status == KILLED else CRASHED)
+
+
+def run_child(command: tuple[str, ...], *pieces: bytes, timeout_s: float = TIMEOUT_S) -> tuple[bytes, int]:
+    """Run a process that reads untrusted input from stdin; return its output and exit status.
+
+    Args:
+        pieces: Input, which is written in sequence.
+    Thread: a worker.
+    """
     with subprocess.Popen(  # noqa: S603  constant command
         command,
         cwd=ROOT,
@@ -73,7 +85,7 @@ def _decode_in_child(
         assert child.stdout is not None
         ended = threading.Event()
         alarm = threading.Thread(target=_kill_after, args=(child.kill, timeout_s, ended), daemon=True)
-        giving = threading.Thread(target=_give, args=(child.stdin, limit_s, data), daemon=True)
+        giving = threading.Thread(target=_give, args=(child.stdin, pieces), daemon=True)
         alarm.start()
         giving.start()
         try:
@@ -85,7 +97,7 @@ def _decode_in_child(
             child.kill()  # Kill the child if it is still running, because it has sent too much output.
             giving.join()
             alarm.join()
-    return _understood(answer, if_none=TOO_SLOW if child.returncode == KILLED else CRASHED)
+    return answer, child.returncode
 
 
 def _kill_after(kill: Callable[[], None], timeout_s: float, ended: threading.Event) -> None:
@@ -96,11 +108,10 @@ def _kill_after(kill: Callable[[], None], timeout_s: float, ended: threading.Eve
     kill()
 
 
-def _give(stdin: IO[bytes], limit_s: float, data: bytes) -> None:
+def _give(stdin: IO[bytes], pieces: tuple[bytes, ...]) -> None:
     try:
         with stdin:
-            stdin.write(json.dumps({"limit_s": limit_s}).encode() + b"\n")
-            stdin.write(data)
+            stdin.writelines(pieces)
     except OSError:  # The child has ended, or has refused the file without reading all of it.
         return
 

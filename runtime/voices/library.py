@@ -116,9 +116,9 @@ class Library:
         return self._current().problems
 
     def without_prompt(self, fingerprint: str) -> tuple[str, ...]:
-        """Return the ids of voices without a prompt of this checkpoint."""
+        """Return the ids of recorded voices without a prompt of this checkpoint."""
         listing = self._current()
-        return tuple(card.id for card in listing.cards if fingerprint not in listing.prompts[card.id])
+        return tuple(card.id for card in listing.cards if card.seconds and fingerprint not in listing.prompts[card.id])
 
     def reference(self, voice_id: str) -> Reference:
         """Return the voice as a request's reference, with the stored prompt of `fingerprint` if there is one.

@@ -44,6 +44,8 @@ class Consent:
 class Voice:
     """Content of a voice file.
 
+    A voice of another program may have no recording. It then has one prompt, of an unknown checkpoint.
+
     Shapes: reference [N] int16, mono, 24 kHz.
     """
 
@@ -59,6 +61,10 @@ class Voice:
     provenance: Mapping[str, str] = field(default_factory=dict)
     advice: tuple[str, ...] = ()
     prompts: Mapping[str, VoicePrompt] = field(default_factory=dict)  # Prompts by fingerprint of the checkpoint.
+
+    @property
+    def has_recording(self) -> bool:
+        return len(self.reference) > 0
 
     def card(self, file_bytes: int) -> VoiceCard:
         return VoiceCard(
@@ -78,6 +84,8 @@ class Voice:
 
     def as_reference(self, fingerprint: str | None) -> Reference:
         """Return the voice as a request's reference, including its prompt for this checkpoint if there is one."""
+        if not self.has_recording:
+            (fingerprint,) = self.prompts
         return Reference(
             samples=to_float(self.reference),
             text=self.transcript,

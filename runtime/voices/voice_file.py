@@ -23,9 +23,12 @@ from runtime.shared.names import checked_name, checked_tags, is_id
 from runtime.shared.strict_json import parse
 from runtime.voices.voice import Consent, Voice
 
-FORMAT, VERSIONS = "voicewright.voice", ("1", "2")
+FORMAT, VERSIONS = "voicewright.voice", ("1", "2", "3")
 OTHER_VERSION = f"its version is not {' or '.join(VERSIONS)}"
-TAGGED = "2"  # First version with tags. Voices without tags are written in version 1, which older programs can read.
+# Voices are written in the first version that has their content, which older programs can read.
+TAGGED = "2"  # First version with tags.
+PROMPT_ONLY = "3"  # Version of voices without a recording, which have one prompt instead.
+IMPORTED = "imported"  # Takes the place of the unknown fingerprint of such a prompt.
 
 MAX_BYTES = 16 * 2**20
 MAX_HEADER_BYTES = 256 * 2**10
@@ -41,9 +44,10 @@ LANGUAGE = re.compile(r"[A-Za-z][A-Za-z0-9 _-]{0,31}")
 
 REQUIRED = frozenset({"format", "version", "id", "name", "language", "created_at", "sha256"})
 OPTIONAL = {"1": frozenset({"description", "transcript", "consent", "provenance", "advice"})}
-OPTIONAL[TAGGED] = OPTIONAL["1"] | {"tags"}
+OPTIONAL[TAGGED] = OPTIONAL[PROMPT_ONLY] = OPTIONAL["1"] | {"tags"}
 
-_PROMPT = re.compile(r"prompt\.([A-Za-z0-9_-]{1,64})\.(x_vector|codes)")
+PARTS = ("x_vector", "codes")
+_PROMPT = re.compile(rf"prompt\.([A-Za-z0-9_-]{{1,64}})\.({'|'.join(PARTS)})")
 
 Kind = TypeVar("Kind")
 Tensors = dict[str, NDArray[Any]]
@@ -51,14 +55,16 @@ Tensors = dict[str, NDArray[Any]]
 
 def write_voice(voice: Voice) -> bytes:
     """Serialize a voice. It must be from the examination or from `read_voice`."""
-    tensors: Tensors = {"reference": np.ascontiguousarray(voice.reference, np.int16)}
+    tensors: Tensors = {}
+    if voice.has_recording:
+        tensors["reference"] = np.ascontiguousarray(voice.reference, np.int16)
     for fingerprint, prompt in voice.prompts.items():
         tensors[f"prompt.{fingerprint}.x_vector"] = np.ascontiguousarray(prompt.x_vector, np.float32)
         if prompt.codes is not None:
             tensors[f"prompt.{fingerprint}.codes"] = np.ascontiguousarray(prompt.codes, np.int64)
     metadata = {
         "format": FORMAT,
-        "version": TAGGED if voice.tags else VERSIONS[0],
+        "version": (TAGGED if voice.tags else VERSIONS[0]) if voice.has_recording else PROMPT_ONLY,
         "id": voice.id,
         "name": voice.name,
         "language": voice.language,
@@ -97,7 +103,7 @@ def read_voice(data: bytes) -> Voice:
         return Voice(
             id=metadata["id"] if is_id(metadata["id"]) else _refuse("its id is not one of ours"),
             name=_same(metadata["name"], checked_name(metadata["name"])),
-            reference=tensors["reference"],
+            reference=tensors.get("reference", np.zeros(0, np.int16)),
             language=_matching(LANGUAGE, metadata["language"]),
             description=_words(metadata, "description", MAX_WORDS),
             tags=_tags(metadata),
@@ -138,7 +144,10 @@ def _checked_header(data: bytes) -> dict[str, str]:
         _refuse("its metadata lack an entry or have one too many")
     if not all(isinstance(value, str) for value in metadata.values()):
         _refuse("its metadata are not text")
-    if "reference" not in header or len(header) > 1 + 2 * MAX_PROMPTS:
+    if version == PROMPT_ONLY:
+        if not {f"prompt.{IMPORTED}.x_vector"} <= set(header) <= {f"prompt.{IMPORTED}.{part}" for part in PARTS}:
+            _refuse("it has no recording, and not the one prompt that replaces it")
+    elif "reference" not in header or len(header) > 1 + 2 * MAX_PROMPTS:
         _refuse("it lacks the reference, or holds too many prompts")
     for name, tensor in header.items():
         _check_tensor(name, tensor)
@@ -170,7 +179,7 @@ def _check_tensor(name: str, tensor: Any) -> None:
 def _prompts(tensors: Tensors) -> dict[str, VoicePrompt]:
     prompts: dict[str, VoicePrompt] = {}
     for fingerprint in sorted({part[1] for name in tensors if (part := _PROMPT.fullmatch(name))}):
-        x_vector, codes = (tensors.get(f"prompt.{fingerprint}.{part}") for part in ("x_vector", "codes"))
+        x_vector, codes = (tensors.get(f"prompt.{fingerprint}.{part}") for part in PARTS)
         if x_vector is None or not np.isfinite(x_vector).all():
             _refuse("a prompt lacks its x-vector, or holds numbers that are not finite")
         if codes is not None and (codes.min() < 0 or codes.max() >= MAX_CODE):

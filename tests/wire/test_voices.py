@@ -16,6 +16,7 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
+import torch
 from websockets.sync.client import connect
 
 from runtime.server.native.messages import PROTOCOL
@@ -278,6 +279,22 @@ def test_exported_voice_is_imported_unchanged(client: httpx.Client) -> None:
         "file_bytes": len(file),
     }
     assert parts_of(client.get(f"{VOICES}/{made['id']}/file").content) == parts_of(file)
+
+
+def test_voice_of_the_official_demo_speaks_and_has_no_recording(client: httpx.Client) -> None:
+    item = {"ref_spk_embedding": torch.ones(64), "ref_code": None, "x_vector_only_mode": True, "ref_text": None}
+    file = io.BytesIO()
+    torch.save({"items": [item]}, file)
+    refused(client.post(VOICES, files={"file": file.getvalue()}), 400, "consent_required", "consent")
+    fields = {"name": "Wilma", "consent": "Wilma said yes."}
+    made = client.post(VOICES, files={"file": file.getvalue()}, data=fields).json()
+    assert (made["name"], made["seconds"]) == ("Wilma", 0)
+    refused(client.get(f"{VOICES}/Wilma/audio"), 404, "no_recording", None)
+    width = client.post("/v1/audio/speech", json={"input": "Hello.", "voice": "Wilma", "max_frames": 3})
+    assert width.status_code == 200, width.text
+    exported = client.get(f"{VOICES}/Wilma/file").content
+    client.delete(f"{VOICES}/Wilma")
+    assert client.post(VOICES, files={"file": exported}).json()["id"] == made["id"]
 
 
 def parts_of(file: bytes) -> tuple[Any, bytes]:

@@ -9,7 +9,6 @@ from dataclasses import dataclass, fields, replace
 from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
 from runtime.engine.audio.voice_cache import reference_key
 from runtime.engine.execution.prompt import PromptInputs, prompt_length, spoken_language
@@ -190,7 +189,9 @@ def admit(
     layout = _layout(request, config)
     frames = 0
     if reference is not None and not reference.x_vector_only:
-        frames = -(-len(reference.samples) // checkpoint.speech_tokenizer.config.encode_downsample_rate)
+        frames = _prompt_frames(reference) or -(
+            -len(reference.samples) // checkpoint.speech_tokenizer.config.encode_downsample_rate
+        )
     admission = Admission(
         prompt_inputs=PromptInputs(
             text="",
@@ -277,7 +278,7 @@ def _check_frames(name: str, asked: int | None, limits: Limits) -> None:
 
 def _judge_transcript(reference: Reference | None, notes: list[str]) -> None:
     """Add a note if the transcript does not fit the recording, which may contain less speech than its length."""
-    if reference is None or reference.x_vector_only or not reference.text:
+    if reference is None or reference.x_vector_only or not reference.text or not len(reference.samples):
         return
     if is_another_text(reference.text, len(reference.samples) / SAMPLE_RATE):
         notes.append("By its length the transcript is not what the recording says; words of the text may be lost.")
@@ -340,10 +341,7 @@ def _reference(request: SpeechRequest, checkpoint: Checkpoint, limits: Limits) -
     if reference.blend:
         parts = tuple(_blend_part(part, checkpoint, limits) for part in reference.blend)
         return replace(reference, text=None, x_vector_only=True, blend=parts)
-    if reference.prompt is not None and not len(reference.samples):
-        _check_x_vector(reference.prompt.x_vector, checkpoint.config)
-        return reference
-    _check_seconds(reference, limits)
+    _check_length(reference, checkpoint, limits)
     if request.mode is Mode.CUSTOM_VOICE:  # CustomVoice checkpoints were not trained with reference frames.
         reference = replace(reference, text=None, x_vector_only=True)
     if reference.x_vector_only:
@@ -361,7 +359,7 @@ def _reference(request: SpeechRequest, checkpoint: Checkpoint, limits: Limits) -
 def _blend_part(part: BlendPart, checkpoint: Checkpoint, limits: Limits) -> BlendPart:
     """Return a part of a blend with the embedding of its speaker."""
     if part.reference is not None:
-        _check_seconds(part.reference, limits)
+        _check_length(part.reference, checkpoint, limits)
         return part
     talker = checkpoint.config.talker
     if part.speaker not in talker.spk_id:
@@ -369,15 +367,39 @@ def _blend_part(part: BlendPart, checkpoint: Checkpoint, limits: Limits) -> Blen
     return replace(part, x_vector=checkpoint.talker.codec_vector(talker.spk_id[part.speaker]))
 
 
-def _check_x_vector(x_vector: NDArray[np.float32], config: ModelConfig) -> None:
-    width = config.talker.hidden_size
-    if x_vector.shape != (width,):
-        why = f"it has {len(x_vector)} numbers; this checkpoint needs {width}"
-    elif not np.isfinite(x_vector).all():
-        why = "it holds a number that is not finite as float32"
+def _prompt_frames(reference: Reference) -> int:
+    """Return the number of frames in the prompt of a reference without samples."""
+    prompt = reference.prompt
+    return 0 if len(reference.samples) or prompt is None or prompt.codes is None else len(prompt.codes)
+
+
+def _check_length(reference: Reference, checkpoint: Checkpoint, limits: Limits) -> None:
+    """Check the length of a recording, or the prompt of a reference without one.
+
+    Raises:
+        ReferenceTooShort, ReferenceTooLong: The recording has another length.
+        InvalidConfig: The prompt is of another model.
+    """
+    if reference.prompt is None or len(reference.samples):
+        _check_seconds(reference, limits)
+        return
+    config, tokenizer, prompt = checkpoint.config, checkpoint.speech_tokenizer.config, reference.prompt
+    width, codes = config.talker.hidden_size, None if reference.x_vector_only else prompt.codes
+    most = round(limits.max_reference_s * SAMPLE_RATE) // tokenizer.encode_downsample_rate
+    if prompt.x_vector.shape != (width,):
+        why = f"its x-vector has {len(prompt.x_vector)} numbers; this checkpoint needs {width}"
+    elif not np.isfinite(prompt.x_vector).all():
+        why = "its x-vector has a number that is not finite as float32"
+    elif codes is None:
+        return
+    elif codes.ndim != 2 or codes.shape[1] != config.talker.num_code_groups or not 0 < len(codes) <= most:
+        why = f"its codes have another shape; this checkpoint needs up to {most} x {config.talker.num_code_groups}"
+    elif codes.min() < 0 or codes.max() >= tokenizer.encoder.codebook_size:
+        why = "its codes are not of this checkpoint"
     else:
         return
-    raise InvalidConfig(param="speaker_embedding", where="speaker_embedding", why=why)
+    param = "voice" if prompt.fingerprint else "speaker_embedding"
+    raise InvalidConfig(param=param, where=param, why=why)
 
 
 def _check_seconds(reference: Reference, limits: Limits) -> None:

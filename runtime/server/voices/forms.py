@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 from fastapi import Request
+from numpy.typing import NDArray
 
 from runtime.errors import (
     ConsentRequired,
@@ -20,11 +21,13 @@ from runtime.errors import (
 )
 from runtime.request import SAMPLE_RATE
 from runtime.server.http.multipart import read_multipart
+from runtime.server.wire import language_of
 from runtime.settings import Limits
 from runtime.shared.names import checked_name, checked_tags, new_id
 from runtime.shared.reference import read_reference
 from runtime.shared.strict_json import parse_object
 from runtime.voices.examination import Examination, examine, prepare_recording, require_speech
+from runtime.voices.other_files import DemoVoice, Profile, is_other_file, read_other_file
 from runtime.voices.voice import Consent, Edit, Voice, to_pcm
 from runtime.voices.voice_file import (
     LANGUAGE,
@@ -96,12 +99,17 @@ def examined(form: VoiceForm, limits: Limits) -> Examination:
 
 
 def _imported(file: bytes, form: VoiceForm, consent: Consent | None, limits: Limits) -> Voice:
+    if is_other_file(file):
+        if consent is None:
+            raise ConsentRequired(param="consent")
+        with _about("file"):
+            return _converted(read_other_file(file, limits), form, consent, limits)
     with _about("file"):
         voice = read_voice(file)
     seconds = len(voice.reference) / SAMPLE_RATE
     if seconds > limits.max_reference_s:
         raise ReferenceTooLong(seconds=seconds, limit=limits.max_reference_s, param="file")
-    if seconds < limits.min_reference_s:
+    if voice.has_recording and seconds < limits.min_reference_s:
         raise ReferenceTooShort(seconds=seconds, limit=limits.min_reference_s, param="file")
     if voice.consent is None and consent is None:
         raise ConsentRequired(param="consent")
@@ -109,8 +117,29 @@ def _imported(file: bytes, form: VoiceForm, consent: Consent | None, limits: Lim
     return replace(voice, consent=consent or voice.consent, name=voice.name if name is None else checked_name(name))
 
 
+def _converted(found: Profile | DemoVoice, form: VoiceForm, consent: Consent, limits: Limits) -> Voice:
+    """Return the voice of another program's file. Fields of the form override those of the file."""
+    fields = form.fields
+    if isinstance(found, Profile):
+        own = {"name": found.name, "speaker_description": found.description, "ref_text": found.transcript}
+        fields = {**own, "language": language_of(found.language), **fields}
+    voice = _described(replace(form, fields=fields), consent, "voicebox")
+    if isinstance(found, Profile):
+        return _prepared(voice, found.samples, limits, found.advice)
+    prompts = {found.prompt.fingerprint: found.prompt}
+    voice = replace(voice, transcript=found.transcript, prompts=prompts)
+    return replace(voice, provenance={**voice.provenance, "source": "qwen-tts demo"})
+
+
 def _recorded(recording: bytes, form: VoiceForm, consent: Consent, limits: Limits) -> Voice:
-    voice = Voice(
+    voice = _described(form, consent, "recording")
+    with _about("audio_sample"):
+        return _prepared(voice, read_reference(recording, limits), limits)
+
+
+def _described(form: VoiceForm, consent: Consent, source: str) -> Voice:
+    """Return a voice without a recording, with the form's description."""
+    return Voice(
         id=new_id(),
         name=checked_name(form.fields.get("name", "")),
         reference=np.zeros(0, np.int16),
@@ -120,11 +149,14 @@ def _recorded(recording: bytes, form: VoiceForm, consent: Consent, limits: Limit
         transcript=_text(form, "ref_text", MAX_TRANSCRIPT),
         created_at=time.time(),
         consent=consent,
-        provenance={"source": "recording", **_provenance(form)},
+        provenance={"source": source, **_provenance(form)},
     )
-    with _about("audio_sample"):
-        taken = prepare_recording(read_reference(recording, limits), voice.transcript, limits)
-    return replace(voice, reference=to_pcm(taken.samples), advice=tuple(advice.sentence for advice in taken.advice))
+
+
+def _prepared(voice: Voice, samples: NDArray[np.float32], limits: Limits, advice: tuple[str, ...] = ()) -> Voice:
+    taken = prepare_recording(samples, voice.transcript, limits)
+    found = tuple(advice.sentence for advice in taken.advice)
+    return replace(voice, reference=to_pcm(taken.samples), advice=(*found, *advice))
 
 
 def edit_of(fields: dict[str, Any]) -> Edit:

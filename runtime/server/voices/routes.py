@@ -12,6 +12,7 @@ from fastapi.responses import JSONResponse
 
 from runtime.errors import (
     InvalidConfig,
+    NoRecording,
     StorageFailed,
     UnknownRoute,
     VoiceFileInvalid,
@@ -129,7 +130,7 @@ def voices_router(host: Host) -> APIRouter:
         return Response(data, media_type="application/octet-stream", headers=headers)
 
     @router.api_route(VOICES + "/{name:path}/audio", methods=GET)
-    @documented(sound=("audio/wav",), refusals=KNOWN)
+    @documented(sound=("audio/wav",), refusals=KNOWN | {NoRecording})
     async def voice_audio(request: Request, name: str) -> Response:
         """Return the reference audio of a voice as a WAV file."""
         library, card = known(request, name)
@@ -189,13 +190,21 @@ def kept(library: OwnerLibrary, form: VoiceForm, limits: Limits, speakers: list[
 
 
 def wav_of(library: VoiceLibrary, voice_id: str) -> bytes:
-    """Return the reference as a WAV file. Thread: a worker."""
+    """Return the reference as a WAV file.
+
+    Raises:
+        NoRecording: The voice has only a prompt.
+    Thread: a worker.
+    """
+    samples = library.reference(voice_id).samples
+    if not len(samples):
+        raise NoRecording
     file = io.BytesIO()
     with wave.open(file, "wb") as sound:
         sound.setnchannels(1)
         sound.setsampwidth(2)
         sound.setframerate(SAMPLE_RATE)
-        sound.writeframes(to_pcm(library.reference(voice_id).samples).tobytes())
+        sound.writeframes(to_pcm(samples).tobytes())
     return file.getvalue()
 
 
@@ -270,7 +279,7 @@ def uploaded(card: VoiceCard) -> Reply:
         "created_at": int(card.created_at),
         "file_size": card.file_bytes,
         "mime_type": "audio/wav",
-        "embedding_source": "audio",
+        "embedding_source": "audio" if card.seconds else "direct",
         "embedding_dim": None,
     }
     if card.transcript is not None:

@@ -1,0 +1,49 @@
+"""Short-lived process that reads a voice file of the official Qwen3-TTS demo (`.pt`) within resource limits.
+
+stdin: the file. stdout: one JSON line, then the voice's tensors as safetensors. The file is a pickle, of which torch
+reads tensors and plain values only (`weights_only`). The limits are for a fault in that reader.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import math
+import os
+import sys
+import time
+from pathlib import Path
+
+from runtime.shared.system import confine
+
+MEMORY_BYTES = 512 * 2**20  # Address space in addition to that of the imported libraries.
+CPU_S = 5  # CPU time in addition to that of the imports.
+NOT_OF_THE_DEMO = "it is no voice of the official Qwen3-TTS demo"
+
+
+def main() -> None:
+    """Read stdin and write the voice or a reason to stdout."""
+    import torch
+    from safetensors.torch import save
+
+    used = 0
+    with contextlib.suppress(OSError):  # Other systems than Linux do not limit the address space either.
+        used = int(Path("/proc/self/statm").read_text("ascii").split()[0]) * os.sysconf("SC_PAGE_SIZE")
+    confine(used + MEMORY_BYTES, math.ceil(time.process_time()) + CPU_S)
+    try:
+        loaded = torch.load(io.BytesIO(sys.stdin.buffer.read()), map_location="cpu", weights_only=True)
+        (item,) = loaded["items"]
+        x_vector, codes, text = item["ref_spk_embedding"], item["ref_code"], item["ref_text"]
+        tensors = {"x_vector": x_vector.detach().float().reshape(-1).contiguous()}
+        if codes is not None and not item["x_vector_only_mode"]:
+            tensors["codes"] = codes.detach().long().contiguous()
+        head = {"text": str(text) if "codes" in tensors else None}
+        data = save(tensors)
+    except Exception:  # An untrusted file can raise any error in torch.
+        head, data = {"why": NOT_OF_THE_DEMO}, b""
+    sys.stdout.buffer.write(json.dumps(head).encode() + b"\n" + data)
+
+
+if __name__ == "__main__":
+    main()

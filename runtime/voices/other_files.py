@@ -1,0 +1,163 @@
+"""Voice files of other programs: the official Qwen3-TTS demo (`.pt`) and voicebox (ZIP).
+
+Both are ZIP archives. A voice of the demo has no recording, only the prompt that a checkpoint computed.
+"""
+
+from __future__ import annotations
+
+import io
+import sys
+import zipfile
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors.numpy import load
+
+from runtime.errors import BadReferenceAudio, VoiceFileInvalid
+from runtime.request import SAMPLE_RATE, VoicePrompt
+from runtime.settings import Limits
+from runtime.shared.decoding import run_child
+from runtime.shared.reference import read_reference
+from runtime.shared.strict_json import parse_object
+from runtime.voices.demo_child import NOT_OF_THE_DEMO
+from runtime.voices.voice_file import IMPORTED, MAX_BYTES, MAX_HEADER_BYTES
+
+ZIP_MAGIC = b"PK\x03\x04"
+COMMAND = (sys.executable, "-E", "-s", "-m", "runtime.voices.demo_child")
+GAP_S = 0.3  # Silence between two recordings of a profile, in seconds.
+NOT_OF_VOICEBOX = "it is no profile of voicebox"
+LEFT_OUT = "The profile has {count} recordings; {left} of them did not fit and were left out."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Profile:
+    """Profile of voicebox. Its recordings are joined. Shapes: samples [N] float32, mono, 24 kHz."""
+
+    name: str
+    description: str
+    language: str
+    samples: NDArray[np.float32]
+    transcript: str
+    advice: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class DemoVoice:
+    """Voice of the official demo. It has a transcript if its prompt has codes."""
+
+    prompt: VoicePrompt
+    transcript: str | None
+
+
+def is_other_file(data: bytes) -> bool:
+    """True if a file may be a voice of another program."""
+    return data.startswith(ZIP_MAGIC)
+
+
+def read_other_file(data: bytes, limits: Limits) -> Profile | DemoVoice:
+    """Read an untrusted voice file of another program.
+
+    Raises:
+        VoiceFileInvalid: It is damaged or of an unknown program.
+        BadReferenceAudio: A recording in it cannot be used.
+    Thread: a worker; a file of the demo takes seconds, in which torch starts.
+    """
+    try:
+        archive = zipfile.ZipFile(io.BytesIO(data))
+        members = archive.infolist()
+    except (zipfile.BadZipFile, ValueError, NotImplementedError, OSError):
+        _refuse("it is a damaged archive")
+    if sum(member.file_size for member in members) > MAX_BYTES:
+        _refuse(f"it has more than {MAX_BYTES // 2**20} MB")
+    names = {member.filename for member in members}
+    if {"manifest.json", "samples.json"} <= names:
+        return _voicebox(archive, limits)
+    if any(member.compress_type != zipfile.ZIP_STORED for member in members):  # torch would unpack any size.
+        _refuse(NOT_OF_THE_DEMO)
+    return _demo(data)
+
+
+def _voicebox(archive: zipfile.ZipFile, limits: Limits) -> Profile:
+    try:
+        profile = parse_object(_member(archive, "manifest.json", MAX_HEADER_BYTES))["profile"]
+        texts = parse_object(_member(archive, "samples.json", MAX_HEADER_BYTES))
+        name, language = str(profile["name"]), str(profile.get("language") or "auto")
+        description = str(profile.get("description") or "")
+    except (ValueError, KeyError, TypeError, AttributeError):
+        _refuse(NOT_OF_VOICEBOX)
+    if not texts or not all(isinstance(text, str) for text in texts.values()):
+        _refuse("its profile has no recording with a transcript")
+    recordings = ((_recording(archive, name, limits), text) for name, text in texts.items())
+    samples, spoken = _joined(recordings, round(limits.max_reference_s * SAMPLE_RATE))
+    left = len(texts) - len(spoken)
+    advice = (LEFT_OUT.format(count=len(texts), left=left),) if left else ()
+    return Profile(
+        name=name,
+        description=description,
+        language=language,
+        samples=samples,
+        transcript=" ".join(spoken),
+        advice=advice,
+    )
+
+
+def _joined(recordings: Iterable[tuple[NDArray[np.float32], str]], most: int) -> tuple[NDArray[np.float32], list[str]]:
+    """Return the first recordings that together have at most `most` samples, and their texts."""
+    gap = np.zeros(round(GAP_S * SAMPLE_RATE), np.float32)
+    joined = np.zeros(0, np.float32)
+    texts: list[str] = []
+    for samples, text in recordings:
+        longer = np.concatenate([joined, gap, samples]) if texts else samples
+        if texts and len(longer) > most:
+            break
+        joined = longer
+        texts.append(text.strip())
+    return joined, texts
+
+
+def _recording(archive: zipfile.ZipFile, name: str, limits: Limits) -> NDArray[np.float32]:
+    try:
+        return read_reference(_member(archive, f"samples/{name}", limits.max_upload_bytes), limits)
+    except KeyError:
+        _refuse("it lacks a recording that it names")
+    except BadReferenceAudio as error:
+        error.param = "file"
+        raise
+
+
+def _member(archive: zipfile.ZipFile, name: str, most: int) -> bytes:
+    """Return a member of an archive.
+
+    Raises:
+        KeyError: The archive has no such member.
+        VoiceFileInvalid: The member is damaged, encrypted or too large.
+    """
+    try:
+        with archive.open(name) as member:
+            data = member.read(most + 1)
+    except (zipfile.BadZipFile, RuntimeError, NotImplementedError, OSError, EOFError, ValueError):
+        _refuse("it is a damaged archive")
+    if len(data) > most:
+        _refuse("a file in it is too large")
+    return data
+
+
+def _demo(data: bytes) -> DemoVoice:
+    answer, _ = run_child(COMMAND, data)
+    head, _, tensors = answer.partition(b"\n")
+    try:
+        said = parse_object(head)
+        found = load(tensors) if "text" in said else {}
+        # Arrays of safetensors are read-only, which torch does not support, so they are copied.
+        codes = found["codes"].copy() if "codes" in found else None
+        prompt = VoicePrompt(fingerprint=IMPORTED, x_vector=found["x_vector"].copy(), codes=codes)
+    except Exception:  # The process has crashed, was killed, or was taken over by the file.
+        _refuse(NOT_OF_THE_DEMO)
+    return DemoVoice(prompt=prompt, transcript=said["text"])
+
+
+def _refuse(why: str) -> NoReturn:
+    raise VoiceFileInvalid(why=why)
