@@ -236,6 +236,12 @@ async def test_higher_speed_shortens_audio_and_tags_are_not_spoken(server: Runni
         ("flac_24000", {}, 400, "unsupported_format"),
     ],
 )
+def test_context_that_has_no_effect_is_noted_in_a_header(server: RunningServer) -> None:
+    reply = post(server, previous_text="Before.", previous_request_ids=["a"])
+    assert reply.headers["x-notes"].endswith("previous_text, previous_request_ids had no effect.")
+    assert "no effect" not in post(server).headers.get("x-notes", "")
+
+
 def test_refusal_has_the_elevenlabs_format(
     server: RunningServer, form: str, fields: dict[str, Any], status: int, error: str
 ) -> None:

@@ -27,6 +27,8 @@ PREMADE = (
     *("hpp4J3VqNfWAUOO0d1Us", "EXAVITQu4vr4xnSDxMaL", "21m00Tcm4TlvDq8ikWAM", "JBFqnCBsd6RMkjVDRZzb"),
     *("cgSgspJ2msm6clMCkdW9", "pNInz6obpgDQGcFmaJgB", "nPczCjzI2devNBz1zQrb", "Xb7hH8MSUJpSbSDYk0k2"),
 )
+NO_CONTEXT = "The checkpoints speak a text without its context; {names} had no effect."
+_CONTEXT = ("previous_text", "next_text", "previous_request_ids", "next_request_ids")
 _MAX_BREAK_S = 3.0  # Limit of ElevenLabs' API.
 NEUTRAL, _SWING = 0.5, 0.4  # Stability that does not change the temperature, and the maximum change of the temperature.
 
@@ -83,13 +85,17 @@ class DictionaryLocator(StrictFields):
 
 
 class Spoken(StrictFields):
-    """Synthesis fields of a request; those below ``seed`` are extensions."""
+    """Synthesis fields of a request; those below ``next_request_ids`` are extensions."""
 
     voice_settings: VoiceSettings = VoiceSettings()
     pronunciation_dictionary_locators: Annotated[list[DictionaryLocator], Field(max_length=MAX_DICTIONARIES)] = Field(
         default_factory=list
     )
     seed: Seed | None = None
+    previous_text: Text | None = None
+    next_text: Text | None = None
+    previous_request_ids: Annotated[list[Name], Field(max_length=3)] = Field([])
+    next_request_ids: Annotated[list[Name], Field(max_length=3)] = Field([])
     instructions: Text | None = None
     graft: bool = False
     tags: bool = False
@@ -105,6 +111,12 @@ class Spoken(StrictFields):
     @property
     def dictionaries_field(self) -> str:
         return "pronunciation_dictionary_locators"
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Return a note about context that cannot affect the speech. ElevenLabs' clients get none of other fields."""
+        names = [name for name in _CONTEXT if getattr(self, name)]
+        return (NO_CONTEXT.format(names=", ".join(names)),) if names else ()
 
     @property
     def speed(self) -> float:
@@ -187,6 +199,7 @@ def synthesis_options(
         max_break_s=_MAX_BREAK_S,
         seed=seed if spoken.seed is None else spoken.seed,
         max_frames=spoken.max_frames,
+        notes=spoken.notes,
         sampling=Sampling(temperature=_temperature(spoken.voice_settings.stability, resolved, cards)),
     )
 

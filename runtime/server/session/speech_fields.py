@@ -251,6 +251,7 @@ class SynthesisOptions:
     seed: int | None = None
     max_frames: int | None = None
     sampling: Sampling = field(default_factory=Sampling)
+    notes: tuple[str, ...] = ()
 
     def request(self, text: str, resolved: ResolvedVoice, reference: Reference | None) -> SpeechRequest:
         """Return the speech request. A stored voice without a transcript is used by its x-vector only."""
@@ -271,5 +272,5 @@ class SynthesisOptions:
             max_frames=self.max_frames,
             holds_end=True,
             acknowledged=True,
-            notes=resolved.notes,
+            notes=(*resolved.notes, *self.notes),
         )

@@ -462,6 +462,21 @@ def test_url_parameters_are_validated(query: dict[str, str], error: type[Excepti
     assert getattr(found.value, "param", None) == param
 
 
+@pytest.mark.parametrize(
+    ("fields", "named"),
+    [
+        ({"previous_text": "Before.", "next_text": "After."}, "previous_text, next_text"),
+        ({"previous_request_ids": ["a"], "next_request_ids": ["b"]}, "previous_request_ids, next_request_ids"),
+        ({"previous_text": None, "next_text": "", "previous_request_ids": []}, None),
+    ],
+)
+def test_context_that_has_no_effect_is_noted(fields: dict[str, Any], named: str | None) -> None:
+    driver = elevenlabs()
+    driver.send({"context_id": "c", "text": "Hi.", **fields})
+    expected = () if named is None else (f"The checkpoints speak a text without its context; {named} had no effect.",)
+    assert driver.submitted[0].request.notes == expected
+
+
 def test_unsupported_fields_are_ignored() -> None:
     query = {"enable_logging": "false", "apply_text_normalization": "on", "language_code": "", "model_id": "eleven_v3"}
     driver = elevenlabs(**query)
