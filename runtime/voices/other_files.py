@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import sys
+import threading
 import zipfile
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -30,6 +31,8 @@ COMMAND = (sys.executable, "-E", "-s", "-m", "runtime.voices.demo_child")
 GAP_S = 0.3  # Silence between two recordings of a profile, in seconds.
 NOT_OF_VOICEBOX = "it is no profile of voicebox"
 LEFT_OUT = "The profile has {count} recordings; {left} of them did not fit and were left out."
+
+_turn = threading.Lock()  # Each process of the demo's reader needs the memory of torch.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -146,7 +149,8 @@ def _member(archive: zipfile.ZipFile, name: str, most: int) -> bytes:
 
 
 def _demo(data: bytes) -> DemoVoice:
-    answer, _ = run_child(COMMAND, data)
+    with _turn:
+        answer, _ = run_child(COMMAND, data)
     head, _, tensors = answer.partition(b"\n")
     try:
         said = parse_object(head)
