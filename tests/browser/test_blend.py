@@ -13,7 +13,7 @@ from tests.browser.steps import PLAYED_MS, await_end, enter
 pytestmark = pytest.mark.browser
 
 
-def test_blend_is_heard_while_the_slider_moves_and_kept(studio: Page, no_voices: None) -> None:
+def test_blend_is_played_while_the_slider_moves_and_can_be_saved(studio: Page, no_voices: None) -> None:
     enter(studio, "design")
     studio.fill("#vw-text", "The heron waits for the evening, and the otter dives where the river is deep.")
     studio.click("#vw-blend summary")

@@ -130,7 +130,7 @@ def test_every_setting_is_listed_with_its_variable(open_studio: OpenStudio, own:
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
 
 
-def test_remote_visitor_is_asked_for_the_host_key(open_studio: OpenStudio, own: App) -> None:
+def test_remote_visitor_must_enter_the_host_key(open_studio: OpenStudio, own: App) -> None:
     page = open_studio(url=f"http://studio.test:{own.port}")
     page.locator("#vw-tab-host").click()
     expect(page.locator("#vw-host-door")).to_be_visible()

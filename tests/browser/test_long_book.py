@@ -16,7 +16,7 @@ pytestmark = pytest.mark.browser
 
 @pytest.mark.skipif(not all(map(shutil.which, ("pandoc", "ffprobe", "ffmpeg"))), reason="no pandoc, ffprobe or ffmpeg")
 @pytest.mark.timeout(1200)
-def test_a_book_is_exported_whole_although_both_processes_are_killed_twice(tmp_path: Path, browser: Browser) -> None:
+def test_book_export_is_complete_after_two_kills_of_both_processes(tmp_path: Path, browser: Browser) -> None:
     report, export = book(browser, tmp_path, pages=8, kills=2)
     assert (report.chapters, report.presses) == (2, 1), "it continues by itself"
     assert report.spare_takes <= 2 * len(report.kills), "what a kill interrupted was stored at most once more"

@@ -200,7 +200,7 @@ def test_chinese_browser_gets_the_chinese_page(open_studio: OpenStudio) -> None:
     expect(page.locator("#vw-speak")).to_have_text("朗读")
 
 
-def test_speaker_can_be_chosen_and_heard_by_keyboard_alone(studio: Page) -> None:
+def test_speaker_can_be_selected_and_played_by_keyboard_only(studio: Page) -> None:
     studio.focus("#vw-speakers-picker input")
     studio.keyboard.press("ArrowDown")
     studio.keyboard.press("ArrowDown")

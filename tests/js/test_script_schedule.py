@@ -51,7 +51,7 @@ def test_clips_follow_each_other_with_their_gaps(node: Node) -> None:
     ]
 
 
-def test_unmade_line_has_its_estimated_duration(node: Node) -> None:
+def test_line_without_a_take_has_its_estimated_duration(node: Node) -> None:
     text = "A sentence of some length, which takes a few seconds."
     expected = round(node.call("common/text", "expectedSeconds", text) * RATE)
     coming = {"samples": 5, "live": True}

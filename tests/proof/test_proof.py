@@ -121,7 +121,7 @@ async def test_event_loop_delay_is_measured_while_many_speak_and_voices_are_save
         assert all(int(kept) for kept in re.findall(r"with (\d+) voices", figure)), figure
 
 
-async def test_both_ports_survive_floods_and_serve_a_neighbour(folder_of: FolderOf) -> None:
+async def test_both_ports_survive_floods_and_serve_another_client(folder_of: FolderOf) -> None:
     async with asyncio.timeout(300):
         arguments = ["--model", str(folder_of("brief", "custom_voice")), "--max-slots", "4"]
         async with runtime_process(arguments, {"VOICEWRIGHT_THREADS": "1"}) as runtime:

@@ -49,7 +49,7 @@ def test_no_word_of_a_long_text_is_lost(heard: EventRecorder) -> None:
     assert share_heard(TEXT, heard_words(heard.pcm)) > MOST
 
 
-def test_pauses_between_segments_are_no_longer_than_within(heard: EventRecorder) -> None:
+def test_pauses_between_segments_are_not_longer_than_within_segments(heard: EventRecorder) -> None:
     lengths = np.diff(pauses(heard)) / SAMPLE_RATE
     assert len(lengths) >= 2
     assert lengths.max() < LONGEST_PAUSE_S

@@ -164,7 +164,7 @@ def test_a_seed_repeats_and_another_differs(models: dict[str, str], tmp_path: Pa
     assert not np.array_equal(takes[0], takes[2])
 
 
-def test_text_without_a_frame_limit_ends_by_itself_or_by_its_budget(
+def test_text_without_a_frame_limit_ends_by_eos_or_by_its_budget(
     models: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     codes = tmp_path / "codes.npy"

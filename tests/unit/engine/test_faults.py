@@ -149,7 +149,7 @@ def late_fault(core: EngineCore, slot: int) -> None:
 @pytest.mark.parametrize("spoil", [bad_codes, late_fault])
 @pytest.mark.parametrize("guilty", [0, 3, 6])
 @pytest.mark.logs_errors
-def test_row_that_fails_repeatedly_ends_alone_and_others_keep_their_bytes(
+def test_row_that_fails_repeatedly_ends_and_other_rows_are_unchanged(
     quick: Checkpoint, spoil: Callable[[EngineCore, int], None], guilty: int
 ) -> None:
     """One of seven rows with different texts, lengths and settings fails during its speech."""

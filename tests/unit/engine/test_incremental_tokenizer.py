@@ -87,7 +87,9 @@ NASTY = (
 
 @pytest.mark.parametrize("name", ["tiny", "demo", "ascii", "pieces"])
 @pytest.mark.parametrize("text", NASTY)
-def test_appended_text_gives_the_ids_of_the_whole(tokenizers: dict[str, TextTokenizer], name: str, text: str) -> None:
+def test_appended_text_gives_the_ids_of_the_whole_text(
+    tokenizers: dict[str, TextTokenizer], name: str, text: str
+) -> None:
     tokenizer = tokenizers[name]
     whole = tokenizer.body(text.strip())
     assert grown(tokenizer, text) == whole
@@ -105,7 +107,7 @@ mixed = st.lists(st.sampled_from([*ALPHABET, *WORDS]) | st.characters(exclude_ca
 @example(pieces=["e", "\u0316", "\u0301"])
 @example(pieces=["!", "\x1c", " "])
 @given(pieces=mixed)
-def test_any_chunking_gives_the_ids_of_the_whole(tokenizers: dict[str, TextTokenizer], pieces: list[str]) -> None:
+def test_any_chunking_gives_the_ids_of_the_whole_text(tokenizers: dict[str, TextTokenizer], pieces: list[str]) -> None:
     text = "".join(pieces)
     for name in ("tiny", "ascii", "pieces"):
         assert grown(tokenizers[name], pieces) == tokenizers[name].body(text.strip()), name

@@ -118,7 +118,7 @@ def speak_with_a_bad_row(speaker: Checkpoint, spoil: str) -> tuple[EventRecorder
     return heards[1], [heards[0], heards[2]]
 
 
-def test_non_finite_row_ends_alone_and_neighbours_keep_their_bytes(speaker: Checkpoint) -> None:
+def test_non_finite_row_ends_and_other_rows_are_unchanged(speaker: Checkpoint) -> None:
     broken, neighbours = speak_with_a_bad_row(speaker, "keys")
     assert isinstance(broken.end, Broken)
     assert isinstance(broken.end.error, NonFiniteOutput)

@@ -71,7 +71,7 @@ def until(engine: Engine, come: Callable[[], bool]) -> None:
     cuts=st.lists(st.integers(0, len(TEXT)), max_size=6).map(sorted),
     ticks=st.lists(st.integers(0, 4), min_size=7, max_size=7),
 )
-def test_streamed_text_gives_the_codes_and_bytes_of_the_whole(
+def test_streamed_text_gives_the_codes_and_bytes_of_the_whole_text(
     engine: Engine, whole: EventRecorder, cuts: list[int], ticks: list[int]
 ) -> None:
     places = [0, *cuts, len(TEXT)]

@@ -132,7 +132,7 @@ def test_every_two_part_split_gives_the_same_text() -> None:
 @example("- - ```\n    x\n\n  y\n", [3])
 @example("*a _b* c_ `d [e](f g", [5])
 @example("<https://a.b/c>~~2) \r\n\r\nend", [1, 16])
-def test_any_chunking_gives_the_text_of_the_whole(text: str, places: list[int]) -> None:
+def test_any_chunking_gives_the_output_of_the_whole_text(text: str, places: list[int]) -> None:
     whole = said(text)
     assert said(*cut(text, *places)) == whole
     assert said(*text) == whole

@@ -39,7 +39,7 @@ def buffered(samples: Tensor, behind: float) -> tuple[Tensor, Tensor]:
 
 @pytest.mark.parametrize("length", LENGTHS)
 @torch.inference_mode()
-def test_recording_in_a_padded_buffer_is_encoded_like_alone(checkpoint: Checkpoint, length: int) -> None:
+def test_recording_in_a_padded_buffer_is_encoded_like_an_unpadded_one(checkpoint: Checkpoint, length: int) -> None:
     speaker, speech = checkpoint.speaker_encoder, checkpoint.speech_tokenizer.encoder
     assert speaker is not None
     samples = torch.from_numpy(voice(3.0, 7)[:length])

@@ -88,7 +88,7 @@ def test_single_symbol_is_named(symbol: str) -> None:
     text=st.lists(st.sampled_from(FRAGMENTS), max_size=9).map("".join),
     cuts=st.lists(st.integers(0, 60), max_size=4).map(sorted),
 )
-def test_streamed_text_is_read_like_the_whole(text: str, cuts: list[int]) -> None:
+def test_streamed_text_is_read_like_the_complete_text(text: str, cuts: list[int]) -> None:
     growing, whole = GrowingReading(), GrowingReading()
     pieces = [text[start:end] for start, end in zip([0, *cuts], [*cuts, len(text)], strict=True)]
     pieces[-1:] = [text[cuts[-1] if cuts else 0 :]]

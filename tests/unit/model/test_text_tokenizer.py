@@ -34,7 +34,7 @@ def tokenizer_of(folder: Path) -> TextTokenizer:
 
 
 @pytest.mark.parametrize("word", ["iPhone", "McDonald", "hello"])
-def test_vocabulary_word_stays_whole(folder: Path, word: str) -> None:
+def test_vocabulary_word_is_not_split(folder: Path, word: str) -> None:
     tokenizer = tokenizer_of(folder)
     assert tokenizer.body(word) == [VOCABULARY[word]]
     assert tokenizer.body(f"the {word}")[-1] in {VOCABULARY[word], VOCABULARY.get(f"\u0120{word}")}

@@ -164,7 +164,7 @@ SSML = [
 
 @pytest.mark.parametrize("parts", [BRACKETS, SSML, BRACKETS + SSML])
 @given(data=st.data())
-def test_any_chunking_gives_the_items_of_the_whole(parts: list[str], data: st.DataObject) -> None:
+def test_any_chunking_gives_the_items_of_the_whole_text(parts: list[str], data: st.DataObject) -> None:
     text = data.draw(st.lists(st.sampled_from(parts), max_size=24).map("".join))
     assert outcome(*in_pieces(text, data)) == outcome(text)
 

@@ -58,7 +58,7 @@ PARTS = [
 
 
 @given(parts=st.lists(st.sampled_from(PARTS), max_size=16), apart=st.sampled_from(["", TAG]), data=st.data())
-def test_any_chunking_gives_the_result_of_the_whole(parts: list[str], apart: str, data: st.DataObject) -> None:
+def test_any_chunking_gives_the_result_of_the_whole_text(parts: list[str], apart: str, data: st.DataObject) -> None:
     text = "".join(parts)
     cuts = data.draw(st.lists(st.integers(0, len(text)), max_size=8).map(sorted))
     pieces = [text[start:stop] for start, stop in pairwise([0, *cuts, len(text)])]

@@ -30,7 +30,7 @@ def paragraphs(data: bytes) -> list[list[str]]:
     return [chapter.paragraphs for chapter in read(data).chapters]
 
 
-def test_running_titles_page_numbers_and_notes_are_no_text() -> None:
+def test_running_titles_page_numbers_and_notes_are_not_text() -> None:
     days = ["Monday", "Tuesday", "Friday", "Sunday"]
     pages = [
         book_page(number, [f"On {day} all of the boats came back before the storm began,", "and went home."], note=note)
@@ -46,7 +46,7 @@ def test_running_titles_page_numbers_and_notes_are_no_text() -> None:
     assert {note.code: note.count for note in document.notes} == {"headers": 4, "page_numbers": 4}
 
 
-def test_numbered_headings_at_the_top_of_pages_are_no_running_titles() -> None:
+def test_numbered_headings_at_the_top_of_pages_are_not_running_titles() -> None:
     rows = ["one", "two", "three", "four"]
     pages = [book_page(at, [f"{ROW} {row}."], heading=f"Chapter {at}") for at, row in enumerate(rows, 1)]
     document = read(pdf(pages))

@@ -97,7 +97,7 @@ def test_first_request_of_a_program_sets_a_cookie_and_uses_its_visitor(address: 
         assert client.get(f"/studio/takes/{record['id']}").json() == record
 
 
-def test_browser_without_cookies_is_told_why_nothing_is_stored(address: str) -> None:
+def test_browser_without_cookies_shows_why_nothing_is_stored(address: str) -> None:
     with httpx.Client(base_url=address, trust_env=False) as client:
         assert client.get("/studio/takes").json()["takes"] == []
         assert "cookie" in refused(post(client, SOUND), 401, "visitor_unknown")

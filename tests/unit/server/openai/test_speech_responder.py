@@ -146,7 +146,7 @@ async def test_reply_without_audio_is_empty() -> None:
     assert done["type"] == "speech.audio.done"
 
 
-async def test_a_whole_reply_has_the_loudness_that_it_asks_for() -> None:
+async def test_complete_reply_has_the_requested_loudness() -> None:
     speech = (0.1 * 32767 * voice(3.0, 4)).astype("<i2")
     loud = AudioChunk(pcm=speech.tobytes(), codes=np.zeros((0, 4), np.int64), first_sample=0)
 
