@@ -123,7 +123,8 @@ def load_checkpoint(
     if notes := "; ".join(filter(None, said)):
         log.info("configuration of %s: %s", folder.name, notes)
     if adapters := unapplied_adapters(source):
-        log.warning("%s is not applied to %s: it has no adapter_config.json", ", ".join(adapters), folder.name)
+        how = "name the folder with its adapter_config.json as the model"
+        log.warning("%s is not applied to %s: to apply an adapter, %s", ", ".join(adapters), folder.name, how)
     kind, name = quantization or dtype, public_name(reference)
     log.info("loaded %s: modes %s, %s on %s", name, ", ".join(config.modes), kind, device)
     talker, speaker_encoder = networks[TALKER], networks.get(SPEAKER_ENCODER)

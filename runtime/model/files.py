@@ -143,8 +143,14 @@ def has_weights(folder: Path) -> bool:
 
 
 def unapplied_adapters(source: CheckpointSource) -> list[str]:
-    """Return the names of adapters that are stored next to the weights and are not merged."""
-    return sorted(path.name for path in source.folder.glob(ADAPTER) if path not in source.adapter_files)
+    """Return the adapters that are stored next to the weights or in a subfolder of them, and are not merged."""
+    found = {*source.folder.glob("*.safetensors"), *source.folder.glob("*/*.safetensors")} - {*source.adapter_files}
+    paths = sorted(path.relative_to(source.folder).as_posix() for path in found if _is_adapter(path))
+    return [path for path in paths if not path.startswith(f"{SPEECH_TOKENIZER}/")]
+
+
+def _is_adapter(path: Path) -> bool:
+    return fnmatch(path.name, ADAPTER) or "lora" in path.name.lower()
 
 
 def weight_files(folder: Path) -> list[Path]:

@@ -98,6 +98,16 @@ def test_adapter_without_a_configuration_is_named_and_not_applied(tmp_path: Path
 
 
 @pytest.mark.parametrize(
+    "name", ["pytorch_lora_weights.safetensors", "My-LoRA.safetensors", "adapter/adapter_model.safetensors"]
+)
+def test_adapter_with_another_name_or_in_a_subfolder_is_named(tmp_path: Path, name: str) -> None:
+    for file in (WHOLE, "speech_tokenizer/model.safetensors", "checkpoint-epoch-1/model.safetensors", name):
+        (tmp_path / file).parent.mkdir(exist_ok=True)
+        (tmp_path / file).touch()
+    assert unapplied_adapters(CheckpointSource(tmp_path)) == [name]
+
+
+@pytest.mark.parametrize(
     ("name", "word"),
     [
         ("pytorch_model.bin", "pickle"),
