@@ -236,12 +236,6 @@ async def test_higher_speed_shortens_audio_and_tags_are_not_spoken(server: Runni
         ("flac_24000", {}, 400, "unsupported_format"),
     ],
 )
-def test_context_that_has_no_effect_is_noted_in_a_header(server: RunningServer) -> None:
-    reply = post(server, previous_text="Before.", previous_request_ids=["a"])
-    assert reply.headers["x-notes"].endswith("previous_text, previous_request_ids had no effect.")
-    assert "no effect" not in post(server).headers.get("x-notes", "")
-
-
 def test_refusal_has_the_elevenlabs_format(
     server: RunningServer, form: str, fields: dict[str, Any], status: int, error: str
 ) -> None:
@@ -350,3 +344,9 @@ def test_models_are_a_list_for_elevenlabs_and_an_object_for_openai(server: Runni
     assert [model["model_id"] for model in theirs] == [model["id"] for model in openais["data"]]
     assert theirs[0]["can_do_text_to_speech"]
     assert {"language_id": "en", "name": "English"} in theirs[0]["languages"]
+
+
+def test_context_that_has_no_effect_is_noted_in_a_header(server: RunningServer) -> None:
+    reply = post(server, previous_text="Before.", previous_request_ids=["a"])
+    assert reply.headers["x-notes"].endswith("previous_text, previous_request_ids had no effect.")
+    assert "no effect" not in post(server).headers.get("x-notes", "")
