@@ -78,7 +78,7 @@ def read_other_file(data: bytes, limits: Limits) -> Profile | DemoVoice:
     names = {member.filename for member in members}
     if {"manifest.json", "samples.json"} <= names:
         return _voicebox(archive, limits)
-    if any(member.compress_type != zipfile.ZIP_STORED for member in members):  # torch would unpack any size.
+    if any(member.compress_type != zipfile.ZIP_STORED for member in members):  # PyTorch would unpack any size.
         _refuse(NOT_OF_THE_DEMO)
     return _demo(data)
 
