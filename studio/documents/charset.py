@@ -21,6 +21,8 @@ SAMPLE_BYTES = 2**16
 WEIGHED_CHARS = 4096
 # At most one broken byte per this many non-ASCII characters counts as damaged UTF-8 instead of another encoding.
 UTF8_CHARS_PER_FAULT = 10
+# A file with more control characters than one per this many characters is not text.
+CHARS_PER_CONTROL = 100
 UTF16_SAMPLE_BYTES = 8192
 
 # The confidence for a short text is weighted, because each encoding has a reading of it.
@@ -160,15 +162,19 @@ def _decoded(data: bytes, encoding: str, *, is_whole: bool = True) -> str | None
 
 
 def _damaged_utf8(data: bytes) -> Decoded | None:
-    """Return the text of a file that is UTF-8 except for a few broken bytes."""
+    """Return the text of a file that is UTF-8 except for a few broken bytes or control characters."""
     try:
-        data.decode()
+        text, is_valid = data.decode(), True
     except UnicodeDecodeError:
-        text = data.decode(errors="replace").removeprefix("\ufeff")
-        damaged = text.count("\ufffd")
-        beyond_ascii = sum(map(len, re.findall(r"[^\0-\x7f\ufffd]+", text)))
-        if damaged * UTF8_CHARS_PER_FAULT <= beyond_ascii and not _CONTROL.search(text):
-            return Decoded(text, "utf-8", damaged=damaged)
+        text, is_valid = data.decode(errors="replace"), False
+    if is_valid and ("\x1b" in text or not _CONTROL.search(text)):  # ISO 2022 encodings have escape sequences.
+        return None
+    text = _CONTROL.sub("\ufffd", text.removeprefix("\ufeff"))
+    damaged = text.count("\ufffd")
+    beyond_ascii = sum(map(len, re.findall(r"[^\0-\x7f\ufffd]+", text)))
+    has_few = damaged * UTF8_CHARS_PER_FAULT <= beyond_ascii
+    if has_few or (is_valid and damaged * CHARS_PER_CONTROL <= len(text)):
+        return Decoded(text, "utf-8", damaged=damaged)
     return None
 
 

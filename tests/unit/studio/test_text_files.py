@@ -176,6 +176,19 @@ def test_invalid_utf_8_bytes_are_counted_and_the_rest_is_read() -> None:
     assert "row 4" in note.message
 
 
+@pytest.mark.parametrize("control", ["\x83", "\x01", "\x7f"])
+@pytest.mark.parametrize("words", ["The harbour lay in the fog. ", "Über den Hügeln wurde es hell. "])
+def test_a_control_character_in_utf_8_does_not_refuse_the_file(words: str, control: str) -> None:
+    (note,) = (found := read_text((words * 9 + control + words).encode())).notes
+    assert (note.code, note.count) == ("damaged", 1)
+    assert found.chapters[0].paragraphs == [words * 9 + "\ufffd" + words]
+
+
+def test_shifts_of_iso_2022_are_no_control_characters_of_utf_8() -> None:
+    text = "The harbour lay in the fog. " * 9 + "안녕"
+    assert read(text.encode("iso2022_kr")).chapters[0].paragraphs == [text]
+
+
 def test_page_numbers_are_removed_and_sentences_joined_across_pages() -> None:
     text = "It was the end of\n\n- 12 -\n\na page. The inven-\n\f13\ntion came.\n\n14\n\nBy chance.\n"
     found = read_text(text.encode())
