@@ -14,7 +14,7 @@
     │  ├─ BadReferenceAudio · ReferenceTooShort · ReferenceTooLong
     │  ├─ VoiceNotFound · VoiceNotYours · VoiceNameTaken · VoiceNameOfSpeaker · VoiceNameLooksAlike
     │  ├─ TooManyVoices · InvalidBlend · BlendForbidden
-    │  ├─ VoiceFileInvalid · ConsentRequired
+    │  ├─ VoiceFileInvalid · NoRecording · ConsentRequired
     │  └─ DictionaryNotFound · DictionaryNotYours · TooManyDictionaries
     ├─ Busy                  try again later:
     │  ├─ Overloaded · QueueTimeout · RateLimited · TooManyConnections · Draining · Loading · NoReplica · ReplicaLost
