@@ -10,7 +10,7 @@ import contextlib
 import io
 import json
 import math
-import os
+import mmap
 import sys
 import time
 from pathlib import Path
@@ -29,7 +29,7 @@ def main() -> None:
 
     used = 0
     with contextlib.suppress(OSError):  # Other systems than Linux do not limit the address space either.
-        used = int(Path("/proc/self/statm").read_text("ascii").split()[0]) * os.sysconf("SC_PAGE_SIZE")
+        used = int(Path("/proc/self/statm").read_text("ascii").split()[0]) * mmap.PAGESIZE
     confine(used + MEMORY_BYTES, math.ceil(time.process_time()) + CPU_S)
     try:
         loaded = torch.load(io.BytesIO(sys.stdin.buffer.read()), map_location="cpu", weights_only=True)
