@@ -117,12 +117,14 @@ class HostRoutes:
         runtime = self._runtime
         state = await self._ask_runtime()
         is_own = isinstance(runtime, ChildRuntime)
+        memory = await asyncio.to_thread(own_memory) if is_own else None
+        # Status and `changing` are read without a wait between them, so that the end of a change has its problem.
         return json_response(
             {
                 "runtime": asdict(runtime.status),
                 "restarts": dict(runtime.restarts) if isinstance(runtime, ChildRuntime) else {},
                 "own": is_own,
-                "memory": await asyncio.to_thread(own_memory) if is_own else None,
+                "memory": memory,
                 "changing": isinstance(runtime, ChildRuntime) and runtime.changing,
                 "checkpoints": models_of(runtime.args) if isinstance(runtime, ChildRuntime) else [],
                 "models": state.models,
