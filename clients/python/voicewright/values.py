@@ -20,7 +20,7 @@ class Config(TypedDict, total=False):
     ref_audio: str | bytes  # URL, or bytes of an audio file.
     ref_text: str
     x_vector_only_mode: bool
-    speaker_embedding: list[float]  # x-vector of the width of the checkpoint, instead of ref_audio.
+    speaker_embedding: list[float]  # X-vector of the width of the checkpoint, instead of ref_audio.
     non_streaming_mode: bool
     split_granularity: str
     max_buffer_delay_ms: float
