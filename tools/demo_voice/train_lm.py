@@ -194,7 +194,7 @@ def listen(args: argparse.Namespace, device: torch.device) -> Spoken:
         time.sleep(0.2)
     spoken = Spoken(store, load(args.codec, device), args.work / "spoken")
     spoken.take()
-    while store.filled / 864e5 < args.least_hours:
+    while store.filled / 864e5 < args.min_hours:
         spoken.take()
         time.sleep(0.2)
     return spoken
@@ -211,7 +211,7 @@ def main() -> None:
     parser.add_argument("--codec", type=Path, default=work / "codec.pt", help="encodes the shards, once it is there")
     parser.add_argument("--shards", type=Path, default=work / "shards")
     parser.add_argument("--hours", type=float, default=160, help="room for speech on the device")
-    parser.add_argument("--least-hours", type=float, default=0.05, help="of speech, to begin with")
+    parser.add_argument("--min-hours", type=float, default=0.05, help="of speech, to begin with")
     parser.add_argument("--until", type=Path, help="a file with the time (seconds since 1970) at which training ends")
     parser.add_argument("--rate", type=float, default=CONFIG["lm"]["lr"], help="the highest")
     parser.add_argument("--eager", action="store_true", help="capture no graphs, compile no layers")

@@ -41,7 +41,7 @@ if [ -n "${FROM:-}" ]; then # The codes are known: the language model learns whi
     python3 restore.py --source "$FROM"
     cp work/lm.pt work/lm_early.pt
     cp work/codec.pt work/codec_done.pt
-    train_lm --least-hours "${LEAST_HOURS:-12}" &
+    train_lm --min-hours "${MIN_HOURS:-12}" &
     training=$!
     train_decoder &
     decoder=$!

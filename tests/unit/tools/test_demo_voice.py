@@ -220,7 +220,7 @@ def test_speech_cached_before_codec_training_is_used_for_training(
     np.save(tmp_path / "k_0.f0.npy", np.ones(4 * FRAMES, np.float16))
     (tmp_path / "k_0.json").write_text(json.dumps([row]))
     args = argparse.Namespace(
-        shards=tmp_path, hours=0.01, codec=exported.parent / "codec.pt", work=tmp_path, least_hours=0.0
+        shards=tmp_path, hours=0.01, codec=exported.parent / "codec.pt", work=tmp_path, min_hours=0.0
     )
     spoken = recipe["train_lm"].listen(args, torch.device("cpu"))
     assert len(recipe["prompts"].Corpus(spoken.folder, vocabulary_of(300)).rows) == 1
