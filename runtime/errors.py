@@ -73,7 +73,10 @@ def _made(kind: type[SpeechError], param: str | None, facts: dict[str, object]) 
 
 
 class BadRequest(SpeechError):
-    """Error that the client can correct; nothing was started."""
+    """Error that the client can correct.
+
+    No work was started.
+    """
 
 
 class InvalidMessage(BadRequest):
@@ -88,7 +91,10 @@ class InvalidConfig(BadRequest):
 
 
 class MoreThan(int):
-    """Lower bound of the size of data that was not read to its end, formatted as "more than N"."""
+    """Lower bound of the size of data that was not read to its end.
+
+    It is formatted as "more than N".
+    """
 
     def __format__(self, spec: str) -> str:
         return f"more than {int(self):{spec}}"

@@ -53,7 +53,9 @@ def fetch(references: Sequence[str], *, as_json: bool, is_recogniser: bool = Fal
 
 
 def plan(settings: EngineSettings) -> dict[str, Any]:
-    """Return the published checkpoints with their download size, memory and estimated speed on this machine.
+    """Return the published checkpoints with download size, memory and estimated speed.
+
+    Memory and speed are those of this machine.
 
     Raises:
         SetUpError: The device is not available.
@@ -89,7 +91,10 @@ def _listed(name: str) -> hub.Listing | SetUpError:
 
 
 def _sizes(found: hub.Listing | SetUpError) -> dict[str, Any]:
-    """Return the files with their hashes, so that a file shared by two checkpoints is downloaded once."""
+    """Return the files with their hashes.
+
+    A file that two checkpoints share has the same hash and is downloaded once.
+    """
     if isinstance(found, SetUpError):
         return {"files": None}
     return {"files": [{"hash": file.hash, "size": file.size, "held": found.held(file)} for file in found.files]}
@@ -113,7 +118,7 @@ class _ProgressReport:
                 print(f"{event['id']}: {size}, {word}", file=sys.stderr, flush=True)
 
     def progress(self, name: str) -> hub_download.OnProgress:
-        """Return the progress callback of one checkpoint, which limits how often progress is reported."""
+        """Return the progress callback of one checkpoint, which limits the rate of reports."""
         last = ""
 
         def report(step: str, got: int, size: int) -> None:

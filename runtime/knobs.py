@@ -46,7 +46,7 @@ def knob(
 
 
 def override(group: Group, **values: Any) -> Group:
-    """Return a copy of the group with the given values; values that are None are ignored.
+    """Return a copy of the group with the given values, except those that are None.
 
     Raises:
         InvalidSetting: A value is out of its range.
@@ -55,7 +55,9 @@ def override(group: Group, **values: Any) -> Group:
 
 
 def group_from_env(group: type[Group], env: Mapping[str, str], prefix: str = "", base: Group | None = None) -> Group:
-    """Read a group of settings from the environment; missing ones keep the value in ``base`` or the default.
+    """Read a group of settings from the environment.
+
+    A missing setting keeps the value in ``base`` or the default.
 
     Raises:
         InvalidSetting: A variable cannot be parsed or is out of its range.
@@ -96,7 +98,11 @@ def _truth(text: str) -> bool:
 
 
 def _checked(group: Group, named: Mapping[str, str]) -> Group:
-    """Check the ranges of all settings and return the group; ``named`` maps fields to names for error messages."""
+    """Check the ranges of all settings and return the group.
+
+    Args:
+        named: Names of the fields in error messages.
+    """
     for knob_ in fields(group):
         name = named.get(knob_.name, knob_.name)
         value, low, high = getattr(group, knob_.name), knob_.metadata["low"], knob_.metadata["high"]

@@ -36,7 +36,10 @@ RECORDED_VOICE = "The voice is that of the recording or embedding; the voice tha
 
 
 class Mode(StrEnum):
-    """Voice selection mode; each published checkpoint serves one mode."""
+    """Voice selection mode.
+
+    Each published checkpoint serves one mode.
+    """
 
     CUSTOM_VOICE = "custom_voice"
     VOICE_DESIGN = "voice_design"
@@ -44,7 +47,10 @@ class Mode(StrEnum):
 
 
 class Layout(StrEnum):
-    """Text layout: all text before the codes, or one token next to each frame (docs/model.md 3.3, 3.4)."""
+    """Text layout: all text before the codes, or one token next to each frame.
+
+    See docs/model.md 3.3 and 3.4.
+    """
 
     NON_STREAMING = "non_streaming"
     STREAMING = "streaming"
@@ -85,9 +91,10 @@ class Guard(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sampling:
-    """Sampling settings of the talker and the code predictor; None uses the checkpoint's generation_config.json.
+    """Sampling settings of the talker and the code predictor.
 
-    ``greedy`` chooses the most probable code at both levels; the repetition penalty and the EOS rules still apply.
+    None: the value in the checkpoint's generation_config.json. ``greedy`` chooses the most probable code at both
+    levels; the repetition penalty and the EOS rules still apply.
     """
 
     temperature: float | None = None
@@ -102,7 +109,9 @@ class Sampling:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class VoicePrompt:
-    """Voice prompt that a checkpoint computed from reference audio; other checkpoints cannot use it.
+    """Voice prompt that a checkpoint computed from reference audio.
+
+    Other checkpoints cannot use it.
 
     Shapes: x_vector [H] float32; codes [m, Q] int64, None for x-vector only.
     """
@@ -146,7 +155,9 @@ class Reference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpeechRequest:
-    """Request for one utterance. Each mode ignores the fields that it does not use.
+    """Request for one utterance.
+
+    Each mode ignores the fields that it does not use.
 
     With ``open_text``, `SpeechEngine.append` adds more text until `SpeechEngine.finish_text` is called. The codes do
     not depend on how the text arrives, if it is split into the same segments and tokens (docs/api.md, Live text).
@@ -247,13 +258,20 @@ class RequestStats:
 
     @property
     def rtf(self) -> float | None:
-        """Compute time over audio time; None without audio."""
+        """Compute time over audio time.
+
+        Returns:
+            None if there is no audio.
+        """
         return (self.total_ms - self.queue_ms) / 1000 / self.audio_s if self.audio_s else None
 
 
 @dataclass(frozen=True, slots=True)
 class Queued:
-    """Event: the request waits for a slot. ``position`` 0 is next."""
+    """Event: the request waits for a slot.
+
+    ``position`` 0 is next.
+    """
 
     position: int
     eta_ms: float | None = None  # Estimated waiting time. None until the first request has ended.
@@ -286,9 +304,10 @@ class AudioChunk:
 
 @dataclass(frozen=True, slots=True)
 class WaitingForText:
-    """Event: all text received so far is spoken, its audio is emitted, and the request waits for more text.
+    """Event: the request has spoken all text received so far and waits for more.
 
-    ``chars`` is the number of characters received by then. If the client has sent more, the event is outdated.
+    The audio is emitted. ``chars`` is the number of characters received by then. If the client has sent more, the event
+    is outdated.
     """
 
     chars: int
@@ -308,7 +327,10 @@ class Finished:
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """Last event of a request that failed. Other requests are not affected."""
+    """Last event of a request that failed.
+
+    Other requests are not affected.
+    """
 
     error: SpeechError
     stats: RequestStats
@@ -316,7 +338,10 @@ class Broken:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """Only event of a request that an engine in another process refused; no work was started."""
+    """Only event of a request that an engine in another process refused.
+
+    No work was started.
+    """
 
     error: SpeechError
 

@@ -67,7 +67,9 @@ def build(args: Arguments | Mapping[str, Any]) -> Any:
 
 
 def with_accelerators(arguments: Arguments, counted: Mapping[str, float]) -> Arguments:
-    """Return the arguments with the number of accelerators for every pool; existing values are kept.
+    """Return the arguments with the number of accelerators of every pool filled in.
+
+    Values that are already set are kept.
 
     Args:
         arguments: Description of the cluster.

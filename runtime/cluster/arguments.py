@@ -33,7 +33,7 @@ class Pool(BaseModel):
     environment: dict[str, str] = Field(default_factory=dict, description="settings of these replicas only")
 
     def with_accelerators(self, device: str, counted: Mapping[str, float]) -> Self:
-        """Return this pool with one accelerator per replica, unless the number of accelerators is set.
+        """Return this pool with one accelerator per replica, unless a number is set.
 
         Without a reservation in Ray, two replicas on one machine would both open the first accelerator.
 

@@ -25,5 +25,9 @@ def slots_in_use(context: Any, *, target: float = 0.7) -> tuple[int, dict[str, A
 
 
 def replicas_needed(in_use: float, slots_each: float, target: float) -> int:
-    """Return the number of replicas with which ``in_use`` slots are a share of ``target`` of all slots."""
+    """Return the number of replicas with which ``in_use`` slots are `target` of all slots.
+
+    Args:
+        target: Fraction of the slots that should be in use.
+    """
     return max(1, ceil(in_use / (slots_each * target) - 1e-9))

@@ -71,11 +71,12 @@ class Load:
 
 
 def weights(loads: Mapping[str, Load], connections: Mapping[str, int]) -> dict[str, int]:
-    """Return weights with which HAProxy's ``leastconn`` chooses the replica with the most free slots.
+    """Return server weights that make HAProxy choose the replica with the most free slots.
 
-    HAProxy chooses the server with the smallest (connections + 1) / weight. The number of connections is not the number
-    of used slots, because a socket may be idle for an hour. If the weight is (connections + 1) * free, this quotient is
-    1 / free. Until the weights are updated, each new connection increases the quotient of its server.
+    The weights are for HAProxy's ``leastconn``, which chooses the server with the smallest (connections + 1) / weight.
+    The number of connections is not the number of used slots, because a socket may be idle for an hour. If the weight
+    is (connections + 1) * free, this quotient is 1 / free. Until the weights are updated, each new connection increases
+    the quotient of its server.
 
     Args:
         loads: Load of each replica.

@@ -35,12 +35,12 @@ def cluster(
     restart: bool,
     gpus: float | None,
 ) -> int:
-    """Start a cluster and serve until a signal ends it, or change the running cluster at ``address`` and return.
+    """Start a cluster and serve until a signal, or change a running cluster and return.
 
     Args:
         settings: Settings of every process of the cluster.
         pools: NAME=REPLICAS:MODEL[,MODEL…] for each pool. If empty, one pool serves the checkpoints in the settings.
-        address: Address of a running cluster.
+        address: Address of a running cluster to change. None: start a cluster.
         restart: Replace all replicas, one after another.
         gpus: GPUs reserved for each replica. None: one GPU or NPU if Ray has any and the device allows it.
 

@@ -20,7 +20,10 @@ INGRESS_TIMEOUT_S = 3.0  # Time without a read of the directory after which an i
 
 
 class Directory:
-    """Replicas by name. Thread: the event loop."""
+    """Replicas by name.
+
+    Thread: the event loop.
+    """
 
     def __init__(self) -> None:
         self._replicas: dict[str, Replica] = {}
@@ -50,7 +53,10 @@ class Directory:
             self._version += 1
 
     async def drain(self, name: str) -> None:
-        """Mark a replica as draining, and wait (up to `DRAIN_TIMEOUT_S`) until no ingress sends it new requests."""
+        """Mark a replica as draining, and wait until no ingress sends it new requests.
+
+        The wait ends after `DRAIN_TIMEOUT_S`.
+        """
         known = self._replicas.get(name)
         if known is None:
             return

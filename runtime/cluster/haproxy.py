@@ -224,10 +224,11 @@ def _bind_address(host: str) -> str:
 
 
 def _routing(folder: Path) -> list[str]:
-    """Return the rules that route requests by mode, for clusters whose replicas serve different modes.
+    """Return the HAProxy rules that route requests by mode.
 
-    The mode is ``task_type`` in the URL or the body. Otherwise it is Base for a request with reference audio,
-    CustomVoice for a speaker, and Base for any other voice name, which can only be a stored voice.
+    They are for clusters whose replicas serve different modes. The mode is ``task_type`` in the URL or the body.
+    Otherwise it is Base for a request with reference audio, CustomVoice for a speaker, and Base for any other voice
+    name, which can only be a stored voice.
     """
     lines = []
     for mode in Mode:
@@ -273,7 +274,10 @@ def _routing(folder: Path) -> list[str]:
 
 
 class HAProxy:
-    """One HAProxy process and its admin socket. Thread: the event loop."""
+    """One HAProxy process and its admin socket.
+
+    Thread: the event loop.
+    """
 
     def __init__(self, settings: Settings, folder: Path, view_port: int) -> None:
         self._settings = settings
@@ -287,7 +291,9 @@ class HAProxy:
         return bool(self.pid) and is_running(self.pid, self.folder)
 
     async def start(self, voices: Mapping[str, str] | None = None) -> None:
-        """Start HAProxy and wait until it accepts commands, or adopt the process of an earlier ingress.
+        """Start HAProxy and wait until it accepts commands.
+
+        The process of an earlier ingress is adopted if it is running.
 
         Raises:
             PortInUse: The public port is in use.
@@ -337,7 +343,10 @@ class HAProxy:
         raise InvalidSetting(name="VOICEWRIGHT_HAPROXY", value=self._binary, why=said.strip()[-400:])
 
     async def _adopt(self, path: Path, words: str) -> bool:
-        """Adopt a running process with its connections if it has the same configuration; otherwise stop it."""
+        """Adopt a running process with its connections if its configuration is unchanged.
+
+        A process with another configuration is stopped.
+        """
         self.pid, known = self._read_last_run(path)
         if not self.alive:
             return False
@@ -432,5 +441,8 @@ def is_running(pid: int, folder: Path) -> bool:
 
 
 def without_view(words: str) -> list[str]:
-    """Return the lines of a configuration except the view's port, which differs between ingresses."""
+    """Return the lines of a configuration except the port of the view.
+
+    This port differs between ingresses.
+    """
     return [line for line in words.splitlines() if not line.startswith("    server view ")]

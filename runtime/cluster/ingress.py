@@ -33,7 +33,10 @@ QUERY_TIMEOUT_S = 1.0  # Timeout of a load request to a replica.
 
 
 class Ingress:
-    """Serve replica that owns the public port of a machine. Thread: event loop."""
+    """Serve replica that owns the public port of a machine.
+
+    Thread: event loop.
+    """
 
     async def __init__(  # type: ignore[misc]  # Serve awaits it
         self, directory: Any, environment: dict[str, str], *replicas: Any, folder: str

@@ -72,9 +72,13 @@ def start_ray(address: str | None, namespace: str) -> None:
 
 
 def stop_ray(drain_s: float, hurry: threading.Event) -> None:
-    """Stop Ray Serve and Ray after the drain timeout and a margin, or at once if ``hurry`` is set.
+    """Stop Ray Serve and Ray after the drain timeout and a margin.
 
     Ray's log lines about its own shutdown are suppressed.
+
+    Args:
+        drain_s: Time for running requests to finish, in seconds.
+        hurry: Event that ends the wait.
     """
     import ray
     from ray import serve
@@ -96,7 +100,7 @@ def stop_ray(drain_s: float, hurry: threading.Event) -> None:
 
 @contextmanager
 def _time_limit(seconds: int) -> Iterator[None]:
-    """Context manager that raises TimeoutError after some seconds, if it runs on the main thread."""
+    """Context manager that raises TimeoutError after `seconds`, on the main thread only."""
 
     def expire(number: int, frame: FrameType | None) -> None:
         raise TimeoutError(f"no answer within {seconds} s")

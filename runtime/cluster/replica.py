@@ -45,7 +45,7 @@ _POLL_INTERVAL_S = 0.05  # Poll interval for the runtime process.
 
 
 def runtime_environment(environment: Mapping[str, str], *, processors: float, parent: int) -> dict[str, str]:
-    """Return the environment for a runtime: that of the Ray worker, without Ray's limit of OpenMP threads.
+    """Return the environment of the Ray worker without Ray's limit of OpenMP threads.
 
     Ray sets OMP_NUM_THREADS=1 in workers without reserved CPUs, unless the user has set it. The environment of the
     parent process shows if the user has.
@@ -65,7 +65,10 @@ def runtime_environment(environment: Mapping[str, str], *, processors: float, pa
 
 
 class RuntimeReplica:
-    """Serve replica with one runtime process. Thread: event loop."""
+    """Serve replica with one runtime process.
+
+    Thread: event loop.
+    """
 
     async def __init__(  # type: ignore[misc]  # Serve awaits it
         self,
@@ -174,7 +177,10 @@ class RuntimeReplica:
         )
 
     def _wait_until_ready(self) -> str:
-        """Wait until the runtime is ready and return its URL. Thread: a worker."""
+        """Wait until the runtime is ready and return its URL.
+
+        Thread: a worker.
+        """
         assert self._process.stdout is not None
         threading.Thread(target=self._copy_log, name="runtime-log", daemon=True).start()
         for line in self._process.stdout:
@@ -185,7 +191,10 @@ class RuntimeReplica:
         raise RuntimeError(self._last_line or f"the runtime ended with status {self._process.returncode}")
 
     def _copy_log(self) -> None:
-        """Copy the runtime's log to stderr. Thread: its own."""
+        """Copy the runtime's log to stderr.
+
+        Thread: log thread.
+        """
         assert self._process.stderr is not None
         for line in self._process.stderr:
             self._last_line = line.decode("utf-8", "replace").strip() or self._last_line

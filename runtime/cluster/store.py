@@ -45,7 +45,7 @@ class Store(Protocol):
 
 
 def store_of(settings: Settings) -> Store:
-    """Return the store in the settings, or the local voice folder, which all replicas of a machine share.
+    """Return the store in the settings, or the voice folder that a machine's replicas share.
 
     Raises:
         OSError: The store cannot be reached.
@@ -55,7 +55,10 @@ def store_of(settings: Settings) -> Store:
 
 
 class Folder:
-    """Local folder that all runtimes of a machine share. It needs no synchronisation."""
+    """Local folder that all runtimes of a machine share.
+
+    It needs no synchronisation.
+    """
 
     environment: Mapping[str, str] = {}
 
@@ -68,7 +71,10 @@ class Folder:
 
 @dataclass(slots=True)
 class Mirror:
-    """Two-way synchronisation of a local folder and the store. Thread: one worker at a time."""
+    """Two-way synchronisation of a local folder and the store.
+
+    Thread: one worker at a time.
+    """
 
     files: Any  # File system object of fsspec.
     root: str  # Root folder of the store in this file system.
@@ -210,7 +216,11 @@ class Mirror:
         return ""
 
     def _download(self, name: str) -> str | None:
-        """Download a file and return its local version; None if it was deleted from the store in the meantime."""
+        """Download a file and return its local version.
+
+        Returns:
+            None if the file has been deleted from the store in the meantime.
+        """
         path = self.local / name
         path.parent.mkdir(parents=True, exist_ok=True)
         part = path.with_name(f".{path.name}{_PART}")

@@ -144,7 +144,10 @@ class ClusterView:
         return JSONResponse({"object": "list", **{name: list(found.values()) for name, found in models.items()}})
 
     async def _model(self, request: Request) -> Response:
-        """Return a checkpoint from a replica that has it, or a replica's error if no replica has it."""
+        """Return a checkpoint's information from a replica that has it.
+
+        If no replica has it, the error of one replica is returned.
+        """
         answers = await self._answers(request, self._state.ready, request.url.path)
         if not answers:
             return error_response(NoReplica(retry_after_s=1.0))
@@ -154,7 +157,11 @@ class ClusterView:
     async def _pages(
         self, request: Request, replicas: list[Replica], path: str
     ) -> list[httpx.Response | None] | Response:
-        """Forward the request to all replicas and return the responses (None: no response), or a replica's refusal."""
+        """Forward the request to all replicas and return their responses.
+
+        Returns:
+            One response per replica (None: no response), or a replica's refusal.
+        """
         pages = await asyncio.gather(*(self._query(request, replica, path) for replica in replicas))
         for page in pages:
             if page is not None and page.status_code in {401, 403, 429}:
@@ -178,7 +185,7 @@ class ClusterView:
             return None
 
     async def _if_allowed(self, request: Request, answer: Response) -> Response:
-        """Return `answer` if a replica accepts the caller's key; otherwise its refusal."""
+        """Return `answer` if a replica accepts the caller's key, otherwise the refusal."""
         pages = await self._pages(request, self._state.ready, "/v1/models")
         if isinstance(pages, Response):
             return pages

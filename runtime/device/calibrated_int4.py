@@ -1,4 +1,4 @@
-"""Int4 quantization that minimizes the error of a matrix's products instead of the error of its weights.
+"""Int4 quantization that minimizes the error of products instead of weights.
 
 The method is GPTQ (Frantar et al., 2023, https://arxiv.org/abs/2210.17323): columns are rounded one after another, and
 the columns that follow compensate for the error. It needs the second moments of the inputs that the matrix multiplies.

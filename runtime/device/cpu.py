@@ -1,4 +1,7 @@
-"""CPU device in plain torch. It is the reference for all other devices."""
+"""CPU device in plain torch.
+
+It is the reference for all other devices.
+"""
 
 from __future__ import annotations
 
@@ -50,9 +53,9 @@ def are_small(networks: Iterable[nn.Module]) -> bool:
 
 
 def shared_out(cores: int) -> Threads:
-    """Divide the processor cores: a quarter (at least one) for Code2Wav, and the others for frames.
+    """Return the numbers of threads for Code2Wav and for frames on `cores` CPU cores.
 
-    A single core is used for both.
+    Code2Wav gets a quarter of the cores (at least one), and the frames get the others. A single core is used for both.
     """
     sound = max(1, cores // 4)
     return Threads(max(1, cores - sound), sound)
@@ -83,7 +86,7 @@ def unit_norm(x: Tensor, eps: float) -> Tensor:
 
 
 class Now:
-    """Event of a synchronous device. It is always complete."""
+    """Event of a synchronous device, which is always complete."""
 
     def query(self) -> bool:
         return True
@@ -93,7 +96,7 @@ class Now:
 
 
 class EachLayer:
-    """Implementation of ``AttendSlots``, which writes the new positions to the slots and then calls `attend`.
+    """``AttendSlots`` that writes new positions to the slots and then calls `attend`.
 
     Attention reads the first `span` positions of each slot.
     """

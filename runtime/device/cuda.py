@@ -130,7 +130,10 @@ def _streams() -> dict[Stream, torch.cuda.Stream]:
 
 
 def _kernels() -> Fused | None:
-    """Return the Triton kernels, or None if Triton is not available and torch's operations are used."""
+    """Return the Triton kernels, or None if Triton is not available.
+
+    Without them, torch's operations are used.
+    """
     if not kernels.available():
         log.warning("Triton cannot be used here: the library's operations serve, several times slower")
         return None

@@ -12,7 +12,7 @@ from torch import Tensor
 
 
 class Rules(NamedTuple):
-    """Additional sampling rules for code 0; see ``talker_rules`` in `engine/execution/sampling.py`.
+    """Additional sampling rules for code 0 (``talker_rules`` in execution/sampling.py).
 
     Shapes: seen [S, V] bool; penalty [S] float32; hold_until [S] int64. Ids below ``codes`` and ``eos`` are allowed.
     """
@@ -41,7 +41,7 @@ class SamplingState(NamedTuple):
 
 
 class Sampled(NamedTuple):
-    """Output buffers for the codes of a frame, and for flags that are True if all scores were finite.
+    """Output buffers: the codes of a frame, and flags of rows with finite scores.
 
     Shapes: [B, Q] int64, bool.
     """
@@ -102,18 +102,21 @@ class QKNormRope(NamedTuple):
 
 
 class KVView(NamedTuple):
-    """Keys and values of one layer for all slots. Shapes: [S, kv_heads, T, d]."""
+    """Keys and values of one layer for all slots.
+
+    Shapes: [S, kv_heads, T, d].
+    """
 
     keys: Tensor
     values: Tensor
 
 
 class Fused(Protocol):
-    """Fused operations with one launch each (two for a norm of many rows), bitwise independent of the batch.
+    """Fused operations with one launch each, bitwise independent of the batch.
 
-    Launches may overlap. With `settled`, an operation may read its slot inputs while earlier launches still run.
-    Without `settled`, it waits for all earlier launches before it lets the next one start, so that the next launch can
-    use `settled` for all data written before.
+    A norm of many rows takes two launches. Launches may overlap. With `settled`, an operation may read its slot inputs
+    while earlier launches still run. Without `settled`, it waits for all earlier launches before it lets the next one
+    start, so that the next launch can use `settled` for all data written before.
     """
 
     max_rows: int  # Maximum number of rows of the products below. Products of more rows use the library.
@@ -129,16 +132,19 @@ class Fused(Protocol):
         residual: Tensor | None = None,
         out: Tensor | None = None,
     ) -> Tensor:
-        """Return residual + norm(x) @ weight.T + bias, in a new tensor or in `out`, which may be strided.
+        """Return residual + norm(x) @ weight.T + bias.
 
-        Weights have the dtype of x, or are int8 with a scale for each output channel, by which the sum of products is
-        multiplied in float32.
+        The result is a new tensor or `out`, which may be strided. Weights have the dtype of x, or are int8 with a scale
+        for each output channel, by which the sum of products is multiplied in float32.
 
         Shapes: x [M, K]; weight [N, K]; scale [N] float32; bias [N]; residual, out, result [M, N].
         """
 
     def norm(self, x: Tensor, norm: Norm) -> Tensor:
-        """Apply an RMSNorm. Shapes: x, result [M, K], any M."""
+        """Apply an RMSNorm.
+
+        Shapes: x, result [M, K], any M.
+        """
 
     def swiglu(self, x: Tensor, norm: Norm, weight: Tensor, *, scale: Tensor | None = None) -> Tensor:
         """Return silu(gate) * up of norm(x), with weights as in `gemm`.
@@ -157,14 +163,18 @@ class Fused(Protocol):
         *,
         settled: bool = False,
     ) -> Tensor:
-        """Compute norms, RoPE, cache write and attention of the newest positions of some rows over their own slots.
+        """Compute norms, RoPE, cache write and attention of each row's newest positions.
+
+        Each row attends to its own slot.
 
         Shapes: qkv [B * new, (heads + 2 kv_heads) * d]; rows, positions (of the first new one) [B] int64; result
         [B * new, heads * d]. `settled` refers to rows and positions.
         """
 
     def prefill_attention(self, qkv: Tensor, heads: QKNormRope, cache: KVView, slot: Tensor, start: Tensor) -> Tensor:
-        """Compute norms, RoPE, cache write and attention for P positions of n slots, each from its `start` on.
+        """Compute norms, RoPE, cache write and attention of P positions in each of n slots.
+
+        The positions of a slot start at `start`.
 
         Shapes: qkv [n * P, ...]; slot, start [n] int64; result [n * P, heads * d].
 
@@ -183,7 +193,7 @@ class Fused(Protocol):
         *,
         settled: bool = False,
     ) -> None:
-        """Sample one code per row like ``pick`` in `runtime/engine/execution/sampling.py`, and look up its embedding.
+        """Sample one code per row like ``pick`` in sampling.py, and look up its embedding.
 
         Shapes: logits [B, V]; rows [B] int64. `out` is written at `codebook`. `settled` refers to rows and state.
         """
@@ -208,7 +218,9 @@ class Fused(Protocol):
         positions: Tensor,
         counts: Tensor | None = None,
     ) -> Tensor:
-        """Advance the rows after a frame; return its output as ``Frame`` in `runtime/engine/execution/frame.py` does.
+        """Advance the rows after a frame and return its output.
+
+        The output is that of ``Frame`` in `runtime/engine/execution/frame.py`.
 
         Shapes: rows, positions (the first new one), counts (of new positions; None for one each) [B] int64; result
         [B, Q + 2] int64.

@@ -38,7 +38,10 @@ def free_bytes() -> int:
 
 
 def release_unused_memory() -> None:
-    """Return freed memory to the operating system. After loading, glibc keeps gigabytes of it."""
+    """Return freed memory to the operating system.
+
+    After loading, glibc keeps gigabytes of it.
+    """
     if sys.platform != "win32" and (trim := getattr(ctypes.CDLL(None), "malloc_trim", None)) is not None:
         trim(0)
 

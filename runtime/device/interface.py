@@ -38,7 +38,10 @@ class Event(Protocol):
         """True if the device has reached this event."""
 
     def synchronize(self) -> None:
-        """Block until the device has reached this event. The GIL is released."""
+        """Block until the device has reached this event.
+
+        The GIL is released.
+        """
 
 
 class AttendSlots(Protocol):
@@ -82,13 +85,19 @@ class Device(Protocol):
 
     @property
     def unit_norm(self) -> Callable[[Tensor, float], Tensor] | None:
-        """Return f(x, eps) = x / rms(x) in float32 with one cast, or None to use the networks' own norm."""
+        """Return f(x, eps) = x / rms(x) in float32 with one cast.
+
+        None: the networks use their own norm.
+        """
 
     def fused(self, dtype: torch.dtype) -> Fused | None:
-        """Return fused operations for networks in `dtype`, or None to use the networks' own operations."""
+        """Return fused operations for networks in `dtype`.
+
+        None: the networks use their own operations.
+        """
 
     def prefill_attention(self, q: Tensor, k: Tensor, v: Tensor, seen: Tensor | None = None) -> Tensor:
-        """Compute causal attention of the newest positions over themselves and the earlier positions.
+        """Compute causal attention of the newest positions over all positions so far.
 
         Shapes: q [B, heads, P, d]; k, v [B, kv_heads, N + P, d], the older ones first; seen [P, N + P] bool, an
         explicit mask, needed in graphs because their shapes are fixed; result [B, heads, P, d].
@@ -117,10 +126,13 @@ class Device(Protocol):
         """Return an event after all work that was queued on the current stream."""
 
     def wait(self, event: Event) -> None:
-        """Make the current stream wait for an event of another stream. The host does not wait."""
+        """Make the current stream wait for an event of another stream.
+
+        The host does not wait.
+        """
 
     def precompile(self, works: Iterable[Callable[[], object]]) -> None:
-        """Compile the kernels of functions that will be captured, on devices where this takes long.
+        """Compile the kernels of functions that will be captured, if this takes long.
 
         The functions are called, and their results are undefined.
         """

@@ -26,7 +26,10 @@ class Finished:
 
 
 class MpsDevice(CpuDevice):
-    """CPU implementation with tensors on the GPU: attention row by row, no graphs, no launches in flight."""
+    """CPU implementation with tensors on the GPU.
+
+    Attention is computed row by row. There are no graphs and no launches in flight.
+    """
 
     name = "mps"
     unit_norm = None  # The networks use their own norm.

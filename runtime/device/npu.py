@@ -92,7 +92,10 @@ class NpuDevice(CpuDevice):
         self._npu.set_device(self.torch_device)
 
     def unit_norm(self, x: Tensor, eps: float) -> Tensor:
-        """Apply Ascend's norm with a weight of ones, because it multiplies the weight before it casts."""
+        """Apply Ascend's norm with a weight of ones.
+
+        Ascend's operator multiplies by the weight before it casts.
+        """
         key = x.shape[-1], x.dtype
         if key not in self._ones:
             self._ones[key] = torch.ones(x.shape[-1], device=self.torch_device, dtype=x.dtype)

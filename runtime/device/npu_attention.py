@@ -73,7 +73,9 @@ class NpuSlots:
 
 
 def check_attention(q: Tensor, k: Tensor, v: Tensor, unseen: Tensor | None, mode: int) -> None:
-    """Check that the operators will interpret a mask as intended; they do not report errors themselves.
+    """Check that the operators will interpret a mask as intended.
+
+    The operators do not report errors themselves.
 
     Raises:
         AttentionRefused: The operators would interpret the call differently.

@@ -67,7 +67,10 @@ def choose_dtype(name: str, device: Device, *, is_large: bool = False) -> torch.
 
 
 def choose_quantization(word: str, device: Device) -> Quantization | None:
-    """Return the quantization of the talker and code predictor for a valid setting other than auto.
+    """Return the quantization of the talker and code predictor.
+
+    Args:
+        word: A valid setting other than auto.
 
     Raises:
         InvalidSetting: The device does not support this quantization.

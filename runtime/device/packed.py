@@ -31,7 +31,10 @@ class PackedProduct:
         self.least = least
 
     def __call__(self, rows: Tensor) -> Tensor:
-        """Multiply. Shapes: rows [M, K]; result [M, N]."""
+        """Multiply.
+
+        Shapes: rows [M, K]; result [M, N].
+        """
         count = len(rows)
         if count < self.least:
             rows = F.pad(rows, (0, 0, 0, self.least - count))
@@ -61,9 +64,12 @@ def lays_out(dtype: torch.dtype) -> bool:
 
 @cache
 def min_rows(N: int, K: int, dtype: torch.dtype) -> int | None:
-    """Return the minimum number of rows for which a product is batch-invariant, for matrices [N, K].
+    """Return the minimum number of rows for which a product is batch-invariant.
 
-    The result must hold for one thread and for all threads. None if no number in ``MIN_ROWS`` is enough.
+    The matrix has shape [N, K]. The result must hold for one thread and for all threads.
+
+    Returns:
+        None if no number in ``MIN_ROWS`` is enough.
     """
     if not is_x86() or not lays_out(dtype):
         return None

@@ -53,14 +53,20 @@ Product = Callable[[Tensor], Tensor]  # Function from rows [M, K] to a result [M
 
 @dataclass(frozen=True, slots=True)
 class Int8:
-    """Weights in eight bits. Shapes: values [N, K] int8; steps [N] float32."""
+    """Matrix of eight-bit weights.
+
+    Shapes: values [N, K] int8; steps [N] float32.
+    """
 
     values: Tensor
     steps: Tensor
 
     @classmethod
     def of(cls, weight: Tensor) -> Int8:
-        """Quantize a matrix. Shapes: weight [N, K] of any floating dtype."""
+        """Quantize a matrix.
+
+        Shapes: weight [N, K] of any floating dtype.
+        """
         values = torch.empty(weight.shape, dtype=torch.int8, device=weight.device)
         steps = torch.empty(len(weight), device=weight.device)
         # A tensor is used, because CUDA would divide by a Python number by multiplying with its inverse.
@@ -74,7 +80,10 @@ class Int8:
         return cls(values, steps)
 
     def weight(self) -> Tensor:
-        """Return the dequantised values. Shapes: result [N, K] float32."""
+        """Return the dequantised values.
+
+        Shapes: result [N, K] float32.
+        """
         return self.values * self.steps[:, None]
 
 
@@ -92,7 +101,10 @@ class Int4:
 
     @classmethod
     def of(cls, weight: Tensor) -> Int4:
-        """Quantize a matrix. Shapes: weight [N, K], where GROUP divides K."""
+        """Quantize a matrix.
+
+        Shapes: weight [N, K], where GROUP divides K.
+        """
         groups = weight.float().reshape(len(weight), -1, GROUP)
         least, most = groups.aminmax(dim=2)
         steps = ((most - least) / 15).clamp_(min=SMALLEST).bfloat16()
@@ -101,7 +113,10 @@ class Int4:
         return cls(values.flatten(1).to(torch.int32), steps, middles)
 
     def weight(self) -> Tensor:
-        """Return the dequantised values. Shapes: result [N, K] float32."""
+        """Return the dequantised values.
+
+        Shapes: result [N, K] float32.
+        """
         away = (self.values.view(len(self.values), -1, GROUP) - 8) * self.steps.float()[..., None]
         return (away + self.middles.float()[..., None]).flatten(1)
 
@@ -110,12 +125,18 @@ Rounded = Int8 | Int4
 
 
 def rounded(weight: Tensor, kind: Quantization) -> Rounded:
-    """Quantize a matrix to eight bits, or to four if its shape allows. Shapes: weight [N, K]."""
+    """Quantize a matrix to eight bits, or to four if its shape allows.
+
+    Shapes: weight [N, K].
+    """
     return Int4.of(weight) if kind is Quantization.INT4 and takes_four_bits(*weight.shape) else Int8.of(weight)
 
 
 def product_of(weights: Rounded) -> Product:
-    """Return the product function for quantized weights, which uses the device's kernel for their shape."""
+    """Return the product function for quantized weights.
+
+    It uses the device's kernel for their shape.
+    """
     if weights.values.is_cpu and native.is_loaded():
         return NativeInt4(weights) if isinstance(weights, Int4) else NativeInt8(weights)
     if isinstance(weights, Int4):
@@ -129,7 +150,10 @@ def product_of(weights: Rounded) -> Product:
 
 
 def quantized(weight: Tensor, kind: Quantization) -> Product:
-    """Quantize a matrix and return its product function. Shapes: weight [N, K]."""
+    """Quantize a matrix and return its product function.
+
+    Shapes: weight [N, K].
+    """
     if kind is not Quantization.FLOAT16:
         return product_of(rounded(weight, kind))
     return NativeFloat16(weight) if weight.is_cpu and native.is_loaded() else WeightOnlyFloat16(weight)
@@ -187,7 +211,7 @@ def kinds_on(device: str) -> list[Quantization]:
 
 
 def not_on(kind: Quantization, device: str) -> str:
-    """Return the reason why a device does not support a quantization, for use in an error message."""
+    """Return the reason why a device does not support a quantization, for an error message."""
     able = "a CPU or a CUDA card" if kind is Quantization.INT8 else "a CPU"
     return f"the device is {device}, and only {able} multiplies {kind}"
 
@@ -225,7 +249,10 @@ class NativeFloat16:
 
 
 class NativeInt8:
-    """Product of int8 rows and int8 weights with exact sums by our own kernels, bitwise equal on all processors."""
+    """Product of int8 rows and int8 weights by our own kernels.
+
+    Sums are exact, so results are bitwise equal on all processors.
+    """
 
     def __init__(self, rounded: Int8) -> None:
         self.tiles, self.steps = native.int8_tiles(rounded.values, rounded.steps)
@@ -268,9 +295,10 @@ class RoundedRowsInt8:
 
 
 class DequantizedInt8:
-    """Product of unquantized rows with int8 weights in float32, scaled afterwards, by the device's library.
+    """Product of unquantized rows with int8 weights, by the device's library.
 
-    CUDA kernels use `values` and `steps` directly and are tested against this class.
+    The product is computed in float32 and scaled afterwards. CUDA kernels use `values` and `steps` directly and are
+    tested against this class.
     """
 
     def __init__(self, rounded: Int8) -> None:
@@ -303,7 +331,10 @@ class WeightOnlyInt4:
 
 
 def _in_pieces(rows: Tensor, product: Product) -> Tensor:
-    """Multiply a few rows at a time, because some processors sum larger batches in another order."""
+    """Multiply a few rows at a time.
+
+    Some processors sum larger batches in another order.
+    """
     return torch.cat([product(part) for part in torch.split(rows.bfloat16(), PIECE)]).to(rows.dtype)
 
 
@@ -317,7 +348,10 @@ def _packed_by_fbgemm(rounded: Int8) -> Any:
 
 
 class _Engine:
-    """Context manager that sets torch's global quantization engine to fbgemm while any thread is inside."""
+    """Context manager that sets torch's global quantization engine to fbgemm.
+
+    The engine is set while any thread is inside.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -11,7 +11,10 @@ from runtime.model.code2wav import StreamState
 
 @dataclass(frozen=True, slots=True, eq=False)
 class VoiceStreamState:
-    """Code2Wav state after a reference, from which a stream continues (runtime/model/code2wav_interface.py)."""
+    """Code2Wav state after a reference, from which a stream continues.
+
+    See runtime/model/code2wav_interface.py.
+    """
 
     state: StreamState
     turn: int

@@ -155,11 +155,16 @@ class EngineCore:
 
     @property
     def _waits_for_text(self) -> NDArray[np.bool_]:
-        """Return the rows that have generated all frames their text allows. Shapes: [S]."""
+        """Return the rows that have generated all frames their text allows.
+
+        Shapes: [S].
+        """
         return (self.table.made > 0) & (self.table.text_limit <= self.table.made)
 
     def share_voices_of(self, reader: EngineCore, *, may_cross_embed: bool) -> None:
-        """Use another checkpoint's voice cache. No request may wait for a voice at this time.
+        """Use another checkpoint's voice cache.
+
+        No request may wait for a voice at this time.
 
         With `may_cross_embed`, the other checkpoint embeds the inputs of requests that ask for it.
         """
@@ -217,13 +222,20 @@ class EngineCore:
             self.table.buffer_empty_at[sequence.slot] = self.clock() + max(0.0, left_s)
 
     def cancel(self, ticket: int) -> None:
-        """End a request in any state. Its sink then receives only the final event."""
+        """End a request in any state.
+
+        Its sink then receives only the final event.
+        """
         sequence = self.waiting.remove_request(ticket) or self._sequence_of(ticket)
         if sequence is not None:
             self.finish_request(sequence, StopReason.CANCELLED)
 
     def preempt(self, ticket: int, error: SpeechError) -> bool:
-        """End a request that waits for a slot; return False if it has a slot or has ended."""
+        """End a request that waits for a slot.
+
+        Returns:
+            False if the request has a slot or has ended.
+        """
         sequence = self.waiting.remove_request(ticket)
         if sequence is not None:
             self.finish_request(sequence, error)
@@ -285,7 +297,7 @@ class EngineCore:
                 sequence.sink(WaitingForText(chars))
 
     def admit(self) -> None:
-        """Give free slots to the next requests, and report new queue positions to waiting requests."""
+        """Give free slots to the next requests, and send new queue positions to the others."""
         now = self.clock()
         for sequence, error in self.waiting.collect_voices(now):
             self.finish_request(sequence, error)
@@ -399,7 +411,7 @@ class EngineCore:
         sequence.sink(Started(seed=sequence.seed, checkpoint=self.checkpoint.name, notes=sequence.reported_notes))
 
     def _prefill_chunks(self, sequences: list[Sequence]) -> None:
-        """Prefill the next chunk of several prompts at once, and launch the first frames of complete prompts."""
+        """Prefill the next chunk of several prompts, and launch the first frames of full prompts."""
         wanted = [
             (sequence.slot, sequence.prompt, sequence.prefill_position)
             for sequence in sequences
@@ -456,7 +468,10 @@ class EngineCore:
                 self._decode_step(left, began)
 
     def _store_frames(self, slots: Slots, result: FrameResult) -> None:
-        """Store the new frame of every row for Code2Wav. A row without a frame has ended."""
+        """Store the new frame of every row for Code2Wav.
+
+        A row without a frame has ended.
+        """
         table, ended, finite = self.table, result.ended, result.finite
         good = finite & ~ended
         kept = slots[good]

@@ -84,7 +84,9 @@ class Engine:
 
     @classmethod
     def open(cls, settings: Settings, progress: Progress = lambda loaded, of, step: None) -> Self:
-        """Open the checkpoints in the settings; load and warm them up, unless that is delayed until first use.
+        """Open the checkpoints in the settings, load them and warm them up.
+
+        Loading can be delayed until first use by a setting.
 
         Args:
             progress: Called with the number of loaded checkpoints, their total and the current step.
@@ -120,7 +122,9 @@ class Engine:
         self._thread.start()
 
     def close(self, timeout_s: float | None = None) -> None:
-        """Stop the threads. Open requests end with EngineDead.
+        """Stop the threads.
+
+        Open requests end with EngineDead.
 
         Args:
             timeout_s: Maximum wait for threads, for example if the device hangs; None waits without a limit.
@@ -192,7 +196,10 @@ class Engine:
         self._command(ticket, lambda core: core.ack_played(ticket, ms))
 
     def cancel(self, ticket: int) -> None:
-        """End a request within one frame. Tickets that are unknown or have ended are ignored."""
+        """End a request within one frame.
+
+        Tickets that are unknown or have ended are ignored.
+        """
         with self._lock:
             opened = self._open.get(ticket)
             held = None if opened is None else opened.entry.waiting.withdraw(ticket)
@@ -202,7 +209,9 @@ class Engine:
             self._command(ticket, lambda core: core.cancel(ticket))
 
     def prepare(self, reference: Reference, mode: Mode, done: Callable[[VoicePrompt | SpeechError], None]) -> None:
-        """Compute the voice prompt of a reference on the encoding thread, and pass it to `done` there.
+        """Compute the voice prompt of a reference on the encoding thread.
+
+        The prompt is passed to `done` on that thread.
 
         Raises:
             BadRequest: The reference cannot be used, or no loaded checkpoint serves the mode.
@@ -257,7 +266,9 @@ class Engine:
     # --- The caller's own thread.
 
     def speak(self, request: SpeechRequest) -> Iterator[SpeechEvent]:
-        """Serve one request on the caller's thread, without ``start`` (for the command line and tests).
+        """Serve one request on the caller's thread, without ``start``.
+
+        The command line and tests use this.
 
         Raises:
             BadRequest: The request is invalid.
@@ -440,7 +451,10 @@ class Engine:
         self._wake.set()
 
     def _closing_sink(self, ticket: int, sink: Sink) -> Sink:
-        """Wrap the client's sink: forget the ticket at the final event, and end the request if the sink raises."""
+        """Wrap the client's sink.
+
+        The ticket is forgotten at the final event, and the request ends if the sink raises.
+        """
 
         def tell(event: SpeechEvent) -> None:
             if isinstance(event, Started):

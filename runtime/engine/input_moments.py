@@ -1,4 +1,4 @@
-"""Second moments of the inputs of linear layers, from which int4 weights are calibrated (GPTQ)."""
+"""Second moments of the inputs of linear layers, for int4 calibration (GPTQ)."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ RECORDING = DEMO_CHECKPOINT / "samples" / "clone.wav"
 
 
 def measure_inputs(reference: str, *, requests: int = REQUESTS, frames: int = FRAMES) -> Moments:
-    """Speak some texts with a checkpoint, and return the second moments of the inputs of its linear layers.
+    """Return the second moments of the inputs of a checkpoint's linear layers.
 
-    In bfloat16 a CPU runs the layers in Python, where their inputs can be read.
+    They are measured while the checkpoint speaks some texts. In bfloat16 a CPU runs the layers in Python, where their
+    inputs can be read.
 
     Args:
         reference: Folder, or Hub id.
@@ -80,6 +81,9 @@ def _requests(card: ModelCard, count: int, frames: int) -> list[SpeechRequest]:
 
 
 def _add_outer_products(total: Tensor, layer: nn.Module, inputs: tuple[Tensor]) -> None:
-    """Add the outer products of a layer's inputs. Shapes: total [K, K]; inputs [..., K]."""
+    """Add the outer products of a layer's inputs.
+
+    Shapes: total [K, K]; inputs [..., K].
+    """
     rows = inputs[0].reshape(-1, len(total)).float()
     total.addmm_(rows.t(), rows)

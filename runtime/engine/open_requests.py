@@ -27,7 +27,10 @@ class OpenRequest:
 
 
 class OpenRequests:
-    """Open requests by ticket, in order of arrival. The caller holds the engine's lock when it changes them."""
+    """Open requests by ticket, in order of arrival.
+
+    The caller holds the engine's lock when it changes them.
+    """
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -61,7 +64,10 @@ class OpenRequests:
         return ticket
 
     def remove(self, ticket: int) -> None:
-        """Remove a request. Unknown tickets are ignored."""
+        """Remove a request.
+
+        Unknown tickets are ignored.
+        """
         self._by_ticket.pop(ticket, None)
 
     def make_room(self, entry: RegistryEntry, request: SpeechRequest) -> tuple[int, Overloaded] | None:

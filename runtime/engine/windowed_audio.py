@@ -19,7 +19,9 @@ CONTEXT = 25  # Number of frames that are decoded again before each window, as c
 
 @torch.inference_mode()
 def windowed_audio(engine: Engine, request: SpeechRequest, codes: NDArray[np.int64]) -> bytes:
-    """Decode a request's frames to s16le; for a clone, decode its reference first and cut that audio off.
+    """Decode a request's frames to s16le.
+
+    For a clone, its reference is decoded first, and that audio is cut off.
 
     Shapes: codes [n, Q].
     """

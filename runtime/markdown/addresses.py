@@ -19,7 +19,10 @@ _NOT_ITS_END = re.compile(r"[.,;:!?'\")\]}*_~]+\Z")
 
 
 class Addresses:
-    """Incremental filter of one text. The concatenated results are the text to speak."""
+    """Incremental filter of one text.
+
+    The concatenated results are the text to speak.
+    """
 
     def __init__(self) -> None:
         self._held = ""  # Text that is held back because it may be the start of an address.
@@ -55,6 +58,6 @@ def _host(address: re.Match[str]) -> str:
 
 
 def _end_of(path: str) -> str:
-    """Return the punctuation at the end of a path that belongs to the sentence around the address."""
+    """Return the punctuation at the end of a path that belongs to the sentence."""
     end = _NOT_ITS_END.search(path)
     return end[0] if end else ""

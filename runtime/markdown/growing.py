@@ -105,7 +105,10 @@ class GrowingMarkdown:
             self._line += text
 
     def _classify(self, *, is_whole: bool = False) -> None:
-        """Classify the current line: text of a paragraph is passed on as it arrives, other lines wait for their end."""
+        """Classify the current line.
+
+        Text of a paragraph is passed on as it arrives. Other lines wait for their end.
+        """
         blocks = read_blocks("\n".join([*self._context, self._line]))
         leaf = blocks.at(len(self._context))
         if leaf is None or leaf.kind is Kind.UNDERLINED or not leaf.source:
@@ -121,7 +124,10 @@ class GrowingMarkdown:
             self._waits = True
 
     def _flow(self, leaf: Leaf, text: str) -> None:
-        """Pass on text of a paragraph's line; the rest of the line will follow as it arrives."""
+        """Pass on text of a paragraph's line.
+
+        The rest of the line follows as it arrives.
+        """
         if leaf.start < len(self._context) and self._open is not None:
             self._kept = None
             text = "\n" + text

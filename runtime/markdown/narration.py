@@ -25,19 +25,26 @@ class PartKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Part of a narration. An action has no asterisks."""
+    """Part of a narration.
+
+    An action has no asterisks.
+    """
 
     kind: PartKind
     text: str
 
 
 def split_narration(text: str, *, quotes: bool, actions: bool) -> list[Part]:
-    """Split a complete text into parts. `quotes` and `actions` select the kinds to separate.
+    """Split a complete text into parts.
 
     A part without words is joined to the part before it.
 
     A quote is speech if it ends with a punctuation mark, follows one, or starts a paragraph; a single "quoted" word is
     text. Emphasis of one word within a sentence is not an action.
+
+    Args:
+        quotes: True to separate quotes.
+        actions: True to separate actions.
     """
     patterns = [*([_QUOTE] if quotes else []), *([_ACTION] if actions else [])]
     parts = (part for paragraph in text.splitlines(keepends=True) for part in _parts(paragraph, patterns))

@@ -55,7 +55,10 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """Block without inner blocks: lines ``start`` to ``end`` - 1, and its source without outer markers."""
+    """Block without inner blocks: its lines and its source without outer markers.
+
+    The lines are ``start`` to ``end`` - 1.
+    """
 
     kind: Kind
     start: int
@@ -72,7 +75,10 @@ class Leaf:
 
 @dataclass(frozen=True, slots=True)
 class Blocks:
-    """Blocks of a text. Lines before line ``settled`` do not affect later lines."""
+    """Blocks of a text.
+
+    Lines before line ``settled`` do not affect later lines.
+    """
 
     leaves: list[Leaf]
     settled: int
@@ -147,7 +153,11 @@ def read_inline(source: str) -> Inline:
 
 
 def spoken_row(source: str) -> str:
-    """Return the text to speak of a table row; "" for a delimiter row."""
+    """Return the text to speak of a table row.
+
+    Returns:
+        "" for a delimiter row.
+    """
     if _DELIMITER_ROW.fullmatch(source):
         return ""
     cells = (read_inline(cell.strip()).spoken.strip() for cell in escapedSplit(source))

@@ -46,7 +46,10 @@ class GrowingThoughts:
         return "".join(spoken)
 
     def flush(self) -> str:
-        """Return the text that is held back; more text may follow."""
+        """Return the text that is held back.
+
+        More text may follow.
+        """
         if self._closing is not None:
             return ""
         text, self._held = self._held, ""
@@ -58,7 +61,11 @@ class GrowingThoughts:
         return self.flush()
 
     def _skip_thought(self, closing: str) -> bool:
-        """Drop held text inside a block; return True if the block has ended."""
+        """Drop held text inside a block.
+
+        Returns:
+            True if the block has ended.
+        """
         end = self._held.lower().find(closing)
         if end < 0:
             self._held = self._held[-(len(closing) - 1) :]

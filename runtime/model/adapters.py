@@ -166,7 +166,10 @@ def _require_kind(config: dict[str, Any], where: Path) -> None:
 
 
 def _parse(name: str) -> tuple[str, str | None]:
-    """Return the published tensor that an adapter's tensor changes, and the part of the change."""
+    """Return the published tensor that an adapter's tensor changes.
+
+    The part of the change is also returned.
+    """
     target = name.removeprefix(ROOT)
     for end, part in ENDS.items():
         if target.endswith(end):
@@ -204,9 +207,10 @@ def _rows_of(config: dict[str, Any], module: str, where: Path, shape: tuple[int,
 
 
 def _of_module(pattern: Any, module: str, where: Path, default: Any) -> Any:
-    """Return the value for a module in a pattern: that of the first name that is equal to the module's name or its end.
+    """Return the value for a module in a pattern.
 
-    PEFT allows regular expressions as names. Names with characters that do not occur in module names are refused.
+    It is the value of the first name that is equal to the module's name or its end. PEFT allows regular expressions as
+    names. Names with characters that do not occur in module names are refused.
     """
     require(isinstance(pattern, dict), where, "a pattern is not an object")
     for name, value in pattern.items():

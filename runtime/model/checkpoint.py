@@ -163,7 +163,7 @@ def settle_quantization(
 
 
 def speaking_networks(config: ModelConfig) -> dict[str, nn.Module]:
-    """Return the networks of model.safetensors by the prefix of their keys, on the meta device."""
+    """Return the networks of model.safetensors on the meta device, by their key prefix."""
     with on_meta():
         networks: dict[str, nn.Module] = {TALKER: Talker(config)}
         if config.speaker_encoder is not None:
@@ -172,7 +172,7 @@ def speaking_networks(config: ModelConfig) -> dict[str, nn.Module]:
 
 
 def speech_tokenizer_networks(config: SpeechTokenizerConfig) -> dict[str, nn.Module]:
-    """Return the networks of the speech tokenizer by the prefix of their keys, on the meta device."""
+    """Return the networks of the speech tokenizer on the meta device, by their key prefix."""
     with on_meta():
         encoder = SpeechEncoder(config.encoder, config.encoder_valid_num_quantizers, config.encode_downsample_rate)
         return {DECODER: Code2Wav(config.code2wav), ENCODER: encoder}
@@ -239,7 +239,9 @@ def local_folder(reference: str) -> Path | None:
 
 
 def fingerprint(source: CheckpointSource) -> str:
-    """Return a hash that identifies a checkpoint, from its configurations and the size and ends of its weight files.
+    """Return a hash that identifies a checkpoint.
+
+    It covers the configurations and the size and ends of the weight files.
 
     Raises:
         CheckpointMissing, CheckpointInvalid: The weights are missing or unreadable.
@@ -259,7 +261,9 @@ def fingerprint(source: CheckpointSource) -> str:
 
 
 def check_fit(folder: Path, config: ModelConfig, text_tokenizer: TextTokenizer, speech: SpeechTokenizerConfig) -> None:
-    """Check that the tokenizer, talker and speech tokenizer match: every id has a row in the next one's tables.
+    """Check that the tokenizer, the talker and the speech tokenizer match.
+
+    Every id must have a row in the tables of the next network.
 
     Raises:
         CheckpointInvalid: They do not match.

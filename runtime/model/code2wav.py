@@ -36,7 +36,9 @@ class StreamState:
         return [*self.convs, *self.keys, *self.values, self.frames]
 
     def behind(self, slot: int, x: Tensor) -> Tensor:
-        """Return the stored inputs of a convolution followed by the new ones, and store the last inputs.
+        """Return the stored inputs of a convolution followed by the new inputs.
+
+        The last inputs are stored for the next call.
 
         Shapes: x [B, T, C]; result [B, left + T, C].
         """
@@ -45,7 +47,10 @@ class StreamState:
         return x
 
     def rows(self, index: Tensor) -> StreamState:
-        """Return a copy of some rows. Shapes: index [B] int64."""
+        """Return a copy of some rows.
+
+        Shapes: index [B] int64.
+        """
         return StreamState(
             [part[index] for part in self.convs],
             [part[index] for part in self.keys],
@@ -54,7 +59,10 @@ class StreamState:
         )
 
     def write(self, index: Tensor, rows: StreamState) -> None:
-        """Write rows to these indices. Shapes: index [B] int64."""
+        """Write rows to these indices.
+
+        Shapes: index [B] int64.
+        """
         for part, new in zip(self.tensors(), rows.tensors(), strict=True):
             part[index] = new
 
@@ -65,7 +73,10 @@ class StreamState:
 
 
 class CausalConv(nn.Module):
-    """Causal convolution; `slot` is its index in ``StreamState.convs``."""
+    """Causal convolution.
+
+    `slot` is its index in ``StreamState.convs``.
+    """
 
     def __init__(self, inputs: int, outputs: int, kernel: int, dilation: int = 1, groups: int = 1) -> None:
         super().__init__()
@@ -95,7 +106,10 @@ class CausalTransposedConv(nn.Module):
 
 
 class SnakeBeta(nn.Module):
-    """Activation x + sin^2(x e^alpha) / (e^beta + eps). alpha and beta are stored as exponents, as published."""
+    """Activation x + sin^2(x e^alpha) / (e^beta + eps).
+
+    alpha and beta are stored as exponents, as published.
+    """
 
     def __init__(self, channels: int) -> None:
         super().__init__()
@@ -328,7 +342,10 @@ class WindowTransformer(nn.Module):
 
 
 class Code2Wav(nn.Module):
-    """Decoder of the speech tokenizer; its published keys begin with ``decoder.``."""
+    """Decoder of the speech tokenizer.
+
+    Its published keys begin with ``decoder.``.
+    """
 
     def __init__(self, config: Code2WavConfig) -> None:
         super().__init__()
@@ -379,9 +396,10 @@ class Code2Wav(nn.Module):
         return self.vocode(self.latents(codes, state), state)
 
     def warm(self, codes: Tensor, state: StreamState) -> None:
-        """Advance a new state over reference frames without decoding audio (docs/model.md 6.3, ICL warm start).
+        """Advance a new state over reference frames without decoding audio.
 
-        The transformer processes all frames, and the convolutions only as many as their state covers.
+        The transformer processes all frames, and the convolutions only as many as their state covers (docs/model.md
+        6.3, ICL warm start).
         """
         latents = self.latents(codes, state)
         self.vocode(latents[:, -self.tail_frames :], state)

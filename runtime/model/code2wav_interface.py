@@ -19,16 +19,21 @@ ANY = 1 << 30  # Larger than every number of frames.
 
 
 class Code2WavNetwork(Protocol):
-    """Code2Wav with one stream state per slot. A call changes only the slots in its rows."""
+    """Code2Wav with one stream state per slot.
+
+    A call changes only the slots in its rows.
+    """
 
     longest: int  # Maximum number of frames in a call.
 
     @property
     def stepped(self) -> SteppedCode2Wav | None:
-        """Return this network if graphs can capture the steps in which it processes a reference, else None."""
+        """Return this network if graphs can capture the steps of a reference, else None."""
 
     def decode(self, rows: Tensor, codes: Tensor) -> Tensor:
-        """Decode the next frames of some streams and advance their states. Graphs can capture it.
+        """Decode the next frames of some streams and advance their states.
+
+        Graphs can capture it.
 
         Shapes: rows [B, 3] int32: slot, turn (number of decoded chunks modulo 2), decoded frames; codes [B, n, Q]
         int32; result [B, n * samples_per_frame + flags] int16; the flags are 0 if all samples of the row were finite.
@@ -38,7 +43,9 @@ class Code2WavNetwork(Protocol):
         """Reset a slot to a new stream."""
 
     def after(self, codes: Tensor) -> tuple[StreamState, int]:
-        """Return the state and turn of a new stream after reference frames, without decoding their audio.
+        """Return the state and turn of a new stream after reference frames.
+
+        Their audio is not decoded.
 
         The content of the state depends on the network. Thread: one at a time; other threads may call `decode`.
 
@@ -104,7 +111,9 @@ class TorchCode2Wav:
 
 
 def to_s16(wave: Tensor) -> Tensor:
-    """Convert samples to s16. Samples that are not finite become silence.
+    """Convert samples to s16.
+
+    Samples that are not finite become silence.
 
     Shapes: wave [...] float in [-1, 1]; result [...] int16.
     """

@@ -149,7 +149,9 @@ class CodePredictor(nn.Module):
         return torch.stack((first, *rest), dim=-2)
 
     def begin(self, hidden: Tensor, ops: Operations) -> Tensor:
-        """Return the input of a frame's first pass: the talker's hidden state, and space for the embedding of code 0.
+        """Return the input of a frame's first pass.
+
+        It is the talker's hidden state, and space for the embedding of code 0.
 
         Shapes: hidden [B, H] after the talker's final norm; result [B, 2, H'].
         """

@@ -73,9 +73,9 @@ class TalkerConfig(DecoderConfig):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpeakerEncoderConfig:
-    """Configuration of the speaker encoder, which only Base checkpoints have (docs/model.md 1.2, 2.3).
+    """Configuration of the speaker encoder, which only Base checkpoints have.
 
-    It is the section ``speaker_encoder_config`` of config.json.
+    It is the section ``speaker_encoder_config`` of config.json (docs/model.md 1.2, 2.3).
     """
 
     enc_dim: int = 1024
@@ -91,7 +91,10 @@ class SpeakerEncoderConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GenerationDefaults:
-    """Sampling defaults from ``generation_config.json``. docs/model.md 4 lists the defaults of missing fields."""
+    """Sampling defaults from ``generation_config.json``.
+
+    docs/model.md 4 lists the defaults of missing fields.
+    """
 
     do_sample: bool = True
     temperature: float = 0.9
@@ -137,7 +140,10 @@ class ModelConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Code2WavConfig:
-    """Configuration of Code2Wav: ``decoder_config`` of the speech tokenizer (docs/model.md 1.3)."""
+    """Configuration of Code2Wav: ``decoder_config`` of the speech tokenizer.
+
+    See docs/model.md 1.3.
+    """
 
     codebook_size: int = 2048
     codebook_dim: int
@@ -165,9 +171,9 @@ class Code2WavConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpeechEncoderConfig:
-    """Configuration of the speech encoder: ``encoder_config`` of the speech tokenizer (docs/model.md 1.3).
+    """Configuration of the speech encoder: ``encoder_config`` of the speech tokenizer.
 
-    The fields are those of Mimi.
+    The fields are those of Mimi (docs/model.md 1.3).
     """
 
     audio_channels: int = 1

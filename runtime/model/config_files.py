@@ -214,7 +214,10 @@ def _check_preprocessor(path: Path) -> None:
 
 
 def _check_ids(talker: TalkerConfig, path: Path) -> None:
-    """Check that every id of a prompt has a table row, because on CUDA, reading past a table crashes the process."""
+    """Check that every id of a prompt has a table row.
+
+    On CUDA, reading past the end of a table crashes the process.
+    """
     special = {spec.name: getattr(talker, spec.name) for spec in fields(talker) if spec.name.startswith("codec_")}
     del special["codec_language_id"]
     for name, index in {**special, **talker.codec_language_id, **talker.spk_id}.items():
@@ -236,7 +239,10 @@ def _only(given: Any) -> Any:
 
 
 def _with_known_dialects(talker: TalkerConfig, notes: Notes) -> TalkerConfig:
-    """Drop dialects that are missing in the language table; fine-tuned models copy them from the base model."""
+    """Drop dialects that are missing in the language table.
+
+    Fine-tuned models copy such dialects from the base model.
+    """
     kept = {
         speaker: dialect
         for speaker, dialect in talker.spk_is_dialect.items()

@@ -61,7 +61,11 @@ class Notes:
         self.unknown += [_named(where, name) for name in raw if name not in known | UNUSED_FIELDS]
 
     def describe(self) -> str:
-        """Return one line about the missing and unknown fields; empty if there are none."""
+        """Return one line about the missing and unknown fields.
+
+        Returns:
+            "" if there are none.
+        """
         parts = (
             ("the defaults stand for", self.defaulted),
             ("not known, and ignored:", self.unknown),
@@ -103,7 +107,9 @@ def layout_hint(names: Iterable[str]) -> str:
 
 
 def refuse_lfs_pointer(path: Path) -> None:
-    """Raise an error for a Git LFS pointer, which ``git clone`` without Git LFS writes instead of a large file.
+    """Raise an error if a file is a Git LFS pointer.
+
+    ``git clone`` without Git LFS writes a pointer instead of a large file.
 
     Raises:
         CheckpointInvalid: The file is a pointer.
@@ -114,7 +120,9 @@ def refuse_lfs_pointer(path: Path) -> None:
 
 
 def parse(kind: type[Section], raw: dict[str, Any], path: Path, where: str, notes: Notes) -> Section:
-    """Parse a JSON object to a dataclass. Missing and null fields get their defaults.
+    """Parse a JSON object to a dataclass.
+
+    Missing and null fields get their defaults.
 
     Raises:
         CheckpointInvalid: A required field is missing, or a value has the wrong type.
@@ -136,7 +144,10 @@ def parse(kind: type[Section], raw: dict[str, Any], path: Path, where: str, note
 
 
 def section_of(raw: dict[str, Any], name: str, path: Path, notes: Notes) -> dict[str, Any]:
-    """Return a section of a JSON object; empty if it is missing or null.
+    """Return a section of a JSON object.
+
+    Returns:
+        An empty object if the section is missing or null.
 
     Raises:
         CheckpointInvalid: The section is not an object.

@@ -164,7 +164,10 @@ class GrowingReading:
         return self._read_to(_certain_end(self.pending, checked))
 
     def flush(self) -> str:
-        """Return the reading of all remaining text; more text may follow."""
+        """Return the reading of all remaining text.
+
+        More text may follow.
+        """
         return self._read_to(len(self.pending))
 
     @property
@@ -191,7 +194,11 @@ def has_note_marks(text: str) -> bool:
 
 
 def _certain_end(text: str, start: int) -> int:
-    """Return the last position after `start` up to which the reading is final; 0 if there is none."""
+    """Return the last position after `start` up to which the reading is final.
+
+    Returns:
+        0 if there is no such position.
+    """
     if mark := _MARK_AT_END.search(text, max(0, len(text) - MAX_WORD_CHARS)):
         return mark.end()
     end = 0

@@ -12,7 +12,10 @@ from torch import Tensor
 
 
 def reflect(x: Tensor, left: int, right: int, length: Tensor | None) -> Tensor:
-    """Pad both ends by reflection. Shapes: x [..., T] -> [..., left + T + right]."""
+    """Pad both ends by reflection.
+
+    Shapes: x [..., T] -> [..., left + T + right].
+    """
     if length is None:
         return F.pad(x, (left, right), mode="reflect")
     last = length - 1
@@ -21,19 +24,28 @@ def reflect(x: Tensor, left: int, right: int, length: Tensor | None) -> Tensor:
 
 
 def replicate(x: Tensor, left: int, right: int, length: Tensor | None) -> Tensor:
-    """Pad both ends by repetition. Shapes: x [..., T] -> [..., left + T + right]."""
+    """Pad both ends by repetition.
+
+    Shapes: x [..., T] -> [..., left + T + right].
+    """
     if length is None:
         return F.pad(x, (left, right), mode="replicate")
     return x.index_select(-1, _places(x, left, right).clamp(min=0).minimum(length - 1))
 
 
 def zeroed(x: Tensor, length: Tensor | None) -> Tensor:
-    """Set all values after the end of the sequence to zero. Shapes: x, result [..., T]."""
+    """Set all values after the end of the sequence to zero.
+
+    Shapes: x, result [..., T].
+    """
     return x if length is None else x.masked_fill(behind(x, length), 0)
 
 
 def mean(x: Tensor, length: Tensor | None) -> Tensor:
-    """Return the mean over time. Shapes: x [..., T] -> [..., 1]."""
+    """Return the mean over time.
+
+    Shapes: x [..., T] -> [..., 1].
+    """
     if length is None:
         return x.mean(dim=-1, keepdim=True)
     return zeroed(x, length).sum(dim=-1, keepdim=True) / length

@@ -76,7 +76,10 @@ def choose_files(where: object, names: Collection[str], index_of: IndexOf) -> Fi
 
 
 def _words(names: Collection[str]) -> list[str]:
-    """Return the text tokenizer's files: vocabulary and merges, or tokenizer.json if one of them is missing."""
+    """Return the names of the text tokenizer's files.
+
+    They are the vocabulary and merges, or tokenizer.json if one of both is missing.
+    """
     has_both, has_whole = {VOCABULARY, MERGES} <= set(names), TOKENIZER in names
     words = [TOKENIZER] if has_whole and not has_both else [VOCABULARY, MERGES]
     added = [name for name in (TOKENIZER_CONFIG, ADDED) if name in names]
@@ -84,7 +87,9 @@ def _words(names: Collection[str]) -> list[str]:
 
 
 def weight_names(where: object, names: Collection[str], index_of: IndexOf) -> list[str]:
-    """Return the weight files among the names in a folder: one file, or the shards in an index.
+    """Return the weight files among the names in a folder.
+
+    They are one file, or the shards in an index.
 
     Raises:
         CheckpointMissing: There are no weights, or a shard is missing.
@@ -122,7 +127,7 @@ def _weights_hint(names: Collection[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointSource:
-    """Folders of a checkpoint: one in the published layout, and one with an adapter (LoRA), if any."""
+    """Folders of a checkpoint: the published layout, and an adapter (LoRA) if there is one."""
 
     folder: Path
     adapter: Path | None = None  # Folder with adapter_config.json: this folder, or an adapter that refers to it.
@@ -133,7 +138,10 @@ class CheckpointSource:
 
     @property
     def weights(self) -> list[Path]:
-        """Return the weight files, the adapter's last. Errors are those of `weight_names`."""
+        """Return the weight files, the adapter's last.
+
+        Errors are those of `weight_names`.
+        """
         return weight_files(self.folder) + self.adapter_files[1:]
 
 
@@ -143,7 +151,10 @@ def has_weights(folder: Path) -> bool:
 
 
 def unapplied_adapters(source: CheckpointSource) -> list[str]:
-    """Return the adapters that are stored next to the weights or in a subfolder of them, and are not merged."""
+    """Return the stored adapters that are not applied.
+
+    They are next to the weights or in a subfolder, and are not merged.
+    """
     found = {*source.folder.glob("*.safetensors"), *source.folder.glob("*/*.safetensors")} - {*source.adapter_files}
     paths = sorted(path.relative_to(source.folder).as_posix() for path in found if _is_adapter(path))
     return [path for path in paths if not path.startswith(f"{SPEECH_TOKENIZER}/")]
@@ -154,7 +165,10 @@ def _is_adapter(path: Path) -> bool:
 
 
 def weight_files(folder: Path) -> list[Path]:
-    """Return the weight files of a folder. Errors are those of `weight_names`."""
+    """Return the weight files of a folder.
+
+    Errors are those of `weight_names`.
+    """
     names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
     return [folder / name for name in weight_names(folder, names, lambda name: read_json(folder / name))]
 

@@ -67,7 +67,11 @@ def check_headers(
 
 
 def list_some(what: str, names: Sequence[str]) -> str:
-    """Return a phrase with a few names and the number of the others; empty without names."""
+    """Return a phrase with a few names and the number of the others.
+
+    Returns:
+        "" if there are no names.
+    """
     rest = len(names) - MAX_NAMED
     shown = ", ".join(names[:MAX_NAMED])
     return f"{what} {shown}" + (f" and {rest} more" if rest > 0 else "") if names else ""

@@ -28,7 +28,10 @@ SHA256_LENGTH = 64
 
 @dataclass(frozen=True, slots=True)
 class HubFile:
-    """File of a Hub repository. `hash` is its SHA-256, or git's SHA-1 for small files."""
+    """File of a Hub repository.
+
+    `hash` is its SHA-256, or git's SHA-1 for small files.
+    """
 
     path: str
     size: int
@@ -162,7 +165,9 @@ def require_room(listings: Sequence[Listing]) -> None:
 
 
 def headers(listed: Listing, paths: Sequence[str]) -> Headers:
-    """Read the safetensors headers of weights on the Hub; only the start of each file is downloaded.
+    """Read the safetensors headers of weights on the Hub.
+
+    Only the start of each file is downloaded.
 
     Raises:
         CheckpointInvalid: A file is not in safetensors format, or two files have the same tensor.

@@ -73,7 +73,9 @@ def _folder_here(reference: str) -> Path | None:
 
 
 def fetch_small(listed: Listing) -> ModelConfig:
-    """Download all files except the weights, and read the configurations, before any large download.
+    """Download all files except the weights, and read the configurations.
+
+    This checks a checkpoint before a large download.
 
     Raises:
         CheckpointMissing, CheckpointInvalid: The checkpoint cannot be loaded.
@@ -166,7 +168,11 @@ def _hash_of(path: Path, file: HubFile) -> str:
 
 
 def _counting(on_progress: Callable[[int], None]) -> type[Any]:
-    """Return a progress bar class for http_get that calls `on_progress` with the number of downloaded bytes."""
+    """Return a progress bar class for http_get.
+
+    Args:
+        on_progress: Called with the number of downloaded bytes.
+    """
 
     class Bar:
         def __init__(self, *, initial: int = 0, **_: object) -> None:

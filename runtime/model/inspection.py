@@ -184,7 +184,11 @@ def _read(found: Inspection, headers_of: HeadersOf) -> Inspection:
 def _weights(
     found: Inspection, prefix: str, networks: dict[str, nn.Module], headers_of: HeadersOf
 ) -> WeightsSeen | None:
-    """Inspect the weights in the root or in the speech tokenizer's folder; return None if there are none."""
+    """Inspect the weights in the root or in the speech tokenizer's folder.
+
+    Returns:
+        None if there are no weights.
+    """
     found.networks |= networks
     inside = [name for name in found.files.read if name.startswith(prefix) and name.endswith(SAFETENSORS)]
     files = tuple(name for name in inside if "/" not in name.removeprefix(prefix))

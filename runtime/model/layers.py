@@ -20,7 +20,9 @@ from runtime.model.products import Linear
 
 
 class Attend(Protocol):
-    """Protocol of the attention of one layer over old and new positions, including head norms and RoPE.
+    """Protocol of the attention of one layer, including head norms and RoPE.
+
+    Queries attend to old and new positions.
 
     Shapes: qkv [B, T, (heads + 2 kv_heads) * d]; result [B, T, heads * d].
     """
@@ -29,10 +31,16 @@ class Attend(Protocol):
 
 
 class Operations:
-    """Operations of a layer except attention, as separate operations: the reference for fused ones."""
+    """Unfused operations of a layer, except attention.
+
+    They are the reference for the fused operations.
+    """
 
     def linear(self, x: Tensor, linear: Linear) -> Tensor:
-        """Apply a linear layer. Shapes: x [..., K]; result [..., N]."""
+        """Apply a linear layer.
+
+        Shapes: x [..., K]; result [..., N].
+        """
         return linear(x)
 
     def linear_into(self, out: Tensor, x: Tensor, linear: Linear) -> None:
@@ -43,15 +51,24 @@ class Operations:
         out.copy_(linear(x))
 
     def norm(self, x: Tensor, norm: RMSNorm) -> Tensor:
-        """Apply a norm. Shapes: x, result [..., K]."""
+        """Apply a norm.
+
+        Shapes: x, result [..., K].
+        """
         return norm(x)
 
     def norm_linear(self, x: Tensor, norm: RMSNorm, linear: Linear) -> Tensor:
-        """Apply a norm and a linear layer. Shapes: x [..., K]; result [..., N]."""
+        """Apply a norm and a linear layer.
+
+        Shapes: x [..., K]; result [..., N].
+        """
         return linear(norm(x))
 
     def add_linear(self, residual: Tensor, x: Tensor, linear: Linear) -> Tensor:
-        """Add a linear layer's result to a residual. Shapes: x [..., K]; residual, result [..., N]."""
+        """Add a linear layer's result to a residual.
+
+        Shapes: x [..., K]; residual, result [..., N].
+        """
         return residual + linear(x)
 
     def heads(self, attention: Attention, qkv: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -62,7 +79,10 @@ class Operations:
         return attention.heads_of(qkv, cos, sin)
 
     def norm_swiglu(self, x: Tensor, norm: RMSNorm, mlp: SwiGLU) -> Tensor:
-        """Apply a norm and the first half of an MLP. Shapes: x [..., K]; result [..., inner]."""
+        """Apply a norm and the first half of an MLP.
+
+        Shapes: x [..., K]; result [..., inner].
+        """
         return mlp.inner(norm(x))
 
 
@@ -127,7 +147,10 @@ def rotary(positions: Tensor, dim: int, theta: float, dtype: torch.dtype) -> tup
 
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Apply split-half RoPE. Shapes: x [B, heads, T, d]; cos, sin [B or 1, 1, T, d]."""
+    """Apply split-half RoPE.
+
+    Shapes: x [B, heads, T, d]; cos, sin [B or 1, 1, T, d].
+    """
     first, second = x.chunk(2, dim=-1)
     return x * cos + torch.cat((-second, first), dim=-1) * sin
 
@@ -151,7 +174,10 @@ class Attention(nn.Module):
         self.k_norm = RMSNorm(self.head_dim, config.rms_norm_eps)
 
     def qk_norm_rope(self, cos: Tensor, sin: Tensor) -> QKNormRope:
-        """Return the parameters of fused norms and RoPE. Shapes: cos, sin [T, d]."""
+        """Return the parameters of fused norms and RoPE.
+
+        Shapes: cos, sin [T, d].
+        """
         return QKNormRope(self.q_norm.plain, self.k_norm.plain, cos, sin)
 
     def heads_of(self, qkv: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -167,7 +193,10 @@ class Attention(nn.Module):
 
 
 def join_heads(out: Tensor) -> Tensor:
-    """Concatenate the heads. Shapes: out [B, heads, T, d]; result [B, T, heads * d]."""
+    """Concatenate the heads.
+
+    Shapes: out [B, heads, T, d]; result [B, T, heads * d].
+    """
     return out.transpose(1, 2).flatten(2)
 
 
@@ -178,7 +207,10 @@ class SwiGLU(nn.Module):
         self.down_proj = Linear(inner, width, bias=False)
 
     def inner(self, x: Tensor) -> Tensor:
-        """Return silu(gate) * up. Shapes: x [..., width]; result [..., inner]."""
+        """Return silu(gate) * up.
+
+        Shapes: x [..., width]; result [..., inner].
+        """
         gate, up = self.gate_up_proj(x).chunk(2, dim=-1)
         return F.silu(gate) * up
 

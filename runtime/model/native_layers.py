@@ -158,7 +158,11 @@ class Words:
 
 
 def native_layers(stack: DecoderStack) -> NativeLayers | None:
-    """Return the C++ layers of a stack; None if the library is missing or does not support its products."""
+    """Return the C++ layers of a stack.
+
+    Returns:
+        None if the library is missing or does not support the stack's products.
+    """
     try:
         return NativeLayers(stack) if native.is_loaded() else None
     except NotSupported:
@@ -166,7 +170,11 @@ def native_layers(stack: DecoderStack) -> NativeLayers | None:
 
 
 def native_predictor(predictor: CodePredictor) -> NativePredictor | None:
-    """Return the C++ code predictor; None if the library is missing or does not support its products."""
+    """Return the C++ code predictor.
+
+    Returns:
+        None if the library is missing or does not support the predictor's products.
+    """
     try:
         return NativePredictor(predictor) if native.is_loaded() else None
     except NotSupported:

@@ -64,7 +64,10 @@ def digit_groups(digits: str) -> str:
 
 
 def plural(noun: str) -> str:
-    """Return the plural of a unit: of the word before "per" ("miles per hour"), else of its last word."""
+    """Return the plural of a unit.
+
+    The word before "per" is changed ("miles per hour"), otherwise the last word.
+    """
     head, per, rest = noun.partition(" per ")
     *first, last = head.split(" ")
     if last == "Celsius" or last == "Fahrenheit":

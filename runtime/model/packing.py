@@ -33,7 +33,10 @@ class Layer:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """Packed ConvNeXt block with the upsampling before it, unless that is folded into the transformer's output."""
+    """Packed ConvNeXt block with the upsampling before it.
+
+    `upsample` is None if it is folded into the transformer's output.
+    """
 
     upsample: Packed | None
     depthwise: Tensor  # [taps, C] float32
@@ -134,7 +137,10 @@ class _Packer:
         self.pasts = pasts
 
     def product(self, weight: Tensor, bias: Tensor | None, inputs: int, taps: int = 1, dilation: int = 1) -> Packed:
-        """Pack a matrix product. Shapes: weight [taps * inputs, N]; bias [N]."""
+        """Pack a matrix product.
+
+        Shapes: weight [taps * inputs, N]; bias [N].
+        """
         cast = None if bias is None else bias.float().contiguous()
         return Packed(weight.t().to(self.dtype).contiguous(), cast, inputs, taps, dilation)
 
@@ -212,12 +218,18 @@ class _Packer:
 
 
 def _taps(conv: Any) -> tuple[Tensor, Tensor]:
-    """Return a convolution's weight as a matrix [taps * C, N], oldest tap first, and its bias [N], in float64."""
+    """Return a convolution's weight as a matrix, oldest tap first, and its bias.
+
+    Shapes: results [taps * C, N] and [N], both float64.
+    """
     return conv.weight.double().permute(2, 1, 0).flatten(0, 1), conv.bias.double()
 
 
 def _upsampling(conv: Any) -> tuple[Tensor, Tensor]:
-    """Return a transposed convolution as a matrix [parts * C, stride * N], oldest part first, and bias [stride * N]."""
+    """Return a transposed convolution as a matrix, oldest part first, and its bias.
+
+    Shapes: results [parts * C, stride * N] and [stride * N].
+    """
     stride = conv.stride[0]
     parts = conv.kernel_size[0] // stride
     weight = conv.weight.double().permute(2, 0, 1).reshape(parts, stride, conv.in_channels, conv.out_channels)
@@ -230,7 +242,10 @@ def _snake(snake: Any) -> Snake:
 
 
 def _tables(quantizer: Any) -> Tensor:
-    """Return all codebooks after their projections. Shapes: [groups, codes, outer] float64."""
+    """Return all codebooks after their projections.
+
+    Shapes: [groups, codes, outer] float64.
+    """
     projection = quantizer.output_proj.weight.double()[:, :, 0]
     tables = []
     for layer in quantizer.vq.layers:

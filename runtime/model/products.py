@@ -26,7 +26,10 @@ LONG = 64  # Minimum number of rows of a sequence that has its own product, whic
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """Multiply rows by a matrix. Shapes: x [..., K]; weight [N, K]; bias [N]; result [..., N]."""
+    """Multiply rows by a matrix.
+
+    Shapes: x [..., K]; weight [N, K]; bias [N]; result [..., N].
+    """
     if not x.is_cpu:
         return F.linear(x, weight, bias)
     rows = x.reshape(-1, x.shape[-1])
@@ -45,7 +48,9 @@ def silu(x: Tensor) -> Tensor:
 
 
 def sum_of_taps(x: Tensor, taps: Sequence[Tensor], bias: Tensor, dilation: int) -> Tensor:
-    """Return a convolution without padding: output t is the sum over i of tap i applied to input t + i * dilation.
+    """Return a convolution without padding.
+
+    Output t is the sum over i of tap i applied to input t + i * dilation.
 
     Shapes: x [B, T + (taps - 1) * dilation, C]; each tap [N, C]; bias [N]; result [B, T, N].
     """
@@ -134,7 +139,10 @@ class Table(nn.Embedding):
 
     @property
     def rows(self) -> Tensor:
-        """Return all rows. Shapes: result [V, H]."""
+        """Return all rows.
+
+        Shapes: result [V, H].
+        """
         return self._cast(self.weight)
 
     def _cast(self, rows: Tensor) -> Tensor:
@@ -142,7 +150,7 @@ class Table(nn.Embedding):
 
 
 class Narrow:
-    """Product that casts rows to the matrix's dtype, and the result back to the dtype of the rows."""
+    """Product that casts rows to the matrix's dtype, and the result back."""
 
     def __init__(self, product: Product, dtype: torch.dtype) -> None:
         self.dtype = dtype
@@ -153,9 +161,12 @@ class Narrow:
 
 
 def narrowed(weight: Tensor, dtype: torch.dtype) -> Product | None:
-    """Return a product with the matrix in a narrower dtype; None if it is not batch-invariant.
+    """Return a product with the matrix in a narrower dtype.
 
     Shapes: weight [N, K].
+
+    Returns:
+        None if the product is not batch-invariant.
     """
     if dtype is torch.float16:
         return WeightOnlyFloat16(weight.detach()) if multiplies_float16() else None
@@ -178,7 +189,10 @@ def product_of_taps(x: Tensor, product: Product, taps: int, dilation: int) -> Te
 
 
 def _released(weight: Tensor, dtype: torch.dtype | None = None) -> nn.Parameter:
-    """Return an empty CPU parameter with the dtype and inner dimensions of a weight, which it replaces."""
+    """Return an empty CPU parameter that replaces a weight.
+
+    It has the weight's dtype, unless `dtype` is given, and its inner dimensions.
+    """
     return nn.Parameter(torch.empty((0, *weight.shape[1:]), dtype=dtype or weight.dtype), requires_grad=False)
 
 
@@ -226,9 +240,10 @@ class Conv(nn.Conv1d):
 
 
 class TransposedConv(nn.ConvTranspose1d):
-    """Transposed convolution over [B, T, C], without the outputs at the ends that need fewer taps.
+    """Transposed convolution over [B, T, C].
 
-    The result has (T - kernel / stride + 1) * stride steps.
+    The outputs at the ends, which need fewer taps, are left out. The result has (T - kernel / stride + 1) * stride
+    steps.
     """
 
     product: Product | None = None  # Product of all taps at once that replaces ``weight``.
@@ -261,9 +276,10 @@ class TransposedConv(nn.ConvTranspose1d):
 
 
 def narrows(module: nn.Module, dtype: torch.dtype) -> bool:
-    """True if `lay_out` stores a module's weights in the narrower `dtype`, which the processor must support.
+    """True if `lay_out` stores a module's weights in the narrower `dtype`.
 
-    Float16 weights with float32 rows are fast for few rows; a convolution of many rows is faster tap by tap.
+    The processor must support `dtype`. Float16 weights with float32 rows are fast for few rows, but a convolution of
+    many rows is faster tap by tap.
     """
     if isinstance(module, Conv):
         return module.groups == 1 and dtype is not torch.float16
@@ -282,13 +298,13 @@ def pack(module: nn.Module) -> None:
 
 
 def lay_out(network: nn.Module, dtype: torch.dtype = torch.float32) -> None:
-    """Store the weights of a loaded network in the layout of the CPU instead of the published one."""
+    """Store the weights of a loaded network in the layout of the CPU."""
     for module in network.modules():
         layer_out(dtype)(module)
 
 
 def layer_out(dtype: torch.dtype) -> Callable[[nn.Module], None]:
-    """Return a function that lays out a module's published weights for products in `dtype` on a CPU."""
+    """Return a function that stores a module's published weights for CPU products."""
 
     def lay_out(module: nn.Module) -> None:
         if isinstance(module, Linear | Conv | TransposedConv) and module.weight.is_cpu:

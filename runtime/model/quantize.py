@@ -87,7 +87,10 @@ def _write(found: Inspection, kind: Quantization, out: Path, moments: Moments) -
 def _tensors(
     found: Inspection, kind: Quantization, files: dict[str, Any], moments: Moments
 ) -> Iterator[tuple[str, Tensor]]:
-    """Yield all tensors of the new file: quantized weights of linear layers, and the others unchanged."""
+    """Yield all tensors of the new file.
+
+    The weights of linear layers are quantized, the others are unchanged.
+    """
     assert found.config is not None
     for prefix, network in speaking_networks(found.config).items():
         parts: dict[str, list[Tensor]] = {}

@@ -55,7 +55,11 @@ def tensors_of(name: str, weights: Rounded) -> dict[str, Tensor]:
 
 
 def weights_from(name: str, tensor: Callable[[str], Tensor], has_middles: bool) -> Rounded:
-    """Read a quantized layer; `tensor` returns a tensor of the file by its key."""
+    """Read a quantized layer.
+
+    Args:
+        tensor: Function that returns a tensor of the file by its key.
+    """
     values, steps = tensor(f"{name}.{VALUES}"), tensor(f"{name}.{STEPS}")
     if not has_middles:
         return Int8(values, steps)

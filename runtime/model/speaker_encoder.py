@@ -42,9 +42,10 @@ class MelFilter:
 
 
 def slaney_filters(filters: int, sample_rate: int, bins: int = FFT // 2 + 1) -> NDArray[np.float64]:
-    """Return triangular mel filters of equal area from 0 to `MEL_MAX_HZ` (Slaney, Auditory Toolbox, 1998).
+    """Return triangular mel filters of equal area from 0 to `MEL_MAX_HZ`.
 
-    They are bitwise equal to those of `transformers.audio_utils.mel_filter_bank`, which takes a second to import.
+    Source: Slaney, Auditory Toolbox, 1998. They are bitwise equal to those of
+    `transformers.audio_utils.mel_filter_bank`, which takes a second to import.
 
     Shapes: result [bins, filters].
     """
@@ -170,7 +171,10 @@ class AttentiveStatistics(nn.Module):
 
 
 class SpeakerEncoder(nn.Module):
-    """Speaker encoder. In Base checkpoints, its keys begin with ``speaker_encoder.``."""
+    """Speaker encoder.
+
+    In Base checkpoints, its keys begin with ``speaker_encoder.``.
+    """
 
     def __init__(self, config: SpeakerEncoderConfig) -> None:
         super().__init__()
@@ -188,7 +192,10 @@ class SpeakerEncoder(nn.Module):
         self.fc = same_conv(2 * channels[-1], config.enc_dim, 1)
 
     def prepare(self) -> MelFilter:
-        """Return the mel filter on the device of the weights. It is created once."""
+        """Return the mel filter on the device of the weights.
+
+        It is created once.
+        """
         if self._mel is None:
             self._mel = MelFilter.of(self.config, self.fc.weight.device)
         return self._mel

@@ -20,7 +20,10 @@ PADS = ("constant", "replicate")  # Padding modes that allow a sequence in a lon
 
 
 class PaddedConv(nn.Module):
-    """Causal convolution that also pads the end, so that every sample is used: T -> ceil(T / stride)."""
+    """Causal convolution that also pads the end, so that every sample is used.
+
+    Shapes: T -> ceil(T / stride).
+    """
 
     def __init__(
         self,
@@ -73,7 +76,10 @@ class ResidualBlock(nn.Module):
 
 
 class SEANet(nn.Module):
-    """Convolutional encoder from samples to latents before the last downsampling (25 Hz in published models)."""
+    """Convolutional encoder from samples to latents before the last downsampling.
+
+    The latents have a rate of 25 Hz in published models.
+    """
 
     def __init__(self, config: SpeechEncoderConfig) -> None:
         super().__init__()
@@ -200,7 +206,10 @@ class EncoderQuantizerLayer(nn.Module):
 
 
 class GreedyQuantizer(nn.Module):
-    """Residual quantizer: each codebook selects the row nearest to the residual of the previous codebooks."""
+    """Residual quantizer with one codebook after another.
+
+    Each codebook selects the row nearest to the residual of the previous codebooks.
+    """
 
     def __init__(self, config: SpeechEncoderConfig, groups: int) -> None:
         super().__init__()
@@ -215,7 +224,10 @@ class GreedyQuantizer(nn.Module):
             self.output_proj = nn.Conv1d(width, config.hidden_size, 1, bias=False)
 
     def encode(self, x: Tensor, groups: int) -> Tensor:
-        """Quantize latents to codes. Shapes: x [1, H, T]; result [T, groups] int64."""
+        """Quantize latents to codes.
+
+        Shapes: x [1, H, T]; result [T, groups] int64.
+        """
         left = self.input_proj(x)[0].T
         codes = []
         for layer in list(self.layers)[:groups]:
@@ -240,7 +252,9 @@ class EncoderQuantizer(nn.Module):
 
 
 class SpeechEncoder(nn.Module):
-    """Encoder of the speech tokenizer; its published keys begin with ``encoder.``.
+    """Encoder of the speech tokenizer.
+
+    Its published keys begin with ``encoder.``.
 
     Args:
         groups: Number of codes per frame. Quantization is greedy, so fewer groups give the same first codes.

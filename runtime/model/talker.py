@@ -73,7 +73,10 @@ class Talker(nn.Module):
         self.model.text_embedding.weight = nn.Parameter(self.tables.text[:0], requires_grad=False)
 
     def embed_text(self, ids: Tensor) -> Tensor:
-        """Embed text ids: T(x) of docs/model.md. Shapes: ids [...] int64; result [..., H]."""
+        """Embed text ids: T(x) of docs/model.md.
+
+        Shapes: ids [...] int64; result [..., H].
+        """
         if self.tables is not None:
             return self.tables.text[ids]
         return self.text_projection(self.model.text_embedding(ids))
@@ -86,14 +89,20 @@ class Talker(nn.Module):
         return self.model.codec_embedding(ids)
 
     def embed_codec_or_none(self, ids: Tensor) -> Tensor:
-        """Embed codec ids; NO_CODEC gives zeros. Shapes: ids [...] int64; result [..., H]."""
+        """Embed codec ids.
+
+        NO_CODEC gives zeros. Shapes: ids [...] int64; result [..., H].
+        """
         if self.tables is not None:
             return self.tables.codec[ids]
         return self.embed_codec(ids.clamp(min=0)).masked_fill((ids == NO_CODEC)[..., None], 0)
 
     @torch.inference_mode()
     def codec_vector(self, code: int) -> NDArray[np.float32]:
-        """Return the embedding of one codec id, such as a speaker's. Shapes: result [H]."""
+        """Return the embedding of one codec id, such as a speaker's.
+
+        Shapes: result [H].
+        """
         return self.embed_codec_or_none(torch.tensor([code], device=self.device))[0].float().cpu().numpy()
 
     def embed_code(self, codebook: int, codes: Tensor) -> Tensor:
@@ -108,7 +117,9 @@ class Talker(nn.Module):
         return predictor.project(table(codes))
 
     def embed_frames(self, codes: Tensor) -> Tensor:
-        """Embed frames: E0[c0] + E1[c1] + ..., summed at once in the model's dtype (docs/model.md 4).
+        """Embed frames: E0[c0] + E1[c1] + ..., summed at once in the model's dtype.
+
+        See docs/model.md 4.
 
         Shapes: codes [..., Q] int64; result [..., H].
         """
@@ -123,11 +134,17 @@ class Talker(nn.Module):
         return self.model.norm.weight.device
 
     def decode(self, x: Tensor, attend: Attend, ops: Operations) -> Tensor:
-        """Return hidden states before the final norm. Shapes: x, result [B, T, H]."""
+        """Return hidden states before the final norm.
+
+        Shapes: x, result [B, T, H].
+        """
         return self.model.decode(x, attend, ops)
 
     def angles(self, positions: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the RoPE tables of positions. Shapes: positions [B, T]; results [B, 1, T, d]."""
+        """Return the RoPE tables of positions.
+
+        Shapes: positions [B, T]; results [B, 1, T, d].
+        """
         return self.model.angles(positions, self.codec_head.weight.dtype)
 
     def logits(self, hidden: Tensor, ops: Operations) -> Tensor:
@@ -153,13 +170,16 @@ class Tables:
     rest: Tensor
 
     def of(self, codebook: int) -> Tensor:
-        """Return a codebook's table in the code predictor's width. Shapes: result [V, H']."""
+        """Return a codebook's table in the code predictor's width.
+
+        Shapes: result [V, H'].
+        """
         return self.first if codebook == 0 else self.rest[codebook - 1]
 
 
 @torch.inference_mode()
 def tabulate(text: Tensor, text_projection: torch.nn.Module, codec: list[Tensor], small: torch.nn.Module) -> Tables:
-    """Project all rows of the published tables to the widths of the talker and the code predictor.
+    """Project all rows of the published tables to the talker's and predictor's widths.
 
     Shapes: text [text_vocab, text_width]; codec: [talker_vocab, H], then [V, H] of each code group after the first.
     """

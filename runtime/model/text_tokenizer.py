@@ -115,7 +115,9 @@ class TextTokenizer:
 
 
 def qwen2_tokenizer(files: TokenizerFiles) -> Tokenizer:
-    """Build transformers' ``Qwen2Tokenizer`` from its files without importing transformers, which takes a second.
+    """Build transformers' ``Qwen2Tokenizer`` from its files.
+
+    Transformers is not imported, because this takes a second.
 
     Raises:
         Exception: The library's Rust code raises plain exceptions.

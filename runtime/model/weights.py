@@ -113,7 +113,11 @@ def load_weights(
 def _take_rounded(
     tensor: Callable[[str], Tensor], prefix: str, fewer: Headers, dtype: torch.dtype, named: tuple[str, Linear]
 ) -> None:
-    """Load the stored quantized weights of one linear layer; `fewer` has the headers of their tensors."""
+    """Load the stored quantized weights of one linear layer.
+
+    Args:
+        fewer: Headers of their tensors.
+    """
     name, linear = named
     weights = weights_from(f"{prefix}{name}", tensor, f"{prefix}{name}.{MIDDLES}" in fewer)
     linear.take(product_of(weights), dtype)
@@ -153,7 +157,10 @@ def _fill(
 
 @contextmanager
 def _side_by_side(device: torch.device) -> Iterator[Callable[..., Iterator[None]]]:
-    """Context manager for a `map` function, which on a CPU uses one thread per core and one module per thread."""
+    """Context manager for a `map` function that runs in parallel on a CPU.
+
+    It uses one thread per core and one module per thread.
+    """
     if device.type != "cpu" or CORES == 1:
         yield map
         return
@@ -164,7 +171,10 @@ def _side_by_side(device: torch.device) -> Iterator[Callable[..., Iterator[None]
 
 
 def _map_table(table: Table, places: dict[str, Place], tensor: Callable[[str], Tensor], dtype: torch.dtype) -> bool:
-    """Memory-map a large table if the cast to `dtype` is exact, because only a few of its rows are read."""
+    """Memory-map a large table if the cast to `dtype` is exact.
+
+    Only a few rows of the table are read.
+    """
     (key,) = places
     rows = tensor(key)
     if not is_mapped(rows, dtype):
@@ -207,9 +217,10 @@ def _nothing(module: nn.Module) -> None:
 def wanted_tensors(
     networks: dict[str, nn.Module], rounded: dict[str, Quantization]
 ) -> tuple[dict[str, tuple[int, ...]], Headers]:
-    """Return the required tensors by key: shapes of published tensors, and headers of quantized weights.
+    """Return the required tensors by key.
 
-    `networks` and `rounded` are those of `load_weights`.
+    They are the shapes of published tensors, and the headers of quantized weights. `networks` and `rounded` are those
+    of `load_weights`.
     """
     shapes: dict[str, tuple[int, ...]] = {}
     fewer: Headers = {}
@@ -232,7 +243,9 @@ def read_headers(paths: Sequence[Path]) -> Headers:
 
 
 def require_finite(paths: Sequence[Path]) -> None:
-    """Check that all weights in some files are finite. This takes about a second per gigabyte.
+    """Check that all weights in some files are finite.
+
+    This takes about a second per gigabyte.
 
     Raises:
         CheckpointInvalid: Weights are NaN or infinite.
@@ -265,7 +278,10 @@ def opened_weights(paths: Sequence[Path]) -> Iterator[dict[str, Any]]:
 
 
 def adapter_of(source: CheckpointSource) -> Adapter | None:
-    """Return the content of a checkpoint's adapter. Errors are those of `opened_weights`."""
+    """Return the content of a checkpoint's adapter.
+
+    Errors are those of `opened_weights`.
+    """
     if source.adapter is None:
         return None
     path = source.adapter_files[1]
@@ -283,7 +299,11 @@ def _place_of(paths: Sequence[Path]) -> Path:
 
 
 def _allocate(module: nn.Module, device: torch.device, types: dict[str, torch.dtype]) -> dict[str, Tensor]:
-    """Allocate uninitialized memory for some tensors of a module on the meta device; return them by name."""
+    """Allocate uninitialized memory for some tensors of a module on the meta device.
+
+    Returns:
+        The tensors by name.
+    """
     # The tensors are created from shapes only. Factory functions with a meta tensor make torch import modules for 1 s.
     made = {
         name: torch.empty(
@@ -321,7 +341,10 @@ def on_meta() -> Iterator[None]:
 
 
 class _Unfilled(TorchFunctionMode):
-    """Function mode that skips initialization of meta parameters, for which torch would import its compiler (1 s)."""
+    """Function mode that skips the initialization of meta parameters.
+
+    Torch would import its compiler for the initialization, which takes a second.
+    """
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None

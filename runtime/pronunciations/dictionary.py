@@ -33,7 +33,10 @@ class Word:
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """Stored version of a dictionary's words. `created_at` is a Unix time."""
+    """Stored version of a dictionary's words.
+
+    `created_at` is a Unix time.
+    """
 
     id: str
     created_at: float
@@ -42,7 +45,10 @@ class Version:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PronunciationDictionary:
-    """Named list of words with immutable versions; the last one is current."""
+    """Named list of words with immutable versions.
+
+    The last version is current.
+    """
 
     id: str
     name: str

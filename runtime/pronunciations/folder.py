@@ -29,7 +29,10 @@ _READ = 32  # Maximum number of dictionaries that this process caches.
 
 @dataclass(frozen=True, slots=True)
 class DictionaryEdit:
-    """Changes to a dictionary; fields that are None are not changed."""
+    """Changes to a dictionary.
+
+    Fields that are None are not changed.
+    """
 
     name: str | None = None
     description: str | None = None
@@ -58,7 +61,9 @@ class DictionaryEdit:
 
 
 class DictionaryFolder:
-    """Dictionaries of one owner. The folder is created with the first dictionary.
+    """Dictionaries of one owner.
+
+    The folder is created with the first dictionary.
 
     The files are authoritative: each lookup checks the file and reads it again if it has changed.
     """
@@ -67,7 +72,11 @@ class DictionaryFolder:
         self.folder = folder
 
     def find(self, dictionary_id: str) -> PronunciationDictionary | None:
-        """Return a dictionary by its id; None if it does not exist or its file is unusable."""
+        """Return a dictionary by its id.
+
+        Returns:
+            None if the dictionary does not exist or its file is unusable.
+        """
         if not is_id(dictionary_id):
             return None
         path = self.folder / (dictionary_id + SUFFIX)
@@ -97,7 +106,10 @@ class DictionaryFolder:
     def add(
         self, name: str, words: Iterable[Word], *, description: str = "", check: Callable[[], None] = lambda: None
     ) -> PronunciationDictionary:
-        """Store a new dictionary. `check` is called under the lock and may raise an error.
+        """Store a new dictionary.
+
+        Args:
+            check: Called under the lock. It may raise an error.
 
         Raises:
             InvalidConfig: The name is invalid.
@@ -131,7 +143,10 @@ class DictionaryFolder:
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[None]:
-        """Context manager that locks the folder for writing and deletes temporary files of killed writers."""
+        """Context manager that locks the folder for writing.
+
+        It also deletes temporary files of killed writers.
+        """
         with storing("The pronunciation dictionary", "voices"):
             make_private(self.folder)
             with locked(self.folder):

@@ -23,7 +23,9 @@ _NOT_IN_XML = regex.compile(r"[^\t\n\r\x20-\uD7FF\uE000-\uFFFD\U00010000-\U0010F
 
 @dataclass(frozen=True, slots=True)
 class Lexicon:
-    """Words of a lexicon. They match only in exactly the same case.
+    """Words of a lexicon.
+
+    They match only in exactly the same case.
 
     `left_out` has the words that cannot be used, without duplicates.
     """
@@ -72,7 +74,10 @@ def read_lexicon(data: bytes) -> Lexicon:
 
 
 def write_lexicon(words: Iterable[Word]) -> bytes:
-    """Serialize words as a lexicon. The format does not support case-insensitive words."""
+    """Serialize words as a lexicon.
+
+    The format does not support case-insensitive words.
+    """
     root = etree.Element(
         f"{{{_SPACE}}}lexicon", {"version": "1.0", "alphabet": "ipa", _LANGUAGE: "und"}, nsmap={None: _SPACE}
     )
@@ -91,7 +96,10 @@ def _listed(words: Sequence[str]) -> str:
 
 
 def _inside(parent: etree._Element, name: str) -> Iterator[etree._Element]:
-    """Yield the elements with this name in any namespace, because few writers of lexicons declare one."""
+    """Yield the elements with this name in any namespace.
+
+    Few writers of lexicons declare a namespace.
+    """
     return (child for child in parent if isinstance(child.tag, str) and etree.QName(child).localname == name)
 
 

@@ -13,7 +13,10 @@ from runtime.shared.owning import check_owned, check_room
 
 @dataclass(frozen=True, slots=True)
 class OwnerDictionaries:
-    """Dictionaries of one owner, and the shared dictionaries as read-only. Thread: any."""
+    """Dictionaries of one owner, and the shared dictionaries as read-only.
+
+    Thread: any.
+    """
 
     own: DictionaryFolder
     common: DictionaryFolder | None = None  # Shared dictionaries. None if `own` is the shared folder.
@@ -37,7 +40,9 @@ class OwnerDictionaries:
         return found
 
     def version(self, dictionary_id: str, version_id: str | None = None) -> Version:
-        """Return a version of a dictionary; the latest one without an id.
+        """Return a version of a dictionary.
+
+        Without an id, the latest version is returned.
 
         Raises:
             DictionaryNotFound: The dictionary does not exist, or the version is not stored (any more).
@@ -52,7 +57,7 @@ class OwnerDictionaries:
         return self.own.find(dictionary_id) is not None
 
     def add(self, name: str, words: Iterable[Word], *, description: str = "") -> PronunciationDictionary:
-        """Add a dictionary; see `DictionaryFolder.add`.
+        """Add a dictionary like `DictionaryFolder.add`.
 
         Raises:
             TooManyDictionaries: The owner has reached the limit.
@@ -60,7 +65,7 @@ class OwnerDictionaries:
         return self.own.add(name, words, description=description, check=self._check_room)
 
     def change(self, dictionary_id: str, edit: DictionaryEdit) -> PronunciationDictionary:
-        """Change a dictionary; see `DictionaryFolder.change`.
+        """Change a dictionary like `DictionaryFolder.change`.
 
         Raises:
             DictionaryNotYours: The dictionary is shared.
@@ -69,7 +74,7 @@ class OwnerDictionaries:
         return self.own.change(dictionary_id, edit)
 
     def delete(self, dictionary_id: str) -> None:
-        """Delete a dictionary; see `DictionaryFolder.delete`.
+        """Delete a dictionary like `DictionaryFolder.delete`.
 
         Raises:
             DictionaryNotYours: The dictionary is shared.

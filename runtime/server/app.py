@@ -61,7 +61,10 @@ class Health(TypedDict):
 
 
 class Ready(TypedDict):
-    """Readiness with the engine's load. ``ports`` lists the other open ports by API."""
+    """Readiness with the engine's load.
+
+    ``ports`` lists the other open ports by API.
+    """
 
     status: Literal["ready"]
     slots: int
@@ -99,7 +102,10 @@ def create_app(host: Host) -> FastAPI:
     @app.api_route("/health", methods=GET)
     @documented(answer=Health, refusals=UNREADY, is_open=True)
     async def health() -> JSONResponse:
-        """Report if the engine is alive. This stays true while checkpoints are being loaded."""
+        """Report if the engine is alive.
+
+        It is alive while checkpoints are being loaded.
+        """
         if host.is_dead and host.problem is not None:
             return error_response(host.problem)
         return JSONResponse({"status": "ok"})
@@ -135,7 +141,10 @@ def create_app(host: Host) -> FastAPI:
     @app.post("/v1/session_ticket")
     @documented(answer=Ticket)
     async def session_ticket() -> JSONResponse:
-        """Return a short-lived ticket for one WebSocket, which a page may put into the URL instead of a key."""
+        """Return a short-lived ticket for one WebSocket.
+
+        A page may put it into the URL instead of a key.
+        """
         body = {"ticket": tickets.issue(), "expires_in_s": tickets.ticket_s}
         return JSONResponse(body, headers={"Cache-Control": "no-store"})
 

@@ -42,7 +42,9 @@ class Caller:
         return self.identity if self.allowance is None else f"{self.identity}/{self.allowance.account}"
 
     def count(self) -> None:
-        """Count one more utterance. The first one of a request or socket is already counted.
+        """Count one more utterance.
+
+        The first one of a request or socket is already counted.
 
         Raises:
             RateLimited: The limit is exceeded.
@@ -58,7 +60,10 @@ CALLER: ContextVar[Caller] = ContextVar("caller", default=NOBODY)
 
 
 class Spending:
-    """Bytes of speech generated on the current day (UTC) per account, for all APIs. Thread: any."""
+    """Bytes of speech generated on the current day (UTC) per account, for all APIs.
+
+    Thread: any.
+    """
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock

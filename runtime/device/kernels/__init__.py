@@ -21,7 +21,7 @@ PLENTY = 2**20  # Shared memory in bytes to assume if there is no GPU.
 
 @cache
 def available() -> bool:
-    """True if kernels can run: Triton imports, and a CUDA device or Triton's interpreter is available."""
+    """True if Triton can be imported, and a CUDA device or its interpreter is available."""
     try:
         import triton
     except ImportError:
@@ -37,13 +37,16 @@ def pdl() -> bool:
 
 @cache
 def wgmma() -> bool:
-    """True if tensor cores execute one instruction for four warps (wgmma), which only Hopper supports."""
+    """True if the tensor cores have wgmma instructions (four warps each), as on Hopper."""
     return torch.cuda.is_available() and torch.cuda.get_device_capability()[0] == HOPPER
 
 
 @cache
 def shared_memory() -> int:
-    """Return the shared memory per program in bytes: 227 KiB on an H200, 99 KiB on consumer GPUs."""
+    """Return the shared memory per program in bytes.
+
+    It is 227 KiB on an H200 and 99 KiB on consumer GPUs.
+    """
     if not torch.cuda.is_available():
         return PLENTY
     from triton.compiler.compiler import max_shared_mem
@@ -70,5 +73,8 @@ def stages(wanted: int, stage_bytes: int) -> int:
 
 
 def launch_options() -> dict[str, Any]:
-    """Return the options of all launches: overlap, and no fused multiply-add, which torch does not use either."""
+    """Return the options of all launches.
+
+    Launches overlap. Fused multiply-add is off, because torch does not use it either.
+    """
     return {"PDL": pdl(), "launch_pdl": pdl(), "enable_fp_fusion": False}

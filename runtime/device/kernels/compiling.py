@@ -26,7 +26,10 @@ LOADING = threading.Lock()
 
 
 class PendingKernel:
-    """Placeholder for a kernel that is still being compiled. Launching it does nothing."""
+    """Placeholder for a kernel that is still being compiled.
+
+    Launching it does nothing.
+    """
 
     function = packed_metadata = None
 

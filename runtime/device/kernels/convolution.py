@@ -117,7 +117,9 @@ def _weights_to_cache(weight, column, N: tl.constexpr, K: tl.constexpr, BN: tl.c
 
 @triton.jit
 def _pairwise(each, ROWS: tl.constexpr, PARTS: tl.constexpr):
-    """Return the sum of each row in a fixed order, unlike ``tl.sum``, whose order depends on the tile's layout.
+    """Return the sum of each row in a fixed order.
+
+    The order of ``tl.sum`` depends on the tile's layout.
 
     Shapes: each [ROWS, PARTS], a power of two; result [ROWS].
     """
@@ -235,7 +237,10 @@ def _convolve(
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """Outputs of a product: its values, and SnakeBeta of them for the next layer, as requested."""
+    """Outputs of a product: its values and, for the next layer, SnakeBeta of the values.
+
+    An output that was not requested is None.
+    """
 
     plain: Tensor | None
     activated: Tensor | None
@@ -269,7 +274,9 @@ def convolve(
     squares: bool = False,
     tile: Tile | None = None,
 ) -> Made:
-    """Compute a product over a chunk of every row, and update the streams' state if it needs earlier inputs.
+    """Compute a convolution or product over a chunk of every row.
+
+    The streams' state is updated if the product needs earlier inputs.
 
     Args:
         then: SnakeBeta of the next layer; its result is also returned.

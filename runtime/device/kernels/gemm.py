@@ -58,7 +58,10 @@ def _prefetch_rows(w, n, K: tl.constexpr, BN: tl.constexpr):
 
 @triton.jit
 def _sum_in_order(parts):
-    """Add the parts in order. Shapes: parts [4, A, B]; result [A, B]."""
+    """Add the parts in order.
+
+    Shapes: parts [4, A, B]; result [A, B].
+    """
     A: tl.constexpr = parts.shape[1]
     B: tl.constexpr = parts.shape[2]
     even, odd = tl.split(tl.permute(parts.reshape(2, 2, A, B), (2, 3, 0, 1)))
@@ -185,7 +188,9 @@ def gemm(
     out: Tensor | None = None,
     tiles: Tiles | None = None,
 ) -> Tensor:
-    """Return residual + x @ weight.T + bias, in a new tensor or in `out`, which may be strided.
+    """Return residual + x @ weight.T + bias.
+
+    The result is a new tensor or `out`, which may be strided.
 
     Shapes: x [M, K]; weight [N, K]; scale [N] float32, for int8 weights; bias [N]; residual, out, result [M, N].
     """
@@ -201,7 +206,10 @@ def swiglu(x: Tensor, weight: Tensor, *, scale: Tensor | None = None, tiles: Til
 
 
 def norm(x: Tensor, how: Norm) -> Tensor:
-    """Apply an RMSNorm. Shapes: x, result [M, K]."""
+    """Apply an RMSNorm.
+
+    Shapes: x, result [M, K].
+    """
     M, K = x.shape
     assert x.stride(1) == 1
     out = torch.empty((M, K), device=x.device, dtype=x.dtype)
@@ -268,11 +276,11 @@ def _launch(
 
 
 def choose_tiles(N: int, K: int, rows: int, *, gated: bool, eight_bits: bool = False) -> Tiles:
-    """Return the best tiles for a matrix shape and number of rows, from `python -m benchmarks.kernels tiles`.
+    """Return the best tiles for a matrix shape and number of rows.
 
-    Tiles for up to 64 rows and those with `split_k` were measured on an H200, the others on an H100. `parts` determines
-    the order of sums, so it depends on the matrix only. With more rows than FEW, programs have more rows and outputs,
-    because weights are read from the cache repeatedly.
+    They were measured with `python -m benchmarks.kernels tiles`: tiles for up to 64 rows and those with `split_k` on an
+    H200, the others on an H100. `parts` determines the order of sums, so it depends on the matrix only. With more rows
+    than FEW, programs have more rows and outputs, because weights are read from the cache repeatedly.
 
     With `eight_bits`, programs have enough matrix rows for Hopper's wgmma instruction. With fewer, Triton uses mma and
     loads four adjacent int8 weights at once, which changes the order of products and thus the last bits of a row.
@@ -289,7 +297,10 @@ def choose_tiles(N: int, K: int, rows: int, *, gated: bool, eight_bits: bool = F
 
 
 def has_many_rows(tiles: Tiles, *, gated: bool) -> bool:
-    """True if a program has enough matrix rows, including the gate's, for the largest instruction."""
+    """True if a program has enough matrix rows for the largest instruction.
+
+    The rows of the gate count, too.
+    """
     return tiles.BN * (1 + gated) >= MANY_ROWS.value
 
 

@@ -111,7 +111,9 @@ def _each_channel(
 
 
 def normed_depthwise(x: Tensor, weight: Tensor, bias: Tensor, rows: Tensor, past: Past, eps: float) -> Tensor:
-    """Compute a depthwise convolution over a chunk of every row, normalize it, and update the streams' state.
+    """Compute a depthwise convolution over a chunk of every row and normalize it.
+
+    The streams' state is updated.
 
     Shapes: x and result [B, T, C]; weight [taps, C] float32, oldest first; bias [C] float32; rows [B, 3] int32.
     """

@@ -29,10 +29,10 @@ FLOAT32_BLOCK = 16
 
 
 def prefill_attention(qkv: Tensor, heads: QKNormRope, cache: KVView, slot: Tensor, start: Tensor) -> Tensor:
-    """Compute causal attention of P new positions of each of some slots, and store their keys and values.
+    """Compute causal attention of P new positions in each of n slots, and store them.
 
-    A slot's last position is scratch: positions at or after it (padding of a chunk) are written to it, and no query
-    attends to it.
+    Their keys and values are stored in the slots' caches. A slot's last position is scratch: positions at or after it
+    (padding of a chunk) are written to it, and no query attends to it.
 
     Shapes: qkv [n * P, (heads + 2 kv_heads) * d], a slot's positions adjacent; slot, start [n] int64, on the device;
     others as in `decode_attention`; result [n * P, heads * d].
@@ -142,7 +142,10 @@ def _prefill_attention(
     STAGES: tl.constexpr,
     PDL: tl.constexpr,
 ):
-    """Compute flash attention over the slot for a tile of new positions and one key head with its query heads."""
+    """Compute flash attention over the slot for a tile of new positions and one key head.
+
+    All query heads of the key head are computed.
+    """
     if PDL:
         tl.extra.cuda.gdc_launch_dependents()
         tl.extra.cuda.gdc_wait()

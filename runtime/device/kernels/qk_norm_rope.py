@@ -48,9 +48,10 @@ def partners(dims, D: tl.constexpr):
 
 @triton.jit
 def qk_norm_rope(x, partner, weight, partner_weight, cos, sin, eps, D: tl.constexpr, WIDTH: tl.constexpr):
-    """Apply RMSNorm (float32 inside, cast, then weight) and split-half RoPE to R heads, with torch's rounding.
+    """Apply RMSNorm and split-half RoPE to R heads, with torch's rounding.
 
-    The arguments are loaded values, so that a kernel can issue all loads before their first use.
+    The norm is computed in float32, cast, and then multiplied by the weight. The arguments are loaded values, so that a
+    kernel can issue all loads before their first use.
 
     Args:
         x, partner: The heads, zero beyond D, and the partner of each element [R, WIDTH].

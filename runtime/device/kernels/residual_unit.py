@@ -43,7 +43,10 @@ def fits(channels: int, dtype: torch.dtype) -> bool:
 
 
 def tile_for(M: int, channels: int) -> Tile:
-    """Return the tile, whose rows are those of a program. It does not change results."""
+    """Return the tile, whose rows are those of a program.
+
+    The tile does not change results.
+    """
     return Tile(128, channels, 8, 3) if M >= 128 * BUSY else Tile(64, channels, 4, 3)
 
 
@@ -70,7 +73,7 @@ def _middle(acc, bias, rate, gain, n, KIND: tl.constexpr):
 
 @triton.jit
 def _finish(acc, bias, residual, out, activated, rate, gain, m, inside, n, C: tl.constexpr):
-    """Add bias and residual to one tile, apply the next layer's SnakeBeta, and store both results."""
+    """Add bias and residual to one tile, apply the next SnakeBeta, and store both results."""
     at = m[:, None] * C + n[None, :]
     whole = inside[:, None] & (n < C)[None, :]
     y = acc + tl.load(bias + n)[None, :] + tl.load(residual + at, whole, 0.0).to(tl.float32)

@@ -32,9 +32,9 @@ def sample(
     *,
     settled: bool = False,
 ) -> None:
-    """Sample one code per row, flag rows whose scores are not finite, and look up the code's embedding.
+    """Sample one code per row and look up its embedding.
 
-    Such a row still gets a code in [0, V).
+    A row whose scores are not finite is flagged. It still gets a code in [0, V).
 
     Shapes: logits [B, V] float32 or bfloat16; rows [B] int64, slots. `out` is written at `codebook`.
 
@@ -176,7 +176,10 @@ def _sample(
 
 @triton.jit
 def _best_above(keys, noisy, code, floor):
-    """Return the code with the best noisy score among codes with scores above `floor`, and the key of its score."""
+    """Return the code with the best noisy score, and the key of its score.
+
+    Only codes with scores above `floor` are compared.
+    """
     noisy = tl.where(keys > floor, noisy, MIN_KEY)
     drawn = tl.min(tl.where(noisy == tl.max(noisy), code, 2**30))
     return drawn, tl.max(tl.where(code == drawn, keys, MIN_KEY))

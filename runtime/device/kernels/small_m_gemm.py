@@ -85,7 +85,11 @@ def choose_tiles(x: Tensor, weight: Tensor, *, gated: bool = False) -> SmallTile
 
 
 def fit_tiles(BN: int, M: int, K: int, itemsize: int, weight_itemsize: int) -> SmallTiles | None:
-    """Return the tiles with BN matrix rows per program; None if they exceed this GPU's shared memory."""
+    """Return the tiles with BN matrix rows per program.
+
+    Returns:
+        None if the tiles exceed this GPU's shared memory.
+    """
     stretch, rows = K // PARTS, 1 if M == 1 else MAX_ROWS
     BK = stretch & -stretch  # Largest power of two that divides `stretch`.
     for rows_resident, inputs in ((True, K), (False, PARTS * BK)):
@@ -119,9 +123,10 @@ def _copy_weights(
 
 @gluon.constexpr_function
 def _bytes_layout(PARTS: int, BN: int, BK: int) -> gl.DistributedLinearLayout:
-    """Return the register layout of bytes [PARTS, BN, BK] before `_relabel`: each thread has four adjacent bytes.
+    """Return the register layout of bytes [PARTS, BN, BK] before `_relabel`.
 
-    Except for the order within each 16 elements of K, it is the layout of the tensor cores' first operand.
+    Each thread has four adjacent bytes. Except for the order within each 16 elements of K, it is the layout of the
+    tensor cores' first operand.
     """
     more_k = [[0, 0, 2**bit] for bit in range(4, BK.bit_length() - 1)]
     more_rows = [[0, 2**bit, 0] for bit in range(4, BN.bit_length() - 1)]
@@ -146,10 +151,10 @@ def _relabel(x):
 
 @gluon.jit
 def _widened(weights):
-    """Convert int8 to bfloat16 with four instructions for two elements; the library needs eight.
+    """Convert int8 to bfloat16 with four instructions for two elements.
 
-    Seven bits of the byte become the mantissa of a number with exponent 128. Afterwards, 128 is subtracted, or 256 for
-    negative values.
+    The library needs eight instructions. Seven bits of the byte become the mantissa of a number with exponent 128.
+    Afterwards, 128 is subtracted, or 256 for negative values.
     """
     return gl.inline_asm_elementwise(
         """{
@@ -173,7 +178,10 @@ def _widened(weights):
 
 @gluon.jit
 def _widened_operand(staged, of_sums: gl.constexpr):
-    """Load int8 weights [PARTS, BN, BK] from shared memory as the tensor cores' first operand, reordered."""
+    """Load int8 weights from shared memory as the tensor cores' first operand.
+
+    The weights are reordered. Shapes: weights [PARTS, BN, BK].
+    """
     shape: gl.constexpr = staged.shape
     weights = _relabel(_widened(staged.load(_bytes_layout(shape[0], shape[1], shape[2]))))
     return gl.convert_layout(weights, gl.DotOperandLayout(0, of_sums, 2), assert_trivial=True)
@@ -207,7 +215,10 @@ def _zero_operands(
 
 @gluon.jit
 def _scales(scale, N: gl.constexpr, GATED: gl.constexpr, OUTPUTS: gl.constexpr, layout: gl.constexpr):
-    """Load the scales of a program's outputs. Shapes: [OUTPUTS, 1, 1 + GATED]."""
+    """Load the scales of a program's outputs.
+
+    Shapes: [OUTPUTS, 1, 1 + GATED].
+    """
     n = gl.arange(0, OUTPUTS, gl.SliceLayout(1, gl.SliceLayout(2, layout)))
     half = gl.arange(0, 1 + GATED, gl.SliceLayout(0, gl.SliceLayout(1, layout)))
     return gl.load(scale + gl.program_id(0) * OUTPUTS + n[:, None, None] + half[None, None, :] * N)
@@ -328,7 +339,9 @@ def small_m_gemm(
     out: Tensor | None = None,
     gated: bool = False,
 ) -> Tensor:
-    """Return residual + norm(x) @ weight.T, or silu(gate) * up of it, in a new tensor or in `out`.
+    """Return residual + norm(x) @ weight.T, or silu(gate) * up if gated.
+
+    The result is a new tensor or `out`.
 
     Shapes: x [M, K]; weight [N, K], or [2 N, K] with the gate first; scale [N] or [2 N] float32, for int8 weights;
     residual, out, result [M, N], may be strided.

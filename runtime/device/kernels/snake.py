@@ -21,7 +21,10 @@ ROUNDING = tl.constexpr(12582912.0)
 
 @dataclass(frozen=True, slots=True)
 class Snake:
-    """Parameters per channel in the form that kernels use. Shapes: both [C] float32."""
+    """Parameters per channel in the form that kernels use.
+
+    Shapes: both [C] float32.
+    """
 
     rate: Tensor  # Equals e^alpha / pi.
     gain: Tensor  # Equals 1 / (e^beta + eps).
@@ -32,7 +35,7 @@ class Snake:
         return cls((alpha.double().exp() / math.pi).float(), (1 / (beta.double().exp() + SNAKE_EPS)).float())
 
     def repeated(self, times: int) -> Snake:
-        """Repeat the parameters for products whose rows contain `times` time steps of all channels."""
+        """Repeat the parameters for rows with `times` time steps of all channels."""
         return Snake(self.rate.repeat(times), self.gain.repeat(times))
 
     def padded(self, channels: int) -> Snake:
@@ -42,7 +45,10 @@ class Snake:
 
 @triton.jit
 def snake(x, rate, gain):
-    """Apply SnakeBeta in float32. sin^2 has period pi, so a polynomial in u = r^2 is enough (error 2e-7)."""
+    """Apply SnakeBeta in float32.
+
+    sin^2 has period pi, so a polynomial in u = r^2 is enough (error 2e-7).
+    """
     half_turns = x * rate
     r = half_turns - ((half_turns + ROUNDING) - ROUNDING)
     u = r * r

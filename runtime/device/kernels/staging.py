@@ -12,7 +12,10 @@ from triton.experimental.gluon import language as gl
 
 @gluon.jit
 def offsets(dtype: gl.constexpr, R: gl.constexpr, PARTS: gl.constexpr, BK: gl.constexpr):
-    """Return the indices of the parts of K [PARTS, 1, 1], of rows [1, R, 1], and of a step [1, 1, BK]."""
+    """Return the indices of the parts of K, of the rows, and of a step.
+
+    Shapes: results [PARTS, 1, 1], [1, R, 1], [1, 1, BK].
+    """
     VECTOR: gl.constexpr = 128 // dtype.primitive_bitwidth  # Number of elements that a thread copies at once.
     lanes: gl.constexpr = min(32, BK // VECTOR)
     spread: gl.constexpr = gl.BlockedLayout([1, 1, VECTOR], [1, 32 // lanes, lanes], [PARTS, 1, 1], [2, 1, 0])
@@ -24,7 +27,10 @@ def offsets(dtype: gl.constexpr, R: gl.constexpr, PARTS: gl.constexpr, BK: gl.co
 
 @gluon.jit
 def allocate(dtype: gl.constexpr, STEPS: gl.constexpr, R: gl.constexpr, PARTS: gl.constexpr, BK: gl.constexpr):
-    """Allocate shared memory [STEPS, PARTS, R, BK] with a layout without bank conflicts for tensor core operands."""
+    """Allocate shared memory for tensor core operands, without bank conflicts.
+
+    Shapes: result [STEPS, PARTS, R, BK].
+    """
     VECTOR: gl.constexpr = 128 // dtype.primitive_bitwidth
     return gl.allocate_shared_memory(dtype, [STEPS, PARTS, R, BK], gl.SwizzledSharedLayout(VECTOR, 1, 8, [2, 1, 0]))
 
@@ -51,14 +57,20 @@ def sums_layout(PARTS: int) -> gl.NVMMADistributedLayout:
 
 @gluon.constexpr_function
 def whole_layout(OUTPUTS: int, GATED: int, PARTS: int) -> gl.BlockedLayout:
-    """Return the layout of [OUTPUTS, BM, 1 + GATED, PARTS]: a thread has all parts of an output and its gate."""
+    """Return the layout of sums in which a thread has all parts of an output and its gate.
+
+    Shapes: sums [OUTPUTS, BM, 1 + GATED, PARTS].
+    """
     wide = min(32, OUTPUTS)
     return gl.BlockedLayout([1, 1, 1 + GATED, PARTS], [wide, 32 // wide, 1, 1], [1, PARTS, 1, 1], [0, 1, 2, 3])
 
 
 @gluon.constexpr_function
 def flat_layout(OUTPUTS: int, PARTS: int) -> gl.BlockedLayout:
-    """Return the layout of stored outputs [OUTPUTS, BM], in which adjacent threads write adjacent memory."""
+    """Return the layout of stored outputs in which adjacent threads write adjacent memory.
+
+    Shapes: outputs [OUTPUTS, BM].
+    """
     wide = min(32, OUTPUTS)
     return gl.BlockedLayout([1, 1], [wide, 32 // wide], [1, PARTS], [0, 1])
 
@@ -83,9 +95,11 @@ def sum_stretches(sums, GATED: gl.constexpr):
 
 @gluon.jit
 def finish(acc, beside, dtype: gl.constexpr, GATED: gl.constexpr, flat: gl.constexpr):
-    """Return outputs [OUTPUTS, BM] of sums [OUTPUTS, BM, 1 + GATED]: silu(gate) * up, or sums + `beside` if given.
+    """Return the outputs of sums: silu(gate) * up, or sums + `beside` if it is given.
 
     Intermediate results are rounded as if these were separate operations.
+
+    Shapes: acc [OUTPUTS, BM, 1 + GATED]; result [OUTPUTS, BM].
     """
     if GATED:
         gate, up = gl.split(acc)

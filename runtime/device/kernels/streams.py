@@ -44,7 +44,9 @@ def wait_for_previous(PDL: tl.constexpr):
 
 @triton.jit
 def remember(x, memory, rows, program, programs, T, total, left, copy_stride, slot_stride, C: tl.constexpr):
-    """Store the last `left` inputs of every row, including earlier ones if the chunk is shorter.
+    """Store the last `left` inputs of every row for the next chunk.
+
+    They include earlier inputs if the chunk is shorter than `left`.
 
     Shapes: x [B, T, C]; rows [B, 3] int32; total = B * left * C, divided among all programs.
     """

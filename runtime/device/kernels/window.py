@@ -25,7 +25,10 @@ def ring_for(window: int, longest: int) -> int:
 
 @triton.jit
 def _turned(first, second, angles):
-    """Apply split-half RoPE. Shapes: all [frames, d / 2]."""
+    """Apply split-half RoPE.
+
+    Shapes: all [frames, d / 2].
+    """
     cos, sin = tl.cos(angles), tl.sin(angles)
     return first * cos - second * sin, second * cos + first * sin
 
@@ -107,7 +110,7 @@ def _attend(
 
 
 def attend_window(qkv: Tensor, rings: Tensor, rows: Tensor, frequencies: Tensor, window: int) -> Tensor:
-    """Compute attention of a chunk of every row over its window, and store the new keys and values.
+    """Compute attention of a chunk of every row over its window, and store keys and values.
 
     Shapes: qkv [B, T, (heads + 2 * kv_heads) * d]; rings [slots, 2, kv_heads, ring, d], keys then values, a slice of
     the memory of all streams; rows [B, 3] int32; frequencies [d / 2] float32; result [B, T, heads * d]. T plus the

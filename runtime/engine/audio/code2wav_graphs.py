@@ -65,7 +65,10 @@ def pieces(frames: int, sizes: Sequence[int]) -> list[int]:
 
 
 class Bucket:
-    """Captured graph of one shape. Padding rows use a spare slot."""
+    """Captured graph of one shape.
+
+    Padding rows use a spare slot.
+    """
 
     def __init__(
         self, network: Code2WavNetwork, device: Device, stream: Stream, frames: int, batch: int, groups: int, spare: int
@@ -121,7 +124,7 @@ class Bucket:
 
 
 class Code2WavGraphs:
-    """Captured graphs for all device streams. They share one memory pool."""
+    """Captured graphs for all device streams, with one memory pool."""
 
     def __init__(
         self,
@@ -133,7 +136,10 @@ class Code2WavGraphs:
         graphs: GraphPool,
         shapes: Sequence[Shape] = (),
     ) -> None:
-        """Create the graphs; `shapes` replaces the default shapes of ``Stream.AUDIO``.
+        """Create the graphs.
+
+        Args:
+            shapes: Shapes that replace the default shapes of ``Stream.AUDIO``.
 
         Raises:
             InvalidSetting: A shape has more frames than the network supports in one call.
@@ -157,7 +163,10 @@ class Code2WavGraphs:
             yield Capture(WORKS[stream], (frames, batch), make)
 
     def works(self) -> Iterator[Callable[[], object]]:
-        """Yield the functions to capture. Their inputs do not belong to any request."""
+        """Yield the functions to capture.
+
+        Their inputs do not belong to any request.
+        """
         where = self._device.torch_device
         for frames, batch in sorted({(frames, batch) for _, frames, batch in self._wanted()}):
             rows = torch.zeros((batch, ROW), device=where, dtype=torch.int32)
@@ -170,7 +179,11 @@ class Code2WavGraphs:
         return sorted(wanted, key=lambda shape: -shape[1] * shape[2])
 
     def sizes(self, stream: Stream) -> list[int]:
-        """Return the numbers of frames for which graphs exist; empty if no graph was captured."""
+        """Return the numbers of frames for which graphs exist.
+
+        Returns:
+            Empty if no graph was captured.
+        """
         return sorted({frames for frames, _ in self._graphs.of(WORKS[stream])})
 
     def widest(self, stream: Stream) -> int:

@@ -1,4 +1,7 @@
-"""Code2Wav decoder streams, one per slot, decoded in batches. Thread: Code2Wav worker."""
+"""Code2Wav decoder streams, one per slot, decoded in batches.
+
+Thread: Code2Wav worker.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,10 @@ log = logging.getLogger(__name__)
 
 
 def code2wav_interface(code2wav: Code2Wav, slots: int, device: Device, dtype: torch.dtype) -> Code2WavNetwork:
-    """Return the Code2Wav network for a device: Triton kernels on CUDA, else torch operations with float32 states."""
+    """Return the Code2Wav network for a device.
+
+    On CUDA it uses Triton kernels, otherwise torch operations with float32 states.
+    """
     if device.torch_device.type == "cuda" and kernels.available():
         from runtime.model.packed_code2wav import PackedCode2Wav
 
@@ -96,13 +102,19 @@ class Code2WavStreams:
 
     @torch.inference_mode()
     def capture(self, progress: Progress = lambda done, of: None) -> None:
-        """Capture the graphs; shapes whose capture fails run eagerly."""
+        """Capture the graphs.
+
+        Shapes whose capture fails run eagerly.
+        """
         if self.device.holds_graphs:
             self._pool.capture([*self.graphs.captures(), *self.after.captures()], progress)
 
     @torch.inference_mode()
     def open(self, slot: int, voice: ClonedVoice | None = None, stream: Stream = Stream.FIRST_AUDIO) -> None:
-        """Open a stream. For a voice with reference frames, it starts from the state after them."""
+        """Open a stream.
+
+        For a voice with reference frames, it starts from the state after them.
+        """
         with self.device.stream(stream):
             self._after_last((slot,), stream)
             self.network.reset(slot)
@@ -121,7 +133,9 @@ class Code2WavStreams:
 
     @torch.inference_mode()
     def follow(self, slots: Sequence[int], codes: Tensor) -> list[FirstAudio]:
-        """Decode the first frame of newly opened streams on ``Stream.PROMPTS``, directly after its generation.
+        """Decode the first frame of new streams directly after its generation.
+
+        The work runs on ``Stream.PROMPTS``.
 
         Shapes: codes [B, Q], on the device.
         """
@@ -141,7 +155,7 @@ class Code2WavStreams:
     def decode(
         self, slots: Sequence[int], codes: Tensor, stream: Stream = Stream.AUDIO, *, at_end: bool = False
     ) -> list[bytes | SpeechError]:
-        """Decode the next frames of some streams; return s16le audio or an error for each.
+        """Decode the next frames of some streams.
 
         A failed call changes no stream, because new states are written last or to another buffer. The batch is then
         halved and retried, until only the faulty stream fails.
@@ -150,6 +164,9 @@ class Code2WavStreams:
         `at_end`: the last chunk of a stream may be padded with frames.
 
         Thread: on ``stream``. First and later chunks may be decoded in parallel, but not for the same slot.
+
+        Returns:
+            s16le audio, or an error, for each stream.
         """
         frames, sizes = codes.shape[1], self.graphs.sizes(stream)
         if at_end and (fitting := [size for size in sizes if size >= frames]):
@@ -184,9 +201,12 @@ class Code2WavStreams:
     def _pieces(
         self, group: NDArray[np.int64], places: NDArray[np.int64], codes: Tensor, stream: Stream
     ) -> tuple[NDArray[np.int64], NDArray[np.int16]]:
-        """Decode one piece of some streams of a group; return the indices of those that succeeded, and their audio.
+        """Decode one piece of some streams of a group.
 
         Shapes: group [g]; places [b], indices into the group; codes [b, n, Q]; results [c], [c, samples and flags].
+
+        Returns:
+            The indices of the streams that succeeded, and their audio.
         """
         try:
             return places, self._piece(group[places], codes, stream)
@@ -203,7 +223,10 @@ class Code2WavStreams:
         return np.concatenate([left for left, _ in halves]), np.concatenate(whole) if whole else halves[0][1]
 
     def _piece(self, slots: NDArray[np.int64], codes: Tensor, stream: Stream) -> NDArray[np.int16]:
-        """Call the network once. Shapes: codes [b, n, Q]; result [b, samples + flags]."""
+        """Call the network once.
+
+        Shapes: codes [b, n, Q]; result [b, samples + flags].
+        """
         rows, size = self._rows[slots], codes.shape[1]
         if begun := [slot for slot in slots.tolist() if slot in self._last]:
             with self.device.stream(stream):

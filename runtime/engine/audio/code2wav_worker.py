@@ -37,7 +37,10 @@ TaskFilter = Callable[[Code2WavTask], bool]
 
 
 def accept_every_task(task: Code2WavTask) -> bool:
-    """Return True. This is the filter of a worker with a single thread, which runs all tasks."""
+    """Return True.
+
+    This is the filter of a worker with a single thread, which runs all tasks.
+    """
     return True
 
 
@@ -59,7 +62,11 @@ class Code2WavWorker:
         self.heartbeats: list[Heartbeat] = []  # Heartbeats of the threads.
 
     def start(self, *, separate_urgent: bool = False) -> None:
-        """Start the threads; with `separate_urgent`, urgent chunks have their own thread."""
+        """Start the threads.
+
+        Args:
+            separate_urgent: True if urgent chunks have their own thread.
+        """
         threads: dict[str, TaskFilter] = {"Code2Wav": accept_every_task}
         if separate_urgent:
             threads = {"urgent Code2Wav": lambda task: task.is_urgent, "Code2Wav": lambda task: not task.is_urgent}
@@ -114,7 +121,11 @@ class Code2WavWorker:
             return task.begin()
 
     def _await(self, takes: TaskFilter) -> Callable[[], None] | None:
-        """Return the next task that this thread accepts; None after the worker was closed."""
+        """Return the next task that this thread accepts.
+
+        Returns:
+            None after the worker was closed.
+        """
         with self.lock:
             while not self._closing:
                 if (run := self.next_task(takes)) is not None:

@@ -53,11 +53,14 @@ class RunawayDetector:
     _ends: NDArray[np.int64] = field(default_factory=lambda: np.full(REPEATED_FRAMES, -1))
 
     def heard(self, codes: NDArray[np.int64], pcm: bytes, is_spoken: bool) -> Guard | None:
-        """Check the next frames; return the kind of runaway if one was detected, else None.
+        """Check the next frames for runaway speech.
 
         Args:
             is_spoken: True if the whole text was spoken before the first of these frames.
         Shapes: codes [n, Q] with n at least 1; pcm is the audio of the same frames, mono s16le.
+
+        Returns:
+            The kind of runaway, or None.
         """
         ends = self._listen(len(codes), pcm)
         if not is_spoken:

@@ -42,7 +42,10 @@ class _Step:
 
 
 class ReferencePrefill:
-    """Computation of the Code2Wav state after a reference. Thread: one caller at a time."""
+    """Computation of the Code2Wav state after a reference.
+
+    Thread: one caller at a time.
+    """
 
     def __init__(self, network: Code2WavNetwork, device: Device, groups: int, graphs: GraphPool) -> None:
         self._network = network
@@ -52,12 +55,18 @@ class ReferencePrefill:
         self._turn = threading.Lock()  # Lock of the only slot for references.
 
     def captures(self) -> Iterator[Capture]:
-        """Yield the capture functions of the steps. A step without a graph runs eagerly."""
+        """Yield the capture functions of the steps.
+
+        A step without a graph runs eagerly.
+        """
         for work, size, run in self._works():
             yield Capture(work, (size,), partial(_Step, self._device, run, size, self._groups))
 
     def works(self) -> Iterator[Callable[[], object]]:
-        """Yield the functions to capture. Their inputs do not belong to any request."""
+        """Yield the functions to capture.
+
+        Their inputs do not belong to any request.
+        """
         where = self._device.torch_device
         rows = torch.zeros((1, ROW), device=where, dtype=torch.int32)
         for _, size, run in self._works():

@@ -32,7 +32,10 @@ MIN_SINE = 1e-3  # Vectors at a smaller angle (as its sine) are mixed linearly.
 
 
 def reference_key(reference: Reference) -> str:
-    """Return the cache key of a reference. This takes a few milliseconds per minute of audio."""
+    """Return the cache key of a reference.
+
+    This takes a few milliseconds per minute of audio.
+    """
     digest = hashlib.blake2b(np.ascontiguousarray(reference.samples).data, digest_size=16)
     digest.update(repr((reference.text, reference.x_vector_only)).encode(errors="surrogatepass"))
     for part in reference.blend:
@@ -47,7 +50,9 @@ def reference_key(reference: Reference) -> str:
 
 
 def blend(parts: Sequence[tuple[float, Tensor]]) -> Tensor:
-    """Interpolate two x-vectors on the sphere, and their lengths. Shapes: [H] -> [H].
+    """Interpolate two x-vectors on the sphere, and their lengths.
+
+    Shapes: [H] -> [H].
 
     The weights sum to 1. Nearly equal or opposite directions, between which no arc is defined, are mixed linearly.
     """
@@ -88,7 +93,7 @@ class VoiceCache:
         self.reader: Executor | None = None
 
     def warm(self) -> None:
-        """Encode a reference of noise, so that the first request's reference is as fast as later ones."""
+        """Encode a reference of noise so that the first request's reference is not slower."""
         if self.encoders is None:
             return
         self.encoders.prepare()
@@ -99,7 +104,10 @@ class VoiceCache:
             log.exception("a voice could not be made at the start; clones may fail")
 
     def start(self, prepare: Callable[[], None]) -> None:
-        """Start the encoding thread; before that, references are encoded on the caller's thread."""
+        """Start the encoding thread.
+
+        Before that, references are encoded on the caller's thread.
+        """
         if self.reader is None:
             self.reader = ThreadPoolExecutor(1, thread_name_prefix="voices", initializer=prepare)
 
@@ -189,7 +197,10 @@ class VoiceCache:
         return voice
 
     def read(self, reference: Reference, key: str) -> ClonedVoice:
-        """Return the encoded reference: x-vector, and codes if its text is known (docs/model.md 3.5, 3.6)."""
+        """Return the encoded reference: x-vector, and codes if its text is known.
+
+        See docs/model.md 3.5 and 3.6.
+        """
         with self.device.stream(Stream.VOICES):
             voice = self._read(reference, key)
             # Wait for this work, because device streams that use the voice do not wait for this thread's stream.
@@ -225,7 +236,7 @@ class VoiceCache:
         )
 
     def _fits(self, prompt: VoicePrompt, reference: Reference) -> bool:
-        """True if a prompt that was sent with a reference is complete and was computed by this checkpoint."""
+        """True if a prompt sent with a reference is complete and was computed by this checkpoint."""
         config = self.checkpoint.config
         if prompt.fingerprint != self.checkpoint.fingerprint or prompt.x_vector.shape != (config.talker.hidden_size,):
             return False

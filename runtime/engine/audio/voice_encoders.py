@@ -33,7 +33,10 @@ Encode = Callable[[Tensor, Tensor], Tensor]
 
 
 class _Bucket:
-    """Buffer for recordings up to one length, with the encoders that read it, as graphs if the device has them."""
+    """Buffer for recordings up to one length, with the encoders that read it.
+
+    The encoders are graphs if the device has graphs.
+    """
 
     def __init__(self, device: Device, samples: int, encoders: dict[str, Encode]) -> None:
         self._device = device
@@ -59,7 +62,10 @@ class _Bucket:
         return replayed
 
     def fill(self, samples: NDArray[np.float32]) -> None:
-        """Copy a recording into the buffer, within ``Stream.VOICES``; the previous result must be complete."""
+        """Copy a recording into the buffer, within ``Stream.VOICES``.
+
+        The previous result must be complete.
+        """
         self._host[0] = len(samples)  # Integers up to 2**24 are exact in float32.
         self._host[1 : 1 + len(samples)] = torch.from_numpy(samples)
         self._host[1 + len(samples) :] = 0
@@ -89,7 +95,10 @@ class VoiceEncoders:
 
     @torch.inference_mode()
     def prepare(self) -> None:
-        """Allocate the buffers and capture their graphs, the longest first so that the others reuse its memory."""
+        """Allocate the buffers and capture their graphs.
+
+        The longest is captured first, so that the others reuse its memory.
+        """
         needless = not self._device.holds_graphs and self._device.torch_device.type in NEVER_IN_GRAPHS
         if needless or not self._speech.takes_lengths:
             return

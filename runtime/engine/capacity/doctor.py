@@ -57,7 +57,11 @@ class AdapterSeen:
 
     @classmethod
     def of(cls, source: CheckpointSource) -> AdapterSeen | None:
-        """Return the adapter of a checkpoint; None if it has no adapter, or one that cannot be read."""
+        """Return the adapter of a checkpoint.
+
+        Returns:
+            None if the checkpoint has no adapter or the adapter cannot be read.
+        """
         with suppress(SetUpError):  # The inspection of the checkpoint has already reported this error.
             if (adapter := adapter_of(source)) is not None:
                 return cls(str(source.adapter), str(source.folder), tuple(describe(adapter)))
@@ -127,7 +131,10 @@ class Diagnosis:
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """Checkpoints that can be loaded together. Sizes are bytes of device memory."""
+    """Checkpoints that can be loaded together.
+
+    Sizes are bytes of device memory.
+    """
 
     names: tuple[str, ...]
     modes: tuple[str, ...]
@@ -164,7 +171,9 @@ def check(settings: Settings) -> Checked:
 
 
 def diagnose(reference: str, settings: EngineSettings) -> Diagnosis:
-    """Inspect a folder or a Hub id without downloading or loading weights. This takes seconds.
+    """Inspect a folder or a Hub id without downloading or loading weights.
+
+    This takes seconds.
 
     Raises:
         CheckpointMissing: The folder or Hub id does not exist.

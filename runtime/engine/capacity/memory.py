@@ -39,7 +39,10 @@ GRAPH_BYTES = RESERVE_BYTES // 2  # Part of the reserve that stays allocated whi
 
 @dataclass(frozen=True, slots=True)
 class MemoryRoom:
-    """Device memory that this process may use. On a GPU, this is the share in the settings."""
+    """Device memory that this process may use.
+
+    On a GPU, this is the fraction in the settings.
+    """
 
     device: str
     on_cpu: bool
@@ -59,7 +62,11 @@ class MemoryRoom:
         return CPU_SLOTS if self.on_cpu else MAX_SLOTS
 
     def slots_in(self, size: float, slot: int, settings: EngineSettings) -> int:
-        """Return the number of slots that fit into ``size`` bytes; 0 if the required number does not fit."""
+        """Return the number of slots that fit into ``size`` bytes.
+
+        Returns:
+            0 if the required number does not fit.
+        """
         fitting = int(size // slot)
         wanted = settings.max_slots or min(max(fitting, 1), self.max_slots)
         return wanted if wanted <= fitting else 0
@@ -95,7 +102,7 @@ def slots_for(device: Device, settings: EngineSettings, slot: int, unready: int 
 
 
 def slot_bytes(config: ModelConfig, code2wav: Code2Wav, settings: EngineSettings, element: int) -> int:
-    """Return the size of one slot in bytes: KV cache, other slot state, and its Code2Wav stream.
+    """Return the bytes of one slot: KV cache, other slot state, and Code2Wav stream.
 
     Args:
         element: Bytes per number in the talker and code predictor.
@@ -172,7 +179,12 @@ def _networks(
 
 
 def tensor_bytes(network: nn.Module, element: int, quantization: Quantization | None = None) -> int:
-    """Return the size of a network's tensors with ``element`` bytes per float, and quantized weights if requested."""
+    """Return the size of a network's tensors in bytes.
+
+    Args:
+        element: Bytes per floating-point number.
+        quantization: Quantization of the linear layers, if any.
+    """
     tensors: dict[str, torch.Tensor] = network.state_dict(keep_vars=True)
     rounded = 0
     if quantization is not None:
@@ -240,9 +252,12 @@ def memory_of(device: Device) -> tuple[int, int]:
 
 
 def reclaimable_bytes(stat: Sequence[str]) -> int:
-    """Return the bytes of a container's file cache in ``memory.stat``, which is released on demand.
+    """Return the bytes of a container's file cache, which is released on demand.
 
     Shared memory and files in tmpfs (such as Ray's objects) are included there but cannot be released.
+
+    Args:
+        stat: Lines of ``memory.stat``.
     """
     counts = dict(line.split(maxsplit=1) for line in stat)
     return max(0, int(counts.get("file", 0)) - int(counts.get("shmem", 0)))

@@ -51,7 +51,7 @@ class OfferedBits:
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """Estimates for a published checkpoint with each dtype and quantization that the device supports."""
+    """Estimates for a published checkpoint with each supported dtype and quantization."""
 
     id: str
     shared: int  # Bytes of the speech tokenizer, which all checkpoints share.
@@ -75,7 +75,9 @@ class MachineOffers:
 
 
 def machine_offers(settings: EngineSettings) -> MachineOffers:
-    """Measure this machine. This takes some seconds in addition to the imports.
+    """Measure this machine.
+
+    This takes some seconds in addition to the imports.
 
     Raises:
         SetUpError: The device does not exist or does not support the settings.
@@ -110,7 +112,10 @@ def machine_offers(settings: EngineSettings) -> MachineOffers:
 
 @cache
 def inspect_published(checkpoint: Published) -> Inspection:
-    """Return an inspection of a published checkpoint without its files (docs/model.md 1.2, 1.3)."""
+    """Return the inspection of a published checkpoint without its files.
+
+    See docs/model.md 1.2 and 1.3.
+    """
     wide = 1 if checkpoint.size == "0.6B" else 2
     config = ModelConfig(
         talker=TalkerConfig(

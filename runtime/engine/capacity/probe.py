@@ -46,7 +46,9 @@ SOUND_FACTOR = 11.0  # Ratio of Code2Wav's time to that of two such units: 10.6 
 
 @dataclass(slots=True)
 class Probe:
-    """Speed estimates of one processor. Each shape is measured once.
+    """Speed estimates of one processor.
+
+    Each shape is measured once.
 
     Args:
         threads: Numbers of threads for frames and for audio, as in the settings; 0: the default division of the cores.
@@ -121,7 +123,7 @@ def _rtf(frame: float, sound: float, slowdown: float) -> float:
 
 
 def together(frame: float, sound: float, slowdown: float) -> float:
-    """Return the seconds per frame if frames and audio are computed in parallel on different cores.
+    """Return the seconds per frame if frames and audio are computed on different cores.
 
     Args:
         frame: Seconds per frame without audio.
@@ -144,7 +146,10 @@ def bytes_per_weight(dtype: torch.dtype, quantization: Quantization | None) -> f
 
 
 def frame_reads(config: ModelConfig) -> int:
-    """Return the number of weights read per frame: talker once, code predictor once for each further code."""
+    """Return the number of weights read per frame.
+
+    The talker is read once, the code predictor once for each further code.
+    """
     talker, predictor = config.talker, config.predictor
     one_pass = predictor.num_hidden_layers * layer_size(predictor) + predictor.vocab_size * predictor.hidden_size
     own = talker.num_hidden_layers * layer_size(talker) + talker.vocab_size * talker.hidden_size
@@ -203,7 +208,10 @@ def _residual_unit(rows: int, width: int, dtype: torch.dtype) -> Callable[[], Te
 
 
 def _fill(network: nn.Module, dtype: torch.dtype, quantization: Quantization | None) -> None:
-    """Materialize a network from the meta device with constant weights, quantized and packed as in a real load."""
+    """Materialize a network from the meta device with constant weights.
+
+    The weights are quantized and packed as in a real load.
+    """
     for module in network.modules():
         if isinstance(module, Linear | Table | RMSNorm | Conv | SnakeBeta):
             for name, parameter in module.named_parameters(recurse=False):

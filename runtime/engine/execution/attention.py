@@ -17,7 +17,10 @@ Angles = tuple[Tensor, Tensor]  # Cosine and sine of every position, [T, d] each
 
 
 class PrefillAttention:
-    """Attention of a prefill chunk of one slot. The host knows the slot and the positions."""
+    """Attention of a prefill chunk of one slot.
+
+    The host knows the slot and the positions.
+    """
 
     def __init__(
         self,

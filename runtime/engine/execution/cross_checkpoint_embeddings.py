@@ -1,9 +1,9 @@
-"""Cross-checkpoint embeddings: some rows use the text and code 0 embeddings of another checkpoint.
+"""Cross-checkpoint embeddings: text and code 0 embeddings of another checkpoint.
 
-Layers, heads and the other codebooks are those of the row's own checkpoint (docs/model.md 4.1). Fused operations read
-each slot's embedding tables by address, also in graphs, so these rows take no additional time.
-`CrossCheckpointEmbeddings` is the reference implementation, for devices without fused operations. There, a batch with
-such a row runs without a graph.
+Some rows of a batch use them. Layers, heads and the other codebooks are those of the row's own checkpoint
+(docs/model.md 4.1). Fused operations read each slot's embedding tables by address, also in graphs, so these rows take
+no additional time. `CrossCheckpointEmbeddings` is the reference implementation, for devices without fused operations.
+There, a batch with such a row runs without a graph.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class InputTables(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CrossCheckpointEmbeddings:
-    """Rows of a batch with cross-checkpoint embeddings, and the talker that embeds their inputs.
+    """Rows with cross-checkpoint embeddings, and the talker that embeds their inputs.
 
     Shapes: at [g] int64, indices in the batch.
     """
@@ -47,7 +47,10 @@ class CrossCheckpointEmbeddings:
     at: Tensor
 
     def embed_inputs(self, x: Tensor, rows: Tensor, slot_cache: SlotCache) -> None:
-        """Replace the next inputs of these rows. Shapes: x [B, H]; rows [B] int64, slots."""
+        """Replace the next inputs of these rows.
+
+        Shapes: x [B, H]; rows [B] int64, slots.
+        """
         slots = rows[self.at]
         codes = slot_cache.codes[slots]
         # The embedding source may have another dtype.

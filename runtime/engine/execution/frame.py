@@ -156,14 +156,19 @@ class Frame:
         return self._fused_sample(fused, hidden[:, 0], rows, self.cache, positions)
 
     def prefill(self, embeds: Tensor, slot: int, start: int) -> None:
-        """Prefill positions of a prompt into a slot. Shapes: embeds [P, H]."""
+        """Prefill positions of a prompt into a slot.
+
+        Shapes: embeds [P, H].
+        """
         stop = start + len(embeds)
         attend = PrefillAttention(self.slot_cache, self.device, self.talker, slot, start, stop, self.ops)
         self.hidden[slot] = self.talker.decode(embeds[None], attend, self.ops)[0, -1]
         self.slot_cache.position[slot] = stop
 
     def prefill_padded(self, embeds: Tensor, places: Tensor, span: int | None = None) -> None:
-        """Prefill padded pieces of several prompts at once. A graph can capture it.
+        """Prefill padded pieces of several prompts at once.
+
+        A graph can capture it.
 
         Args:
             span: See `next`.
@@ -185,7 +190,10 @@ class Frame:
         self.slot_cache.position[rows] = stops
 
     def first(self, rows: Tensor, slots: Slots | None = None, *, plain: bool = False) -> Tensor:
-        """Return the first frame of rows whose prompts are prefilled. Shapes: see `next`."""
+        """Return the first frame of rows whose prompts are prefilled.
+
+        Shapes: see `next`.
+        """
         hidden = self.hidden[rows]
         if self.fused is None:
             return self._sample(hidden, rows, slots, self.first_frame_cache, self.first_frame_noise, plain)
@@ -306,7 +314,9 @@ class Frame:
         positions: Tensor,
         counts: Tensor | None = None,
     ) -> Tensor:
-        """Sample like `_sample`, with one launch per code and one for the state including positions.
+        """Sample like `_sample`, with one launch per code and one for the state.
+
+        The state includes the positions.
 
         Shapes: positions (each row's first new position), counts (of new positions; None for one each) [B] int64.
         """

@@ -23,7 +23,10 @@ Shape = tuple[int, ...]
 
 
 class Work(StrEnum):
-    """Kinds of captured work. The comments list the dimensions of a shape."""
+    """Kinds of captured work.
+
+    The comments list the dimensions of a shape.
+    """
 
     DECODE = "decode steps"  # Dimensions: rows, span, sampling kind.
     PREFILL = "prefill chunks"  # Dimensions: prompts, positions per prompt.
@@ -48,7 +51,10 @@ class Capture:
 
 
 class GraphPool:
-    """Captured graphs by work and shape. Work without a graph runs eagerly."""
+    """Captured graphs by work and shape.
+
+    Work without a graph runs eagerly.
+    """
 
     def __init__(self, device: Device) -> None:
         self._device = device
@@ -56,9 +62,10 @@ class GraphPool:
         self._graphs: dict[Work, dict[Shape, Any]] = {work: {} for work in Work}
 
     def capture(self, captures: Iterable[Capture], progress: Progress = lambda done, of: None) -> None:
-        """Capture graphs in the given order, the largest first so that the others reuse its memory.
+        """Capture graphs in the given order.
 
-        If a capture fails, this is logged once, and the work runs without a graph.
+        The largest must be first, so that the others reuse its memory. If a capture fails, this is logged once, and the
+        work runs without a graph.
 
         Raises:
             SetUpError: The checkpoint cannot be used on this device.

@@ -76,7 +76,9 @@ class LaunchedFrame:
 
 
 class ModelRunner:
-    """Talker and code predictor of one checkpoint with its slot cache. Thread: engine.
+    """Talker and code predictor of one checkpoint with its slot cache.
+
+    Thread: engine.
 
     Args:
         slots, length: Number of slots, and number of positions of each.
@@ -138,7 +140,7 @@ class ModelRunner:
 
     @torch.inference_mode()
     def capture(self, progress: Progress = lambda done, of: None) -> None:
-        """Capture the frame of every batch size and every shape of prefill chunks, on devices with graphs.
+        """Capture the frames of every batch size and all prefill chunks on devices with graphs.
 
         Raises:
             SetUpError: The checkpoint cannot be used on this device.
@@ -170,12 +172,18 @@ class ModelRunner:
             yield Work.FIRST_FRAME, (count, *drawn), (first, Stream.PROMPTS)
 
     def _chunk(self, count: int, size: int) -> tuple[Tensor, Tensor]:
-        """Return views of a launch's buffers. Shapes: embeds [count, size, H]; places [5, count]."""
+        """Return views of a launch's buffers.
+
+        Shapes: embeds [count, size, H]; places [5, count].
+        """
         return self._embeds[: count * size].view(count, size, -1), self._places[:, :count]
 
     @contextmanager
     def prompt_stream(self, slot: int) -> Iterator[None]:
-        """Context manager that runs its body on the prompt stream, in parallel with the frames of other slots."""
+        """Context manager that runs its body on the prompt stream.
+
+        It runs in parallel with the frames of other slots.
+        """
         with self.device.stream(Stream.PROMPTS):
             self._after_last_frame(slot)
             yield
@@ -240,7 +248,9 @@ class ModelRunner:
 
     @torch.inference_mode()
     def first(self, slots: Slots, then: Callable[[Tensor], None] = lambda codes: None) -> LaunchedFrame:
-        """Launch the first frame of at most `PROMPT_BATCH_SIZES[-1]` slots whose prompts are prefilled.
+        """Launch the first frame of some slots whose prompts are prefilled.
+
+        There are at most `PROMPT_BATCH_SIZES[-1]` slots.
 
         Shapes: slots [B]. `then` is called with the codes [B, Q] on the device and may launch further work on this
         stream.
@@ -303,7 +313,10 @@ class ModelRunner:
         return LaunchedFrame(slots, memory, event)
 
     def _span_of(self, reach: int) -> int:
-        """Return the smallest span for this number of positions; it need not include the padding position."""
+        """Return the smallest span for this number of positions.
+
+        It need not include the padding position.
+        """
         return next((span for span in self._spans if span >= reach), self._spans[-1])
 
     def _put_noise(self, noise: HostNoise, slots: Slots) -> None:
@@ -335,7 +348,7 @@ class ModelRunner:
 
 
 class Ring:
-    """Ring of host buffers, so that a buffer is not reused while the device still writes to it."""
+    """Ring of host buffers that prevents reuse while the device still writes to a buffer."""
 
     def __init__(self, buffers: list[Tensor]) -> None:
         self._buffers = buffers

@@ -44,7 +44,10 @@ class HostNoise:
         self._hashes = [hashes_of(width) for width in widths]
 
     def of(self, codebook: int, rows: int) -> Tensor:
-        """Return the noise of the first rows. Shapes: result [rows, V]."""
+        """Return the noise of the first rows.
+
+        Shapes: result [rows, V].
+        """
         level = min(codebook, 1)
         return self._device[level][codebook - level, :rows]
 
@@ -92,7 +95,10 @@ class CpuNoise:
 
 
 def hashes_of(width: int) -> Words:
-    """Return the hash constant of each code. Shapes: result [width]."""
+    """Return the hash constant of each code.
+
+    Shapes: result [width].
+    """
     return (np.arange(1, width + 1, dtype=np.int64) * GOLDEN & MASK_32).astype(np.uint32)
 
 
@@ -108,7 +114,10 @@ def keys_of(seeds: NDArray[np.int64], frames: NDArray[np.int64], groups: int) ->
 
 
 def noise_of(keys: Words, hashes: Words) -> Tensor:
-    """Return Gumbel noise. Shapes: keys [G]; hashes [V]; result [G, V] float32."""
+    """Return Gumbel noise.
+
+    Shapes: keys [G]; hashes [V]; result [G, V] float32.
+    """
     bits = mix(keys[:, None] ^ hashes)
     bits += keys[:, None]
     bits = mix(bits)

@@ -12,7 +12,10 @@ from runtime.engine.execution.slots import PromptPrefix
 
 
 class PrefixCache:
-    """LRU cache of prompt prefixes by key. Thread: engine."""
+    """LRU cache of prompt prefixes by key.
+
+    Thread: engine.
+    """
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
@@ -28,7 +31,11 @@ class PrefixCache:
         return prefix
 
     def put(self, key: str, copy: Callable[[], PromptPrefix]) -> None:
-        """Store a prefix if it is not cached. `copy` copies it from its slot."""
+        """Store a prefix if it is not cached.
+
+        Args:
+            copy: Function that copies the prefix from its slot.
+        """
         if not self._capacity:
             return
         if key not in self._kept:

@@ -48,7 +48,10 @@ class PromptInputs:
 
 @dataclass(slots=True)
 class Columns:
-    """Positions of a prompt from left to right; each has a text id, and a code or NO_CODEC."""
+    """Positions of a prompt from left to right.
+
+    Each has a text id, and a code or NO_CODEC.
+    """
 
     text: list[int] = field(default_factory=list)
     codec: list[int] = field(default_factory=list)
@@ -56,7 +59,10 @@ class Columns:
     frames_at: int | None = None
 
     def add(self, text: Sequence[int] | int, codec: Sequence[int] | int) -> None:
-        """Append positions. A single id is repeated to the length of the other column."""
+        """Append positions.
+
+        A single id is repeated to the length of the other column.
+        """
         text_ids = [text] if isinstance(text, int) else list(text)
         codec_ids = [codec] if isinstance(codec, int) else list(codec)
         length = max(len(text_ids), len(codec_ids))
@@ -86,7 +92,11 @@ def build_prompt(
     talker: Talker,
     embedding_source: Talker | None = None,
 ) -> Prompt:
-    """Build and embed a prompt. The text is embedded by `embedding_source` if it is given."""
+    """Build and embed a prompt.
+
+    Args:
+        embedding_source: Talker that embeds the text. None: `talker`.
+    """
     columns = Columns()
     if inputs.instruct is not None:
         columns.add(tokenizer.instruct(inputs.instruct), NO_CODEC)
@@ -119,9 +129,12 @@ def build_prompt(
 
 
 def prompt_length(inputs: PromptInputs, frames: int, reference_text: str, tokenizer: TextTokenizer) -> int:
-    """Return the number of positions of a prompt without building it (docs/model.md 3.2 to 3.5).
+    """Return the number of positions of a prompt without building it.
 
-    `frames` is the number of reference frames.
+    See docs/model.md 3.2 to 3.5.
+
+    Args:
+        frames: Number of reference frames.
     """
     # Prompts of the other modes have a position for a speaker or an x-vector.
     named = inputs.mode is not Mode.VOICE_DESIGN
@@ -168,7 +181,10 @@ def _add_tags(columns: Columns, inputs: PromptInputs, config: ModelConfig) -> No
 
 
 def _add_text(columns: Columns, body: list[int], layout: Layout, config: ModelConfig) -> list[int]:
-    """Add the text and its end if there is no reference; return the trailing ids (docs/model.md 3.3, 3.4)."""
+    """Add the text and its end if there is no reference, and return the trailing ids.
+
+    See docs/model.md 3.3 and 3.4.
+    """
     talker = config.talker
     if layout is Layout.NON_STREAMING:
         columns.add(body, talker.codec_pad_id)
@@ -179,7 +195,10 @@ def _add_text(columns: Columns, body: list[int], layout: Layout, config: ModelCo
 
 
 def _add_reference(columns: Columns, text: list[int], frames: int, layout: Layout, config: ModelConfig) -> list[int]:
-    """Add reference text, text and reference frames; return the trailing ids (docs/model.md 3.5)."""
+    """Add reference text, text and reference frames, and return the trailing ids.
+
+    See docs/model.md 3.5.
+    """
     talker = config.talker
     if layout is Layout.NON_STREAMING:
         columns.add(text, talker.codec_pad_id)
@@ -196,7 +215,10 @@ def _add_reference(columns: Columns, text: list[int], frames: int, layout: Layou
 
 
 def _embed(columns: Columns, voice: ClonedVoice | None, talker: Talker, texts: Talker) -> Tensor:
-    """Embed both columns and add them; insert the cloned voice's x-vector and frames."""
+    """Embed both columns and add them.
+
+    The cloned voice's x-vector and frames are inserted.
+    """
     device = talker.device
     text, codec = on_device(device, np.array([columns.text, columns.codec]))
     codec_side = talker.embed_codec_or_none(codec)

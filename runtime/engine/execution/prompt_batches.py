@@ -91,7 +91,9 @@ class PackedPieces:
 
 
 class WholeChunks:
-    """Packing of undivided chunks: each chunk is one piece, and a launch has up to `TOGETHER` positions.
+    """Packing of undivided chunks, with up to `TOGETHER` positions in a launch.
+
+    Each chunk is one piece.
 
     Args:
         chunk: Number of positions of the longest chunk.
@@ -133,6 +135,9 @@ class WholeChunks:
 
 
 def _filled(places: list[tuple[int, int, int, int, int]], pieces: int, scratch: int) -> NDArray[np.int64]:
-    """Pad places to the number of a launch's pieces. Shapes: result [5, pieces]."""
+    """Pad places to the number of a launch's pieces.
+
+    Shapes: result [5, pieces].
+    """
     spare = [(scratch, 0, 1, scratch, 0)] * (pieces - len(places))
     return np.ascontiguousarray(np.array([*places, *spare], np.int64).T)

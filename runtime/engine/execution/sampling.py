@@ -67,7 +67,10 @@ def talker_rules(
 
 
 def pick(scores: Tensor, level: LevelSettings, noise: Tensor | None) -> Tensor:
-    """Sample one code per row: temperature, top-k, top-p, then the argmax of the noisy scores (greedy: without noise).
+    """Sample one code per row.
+
+    The scores pass through temperature, top-k and top-p. The code is the argmax of the noisy scores, or of the scores
+    if the row is greedy.
 
     Shapes: scores [B, V] float32; noise [B, V] float32, or None if every row is greedy; result [B] int64.
     """
@@ -109,10 +112,10 @@ def _keep_top_p(scores: Tensor, level: LevelSettings) -> Tensor:
 
 
 def keep_by_one_sort(scores: Tensor, level: LevelSettings) -> Tensor:
-    """Apply top-k and top-p with one sort and one threshold, using operators that run on NPU cores.
+    """Apply top-k and top-p with one sort and one threshold.
 
-    The cumulative probability increases with the score, so top-p, like top-k, keeps all codes above some score. The
-    larger of both scores is the threshold for both rules.
+    Only operators that run on NPU cores are used. The cumulative probability increases with the score, so top-p, like
+    top-k, keeps all codes above some score. The larger of both scores is the threshold for both rules.
 
     Shapes: scores, result [B, V].
     """
@@ -128,7 +131,10 @@ def keep_by_one_sort(scores: Tensor, level: LevelSettings) -> Tensor:
 
 
 def _mix(x: Tensor) -> Tensor:
-    """Mix 32 bits by lowbias32 (Wellons 2018), in int64 because backends differ in 32-bit overflow."""
+    """Mix 32 bits by lowbias32 (Wellons 2018).
+
+    The numbers are int64, because backends differ in 32-bit overflow.
+    """
     x = x & MASK_32
     x = (x ^ (x >> 16)) * 0x7FEB352D & MASK_32
     x = (x ^ (x >> 15)) * 0x846CA68B & MASK_32

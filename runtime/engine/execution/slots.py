@@ -82,7 +82,7 @@ class SlotInputs:
 
 
 def fill_in(sampling: Sampling, defaults: GenerationDefaults) -> RowSettings:
-    """Merge a request's sampling options with the defaults of the checkpoint's generation_config.json."""
+    """Merge a request's sampling options with the defaults of generation_config.json."""
 
     def own(value: float | None, default: float) -> float:
         return default if value is None else value
@@ -134,7 +134,10 @@ class LevelCache:
         self.host_top_p[slot] = choice.top_p
 
     def sampling(self, seed: Tensor, frame: Tensor) -> SamplingState:
-        """Return views of the settings of all slots. Shapes: seed, frame [S] int64."""
+        """Return views of the settings of all slots.
+
+        Shapes: seed, frame [S] int64.
+        """
         return SamplingState(self.temperature, self.top_k, self.top_p, self.greedy, seed, frame)
 
     def of(
@@ -164,11 +167,17 @@ class LevelCache:
         )
 
     def needs_noise(self, slots: NDArray[np.int64]) -> bool:
-        """True if any row needs noise. Shapes: slots [B]."""
+        """True if any row needs noise.
+
+        Shapes: slots [B].
+        """
         return not self.host_greedy[slots].all()
 
     def is_plain(self, slots: NDArray[np.int64]) -> bool:
-        """True if no sampled row needs a sort: top-k is small and top-p is off. Shapes: slots [B]."""
+        """True if no sampled row needs a sort: top-k is small and top-p is off.
+
+        Shapes: slots [B].
+        """
         drawn = slots[~self.host_greedy[slots]]
         return bool((self.host_top_k[drawn] <= PLAIN_K).all() and (self.host_top_p[drawn] >= 1).all())
 
@@ -183,7 +192,7 @@ def on_device(device: torch.device, numbers: NDArray[np.int64]) -> Tensor:
 
 @dataclass(frozen=True, slots=True)
 class PromptPrefix:
-    """Keys and values of the first positions of a prompt, for other prompts with the same prefix.
+    """Keys and values of a prompt's first positions, for prompts with the same prefix.
 
     Shapes: cache [2, layers, kv_heads, positions, d]: keys, then values.
     """
@@ -286,7 +295,10 @@ class SlotCache:
         return ~greedy
 
     def is_plain(self, slots: NDArray[np.int64]) -> bool:
-        """True if no row needs a sort at any level. Shapes: slots [B]."""
+        """True if no row needs a sort at any level.
+
+        Shapes: slots [B].
+        """
         return all(level.is_plain(slots) for level in self.levels)
 
     def view(self, layer: int) -> KVView:
@@ -299,7 +311,10 @@ class SlotCache:
         return len(self.free_slots)
 
     def take(self, inputs: SlotInputs) -> int:
-        """Assign a free slot to a sequence. Its inputs are copied to the device later by `write`."""
+        """Assign a free slot to a sequence.
+
+        Its inputs are copied to the device later by `write`.
+        """
         slot = self.free_slots.popleft()
         self.inputs[slot] = inputs
         self.talker_level.note(slot, inputs.settings.talker)
@@ -363,11 +378,18 @@ class SlotCache:
         self.free_slots.append(slot)
 
     def prefix_of(self, slot: int, length: int) -> PromptPrefix:
-        """Copy the keys and values of the first `length` positions of a slot, which must be whole chunks."""
+        """Copy the keys and values of the first `length` positions of a slot.
+
+        Args:
+            length: Number of positions: a multiple of the chunk size.
+        """
         return PromptPrefix(self._cache[:, :, slot, :, :length].clone())
 
     def copy_prefix(self, slot: int, prefix: PromptPrefix) -> None:
-        """Copy a prefix into a slot; prefill continues at ``prefix.length``."""
+        """Copy a prefix into a slot.
+
+        Prefill continues at ``prefix.length``.
+        """
         self._cache[:, :, slot, :, : prefix.length] = prefix.cache
 
     def _numbers_of(self, inputs: SlotInputs) -> tuple[NDArray[np.int64], NDArray[np.float32]]:

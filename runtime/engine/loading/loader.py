@@ -41,7 +41,10 @@ NewCore = Callable[[Checkpoint, int, int, WaitingQueue], EngineCore]
 
 
 class CheckpointLoader:
-    """Loader of the checkpoints in a registry. Thread: the caller's."""
+    """Loader of the checkpoints in a registry.
+
+    Thread: the caller's thread.
+    """
 
     def __init__(self, registry: Registry, device: Device, settings: Settings, new_core: NewCore) -> None:
         self._bits = WeightBits(settings.engine, device)
@@ -54,7 +57,9 @@ class CheckpointLoader:
             entry.dtype = self._bits.with_bits(entry.config, None)[0]
 
     def load(self, entry: RegistryEntry, on_step: OnStep = lambda step: None) -> None:
-        """Load a checkpoint's weights and start serving it. This takes seconds to minutes.
+        """Load a checkpoint's weights and start serving it.
+
+        This takes seconds to minutes.
 
         Args:
             on_step: Called with the name of each step.
@@ -121,7 +126,7 @@ class CheckpointLoader:
         entry.core = core  # The checkpoint serves requests from this statement on.
 
     def _share_voices(self, entry: RegistryEntry, core: EngineCore) -> None:
-        """Let CustomVoice checkpoints use the voice encoder of a Base checkpoint, once both are loaded."""
+        """Let CustomVoice checkpoints use the voice encoder of a loaded Base checkpoint."""
         registry = self._registry
         for other in registry.entries:
             reader = registry.reader(other)
@@ -150,13 +155,23 @@ class CheckpointLoader:
 
 
 def _expected_bytes(later: Sequence[RegistryEntry], loaded: RegistryEntry, taken: int) -> int:
-    """Estimate the memory of later checkpoints without slots, from the memory and file size of a loaded one."""
+    """Estimate the memory of checkpoints that will be loaded later, without slots.
+
+    The estimate uses the memory and the file size of a loaded checkpoint.
+
+    Args:
+        taken: Bytes of memory that `loaded` takes.
+    """
     size = _file_bytes(loaded)
     return sum(round(taken * _file_bytes(other) / size) + GRAPH_BYTES for other in later) if size else 0
 
 
 def _file_bytes(entry: RegistryEntry) -> int:
-    """Return the size of a checkpoint's weight files in bytes; 0 if they are missing, which loading reports later."""
+    """Return the size of a checkpoint's weight files in bytes.
+
+    Returns:
+        0 if files are missing, which loading reports later.
+    """
     try:
         return sum(path.stat().st_size for path in source_of(entry.reference).weights)
     except (SetUpError, OSError):
@@ -191,7 +206,7 @@ def warm_up(core: EngineCore, on_step: Callable[[str], None]) -> None:
 
 
 def _run_once(core: EngineCore) -> None:
-    """Run all kinds of work of a request once, so that one-time costs do not delay the first request."""
+    """Run each kind of work once so that one-time costs do not delay the first request."""
     slot_cache, config = core.runner.slot_cache, core.checkpoint.config
     speaker = next(iter(config.talker.spk_id), None)
     prompt_inputs = PromptInputs("A", Mode.CUSTOM_VOICE, config.layouts[0], "auto", speaker)

@@ -24,7 +24,10 @@ from runtime.settings import Limits
 
 @dataclass(slots=True, eq=False)
 class RegistryEntry:
-    """One checkpoint in the settings. `core` is None until it is loaded."""
+    """One checkpoint in the settings.
+
+    `core` is None until the checkpoint is loaded.
+    """
 
     reference: str  # Folder or Hub id.
     name: str
@@ -44,7 +47,9 @@ class RegistryEntry:
 
     @classmethod
     def read(cls, text: str) -> RegistryEntry:
-        """Read the configuration of ``[mode=]PATH_OR_ID`` and return its entry, without reading weights.
+        """Return the entry of ``[mode=]PATH_OR_ID`` from its configuration.
+
+        No weights are read.
 
         Raises:
             SetUpError: The checkpoint is missing or invalid, or does not serve the mode.
@@ -113,7 +118,7 @@ class Registry:
         return next((entry for entry in self.entries if mode in entry.modes), None)
 
     def usable(self, mode: Mode) -> RegistryEntry:
-        """Return the entry that serves a mode, or raise an error if there is none that can be used.
+        """Return the entry that serves a mode.
 
         Raises:
             ModeNotServed: No checkpoint serves the mode.
@@ -127,7 +132,7 @@ class Registry:
         return entry
 
     def needed(self, request: SpeechRequest) -> tuple[RegistryEntry, ...]:
-        """Return the checkpoints that a request needs: the one that speaks and the one that encodes its voice.
+        """Return the checkpoints of a request: the one that speaks, and its voice encoder.
 
         Raises:
             ModeNotServed: No checkpoint serves the mode, or no checkpoint encodes voices for it.
@@ -149,10 +154,11 @@ class Registry:
         return ModeNotServed(param="task_type", mode=mode, known=", ".join(self.modes))
 
     def reader(self, entry: RegistryEntry) -> RegistryEntry | None:
-        """Return the checkpoint that encodes voices for ``entry``: ``entry`` or a Base checkpoint of the same width.
+        """Return the checkpoint that encodes voices for ``entry``.
 
-        CustomVoice checkpoints have no encoder. Their prompts have a speaker embedding of the talker's width, and an
-        x-vector of a Base checkpoint of the same size can replace it (docs/model.md 3.2).
+        It is ``entry`` or a Base checkpoint of the same width. CustomVoice checkpoints have no encoder. Their prompts
+        have a speaker embedding of the talker's width, and an x-vector of a Base checkpoint of the same size can
+        replace it (docs/model.md 3.2).
         """
         if entry.config.speaker_encoder is not None:
             return entry
@@ -210,7 +216,10 @@ def _split_entry(text: str) -> tuple[Mode | None, str]:
 
 
 def _ids(config: ModelConfig) -> tuple[int, ...]:
-    """Return the ids of special tokens and codes, which two checkpoints must share to exchange embeddings."""
+    """Return the special tokens and sizes that two checkpoints must share.
+
+    Only checkpoints with equal ids can exchange embeddings.
+    """
     talker = config.talker
     special = (config.tts_bos_token_id, config.tts_eos_token_id, config.tts_pad_token_id, talker.codec_eos_token_id)
     return (*special, talker.text_vocab_size, talker.vocab_size)

@@ -39,7 +39,10 @@ Codes = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class SequenceAudio:
-    """Decoded audio of one row. It is empty after an error, and shortened after a runaway."""
+    """Decoded audio of one row.
+
+    It is empty after an error, and shortened after a runaway.
+    """
 
     pcm: bytes
     frames: int  # Number of emitted frames.
@@ -60,7 +63,9 @@ class _Output:
 
 
 class Code2WavScheduler:
-    """Code2Wav scheduler of one engine core. It also stores frames until they are decoded.
+    """Code2Wav scheduler of one engine core.
+
+    It also stores frames until they are decoded.
 
     Args:
         sequences: Running sequences by slot.
@@ -94,7 +99,10 @@ class Code2WavScheduler:
         self._outputs: deque[_Output] = deque()  # Filled by the worker.
 
     def store_frames(self, slots: Slots, codes: Codes) -> None:
-        """Store a new frame of some rows until it is decoded. Shapes: slots [B], codes [B, Q]."""
+        """Store a new frame of some rows until it is decoded.
+
+        Shapes: slots [B], codes [B, Q].
+        """
         self._codes[slots, self._table.made[slots] % MAX_BACKLOG_FRAMES] = codes
         self._table.made[slots] += 1
 
@@ -267,7 +275,10 @@ class Code2WavScheduler:
         return [pcms[place] for place in range(len(sequences))]
 
     def _open(self, sequence: Sequence) -> bool:
-        """Open a sequence's Code2Wav stream if necessary; return False if that fails.
+        """Open a sequence's Code2Wav stream if necessary.
+
+        Returns:
+            False if the stream cannot be opened.
 
         Thread: worker.
         """
@@ -281,7 +292,10 @@ class Code2WavScheduler:
         return True
 
     def _guard(self, detector: RunawayDetector, codes: Codes, pcm: bytes | SpeechError, spoken: int) -> SequenceAudio:
-        """Cut audio that is a loop or a long silence after the end of the text. Thread: worker."""
+        """Cut audio that is a loop or a long silence after the end of the text.
+
+        Thread: worker.
+        """
         size, start = len(codes), max(0, spoken)
         if isinstance(pcm, SpeechError):
             return SequenceAudio(b"", size, error=pcm)

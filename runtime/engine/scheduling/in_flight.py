@@ -45,7 +45,9 @@ class StepOutput:
 
 @dataclass(frozen=True, slots=True)
 class _Launch:
-    """Unread launch. Shapes: slots, discarded [B].
+    """Launch whose result has not been read.
+
+    Shapes: slots, discarded [B].
 
     `launched` is None for prefill chunks that do not complete a prompt.
     """
@@ -59,7 +61,9 @@ class _Launch:
 
 
 class InFlight:
-    """Queue of launches per device stream. Thread: engine.
+    """Queue of launches per device stream.
+
+    Thread: engine.
 
     Args:
         max_in_flight: Maximum number of unread frames when the next one is launched.
@@ -85,7 +89,10 @@ class InFlight:
 
     @property
     def since(self) -> float | None:
-        """Return the start time of the oldest unread launch, or None. Thread: any."""
+        """Return the start time of the oldest unread launch, or None.
+
+        Thread: any.
+        """
         begun = []
         for launches in (self._frames, self._prefills):
             with suppress(IndexError):
@@ -143,7 +150,11 @@ class InFlight:
                     yield self._wanted(launch, result)
 
     def wait(self) -> bool:
-        """Wait until the device has finished a launch; return False if there is none in flight."""
+        """Wait until the device has finished a launch.
+
+        Returns:
+            False if no launch is in flight.
+        """
         launches = self._frames or self._prefills
         if launches:
             with suppress(Exception):  # `outputs` gets the same error and reports it to the requests.

@@ -125,14 +125,20 @@ class Admission:
         return SegmentPlan(prompt_inputs, allowed, StopReason.RUNAWAY if runs_away else StopReason.MAX_TOKENS)
 
     def plan_open(self, body: list[int], tokenizer: TextTokenizer, made: int = 0) -> SegmentPlan:
-        """Plan a segment whose text is still growing. It may use the slot up to its end."""
+        """Plan a segment whose text may still get longer.
+
+        It may use the slot up to its end.
+        """
         prompt_inputs = replace(self.prompt_inputs, body=tuple(body), is_open=True)
         room, _ = self._room(replace(prompt_inputs, body=tuple(body[:1])), tokenizer)
         asked = None if self.asked is None else self.asked - made
         return SegmentPlan(prompt_inputs, frame_limit(room, self.most, asked), StopReason.MAX_TOKENS)
 
     def styled(self, style: str) -> Admission:
-        """Return the admission of a segment with a style, which is appended to the voice description."""
+        """Return the admission of a segment with a style.
+
+        The style is appended to the voice description.
+        """
         if not style:
             return self
         description = self.prompt_inputs.instruct if self.prompt_inputs.mode is Mode.VOICE_DESIGN else None
@@ -145,7 +151,7 @@ class Admission:
         return max(1, (room - GRACE_FRAMES) // POSITIONS_PER_CHARACTER)
 
     def _room(self, prompt_inputs: PromptInputs, tokenizer: TextTokenizer) -> tuple[int, int]:
-        """Return the number of positions that remain after the prompt, and the length of the prompt."""
+        """Return the positions that remain after the prompt, and the length of the prompt."""
         reference = self.reference
         prompt = prompt_length(prompt_inputs, self.reference_frames, (reference and reference.text) or "", tokenizer)
         return self.slot_length - prompt, prompt
@@ -162,7 +168,9 @@ def seed_of_repeat(seed: int) -> int:
 def admit(
     request: SpeechRequest, checkpoint: Checkpoint, limits: Limits, slot_length: int, *, may_cross_embed: bool = False
 ) -> tuple[Admission, TextStream]:
-    """Validate a request; return its admission, and a text stream with the text received so far.
+    """Validate a request, and return its admission and its text stream.
+
+    The text stream contains the text received so far.
 
     Args:
         may_cross_embed: True if the checkpoint that encodes its voices can embed this checkpoint's inputs.
@@ -277,7 +285,10 @@ def _check_frames(name: str, asked: int | None, limits: Limits) -> None:
 
 
 def _judge_transcript(reference: Reference | None, notes: list[str]) -> None:
-    """Add a note if the transcript does not fit the recording, which may contain less speech than its length."""
+    """Add a note if the transcript does not fit the length of the recording.
+
+    The recording may contain less speech than its length.
+    """
     if reference is None or reference.x_vector_only or not reference.text or not len(reference.samples):
         return
     if is_another_text(reference.text, len(reference.samples) / SAMPLE_RATE):

@@ -65,20 +65,29 @@ class SequenceTable:
         self.batch = np.ones(slots, np.int64)  # Maximum rows in one Code2Wav call (a setting of the mode).
 
     def clear(self, slot: int) -> None:
-        """Reset the row of a slot except `in_code2wav`, which a running Code2Wav call resets at its end."""
+        """Reset the row of a slot except `in_code2wav`.
+
+        A running Code2Wav call resets `in_code2wav` when it ends.
+        """
         for name, initial in vars(SequenceTable(1)).items():
             if name != "in_code2wav":
                 getattr(self, name)[slot] = initial[0]
 
     @property
     def pending(self) -> NDArray[np.int64]:
-        """Return the number of frames that are not decoded yet, for each row. Shapes: [S]."""
+        """Return the number of frames of each row that are not decoded yet.
+
+        Shapes: [S].
+        """
         return self.made - self.sent
 
 
 @dataclass(slots=True)
 class Pace:
-    """Recent durations in seconds; infinite until measured."""
+    """Recent durations in seconds.
+
+    A duration is infinite until it is measured.
+    """
 
     turn_s: float = np.inf  # Duration of one frame of the whole batch.
     code2wav_s: float = np.inf  # Duration of the Code2Wav call for one frame of one row.
@@ -128,7 +137,9 @@ class Scheduler:
     def runnable(
         self, table: SequenceTable, now: float, *, is_scarce: bool, yields_to_first_audio: bool = False
     ) -> Slots:
-        """Return the slots for the next frame: those with text, free positions and a listener that reads fast enough.
+        """Return the slots for the next frame.
+
+        Their rows have text, free positions, and a client that reads fast enough.
 
         If slots are scarce, rows with more than `lead_cap_s` of unplayed audio pause. While first audio is decoded,
         rows with more unplayed audio than `LOW_BUFFER_S` pause, and so do the rows whose first audio it is.
@@ -154,7 +165,10 @@ class Scheduler:
         return pace.turn_s <= FAST_TURN_SHARE * self.frame_s
 
     def yields_to_first_audio(self, pace: Pace) -> bool:
-        """True if a frame and a chunk together are fast enough that rows may pause for the first chunk of another."""
+        """True if rows may pause for the first chunk of another row.
+
+        A frame and a chunk together must be fast enough.
+        """
         return self.first_alone and pace.turn_s + pace.code2wav_s <= MAX_TURN_SHARE * self.frame_s
 
     def waits_for_reader(self, table: SequenceTable, frames: NDArray[np.int64]) -> NDArray[np.bool_]:
@@ -205,7 +219,9 @@ class Scheduler:
         return is_blocked | self.waits_for_reader(table, table.made)
 
     def due_chunks(self, table: SequenceTable, now: float, pace: Pace) -> list[Code2WavChunk]:
-        """Choose the next Code2Wav chunks, most urgent first: first chunks, then the buffers that empty soonest.
+        """Choose the next Code2Wav chunks, most urgent first.
+
+        First chunks are the most urgent, then the chunks of the rows whose buffers will be empty soonest.
 
         With large batches, a call takes long. The chunk after a first chunk is also urgent, because it is needed before
         the first one has been played and would otherwise wait for the running call.
@@ -222,7 +238,9 @@ class Scheduler:
         return sorted(chunks, key=lambda chunk: (not chunk.is_urgent, chunk.deadline))
 
     def _gather(self, table: SequenceTable, sizes: NDArray[np.int64], is_later: NDArray[np.bool_], now: float) -> None:
-        """Delay later chunks until one call has enough of them, and pad final chunks that join another call.
+        """Delay later chunks until one call has enough of them.
+
+        Final chunks that join another call are padded.
 
         A row does not wait if its buffer is low, if it has spoken all text received so far, if it has twice the chunk's
         frames, or if its backlog is full. A waiting row continues to generate frames, and the next turn checks again.
@@ -249,7 +267,10 @@ class Scheduler:
     def _cut(
         self, table: SequenceTable, sizes: NDArray[np.int64], due: NDArray[np.bool_], *, is_urgent: bool
     ) -> Iterator[Code2WavChunk]:
-        """Yield the due rows as calls with one chunk size each, within the limits of device and mode."""
+        """Yield the due rows as calls with one chunk size each.
+
+        The calls are within the limits of the device and the mode.
+        """
         ordered = np.flatnonzero(due)[np.argsort(table.buffer_empty_at[due], kind="stable")]
         for size in np.unique(sizes[due]):
             rows = ordered[sizes[ordered] == size]
@@ -263,7 +284,11 @@ class Scheduler:
                 yield Code2WavChunk(part, frames, is_urgent, at_end, float(table.buffer_empty_at[part[0]]))
 
     def record_sent(self, table: SequenceTable, slots: Slots, size: int | Slots, now: float) -> NDArray[np.bool_]:
-        """Record that the audio of `size` frames was emitted; return the rows whose buffer had run empty."""
+        """Record that the audio of `size` frames was emitted.
+
+        Returns:
+            The rows whose buffer had run empty.
+        """
         starved = (table.last_chunk[slots] > 0) & (now > table.buffer_empty_at[slots])
         table.buffer_empty_at[slots] = np.maximum(table.buffer_empty_at[slots], now) + size * self.frame_s
         table.sent[slots] += size
@@ -272,5 +297,8 @@ class Scheduler:
 
 
 def frame_limit(room: int, budget: int, asked: int | None) -> int:
-    """Return the frame limit: the requested number or the budget of the text, but at most the free positions."""
+    """Return the maximum number of frames that a segment may have.
+
+    It is the requested number or the budget of the text, but at most the free positions.
+    """
     return min(room, budget if asked is None else asked)

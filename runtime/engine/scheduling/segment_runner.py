@@ -71,7 +71,9 @@ def next_step(
 
 
 class SegmentRunner:
-    """Execution of the segments of all sequences of one checkpoint. Thread: engine.
+    """Execution of the segments of all sequences of one checkpoint.
+
+    Thread: engine.
 
     Args:
         guarded: True if a segment that ends much too early for its text is generated again.
@@ -247,7 +249,7 @@ class SegmentRunner:
                 sequence.set_state(SequenceState.DRAIN)
 
     def cut_segment(self, sequence: Sequence, guard: Guard, cut_frames: int) -> None:
-        """End a segment whose audio was cut, because it was a loop or silence after the end of the text.
+        """End a segment whose audio was cut because of a loop or a long silence.
 
         The `cut_frames` frames after the sent ones are not emitted. Those of an earlier segment count as sent, so that
         the number of pending frames stays right. Those of the current segment are taken back, with all later frames.
@@ -268,14 +270,17 @@ class SegmentRunner:
             self.finish_segment(sequence, StopReason.RUNAWAY, guard)
 
     def _is_short(self, sequence: Sequence) -> bool:
-        """True if a segment has ended with much less audio than its text needs, and may be repeated."""
+        """True if a segment has much less audio than its text needs and may be repeated."""
         segment = sequence.segment
         if segment is None or not segment.closed or not sequence.admission.may_repeat or not self._guarded:
             return False
         return sequence.made - sequence.before < min_frames(segment.spoken)
 
     def _repeat(self, sequence: Sequence) -> None:
-        """Generate a segment again with another seed, after the frames so far, which may have been heard already."""
+        """Generate a segment again with another seed, after the frames so far.
+
+        Those frames may have been heard already.
+        """
         segment = sequence.segment
         assert segment is not None
         if sequence.text_stream.by_token:

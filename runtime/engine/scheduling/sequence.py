@@ -137,7 +137,9 @@ class Sequence:
         table.batch[slot] = mode.sound_batch
 
     def emit_audio(self, pcm: bytes, codes: NDArray[np.int64], first: int, samples_per_frame: int) -> int:
-        """Emit the audio of frames starting at `first`, including the pauses before and between them.
+        """Emit the audio of frames starting at `first`, including pauses.
+
+        The pauses are those before and between the frames.
 
         The caller holds the Code2Wav worker's lock.
 
@@ -195,7 +197,12 @@ class Sequence:
         return self.cut_reason or StopReason.EOS
 
     def stats(self, now: float, samples_per_frame: int, frame_s: float) -> RequestStats:
-        """Return the statistics so far, with times in milliseconds; `now` and `frame_s` are in seconds."""
+        """Return the statistics so far, with times in milliseconds.
+
+        Args:
+            now: Time in seconds.
+            frame_s: Duration of a frame in seconds.
+        """
         admitted = self.admitted or now
         frames = (self.samples - self.paused) // samples_per_frame
         return RequestStats(

@@ -23,7 +23,9 @@ Command = Callable[[], None]
 
 
 class WaitingQueue:
-    """Fair queue of requests. A waiting request uses neither a slot nor device time.
+    """Fair queue of requests.
+
+    A waiting request uses neither a slot nor device time.
 
     The next slot goes to the caller with the fewest slots, and among these to the request that has waited longest. So
     the requests of one caller are served in order of arrival, and no caller has to wait for all requests of another.
@@ -64,12 +66,17 @@ class WaitingQueue:
 
     @property
     def waiting_for_text(self) -> int:
-        """Return the number of waiting requests that have no text yet. Thread: any."""
+        """Return the number of waiting requests that have no text yet.
+
+        Thread: any.
+        """
         return len(self._no_text)
 
     @property
     def unready(self) -> int:
-        """Return the number of requests that wait for text or a voice; their checkpoint is loaded.
+        """Return the number of requests that wait for text or a voice.
+
+        Their checkpoint is loaded.
 
         Thread: any.
         """
@@ -77,11 +84,17 @@ class WaitingQueue:
 
     @property
     def ready(self) -> int:
-        """Return the number of requests that wait only for a slot. Thread: any."""
+        """Return the number of requests that wait only for a slot.
+
+        Thread: any.
+        """
         return len(self._no_slot)
 
     def is_unready(self, ticket: int) -> bool:
-        """True if a request waits for text, a voice or a checkpoint. Thread: any."""
+        """True if a request waits for text, a voice or a checkpoint.
+
+        Thread: any.
+        """
         return ticket in self._no_text or ticket in self._no_voice or ticket in self._no_checkpoint
 
     # --- Requests without a checkpoint.
@@ -109,7 +122,11 @@ class WaitingQueue:
     def remove_loaded(
         self, is_loaded: Callable[[Sequence], bool] = lambda sequence: True
     ) -> list[tuple[Sequence, list[Command]]]:
-        """Remove and return the requests whose checkpoints are all loaded, each with its deferred commands."""
+        """Remove and return the requests whose checkpoints are all loaded.
+
+        Returns:
+            Each request with its deferred commands.
+        """
         sequences = [sequence for sequence in self._no_checkpoint.values() if is_loaded(sequence)]
         for sequence in sequences:
             del self._no_checkpoint[sequence.ticket]
@@ -118,7 +135,7 @@ class WaitingQueue:
     # --- Requests without a voice, a text or a slot.
 
     def add_request(self, sequence: Sequence, now: float) -> None:
-        """Add an admitted request; it waits for its voice, its text or a slot."""
+        """Add an admitted request, which then waits for its voice, its text or a slot."""
         reference, key = sequence.admission.reference, sequence.admission.voice_key
         if reference is not None and key is not None:
             sequence.voice = self.voices.get(key)
@@ -167,7 +184,7 @@ class WaitingQueue:
         return [sequence for ticket in tickets if (sequence := self.remove_request(ticket)) is not None]
 
     def collect_voices(self, now: float) -> Iterator[tuple[Sequence, SpeechError]]:
-        """Collect encoded voices; yield the requests that must end, with their error."""
+        """Collect encoded voices, and yield the requests that must end, with their error."""
         for ticket in [ticket for ticket, reading in self._reading.items() if reading.done()]:
             sequence, reading = self.find(ticket), self._reading.pop(ticket)
             assert sequence is not None
@@ -182,7 +199,7 @@ class WaitingQueue:
                 self.update_request(sequence, now)
 
     def remove_expired(self, now: float) -> Iterator[tuple[Sequence, SpeechError]]:
-        """Remove the requests that have waited too long for a slot; yield each with its error."""
+        """Remove requests that have waited too long for a slot, and yield each with its error."""
         late = [sequence for sequence in self._no_slot.values() if now - sequence.queued > self._queue_timeout_s]
         for sequence in late:
             self.remove_request(sequence.ticket)

@@ -39,7 +39,10 @@ class IncrementalTokenizer:
         return [] if runs_on else self._settled()
 
     def flush(self) -> list[int]:
-        """Return the ids of all text so far, except trailing white space, which may belong to the next piece."""
+        """Return the ids of all text so far, except trailing white space.
+
+        The white space may belong to the next piece of text.
+        """
         text = self.tail.rstrip()
         self.tail = self.tail[len(text) :]
         return [token for _, ids in self._tokenizer.pieces(text) for token in ids]
@@ -50,7 +53,7 @@ class IncrementalTokenizer:
         return SPOKEN.search(self.tail) is not None
 
     def _settled(self) -> list[int]:
-        """Return the ids of the text that later text cannot change, and remove this text from the tail.
+        """Return the ids that later text cannot change, and remove their text from the tail.
 
         Trailing white space stays in the tail, because a space is merged with a following word or newline.
         """

@@ -18,13 +18,19 @@ GRACE_FRAMES = 50  # Frames of silence at the start and the end of a text of any
 
 
 class LongNumbers:
-    """Incremental filter that inserts spaces into long numbers, because the model often does not stop after them."""
+    """Incremental filter that inserts spaces into long numbers.
+
+    The model often does not stop after a number without spaces.
+    """
 
     def __init__(self) -> None:
         self._digits = 0  # Number of consecutive digits at the end of the text so far.
 
     def add(self, text: str) -> str:
-        """Append text and return it with a space before each group of digits after the first `PLAIN_DIGITS`."""
+        """Append text and return it with spaces inserted into long numbers.
+
+        A space precedes each group of digits after the first `PLAIN_DIGITS`.
+        """
         grouped = _DIGITS.sub(self._grouped, text)
         if not text[-1:].isdecimal():
             self._digits = 0
@@ -40,7 +46,7 @@ class LongNumbers:
 
 
 def checked_text(text: str, tokenizer: TextTokenizer, limits: Limits) -> str:
-    """Return the text without surrounding white space after checking its limits and control tokens.
+    """Return the text without surrounding white space after checking it.
 
     Raises:
         EmptyText: The text is empty or white space.
@@ -57,10 +63,13 @@ def checked_text(text: str, tokenizer: TextTokenizer, limits: Limits) -> str:
 
 
 def checked_instruct(instruct: str | None, tokenizer: TextTokenizer, limits: Limits) -> str | None:
-    """Return the instruct without surrounding white space and cut to the limit, or None if it is empty.
+    """Return the instruction without surrounding white space, cut to the limit.
+
+    Returns:
+        None if the instruction is empty.
 
     Raises:
-        InvalidConfig: The instruct has a control token of the model.
+        InvalidConfig: The instruction has a control token of the model.
     """
     instruct = (instruct or "").strip()
     if len(instruct) > (limit := limits.max_instruct_chars):

@@ -48,7 +48,9 @@ class Splitter:
         return parts
 
     def flush(self) -> list[str]:
-        """Return all segments of the text so far. Punctuation directly after a flush is dropped.
+        """Return all segments of the text so far.
+
+        Punctuation directly after a flush is dropped.
 
         If the text has no words, symbols with a spoken name form a segment.
         """
@@ -70,7 +72,11 @@ class Splitter:
         return is_readable(self._text)
 
     def _certain_end(self, *, is_whole: bool = False) -> int:
-        """Return the end of the first segment; 0 if uncertain, the end of the text if it is too long for a segment."""
+        """Return the end of the first segment of the text.
+
+        Returns:
+            0 if the end is uncertain, the length of the text if the text is too long for a segment.
+        """
         if self._split is Split.NONE:
             return 0
         last = last_spoken(self._text)
@@ -90,7 +96,7 @@ class Splitter:
         return len(self._text) if self._longest is not None and last >= self._longest else 0
 
     def _take(self, end: int) -> list[str]:
-        """Remove and return the text up to `end`, or the beginning of it that fits into one segment."""
+        """Remove and return the text up to `end`, or the part of it that fits into a segment."""
         part = self._text[:end].rstrip()
         if self._longest is not None and len(part) > self._longest:
             part, end = _shortened(part, self._longest)
@@ -102,9 +108,9 @@ class Splitter:
 
 
 def certain_end_past(text: str, longest: int, passed: int) -> int:
-    """Return the first sentence end after `longest` characters, or word end after 1.5 * `longest`; 0 if none.
+    """Return the first sentence end after `longest` characters.
 
-    Ends before `passed` are ignored.
+    If there is none, it is the first word end after 1.5 * `longest`, or 0. Ends before `passed` are ignored.
     """
     first, most = max(longest, passed), longest + longest // 2
     if last_spoken(text) < first:
@@ -138,7 +144,9 @@ def _cuts(
     known: int | None = None,
     is_whole: bool = False,
 ) -> Iterator[tuple[int, bool | None]]:
-    """Yield the certain cuts, each with True for the end of a sentence or False for the end of a clause.
+    """Yield the certain cuts between sentences and clauses.
+
+    Each cut has True for the end of a sentence, or False for the end of a clause.
 
     Both sides of a cut contain words. Later text does not move a cut, which depends only on the text up to the next
     letter or digit, or, after a quotation, on the next `QUOTATIVE_CHARS` characters. If these have not arrived, the cut
@@ -166,7 +174,10 @@ def _cuts(
 
 
 def _marks(text: str, start: int, stop: int) -> Iterator[re.Match[str]]:
-    """Yield the matches of `MARK` that begin in [start, stop), in time that is linear in stop - start."""
+    """Yield the matches of `MARK` that begin in [start, stop).
+
+    The time is linear in stop - start.
+    """
     while first := MARK_START.search(text, start, stop):
         mark = MARK.match(text, first.start())
         start = first.end() if mark is None else mark.end()
@@ -180,9 +191,10 @@ def _ends_clause(text: str, mark: re.Match[str], follows: int) -> bool:
 
 
 def _shortened(text: str, longest: int) -> tuple[str, int]:
-    """Return the first segment of a text that is too long for one, and the number of characters it consumes.
+    """Return the first segment of a text that is too long for one segment.
 
-    The segment is empty if the text starts with more punctuation than a segment may have.
+    The number of characters that it consumes is also returned. The segment is empty if the text starts with more
+    punctuation than a segment may have.
     """
     first, last = _first_spoken(text), last_spoken(text)
     if first >= longest:
@@ -201,7 +213,10 @@ def _shortened(text: str, longest: int) -> tuple[str, int]:
 
 
 def _between_characters(text: str, least: int, most: int) -> int:
-    """Return the last index from `most` down to `least` that does not split a combined character or an emoji."""
+    """Return the last index at most `most` that splits no combined character or emoji.
+
+    The index is at least `least`.
+    """
     joined = (
         place
         for place in range(most, least, -1)

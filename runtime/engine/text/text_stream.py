@@ -189,7 +189,10 @@ class TextStream:
         return not waits and may_end(self.text[-2 * TAIL :])
 
     def _take(self, items: list[Item]) -> None:
-        """Append text and tags. Text before and after an ignored tag is joined."""
+        """Append text and tags.
+
+        Text before and after an ignored tag is joined.
+        """
         text = ""
         for item in items:
             if isinstance(item, str):
@@ -260,7 +263,10 @@ class TextStream:
             self.notes = (*self.notes, words)
 
     def _end_segment(self) -> None:
-        """End the current segment. The text so far is spoken, and later text starts a new segment."""
+        """End the current segment.
+
+        The text so far is spoken, and later text starts a new segment.
+        """
         self._flush_reading()
         if self.by_token:
             self._close_last()

@@ -15,7 +15,10 @@ from runtime.shared.word_times import WordTimes
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Segment(Utterance[Generation]):
-    """Text between two flushes. It is a separate request, so that the end of its audio is known."""
+    """Text between two flushes.
+
+    It is a separate request, so that the end of its audio is known.
+    """
 
     context: Context
     flush_id: int = 1
@@ -47,15 +50,26 @@ class Context:
 
     @property
     def pause_due(self) -> float | None:
-        """Return the time at which a pause makes the received text spoken. None if pauses have no effect."""
+        """Return the time at which a pause makes the received text spoken.
+
+        Returns:
+            None if pauses have no effect.
+        """
         return self.text.due if self.voice.is_ready and len(self.segments) == 1 else None
 
     def note(self, notes: Iterable[str]) -> None:
-        """Add notes for the last message. Duplicates are dropped."""
+        """Add notes for the last message.
+
+        Duplicates are dropped.
+        """
         self.notes += [note for note in dict.fromkeys(notes) if note not in self.notes]
 
     def expires_at(self, expiry_s: float) -> float | None:
-        """Return the time at which the context expires without new text, or None if it cannot expire now."""
+        """Return the time at which the context expires without new text.
+
+        Returns:
+            None if the context cannot expire now.
+        """
         if self.short_since is None or self.is_complete or len(self.segments) > 1:
             return None
         return self.short_since + expiry_s

@@ -16,7 +16,10 @@ _PARTIAL = 206  # Status code of all messages except errors.
 
 
 def sound(data: bytes, step_ms: float) -> dict[str, Any]:
-    """Return an audio message. All routes use this format."""
+    """Return an audio message.
+
+    All routes use this format.
+    """
     return {
         "type": "chunk",
         "data": base64.b64encode(data).decode("ascii"),
@@ -38,7 +41,11 @@ def timed(times: TimedWords) -> dict[str, Any]:
 
 
 def end(notes: Sequence[str] = ()) -> dict[str, Any]:
-    """Return the last message of a context. `notes` is our extension and is omitted if empty."""
+    """Return the last message of a context.
+
+    Args:
+        notes: Our extension, which is omitted if empty.
+    """
     return {"type": "done", "done": True, "status_code": _PARTIAL, **({"notes": list(notes)} if notes else {})}
 
 
@@ -66,5 +73,8 @@ def done(name: str, notes: Sequence[str] = ()) -> Reply:
 
 
 def error(problem: SpeechError, name: str | None, session_id: str) -> Reply:
-    """Return an error message; with a context id, it is the context's last message."""
+    """Return an error message.
+
+    With a context id, it is the last message of the context.
+    """
     return cartesia_message(problem, name, session_id)

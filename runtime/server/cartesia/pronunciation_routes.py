@@ -61,14 +61,20 @@ class NewDict(StrictFields):
 
 
 class ChangedDict(StrictFields):
-    """Changes to a dictionary; ``items`` replace all of its items."""
+    """Changes to a dictionary.
+
+    ``items`` replace all items of the dictionary.
+    """
 
     name: Name | None = None
     items: Items | None = None
 
 
 def add_routes(app: FastAPI, host: Host) -> None:
-    """Register the routes. Cartesia's clients request the list with a trailing slash."""
+    """Register the routes.
+
+    Cartesia's clients request the list with a trailing slash.
+    """
 
     @app.api_route(PATH, methods=GET)
     @app.api_route(PATH + "/", methods=GET)

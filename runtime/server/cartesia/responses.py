@@ -6,7 +6,10 @@ from typing_extensions import TypedDict
 
 
 class CartesiaError(TypedDict):
-    """Error in Cartesia's format; ``param`` and ``retryable`` are extensions."""
+    """Error in Cartesia's format.
+
+    ``param`` and ``retryable`` are extensions.
+    """
 
     title: str
     message: str

@@ -55,7 +55,10 @@ class OutputFormat(StrictFields):
 
 
 class FileFormat(StrictFields):
-    """File format. ``encoding`` applies to raw and wav, ``bit_rate`` to mp3."""
+    """File format.
+
+    ``encoding`` applies to raw and wav, ``bit_rate`` to mp3.
+    """
 
     container: Literal["raw", "wav", "mp3"] = "raw"
     encoding: Encoding = "pcm_s16le"
@@ -70,7 +73,10 @@ class FileFormat(StrictFields):
 
 
 class CartesiaRequest(VoiceFields):
-    """Fields of every Cartesia request. Those from `seed` on are our extensions, except `pronunciation_dict_id`."""
+    """Fields of every Cartesia request.
+
+    The fields from `seed` on are our extensions, except `pronunciation_dict_id`.
+    """
 
     model_id: Name | None = None
     voice: CartesiaVoice = CartesiaVoice()
@@ -124,7 +130,10 @@ class CartesiaRequest(VoiceFields):
 
 
 class Generation(CartesiaRequest):
-    """Transcript message of a context. The first one has the settings of the context."""
+    """Transcript message of a context.
+
+    The first one has the settings of the context.
+    """
 
     context_id: Annotated[Text, Field(min_length=1, max_length=256)] | None = None
     transcript: Text = ""
@@ -137,7 +146,10 @@ class Generation(CartesiaRequest):
 
     @property
     def filter_name(self) -> FilterName:
-        """Return the text filter. A text that may continue is treated as the output of a language model."""
+        """Return the text filter.
+
+        A text that may continue is treated as the output of a language model.
+        """
         return self.text_filter or ("markdown" if self.goes_on else "none")
 
     @property
