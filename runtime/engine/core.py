@@ -54,15 +54,6 @@ DEVICE_BATCH_FILL_RATIO = 0.125
 
 
 @dataclass(frozen=True, slots=True)
-class CoreConfig:
-    """Settings and dimensions of one engine core."""
-
-    settings: Settings
-    slots: int
-    length: int  # Positions (tokens and frames) per slot.
-
-
-@dataclass(frozen=True, slots=True)
 class CoreHost:
     """Worker, clock and callbacks shared by all cores of an engine.
 
@@ -81,17 +72,22 @@ class EngineCore:
     Each turn of the engine (`Engine.tick`) calls collect, process_outputs, retire, report_waiting_for_text, admit,
     prefill and decode. Prefill and decode process outputs again, because some devices finish a launch before it
     returns. Chunks that are due for decoding are offered to the Code2Wav worker.
+
+    Args:
+        length: Positions (tokens and frames) per slot.
     """
 
     def __init__(
         self,
-        config: CoreConfig,
         checkpoint: Checkpoint,
         device: Device,
         waiting: WaitingQueue,
         host: CoreHost,
+        settings: Settings,
+        *,
+        slots: int,
+        length: int,
     ) -> None:
-        settings, slots, length = config.settings, config.slots, config.length
         self.checkpoint = checkpoint
         self.device = device
         self.slots = slots
