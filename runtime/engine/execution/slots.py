@@ -166,13 +166,6 @@ class LevelCache:
             sorts_once=lean,
         )
 
-    def needs_noise(self, slots: NDArray[np.int64]) -> bool:
-        """True if any row needs noise.
-
-        Shapes: slots [B].
-        """
-        return not self.host_greedy[slots].all()
-
     def is_plain(self, slots: NDArray[np.int64]) -> bool:
         """True if no sampled row needs a sort: top-k is small and top-p is off.
 

@@ -275,16 +275,16 @@ def test_batch_settings_are_those_of_its_rows(speaker: Checkpoint) -> None:
     slot_cache.write(slots.tolist())
     level, vocabulary = slot_cache.talker_level, speaker.config.talker.vocab_size
 
-    def output(*members: int) -> tuple[int, bool, bool]:
+    def output(*members: int) -> tuple[int, bool]:
         rows = slots[list(members)]
         settings = level.of(rows, torch.from_numpy(rows))
         assert settings.top_k.tolist() == [(50, vocabulary, vocabulary, 3)[member] for member in members]
-        return settings.widest_k, settings.any_top_p, level.needs_noise(rows)
+        return settings.widest_k, settings.any_top_p
 
-    assert output(0, 3) == (50, False, True)
-    assert output(3) == (3, False, True)
-    assert output(0, 1) == (vocabulary, True, True)
-    assert output(2) == (vocabulary, False, False)
+    assert output(0, 3) == (50, False)
+    assert output(3) == (3, False)
+    assert output(0, 1) == (vocabulary, True)
+    assert output(2) == (vocabulary, False)
     slot_cache.release(int(slots[1]))
     slots[1] = slot_cache.take(SlotInputs(dataclasses.replace(settings_of(3)), 0, []))
     assert level.of(slots[1:2], torch.from_numpy(slots[1:2])).any_top_p is False
