@@ -45,7 +45,7 @@ def watched(codes: Codes, pcm: bytes) -> tuple[RunawayDetector, list[int]]:
     detector, longest = RunawayDetector(), np.zeros(9, np.int64)
     size = len(pcm) // len(codes)
     for frame in range(len(codes)):
-        assert detector.heard(codes[frame : frame + 1], pcm[frame * size : (frame + 1) * size], True) is None, frame
+        assert detector.check_frames(codes[frame : frame + 1], pcm[frame * size : (frame + 1) * size]) is None, frame
         longest = np.maximum(longest, detector.runs)
     return detector, longest.tolist()
 

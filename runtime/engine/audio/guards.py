@@ -52,21 +52,15 @@ class RunawayDetector:
     # For each recent frame, the number of the last audible frame up to it.
     _ends: NDArray[np.int64] = field(default_factory=lambda: np.full(REPEATED_FRAMES, -1))
 
-    def heard(self, codes: NDArray[np.int64], pcm: bytes, is_spoken: bool) -> Guard | None:
-        """Check the next frames for runaway speech.
+    def check_frames(self, codes: NDArray[np.int64], pcm: bytes) -> Guard | None:
+        """Check the next frames after the text for runaway speech.
 
-        Args:
-            is_spoken: True if the whole text was spoken before the first of these frames.
         Shapes: codes [n, Q] with n at least 1; pcm is the audio of the same frames, mono s16le.
 
         Returns:
             The kind of runaway, or None.
         """
-        ends = self._listen(len(codes), pcm)
-        if not is_spoken:
-            self.runs[:] = 0
-            self._recent[:] = -1
-            return None
+        ends = self._last_audible(len(codes), pcm)
         holds = np.vstack([self._repeats(codes[:, 0]), ends[REPEATED_FRAMES:] != self._numbers(len(codes))])
         runs = _runs(holds, self.runs)
         self.runs = runs[:, -1]
@@ -78,7 +72,7 @@ class RunawayDetector:
         self.last_audible_frame = int(ends[frame + REPEATED_FRAMES if silent else frame])
         return Guard.SILENCE if silent else Guard.REPETITION
 
-    def _listen(self, frames: int, pcm: bytes) -> NDArray[np.int64]:
+    def _last_audible(self, frames: int, pcm: bytes) -> NDArray[np.int64]:
         """Return the last audible frame as of each of the last REPEATED_FRAMES and new frames.
 
         Shapes: [40 + n].

@@ -302,7 +302,7 @@ class Code2WavScheduler:
         pcm = pcm[: size * self._frame_bytes]
         if not self._guarded or start >= size:
             return SequenceAudio(pcm, size)
-        guard = detector.heard(codes[start:], pcm[start * self._frame_bytes :], True)
+        guard = detector.check_frames(codes[start:], pcm[start * self._frame_bytes :])
         if guard is None:
             return SequenceAudio(pcm, size)
         frames = start + detector.cut_at + 1
