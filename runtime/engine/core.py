@@ -96,7 +96,7 @@ class EngineCore:
         self.waiting = waiting
         self.clock = host.clock
         engine, code2wav = settings.engine, checkpoint.speech_tokenizer.code2wav
-        on_cpu, dtype = device.torch_device.type == "cpu", checkpoint.talker.codec_head.weight.dtype
+        on_cpu, dtype = device.torch_device.type == "cpu", checkpoint.talker.dtype
         self._prefills = CPU_PREFILLS if on_cpu else PROMPT_BATCH_SIZES[-1]
         prompts = max((mode.prefills or self._prefills for mode in self.modes.values()), default=self._prefills)
         graphs = GraphPool(device)

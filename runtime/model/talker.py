@@ -133,6 +133,11 @@ class Talker(nn.Module):
         """
         return self.model.norm.weight.device
 
+    @property
+    def dtype(self) -> torch.dtype:
+        """Return the dtype of the hidden states."""
+        return self.codec_head.weight.dtype
+
     def decode(self, x: Tensor, attend: Attend, ops: Operations) -> Tensor:
         """Return hidden states before the final norm.
 
@@ -145,7 +150,7 @@ class Talker(nn.Module):
 
         Shapes: positions [B, T]; results [B, 1, T, d].
         """
-        return self.model.angles(positions, self.codec_head.weight.dtype)
+        return self.model.angles(positions, self.dtype)
 
     def logits(self, hidden: Tensor, ops: Operations) -> Tensor:
         """Return the logits of the next frame's code 0.

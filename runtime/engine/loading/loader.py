@@ -100,7 +100,7 @@ class CheckpointLoader:
         Raises:
             DeviceMemory: There is not enough device memory for its slots.
         """
-        device, dtype = self._device, checkpoint.talker.codec_head.weight.dtype
+        device, dtype = self._device, checkpoint.talker.dtype
         if device.fused(dtype) is not None and checkpoint.talker.tables is None:
             # These tables must be allocated before the remaining memory is divided into slots.
             checkpoint.talker.tabulate()

@@ -156,7 +156,7 @@ class SegmentRunner:
             talker = checkpoint.talker
             prompt = build_prompt(prompt_inputs, checkpoint.config, checkpoint.text_tokenizer, talker, embedding_source)
             # The embedding source may have another dtype.
-            return replace(prompt, embeds=prompt.embeds.to(talker.codec_head.weight.dtype))
+            return replace(prompt, embeds=prompt.embeds.to(talker.dtype))
 
     def start_decoding(self, sequence: Sequence, prompt: Prompt, now: float, *, keeps: bool) -> None:
         """Allow more frames after the first frame of a prompt.
