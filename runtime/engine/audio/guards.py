@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from runtime.engine.text.rules import expected_frames
 from runtime.request import Guard
+from runtime.shared.speech_rate import expected_frames
 
 # Lengths of loops in frames of 80 ms. A runaway consists of near-silence or of a short loop that continues for minutes
 # (docs/model.md 7.1). A longer loop may be a repeated phrase of the text. Normal speech has no such loops, and only the

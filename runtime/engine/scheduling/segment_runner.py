@@ -30,12 +30,13 @@ from runtime.engine.execution.prompt import Prompt, PromptInputs, build_prompt
 from runtime.engine.scheduling.in_flight import InFlight
 from runtime.engine.scheduling.input_processor import SegmentPlan, seed_of_repeat
 from runtime.engine.scheduling.sequence import Sequence, SequenceState
-from runtime.engine.text.rules import frame_budget, min_frames
+from runtime.engine.text.rules import frame_budget
 from runtime.engine.text.text_stream import Segment
 from runtime.errors import GenerationFailed, SpeechError
 from runtime.model.checkpoint import Checkpoint
 from runtime.model.talker import Talker
 from runtime.request import Guard, StopReason
+from runtime.shared.speech_rate import min_frames
 
 log = logging.getLogger(__name__)
 

@@ -7,8 +7,7 @@ import re
 from runtime.errors import EmptyText, InvalidConfig, TextTooLong
 from runtime.model.text_tokenizer import TextTokenizer
 from runtime.settings import Limits
-from runtime.shared.speech_rate import expected_frames as expected_frames
-from runtime.shared.speech_rate import min_frames as min_frames
+from runtime.shared.speech_rate import expected_frames
 
 # Maximum ratio of actual to expected duration. A lower limit would cut off slow, emotional voices (docs/model.md 7.1).
 SLOWEST = 3.0

@@ -6,10 +6,9 @@ import re
 import unicodedata
 from collections.abc import Iterator
 
-from runtime.engine.text.rules import expected_frames
 from runtime.request import Split
 from runtime.shared.sentence_ends import MARK, SPOKEN, ends_sentence
-from runtime.shared.speech_rate import is_readable
+from runtime.shared.speech_rate import expected_frames, is_readable
 
 # Minimum length of a first clause: 20 letters or 6 Chinese characters, about 1.3 s. The model speaks each clause with
 # falling pitch and a pause at its end. Several shorter clauses sound like a list.

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from runtime.engine.audio.guards import REPEATED_FRAMES, SILENT_FRAMES, RunawayDetector, spoken_after
-from runtime.engine.text.rules import expected_frames, frame_budget
+from runtime.engine.text.rules import frame_budget
 from runtime.request import Guard
+from runtime.shared.speech_rate import expected_frames
 from tests.support.examples import examples
 
 SAMPLES = 1920  # Samples per frame.

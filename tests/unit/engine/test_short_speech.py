@@ -10,10 +10,9 @@ import pytest
 
 from runtime.engine.engine import Engine
 from runtime.engine.scheduling.input_processor import seed_of_repeat
-from runtime.engine.text.rules import min_frames
 from runtime.model.checkpoint import Checkpoint
 from runtime.request import Guard, Sampling, SpeechRequest, Split, StopReason
-from runtime.shared.speech_rate import expected_frames
+from runtime.shared.speech_rate import expected_frames, min_frames
 from tests.support.engines import GREEDY, EventRecorder, core_of, custom_voice, engine_of, said, said_live, streamed
 from tests.support.frames import end_parts_after
 

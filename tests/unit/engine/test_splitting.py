@@ -10,10 +10,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from runtime.engine.text.rules import expected_frames
 from runtime.engine.text.splitting import CLAUSE_FRAMES, Splitter
 from runtime.request import Split
-from runtime.shared.speech_rate import is_readable
+from runtime.shared.speech_rate import expected_frames, is_readable
 from tests.support.examples import examples
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "api.md"
