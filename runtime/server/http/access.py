@@ -16,8 +16,6 @@ from __future__ import annotations
 
 import hmac
 import time
-from collections import OrderedDict
-from dataclasses import dataclass
 from functools import partial
 from urllib.parse import parse_qs
 
@@ -28,48 +26,12 @@ from runtime.errors import MessageTooLarge, MoreThan, RateLimited, SpeechError, 
 from runtime.server.caller import CALLER, Caller
 from runtime.server.engine_host import Host
 from runtime.server.http.keys import Clock, KeyRing, Tickets, digest
+from runtime.server.rate_limit import RateLimit
 from runtime.shared.port.errors import CARTESIA, error_response
 from runtime.shared.port.guard import AccessCheck
 from runtime.shared.port.limits import ACCOUNT_KEY_HEADER, Allowance, allowance_of
 
 TOKEN = "voicewright.token."  # noqa: S105  prefix of a subprotocol that carries a key, for browsers
-
-_MAX_REMEMBERED = 4096  # Maximum number of callers whose request rate is stored.
-
-
-@dataclass(slots=True)
-class _TokenBucket:
-    tokens: float
-    filled: float  # Time at which the bucket was last filled.
-
-
-class Rate:
-    """Token bucket per caller. Its size is the number of requests per minute, and it refills at that rate."""
-
-    def __init__(self, per_minute: int, clock: Clock = time.monotonic) -> None:
-        self._most = per_minute
-        self._clock = clock
-        self._buckets: OrderedDict[bytes, _TokenBucket] = OrderedDict()
-
-    def __len__(self) -> int:
-        """Return the number of callers that are remembered."""
-        return len(self._buckets)
-
-    def wait_s(self, caller: bytes) -> float:
-        """Take a token and return 0, or return the number of seconds until a token is available."""
-        if not self._most:
-            return 0.0
-        now = self._clock()
-        bucket = self._buckets.setdefault(caller, _TokenBucket(self._most, now))
-        self._buckets.move_to_end(caller)
-        if len(self._buckets) > _MAX_REMEMBERED:
-            self._buckets.popitem(last=False)
-        bucket.tokens = min(self._most, bucket.tokens + (now - bucket.filled) * self._most / 60)
-        bucket.filled = now
-        if bucket.tokens < 1:
-            return (1 - bucket.tokens) * 60 / self._most
-        bucket.tokens -= 1
-        return 0.0
 
 
 class AccessControl(AccessCheck):
@@ -83,7 +45,7 @@ class AccessControl(AccessCheck):
         self._settings = host.settings.server
         self._tickets = tickets
         self._keys = keys
-        self._rate = Rate(self._settings.requests_per_minute, clock)
+        self._rate_limit = RateLimit(self._settings.requests_per_minute, clock)
         self._max_body_bytes = host.settings.limits.max_body_bytes
 
     async def _admit(self, scope: Scope, receive: Receive, send: Send, address: str) -> None:
@@ -102,7 +64,7 @@ class AccessControl(AccessCheck):
         headers = Headers(scope=scope)
         key = self._good_key(scope, headers)
         allowance = allowance_of(headers)
-        count = partial(self._rate.wait_s, self._counted_as(headers, key or address.encode(), allowance))
+        count = partial(self._rate_limit.wait_s, self._counted_as(headers, key or address.encode(), allowance))
         if wait_s := count():
             raise RateLimited(retry_after_s=round(wait_s, 3))
         if self._keys.is_needed and key is None:

@@ -13,7 +13,7 @@ from starlette.websockets import WebSocketDisconnect
 from runtime.errors import RateLimited, SpeechError
 from runtime.server.caller import CALLER, Caller
 from runtime.server.engine_host import Host
-from runtime.server.http.access import Rate
+from runtime.server.rate_limit import RateLimit
 from runtime.server.websocket_routes import new_id, shared, speak
 from runtime.server.wyoming import messages
 from runtime.server.wyoming.announcement import announced, check_announced
@@ -46,7 +46,7 @@ class WyomingPort:
         self._host = host
         self._limit = host.settings.limits.max_message_bytes
         self._caps = ConnectionCaps(host.settings.server)
-        self._rate = Rate(host.settings.server.requests_per_minute)
+        self._rate_limit = RateLimit(host.settings.server.requests_per_minute)
         self._listener = bind(host.settings.server, name, port, option=SETTING, is_shared=True)
         self._server: asyncio.Server | None = None
         self._serving: set[asyncio.Task[None]] = set()
@@ -96,7 +96,7 @@ class WyomingPort:
                 await socket.send_text(json.dumps(messages.error(error)))
                 await socket.close()
         else:
-            CALLER.set(Caller(address, wait_s=partial(self._rate.wait_s, address.encode())))
+            CALLER.set(Caller(address, wait_s=partial(self._rate_limit.wait_s, address.encode())))
             with self._caps.holding(address):
                 dialect = WyomingSession(**shared(self._host, socket))
                 await speak(socket, self._host, dialect, name=DIALECT, session_id=new_id())
@@ -110,7 +110,7 @@ class WyomingPort:
             SpeechError: There are too many connections, or the server does not accept requests now.
         """
         self._caps.check(address)
-        if wait_s := self._rate.wait_s(address.encode()):
+        if wait_s := self._rate_limit.wait_s(address.encode()):
             raise RateLimited(retry_after_s=round(wait_s, 3))
         if self._host.problem is not None:
             raise self._host.problem

@@ -15,8 +15,9 @@ from starlette.types import Message, Receive, Scope, Send
 
 from runtime.server.app import create_app
 from runtime.server.engine_host import Host
-from runtime.server.http.access import AccessControl, Rate
+from runtime.server.http.access import AccessControl
 from runtime.server.http.keys import KeyRing, Tickets
+from runtime.server.rate_limit import RateLimit
 from runtime.server.speech_engine import Progress, SpeechEngine
 from runtime.settings import Limits, ServerSettings, Settings
 from runtime.shared.port.guard import OPEN, RequestGuard
@@ -318,7 +319,7 @@ def test_account_header_sets_the_rate_limit_only_if_sent_by_the_studio(
 
 
 def test_number_of_remembered_callers_is_bounded() -> None:
-    rate = Rate(1, lambda: 0.0)
+    rate = RateLimit(1, lambda: 0.0)
     assert rate.wait_s(b"first") == 0
     assert rate.wait_s(b"first") == 60
     for number in range(5000):
