@@ -96,7 +96,7 @@ class Code2WavStreams:
         self.uncaptured = 0  # Number of calls without a matching graph, while graphs exist.
         # Last launch of each slot, with its stream, until it has been awaited.
         self._last: dict[int, tuple[Stream, Event]] = {}
-        # Columns: slot, number of earlier streams in the slot, decoded frames.
+        # Columns: slot, turn (number of decoded chunks modulo 2), number of decoded frames.
         self._rows: NDArray[np.int64] = np.zeros((slots, ROW), np.int64)
         self._rows[:, 0] = np.arange(slots)
 
