@@ -67,7 +67,10 @@ class Limits:
 
     @property
     def max_body_bytes(self) -> int:
-        """Return the maximum size of an HTTP body in bytes: reference audio in base64, or a form with a file."""
+        """Return the maximum size of an HTTP body in bytes.
+
+        The largest bodies are reference audio in base64, and a form with a file.
+        """
         return max(self.max_config_bytes, self.max_upload_bytes + FORM_BYTES)
 
 
@@ -171,7 +174,11 @@ class EngineSettings:
 
     @property
     def sound_shapes(self) -> tuple[tuple[int, int], ...]:
-        """Return ``sound_graphs`` as pairs (frames, batch size); empty if the defaults apply."""
+        """Return ``sound_graphs`` as pairs of frames and batch size.
+
+        Returns:
+            Empty if the defaults apply.
+        """
         pairs = [pair.split("x") for pair in self.sound_graphs.split(",") if pair]
         return tuple((int(frames), int(batch)) for batch, frames in pairs)
 
@@ -315,7 +322,10 @@ class ServerSettings:
         return tuple(key.strip() for key in self.api_keys.split(",") if key.strip())
 
     def proxies(self, env: Mapping[str, str] | None = None) -> int:
-        """Return the number of trusted proxies. Only their entries in forwarding headers are used."""
+        """Return the number of trusted proxies.
+
+        Only their entries in forwarding headers are used.
+        """
         env = os.environ if env is None else env
         return self.trusted_proxies or int(bool(env.get("SPACE_ID")))
 
@@ -371,7 +381,9 @@ class Settings:
 
     @classmethod
     def from_env(cls, env: Mapping[str, str] | None = None) -> Self:
-        """Read the settings from the environment; missing ones keep their defaults.
+        """Read the settings from the environment.
+
+        Missing settings keep their defaults.
 
         Raises:
             InvalidSetting: A variable cannot be parsed or is out of its range.
@@ -388,7 +400,7 @@ class Settings:
         )
 
     def as_env(self) -> dict[str, str]:
-        """Return environment variables for every setting, from which `from_env` reads the same settings.
+        """Return environment variables for every setting, as read by `from_env`.
 
         Raises:
             InvalidSetting: A checkpoint's path contains white space, which separates paths in VOICEWRIGHT_MODEL.

@@ -53,7 +53,9 @@ _MAX_READING = 4
 
 
 class Socket(Protocol):
-    """Socket interface of a connection. Protocols without WebSocket implement it too.
+    """Socket interface of a connection.
+
+    Protocols without WebSocket implement it too.
 
     After a disconnect, sending raises WebSocketDisconnect, as in Starlette.
     """
@@ -92,7 +94,12 @@ class _Running:
 
 
 class Connection:
-    """Accepted WebSocket of a client. ``name`` is the API's name for logs and metrics. Thread: event loop."""
+    """Accepted WebSocket of a client.
+
+    ``name`` is the API's name for logs and metrics.
+
+    Thread: event loop.
+    """
 
     def __init__(self, socket: Socket, dialect: Dialect[Any], host: Host, *, name: str, session_id: str) -> None:
         self._socket = socket
@@ -165,7 +172,10 @@ class Connection:
             await asyncio.sleep(0)
 
     async def _receive_long(self, text: str) -> None:
-        """Process a long message in a worker. Other events of this session wait until it is done."""
+        """Process a long message in a worker.
+
+        Other events of this session wait until the message is processed.
+        """
         self._waiting = deque()
         work = self._loop.run_in_executor(self._host.texts, copy_context().run, self._dialect.receive_text, text)
         try:
@@ -265,7 +275,10 @@ class Connection:
         self._dialect.on_refused(utterance, error)
 
     def _emit_event(self, utterance: int, event: SpeechEvent) -> None:
-        """Pass an event of the engine to the event loop. Thread: engine."""
+        """Pass an event of the engine to the event loop.
+
+        Thread: engine.
+        """
         # The event loop is closed if the process ends before the engine does.
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._on_speech, utterance, event)
@@ -359,7 +372,10 @@ class Connection:
                 await self._socket.close(code, reason)
 
     async def _encoded(self, make: Callable[[], str]) -> str:
-        """Encode a message in a worker. A failure ends the session."""
+        """Encode a message in a worker.
+
+        A failure ends the session.
+        """
         try:
             return await self._loop.run_in_executor(self._host.encoders, make)
         except Exception:
@@ -368,7 +384,10 @@ class Connection:
             return ""
 
     async def _drop_slow_reader(self, error: SlowReader) -> None:
-        """Disconnect a client that does not read: drop its queue, then send the reason of the close."""
+        """Disconnect a client that does not read.
+
+        Its queue is dropped, and the reason of the close is sent.
+        """
         log.warning(
             "the client of the session %s took nothing for %g s and was dropped", self._session_id, self._send_s
         )
@@ -388,7 +407,10 @@ class Connection:
 
 
 def _decoded(ref_audio: str, host: Host) -> Reference:
-    """Decode reference audio. Thread: a worker."""
+    """Decode reference audio.
+
+    Thread: a worker.
+    """
     read = read_upload(ref_audio, host.settings.limits, host.fetcher)
     if isinstance(read, SpeechError):
         raise read
@@ -396,7 +418,10 @@ def _decoded(ref_audio: str, host: Host) -> Reference:
 
 
 def _recalled(library: VoiceLibrary, voice_id: str, param: str) -> Reference:
-    """Read a stored voice from disk. Thread: a worker."""
+    """Read a stored voice from disk.
+
+    Thread: a worker.
+    """
     try:
         return voice_reference(library, voice_id)
     except SpeechError as error:

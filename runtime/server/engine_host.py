@@ -148,16 +148,25 @@ class Host:
         return self._engine
 
     def speakers(self) -> dict[str, Speaker]:
-        """Return speakers by name: those of loaded checkpoints and of other replicas behind the same port."""
+        """Return the speakers by name.
+
+        They are those of loaded checkpoints and of other replicas with the same public port.
+        """
         return self._speakers.beside(self.engine.cards if self.problem is None else ())
 
     def owner_library(self, headers: Mapping[str, str]) -> OwnerLibrary:
-        """Return the voice library of the owner in these headers, which includes the shared voices."""
+        """Return the voice library of the owner in these headers.
+
+        It includes the shared voices.
+        """
         return self.owner_libraries.of(headers.get(OWNER, ""))
 
     @contextmanager
     def answering(self) -> Iterator[None]:
-        """Context manager that counts a running HTTP request. A drain waits for these."""
+        """Context manager that counts a running HTTP request.
+
+        A drain waits for the counted requests.
+        """
         self._requests += 1
         try:
             yield
@@ -172,7 +181,10 @@ class Host:
         log_end(request_log, event)
 
     def refused(self, error: SpeechError) -> None:
-        """Count a refusal. An error that has ended a request was already counted with the request."""
+        """Count a refusal.
+
+        An error that has ended a request was already counted with the request.
+        """
         if error not in self._ends:
             self.metrics.refused(error.code)
 
@@ -221,7 +233,10 @@ class Host:
             loop.call_soon_threadsafe(settle, engine, None)
 
     async def watch(self) -> Exit:
-        """Wait until the engine cannot serve requests any more, and return the reason. Call `load` first."""
+        """Wait until the engine cannot serve requests any more, and return the reason.
+
+        `load` must have been called.
+        """
         assert self._watchdog is not None, "the engine is there"
         return await self._watchdog.watch()
 

@@ -1,4 +1,7 @@
-"""Prometheus metrics. Thread: event loop."""
+"""Prometheus metrics.
+
+Thread: event loop.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,10 @@ _LABELS = ("mode", "dialect")
 
 
 class ServerMetrics:
-    """Metrics of one host. They have their own registry, because a process may have several hosts."""
+    """Metrics of one host.
+
+    They have their own registry, because a process may have several hosts.
+    """
 
     def __init__(self) -> None:
         registry = self._registry = CollectorRegistry()
@@ -108,7 +114,11 @@ class ServerMetrics:
             self._lag_s.observe(max(0.0, loop.time() - due))
 
     def page(self, load: EngineLoad | None) -> bytes:
-        """Return all metrics in Prometheus' format; `load` is the engine's current load, or None without an engine."""
+        """Return all metrics in Prometheus' format.
+
+        Args:
+            load: Current load of the engine. None: there is no engine.
+        """
         if load is not None:
             self._slots.set(load.slots)
             self._active.set(load.active)

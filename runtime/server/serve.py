@@ -53,7 +53,10 @@ def serve(settings: Settings) -> int:
 
 
 async def _run_alone(settings: Settings) -> int:
-    """Serve in this process. At the end, ignore signals until the process exits."""
+    """Serve in this process.
+
+    At the end, signals are ignored until the process exits.
+    """
     try:
         return await run(settings, listen(settings.server), _open_engine)
     finally:
@@ -69,7 +72,10 @@ def _open_engine(settings: Settings, progress: Progress) -> SpeechEngine:
 
 
 def has_own_process(settings: Settings) -> bool:
-    """True if the engine gets its own process, as on a GPU. On a CPU, this has no advantage."""
+    """True if the engine gets its own process, as on a GPU.
+
+    On a CPU, this has no advantage.
+    """
     if settings.server.engine_process == "auto":
         return settings.engine.device in ("auto", "cuda") and system.has_nvidia_card()
     return settings.server.engine_process == "own"
@@ -87,7 +93,9 @@ def listen(settings: ServerSettings) -> socket.socket:
 async def run(
     settings: Settings, listener: socket.socket, open_engine: OpenEngine, stop: asyncio.Event | None = None
 ) -> int:
-    """Serve on a bound socket until SIGTERM, SIGINT, ``stop`` or cancellation. A second signal ends open requests.
+    """Serve on a bound socket until SIGTERM, SIGINT, ``stop`` or cancellation.
+
+    A second signal ends open requests.
 
     Raises:
         SetUpError: Loading failed, or the Wyoming port cannot be used.
@@ -131,7 +139,11 @@ async def run(
 
 
 async def _live(host: Host, url: str, wyoming: WyomingPort | None) -> Exit:
-    """Load, print that the server is ready, wait until the engine fails, and return the reason."""
+    """Load, print that the server is ready, and wait until the engine fails.
+
+    Returns:
+        The reason of the failure.
+    """
     await host.load()
     settle()
     if wyoming is not None:

@@ -13,9 +13,10 @@ Progress = Callable[[int, int, str], None]
 
 
 class SpeechEngine(Protocol):
-    """Interface of the engine for the server. All methods may be called on any thread and do not block.
+    """Interface of the engine for the server.
 
-    Tickets that are unknown or have ended are ignored by every method.
+    All methods may be called on any thread and do not block. Tickets that are unknown or have ended are ignored by
+    every method.
     """
 
     @property
@@ -29,11 +30,17 @@ class SpeechEngine(Protocol):
     def start(self) -> None: ...
 
     def close(self, timeout_s: float | None = None) -> None:
-        """Stop the engine's threads; wait up to `timeout_s`, or without a limit."""
+        """Stop the engine's threads.
+
+        Args:
+            timeout_s: Maximum time to wait. None waits without a limit.
+        """
         ...
 
     def submit(self, request: SpeechRequest, sink: Sink) -> int:
-        """Submit a request and return its ticket. The last event of the sink is Finished, Broken or Refused.
+        """Submit a request and return its ticket.
+
+        The last event of the sink is Finished, Broken or Refused.
 
         Raises:
             BadRequest, Busy: No work was started. A background request is refused while another request is open. An
@@ -42,7 +49,10 @@ class SpeechEngine(Protocol):
         ...
 
     def append(self, ticket: int, text: str) -> None:
-        """Append text to a request with `open_text`. If the text cannot be spoken, the request ends with Broken."""
+        """Append text to a request with `open_text`.
+
+        If the text cannot be spoken, the request ends with Broken.
+        """
         ...
 
     def flush(self, ticket: int) -> None:
@@ -54,17 +64,26 @@ class SpeechEngine(Protocol):
         ...
 
     def ack_sent(self, ticket: int, samples: int) -> None:
-        """Acknowledge the total number of samples sent. An `acknowledged` request pauses without acknowledgements."""
+        """Acknowledge the total number of samples sent.
+
+        An `acknowledged` request pauses without acknowledgements.
+        """
         ...
 
     def ack_played(self, ticket: int, ms: float) -> None:
-        """Acknowledge the total number of milliseconds played, which is more exact than an estimate by the clock."""
+        """Acknowledge the total number of milliseconds played.
+
+        It is more exact than an estimate by the clock.
+        """
         ...
 
     def cancel(self, ticket: int) -> None: ...
 
     def prepare(self, reference: Reference, mode: Mode, done: Callable[[VoicePrompt | SpeechError], None]) -> None:
-        """Compute the prompt of a reference. `done` is called once on another thread and must not block.
+        """Compute the prompt of a reference.
+
+        Args:
+            done: Called once on another thread. It must not block.
 
         Raises:
             BadRequest: The reference cannot be used, or no checkpoint serves the mode.
@@ -74,9 +93,15 @@ class SpeechEngine(Protocol):
     def load(self) -> EngineLoad: ...
 
     def at_work_since(self) -> float | None:
-        """Return the start time of the oldest unfinished step on the engine's clock, or None if it is idle."""
+        """Return the start time of the oldest unfinished step, or None if it is idle.
+
+        The time is that of the engine's clock.
+        """
         ...
 
     def stacks(self) -> str:
-        """Return the stack traces of the engine's threads for the log. They contain no text of clients."""
+        """Return the stack traces of the engine's threads for the log.
+
+        They contain no text of clients.
+        """
         ...

@@ -92,7 +92,11 @@ def new_id() -> str:
 
 
 async def speak(socket: Socket, host: Host, dialect: Dialect[Any], *, name: str, session_id: str) -> None:
-    """Run a session on an accepted socket; `name` is the API's name for logs and metrics."""
+    """Run a session on an accepted socket.
+
+    Args:
+        name: Name of the API for logs and metrics.
+    """
     connection = Connection(socket, dialect, host, name=name, session_id=session_id)
     host.sockets[connection] = asyncio.current_task()
     try:

@@ -65,7 +65,10 @@ Name = Annotated[Text, StringConstraints(max_length=256)]
 
 
 class StrictFields(BaseModel):
-    """Base class of client messages: strict types and finite numbers; unknown fields are ignored."""
+    """Base class of client messages, with strict types and finite numbers.
+
+    Unknown fields are ignored.
+    """
 
     model_config = ConfigDict(strict=True, extra="ignore", frozen=True, allow_inf_nan=False)
 
@@ -78,7 +81,10 @@ class StrictFields(BaseModel):
 
 
 class VoiceFields(StrictFields):
-    """Base class of messages with a voice. `voice_field` is the name under which the client has sent it."""
+    """Base class of messages with a voice.
+
+    `voice_field` is the name under which the client has sent the voice.
+    """
 
     _voice_field: str = "voice"
 
@@ -97,7 +103,9 @@ class VoiceFields(StrictFields):
 
 
 def decode(text: str, max_values: int | None = None) -> dict[str, Any]:
-    """Parse a text message as a JSON object, more strictly than ``json.loads``. A byte order mark is skipped.
+    """Parse a text message as a JSON object, more strictly than ``json.loads``.
+
+    A byte order mark is skipped.
 
     Raises:
         InvalidMessage: The message is not a JSON object, or has a duplicate key, a number that is not finite, too many
@@ -191,18 +199,28 @@ def _known_names(kind: type[BaseModel]) -> frozenset[str]:
 
 
 def given(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields that are not null. A null field is treated as absent."""
+    """Return the fields that are not null.
+
+    A null field is treated as absent.
+    """
     return {name: value for name, value in fields.items() if value is not None}
 
 
 def language_of(code: str | None) -> str:
-    """Return the language of a code with or without a region. Other text is returned unchanged."""
+    """Return the language of a code with or without a region.
+
+    Other text is returned unchanged.
+    """
     word = code or "auto"
     return LANGUAGES.get(word.lower().replace("_", "-").split("-")[0], word)
 
 
 def code_of(language: str) -> str | None:
-    """Return the ISO 639-1 (BCP 47) code of a language; None for ``auto`` and languages without a code."""
+    """Return the ISO 639-1 (BCP 47) code of a language.
+
+    Returns:
+        None for ``auto`` and for languages without a code.
+    """
     return _CODES.get(language.lower())
 
 

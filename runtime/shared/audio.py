@@ -56,7 +56,10 @@ class Downmix:
     _expected: float = 0.0  # Energy that the mean would have if the channels were independent.
 
     def add(self, block: NDArray[np.float32]) -> None:
-        """Add the next samples. Shapes: block [N, channels]."""
+        """Add the next samples.
+
+        Shapes: block [N, channels].
+        """
         channels = block.shape[1]
         if channels == 1:
             mono = block[:, 0]
@@ -74,12 +77,18 @@ class Downmix:
 
     @property
     def samples(self) -> NDArray[np.float32]:
-        """Return the mixed samples. Shapes: [N]."""
+        """Return the mixed samples.
+
+        Shapes: [N].
+        """
         return np.concatenate(self._blocks) if self._blocks else np.zeros(0, np.float32)
 
     @property
     def loudest_if_cancelled(self) -> int | None:
-        """Return the loudest channel if the channels cancel out, as in phase-inverted stereo, else None."""
+        """Return the loudest channel if the channels cancel out, else None.
+
+        Channels cancel out in phase-inverted stereo.
+        """
         is_cancelled = self._mixed < MIN_MIX * self._expected
         return int(self._energies.argmax()) if is_cancelled else None
 
@@ -138,10 +147,10 @@ def check_length(count: int, rate: int, limit_s: float, *, header_s: float = 0.0
 
 
 def resample(audio: DecodedAudio, rate: int) -> DecodedAudio:
-    """Return the audio at another rate; the same object if it already has this rate.
+    """Return the audio at another rate.
 
-    The output length is computed with the same float product as in librosa, which the reference implementation uses,
-    because one sample more can change the number of codec frames.
+    Audio that already has this rate is returned unchanged. The output length is computed with the same float product as
+    in librosa, which the reference implementation uses, because one sample more can change the number of codec frames.
     """
     if audio.rate == rate:
         return audio

@@ -32,7 +32,10 @@ _TAGS_IN_MP4 = {"title", "artist", "album_artist", "album", "composer", "genre",
 
 @dataclass(frozen=True, slots=True)
 class BookChapter:
-    """Chapter of an audiobook; times are in seconds."""
+    """Chapter of an audiobook.
+
+    Times are in seconds.
+    """
 
     title: str
     start_s: float
@@ -41,7 +44,10 @@ class BookChapter:
 
 @dataclass(frozen=True, slots=True)
 class Book:
-    """Chapters and cover of a file; ``cover`` is a JPEG or PNG file."""
+    """Chapters and cover of a file.
+
+    ``cover`` is a JPEG or PNG file.
+    """
 
     chapters: Sequence[BookChapter] = ()
     cover: bytes | None = field(default=None, repr=False)
@@ -114,7 +120,10 @@ def _smaller(image: bytes) -> bytes:
 
 
 def mp4_tags(tags: Mapping[str, str]) -> dict[str, str]:
-    """Return the tags that MP4 supports; the other tags are appended to the comment."""
+    """Return the tags that MP4 supports.
+
+    The other tags are appended to the comment.
+    """
     known = {name: value for name, value in tags.items() if name in _TAGS_IN_MP4}
     others = [f"{name}: {value}" for name, value in tags.items() if name not in _TAGS_IN_MP4]
     return {**known, "comment": "; ".join([tags["comment"], *others])}

@@ -29,9 +29,10 @@ def _skeletons(name: str) -> frozenset[str]:
 
 @lru_cache(4096)
 def _look(name: str) -> str:
-    """Return a key that is equal for names that look alike, independent of the case of most letters.
+    """Return a key that is equal for names that look alike.
 
-    A capital I looks like l, so L keeps its case: "CIara" is Clara, and "Lan" is not Ian.
+    It is independent of the case of most letters. A capital I looks like l, so L keeps its case: "CIara" is Clara, and
+    "Lan" is not Ian.
     """
     folded = "".join(letter if letter == "L" else letter.casefold() for letter in _skeleton(name))
     return " ".join(_skeleton(folded).split())

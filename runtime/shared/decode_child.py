@@ -19,7 +19,10 @@ ANSWER_BYTES = 64 * 2**20  # Maximum size of the output in bytes. One minute at 
 
 
 class Seekable(io.BytesIO):
-    """Buffer that reports invalid seek positions in damaged files to FFmpeg, without a traceback on stderr."""
+    """Buffer that reports invalid seek positions in damaged files to FFmpeg.
+
+    Without it, a traceback would be written to stderr.
+    """
 
     def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
         try:

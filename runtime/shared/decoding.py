@@ -67,7 +67,10 @@ def _decode_in_child(
 
 
 def run_child(command: tuple[str, ...], *pieces: bytes, timeout_s: float = TIMEOUT_S) -> tuple[bytes, int]:
-    """Run a process that reads untrusted input from stdin; return its output and exit status.
+    """Run a process that reads untrusted input from stdin.
+
+    Returns:
+        The output and the exit status.
 
     Args:
         pieces: Input, which is written in sequence.
@@ -101,7 +104,10 @@ def run_child(command: tuple[str, ...], *pieces: bytes, timeout_s: float = TIMEO
 
 
 def _kill_after(kill: Callable[[], None], timeout_s: float, ended: threading.Event) -> None:
-    """Kill the child after `timeout_s` seconds, counted in polls so that a suspended machine does not count."""
+    """Kill the child after `timeout_s` seconds.
+
+    The seconds are counted in polls, so that the time in which the machine is suspended does not count.
+    """
     for _ in range(ceil(timeout_s / POLL_INTERVAL_S)):
         if ended.wait(POLL_INTERVAL_S):
             return
@@ -117,7 +123,10 @@ def _give(stdin: IO[bytes], pieces: tuple[bytes, ...]) -> None:
 
 
 def _taken(stdout: IO[bytes]) -> bytes:
-    """Read the output in pieces, because one large read would allocate the maximum size at once."""
+    """Read the output in pieces.
+
+    One large read would allocate the maximum size at once.
+    """
     answer = bytearray()
     while len(answer) <= ANSWER_BYTES and (piece := stdout.read(PIECE_BYTES)):
         answer += piece

@@ -39,7 +39,10 @@ _SLOWEST_STEP = 0.5  # Minimum tempo of one atempo filter. Slower speech needs t
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Format:
-    """Encoding of one response_format. Without a codec, the samples are sent unchanged."""
+    """Encoding of one response_format.
+
+    Without a codec, the samples are sent unchanged.
+    """
 
     media_type: str
     codec: str | None = None
@@ -161,7 +164,10 @@ class Encoder:
         return self._writer.add(pcm) if pcm else b""
 
     def finish(self) -> bytes:
-        """Return the remaining bytes. The encoder cannot be used afterwards."""
+        """Return the remaining bytes.
+
+        The encoder cannot be used afterwards.
+        """
         rest = b"" if self._reshaper is None else self._reshaper.finish()
         data = (self._writer.add(rest) if rest else b"") + self._writer.finish()
         return data if self._held is None else self._held.getvalue()
@@ -182,9 +188,10 @@ class _Plain:
 
 
 class _Wav:
-    """Encoder of WAV with the 44-byte header that simple clients expect, or with tags before the samples.
+    """Encoder of WAV with a 44-byte header, or with tags before the samples.
 
-    There are no chunks after the samples, because simple clients play all bytes after the header.
+    Simple clients expect the 44-byte header. There are no chunks after the samples, because simple clients play all
+    bytes after the header.
     """
 
     def __init__(self, rate: int, out: IO[bytes] | None, tags: Mapping[str, str]) -> None:
@@ -218,7 +225,10 @@ class _Wav:
 
 
 class _Coded:
-    """Encoder with a codec and a container. It may be discarded before `finish`."""
+    """Encoder with a codec and a container.
+
+    It may be discarded before `finish`.
+    """
 
     def __init__(
         self,
@@ -340,14 +350,22 @@ def wav_header(
     width: int = _BYTES_PER_SAMPLE,
     sizes: tuple[int, int] = (UNKNOWN_SIZE, UNKNOWN_SIZE),
 ) -> bytes:
-    """Return the 44-byte header of mono samples; `code` is RIFF's format code, `sizes` those of file and samples."""
+    """Return the 44-byte header of mono samples.
+
+    Args:
+        code: RIFF's format code.
+        sizes: Sizes of the file and of the samples.
+    """
     format_ = struct.pack("<IHHIIHH", 16, code, 1, rate, rate * width, width, 8 * width)
     riff, data = (struct.pack("<I", size) for size in sizes)
     return b"RIFF" + riff + b"WAVEfmt " + format_ + b"data" + data
 
 
 def read_tags(file: str | BinaryIO) -> dict[str, str]:
-    """Return the metadata of an audio file with lower-case names; empty if it has no metadata or is not audio.
+    """Return the metadata of an audio file with lower-case names.
+
+    Returns:
+        Empty if the file has no metadata or is not audio.
 
     Raises:
         OSError: The file cannot be read.
@@ -375,7 +393,10 @@ def _riff(name: str, content: bytes) -> bytes:
 
 
 def _frame(pcm: bytes, samples: str, rate: int, first_sample: int) -> av.AudioFrame:
-    """Return samples as an FFmpeg frame; with one channel, planar and interleaved layouts are equal."""
+    """Return samples as an FFmpeg frame.
+
+    With one channel, planar and interleaved layouts are equal.
+    """
     values: NDArray[np.int16] | NDArray[np.float32] = np.frombuffer(pcm, "<i2")[None]
     if samples == "fltp":
         values = values.astype(np.float32) / np.float32(32768)

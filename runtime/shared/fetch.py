@@ -49,7 +49,10 @@ class WebAddress:
 
 
 def web_address_of(address: str, where: str = "ref_audio") -> WebAddress:
-    """Parse a URL; `where` names it in errors.
+    """Parse a URL.
+
+    Args:
+        where: Name of the URL in errors.
 
     Raises:
         AddressRefused: It is not https, or has parts other than host, path and query.
@@ -86,7 +89,9 @@ def resolve(host: str) -> list[str]:
 
 
 class Fetcher:
-    """Downloader of URLs. Tests pass another resolver, port and certificate.
+    """Downloader of URLs.
+
+    Tests pass another resolver, port and certificate.
 
     Args:
         where: Name of the URL in errors.

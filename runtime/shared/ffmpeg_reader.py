@@ -28,10 +28,13 @@ from runtime.shared.audio import (
 
 
 def read_any(file: BinaryIO, *, limit_s: float) -> DecodedAudio:
-    """Decode the main audio stream of a file of at most `limit_s` seconds and mix it down to one channel.
+    """Decode the main audio stream of a file and mix it down to one channel.
 
     As in the ``ffmpeg`` program, damaged packets are skipped, and a truncated file ends with its data. If a stream
     changes its sample rate, the first one is used.
+
+    Args:
+        limit_s: Maximum duration of the audio in seconds.
 
     Raises:
         BadReferenceAudio: It has no audio that FFmpeg can decode, or its sample rate or number of channels is out of
@@ -83,11 +86,11 @@ def _frames(container: InputContainer, stream: av.AudioStream) -> Iterator[av.Au
 
 
 def _replace_custom_layout(context: av.AudioCodecContext) -> None:
-    """Replace a custom channel layout in the header by the default layout for this number of channels.
+    """Replace a custom channel layout in the header by the default layout.
 
-    In PyAV 18, each AudioLayout object frees the custom layout that decoder and frames still use, which crashes the
-    process. This function lets it be freed once and never reads it again. The order of channels does not matter,
-    because they are averaged.
+    The default layout has the same number of channels. In PyAV 18, each AudioLayout object frees the custom layout that
+    decoder and frames still use, which crashes the process. This function lets it be freed once and never reads it
+    again. The order of channels does not matter, because they are averaged.
     """
     layout = context.layout
     channels = layout.nb_channels

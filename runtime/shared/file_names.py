@@ -12,7 +12,11 @@ _RESERVED = re.compile(r"(?:con|prn|aux|nul|conin\$|conout\$|(?:com|lpt)[0-9¹²
 
 
 def file_name(words: str, suffix: str, most: int = MAX_NAME_CHARS, *, instead: str = "take") -> str:
-    """Return a file name made from a user's text, cut between words if possible; `instead` if the result is empty."""
+    """Return a file name made from a user's text, cut between words if possible.
+
+    Args:
+        instead: File name if the result is empty.
+    """
     seen = "".join(
         " " if unicodedata.category(letter)[0] in "CZ" or letter in '<>:"/\\|?*' else letter for letter in words
     )

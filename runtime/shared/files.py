@@ -21,7 +21,11 @@ _CLOSED = {errno.EROFS, errno.EACCES, errno.EPERM}
 
 @contextlib.contextmanager
 def storing(what: str, whose: str) -> Iterator[None]:
-    """Context manager that converts OSError to StorageFailed; `what` and `whose` describe file and folder.
+    """Context manager that converts OSError to StorageFailed.
+
+    Args:
+        what: Description of the file.
+        whose: Description of the folder.
 
     Raises:
         StorageFailed: The disk is full or broken, or the folder is not writable.
@@ -49,7 +53,10 @@ def make_private(folder: Path) -> None:
 
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Context manager that locks a folder against other writing processes until it exits or the process ends."""
+    """Context manager that locks a folder against other writing processes.
+
+    The lock is released when it exits or when the process ends.
+    """
     descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | system.flags("O_CLOEXEC", "O_NOFOLLOW"), 0o600)
     try:
         system.lock(descriptor)
@@ -59,7 +66,9 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def replace_file(folder: Path, name: str, data: bytes) -> None:
-    """Replace a file atomically. The caller holds the lock.
+    """Replace a file atomically.
+
+    The caller holds the lock.
 
     Raises:
         OSError: The file cannot be written.
@@ -78,12 +87,17 @@ def replace_file(folder: Path, name: str, data: bytes) -> None:
 
 
 def _private(path: str, flags: int) -> int:
-    """Open a file accessible only to the current user, because other users may be able to list the folder."""
+    """Open a file that is accessible only to the current user.
+
+    Other users may be able to list the folder.
+    """
     return os.open(path, flags, 0o600)
 
 
 def remove_file(folder: Path, name: str) -> None:
-    """Delete a file and flush the folder to disk. The caller holds the lock.
+    """Delete a file and flush the folder to disk.
+
+    The caller holds the lock.
 
     Raises:
         OSError: The file cannot be deleted.

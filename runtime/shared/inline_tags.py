@@ -37,7 +37,10 @@ _ANY_STYLE = re.compile(r"\s*(?:style|风格|語氣|语气)\s*[:：=]\s*", re.IG
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """Change of style for the text that follows. Empty words restore the request's style."""
+    """Change of style for the text that follows.
+
+    An empty text restores the request's style.
+    """
 
     words: str
 
@@ -56,7 +59,10 @@ class LeftOut:
 
 @dataclass(frozen=True, slots=True)
 class NoTag:
-    """Marker for text in square brackets that is not a tag; the text itself follows."""
+    """Marker for text in square brackets that is not a tag.
+
+    The text itself follows.
+    """
 
 
 Item = str | Style | Pause | LeftOut | NoTag
@@ -92,7 +98,10 @@ class InlineTags:
         return self._items(text, brackets=self._brackets)
 
     def finish(self) -> list[Item]:
-        """Return the items of the text that was held back; an unclosed bracket is text."""
+        """Return the items of the text that was held back.
+
+        An unclosed bracket is text.
+        """
         tail, self._tail = self._tail, ""
         return self._items(tail, brackets=False, is_whole=True)
 
@@ -124,7 +133,10 @@ class InlineTags:
         return [*items, *self._plain(text[start:])]
 
     def _bracket_end(self, text: str, at: int) -> int | None:
-        """Return the end index of a possible tag; `at` if it is not a tag, None if more text is needed to decide.
+        """Return the end index of a possible tag.
+
+        Returns:
+            `at` if it is not a tag, None if more text is needed to decide.
 
         Raises:
             TagTooLong: A style has more characters than the limit.
@@ -198,7 +210,11 @@ def has_tag(text: str, limit: int = 100) -> bool:
 
 
 def may_be_tag(limit: int) -> str:
-    """Return a regular expression for possible tags with at most `limit` characters between the brackets."""
+    """Return a regular expression for possible tags.
+
+    Args:
+        limit: Maximum number of characters between the brackets.
+    """
     return rf"\[[^\[\]\n]{{0,{limit}}}\]"
 
 
@@ -209,7 +225,10 @@ def tag_pattern(limits: Limits, *, brackets: bool) -> str:
 
 
 class ReadText:
-    """Incremental removal of tags, for display. The engine checks the limits of tags."""
+    """Incremental removal of tags, for display.
+
+    The engine checks the limits of tags.
+    """
 
     def __init__(self, limits: Limits, *, brackets: bool) -> None:
         self._tags = InlineTags(limits, brackets=brackets)
@@ -238,7 +257,7 @@ class ReadText:
 
 
 def read_text(text: str, limits: Limits, *, brackets: bool) -> str:
-    """Return a text without its tags; see `ReadText`."""
+    """Return a text without its tags, like `ReadText`."""
     read = ReadText(limits, brackets=brackets)
     return read.add(text) + read.finish()
 
@@ -261,7 +280,11 @@ def last_style(text: str, limits: Limits) -> str:
 
 
 def style_tags(text: str, limit: int) -> list[str]:
-    """Return the style tags of a text in order, each with at most `limit` characters between its brackets."""
+    """Return the style tags of a text in order.
+
+    Args:
+        limit: Maximum number of characters between the brackets of a tag.
+    """
     tags = (found[0] for found in re.finditer(may_be_tag(limit), text))
     return [tag for tag in tags if isinstance(_tag_of(tag[1:-1]), Style)]
 

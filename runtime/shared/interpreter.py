@@ -18,6 +18,9 @@ def switch_often() -> None:
 
 
 def settle() -> None:
-    """Exclude all existing objects from garbage collection, because scanning them would delay frames."""
+    """Exclude all existing objects from garbage collection.
+
+    Scanning them would delay frames.
+    """
     gc.collect()
     gc.freeze()

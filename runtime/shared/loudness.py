@@ -31,7 +31,10 @@ _MARGIN = 200 * _BLOCK  # Overlap of stretches in samples. It is longer than the
 
 
 def integrated(samples: NDArray[np.int16]) -> float | None:
-    """Return the gated integrated loudness in LUFS; None if the audio is silent or shorter than 400 ms.
+    """Return the gated integrated loudness in LUFS.
+
+    Returns:
+        None if the audio is silent or shorter than 400 ms.
 
     Shapes: samples [N].
     """
@@ -39,7 +42,7 @@ def integrated(samples: NDArray[np.int16]) -> float | None:
 
 
 def integrated_of(pieces: Iterable[NDArray[np.int16]]) -> float | None:
-    """Return the loudness of consecutive pieces of audio; see `integrated`.
+    """Return the loudness of consecutive pieces of audio, like `integrated`.
 
     Shapes: each piece [N], N >= 1.
     """
@@ -80,7 +83,9 @@ def gain_to(target_lufs: float, loudness: float | None) -> float:
 def levelled(
     samples: NDArray[np.int16], target_lufs: float, *, ceiling_dbtp: float = CEILING_DBTP
 ) -> NDArray[np.int16]:
-    """Return audio normalized to a loudness, with limited peaks; unchanged if it cannot be measured.
+    """Return audio normalized to a loudness, with limited peaks.
+
+    Audio whose loudness cannot be measured is unchanged.
 
     Shapes: samples [N] -> [N].
     """
@@ -111,9 +116,10 @@ def levelled_pieces(
 
 
 def _limited(samples: NDArray[np.int16], gain_db: float, ceiling_dbtp: float) -> Iterator[NDArray[np.int16]]:
-    """Yield the amplified samples with limited peaks, in stretches, because hours of audio have millions of gains.
+    """Yield the amplified samples with limited peaks, a part at a time.
 
-    Each stretch is limited together with a margin on both sides, so that the gains of adjacent stretches match.
+    Hours of audio have millions of gains. Each part is limited together with a margin on both sides, so that the gains
+    of adjacent parts match.
     """
     for start in range(0, len(samples), _STRETCH):
         first = max(0, start - _MARGIN)
@@ -124,7 +130,10 @@ def _limited(samples: NDArray[np.int16], gain_db: float, ceiling_dbtp: float) ->
 
 
 def _limited_gains(samples: NDArray[np.int16], gain: float, ceiling: float) -> NDArray[np.float64]:
-    """Return gains that limit every true peak and change smoothly. Shapes: [N] -> [blocks]."""
+    """Return gains that limit every true peak and change smoothly.
+
+    Shapes: [N] -> [blocks].
+    """
     ceiling -= 2 / 32768  # Rounding to 16 bits may raise a peak by up to this much.
     gains = np.full(_blocks(samples), gain)
     # The changing gain of the first pass may raise a peak between two samples. The second pass removes it.
@@ -156,7 +165,10 @@ def _blocks(samples: NDArray[np.int16]) -> int:
 
 
 def _scaled(samples: NDArray[np.int16], gains: NDArray[np.float64], start: int, end: int) -> NDArray[np.float32]:
-    """Return scaled samples in [-1, 1]; gains are interpolated linearly between the centers of blocks."""
+    """Return scaled samples in [-1, 1].
+
+    Gains are interpolated linearly between the centers of blocks.
+    """
     first = max(0, start // _BLOCK - 1)
     around = gains[first : end // _BLOCK + 2]
     centres = (np.arange(first, first + len(around)) + 0.5) * _BLOCK - 0.5

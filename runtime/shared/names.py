@@ -55,7 +55,9 @@ def checked_name(name: str) -> str:
 
 
 def checked_tags(tags: Iterable[str]) -> tuple[str, ...]:
-    """Return tags normalized (NFC), trimmed, and without case-insensitive duplicates, in order.
+    """Return tags normalized (NFC), trimmed and without duplicates, in order.
+
+    Tags that differ only in case are duplicates.
 
     Raises:
         InvalidConfig: There are too many tags, or one is empty, too long or has invisible characters.
@@ -81,7 +83,7 @@ def _seen(text: str, longest: int, where: str, what: str) -> str:
 
 
 def name_key(name: str) -> str:
-    """Return a key for comparison: equal for names that differ only in case or compatibility forms."""
+    """Return a key for comparison, which ignores case and compatibility forms."""
     return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold()).strip()
 
 

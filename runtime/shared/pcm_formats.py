@@ -16,7 +16,9 @@ Samples = NDArray[np.float32]
 
 
 class PcmWriter:
-    """Converter of one stream. For pcm_s16le at 24 kHz the data stays unchanged.
+    """Converter of one stream from 24 kHz int16 to a PCM encoding and sample rate.
+
+    For pcm_s16le at 24 kHz the data is unchanged.
 
     Raises:
         KeyError: The encoding is not in ``ENCODINGS``.
@@ -60,7 +62,10 @@ def _mu_law(samples: Samples) -> bytes:
 
 
 def _a_law(samples: Samples) -> bytes:
-    """Encode as G.711 A-law: sign, segment (highest bit of 12), four bits below it; even bits are inverted."""
+    """Encode as G.711 A-law.
+
+    A code has a sign, the segment (highest bit of 12) and the four bits below it. Its even bits are inverted.
+    """
     wide = _s16(samples).astype(np.int32) >> 3
     magnitude = np.where(wide < 0, ~wide, wide)
     segment = np.maximum(np.frexp(magnitude)[1] - 5, 0)  # The code is linear for the lowest 32 values.

@@ -85,7 +85,10 @@ class Dictionary:
                 start = end
 
     def begun(self, line: Line, start: int) -> int:
-        """Return the start of the first word after an index that later text may change, or the end of the line."""
+        """Return the start of the first word that later text may change.
+
+        Only words at or after `start` count. Without such a word, it is the end of the line.
+        """
         longest = max(self._lengths, default=0)
         indices = range(max(0, len(line.folded) - longest - 1), len(line.folded))
         begun = (
@@ -114,7 +117,11 @@ class Dictionary:
         return is_tag(bracket) or is_tag(bracket[0] + self.replaced(bracket[1:-1])[0] + bracket[-1])
 
     def _end_of_word(self, line: Line, index: int) -> int:
-        """Return the end (in the text) of the longest whole word at an index of the line; 0 if there is no word."""
+        """Return the end (in the text) of the longest whole word at an index of the line.
+
+        Returns:
+            0 if there is no word.
+        """
         if line.folded[index] not in self._firsts or not _may_start(line.text, line.offsets[index]):
             return 0
         for length in self._lengths:
@@ -129,7 +136,10 @@ class Dictionary:
         return folded in self._in_any_case or plain in self._exact
 
     def _is_begun(self, line: Line, index: int) -> bool:
-        """True if the rest of the line is the start of a word, or a number that may continue after `.` or `,`."""
+        """True if the rest of the line is the start of a word or of a number.
+
+        A number may continue after `.` or `,`.
+        """
         rest = line.folded[index:]
         if rest[0] not in self._firsts or not _may_start(line.text, line.offsets[index]):
             return False
@@ -144,9 +154,10 @@ class Dictionary:
 
 
 class Line:
-    """Text with one space between words, in its original case (`plain`) and case-folded (`folded`).
+    """Text with one space between words, in its original case and case-folded.
 
-    `offsets` maps each index of the line, including its end, to an index of the text.
+    `plain` has the original case, `folded` is case-folded. `offsets` maps each index of the line, including its end, to
+    an index of the text.
     """
 
     def __init__(self, text: str) -> None:
@@ -192,7 +203,11 @@ class GrowingPronunciation:
         return self._give(Line(self._text), len(self._text))
 
     def _begun_apart(self) -> int:
-        """Return the start of markup that later text may complete; the end of the text if there is no such markup."""
+        """Return the start of markup that later text may complete.
+
+        Returns:
+            The end of the text if there is no such markup.
+        """
         text, apart = self._text, self._dictionary.apart
         if apart is None:
             return len(text)
@@ -201,7 +216,10 @@ class GrowingPronunciation:
         return next((start for start, found in begun if found is not None and found.partial), len(text))
 
     def _give(self, line: Line, end: int) -> str:
-        """Return the replaced text up to an index of the line, including words that start before it."""
+        """Return the replaced text up to an index of the line.
+
+        Words that start before the index are included.
+        """
         parts: list[str] = []
         at = self._given
         for word_start, word_end, replacement in self._dictionary.find(line, at):
@@ -228,7 +246,10 @@ def dictionary_of(entries: tuple[Entry, ...], apart: str) -> Dictionary:
 
 
 def _may_start(text: str, start: int) -> bool:
-    """True if a word may start here: the character before the index does not belong to the same word."""
+    """True if a word may start here.
+
+    The character before the index must not belong to the same word.
+    """
     first = text[start]
     if not _WORD_LIKE.match(first):
         return True
@@ -236,7 +257,10 @@ def _may_start(text: str, start: int) -> bool:
 
 
 def _may_end(text: str, end: int) -> bool:
-    """True if a word may end here: the character at the index does not belong to the same word."""
+    """True if a word may end here.
+
+    The character at the index must not belong to the same word.
+    """
     last = text[end - 1]
     if not _WORD_LIKE.match(last):
         return True

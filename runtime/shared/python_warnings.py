@@ -10,7 +10,10 @@ import sys
 
 
 def log_warnings(*, is_verbose: bool = False) -> None:
-    """Send warnings to the logger `py.warnings`, shown only with a verbose log, -W or PYTHONWARNINGS."""
+    """Send warnings to the logger `py.warnings`.
+
+    They are shown only with a verbose log, -W or PYTHONWARNINGS.
+    """
     if sys.warnoptions:
         return
     logging.captureWarnings(True)

@@ -48,7 +48,7 @@ def read_reference(data: bytes, limits: Limits) -> NDArray[np.float32]:
 
 
 def load_reference(path: Path, limits: Limits) -> NDArray[np.float32]:
-    """Decode reference audio from an operator's file; see `read_reference`."""
+    """Decode reference audio from an operator's file, like `read_reference`."""
     try:
         with path.open("rb") as file:
             data = file.read(MAX_LOCAL_FILE_BYTES + 1)

@@ -23,7 +23,14 @@ DIALECT = "dialect"  # All dialects in checkpoints are Chinese.
 
 
 def strange_script(text: str, languages: Iterable[str]) -> str:
-    """Return the lower-case name of the first script that no language of the checkpoint uses; "" if all are used."""
+    """Return the lower-case name of the first script that no language uses.
+
+    Args:
+        languages: Languages of the checkpoint.
+
+    Returns:
+        "" if all scripts of the text are used.
+    """
     if text.isascii():
         return ""
     known = frozenset(map(_writing, languages))

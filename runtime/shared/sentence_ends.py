@@ -57,7 +57,7 @@ OPENERS = "\"'“„‚‘«‹»›([{¿¡*_`"
 
 
 def may_end(text: str) -> bool:
-    """True if a sentence or paragraph may end here, given that no more text has arrived for a while.
+    """True if a sentence or paragraph may end here after a pause of the input.
 
     An abbreviation or an initial does not end a sentence. A number does, because its decimals would have arrived
     without a pause.
@@ -74,7 +74,7 @@ def may_end(text: str) -> bool:
 def ends_sentence(
     text: str, mark: re.Match[str], follows: int, *, known: int | None = None, is_whole: bool = True
 ) -> bool | None:
-    """Return True if a sentence ends with this mark, False if not, None if more text is needed to decide.
+    """Return True if a sentence ends with this mark, or False if it continues.
 
     Args:
         text: The text received so far.
@@ -82,6 +82,9 @@ def ends_sentence(
         follows: Index of the next letter or digit.
         known: Number of characters that may be used; None for all.
         is_whole: True if no more text follows.
+
+    Returns:
+        None if more text is needed to decide.
     """
     ends, gap, following = mark["end"], text[mark.end() : follows], text[follows]
     if any(quote in ends[1:] + gap for quote in CLOSING_QUOTES) and "\n" not in gap:
@@ -101,7 +104,11 @@ def ends_sentence(
 
 
 def is_short(text: str, stop: int, following: str) -> bool:
-    """True if the full stop at index `stop` belongs to an abbreviation, an initial or an ordinal."""
+    """True if the full stop belongs to an abbreviation, an initial or an ordinal.
+
+    Args:
+        stop: Index of the full stop.
+    """
     found = WORD_BEFORE.search(text[max(0, stop - LONGEST_WORD) : stop])
     word = found[0].lstrip(OPENERS) if found else ""
     last = re.split("[.-]", word)[-1].lower()  # For example, the last part of "z.B" or "J.-P".

@@ -61,7 +61,10 @@ def min_frames(text: str) -> int:
 
 
 def pause_frames(text: str) -> int:
-    """Return the pause in frames for a text without words: one beat per run of marks, two for a sentence mark."""
+    """Return the pause in frames for a text without words.
+
+    Each run of marks has one beat, or two with a sentence mark.
+    """
     beats = sum(1 + bool(SENTENCE_MARK.search(run)) for run in text.split())
     return BEAT_FRAMES * min(max(1, beats), MAX_BEATS)
 
@@ -72,7 +75,7 @@ def expected_seconds(text: str) -> float:
 
 
 def is_another_text(transcript: str, seconds: float) -> bool:
-    """True if the length of the transcript does not fit the duration of speech in the recording."""
+    """True if the transcript's length does not fit the duration of the speech."""
     slowest, fastest = PACES
     return not slowest <= expected_seconds(transcript) / seconds <= fastest
 

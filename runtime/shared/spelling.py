@@ -25,7 +25,10 @@ class Spelling:
         return self._spelled(self._tail + text)
 
     def flush(self) -> str:
-        """Return the text that was held back; more text may follow."""
+        """Return the text that was held back.
+
+        More text may follow.
+        """
         return self.finish()
 
     def finish(self) -> str:

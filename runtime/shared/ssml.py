@@ -36,9 +36,13 @@ _STRENGTH_S = {"none": 0.0, "x-weak": 0.25, "weak": 0.5, "medium": 0.75, "strong
 
 
 def tag_end(text: str, at: int, *, is_whole: bool) -> int | None:
-    """Return the end of the SSML tag at index `at`; `at` if it is not a tag, None if more text is needed.
+    """Return the end of the SSML tag at an index.
 
-    With `is_whole`, no more text follows, and a tag without a closing bracket ends at the end of the text.
+    Args:
+        is_whole: True if no more text follows. A tag without a closing bracket then ends at the end of the text.
+
+    Returns:
+        `at` if it is not a tag, None if more text is needed.
     """
     found = TAG.match(text, at, at + MAX_TAG_CHARS, partial=True)
     if found is None:
@@ -59,7 +63,10 @@ def is_separator(tag: str) -> bool:
 
 
 def break_seconds(tag: str) -> float | None:
-    """Return the duration of a ``<break>`` in seconds, or None for other tags; the default is medium strength."""
+    """Return the duration of a ``<break>`` in seconds, or None for other tags.
+
+    The default is medium strength.
+    """
     if _BREAK.match(tag) is None:
         return None
     if time := _TIME.search(tag + ">"):

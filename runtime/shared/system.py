@@ -38,7 +38,10 @@ NEW_GROUP = 0x200 if sys.platform == "win32" else 0
 
 
 def flags(*names: str) -> int:
-    """Return the combined ``os.open`` flags with these names; flags that the system does not have are 0."""
+    """Return the combined ``os.open`` flags with these names.
+
+    Flags that the system does not have are 0.
+    """
     found = 0
     for name in names:
         found |= getattr(os, name, 0)
@@ -46,7 +49,9 @@ def flags(*names: str) -> int:
 
 
 def lock(descriptor: int) -> None:
-    """Lock an open file, and wait if necessary. Closing the file releases the lock.
+    """Lock an open file, and wait if necessary.
+
+    Closing the file releases the lock.
 
     Raises:
         OSError: The system refuses the lock.
@@ -68,7 +73,10 @@ def lock(descriptor: int) -> None:
 
 
 def sync_folder(folder: str | os.PathLike[str]) -> None:
-    """Flush a folder's entries to disk. Systems that cannot open folders do not need it."""
+    """Flush a folder's entries to disk.
+
+    Systems that cannot open folders do not need it.
+    """
     if not hasattr(os, "O_DIRECTORY"):
         return
     descriptor = os.open(folder, os.O_RDONLY | flags("O_CLOEXEC"))
@@ -79,7 +87,10 @@ def sync_folder(folder: str | os.PathLike[str]) -> None:
 
 
 def limit_process(**limits: int) -> None:
-    """Set resource limits of this process by name; those that are unsupported or refused are skipped."""
+    """Set resource limits of this process by name.
+
+    Limits that are unsupported or refused are skipped.
+    """
     if _resource is None:
         log.warning("this system sets no limits to a process: %s are left as they are", ", ".join(limits))
         return
@@ -91,7 +102,11 @@ def limit_process(**limits: int) -> None:
 
 
 def max_files(*, at_most: bool = False) -> int | None:
-    """Return this process's limit of open files (with `at_most`, the hard limit); None if unlimited."""
+    """Return this process's limit of open files, or None if it is unlimited.
+
+    Args:
+        at_most: True for the hard limit.
+    """
     if _resource is None:
         return None
     files: int = _resource.getrlimit(_resource.RLIMIT_NOFILE)[at_most]
@@ -120,7 +135,10 @@ def has_nvidia_card() -> bool:
 
 
 def lingers_not() -> bytes:
-    """Return an SO_LINGER value that resets the connection on close: two ints, or two shorts on Windows."""
+    """Return an SO_LINGER value that resets the connection on close.
+
+    The value has two ints, or two shorts on Windows.
+    """
     size = 2 if sys.platform == "win32" else 4
     return (1).to_bytes(size, sys.byteorder) + (0).to_bytes(size, sys.byteorder)
 

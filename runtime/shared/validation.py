@@ -50,9 +50,10 @@ def first_fault(error: ValidationError, given: object) -> tuple[str | None, str]
 
 
 def _fields(path: tuple[str | int, ...], given: Any, *, is_missing: bool) -> list[str | int]:
-    """Return the parts of an error's path that exist in the input; a missing field is kept at the end.
+    """Return the parts of an error's path that exist in the input.
 
-    Pydantic adds other names to the path, such as union members and functions, which are dropped.
+    A missing field is kept at the end. Pydantic adds other names to the path, such as union members and functions,
+    which are dropped.
     """
     found: list[str | int] = []
     for at, part in enumerate(path):

@@ -105,7 +105,10 @@ def spans_of(text: str) -> list[str]:
 
 
 def shared_out(spans: Iterable[str], start: float, end: float) -> TimedWords:
-    """Spread words over the time between `start` and `end` (seconds), in proportion to their length."""
+    """Spread words over the time between `start` and `end` (seconds).
+
+    The time of a word is proportional to its length.
+    """
     spans, timed = tuple(spans), TimedWords()
     needed, whole = sum(map(_seconds, spans)), end - start
     for span in spans:

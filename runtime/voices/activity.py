@@ -50,7 +50,9 @@ def by_loudness(samples: NDArray[np.float32]) -> Activity:
 
 
 def by_likelihood(likely: NDArray[np.float32], window_s: float) -> Activity:
-    """Detect speech from a network's likelihoods, with hysteresis; short gaps and bursts are removed.
+    """Detect speech from a network's likelihoods, with hysteresis.
+
+    Short gaps and bursts are removed.
 
     Shapes: likely [n], 0 to 1.
     """
@@ -69,7 +71,10 @@ def by_likelihood(likely: NDArray[np.float32], window_s: float) -> Activity:
 
 
 def window_levels(samples: NDArray[np.float32], window_s: float) -> NDArray[np.float32]:
-    """Return the root mean square of each complete window. Shapes: [N] -> [n]."""
+    """Return the root mean square of each complete window.
+
+    Shapes: [N] -> [n].
+    """
     step = int(window_s * SAMPLE_RATE)
     return np.sqrt((samples[: len(samples) // step * step].reshape(-1, step) ** 2).mean(axis=1))
 

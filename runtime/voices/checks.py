@@ -42,7 +42,10 @@ class Advice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Levels:
-    """Levels of a recording in dB relative to full scale; None if they cannot be measured."""
+    """Levels of a recording in dB relative to full scale.
+
+    A level is None if it cannot be measured.
+    """
 
     peak_db: float | None
     speech_db: float | None
@@ -127,12 +130,16 @@ def _judged(levels: Levels) -> Iterator[Advice]:
 
 
 def _decibels(level: float) -> float | None:
-    """Convert a level to dB relative to full scale; None for digital silence."""
+    """Convert a level to dB relative to full scale, or None for digital silence."""
     return 20 * math.log10(level) if level > 0 else None
 
 
 def _share_above(samples: NDArray[np.float32], hertz: float) -> float:
-    """Return the share of energy above a frequency in Hz; 0 if the recording is too short."""
+    """Return the fraction of the energy that is above a frequency in Hz.
+
+    Returns:
+        0 if the recording is too short.
+    """
     pieces = samples[: len(samples) // SPECTRUM * SPECTRUM].reshape(-1, SPECTRUM)
     energy = (np.abs(np.fft.rfft(pieces * np.hanning(SPECTRUM))) ** 2).sum(axis=0)
     above = np.fft.rfftfreq(SPECTRUM, 1 / SAMPLE_RATE) > hertz

@@ -1,7 +1,8 @@
-"""Short-lived process that reads a voice file of the official Qwen3-TTS demo (`.pt`) within resource limits.
+"""Short-lived process that reads a voice file of the official Qwen3-TTS demo (`.pt`).
 
-stdin: the file. stdout: one JSON line, then the voice's tensors as safetensors. The file is a pickle, of which torch
-reads tensors and plain values only (`weights_only`). The limits are for a fault in that reader.
+It runs within resource limits. stdin: the file. stdout: one JSON line, then the voice's tensors as safetensors. The
+file is a pickle, of which torch reads tensors and plain values only (`weights_only`). The limits are for a fault in
+that reader.
 """
 
 from __future__ import annotations

@@ -112,7 +112,10 @@ def clean_reference(samples: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def _activity(samples: NDArray[np.float32]) -> tuple[Activity, bool]:
-    """Return the windows with speech, and True if they come from the network and not from loudness."""
+    """Return the windows with speech, and True if the network has detected them.
+
+    Without the network, they come from the loudness.
+    """
     from runtime.voices.speech_detector import (
         find_speech,  # This imports torch, which takes seconds. Most processes create no voices.
     )
@@ -122,12 +125,18 @@ def _activity(samples: NDArray[np.float32]) -> tuple[Activity, bool]:
 
 
 def _kept(samples: NDArray[np.float32], activity: Activity) -> tuple[int, int]:
-    """Return the first and last sample of the speech with a margin; of all samples if there is no speech."""
+    """Return the first and last sample of the speech, with a margin.
+
+    Without speech, all samples are kept.
+    """
     start, end = activity.span or (0.0, len(samples) / SAMPLE_RATE)
     first, last = round((start - MARGIN_S) * SAMPLE_RATE), round((end + MARGIN_S) * SAMPLE_RATE)
     return max(0, first), min(last, len(samples))
 
 
 def _ended(samples: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Append a pause. Shapes: [N] -> [M]."""
+    """Append a pause.
+
+    Shapes: [N] -> [M].
+    """
     return np.concatenate([samples, np.zeros(int(PAUSE_S * SAMPLE_RATE), np.float32)])

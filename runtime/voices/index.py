@@ -43,7 +43,9 @@ class IndexEntry:
 
 
 class Index:
-    """Index with one row per file. Thread: one at a time.
+    """Index with one row per file.
+
+    Thread: one at a time.
 
     Raises (every method but `open`):
         sqlite3.Error: The disk is full or damaged, or another process has locked the index.
@@ -55,7 +57,10 @@ class Index:
 
     @classmethod
     def open(cls, folder: Path) -> Index:
-        """Open the index in the folder; create a new one if it is damaged, or one in memory if the disk refuses it."""
+        """Open the index in the folder.
+
+        A damaged index is replaced by a new one. If the disk refuses the index, it is in memory.
+        """
         path = folder / FILE
         for attempt in range(2):
             try:
@@ -105,7 +110,10 @@ class Index:
             self._connection.executemany("INSERT OR REPLACE INTO voices_2 VALUES (?, ?, ?, ?, ?, ?)", rows)
 
     def search(self, words: str) -> set[str]:
-        """Return the ids of voices whose name, description, tags, language or transcript contain all words."""
+        """Return the ids of the voices whose metadata contains all words.
+
+        The name, description, tags, language and transcript are searched.
+        """
         parts = [f"%{_escaped(word)}%" for word in name_key(words).split()]
         condition = " AND ".join(["card IS NOT NULL", *["words LIKE ? ESCAPE '\\'"] * len(parts)])
         rows = self._connection.execute(f"SELECT card FROM voices_2 WHERE {condition}", parts)  # noqa: S608  constant SQL

@@ -47,12 +47,17 @@ SETTLED_NS = 100_000_000  # Time in ns after a change of a folder in which anoth
 
 
 def library_folder(voices: str, data: str = "") -> Path:
-    """Return the folder in the settings, or the default one in the data folder or the user's data folder."""
+    """Return the folder in the settings, or the default folder.
+
+    The default folder is in the data folder or in the user's data folder.
+    """
     return Path(voices) if voices else Path(data or user_data_dir("voicewright")) / "voices"
 
 
 class Library:
-    """Voice library on disk. Thread: any.
+    """Voice library on disk.
+
+    Thread: any.
 
     `cards` and `find` do not wait for writers and do not read known voice files; all other methods may wait for the
     disk. The folder is created with the first voice.
@@ -99,7 +104,10 @@ class Library:
         return listing.by_id.get(name_or_id) or listing.by_name.get(name_key(name_or_id))
 
     def search(self, words: str, *, newest_first: bool = False) -> tuple[VoiceCard, ...]:
-        """Return the voices whose name, description, tags, language or transcript contain all words."""
+        """Return the voices whose metadata contains all words.
+
+        The name, description, tags, language and transcript are searched.
+        """
         listing = self._current()
         with self._lock:
             try:
@@ -121,7 +129,9 @@ class Library:
         return tuple(card.id for card in listing.cards if card.seconds and fingerprint not in listing.prompts[card.id])
 
     def reference(self, voice_id: str) -> Reference:
-        """Return the voice as a request's reference, with the stored prompt of `fingerprint` if there is one.
+        """Return the voice as a request's reference, with a stored prompt if there is one.
+
+        The prompt is that of `fingerprint`.
 
         Raises:
             VoiceNotFound, VoiceFileInvalid: The voice was deleted or damaged in the meantime.
@@ -141,7 +151,10 @@ class Library:
     # --- Changes. All of them raise StorageFailed if the disk refuses a write, and then nothing is changed.
 
     def add(self, voice: Voice, *, replace_id: str | None = None) -> VoiceCard:
-        """Store a voice; with `replace_id`, replace that voice and keep its id.
+        """Store a voice.
+
+        Args:
+            replace_id: Voice to replace. The new voice keeps its id.
 
         Raises:
             InvalidConfig: Its name is invalid.
@@ -241,7 +254,10 @@ class Library:
     # --- The listing.
 
     def _current(self) -> VoiceListing:
-        """Return the listing, refreshed if the folder has changed and no other thread is refreshing it."""
+        """Return the listing after a refresh if the folder has changed.
+
+        It is not refreshed if another thread is refreshing it.
+        """
         if self._listing.stamp != self._folder_time() and self._lock.acquire(blocking=False):
             try:
                 self._refresh(most=MAX_READS_PER_CALL)
@@ -272,7 +288,14 @@ class Library:
         self._listing = listed(stamp, self._entries.values(), self._aside)
 
     def _follow(self, written: str | None, most: int | None) -> bool:
-        """Read the changed files, at most `most`; return True if no further files have changed."""
+        """Read the changed files.
+
+        Args:
+            most: Maximum number of files to read.
+
+        Returns:
+            True if no further files have changed.
+        """
         files = self._files()
         if files is None:  # The folder cannot be read now. Its known voices may still exist.
             return False
@@ -291,7 +314,11 @@ class Library:
         return len(found) == len(different) and all(entry.version != UNREAD for entry in found.values())
 
     def _files(self) -> dict[str, str] | None:
-        """Return the version of each voice file; None if the folder cannot be read at present."""
+        """Return the version of each voice file.
+
+        Returns:
+            None if the folder cannot be read at present.
+        """
         found: dict[str, str] = {}
         try:
             with os.scandir(self.folder) as items:
@@ -311,7 +338,9 @@ class Library:
         return found
 
     def _set_aside(self) -> None:
-        """Rename damaged files, so that they are not read again. The caller holds the lock.
+        """Rename damaged files, so that they are not read again.
+
+        The caller holds the lock.
 
         Recent files are skipped, because they may still be being copied, and so are files of a newer format.
         """
@@ -329,7 +358,11 @@ class Library:
                     path.rename(path.with_name(file + UNREADABLE))
 
     def _entry(self, file: str, version: str) -> IndexEntry | None:
-        """Read the index entry of a file; None if another process has just deleted it."""
+        """Read the index entry of a file.
+
+        Returns:
+            None if another process has just deleted the file.
+        """
         entry = IndexEntry(file, version)
         voice_id = file.removesuffix(SUFFIX)
         if not is_id(voice_id):

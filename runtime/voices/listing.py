@@ -15,7 +15,10 @@ UNREADABLE = ".unreadable"  # Suffix of damaged files that were renamed.
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """File in the folder that is not a valid voice. `file` is its name without the folder."""
+    """File in the folder that is not a valid voice.
+
+    `file` is its name without the folder.
+    """
 
     file: str
     why: str

@@ -37,7 +37,10 @@ _turn = threading.Lock()  # Each process of the demo's reader needs the memory o
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Profile:
-    """Profile of voicebox. Its recordings are joined. Shapes: samples [N] float32, mono, 24 kHz."""
+    """Profile of voicebox.
+
+    Its recordings are joined. Shapes: samples [N] float32, mono, 24 kHz.
+    """
 
     name: str
     description: str
@@ -49,7 +52,10 @@ class Profile:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class DemoVoice:
-    """Voice of the official demo. It has a transcript if its prompt has codes."""
+    """Voice of the official demo.
+
+    It has a transcript if its prompt has codes.
+    """
 
     prompt: VoicePrompt
     transcript: str | None

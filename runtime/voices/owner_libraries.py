@@ -48,12 +48,15 @@ class OwnerLibrary:
         return _by_name(self.own.cards(), () if self.common is None else self.common.cards())
 
     def find(self, name_or_id: str) -> VoiceCard | None:
-        """Return the voice with this id or name, or None. The owner's voices have precedence."""
+        """Return the voice with this id or name, or None.
+
+        The owner's voices have precedence.
+        """
         found = self.own.find(name_or_id)
         return self.common.find(name_or_id) if found is None and self.common is not None else found
 
     def search(self, words: str) -> tuple[VoiceCard, ...]:
-        """Search both libraries; see `Library.search`."""
+        """Search both libraries like `Library.search`."""
         return _by_name(self.own.search(words), () if self.common is None else self.common.search(words))
 
     def problems(self) -> tuple[Problem, ...]:
@@ -65,17 +68,17 @@ class OwnerLibrary:
         return self.own.find(voice_id) is not None
 
     def reference(self, voice_id: str) -> Reference:
-        """Return the reference of a voice; see `Library.reference`."""
+        """Return the reference of a voice like `Library.reference`."""
         return self._holder(voice_id).reference(voice_id)
 
     def export(self, voice_id: str) -> bytes:
-        """Return the file of a voice; see `Library.export`."""
+        """Return the file of a voice like `Library.export`."""
         return self._holder(voice_id).export(voice_id)
 
     # --- Changes of the owner's voices.
 
     def add(self, voice: Voice, *, replace_id: str | None = None) -> VoiceCard:
-        """Add a voice; see `Library.add`.
+        """Add a voice like `Library.add`.
 
         Raises:
             TooManyVoices: The owner has reached the limit.
@@ -85,7 +88,7 @@ class OwnerLibrary:
         return self.own.add(voice, replace_id=replace_id)
 
     def import_(self, voice: Voice) -> VoiceCard:
-        """Import a voice file; see `Library.import_`.
+        """Import a voice file like `Library.import_`.
 
         Raises:
             TooManyVoices: The owner has reached the limit.
@@ -94,7 +97,7 @@ class OwnerLibrary:
         return self.own.import_(voice)
 
     def change(self, voice_id: str, edit: Edit) -> VoiceCard:
-        """Change a voice; see `Library.change`.
+        """Change a voice like `Library.change`.
 
         Raises:
             VoiceNotYours: The voice is shared.
@@ -103,7 +106,7 @@ class OwnerLibrary:
         return self.own.change(voice_id, edit)
 
     def delete(self, voice_id: str) -> None:
-        """Delete a voice; see `Library.delete`.
+        """Delete a voice like `Library.delete`.
 
         Raises:
             VoiceNotYours: The voice is shared.
@@ -119,17 +122,23 @@ class OwnerLibrary:
 
 
 class OwnerLibraries:
-    """Cache of the owners' libraries. Only one thread may use it."""
+    """Cache of the owners' libraries.
+
+    Only one thread may use it.
+    """
 
     def __init__(self, common: Library, most: int, max_pronunciations: int = 0) -> None:
-        """Set the maximum numbers of voices and dictionaries per owner; 0 is unlimited."""
+        """Set the maximum numbers of voices and dictionaries per owner.
+
+        A maximum of 0 is unlimited.
+        """
         self._common = common
         self._most = most
         self._max_pronunciations = max_pronunciations
         self._owned: OrderedDict[str, Library] = OrderedDict()
 
     def of(self, owner: str) -> OwnerLibrary:
-        """Return the library of an owner; the shared one if `owner` is empty."""
+        """Return the library of an owner, or the shared one if `owner` is empty."""
         if not owner:
             return OwnerLibrary(self._common)
         name = hashlib.sha256(owner.encode("utf-8", "surrogateescape")).hexdigest()[:32]

@@ -28,7 +28,9 @@ WEIGHTS = shipped("runtime", "assets/silero-vad") / "model.safetensors"
 
 
 def find_speech(samples: NDArray[np.float32]) -> Activity:
-    """Detect speech. A minute of audio takes about 0.3 s of CPU time.
+    """Detect speech.
+
+    A minute of audio takes about 0.3 s of CPU time.
 
     Shapes: samples [N] float32, mono, 24 kHz.
     Thread: a worker.
@@ -48,7 +50,10 @@ def _likelihood(samples: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 class _Network(nn.Module):
-    """Silero VAD at 16 kHz: magnitudes of a short-time Fourier transform, four convolutions and an LSTM."""
+    """Silero VAD at 16 kHz.
+
+    The network has the magnitudes of a short-time Fourier transform, four convolutions and an LSTM.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -61,7 +66,10 @@ class _Network(nn.Module):
         self.output = nn.Conv1d(128, 1, 1)
 
     def forward(self, windows: Tensor) -> Tensor:
-        """Return the likelihood of speech. Shapes: windows [N, 576] in order of time -> [N]."""
+        """Return the likelihood of speech.
+
+        Shapes: windows [N, 576] in order of time -> [N].
+        """
         padded = functional.pad(windows[:, None], (0, CONTEXT), "reflect")
         features = self.stft(padded).unflatten(1, (2, -1)).norm(dim=1)
         for convolution in self.convolutions:

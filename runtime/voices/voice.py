@@ -14,7 +14,10 @@ from runtime.shared.names import checked_name, checked_tags
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VoiceCard:
-    """Metadata of a voice for listings. `id` never changes; `name` is never used as a path."""
+    """Metadata of a voice for listings.
+
+    `id` never changes. `name` is never used as a path.
+    """
 
     id: str
     name: str
@@ -83,7 +86,10 @@ class Voice:
         )
 
     def as_reference(self, fingerprint: str | None) -> Reference:
-        """Return the voice as a request's reference, including its prompt for this checkpoint if there is one."""
+        """Return the voice as a request's reference.
+
+        It includes the voice's prompt for this checkpoint if there is one.
+        """
         if not self.has_recording:
             (fingerprint,) = self.prompts
         return Reference(
@@ -96,7 +102,10 @@ class Voice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Edit:
-    """Changes to a stored voice; None does not change a value."""
+    """Changes to a stored voice.
+
+    None does not change a value.
+    """
 
     name: str | None = None
     description: str | None = None  # New description. An empty string removes the old one.
@@ -127,5 +136,8 @@ def to_pcm(samples: NDArray[np.float32]) -> NDArray[np.int16]:
 
 
 def to_float(reference: NDArray[np.int16]) -> NDArray[np.float32]:
-    """Convert samples to floats in [-1, 1). Shapes: [N] -> [N]."""
+    """Convert samples to floats in [-1, 1).
+
+    Shapes: [N] -> [N].
+    """
     return reference.astype(np.float32) / np.float32(32768)

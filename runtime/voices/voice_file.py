@@ -54,7 +54,7 @@ Tensors = dict[str, NDArray[Any]]
 
 
 def write_voice(voice: Voice) -> bytes:
-    """Serialize a voice. It must be from the examination or from `read_voice`."""
+    """Serialize a voice from the examination or from `read_voice`."""
     tensors: Tensors = {}
     if voice.has_recording:
         tensors["reference"] = np.ascontiguousarray(voice.reference, np.int16)

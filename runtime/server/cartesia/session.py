@@ -45,7 +45,10 @@ class CartesiaSession(Dialect[Segment]):
 
     @property
     def _silence_s(self) -> float | None:
-        """Return the idle timeout. It is shorter if a context is open, which may hold a slot."""
+        """Return the idle timeout.
+
+        It is shorter if a context is open, because the context may hold a slot.
+        """
         if any(context.is_complete for context in self._contexts.values()):
             return None
         return self._limits.idle_s if self._contexts else max(_IDLE_S, self._limits.idle_s)
@@ -205,7 +208,10 @@ class CartesiaSession(Dialect[Segment]):
             context.words.add(context.read.add(queued_text))
 
     def _end_unfinished(self, context: Context) -> None:
-        """End a context that waits for text. Text that the filter holds back is spoken first."""
+        """End a context that waits for text.
+
+        Text that the filter holds back is spoken first.
+        """
         if is_readable(rest := context.text.flush()):
             context.head.queue_text(rest)
             context.short_since = None
@@ -238,7 +244,10 @@ class CartesiaSession(Dialect[Segment]):
             self._send_about(context.name, messages.timestamps(context, times), number=context.head.number)
 
     def _end_segment(self, context: Context) -> None:
-        """Report the end of the first segment's audio. Continue with the next segment, or end the context."""
+        """Report the end of the first segment's audio, and start the next segment.
+
+        The last segment ends the context.
+        """
         self._send(context, context.writer.finish())
         if context.words is not None:
             context.words.add(context.read.finish())
@@ -265,7 +274,10 @@ class CartesiaSession(Dialect[Segment]):
         self.send_queue.say(messages.error(error, None, self._id))
 
     def _refuse(self, name: str, error: SpeechError, *, goes_on: bool) -> None:
-        """Refuse a context. Messages for it that are already on the way are ignored."""
+        """Refuse a context.
+
+        Messages for it that are already on the way are ignored.
+        """
         if context := self._contexts.pop(name, None):
             self._release(context.head)
         if goes_on:

@@ -122,7 +122,10 @@ class _SpokenFile(HttpSpeech[BytesBody | SseBody]):
 
 
 class _WavWriter:
-    """WAV writer for all encodings. The length in the header is unknown."""
+    """WAV writer for all encodings.
+
+    The length in the header is unknown.
+    """
 
     def __init__(self, encoding: str, rate: int) -> None:
         code, width = _IN_WAV[encoding]

@@ -11,7 +11,10 @@ Character = tuple[str, float, float]  # Character, start and end in seconds.
 
 
 def realtime(times: TimedWords, speed: float, *, is_relative: bool) -> dict[str, Any] | None:
-    """Return character times in the WebSocket format (integer ms). Relative times start at the first of these words."""
+    """Return character times in the WebSocket format (integer ms).
+
+    Relative times are counted from the first of these words.
+    """
     edges = [(name, round(start * 1000), round(end * 1000)) for name, start, end in _characters(times, speed)]
     if not edges:
         return None
@@ -38,7 +41,10 @@ def of_file(times: TimedWords, speed: float) -> dict[str, Any] | None:
 
 
 def _characters(times: TimedWords, speed: float) -> Iterator[Character]:
-    """Yield each character with an equal share of its word's time. White space is reduced to one space."""
+    """Yield each character with an equal part of its word's time.
+
+    White space is reduced to one space.
+    """
     for span, start, end in zip(times.spans, times.start, times.end, strict=True):
         share = (end - start) / len(span)
         for index, name in enumerate(span):

@@ -95,7 +95,10 @@ def add_routes(app: FastAPI, host: Host) -> None:
 
 
 def models(cards: Sequence[ModelCard], limits: Limits) -> list[Reply]:
-    """Return the response of ``GET /v1/models`` for ElevenLabs' clients: a list, not OpenAI's object."""
+    """Return the response of ``GET /v1/models`` for ElevenLabs' clients.
+
+    It is a list, not OpenAI's object.
+    """
     return [
         {
             "model_id": card.name,

@@ -29,7 +29,11 @@ class ChunkSchedule:
         return self._chars >= length and not self._tail[-1:].isalnum()
 
     def add(self, text: str, *, is_triggered: bool = False) -> None:
-        """Append text. `is_triggered` is True if the client requests speech now."""
+        """Append text.
+
+        Args:
+            is_triggered: True if the client requests speech now.
+        """
         if may_end(self._tail) and text.strip():  # The text up to the sentence end was already released.
             self.begin()
         self._chars += len(text)

@@ -35,7 +35,10 @@ class Context(Utterance[SynthesisOptions]):
 
     @property
     def dues(self) -> Iterator[float]:
-        """Yield the times at which received text must be spoken: after a pause, and by the chunk schedule."""
+        """Yield the times at which received text must be spoken.
+
+        These are the end of a pause and the times of the chunk schedule.
+        """
         if self.text.due is not None and self.voice.is_ready:
             yield self.text.due
         if self.schedule is None or not self.takes_text or not self.schedule.is_due:
@@ -96,7 +99,10 @@ class Context(Utterance[SynthesisOptions]):
             self._last = text[-1]
 
     def _end_word(self) -> None:
-        """Append a space after the last word, because clients display a word only when a space follows it."""
+        """Append a space after the last word.
+
+        Clients display a word only when a space follows it.
+        """
         if not self._last.isspace():
             self.words.add(" ")
             self._last = " "

@@ -48,7 +48,10 @@ def add_routes(app: FastAPI, host: Host) -> None:
     @router.post("", response_model=None)
     @documented(**_DOCUMENTED, sound=_MEDIA_TYPES)
     async def convert_dialogue(request: Request) -> Response:
-        """Speak a dialogue. A file whose header contains its length is sent when it is complete."""
+        """Speak a dialogue.
+
+        A file whose header contains its length is sent when it is complete.
+        """
         dialogue = await read_dialogue(request)
         return dialogue.reply(dialogue.pieces(whole=dialogue.format.has_head), dialogue.format.media_type)
 
@@ -62,14 +65,17 @@ def add_routes(app: FastAPI, host: Host) -> None:
     @router.post("/with-timestamps", response_model=None)
     @documented(**_DOCUMENTED, answer=TimedDialogue)
     async def dialogue_with_timestamps(request: Request) -> Response:
-        """Speak a dialogue and return the complete audio with the times of its characters and turns."""
+        """Speak a dialogue and return the audio with the times of characters and turns."""
         dialogue = await read_dialogue(request)
         return dialogue.reply(dialogue.timed_whole(), "application/json")
 
     @router.post("/stream/with-timestamps", response_model=None)
     @documented(**_DOCUMENTED, sound=(JSON_LINES,))
     async def stream_dialogue_with_timestamps(request: Request) -> Response:
-        """Speak a dialogue and stream JSON lines with audio and the times of its characters and turns."""
+        """Speak a dialogue and stream JSON lines with audio and the times of characters.
+
+        The times of the turns are included.
+        """
         dialogue = await read_dialogue(request)
         return dialogue.reply(dialogue.timed_lines(), JSON_LINES)
 

@@ -25,7 +25,11 @@ def audio(data: bytes, alignment: dict[str, Any] | None, context: str | None) ->
 
 
 def final(context: str | None, notes: Sequence[str] = ()) -> Reply:
-    """Return the last message of a context. `notes` is our extension and is omitted if empty."""
+    """Return the last message of a context.
+
+    Args:
+        notes: Our extension, which is omitted if empty.
+    """
     return {
         "audio": None,
         "isFinal": True,
@@ -37,12 +41,18 @@ def final(context: str | None, notes: Sequence[str] = ()) -> Reply:
 
 
 def error(problem: SpeechError, context: str | None = None) -> Reply:
-    """Return an error message. Its `code` is the close code that follows, if any."""
+    """Return an error message.
+
+    Its `code` is the close code that follows, if any.
+    """
     return {**elevenlabs_message(problem, close_code(problem)), **_about(context)}
 
 
 def close_code(problem: SpeechError) -> int:
-    """Return the close code of an error. As in ElevenLabs' API, invalid JSON is a client error."""
+    """Return the close code of an error.
+
+    As in ElevenLabs' API, invalid JSON is a client error.
+    """
     return _MISTAKE if isinstance(problem, InvalidMessage) else problem.close_code
 
 

@@ -15,7 +15,7 @@ _DEFAULT = "default"  # Name of the context of messages without a context id.
 
 
 class MultiStreamInputSession(ElevenLabsSession):
-    """Session with several contexts. An error ends only its context.
+    """Session with several contexts, in which an error ends only its context.
 
     The first `close_context` completes the text, whose rest is spoken. A second one stops the context, because clients
     (such as Pipecat) send it for a complete text only if the listener has interrupted.
@@ -82,7 +82,10 @@ class MultiStreamInputSession(ElevenLabsSession):
         self._end_name(context.name, context.notes)
 
     def _end_name(self, name: str, notes: Sequence[str] = ()) -> None:
-        """Send the last message of a context. After a close request, the last context closes the socket."""
+        """Send the last message of a context.
+
+        After a close request, the last context closes the socket.
+        """
         self._send_about(name, messages.final(name, notes))
         if self._is_leaving and not self.utterances:
             self._close(1000)
@@ -104,7 +107,10 @@ class MultiStreamInputSession(ElevenLabsSession):
         self._conclude(utterance)
 
     def _refuse(self, name: str, error: SpeechError) -> None:
-        """Refuse a context. Messages for it that are already on the way are ignored."""
+        """Refuse a context.
+
+        Messages for it that are already on the way are ignored.
+        """
         if context := self._named(name):
             self._release(context)
         self._muted.remember(name)

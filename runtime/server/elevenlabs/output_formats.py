@@ -19,14 +19,20 @@ _OPUS_KBPS = (32, 64, 96, 128, 192)
 
 
 class SoundWriter(Protocol):
-    """Protocol of an encoder. The stream is the concatenation of all results."""
+    """Protocol of an encoder.
+
+    The stream is the concatenation of all results.
+    """
 
     def add(self, pcm: bytes) -> bytes:
         """Encode s16le samples at 24 kHz, and return the bytes that are complete."""
         ...
 
     def finish(self) -> bytes:
-        """Return the remaining bytes. The encoder cannot be used afterwards."""
+        """Return the remaining bytes.
+
+        The encoder cannot be used afterwards.
+        """
         ...
 
 

@@ -80,7 +80,10 @@ def add_routes(app: FastAPI, host: Host) -> None:
         refused_as=ElevenLabsError,
     )
     async def add_from_file(request: Request) -> Reply:
-        """Store a dictionary from a PLS lexicon with aliases. The response lists words that cannot be used."""
+        """Store a dictionary from a PLS lexicon with aliases.
+
+        The response lists the words that cannot be used.
+        """
         limits, kept = host.settings.limits, dictionaries_of(host, request)
         refused = "send a multipart/form-data form with a name and a file"
         fields, files = await read_multipart(request, limits, what="The pronunciation dictionary", refused=refused)
@@ -160,7 +163,10 @@ def add_routes(app: FastAPI, host: Host) -> None:
     @router.patch(ONE)
     @documented(body=ChangedDictionary, answer=ElevenLabsDictionary, refusals=DICTIONARIES, refused_as=ElevenLabsError)
     async def change(request: Request, pronunciation_dictionary_id: str) -> Reply:
-        """Rename or archive a dictionary. This does not create a new version."""
+        """Rename or archive a dictionary.
+
+        This does not create a new version.
+        """
         body = await body_of(request, ChangedDictionary)
         edit, kept = DictionaryEdit(name=body.name, is_archived=body.archived), dictionaries_of(host, request)
         return await host.run_in_worker(lambda: _entry(kept, kept.change(pronunciation_dictionary_id, edit)))
@@ -183,7 +189,10 @@ def add_routes(app: FastAPI, host: Host) -> None:
     @router.post(ONE + "/add-rules")
     @changes_rules
     async def add_rules(request: Request, pronunciation_dictionary_id: str) -> Reply:
-        """Add rules to a dictionary. A rule replaces an existing one with the same string."""
+        """Add rules to a dictionary.
+
+        A rule replaces an existing one with the same string.
+        """
         words = [rule.kept() for rule in (await body_of(request, Rules)).rules]
         edit = DictionaryEdit(words=lambda before: merged(before, words))
         return _version(await changed(request, pronunciation_dictionary_id, edit))
@@ -197,7 +206,10 @@ def add_routes(app: FastAPI, host: Host) -> None:
         refused_as=ElevenLabsError,
     )
     async def remove_rules(request: Request, pronunciation_dictionary_id: str) -> Reply:
-        """Remove the rules with these strings. Unknown strings are ignored."""
+        """Remove the rules with these strings.
+
+        Unknown strings are ignored.
+        """
         gone = {string.strip() for string in (await body_of(request, RuleStrings)).rule_strings}
         edit = DictionaryEdit(words=lambda before: [word for word in before if word.word not in gone])
         return _version(await changed(request, pronunciation_dictionary_id, edit))
@@ -213,7 +225,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
 
 
 def merged(before: Iterable[Word], words: Iterable[Word]) -> tuple[Word, ...]:
-    """Return both lists of words. A new word replaces one with the same spelling.
+    """Return both lists of words, with new words instead of old ones of the same spelling.
 
     Raises:
         InvalidConfig: There are too many words.
@@ -226,7 +238,10 @@ def merged(before: Iterable[Word], words: Iterable[Word]) -> tuple[Word, ...]:
 
 
 def _entry(kept: OwnerDictionaries, dictionary: PronunciationDictionary) -> dict[str, Any]:
-    """Return a dictionary without its rules. Thread: a worker, because the owner is read from disk."""
+    """Return a dictionary without its rules.
+
+    Thread: a worker, because the owner's dictionaries are read from disk.
+    """
     return {
         "id": dictionary.id,
         "latest_version_id": dictionary.latest.id,

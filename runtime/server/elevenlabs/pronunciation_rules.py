@@ -1,4 +1,7 @@
-"""Alias rules of ElevenLabs' pronunciation dictionaries. Phoneme rules are refused."""
+"""Alias rules of ElevenLabs' pronunciation dictionaries.
+
+Phoneme rules are refused.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,10 @@ ALIAS = "alias"
 
 
 class Rule(StrictFields):
-    """String with its alias. It matches whole words; without ``case_sensitive``, in its own case only."""
+    """String with its alias.
+
+    It matches whole words. ``case_sensitive`` limits it to its own case.
+    """
 
     type: Name = ALIAS
     string_to_replace: Annotated[Text, AfterValidator(line(MAX_WORD_CHARS))]
@@ -48,7 +54,10 @@ class Rule(StrictFields):
 
 
 class Rules(StrictFields):
-    """List of rules; of duplicates the last one applies."""
+    """List of rules.
+
+    The last one of several rules with the same string applies.
+    """
 
     rules: Annotated[list[Rule], Field(max_length=MAX_WORDS)]
 

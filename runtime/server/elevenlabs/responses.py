@@ -44,7 +44,10 @@ class TimedAudio(TypedDict):
 
 
 class VoiceSegment(TypedDict):
-    """Turn, or a part of it, in a piece of audio; indices count the characters of this piece."""
+    """Turn, or a part of it, in a piece of audio.
+
+    The indices count the characters of this piece.
+    """
 
     voice_id: str
     start_time_seconds: float
@@ -61,7 +64,7 @@ class TimedDialogue(TimedAudio):
 
 
 class ElevenLabsVoiceSettings(TypedDict):
-    """Default voice settings; only the first one has an effect here."""
+    """Default voice settings, of which only the first one has an effect here."""
 
     stability: float
     similarity_boost: float
@@ -71,7 +74,10 @@ class ElevenLabsVoiceSettings(TypedDict):
 
 
 class ElevenLabsVoice(TypedDict):
-    """Voice in ElevenLabs' format; fields without a meaning here are null or empty."""
+    """Voice in ElevenLabs' format.
+
+    Fields without a meaning here are null or empty.
+    """
 
     voice_id: str
     name: str
@@ -141,7 +147,10 @@ class ElevenLabsPrice(TypedDict):
 
 
 class ElevenLabsUsersSubscription(TypedDict):
-    """Subscription of a user in ElevenLabs' format. Characters are neither counted nor limited."""
+    """Subscription of a user in ElevenLabs' format.
+
+    Characters are neither counted nor limited.
+    """
 
     tier: str
     status: str
@@ -233,7 +242,10 @@ class ElevenLabsAddedDictionary(TypedDict):
 
 
 class ElevenLabsChangedRules(TypedDict):
-    """Version after a change of rules; the existing version if nothing has changed."""
+    """Version after a change of rules.
+
+    It is the existing version if nothing has changed.
+    """
 
     id: str
     version_id: str

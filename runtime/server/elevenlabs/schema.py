@@ -78,14 +78,20 @@ class SocketOptions(FileOptions):
 
 
 class DictionaryLocator(StrictFields):
-    """Reference to a stored pronunciation dictionary; without a version the latest is used."""
+    """Reference to a stored pronunciation dictionary.
+
+    Without a version, the latest one is used.
+    """
 
     pronunciation_dictionary_id: Name
     version_id: Name | None = None
 
 
 class Spoken(StrictFields):
-    """Synthesis fields of a request; those below ``next_request_ids`` are extensions."""
+    """Synthesis fields of a request.
+
+    The fields below ``next_request_ids`` are extensions.
+    """
 
     voice_settings: VoiceSettings = VoiceSettings()
     pronunciation_dictionary_locators: Annotated[list[DictionaryLocator], Field(max_length=MAX_DICTIONARIES)] = Field(
@@ -114,7 +120,10 @@ class Spoken(StrictFields):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Return a note about context that cannot affect the speech. ElevenLabs' clients get none of other fields."""
+        """Return a note about context fields that cannot affect the speech.
+
+        ElevenLabs' clients get no notes about other fields.
+        """
         names = [name for name in _CONTEXT if getattr(self, name)]
         return (NO_CONTEXT.format(names=", ".join(names)),) if names else ()
 
@@ -124,7 +133,10 @@ class Spoken(StrictFields):
 
 
 class ClientMessage(Spoken):
-    """Text message of a client. The first one has the settings of the context."""
+    """Text message of a client.
+
+    The first one has the settings of the context.
+    """
 
     text: Text | None = None
     context_id: Annotated[Text, Field(min_length=1, max_length=256)] | None = Field(
@@ -168,7 +180,10 @@ class DialogueInput(StrictFields):
 
 
 class DialogueBody(FileBody):
-    """Body with a dialogue. ``turn_pause_ms`` is an extension."""
+    """Body with a dialogue.
+
+    ``turn_pause_ms`` is an extension.
+    """
 
     inputs: Annotated[list[DialogueInput], Field(min_length=1, max_length=MAX_TURNS)]
     voice_settings: VoiceSettings = Field(VoiceSettings(), validation_alias=AliasChoices("settings", "voice_settings"))
@@ -190,7 +205,11 @@ def resolve_voice(
 def synthesis_options(
     spoken: Spoken, language_code: str | None, seed: int | None, resolved: ResolvedVoice, cards: Sequence[ModelCard]
 ) -> SynthesisOptions:
-    """Return the synthesis options. `seed` is the seed in the URL, for messages without a seed."""
+    """Return the synthesis options.
+
+    Args:
+        seed: Seed in the URL, for messages without a seed.
+    """
     return SynthesisOptions(
         language=language_of(language_code),
         instruct=spoken.instructions,
@@ -246,7 +265,10 @@ def read_socket_options(query: Mapping[str, str]) -> SocketOptions:
 
 
 def _temperature(stability: float | None, resolved: ResolvedVoice, cards: Sequence[ModelCard]) -> float | None:
-    """Return the checkpoint's temperature, multiplied by 1.2 at stability 0 down to 0.8 at stability 1."""
+    """Return the checkpoint's temperature, multiplied by a factor of the stability.
+
+    The factor is 1.2 at stability 0 and 0.8 at stability 1.
+    """
     own = next((card.sampling.temperature for card in cards if resolved.mode in card.modes), None)
     if stability is None or stability == NEUTRAL or own is None:
         return None

@@ -84,7 +84,10 @@ class ElevenLabsSession(Dialect[Context]):
             self._send(context, partial(context.sound.add, piece, context.words.hear(samples)))
 
     def _send(self, context: Context, make: Callable[[], Reply | None]) -> None:
-        """Queue an audio message. It is encoded in a worker unless encoding takes only microseconds."""
+        """Queue an audio message.
+
+        It is encoded in a worker unless encoding takes only microseconds.
+        """
         if not context.sound.is_instant:
             self.send_queue.encoded(make, number=context.number, samples=context.owed_samples, about=context.name)
         elif (message := make()) is not None:
@@ -141,7 +144,10 @@ class ElevenLabsSession(Dialect[Context]):
             context.speak()
 
     def _close_context(self, context: Context) -> None:
-        """Mark a context's text as complete. A text without words ends without the engine."""
+        """Mark a context's text as complete.
+
+        A text without words ends without the engine.
+        """
         context.close()
         if not context.is_submitted and not context.is_readable:
             self.utterances.pop(context.number)

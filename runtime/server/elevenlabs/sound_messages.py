@@ -10,7 +10,10 @@ from runtime.shared.word_times import TimedWords
 
 
 class SoundMessages:
-    """Encoder of one context's audio messages. Thread: one at a time."""
+    """Encoder of one context's audio messages.
+
+    Thread: one at a time.
+    """
 
     def __init__(self, form: OutputFormat, speed: float, *, label: str | None, is_relative: bool) -> None:
         self._writer = form.writer(speed)
@@ -21,13 +24,20 @@ class SoundMessages:
 
     @property
     def is_instant(self) -> bool:
-        """True if a call takes only microseconds. With a codec, it takes milliseconds per 80 ms of audio."""
+        """True if a call takes only microseconds.
+
+        With a codec, it takes milliseconds per 80 ms of audio.
+        """
         return isinstance(self._writer, PcmWriter)
 
     def add(self, pcm: bytes, times: TimedWords) -> Reply | None:
-        """Encode s16le samples at 24 kHz, and return a message, or None if the codec has no output yet.
+        """Encode s16le samples at 24 kHz and return a message.
 
-        `times` are the words that end in these samples.
+        Args:
+            times: Words that end in these samples.
+
+        Returns:
+            None if the codec has no output yet.
         """
         self._pending_words.join(times)
         data = self._writer.add(pcm)

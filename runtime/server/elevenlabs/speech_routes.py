@@ -41,7 +41,10 @@ def add_routes(app: FastAPI, host: Host) -> None:
     @router.post("", response_model=None)
     @documented(**_TAKEN, sound=MEDIA_TYPES)
     async def convert(request: Request, voice_id: str) -> Response:
-        """Speak one text. A file whose header contains its length is sent when it is complete."""
+        """Speak one text.
+
+        A file whose header contains its length is sent when it is complete.
+        """
         text = await spoken(request, voice_id)
         return text.reply(text.pieces(whole=text.format.has_head), text.format.media_type)
 

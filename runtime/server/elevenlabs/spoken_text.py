@@ -26,7 +26,10 @@ Timed = dict[int, TimedWords]  # Timed words of each turn, by its index.
 
 
 class SpokenText(HttpSpeech[Body]):
-    """Base class of responses with speech. Subclasses define the engine's requests."""
+    """Base class of responses with speech.
+
+    Subclasses define the engine's requests.
+    """
 
     dialect = "elevenlabs"
     text_field = "text"

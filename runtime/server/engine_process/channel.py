@@ -32,10 +32,11 @@ _SIZE = 8  # Size of a piece's length field in bytes.
 
 
 class Channel:
-    """One end of the channel. `send` may be called on any thread and does not block.
+    """One end of the channel.
 
-    It writes as much as fits into the pipe, which avoids waking a thread; a writer thread writes the rest. `source` is
-    buffered, `sink` is a pipe. After the other end has closed, messages are discarded.
+    `send` may be called on any thread and does not block. It writes as much as fits into the pipe, which avoids waking
+    a thread; a writer thread writes the rest. `source` is buffered, `sink` is a pipe. After the other end has closed,
+    messages are discarded.
     """
 
     def __init__(self, source: BinaryIO, sink: BinaryIO) -> None:
@@ -87,7 +88,9 @@ class Channel:
         return message
 
     def receive_now(self) -> Message | None:
-        """Return the next message, or None if it is incomplete. The source must be non-blocking.
+        """Return the next message, or None if it is incomplete.
+
+        The source must be non-blocking.
 
         Raises:
             EOFError: The other end is closed.
@@ -123,7 +126,10 @@ class Channel:
         self._writer.join(timeout_s)
 
     def _write(self) -> None:
-        """Write as much as the pipe accepts without blocking. The caller holds the lock."""
+        """Write as much as the pipe accepts without blocking.
+
+        The caller holds the lock.
+        """
         try:
             while self._unsent:
                 piece = self._unsent[0]
@@ -139,7 +145,10 @@ class Channel:
             self._unsent.clear()
 
     def _write_on(self) -> None:
-        """Write queued data whenever the pipe has space. Thread: the writer thread (a daemon)."""
+        """Write queued data whenever the pipe has space.
+
+        Thread: the writer thread (a daemon).
+        """
         while True:
             with self._lock:
                 self._is_behind.wait_for(lambda: self._unsent or self._closing)

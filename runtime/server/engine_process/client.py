@@ -143,7 +143,10 @@ class EngineClient:
             listen()  # Messages may have arrived together with the status that ended loading.
 
     def close(self, timeout_s: float | None = None) -> None:
-        """End all requests, the engine and its process; kill the process after `timeout_s`."""
+        """End all requests, the engine and its process.
+
+        The process is killed after `timeout_s`.
+        """
         self._channel.send(Order.CLOSE)
         if self._loop is not None:  # This call blocks the event loop, so a thread reads the last messages.
             self._stop_listening()
@@ -161,7 +164,9 @@ class EngineClient:
     # --- Any thread.
 
     def submit(self, request: SpeechRequest, sink: Sink) -> int:
-        """Submit a request. If the engine refuses it, the sink receives `Refused`.
+        """Submit a request.
+
+        If the engine refuses it, the sink receives `Refused`.
 
         Raises:
             EngineDead: The engine has stopped.
@@ -184,7 +189,10 @@ class EngineClient:
         self._channel.send(Call(Method.FINISH_TEXT, ticket))
 
     def ack_sent(self, ticket: int, samples: int) -> None:
-        """Queue an acknowledgement. It is sent together with those of other requests. Thread: event loop, if any."""
+        """Queue an acknowledgement, which is sent together with those of other requests.
+
+        Thread: event loop, if any.
+        """
         if self._loop is None:
             self._channel.send(AckSent({ticket: samples}))
             return
@@ -203,7 +211,11 @@ class EngineClient:
         self._channel.send(Call(Method.CANCEL, ticket))
 
     def prepare(self, reference: Reference, mode: Mode, done: Done) -> None:
-        """Request the prompt of a reference; `done` is called with the prompt or an error."""
+        """Request the prompt of a reference.
+
+        Args:
+            done: Called with the prompt or an error.
+        """
         number = next(self._numbers)
         with self._lock:
             if not self.alive:
@@ -215,7 +227,10 @@ class EngineClient:
         return self._status.load
 
     def at_work_since(self) -> float | None:
-        """Return the start of the current step in the last report. A process without reports counts as busy."""
+        """Return the start of the current step in the last report.
+
+        A process that sends no reports counts as busy.
+        """
         since = self._status.at_work_since
         # A step in progress keeps its start time. A new one would mean that the device has responded.
         if since is None and time.monotonic() - self._status_at > SILENT_S:
@@ -233,7 +248,10 @@ class EngineClient:
     # --- The event loop, or the listener thread.
 
     def _listen(self, receive: Callable[[], Message | None]) -> None:
-        """Process all available messages. If the channel is closed, end all requests."""
+        """Process all available messages.
+
+        If the channel is closed, all requests end.
+        """
         try:
             while (message := receive()) is not None:
                 self._take(message)
@@ -261,7 +279,10 @@ class EngineClient:
                     self.cards = cards
 
     def _hear(self, ticket: int, event: SpeechEvent) -> None:
-        """Pass an event to its sink. A sink that raises ends only its own request."""
+        """Pass an event to its sink.
+
+        A sink that raises ends only its own request.
+        """
         is_last = isinstance(event, Finished | Broken | Refused)
         sink = self._sinks.pop(ticket, None) if is_last else self._sinks.get(ticket)
         if sink is None:
@@ -292,7 +313,10 @@ class EngineClient:
 
 
 def _opened(channel: Channel, progress: Progress) -> Status:
-    """Wait until the checkpoints are loaded. Arguments and errors are those of `EngineClient.open`."""
+    """Wait until the checkpoints are loaded.
+
+    Arguments and errors are those of `EngineClient.open`.
+    """
     while True:
         try:
             message = channel.receive()

@@ -30,7 +30,10 @@ class Order(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Submit:
-    """New request. The server assigns the number, so that it does not have to wait for the engine's ticket."""
+    """New request.
+
+    The server assigns the number, so that it does not have to wait for the engine's ticket.
+    """
 
     ticket: int
     request: SpeechRequest
@@ -64,7 +67,10 @@ class AckSent:
 
 @dataclass(frozen=True, slots=True)
 class Prepare:
-    """Request for the prompt of a reference. The response is a `Prepared` with the same number."""
+    """Request for the prompt of a reference.
+
+    The response is a `Prepared` with the same number.
+    """
 
     number: int
     reference: Reference
@@ -85,7 +91,10 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """Current values of the engine's properties. ``cards`` is None if it has not changed."""
+    """Current values of the engine's properties.
+
+    ``cards`` is None if the cards have not changed.
+    """
 
     load: EngineLoad
     alive: bool
@@ -95,7 +104,10 @@ class Status:
 
 @dataclass(frozen=True, slots=True)
 class NotOpened:
-    """Report of a failed start, after which the process ends. `error` is None if an unexpected exception was logged."""
+    """Report of a failed start, after which the process ends.
+
+    `error` is None if an unexpected exception was logged.
+    """
 
     error: SpeechError | None
 

@@ -120,7 +120,10 @@ class EngineService:
             self._engine.cancel(own)
 
     def _hear(self, ticket: int, event: SpeechEvent) -> None:
-        """Send an event of a request. Thread: engine."""
+        """Send an event of a request.
+
+        Thread: engine.
+        """
         self._channel.send(SinkEvent(ticket, event))
         if isinstance(event, Finished | Broken):
             self._over.append(ticket)

@@ -74,7 +74,11 @@ class Canary:
         return Outcome.SAME
 
     async def _said(self, request: SpeechRequest) -> str | None:
-        """Return a digest of the codes or an error code; None if another request preempted the canary."""
+        """Return a digest of the codes, or an error code.
+
+        Returns:
+            None if another request preempted the canary.
+        """
         loop, ended = asyncio.get_running_loop(), asyncio.Event()
         digest, end, refusal = hashlib.sha256(), "", None
 

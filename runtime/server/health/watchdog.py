@@ -34,7 +34,10 @@ class Watchdog:
         self.verdict: Exit | None = None
 
     async def start(self) -> None:
-        """Start the watchdog. Return after the first canary has passed or a failure was found."""
+        """Start the watchdog.
+
+        The call returns after the first canary has passed or a failure was found.
+        """
         self._task = asyncio.create_task(self._watch(), name="watchdog")
         heard = asyncio.create_task(self._heard.wait())
         await asyncio.wait({self._task, heard}, return_when=asyncio.FIRST_COMPLETED)

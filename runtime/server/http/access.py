@@ -35,7 +35,10 @@ TOKEN = "voicewright.token."  # noqa: S105  prefix of a subprotocol that carries
 
 
 class AccessControl(AccessCheck):
-    """ASGI middleware for access control. Thread: event loop."""
+    """ASGI middleware for access control.
+
+    Thread: event loop.
+    """
 
     def __init__(
         self, app: ASGIApp, host: Host, keys: KeyRing, tickets: Tickets, clock: Clock = time.monotonic

@@ -34,7 +34,9 @@ OpenStream = Callable[[int, SpeechRequest], SpeechStream]
 
 
 class DialogueStream:
-    """Events of all turns as if of one request: one Started, audio with pauses between turns, one Finished.
+    """Events of all turns of a dialogue as if they belonged to one request.
+
+    They are one Started, audio with pauses between turns, and one Finished.
 
     Thread: event loop.
 
@@ -108,7 +110,10 @@ class DialogueStream:
         self._pending.append(first)
 
     async def _submit(self, turn: int) -> SpeechEvent:
-        """Submit a turn and return its first event. Retry while other requests fill the queue."""
+        """Submit a turn and return its first event.
+
+        Submitting is retried while other requests fill the queue.
+        """
         loop = asyncio.get_running_loop()
         end = loop.time() + self._queue_s
         request = replace(self._requests[turn], seed=self.seed)
@@ -125,7 +130,10 @@ class DialogueStream:
 
 
 class DialogueWords:
-    """Estimated word times of all turns, from the start of the audio. Thread: one at a time."""
+    """Estimated word times of all turns, from the start of the audio.
+
+    Thread: one at a time.
+    """
 
     def __init__(self, texts: Sequence[str]) -> None:
         self._texts = texts
@@ -134,7 +142,11 @@ class DialogueWords:
         self._words = _words_of(texts[0])
 
     def hear(self, speech: DialogueStream, samples: int) -> dict[int, TimedWords]:
-        """Advance the audio by `samples`; return the words that have ended, by turn."""
+        """Advance the audio by `samples`.
+
+        Returns:
+            The words that have ended, by turn.
+        """
         ended_words = {}
         if speech.turn != self._turn:
             ended_words = self.finish()

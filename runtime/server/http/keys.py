@@ -23,7 +23,9 @@ def digest(word: str) -> bytes:
 
 
 class KeyRing:
-    """API keys of the settings and of their key file. Thread: event loop.
+    """API keys of the settings and of their key file.
+
+    Thread: event loop.
 
     If the key file cannot be read, no key is valid and the server refuses all requests.
     """
@@ -43,12 +45,15 @@ def _digests(text: str) -> list[bytes]:
 
 
 def keys_of(text: str) -> list[str]:
-    """Parse the text of a key file: one key per line; text after # is a comment."""
+    """Return the keys in the text of a key file, which has one key per line.
+
+    Text after # is a comment.
+    """
     return [key for line in text.splitlines() if (key := line.partition("#")[0].strip())]
 
 
 class Tickets:
-    """Short-lived tickets. Each one opens one WebSocket."""
+    """Short-lived tickets, each of which opens one WebSocket."""
 
     def __init__(self, ticket_s: float, clock: Clock = time.monotonic) -> None:
         self.ticket_s = ticket_s

@@ -23,7 +23,9 @@ logging.getLogger("python_multipart").setLevel(logging.ERROR)
 async def read_multipart(
     request: Request, limits: Limits, *, what: str, refused: str
 ) -> tuple[dict[str, str], dict[str, bytes]]:
-    """Return the text fields and files of a form by name. Large files are stored on disk during the request.
+    """Return the text fields and files of a form by name.
+
+    Large files are stored on disk during the request.
 
     Args:
         what: Name of the data in the error message if the disk cannot be written.

@@ -15,7 +15,10 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True, slots=True)
 class Page(Generic[Item]):
-    """Page of a list. `has_more` is True if more items follow in the requested direction."""
+    """Page of a list.
+
+    `has_more` is True if more items follow in the requested direction.
+    """
 
     items: Sequence[Item]
     has_more: bool
@@ -31,7 +34,10 @@ def page_size(size: str, where: str) -> int:
 
 
 def page(listed: Sequence[Item], id_of: Callable[[Item], str], size: int, after: str, before: str = "") -> Page[Item]:
-    """Return the page after or before the item with a given id. Unknown ids are ignored."""
+    """Return the page after or before the item with a given id.
+
+    Unknown ids are ignored.
+    """
     ids = [id_of(item) for item in listed]
     if before in ids:
         end = ids.index(before)

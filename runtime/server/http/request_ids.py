@@ -18,7 +18,10 @@ _SAFE = re.compile(r"[A-Za-z0-9._:/+=@-]{1,128}")
 
 
 class RequestIds:
-    """Outermost ASGI middleware. It is outermost so that error responses of other middlewares also get an id."""
+    """Outermost ASGI middleware, which assigns request ids.
+
+    It is outermost so that error responses of other middlewares also get an id.
+    """
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app

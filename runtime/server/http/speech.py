@@ -34,7 +34,10 @@ Body = TypeVar("Body", bound=NamesDictionaries)
 
 
 class HttpSpeech(ABC, Generic[Body]):
-    """Speech request of one HTTP body. Thread: event loop; worker threads read voices and encode audio."""
+    """Speech request of one HTTP body.
+
+    Thread: event loop. Worker threads read voices and encode audio.
+    """
 
     dialect: ClassVar[str]
     text_field: ClassVar[str]  # Name of the text field in this API.
@@ -73,7 +76,10 @@ class HttpSpeech(ABC, Generic[Body]):
         )
 
     def _stream(self, *requests: SpeechRequest, pause_ms: float = 0.0) -> DialogueStream:
-        """Return the stream of a request or of a dialogue's requests. The host counts and logs the end of each."""
+        """Return the stream of a request or of a dialogue's requests.
+
+        The host counts and logs the end of each request.
+        """
         queue_s = self._host.settings.limits.queue_s
         is_dialogue = len(requests) > 1
 
@@ -103,7 +109,9 @@ class HttpSpeech(ABC, Generic[Body]):
         return SpeechStream(host.engine, request, submit=submitted, text_field=text_field, on_end=on_end)
 
     async def _filtered(self, name: FilterName, text: str, *, tags: bool) -> str:
-        """Return the text to speak after the text filter. It runs on a separate thread.
+        """Return the text to speak after the text filter.
+
+        The filter runs on a separate thread.
 
         Raises:
             TextTooLong: The text with markup exceeds the limit.

@@ -29,7 +29,9 @@ Value = TypeVar("Value")
 
 
 class SpeechStream:
-    """Async iterator over the events of one request up to Finished. Thread: event loop.
+    """Async iterator over the events of one request up to Finished.
+
+    Thread: event loop.
 
     Requesting the next event acknowledges the audio of the previous one, so generation pauses for a slow reader.
     `submit` is called instead of the engine's method. `text_field` is the name of the text field in errors. `on_end` is
@@ -117,13 +119,19 @@ class SpeechStream:
         return event
 
     def _emit_event(self, event: SpeechEvent) -> None:
-        """Pass an event of the engine to the event loop. Thread: engine."""
+        """Pass an event of the engine to the event loop.
+
+        Thread: engine.
+        """
         # The event loop is closed if the process ends before the engine does.
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._arrive, event)
 
     def _arrive(self, event: SpeechEvent) -> None:
-        """Queue an event. At the final event, call `on_end`, also after a disconnect."""
+        """Queue an event.
+
+        At the final event, `on_end` is called, also after a disconnect.
+        """
         if isinstance(event, Finished | Broken):
             self._on_end(event)
         self._events.put_nowait(event)
@@ -140,9 +148,10 @@ class SpeechStream:
 async def while_connected(
     receive: Receive, work: Coroutine[Any, Any, Value], replies: set[asyncio.Task[Any]]
 ) -> Value | None:
-    """Run `work` and return its result, or None if the client has disconnected and `work` was cancelled.
+    """Run `work` and return its result, unless the client disconnects.
 
-    The task is in `replies` until it ends, so that a shutdown can cancel it.
+    A disconnect cancels `work`, and the result is None. The task is in `replies` until it ends, so that a shutdown can
+    cancel it.
 
     Raises:
         Draining: A shutdown has cancelled the work.

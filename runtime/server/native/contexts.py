@@ -15,7 +15,10 @@ _CHANNELS = 2**16
 
 @dataclass(frozen=True, slots=True)
 class ReadyTurn:
-    """Turn of a dialogue that has been checked. `voice` is None for the configured voice of the context."""
+    """Turn of a dialogue that has been checked.
+
+    `voice` is None for the configured voice of the context.
+    """
 
     text: str  # Text to speak, without characters that are filtered out.
     voice: tuple[SessionConfig, ResolvedVoice] | None = None
@@ -23,7 +26,10 @@ class ReadyTurn:
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class NativeUtterance(Utterance[SessionConfig]):
-    """Open context; docs/api.md has the table of its states."""
+    """Open context.
+
+    docs/api.md has the table of its states.
+    """
 
     keeps_pieces: bool = True
     messages: int = 0  # Number of queued audio messages.
@@ -62,5 +68,9 @@ class NativeUtterance(Utterance[SessionConfig]):
 
     @property
     def voice_name(self) -> str | None:
-        """Return the name of the speaker or stored voice; None if the client has sent another value."""
+        """Return the name of the speaker or stored voice.
+
+        Returns:
+            None if the client has sent another kind of voice.
+        """
         return self.voice.config.voice if self.voice.resolved.stored else self.voice.resolved.speaker

@@ -68,7 +68,7 @@ class Queue(TypedDict):
 
 
 class AudioStart(TypedDict):
-    """The utterance has a slot; audio follows."""
+    """The utterance has a slot, and audio follows."""
 
     type: Literal["audio.start"]
     context_id: ContextName
@@ -125,7 +125,10 @@ class ContextCancelled(TypedDict):
 
 
 class Error(TypedDict):
-    """Last message of the utterance `context_id`; if that is null, a message was refused or the socket closes."""
+    """Last message of the utterance `context_id`.
+
+    If `context_id` is null, a message was refused or the socket closes.
+    """
 
     type: Literal["error"]
     message: Annotated[str, Field(description="one sentence for people")]
@@ -153,7 +156,7 @@ class SessionExpiring(TypedDict):
 
 
 class SessionDone(TypedDict):
-    """Response to session.close; close 1000 follows."""
+    """Response to session.close, after which the socket closes with code 1000."""
 
     type: Literal["session.done"]
     utterances: int

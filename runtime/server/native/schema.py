@@ -32,7 +32,10 @@ class Message(StrictFields):
 
 
 class SessionConfig(SpeechFields, Message):
-    """Settings of contexts opened later; with `context_id`, only of the next utterance of that context."""
+    """Settings of contexts that are opened later.
+
+    With `context_id`, they are for the next utterance of that context only.
+    """
 
     type: Literal["session.config"]
     response_format: Annotated[str, AfterValidator(_pcm)] = Field("pcm", description="only pcm")
@@ -40,7 +43,10 @@ class SessionConfig(SpeechFields, Message):
 
 
 class InputText(Message):
-    """Append text to an utterance. The first message opens the utterance; speech may start."""
+    """Append text to an utterance.
+
+    The first message opens the utterance. Speech may start at once.
+    """
 
     type: Literal["input.text"]
     text: Text
@@ -80,7 +86,10 @@ class InputDone(Message):
 
 
 class ContextCancel(Message):
-    """Stop the utterance. Ignored if it has ended."""
+    """Stop the utterance.
+
+    The message is ignored if the utterance has ended.
+    """
 
     type: Literal["context.cancel"]
     played_ms: Milliseconds | None = Field(None, description="played audio, returned in the response")
@@ -95,7 +104,7 @@ class Playback(Message):
 
 
 class Ping(Message):
-    """Request a pong; keeps an idle session open."""
+    """Request a pong and keep an idle session open."""
 
     type: Literal["ping"]
     t: float | int | None = Field(None, description="returned in the pong")

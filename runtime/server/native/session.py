@@ -262,7 +262,11 @@ class Session(Dialect[NativeUtterance]):
     # --- Contexts.
 
     def _taking_text(self, name: str, what: str) -> NativeUtterance | None:
-        """Return the context that accepts text with this id, and open it if necessary; None if it was refused."""
+        """Return the context with this id that accepts text, and open it if necessary.
+
+        Returns:
+            None if the context was refused.
+        """
         if name in self._muted:
             return None
         utterance = self._named(name)
@@ -315,7 +319,10 @@ class Session(Dialect[NativeUtterance]):
         self.send_queue.say(messages.error(error))
 
     def _refuse_name(self, name: str, error: SpeechError) -> None:
-        """Refuse a context that is not open. Messages for it that are already on the way are ignored."""
+        """Refuse a context that is not open.
+
+        Messages for it that are already on the way are ignored.
+        """
         if self._named(name) is not None:
             self._send_error(error)
         else:

@@ -55,6 +55,9 @@ def error(text: str, problem: SpeechError, *, partial_audio: bool = False) -> Re
 
 
 def failure(sentence: Sentence, problem: SpeechError) -> Reply:
-    """Return the message of a failed sentence. Its flag tells the client to discard the audio so far."""
+    """Return the message of a failed sentence.
+
+    Its flag tells the client to discard the audio so far.
+    """
     text = f"Generation failed for utterance {sentence.turn.index}, sentence {sentence.index}: {problem}"
     return error(text, problem, partial_audio=sentence.sent_bytes > 0)

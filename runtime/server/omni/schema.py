@@ -71,7 +71,10 @@ class OmniConfig(SpeechFields):
 
     @property
     def filter_name(self) -> FilterName:
-        """Return the text filter. Streamed or split text is usually written by a language model in Markdown."""
+        """Return the text filter.
+
+        Streamed or split text is usually written by a language model in Markdown.
+        """
         if self.text_filter is not None:
             return self.text_filter
         return "markdown" if self.is_live or self.cut is not Split.NONE else "none"
@@ -83,7 +86,10 @@ class OmniConfig(SpeechFields):
 
     @property
     def waits_for_its_end(self) -> bool:
-        """True if a pause does not end the text, because it is one sentence or the client commits it."""
+        """True if a pause does not end the text.
+
+        The text is one sentence, or the client commits it.
+        """
         return self.streaming_mode == "sentence_commit" or (not self.is_live and self.cut is Split.NONE)
 
     def request(self, text: str, resolved: ResolvedVoice, reference: Reference | None) -> SpeechRequest:

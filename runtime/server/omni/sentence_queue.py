@@ -72,7 +72,7 @@ class TurnEnd:
 
 @dataclass(frozen=True, slots=True)
 class Goodbye:
-    """Queued session.close. Earlier sentences are still spoken."""
+    """Queued session.close, after the sentences that are still spoken."""
 
 
 class SentenceQueue(deque[Sentence | TurnEnd | Goodbye]):

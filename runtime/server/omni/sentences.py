@@ -59,12 +59,19 @@ class Sentences:
         return parts
 
     def _next_word(self, start: int) -> int:
-        """Return the index of the next letter or digit; the end of the text if there is none."""
+        """Return the index of the next letter or digit.
+
+        Returns:
+            The end of the text if there is none.
+        """
         found = SPOKEN.search(self._rest, start)
         return found.start() if found else len(self._rest)
 
     def flush(self) -> list[str]:
-        """Return the remaining text if it has words; more text may follow."""
+        """Return the remaining text if it has words.
+
+        More text may follow.
+        """
         return self.finish() if self._is_speakable else []
 
     def finish(self) -> list[str]:

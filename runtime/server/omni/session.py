@@ -104,7 +104,10 @@ class OmniSession(Dialect[Sentence]):
 
     @property
     def is_congested(self) -> bool:
-        """True if no more messages should be read, because enough text is queued or the client does not read."""
+        """True if no more messages should be read.
+
+        Enough text is queued, or the client does not read.
+        """
         is_full = len(self._queue) > _MAX_QUEUED or (
             self._queue.waiting_chars > _MAX_QUEUED_TEXTS * self._limits.max_text_chars
         )
@@ -423,7 +426,10 @@ class OmniSession(Dialect[Sentence]):
         self._refuse(f"Unknown message type: {_quoted(kind)}", InvalidConfig(where="type", why="unknown"))
 
     def _refuse(self, text: str, error: SpeechError) -> None:
-        """Refuse a message. Before the first accepted session.config, this ends the session."""
+        """Refuse a message.
+
+        Before the first accepted session.config, this ends the session.
+        """
         if self._voice is None:
             self._leave(text, error)
         else:

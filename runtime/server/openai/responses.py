@@ -44,14 +44,20 @@ class Usage(TypedDict):
 
 
 class SpeechBatch(SpeechBody):
-    """Batch of texts; fields of an item override those of the batch."""
+    """Batch of texts.
+
+    Fields of an item override those of the batch.
+    """
 
     input: str = ""
     items: Annotated[list[SpeechBody], Field(min_length=1)]
 
 
 class WordTime(TypedDict):
-    """Estimated time of a word in seconds; ``input_index`` is its turn in a dialogue."""
+    """Estimated time of a word in seconds.
+
+    ``input_index`` is the word's turn in a dialogue.
+    """
 
     word: str
     start: float

@@ -64,7 +64,10 @@ def add_routes(app: FastAPI, host: Host) -> None:
     @app.post("/v1/audio/speech/batch", response_model=None)
     @documented(body=SpeechBatch, example={"items": [EXAMPLE, EXAMPLE]}, answer=BatchReply, refusals=SPEECH)
     async def batch(request: Request) -> Reply | Response:
-        """Speak several texts. An error in one text does not affect the others."""
+        """Speak several texts.
+
+        An error in one text does not affect the others.
+        """
         items = read_batch(await read_fields(request, host), host.settings.limits.max_batch_items)
         host.engine  # noqa: B018  raises if there is none
         work = _batch(host, items, host.owner_library(request.headers), id_of(request))
@@ -120,7 +123,10 @@ def _reads_as_it_comes(request: Request) -> bool:
 
 
 async def _batch(host: Host, items: list[dict[str, Any]], library: VoiceLibrary, request_id: str) -> list[Reply]:
-    """Speak all items of a batch. At most one request per slot is open, so that a batch never fills the queue."""
+    """Speak all items of a batch.
+
+    At most one request per slot is open, so that a batch never fills the queue.
+    """
     room = asyncio.Semaphore(host.engine.load().slots)
 
     async def served(index: int, fields: dict[str, Any]) -> Reply:
@@ -155,7 +161,10 @@ async def _item(host: Host, fields: dict[str, Any], library: VoiceLibrary, reque
 
 
 async def _await_capacity(host: Host, body: SpeechBody, library: VoiceLibrary, request_id: str) -> Whole:
-    """Submit an item. If other requests fill the queue, retry for up to `queue_s`."""
+    """Submit an item.
+
+    If other requests fill the queue, submitting is retried for up to `queue_s`.
+    """
     loop = asyncio.get_running_loop()
     end = loop.time() + host.settings.limits.queue_s
     while True:

@@ -49,7 +49,10 @@ def _requires_input_or_inputs(schema: dict[str, Any]) -> None:
 
 
 class DialogueInput(VoiceFields):
-    """Turn of a dialogue. If a field is null, that of the body is used."""
+    """Turn of a dialogue.
+
+    If a field is null, that of the body is used.
+    """
 
     text: Text = Field(validation_alias=AliasChoices("text", "input"))
     voice: Name | None = Field(None, validation_alias=_VOICE_NAMES)
@@ -151,7 +154,10 @@ class SpeechBody(SpeechFields):
         return body
 
     def spoken(self, reference: Reference | None) -> Reference | None:
-        """Return the reference to speak with. The body's transcript is used for recordings, not for stored voices."""
+        """Return the reference to speak with.
+
+        The body's transcript is used for recordings, not for stored voices.
+        """
         return reference
 
     @property
@@ -163,12 +169,20 @@ class SpeechBody(SpeechFields):
 
     @property
     def is_events(self) -> bool:
-        """True if the response is server-sent events; vLLM-Omni's ``stream`` selects them if no format is given."""
+        """True if the response is sent as server-sent events.
+
+        vLLM-Omni's ``stream`` selects them if no format is given.
+        """
         return self.stream_format == "sse" or (self.stream is True and self.stream_format is None)
 
 
 def read_speech(fields: dict[str, Any], *, is_read_as_it_comes: bool = False, is_in_batch: bool = False) -> SpeechBody:
-    """Validate a decoded body. Without `stream` and `stream_format`, a client that reads incrementally gets raw audio.
+    """Validate a decoded body.
+
+    Args:
+        is_read_as_it_comes: True if the client reads incrementally. It gets raw audio if the body has neither `stream`
+            nor `stream_format`.
+        is_in_batch: True for an item of a batch.
 
     Raises:
         InvalidConfig, UnsupportedFormat: A field has the wrong type, is out of range, or contradicts another one.
@@ -193,7 +207,9 @@ def read_speech(fields: dict[str, Any], *, is_read_as_it_comes: bool = False, is
 
 
 def read_batch(fields: dict[str, Any], max_items: int) -> list[dict[str, Any]]:
-    """Return the bodies of a batch before validation; fields of an item override those of the batch.
+    """Return the bodies of a batch before validation.
+
+    Fields of an item override those of the batch.
 
     Raises:
         InvalidConfig: ``items`` is not a list of objects, or is empty or too long.

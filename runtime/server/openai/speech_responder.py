@@ -71,7 +71,9 @@ class SpeechResponder(HttpSpeech[SpeechBody]):
         yield await self._encoded(encoder, encoder.finish)
 
     async def as_events(self) -> AsyncGenerator[bytes, None]:
-        """Yield server-sent events with audio. An error after the first audio is the last event.
+        """Yield server-sent events with audio.
+
+        An error after the first audio is the last event.
 
         Raises:
             SpeechError: The request failed before the first audio.
@@ -103,7 +105,9 @@ class SpeechResponder(HttpSpeech[SpeechBody]):
             yield event(type="speech.audio.error", error=error_body(error), partial_audio=True, action="discard")
 
     async def whole(self) -> Whole:
-        """Return the complete audio. If the body allows, runaway and short speech is retried with the next seed.
+        """Return the complete audio.
+
+        If the body allows, runaway and short speech is retried with the next seed.
 
         Raises:
             SpeechError: The request was refused or failed.
@@ -149,7 +153,10 @@ class SpeechResponder(HttpSpeech[SpeechBody]):
         return DialogueWords([read_text(request.text, limits, brackets=tags) for request in requests])
 
     def _word_times_of(self, times: Mapping[int, TimedWords]) -> list[Reply]:
-        """Return word times in the format of OpenAI's transcriptions, with the turn's index in a dialogue."""
+        """Return word times in the format of OpenAI's transcriptions.
+
+        In a dialogue, they include the index of the turn.
+        """
         speed, is_dialogue = self._body.speed, bool(self._body.inputs)
         return [
             {
@@ -182,7 +189,10 @@ class SpeechResponder(HttpSpeech[SpeechBody]):
         return requests
 
     async def _narration(self) -> list[SpeechRequest]:
-        """Return a request for each part of a narration in the voice for it. Parts without words are omitted."""
+        """Return one request for each part of a narration, in the voice of that part.
+
+        Parts without words are omitted.
+        """
         body = self._body
         check_text(len(body.input), self._host.settings.limits, param=self.text_field)
         requests = [await self._request(part) for part in body.narration()]

@@ -46,7 +46,11 @@ _EVENT: Document = {  # Schema of a server-sent event.
 
 
 def document(routes: Sequence[BaseRoute], *, has_keys: bool) -> Document:
-    """Return the OpenAPI document of all HTTP routes; `has_keys` is True if requests need a key."""
+    """Return the OpenAPI document of all HTTP routes.
+
+    Args:
+        has_keys: True if requests need a key.
+    """
     operations = list(_operations(routes))
     schemas, components = _schemas(operations)
     paths: dict[str, Document] = defaultdict(dict)

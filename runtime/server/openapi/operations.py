@@ -84,7 +84,10 @@ UNREADY: Refusals = frozenset({errors.Loading, errors.Draining, errors.EngineDea
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
-    """OpenAPI description of one route. `body` and `answer` are types that pydantic can describe."""
+    """OpenAPI description of one route.
+
+    `body` and `answer` are types that pydantic can describe.
+    """
 
     body: Any = None
     body_media: str = JSON

@@ -17,7 +17,10 @@ GET = ["GET", "HEAD"]
 
 
 def add_routes(app: FastAPI, host: Host) -> None:
-    """Register the routes. The document also describes routes that are registered later."""
+    """Register the routes.
+
+    The document also describes routes that are registered later.
+    """
 
     @cache
     def described() -> dict[str, Any]:

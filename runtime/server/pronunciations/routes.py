@@ -89,7 +89,10 @@ def words_of(entries: Iterable[Pronunciation]) -> tuple[Word, ...]:
 
 
 def entry(kept: OwnerDictionaries, dictionary: PronunciationDictionary) -> dict[str, Any]:
-    """Return a dictionary without its words. Thread: a worker, because the owner is read from disk."""
+    """Return a dictionary without its words.
+
+    Thread: a worker, because the owner's dictionaries are read from disk.
+    """
     return {
         "id": dictionary.id,
         "object": "audio.pronunciation_dictionary",

@@ -23,7 +23,10 @@ class NewDictionary(StrictFields):
 
 
 class ChangedDictionary(StrictFields):
-    """Changes to a dictionary; ``pronunciations`` replaces all of its entries."""
+    """Changes to a dictionary.
+
+    ``pronunciations`` replaces all entries of the dictionary.
+    """
 
     name: Name | None = None
     description: Description | None = None

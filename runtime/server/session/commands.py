@@ -10,7 +10,10 @@ from runtime.request import SpeechRequest
 
 @dataclass(frozen=True, slots=True)
 class Submit:
-    """Submit a request to the engine. Its events are passed to `Session.on_speech` with this number."""
+    """Submit a request to the engine.
+
+    Its events are passed to `Session.on_speech` with this number.
+    """
 
     utterance: int
     request: SpeechRequest
@@ -48,14 +51,20 @@ class Played:
 
 @dataclass(frozen=True, slots=True)
 class Cancel:
-    """Cancel the utterance and release its slot. No response is needed."""
+    """Cancel the utterance and release its slot.
+
+    No response is needed.
+    """
 
     utterance: int
 
 
 @dataclass(frozen=True, slots=True)
 class Decode:
-    """Decode reference audio in a worker. The result, a Reference without text, is passed to `on_reference`."""
+    """Decode reference audio in a worker.
+
+    The result, a Reference without text, is passed to `on_reference`.
+    """
 
     upload: int
     ref_audio: str = field(repr=False)
@@ -63,7 +72,9 @@ class Decode:
 
 @dataclass(frozen=True, slots=True)
 class Recall:
-    """Read a stored voice in a worker. Its Reference is passed to `on_reference`.
+    """Read a stored voice in a worker.
+
+    Its Reference is passed to `on_reference`.
 
     `param` is the name of the voice field in the client's message.
     """
@@ -98,7 +109,10 @@ class AudioMessage:
 
 @dataclass(frozen=True, slots=True)
 class EncodedMessage:
-    """JSON message whose audio is not encoded yet. The messages of a client are encoded in order."""
+    """JSON message whose audio is not encoded yet.
+
+    The messages of a client are encoded in order.
+    """
 
     # Function that runs on a worker thread and returns the message. An empty result is not sent.
     make: Callable[[], str] = field(repr=False)
@@ -108,7 +122,7 @@ class EncodedMessage:
 
 @dataclass(frozen=True, slots=True)
 class Close:
-    """Start the close handshake. No message follows."""
+    """Start the close handshake, after which no message follows."""
 
     code: int
     reason: str = ""

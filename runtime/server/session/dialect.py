@@ -51,7 +51,10 @@ class RecentNames:
 
 
 class Dialect(ABC, Generic[Speaking]):
-    """Protocol session of one client on one socket. Thread: event loop."""
+    """Protocol session of one client on one socket.
+
+    Thread: event loop.
+    """
 
     gives_notice = False  # True if the session warns the client before its time limit.
 
@@ -83,7 +86,10 @@ class Dialect(ABC, Generic[Speaking]):
         return commands
 
     def take(self) -> Outgoing | None:
-        """Remove and return the next message for the client, or None. No message follows a Close."""
+        """Remove and return the next message for the client, or None.
+
+        No message follows a Close.
+        """
         item = self.send_queue.take()
         if isinstance(item, AudioMessage) and (utterance := self.utterances.get(item.number)) is not None:
             utterance.sent_samples += item.samples
@@ -96,7 +102,10 @@ class Dialect(ABC, Generic[Speaking]):
 
     @property
     def is_congested(self) -> bool:
-        """True if the client does not read its messages, so that its input should not be read either."""
+        """True if the client does not read its messages.
+
+        Its input should not be read either.
+        """
         return self.send_queue.is_congested
 
     # --- Input.
@@ -122,11 +131,17 @@ class Dialect(ABC, Generic[Speaking]):
             self._handle(message)
 
     def receive_bytes(self) -> None:
-        """Refuse a binary message. No API expects one from clients."""
+        """Refuse a binary message.
+
+        No API expects one from clients.
+        """
         self.close_with(InvalidMessage(why="binary messages are not taken"), 1003)
 
     def on_speech(self, number: int, event: SpeechEvent) -> None:
-        """Process an event of the engine. It is dropped if its utterance was aborted in the meantime."""
+        """Process an event of the engine.
+
+        It is dropped if its utterance was aborted in the meantime.
+        """
         utterance = self.utterances.get(number)
         if utterance is None:
             return
@@ -271,7 +286,10 @@ class Dialect(ABC, Generic[Speaking]):
 
     @abstractmethod
     def _on_event(self, utterance: Speaking, event: SpeechEvent) -> None:
-        """Report an event of the engine to the client. A final event closes the utterance."""
+        """Report an event of the engine to the client.
+
+        A final event closes the utterance.
+        """
 
     @abstractmethod
     def _fail(self, utterance: Speaking, error: SpeechError) -> None:
@@ -321,7 +339,10 @@ class SingleErrorDialect(Dialect[Speaking]):
 
 
 class SessionTimers:
-    """Timers of one session. `silence_s` is the current idle timeout, or None without one."""
+    """Timers of one session.
+
+    `silence_s` is the current idle timeout, or None if there is no timeout.
+    """
 
     def __init__(self, limits: Limits, clock: Callable[[], float], *, gives_notice: bool = False) -> None:
         self._limits = limits
@@ -341,14 +362,21 @@ class SessionTimers:
         return end if silence_s is None else min(end, self._last_event + silence_s)
 
     def expired(self, silence_s: float | None) -> Expired | None:
-        """Return the timeout that ends the session now, or None. If several are due, the earliest is returned."""
+        """Return the timeout that ends the session now, or None.
+
+        If several are due, the earliest is returned.
+        """
         now = self._clock()
         if silence_s is not None and self._last_event + silence_s <= min(now, self._end):
             return SessionIdle(limit=silence_s)
         return SessionTooLong(limit=self._limits.session_s) if now >= self._end else None
 
     def notice(self) -> float | None:
-        """Return the remaining seconds once, when the warning is due; otherwise None."""
+        """Return the remaining seconds once, when the warning is due.
+
+        Returns:
+            None at other times.
+        """
         now = self._clock()
         if self._notice_s is None or now < self._end - self._notice_s:
             return None

@@ -41,7 +41,10 @@ def check_turns(turns: Sequence[Turn], limits: Limits) -> None:
 
 @contextmanager
 def errors_of_turn(index: int, fields: Mapping[str, str]) -> Iterator[None]:
-    """Context manager that renames an error's field to the client's name for it, such as ``inputs.3.voice_id``."""
+    """Context manager that renames an error's field to the client's name for it.
+
+    An example is ``inputs.3.voice_id``.
+    """
     try:
         yield
     except SpeechError as error:
@@ -65,7 +68,10 @@ def check_turn_text(text: str) -> None:
 
 
 def join_ends(ends: Sequence[Finished]) -> Finished:
-    """Return one Finished for all turns: the first stop reason that is not EOS, with the statistics of all turns."""
+    """Return one Finished for all turns, with the statistics of all turns.
+
+    Its stop reason is the first one that is not EOS.
+    """
     if len(ends) == 1:
         return ends[0]
     stats = [end.stats for end in ends]

@@ -13,7 +13,10 @@ _CONGESTED = 256  # Number of unsent messages without audio above which the clie
 
 
 class SendQueue:
-    """Queue of messages to send. Audio of an utterance, or all messages about a context, can be dropped."""
+    """Queue of messages to send.
+
+    Audio of an utterance, or all messages about a context, can be dropped.
+    """
 
     def __init__(self) -> None:
         self.untaken_ends = 0  # Number of final messages that the client cannot have received yet.
@@ -34,7 +37,11 @@ class SendQueue:
         is_terminal: bool = False,
         about: str | None = None,
     ) -> None:
-        """Queue a JSON message. With `number`, it is dropped together with that utterance's audio."""
+        """Queue a JSON message.
+
+        Args:
+            number: Utterance whose dropped audio also drops this message.
+        """
         item = TextMessage(_json(message), is_terminal, number, samples)
         self.items.append((item, about))
         self._count(item, 1)

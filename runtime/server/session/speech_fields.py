@@ -128,7 +128,10 @@ class SpeechFields(VoiceFields):
 
     @property
     def frame_limit(self) -> int | None:
-        """Return the requested number of frames. The last of max_new_tokens is the end token."""
+        """Return the requested number of frames.
+
+        The last frame of max_new_tokens is the end token.
+        """
         if self.max_frames is None and self.max_new_tokens is not None:
             return self.max_new_tokens - 1
         return self.max_frames
@@ -140,13 +143,20 @@ class SpeechFields(VoiceFields):
 
     @property
     def filter_name(self) -> FilterName:
-        """Return the text filter. Streamed text is treated as the output of a language model."""
+        """Return the text filter.
+
+        Streamed text is treated as the output of a language model.
+        """
         if self.text_filter is not None:
             return self.text_filter
         return "none" if self.split_granularity == "none" else "markdown"
 
     def pause_s(self, limits: Limits) -> float | None:
-        """Return the length of the pause after which received text is spoken; None if pauses have no effect."""
+        """Return the length of the pause after which received text is spoken.
+
+        Returns:
+            None if pauses have no effect.
+        """
         if self.waits_for_its_end:
             return None
         asked = self.max_buffer_delay_ms
@@ -192,7 +202,10 @@ class SpeechFields(VoiceFields):
 
     @property
     def recording(self) -> str | Reference | None:
-        """Return the encoded recording, or the reference of a speaker embedding, which needs no decoding."""
+        """Return the encoded recording, or the reference of a speaker embedding.
+
+        A speaker embedding needs no decoding.
+        """
         if self.speaker_embedding is None:
             return self.ref_audio
         with np.errstate(over="ignore"):  # The engine refuses infinite values.
@@ -254,7 +267,10 @@ class SynthesisOptions:
     notes: tuple[str, ...] = ()
 
     def request(self, text: str, resolved: ResolvedVoice, reference: Reference | None) -> SpeechRequest:
-        """Return the speech request. A stored voice without a transcript is used by its x-vector only."""
+        """Return the speech request.
+
+        A stored voice without a transcript is used by its x-vector only.
+        """
         if reference is not None:
             reference = replace(reference, x_vector_only=reference.x_vector_only or reference.text is None)
         return SpeechRequest(

@@ -56,7 +56,10 @@ class ChosenVoice(Generic[Config]):
 
 
 class GrowingText:
-    """Streamed text of a client, with limits, a filter, and detection of pauses. Times are arguments."""
+    """Streamed text of a client, with limits, a filter, and detection of pauses.
+
+    Times are arguments.
+    """
 
     def __init__(
         self,
@@ -96,7 +99,10 @@ class GrowingText:
         return self._filter.add(text)
 
     def flush(self) -> str:
-        """Return the text that is held back, to be spoken now; more text may follow."""
+        """Return the text that is held back, to be spoken now.
+
+        More text may follow.
+        """
         return self._filter.flush()
 
     def finish(self) -> str:
@@ -196,7 +202,10 @@ class Utterance(Generic[Config]):
             self.queued.append(text)
 
     def send_text(self, *, is_flushed: bool = False) -> None:
-        """Send queued text to the engine if there is a voice, and if there are words or the text is complete."""
+        """Send queued text to the engine if there is a voice.
+
+        The text must have words or be complete.
+        """
         if self.is_end_sent:
             return
         if not self.is_submitted:
@@ -231,9 +240,10 @@ class Utterance(Generic[Config]):
         self.commands.append(Submit(self.number, self.request(text, open_text=is_open)))
 
     def _first_words(self) -> str:
-        """Remove and return the queued text up to and including the piece with the first word, or all text.
+        """Remove and return the queued text up to and including the first word.
 
-        The engine must not start with only a space or a quotation mark, so a flush of such text is ignored.
+        Without a word, all text is returned. The engine must not start with only a space or a quotation mark, so a
+        flush of such text is ignored.
         """
         words = ""
         while self.queued and not is_speakable(words):

@@ -18,14 +18,20 @@ PIECE_CHARS = 256  # Number of characters that are filtered in at most 5 ms.
 
 
 class TextFilter(Protocol):
-    """Protocol of an incremental text filter. The concatenated results are the text to speak."""
+    """Protocol of an incremental text filter.
+
+    The concatenated results are the text to speak.
+    """
 
     def add(self, text: str) -> str:
         """Append text and return the text to speak that later text cannot change."""
         ...
 
     def flush(self) -> str:
-        """Return the text that is held back, to be spoken now; more text may follow."""
+        """Return the text that is held back, to be spoken now.
+
+        More text may follow.
+        """
         ...
 
     def finish(self) -> str:
@@ -81,7 +87,11 @@ class InPieces:
 
 
 def text_filter(name: FilterName, dictionary: Dictionary | None = None, *, spells: bool = False) -> TextFilter:
-    """Return a filter for one text. `spells` enables ``<spell>`` tags."""
+    """Return a filter for one text.
+
+    Args:
+        spells: True to replace ``<spell>`` tags.
+    """
     stages: list[TextFilter] = []
     if spells:
         stages.append(Spelling())

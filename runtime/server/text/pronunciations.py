@@ -31,7 +31,10 @@ def line(most: int) -> Callable[[str], str]:
 
 
 class Pronunciation(StrictFields):
-    """Word and its replacement; with case_sensitive, it matches in the same case only."""
+    """Word and its replacement.
+
+    With case_sensitive, it matches in the same case only.
+    """
 
     word: Annotated[Text, AfterValidator(line(MAX_WORD_CHARS))]
     say_as: Annotated[Text, AfterValidator(line(MAX_REPLACEMENT_CHARS))]
@@ -55,7 +58,10 @@ class NamesDictionaries(Protocol):
 
     @property
     def dictionaries(self) -> Sequence[tuple[str, str | None]]:
-        """Return pairs (dictionary id, version id); None is the latest version."""
+        """Return pairs of dictionary id and version id.
+
+        A version of None is the latest version.
+        """
         ...
 
     @property
@@ -87,6 +93,9 @@ def all_words(asked: NamesDictionaries, library: VoiceLibrary) -> list[Pronuncia
 
 
 def dictionary_for(entries: Iterable[Pronunciation], limits: Limits, *, tags: bool) -> Dictionary | None:
-    """Return a dictionary with these words, or None without words. Text in tags is not replaced."""
+    """Return a dictionary with these words, or None if there are no words.
+
+    Text in tags is not replaced.
+    """
     words = tuple((entry.word, entry.say_as, entry.case_sensitive) for entry in entries)
     return dictionary_of(words, tag_pattern(limits, brackets=tags)) if words else None

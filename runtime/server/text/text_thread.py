@@ -39,7 +39,9 @@ class TextThread(ThreadPoolExecutor):
 
 
 def rest() -> None:
-    """Sleep if the calling thread is a `TextThread` that has used more than its share of a core.
+    """Sleep if the calling `TextThread` has used too much CPU time.
+
+    Call this function often during long work.
 
     Call this function often during long work.
     """

@@ -23,7 +23,11 @@ def forbids_blends(card: VoiceCard) -> bool:
 
 
 def voice_reference(library: VoiceLibrary, stored: str) -> Reference:
-    """Return the reference of a resolved voice: a stored voice's id, or a blend. Thread: a worker.
+    """Return the reference of a resolved voice.
+
+    Args:
+        stored: Id of a stored voice, or a blend.
+    Thread: a worker.
 
     Raises:
         VoiceNotFound, VoiceFileInvalid: A voice was deleted or damaged in the meantime.

@@ -56,7 +56,9 @@ class VoiceForm:
 
 
 async def read_form(request: Request, limits: Limits) -> VoiceForm:
-    """Read a multipart form within its limits. Large files are stored on disk during the request.
+    """Read a multipart form within its limits.
+
+    Large files are stored on disk during the request.
 
     Raises:
         InvalidConfig: The body is not a multipart form, or has unsupported values.
@@ -118,7 +120,10 @@ def _imported(file: bytes, form: VoiceForm, consent: Consent | None, limits: Lim
 
 
 def _converted(found: Profile | DemoVoice, form: VoiceForm, consent: Consent, limits: Limits) -> Voice:
-    """Return the voice of another program's file. Fields of the form override those of the file."""
+    """Return the voice of another program's file.
+
+    Fields of the form override those of the file.
+    """
     fields = form.fields
     if isinstance(found, Profile):
         own = {"name": found.name, "speaker_description": found.description, "ref_text": found.transcript}
@@ -160,7 +165,9 @@ def _prepared(voice: Voice, samples: NDArray[np.float32], limits: Limits, advice
 
 
 def edit_of(fields: dict[str, Any]) -> Edit:
-    """Parse a JSON object with changes to a voice; ``null`` removes a description.
+    """Parse a JSON object with changes to a voice.
+
+    ``null`` removes a description.
 
     Raises:
         InvalidConfig: There is no change, or a value has the wrong type or is too long.
@@ -229,7 +236,7 @@ def _language(form: VoiceForm) -> str:
 
 
 def _text(form: VoiceForm, name: str, most: int) -> str | None:
-    """Return a field without surrounding white space; None if it is empty."""
+    """Return a field without surrounding white space, or None if it is empty."""
     return _checked_text(name, form.fields.get(name, ""), most) or None
 
 

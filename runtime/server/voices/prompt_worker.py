@@ -26,7 +26,10 @@ MAKE_S = 120.0  # Timeout for the computation of one prompt.
 
 
 class PromptWorker:
-    """Background task that computes missing prompts. Thread: event loop."""
+    """Background task that computes missing prompts.
+
+    Thread: event loop.
+    """
 
     def __init__(self, libraries: Callable[[], Iterable[Library]], engine: SpeechEngine, workers: Executor) -> None:
         self._libraries = libraries

@@ -59,7 +59,10 @@ SHADOWED = "A speaker has its name; rename it, or ask for it as voice:NAME."
 
 
 def voices_router(host: Host) -> APIRouter:
-    """Return the routes of stored voices. Disk access and decoding run in the host's workers."""
+    """Return the routes of stored voices.
+
+    Disk access and decoding run in the host's workers.
+    """
     router = APIRouter()
 
     def speakers() -> list[str]:
@@ -166,7 +169,9 @@ def voices_router(host: Host) -> APIRouter:
 
 
 def check_free(name: str, speakers: list[str]) -> None:
-    """Refuse a name that equals or looks like a speaker's, or that clients remove from URLs (such as "..").
+    """Refuse a name that is or looks like a speaker's.
+
+    A name that clients remove from URLs (such as "..") is also refused.
 
     Raises:
         InvalidConfig, VoiceNameOfSpeaker, VoiceNameLooksAlike: The name is refused.
@@ -180,7 +185,10 @@ def check_free(name: str, speakers: list[str]) -> None:
 
 
 def kept(library: OwnerLibrary, form: VoiceForm, limits: Limits, speakers: list[str]) -> VoiceCard:
-    """Create the voice of a form and store it. Thread: a worker."""
+    """Create the voice of a form and store it.
+
+    Thread: a worker.
+    """
     voice = voice_of(form, limits)
     check_free(voice.name, speakers)
     old = library.own.find(voice.name) if form.replaces else None

@@ -25,14 +25,23 @@ class Speaker:
 
 
 class Speakers:
-    """Speakers of all checkpoints. Thread: event loop."""
+    """Speakers of all checkpoints.
+
+    Thread: event loop.
+    """
 
     def __init__(self, elsewhere: str) -> None:
-        """Read the checkpoints of other replicas from a file. An empty path means that there is no file."""
+        """Read the checkpoints of other replicas from a file.
+
+        An empty path means that there is no file.
+        """
         self._elsewhere: WatchedFile[tuple[Speaker, ...]] = WatchedFile(elsewhere, speakers_of, ())
 
     def beside(self, cards: Sequence[ModelCard]) -> dict[str, Speaker]:
-        """Return all speakers by name: those of the given model cards, then those of other replicas."""
+        """Return all speakers by name.
+
+        Those of the given model cards precede those of other replicas.
+        """
         ours = (
             speaker
             for card in cards

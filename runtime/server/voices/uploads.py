@@ -17,7 +17,9 @@ _OTHER_URL = re.compile(r"(?!data:)[a-z][a-z0-9+.-]{0,15}:", re.IGNORECASE)
 
 
 def read_upload(ref_audio: str, limits: Limits, fetcher: Fetcher | None = None) -> NDArray[np.float32] | SpeechError:
-    """Decode the audio and return it, or return the error. Without a fetcher, web addresses are refused.
+    """Decode the audio and return it, or return the error.
+
+    Without a fetcher, web addresses are refused.
 
     Shapes: [N] float32, mono, 24 kHz.
 

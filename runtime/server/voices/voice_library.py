@@ -10,11 +10,17 @@ from runtime.voices.voice import VoiceCard as VoiceCard
 
 
 class VoiceLibrary(Protocol):
-    """Library of stored voices with an index in memory. `find` and `cards` do not block; `reference` reads a file."""
+    """Library of stored voices with an index in memory.
+
+    `find` and `cards` do not block. `reference` reads a file.
+    """
 
     @property
     def pronunciations(self) -> OwnerDictionaries:
-        """Return the pronunciation dictionaries. A lookup reads the file if it has changed."""
+        """Return the pronunciation dictionaries.
+
+        A lookup reads the file if it has changed.
+        """
         ...
 
     def cards(self) -> tuple[VoiceCard, ...]:
@@ -26,7 +32,9 @@ class VoiceLibrary(Protocol):
         ...
 
     def reference(self, voice_id: str) -> Reference:
-        """Return the voice as a request's reference, with its stored prompt if there is one. Thread: a worker.
+        """Return the voice as a request's reference, with its stored prompt if any.
+
+        Thread: a worker.
 
         Raises:
             VoiceNotFound, VoiceFileInvalid: The voice was deleted or damaged in the meantime.

@@ -48,7 +48,10 @@ class ResolvedVoice:
 
 
 class VoiceResolver:
-    """Resolver of voice names. It does not access the disk. Thread: any."""
+    """Resolver of voice names.
+
+    It does not access the disk. Thread: any.
+    """
 
     def __init__(self, cards: Sequence[ModelCard], library: VoiceLibrary) -> None:
         self._cards = tuple(cards)
@@ -64,7 +67,9 @@ class VoiceResolver:
         style: str | None = None,
         param: str = "voice",
     ) -> ResolvedVoice:
-        """Resolve mode and voice. `param` is the name of the voice field in errors.
+        """Resolve mode and voice.
+
+        `param` is the name of the voice field in errors.
 
         The default mode is that of the voice or of the reference, or else the first loaded mode. A stored voice with a
         style uses a CustomVoice checkpoint if one supports it (`ModelCard.styles_voices`).
@@ -105,7 +110,9 @@ class VoiceResolver:
     def resolve_foreign(
         self, *, model: str | None, voice: str | None, style: str | None = None, param: str = "voice"
     ) -> ResolvedVoice:
-        """Resolve for clients of other services. Their model names ("sonic-2") are unknown and match any checkpoint.
+        """Resolve for clients of other services.
+
+        Their model names ("sonic-2") are unknown and match any checkpoint.
 
         Raises:
             ModeNotServed, UnknownVoice: See `resolve`.
@@ -116,7 +123,10 @@ class VoiceResolver:
     def _blended(
         self, named: Iterable[Named], mode: Mode | None, style: str | None, cards: Sequence[ModelCard], param: str
     ) -> ResolvedVoice:
-        """Resolve a blend. With a speaker or a style it is spoken by CustomVoice, otherwise by Base."""
+        """Resolve a blend.
+
+        With a speaker or a style it is spoken by CustomVoice, otherwise by Base.
+        """
         speakers = self._speakers(cards)
         known = {name_key(name): name for name in speakers}
         parts: list[str] = []
@@ -149,7 +159,10 @@ class VoiceResolver:
         return [name for card in cards if Mode.CUSTOM_VOICE in card.modes for name in card.speakers]
 
     def _spoken(self, voice: str | None, cards: Sequence[ModelCard], param: str) -> ResolvedVoice:
-        """Return a CustomVoice speaker. Without a name, the engine chooses one and adds a note."""
+        """Return a CustomVoice speaker.
+
+        Without a name, the engine chooses a speaker and adds a note.
+        """
         if not voice:
             return ResolvedVoice(mode=Mode.CUSTOM_VOICE)
         speakers = self._speakers(cards)

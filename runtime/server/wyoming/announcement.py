@@ -16,7 +16,9 @@ SETTING = "VOICEWRIGHT_WYOMING_ANNOUNCED"
 
 
 def check_announced() -> None:
-    """Check that the optional library for announcements is installed. It is called before loading.
+    """Check that the optional library for announcements is installed.
+
+    This is called before loading.
 
     Raises:
         InvalidSetting: The library is not installed.
@@ -29,7 +31,9 @@ def check_announced() -> None:
 
 
 async def announced(bound: str, port: int) -> None:
-    """Announce the port until cancelled, then withdraw the announcement. Network errors are logged.
+    """Announce the port until cancelled, then withdraw the announcement.
+
+    Network errors are logged.
 
     Args:
         bound: Address of the port. For a wildcard address, all addresses of this machine are announced.

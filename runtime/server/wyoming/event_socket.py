@@ -29,7 +29,10 @@ _READ = 65536
 
 
 class EventSocket:
-    """Wyoming connection. The reader must be limited to `limit` bytes, the maximum of line, data and payload each."""
+    """Wyoming connection.
+
+    The reader must be limited to `limit` bytes: the maximum of a line, of its data and of its payload.
+    """
 
     headers: Mapping[str, str] = {}  # The Wyoming protocol has no headers.
 
@@ -104,7 +107,10 @@ class EventSocket:
             raise WebSocketDisconnect(1006) from None
 
     async def close(self, code: int = 1000, reason: str | None = None) -> None:
-        """Stop sending. The reason of the close was already sent as an event."""
+        """Stop sending.
+
+        The reason of the close was already sent as an event.
+        """
         with suppress(OSError, RuntimeError):  # The connection is closed already.
             self._writer.write_eof()
 

@@ -47,12 +47,18 @@ def _voice(name: str, shown: str, card: ModelCard) -> Reply:
 
 
 def _codes(languages: Iterable[str]) -> Iterable[str]:
-    """Return the codes of languages. Dialects have none and are left out."""
+    """Return the codes of languages.
+
+    Dialects have no code and are left out.
+    """
     return filter(None, map(code_of, languages))
 
 
 def _artifact(name: str, shown: str, made_by: str) -> Reply:
-    """Return the fields that all entries have in common. A model name with a slash is a Hub id."""
+    """Return the fields that all entries have in common.
+
+    A model name with a slash is a Hub id.
+    """
     url = f"https://huggingface.co/{made_by}" if "/" in made_by else ""
     return {
         "name": name,

@@ -1,4 +1,4 @@
-"""TCP port of the Wyoming protocol. It is open while the server accepts requests."""
+"""TCP port of the Wyoming protocol, open while the server accepts requests."""
 
 from __future__ import annotations
 
@@ -29,7 +29,10 @@ DIALECT = "wyoming"
 
 
 class WyomingPort:
-    """Listening port of the Wyoming protocol. Thread: event loop."""
+    """Listening port of the Wyoming protocol.
+
+    Thread: event loop.
+    """
 
     def __init__(self, host: Host, uri: str) -> None:
         """Bind the port without listening yet.
@@ -65,7 +68,10 @@ class WyomingPort:
             self._announcing = asyncio.create_task(announced(address, port), name="wyoming-announcement")
 
     def close(self) -> None:
-        """Stop accepting connections; open ones continue."""
+        """Stop accepting connections.
+
+        Open connections continue.
+        """
         self._host.ports.pop(DIALECT, None)
         if self._server is not None:
             self._server.close()
@@ -80,7 +86,10 @@ class WyomingPort:
             await asyncio.gather(self._announcing, return_exceptions=True)
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Serve a connection in a task of our own, because asyncio's task logs an error if it is cancelled."""
+        """Serve a connection in a task of our own.
+
+        Asyncio's task logs an error if it is cancelled.
+        """
         serving = asyncio.create_task(self._serve(reader, writer), name="speech-wyoming")
         self._serving.add(serving)
         serving.add_done_callback(self._serving.discard)

@@ -12,7 +12,10 @@ from runtime.server.wire import Name, StrictFields, Text, checked, given, langua
 
 
 class Voice(StrictFields):
-    """Voice selection. ``name`` is the name of a voice, or of a model together with ``speaker``."""
+    """Voice selection.
+
+    ``name`` is the name of a voice, or of a model together with ``speaker``.
+    """
 
     name: Name | None = None
     language: Name | None = None
@@ -28,7 +31,7 @@ class Describe(StrictFields):
 
 
 class Ping(StrictFields):
-    """Ping; the response repeats its text."""
+    """Ping, to which the response repeats its text."""
 
     text: Text | None = None
 
@@ -41,7 +44,10 @@ class SynthesizeStart(StrictFields):
 
 
 class Synthesize(SynthesizeStart):
-    """Complete text. After a streamed text, it repeats that text for servers without streaming."""
+    """Complete text.
+
+    After a streamed text, it repeats that text for servers without streaming.
+    """
 
     text: Text
 
@@ -68,7 +74,10 @@ EVENTS: dict[str, type[Event]] = {
 
 
 def read(fields: dict[str, Any]) -> Event | None:
-    """Validate an event, ``{"type": …, "data": {…}}``; return None for events of other services, which are ignored.
+    """Validate an event, ``{"type": …, "data": {…}}``.
+
+    Returns:
+        None for events of other services, which are ignored.
 
     Raises:
         InvalidConfig: A field has the wrong type or is out of range.

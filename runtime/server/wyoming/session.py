@@ -144,7 +144,10 @@ class WyomingSession(SingleErrorDialect[Spoken]):
         return self._now
 
     def _complete(self, utterance: Spoken) -> None:
-        """Speak the rest of a text. A text without words ends without the engine."""
+        """Speak the rest of a text.
+
+        A text without words ends without the engine.
+        """
         utterance.queue_text(utterance.text.finish())
         utterance.is_complete = True
         if utterance.is_submitted or utterance.is_readable:

@@ -44,7 +44,11 @@ def error_body(error: SpeechError) -> dict[str, object]:
 
 
 def shaped(error: SpeechError, path: str, request_id: str) -> dict[str, object]:
-    """Return the response body of an error for a path; `request_id` is empty if the port has no request ids."""
+    """Return the response body of an error for a path.
+
+    Args:
+        request_id: Request id, empty if the port has no request ids.
+    """
     if path.startswith(CARTESIA):
         return {**cartesia_fields(error, request_id), "param": error.param}
     if path.startswith(ELEVENLABS):
@@ -60,7 +64,10 @@ def shaped(error: SpeechError, path: str, request_id: str) -> dict[str, object]:
 
 
 def socket_error(error: SpeechError, path: str) -> dict[str, object]:
-    """Return the error message to send on an accepted WebSocket of this path before it is closed."""
+    """Return the error message to send on an accepted WebSocket before it is closed.
+
+    The format is that of the path's API.
+    """
     if path.startswith(CARTESIA):
         return cartesia_message(error, None, "")
     if path.startswith(ELEVENLABS):
@@ -69,7 +76,10 @@ def socket_error(error: SpeechError, path: str) -> dict[str, object]:
 
 
 def cartesia_message(error: SpeechError, context: str | None, request_id: str) -> dict[str, object]:
-    """Return Cartesia's WebSocket message for an error; with a context id, it also ends that context."""
+    """Return Cartesia's WebSocket message for an error.
+
+    With a context id, the message also ends that context.
+    """
     return {
         "type": "error",
         "context_id": context,
@@ -131,7 +141,10 @@ class _ErrorResponse(JSONResponse):
 
 
 def raw_error_response(error: SpeechError, path: str) -> bytes:
-    """Return the HTTP response as bytes, for connections whose request never reached the application."""
+    """Return the HTTP response as bytes.
+
+    It is for connections whose request never reached the application.
+    """
     response = error_response(error, {"Connection": "close"})
     response.shape(path, "")
     status = HTTPStatus(error.http_status)
@@ -141,7 +154,11 @@ def raw_error_response(error: SpeechError, path: str) -> bytes:
 
 
 def error_response(error: SpeechError, headers: dict[str, str] | None = None, **beside: object) -> _ErrorResponse:
-    """Return the response, with Retry-After if the error is temporary. `beside` is added to the body."""
+    """Return the response, with Retry-After if the error is temporary.
+
+    Args:
+        beside: Further fields of the body.
+    """
     headers = {"Cache-Control": "no-store", **(headers or {})}
     if isinstance(error, Busy):
         wait_s = error.facts.get("retry_after_s", _RETRY_AFTER_S)
@@ -158,7 +175,10 @@ _METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 
 
 def unrouted(routes: Iterable[BaseRoute], scope: Scope) -> Response:
-    """Return the error response for a request without a matching route; ``Allow`` lists the methods of the path."""
+    """Return the error response for a request without a matching route.
+
+    ``Allow`` lists the methods of the path.
+    """
     routes = list(routes)
     if _has_socket(routes, scope):
         return error_response(WebSocketOnly(), {"Upgrade": "websocket", "Connection": "Upgrade"})
@@ -177,7 +197,10 @@ def slash_too_many() -> UnknownRoute:
 
 
 def unknown_route(path: str) -> UnknownRoute:
-    """Return the error for an unknown path. If only /v1 is missing or repeated, it suggests the correct path."""
+    """Return the error for an unknown path.
+
+    If only /v1 is missing or repeated, the error suggests the correct path.
+    """
     rest = path
     while rest.startswith("/v1/"):
         rest = rest.removeprefix("/v1")

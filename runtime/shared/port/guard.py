@@ -27,7 +27,9 @@ OPEN = frozenset({"/health", "/ready"})  # Routes without access checks.
 
 
 class AccessCheck(ABC):
-    """Base class of access middlewares. `refused` is called with the error code of each refused request.
+    """Base class of access middlewares.
+
+    `refused` is called with the error code of each refused request.
 
     Thread: event loop.
     """
@@ -62,7 +64,10 @@ _DOTS = frozenset({".", ".."})
 
 
 class RequestGuard(AccessCheck):
-    """Access middleware of a port. Thread: event loop."""
+    """Access middleware of a port.
+
+    Thread: event loop.
+    """
 
     def __init__(
         self,

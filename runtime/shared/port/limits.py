@@ -31,14 +31,19 @@ _RETRY_AFTER_S = 1.0
 
 
 class ConnectionCaps:
-    """Limits of open connections, in total and per address. Thread: event loop."""
+    """Limits of open connections, in total and per address.
+
+    Thread: event loop.
+    """
 
     def __init__(self, settings: ServerSettings) -> None:
         self.by_address: Counter[str] = Counter()
         self._settings = settings
 
     def check(self, address: str) -> None:
-        """Check the limits before a new connection. Loopback addresses have no limit per address.
+        """Check the limits before a new connection.
+
+        Loopback addresses have no limit per address.
 
         Raises:
             TooManyConnections: A limit is reached.
@@ -93,7 +98,7 @@ class Allowance:
 
 
 def allowance_of(headers: Mapping[str, str]) -> Allowance | None:
-    """Return the account and its limit from a request's headers, or None if there is no account."""
+    """Return the account and its limit from a request's headers, or None."""
     account = headers.get(ACCOUNT_HEADER, "")[:_MAX_ACCOUNT_CHARS]
     try:
         seconds = float(headers.get(SECONDS_HEADER, ""))
@@ -125,14 +130,19 @@ async def body_pieces(
 
 
 async def whole_body(request: Request, *, max_bytes: int, idle_s: float, what: str = "The body") -> bytes:
-    """Return the complete body of a request. Errors are those of `body_pieces`."""
+    """Return the complete body of a request.
+
+    Errors are those of `body_pieces`.
+    """
     return b"".join([piece async for piece in body_pieces(request, max_bytes=max_bytes, idle_s=idle_s, what=what)])
 
 
 async def bounded(
     received: AsyncIterator[bytes], headers: Headers, *, max_bytes: int, idle_s: float, what: str = "The body"
 ) -> AsyncGenerator[bytes, None]:
-    """Yield the pieces of a request body and check its limits. Only time spent waiting for the client counts.
+    """Yield the pieces of a request body and check its limits.
+
+    Only time spent waiting for the client counts.
 
     Raises:
         UnsupportedEncoding: The body is compressed.

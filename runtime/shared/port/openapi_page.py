@@ -85,7 +85,10 @@ def _object(name: str, schema: Document) -> str:
 
 
 def _fold(name: str, summary: str, inside: str) -> str:
-    """Return a collapsible section; browsers open it if a link points inside."""
+    """Return a collapsible section.
+
+    Browsers open it if a link points inside.
+    """
     return f'<details><summary>{summary}</summary><div id="{escape(name)}">{inside}</div></details>'
 
 
@@ -118,5 +121,8 @@ def _prose(words: str) -> str:
 
 
 def _prose_line(words: str) -> str:
-    """Convert one line of text to HTML; text between backticks becomes code."""
+    """Convert one line of text to HTML.
+
+    Text between backticks becomes code.
+    """
     return re.sub(r"`+([^`]+)`+", r"<code>\1</code>", escape(words, quote=False))

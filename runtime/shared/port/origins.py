@@ -75,7 +75,10 @@ class Origins:
 
 
 def may_use(headers: Headers, others: Origins | None = None) -> bool:
-    """True if a request comes from our own page, an allowed origin, or a program (no ``Origin``)."""
+    """True if a request comes from our page, an allowed origin, or a program.
+
+    Programs send no ``Origin``.
+    """
     sent = headers.getlist("origin")
     if not sent:
         return headers.get("sec-fetch-site", "none") in {"none", "same-origin"}
@@ -102,7 +105,10 @@ class Cors(CORSMiddleware):
 
 
 def _origin(word: str) -> Origin | None:
-    """Parse an origin to (scheme, host, port); None if invalid. The port is None if the scheme has no default port."""
+    """Parse an origin to (scheme, host, port), or return None if it is invalid.
+
+    The port is None if the scheme has no default port.
+    """
     try:
         parts = urlsplit(word.removesuffix("/"))
         port = parts.port
@@ -121,7 +127,10 @@ ANY = "*"
 
 
 class Hosts:
-    """Allowed host names of this server. IP addresses are always allowed, because DNS rebinding needs a name."""
+    """Allowed host names of this server.
+
+    IP addresses are always allowed, because DNS rebinding needs a name.
+    """
 
     def __init__(self, names: str, address: str, env: Mapping[str, str] | None = None) -> None:
         """Parse the names in the setting, which are separated by commas.
@@ -176,10 +185,12 @@ _IPV6_NETWORK_BITS = 64  # Internet providers give each customer at least a /64 
 
 
 class TrustedProxies:
-    """Outermost ASGI middleware, which sets the client address behind trusted proxies. Thread: event loop.
+    """Outermost ASGI middleware that sets the client address behind trusted proxies.
 
     Each proxy appends the address of its client to ``X-Forwarded-For``. So the last `count` entries are trustworthy,
     and earlier entries may be forged.
+
+    Thread: event loop.
     """
 
     def __init__(self, app: ASGIApp, count: int) -> None:
@@ -198,13 +209,17 @@ class TrustedProxies:
         await self._app(scope, receive, send)
 
     def _entry(self, headers: Headers, name: str) -> str | None:
-        """Return the entry that the outermost trusted proxy added; None if there are too few entries."""
+        """Return the entry that the outermost trusted proxy added.
+
+        Returns:
+            None if there are too few entries.
+        """
         entries = [entry.strip() for line in headers.getlist(name) for entry in line.split(",")]
         return entries[-self._count] if len(entries) >= self._count else None
 
 
 def _address(entry: str) -> str | None:
-    """Return the address of an entry without a port; None if it is not an address."""
+    """Return the address of an entry without a port, or None if it is not an address."""
     if entry.startswith("["):
         entry = entry[1:].partition("]")[0]
     elif entry.count(":") == 1:
@@ -216,7 +231,10 @@ def _address(entry: str) -> str | None:
 
 
 def network_of(address: str) -> str:
-    """Return the key under which limits count an address: the /64 network of a public IPv6 address."""
+    """Return the key under which limits count an address.
+
+    For a public IPv6 address, it is the /64 network.
+    """
     try:
         known = ip_address(address)
     except ValueError:

@@ -28,7 +28,9 @@ WYOMING = "VOICEWRIGHT_WYOMING"  # Setting that `voicewright wyoming` calls --ur
 
 
 def address_of(uri: str, *, setting: str) -> tuple[str, int]:
-    """Parse ``tcp://HOST:PORT``. The error message names `setting`.
+    """Parse ``tcp://HOST:PORT``.
+
+    The error message names `setting`.
 
     Raises:
         InvalidSetting: The text has another form.
@@ -44,7 +46,10 @@ def address_of(uri: str, *, setting: str) -> tuple[str, int]:
 
 
 def on_signals(numbers: Sequence[signal.Signals], on_signal: Callable[[], None]) -> None:
-    """Call `on_signal` in the running event loop for each of these signals. Thread: main."""
+    """Call `on_signal` in the running event loop for each of these signals.
+
+    Thread: main.
+    """
     loop = asyncio.get_running_loop()
     for number in numbers:
         try:
@@ -54,18 +59,27 @@ def on_signals(numbers: Sequence[signal.Signals], on_signal: Callable[[], None])
 
 
 def stop_on_signals(numbers: Sequence[signal.Signals], stop: asyncio.Event, hurry: asyncio.Event) -> None:
-    """Set `stop` at the first signal and `hurry` at the next one. Thread: main."""
+    """Set `stop` at the first signal and `hurry` at the next one.
+
+    Thread: main.
+    """
     on_signals(numbers, lambda: (hurry if stop.is_set() else stop).set())
 
 
 def log_drain_wait(limit_s: float) -> None:
-    """Print that the process waits for open requests, the maximum waiting time, and how to end it immediately."""
+    """Print that the process waits for open requests.
+
+    The maximum waiting time and a way to end it immediately are included.
+    """
     with suppress(OSError, ValueError):  # Ctrl-C may also have ended the process that reads our output.
         print(f"Finishing what is spoken, {limit_s:g} s at most; Ctrl-C again ends at once.", flush=True)
 
 
 def ignore_signals(numbers: Sequence[signal.Signals]) -> None:
-    """Ignore signals from now on, because the process is already ending. Thread: main."""
+    """Ignore signals from now on, because the process is already ending.
+
+    Thread: main.
+    """
     loop = asyncio.get_running_loop()
     for number in numbers:
         with suppress(NotImplementedError):
@@ -79,14 +93,19 @@ _KERNEL_GRACE_S = 15.0
 
 
 def listen(settings: ServerSettings, host: str, port: int, *, option: str) -> socket.socket:
-    """Bind a socket and listen. Arguments and errors are those of `bind`."""
+    """Bind a socket and listen.
+
+    Arguments and errors are those of `bind`.
+    """
     listener = bind(settings, host, port, option=option)
     listener.listen(WAITING)
     return listener
 
 
 def bind(settings: ServerSettings, host: str, port: int, *, option: str, is_shared: bool = False) -> socket.socket:
-    """Bind a socket that does not listen yet. The error message names `option`.
+    """Bind a socket that does not listen yet.
+
+    The error message names `option`.
 
     With `is_shared`, several processes of one user may bind the port. The kernel distributes connections among those
     that listen.
@@ -119,7 +138,10 @@ def bind(settings: ServerSettings, host: str, port: int, *, option: str, is_shar
 
 
 def set_kernel_timeout(connection: socket.socket, settings: ServerSettings) -> None:
-    """Make the kernel drop a closed connection whose client reads no data, even if its send buffer is not empty."""
+    """Make the kernel drop a closed connection whose client reads no data.
+
+    The connection is dropped even if its send buffer is not empty.
+    """
     if hasattr(socket, "TCP_USER_TIMEOUT"):
         # The kernel's timeout is longer than that of the server, which sends a reason.
         timeout_s = settings.send_s + _KERNEL_GRACE_S
@@ -133,7 +155,10 @@ _ACCEPTED = 32
 
 
 class Server(uvicorn.Server):
-    """uvicorn's server without its signal handlers, which close all WebSockets with 1012 and raise the signal again."""
+    """uvicorn's server without its signal handlers.
+
+    The handlers close all WebSockets with 1012 and raise the signal again.
+    """
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -146,7 +171,11 @@ class Server(uvicorn.Server):
 
 
 def config(app: ASGIApp, settings: Settings, *, linger_s: int, **words: Any) -> uvicorn.Config:
-    """Return uvicorn's configuration for a port; `linger_s` is the timeout of open requests at shutdown."""
+    """Return uvicorn's configuration for a port.
+
+    Args:
+        linger_s: Timeout of open requests at shutdown.
+    """
     server = settings.server
     waiting = Waiting(max_open(server.max_connections))
     shares = LoopShares()

@@ -14,7 +14,9 @@ _FREE_FRAGMENTS = 2
 
 
 class FrameMeter:
-    """Token bucket for frames. A ping, a pong or a tiny fragment costs one token; complete messages are free.
+    """Token bucket for frames.
+
+    A ping, a pong or a tiny fragment costs one token. Complete messages are free.
 
     Raises:
         TooManyFrames: `count_control` and `count_fragment`, if no token is left.

@@ -156,15 +156,19 @@ class HttpConnection(HttpToolsProtocol, SmallReads):
             self._served.message_event.set()
 
     def send_400_response(self, msg: str) -> None:
-        """Send the error response for a request that the parser or one of the methods above has refused."""
+        """Send the error response for a request that was refused.
+
+        The parser or one of the methods above has refused the request.
+        """
         error = sys.exception()
         cause = None if error is None else error.__context__
         self._refuse(cause if isinstance(cause, SpeechError) else MalformedRequest(why="it cannot be read"))
 
     def _should_upgrade(self) -> bool:
-        """Accept an upgrade only for GET; for other methods, websockets closes the connection without a response.
+        """Accept an upgrade only for GET.
 
-        A pipelined upgrade is also ignored, because an earlier response would be written into the WebSocket.
+        For other methods, websockets closes the connection without a response. A pipelined upgrade is also ignored,
+        because an earlier response would be written into the WebSocket.
         """
         is_first = self.cycle is None or self.cycle.response_complete
         return is_first and self.parser.get_method() == b"GET" and super()._should_upgrade()
@@ -192,7 +196,10 @@ class HttpConnection(HttpToolsProtocol, SmallReads):
             self._too_late = None
 
     def _refuse(self, error: SpeechError) -> None:
-        """Send the error and stop reading. Close when the client closes, or after `_LINGER_S`."""
+        """Send the error and stop reading.
+
+        The connection is closed when the client closes, or after `_LINGER_S`.
+        """
         self._refusal = error
         self._stop_clock()
         self._share.stop_rest()
@@ -217,7 +224,10 @@ class HttpConnection(HttpToolsProtocol, SmallReads):
 
 
 async def _or_broken_off(app: ASGIApp, cycle: RequestResponseCycle, scope: Scope, receive: Receive, send: Send) -> None:
-    """Run the application, and close the connection if its response is incomplete; the reason is already logged."""
+    """Run the application, and close the connection if its response is incomplete.
+
+    The reason is already logged.
+    """
     await app(scope, receive, send)
     if cycle.response_started and not cycle.response_complete:
         cycle.disconnected = True
@@ -231,7 +241,10 @@ def _is_old(cycle: RequestResponseCycle) -> bool:
 async def _without_chunks(
     app: ASGIApp, cycle: RequestResponseCycle, scope: Scope, receive: Receive, send: Send
 ) -> None:
-    """Serve HTTP/1.0, which has no chunked encoding: the end of the connection ends a body without a length."""
+    """Serve HTTP/1.0, which has no chunked encoding.
+
+    The end of the connection ends a body without a length.
+    """
     is_open_ended = False
 
     async def plainly(message: Message) -> None:

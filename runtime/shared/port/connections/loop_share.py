@@ -15,7 +15,10 @@ _BYTE_S = 20e-9
 
 
 class LoopShares:
-    """Throttled clients of a port. Together, they may use `_SHARE` of the event loop's time."""
+    """Throttled clients of a port.
+
+    Together, they may use the fraction `_SHARE` of the event loop's time.
+    """
 
     def __init__(self) -> None:
         self.resting = 0
@@ -70,14 +73,19 @@ class LoopShare:
 
 
 def message_cost(size: int) -> float:
-    """Return the event loop time in seconds that a message of `size` bytes or characters needs."""
+    """Return the event loop time in seconds that a message needs.
+
+    Args:
+        size: Number of bytes or characters of the message.
+    """
     return _MESSAGE_S + size * _BYTE_S
 
 
 class SmallReads(asyncio.BufferedProtocol):
-    """Protocol mixin that reads at most `READ_BYTES` at a time, so that other connections are served in between.
+    """Protocol mixin that reads at most `READ_BYTES` at a time.
 
-    By default asyncio reads 256 KiB at once, which may be 43,000 empty WebSocket frames.
+    Other connections are served in between. By default asyncio reads 256 KiB at once, which may be 43,000 empty
+    WebSocket frames.
     """
 
     _read_buffer = bytearray()

@@ -33,14 +33,21 @@ class RequestMeter:
         self._fields = self._extra_bytes = self._body_bytes = 0
 
     def count_field(self) -> bool:
-        """Count a header or trailer; return True if it is a header."""
+        """Count a header or trailer.
+
+        Returns:
+            True if it is a header.
+        """
         self._fields += 1
         if self._fields > MAX_FIELDS:
             raise headers_too_large()
         return self._is_head
 
     def end_head(self) -> None:
-        """Record the end of the headers; trailers are counted separately."""
+        """Record the end of the headers.
+
+        Trailers are counted separately.
+        """
         self._is_head = False
         self._fields = self._extra_bytes = 0
 

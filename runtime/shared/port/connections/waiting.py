@@ -17,16 +17,20 @@ class Droppable(Protocol):
 
 
 def max_open(max_connections: int) -> int:
-    """Return the maximum of open connections: twice `max_connections`, to allow for idle keep-alive connections.
+    """Return the maximum of open connections: twice `max_connections`.
 
-    It is at most half of the process's limit of open files, because a proxied connection needs two files.
+    The rest is for idle keep-alive connections. The maximum is at most half of the process's limit of open files,
+    because a proxied connection needs two files.
     """
     files = max_files()
     return 2 * max_connections if files is None else max(1, min(2 * max_connections, files // 2))
 
 
 class Waiting:
-    """Idle connections of a port. If the port is full, the one that has been idle longest is closed."""
+    """Idle connections of a port.
+
+    If the port is full, the connection that has been idle longest is closed.
+    """
 
     def __init__(self, most: int) -> None:
         self.most = most

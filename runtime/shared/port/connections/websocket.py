@@ -139,7 +139,10 @@ class WebSocketConnection(WebSocketsSansIOProtocol, SmallReads):
         super().handle_pong(event)
 
     async def receive(self) -> ASGIReceiveEvent:
-        """Return the next message. Charge the client when the application gets it, because one read has hundreds."""
+        """Return the next message.
+
+        The client is charged when the application gets the message, because one read has hundreds of messages.
+        """
         if self._pause_s:
             await self._share.pause(self._pause_s)
         message = await self.queue.get()
@@ -157,7 +160,11 @@ class WebSocketConnection(WebSocketsSansIOProtocol, SmallReads):
             super().handle_parser_exception()
 
     def _is_ignored_too_long(self, size: int) -> bool:
-        """Count bytes received after a close frame. If there are too many, return True and end the connection soon."""
+        """Count bytes received after a close frame.
+
+        Returns:
+            True if there are too many. The connection then ends soon.
+        """
         self._ignored_bytes += size
         if self._ignored_bytes > _MAX_IGNORED_BYTES and not self._has_flooded:
             self._has_flooded = True
