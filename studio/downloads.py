@@ -101,7 +101,11 @@ class Downloads:
     # --- Actions of the host.
 
     def start(self, models: Sequence[str], bits: str = "") -> None:
-        """Download checkpoints and change to them, with weights of `bits`, or the studio's setting if empty.
+        """Download checkpoints and change to them.
+
+        Args:
+            models: Hub ids of the checkpoints.
+            bits: Format of the weights. Empty: the studio's setting.
 
         Raises:
             OutOfOrder: A download is already running.
@@ -160,7 +164,10 @@ class Downloads:
         self.forget()
 
     def forget(self) -> None:
-        """Forget the download after the host has loaded other checkpoints, so that it is not restored."""
+        """Forget the download, so that it is not restored.
+
+        This is called after the host has loaded other checkpoints.
+        """
         self.kept.serving = []
         self.kept.before = []
         if self.kept.state is DownloadState.DONE:
@@ -205,7 +212,11 @@ class Downloads:
             self._fail({"code": "fetch_failed", "message": "The download could not be started; the log says why."})
 
     async def _fetch(self) -> bool:
-        """Fetch all files; return True if they are complete."""
+        """Fetch all files.
+
+        Returns:
+            True if they are complete.
+        """
         async with fetching(self._command, [part.id for part in self.kept.parts]) as events:
             async for event in events:
                 match event["event"]:
@@ -239,7 +250,10 @@ class Downloads:
         return max(0.0, last - first) / max(time.monotonic() - began, 0.1) if now > began else None
 
     async def _change(self) -> None:
-        """Change to the downloaded checkpoints; if that fails, the current ones keep serving."""
+        """Change to the downloaded checkpoints.
+
+        If that fails, the current checkpoints continue to serve.
+        """
         self._become(DownloadState.CHANGING)
         await self._settled()  # The host may be loading other checkpoints.
         before, bits_before = models_of(self._runtime.args), bits_of(self._runtime.args)
@@ -263,7 +277,10 @@ class Downloads:
             await asyncio.sleep(POLL_S)
 
     async def _with_the_rest(self, before: Sequence[str]) -> list[str]:
-        """Return the downloaded checkpoints, plus the current ones for modes that the download does not serve."""
+        """Return the downloaded checkpoints, plus current ones for the other modes.
+
+        The other modes are those that the download does not serve.
+        """
         taken = {mode for part in self.kept.parts for mode in part.modes}
         cards = await self._served()
         rest = []
@@ -275,7 +292,10 @@ class Downloads:
         return [part.id for part in self.kept.parts] + rest
 
     async def _bring_back(self) -> None:
-        """Change to the downloaded checkpoints after the settings' checkpoint, which starts fast, is ready."""
+        """Change to the downloaded checkpoints after a restart.
+
+        The checkpoint in the settings, which starts fast, must be ready.
+        """
         while self._runtime.status.state is not RuntimeState.READY:  # noqa: ASYNC110 - a process changes it
             await asyncio.sleep(POLL_S)
         state = self.kept.state
@@ -312,5 +332,8 @@ def _read(path: Path) -> Kept:
 
 
 def _public(reference: str) -> str:
-    """Return the runtime's public name: a Hub id unchanged, or the last part of a folder's path."""
+    """Return the runtime's public name of a checkpoint.
+
+    It is a Hub id unchanged, or the last part of a folder's path.
+    """
     return Path(reference).resolve().name if os.path.isdir(reference) else reference

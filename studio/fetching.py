@@ -50,7 +50,10 @@ async def _events(child: ChildProcess, lines: asyncio.StreamReader) -> AsyncIter
 
 
 class Plan:
-    """Cached list of published checkpoints with estimates for this machine, refreshed by a child process."""
+    """Cached list of published checkpoints with estimates for this machine.
+
+    A child process refreshes it.
+    """
 
     def __init__(self, command: Sequence[str] = FETCH) -> None:
         self._command = tuple(command)

@@ -27,7 +27,10 @@ Given = TypeVarTuple("Given")
 
 
 def is_installed(package: str) -> bool:
-    """True if a package is installed, by its distribution name; nothing is imported."""
+    """True if a package is installed, by its distribution name.
+
+    Nothing is imported.
+    """
     try:
         version(package)
     except PackageNotFoundError:
@@ -49,14 +52,20 @@ class WorkerBusyError(Exception):
 
 
 class PluginWorker:
-    """Process that runs plug-in calls, one at a time. Thread: event loop.
+    """Process that runs plug-in calls, one at a time.
+
+    Thread: event loop.
 
     The first call starts the process, and a later call starts it again if it has ended. Memory leaks and crashes of a
     plug-in do not affect the studio.
     """
 
     def __init__(self, max_waiting: int) -> None:
-        """Create the worker; `max_waiting` calls may wait, with the one that runs."""
+        """Create the worker.
+
+        Args:
+            max_waiting: Maximum number of calls, including the one that runs.
+        """
         self._max_waiting = max_waiting
         self._waiting = 0
         self._turn = asyncio.Lock()
@@ -65,7 +74,9 @@ class PluginWorker:
 
     @contextmanager
     def place(self) -> Iterator[None]:
-        """Context manager that reserves a place among the waiting calls, before the data is prepared.
+        """Context manager that reserves a place among the waiting calls.
+
+        It is entered before the data is prepared.
 
         Raises:
             WorkerBusyError: All places are taken.
@@ -114,7 +125,10 @@ class PluginWorker:
 
 
 def _begin() -> None:
-    """Prepare the process: live speech comes first, and it ends with its parent, also during a call."""
+    """Prepare the process.
+
+    It has a lower priority than live speech, and ends with its parent, also during a call.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # The parent handles SIGINT and ends this process.
     be_polite(POLITENESS)
     os.dup2(2, 1)  # Plug-ins may print, but stdout belongs to the parent.

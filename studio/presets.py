@@ -24,7 +24,7 @@ class Suggestion:
 
 @dataclass(frozen=True, slots=True)
 class SampleScript:
-    """Sample script. Its name is in all languages of the page."""
+    """Sample script, whose name is in all languages of the page."""
 
     name: dict[str, str]
     text: str

@@ -42,7 +42,7 @@ AT_ONCE_S = 0.5  # Timeout in seconds of idle sockets after the runtime was aske
 
 
 async def serve(settings: StudioSettings) -> int:
-    """Run the studio until a signal ends it; return the process's exit status.
+    """Run the studio until a signal ends it, and return the process's exit status.
 
     Raises:
         PortInUse: Another process uses the port.
@@ -131,7 +131,10 @@ def _sign_in(settings: StudioSettings) -> SignIn | None:
 
 
 async def _drain(drain: Drain, runtime: Runtime, drain_s: float, hurry: asyncio.Event) -> None:
-    """Refuse new speech, and wait for running speech up to a timeout, or until a second signal."""
+    """Refuse new speech, and wait for current speech.
+
+    The wait ends after a timeout or at a second signal.
+    """
     resting = asyncio.gather(runtime.drain(), drain.rest(drain_s, ends_idle=isinstance(runtime, GivenRuntime)))
     hurrying = asyncio.create_task(hurry.wait())
     telling = asyncio.create_task(_tell_of_wait(drain, drain_s))
@@ -144,7 +147,10 @@ async def _drain(drain: Drain, runtime: Runtime, drain_s: float, hurry: asyncio.
 
 
 async def _tell_of_wait(drain: Drain, drain_s: float) -> None:
-    """Print that speech is still running, if it is; the runtime's own message is not shown."""
+    """Print that speech is still running, if it is.
+
+    The runtime's own message is not shown.
+    """
     await asyncio.sleep(AT_ONCE_S)
     if drain.is_passing:
         log_drain_wait(drain_s)

@@ -78,7 +78,7 @@ class StoreSettings:
 
     @property
     def export_limit_s(self) -> float | None:
-        """Return the longest export in seconds; None if only the disk limits it."""
+        """Return the longest export in seconds, or None if only the disk limits it."""
         return self.max_export_s if self.each() else None
 
     def each(self, env: Mapping[str, str] | None = None) -> bool:
@@ -89,7 +89,10 @@ class StoreSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VisitSettings:
-    """Limits for visitors with their own history, and identification of the host (docs/deploy.md)."""
+    """Limits for visitors with their own history, and identification of the host.
+
+    See docs/deploy.md.
+    """
 
     host_key: str = knob(
         "", "VOICEWRIGHT_HOST_KEY", "opens the Host room from elsewhere; empty: only on the host's machine"
@@ -138,7 +141,9 @@ class StudioSettings:
 
     @classmethod
     def from_command_line(cls, argv: Sequence[str] | None = None, env: Mapping[str, str] | None = None) -> Self:
-        """Read arguments over the environment (HOST, PORT, VOICEWRIGHT_RUNTIME_URL) over the defaults.
+        """Read the settings from the arguments, then the environment, then the defaults.
+
+        The environment variables are HOST, PORT and VOICEWRIGHT_RUNTIME_URL.
 
         Raises:
             InvalidSetting: A port, URL or variable is invalid, or arguments for a runtime are combined with the URL of
@@ -185,7 +190,7 @@ def _port(name: str, text: str) -> int:
 
 
 def _url(name: str, text: str) -> str | None:
-    """Return the URL of a runtime without a trailing slash; None if it is not set."""
+    """Return the URL of a runtime without a trailing slash, or None if it is not set."""
     if not text:
         return None
     if not _is_url(text):

@@ -14,7 +14,10 @@ _METHODS = ("GET", "HEAD")
 
 
 class FreshFiles(StaticFiles):
-    """Static files that browsers revalidate each time, so that an upgraded page never loads an old module."""
+    """Static files that browsers revalidate each time.
+
+    An upgraded page never loads an old module.
+    """
 
     async def get_response(self, path: str, scope: Scope) -> Response:
         if scope["method"] not in _METHODS:

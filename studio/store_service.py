@@ -44,7 +44,9 @@ EXPORTS = 2  # Maximum number of concurrent exports.
 
 
 class StoreService:
-    """Store with its routes. The constructor opens the store, which may take a moment.
+    """Store with its routes.
+
+    The constructor opens the store, which may take a moment.
 
     Raises:
         InvalidSetting: A newer version of Voicewright has written the folder.
@@ -80,7 +82,10 @@ class StoreService:
 
     @asynccontextmanager
     async def running(self, relay: Relay | None = None) -> AsyncIterator[None]:
-        """Delete expired items of the store and of the `relay`'s runtime regularly, and close the store at the end."""
+        """Context manager that deletes expired items regularly, and closes the store.
+
+        Items of the `relay`'s runtime are deleted, too.
+        """
         tidying = asyncio.create_task(self._tidy(relay))
         try:
             yield
@@ -161,7 +166,11 @@ class WallClock:
         self._apart = wall() - passed()  # Difference between wall-clock time and elapsed time in seconds.
 
     def jumped_s(self) -> float:
-        """Return the seconds by which the clock has jumped since the last check; 0.0 up to `JUMP_S`."""
+        """Return the seconds by which the clock has jumped since the last check.
+
+        Returns:
+            0.0 for jumps up to `JUMP_S`.
+        """
         before, self._apart = self._apart, self._wall() - self._passed()
         jump = self._apart - before
         return jump if abs(jump) > JUMP_S else 0.0

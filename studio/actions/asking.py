@@ -32,7 +32,10 @@ class ActionRefused(Exception):
 
 
 class StudioClient:
-    """Client of the studio's routes for one caller. Thread: event loop."""
+    """Client of the studio's routes for one caller.
+
+    Thread: event loop.
+    """
 
     def __init__(self, app: ASGIApp, headers: Mapping[str, str], address: str = "127.0.0.1") -> None:
         """Create a client that acts for the caller of an action.
@@ -47,7 +50,12 @@ class StudioClient:
         self._headers = {name: headers[name] for name in PASSED_ON if name in headers}
 
     async def __call__(self, method: str, path: str, **content: Any) -> httpx.Response:
-        """Send one request; `content` is as in httpx.
+        """Send one request.
+
+        Args:
+            method: HTTP method.
+            path: Path of the route.
+            content: Arguments of httpx.
 
         Raises:
             ActionRefused: The studio or the runtime refuses the request.
@@ -60,7 +68,10 @@ class StudioClient:
         raise _refused(answer)
 
     async def speech(self, body: Mapping[str, Any]) -> tuple[bytes, dict[str, Any]]:
-        """Speak a text; return PCM (s16le, 24 kHz, mono) and the fields of ``speech.audio.done``.
+        """Speak a text.
+
+        Returns:
+            PCM (s16le, 24 kHz, mono) and the fields of ``speech.audio.done``.
 
         Raises:
             ActionRefused: The request was refused or failed.

@@ -25,7 +25,11 @@ CALLER = inspect.Parameter("request", inspect.Parameter.POSITIONAL_OR_KEYWORD, d
 
 
 def offer(app: ASGIApp) -> None:
-    """Add every action to the current Blocks; `app` is the studio, whose routes the actions call."""
+    """Add every action to the current Blocks.
+
+    Args:
+        app: The studio, whose routes the actions call.
+    """
     for action in ACTIONS:
         # The runtime limits concurrent speech, so Gradio must not.
         gr.api(_function(app, action), api_name=action.__name__, concurrency_limit=None)
@@ -48,7 +52,10 @@ def _function(app: ASGIApp, action: Action) -> Action:
 
 
 def _with_files(result: Any) -> Any:
-    """Return the value with base64 data replaced by files. Takes some milliseconds."""
+    """Return the value with base64 data replaced by files.
+
+    This takes some milliseconds.
+    """
     if isinstance(result, list):
         return [_with_files(item) for item in result]
     if not isinstance(result, dict):

@@ -40,7 +40,10 @@ CALLER = inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation
 
 
 class _Tools(FastMCP):
-    """MCP server that reports invalid arguments as one sentence with a code, like all other errors."""
+    """MCP server that reports invalid arguments as one sentence with a code.
+
+    All other errors have the same form.
+    """
 
     async def call_tool(self, name: str, arguments: dict[str, Any]) -> Any:
         tool = self._tool_manager.get_tool(name)
@@ -59,7 +62,11 @@ class _Tools(FastMCP):
 
 
 def tools(app: ASGIApp) -> FastMCP:
-    """Return the MCP server; `app` is the studio, whose routes the tools call."""
+    """Return the MCP server.
+
+    Args:
+        app: The studio, whose routes the tools call.
+    """
     # The studio itself compares the origin with the address of the request.
     security = TransportSecuritySettings(enable_dns_rebinding_protection=False)
     server = _Tools(

@@ -13,7 +13,10 @@ LINE_FIELDS = {"text", "mode", "voice", "language", "instruct", "seed", "tags", 
 
 
 class Script(TypedDict):
-    """Script that was spoken and stored; ``takes`` is in the order of its lines."""
+    """Script that was spoken and stored.
+
+    ``takes`` is in the order of its lines.
+    """
 
     id: str | None
     takes: list[Spoken]

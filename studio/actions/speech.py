@@ -36,7 +36,10 @@ class Spoken(TypedDict):
 
 
 class Reproduced(TypedDict):
-    """Result of `reproduce`; ``identical`` is True if the new take has bitwise equal samples."""
+    """Result of `reproduce`.
+
+    ``identical`` is True if the new take has bitwise equal samples.
+    """
 
     take: str | None
     identical: bool
@@ -44,7 +47,10 @@ class Reproduced(TypedDict):
 
 
 class Wording(NamedTuple):
-    """Text as written, and as sent after replacements. `spoken` is None if they are equal."""
+    """Text as written, and as sent after replacements.
+
+    `spoken` is None if both texts are equal.
+    """
 
     text: str
     spoken: str | None
@@ -197,7 +203,10 @@ async def _spoken(
 
 
 async def _words(studio: StudioClient, text: str, pronunciations: list[dict[str, str]] | None) -> Wording:
-    """Return a text, and the sent text after these replacements and the caller's pronunciation dictionary."""
+    """Return a text as written and as sent.
+
+    The sent text has these replacements and those of the caller's pronunciation dictionary.
+    """
     asked = {"text": text, "pronunciations": pronunciations or []}
     said = (await studio("POST", "/studio/pronunciation/said", json=asked)).json()
     return Wording(text, said["text"] if said["places"] else None)
@@ -260,7 +269,10 @@ async def _mode_of(studio: StudioClient, config: dict[str, Any]) -> str:
 
 
 async def _stored_voice(studio: StudioClient, voice: str | None, mode: str) -> dict[str, Any] | None:
-    """Return the card of a stored voice by its id, or, in the mode of stored voices, by its name."""
+    """Return the card of a stored voice by its id.
+
+    In the mode of stored voices, its name is also accepted.
+    """
     if not voice:
         return None
     cards: list[dict[str, Any]] = (await studio("GET", "/v1/audio/voices")).json()["data"]

@@ -13,7 +13,10 @@ SLACK_S = 0.05  # Maximum time by which the last word may end after the audio. A
 
 
 class MisfitError(ValueError):
-    """Aligner result that is inconsistent; the message contains no text of the take."""
+    """Aligner result that is inconsistent.
+
+    The message contains no text of the take.
+    """
 
 
 def fitted(placed: Iterable[Placed], text: str, seconds: float) -> TimedWords:
@@ -64,7 +67,10 @@ def written(text: str, spoken: TimedWords) -> TimedWords:
 
 
 def _word_start(text: str, first: int) -> int:
-    """Return the start of the word whose first letter is at `first`, including opening brackets and quotes."""
+    """Return the start of the word whose first letter is at `first`.
+
+    Opening brackets and quotes belong to the word.
+    """
     while first and not text[first - 1].isspace() and not text[first - 1].isalnum():
         first -= 1
     return first

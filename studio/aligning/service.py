@@ -25,7 +25,10 @@ TIMEOUT_S = 60.0
 
 
 class AlignmentService:
-    """Alignment service. Thread: the event loop."""
+    """Alignment service.
+
+    Thread: event loop.
+    """
 
     def __init__(self, timeout_s: float = TIMEOUT_S) -> None:
         self._timeout_s = timeout_s

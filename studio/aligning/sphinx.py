@@ -26,7 +26,7 @@ LETTERS = {
 
 
 def align(samples: NDArray[np.float32], rate: int, text: str, language: str | None) -> list[Placed] | None:
-    """Align an English text; see `Aligner`."""
+    """Align an English text, as described in `Aligner`."""
     if language not in {None, "en"}:
         return None
     # Added words stay in a decoder, so each alignment has a new one.

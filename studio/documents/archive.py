@@ -61,11 +61,16 @@ class Archive:
         self._tags = 0
 
     def find(self, name: str) -> str | None:
-        """Return the entry with this name, ignoring case, Unicode form and kind of slash, as in a file system."""
+        """Return the entry with this name, as in a file system that ignores case.
+
+        The Unicode form and the kind of slash are ignored, too.
+        """
         return self._names.get(name) or self._names.get(_folded(name))
 
     def check_markup(self, names: Iterable[str]) -> bytes:
-        """Check that these markup entries together are within the limits, before any of them is parsed.
+        """Check that these markup entries together are within the limits.
+
+        This is called before any of them is parsed.
 
         Returns:
             A sample of those that are not UTF-8, for the detection of the book's encoding.

@@ -146,14 +146,21 @@ def _is_plausible(text: str) -> bool:
 
 
 def _is_word(word: str) -> bool:
-    """Return True if a word has no capital inside, and more than one letter unless a language has that word."""
+    """Return True if a word has no capital inside.
+
+    A word of one letter must be a word of some language.
+    """
     if len(word) == 1:
         return word.lower() in _WORDS_OF_ONE_LETTER
     return word.isupper() or word[1:] == word[1:].lower()
 
 
 def _decoded(data: bytes, encoding: str, *, is_whole: bool = True) -> str | None:
-    """Return the text, or None if it cannot be text in that encoding. A part may end inside a character."""
+    """Return the text, or None if it cannot be text in that encoding.
+
+    Args:
+        is_whole: False if the data may end inside a character.
+    """
     try:
         text = data.decode(encoding) if is_whole else codecs.getincrementaldecoder(encoding)().decode(data)
     except (LookupError, ValueError):
@@ -162,7 +169,10 @@ def _decoded(data: bytes, encoding: str, *, is_whole: bool = True) -> str | None
 
 
 def _damaged_utf8(data: bytes) -> Decoded | None:
-    """Return the text of a file that is UTF-8 except for a few broken bytes or control characters."""
+    """Return the text of a file that is UTF-8 except for a few bytes.
+
+    These are broken bytes or control characters.
+    """
     try:
         text, is_valid = data.decode(), True
     except UnicodeDecodeError:
@@ -179,7 +189,10 @@ def _damaged_utf8(data: bytes) -> Decoded | None:
 
 
 def _utf16(data: bytes, detected: str | None) -> str | None:
-    """Return the byte order of UTF-16 without a mark, which short and non-Latin texts hide from the detection."""
+    """Return the byte order of UTF-16 without a byte order mark.
+
+    The detection does not find it in short and non-Latin texts.
+    """
     if detected not in {None, "utf-16-le", "utf-16-be"} or len(data) % 2 or not data:
         return None
     best: tuple[int, str] | None = None

@@ -57,7 +57,10 @@ class Line:
 
 @dataclass(slots=True)
 class Dialogue:
-    """Lines to be spoken. `sounds` and `repeated` are the texts that were omitted."""
+    """Lines to be spoken.
+
+    `sounds` and `repeated` are the texts that were omitted.
+    """
 
     lines: list[Line] = field(default_factory=list)
     sounds: list[str] = field(default_factory=list)
@@ -110,7 +113,10 @@ def _unrolled(cues: list[Cue], repeated: list[str]) -> list[Cue]:
 
 
 def _names(cues: list[Cue]) -> set[str]:
-    """Return the names before a colon that are speakers: in capitals, in brackets, or used more than once."""
+    """Return the names before a colon that are speakers.
+
+    They are in capitals, in brackets, or used more than once.
+    """
     counts: Counter[str] = Counter()
     sure: set[str] = set()
     for cue in cues:

@@ -44,7 +44,10 @@ _TEXT_BOX = "w:txbxContent"
 
 @dataclass(slots=True)
 class _Block:
-    """A paragraph or a row of a table. ``level`` is the outline level of a heading."""
+    """A paragraph or a row of a table.
+
+    ``level`` is the outline level of a heading.
+    """
 
     text: str
     level: int | None = None
@@ -62,7 +65,10 @@ class _Open:
 
 
 def main_document(archive: Archive) -> tuple[str, etree._Element] | None:
-    """Return the name and the root of the main part; None if the archive is not a DOCX.
+    """Return the name and the root of the main part.
+
+    Returns:
+        None if the archive is not a DOCX.
 
     Raises:
         UnreadableError: The document is damaged.
@@ -98,7 +104,10 @@ def read_docx(archive: Archive, name: str, root: etree._Element, left_out: LeftO
 
 
 def _related(archive: Archive, name: str) -> dict[str, list[str]]:
-    """Return the parts that a part refers to by the kind of the relationship; those of the package for no name."""
+    """Return the parts that a part refers to, by the kind of the relationship.
+
+    An empty name is the package itself.
+    """
     relations = f"{posixpath.dirname(name)}/_rels/{posixpath.basename(name)}.rels".removeprefix("/")
     found: dict[str, list[str]] = {}
     if archive.find(relations) is not None:
@@ -117,7 +126,10 @@ def _core_title(archive: Archive) -> str:
 
 
 def _chapters(blocks: list[_Block]) -> list[Chapter]:
-    """Split into chapters at the first heading level with several headings, and at the levels above it."""
+    """Split into chapters at the first heading level with several headings.
+
+    The levels above it also start chapters.
+    """
     deepest = cut_level(block.level for block in blocks if block.level is not None)
     chapters = [Chapter("")]
     for block in blocks:
@@ -128,7 +140,10 @@ def _chapters(blocks: list[_Block]) -> list[Chapter]:
 
 
 def _notes(body: _Story, parts: dict[str, etree._Element | None]) -> Iterator[str]:
-    """Yield the paragraphs of all notes in the order of their marks, each note with its number."""
+    """Yield the paragraphs of all notes, each note with its number.
+
+    The notes are in the order of their marks.
+    """
     by_id = {
         (kind, attribute(note, "id")): note for kind, root in parts.items() for note in _elements(root, f"w:{kind}")
     }
@@ -236,7 +251,10 @@ class _Story:
         self._blocks += read.after
 
     def _omits(self, style: Style, text: str) -> bool:
-        """Return True if a paragraph is an omitted caption or code, of which consecutive paragraphs count once."""
+        """Return True if a paragraph is an omitted caption or code.
+
+        Consecutive paragraphs of code count once.
+        """
         was_in_code = self._is_in_code
         self._is_in_code = style.is_code and (was_in_code or bool(spaced(text)))
         if not spaced(text) or not (style.is_code or style.is_caption):
@@ -318,7 +336,10 @@ class _Story:
             self._left_out.add("pictures", next(filter(None, described), None))
 
     def _text_box(self, element: etree._Element) -> None:
-        """Read an inline text box at its position; a floating one follows the paragraph of its anchor."""
+        """Read an inline text box at its position.
+
+        A floating text box follows the paragraph of its anchor.
+        """
         box = self.read(element)
         if any(tag_of(one) == "wp:anchor" or _floats(one) for one in element.iterancestors()):
             self._open.after += box

@@ -18,7 +18,10 @@ _MAX_LETTERS = 26 * 3
 
 
 class _List:
-    """List of one ``w:num``: its levels, and counters shared with lists of the same definition."""
+    """List of one ``w:num``, with its levels and counters.
+
+    Lists of the same definition share the counters.
+    """
 
     def __init__(self, levels: dict[int, etree._Element], starts: dict[int, int], counters: dict[int, int]) -> None:
         self.levels = levels
@@ -123,7 +126,10 @@ def _shown(numbered: _List, level: int) -> str:
 
 
 def in_numerals(count: int, kind: str) -> str:
-    """Format a number by ``w:numFmt``; unknown formats are decimal."""
+    """Format a number by ``w:numFmt``.
+
+    Unknown formats are decimal.
+    """
     if kind == "none":
         return ""
     text = str(count)

@@ -40,7 +40,11 @@ def _short(tag: str) -> str:
 
 
 def tag_of(element: etree._Element) -> str:
-    """Return an element's name with the usual prefix of its namespace; empty for comments and entities."""
+    """Return an element's name with the usual prefix of its namespace.
+
+    Returns:
+        "" for comments and entities.
+    """
     return _short(element.tag) if isinstance(element.tag, str) else ""
 
 
@@ -88,9 +92,10 @@ def is_on(element: etree._Element | None) -> bool | None:
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """Style with all properties that it inherits. `level` is None for body text; lists are ids and levels.
+    """Style with all properties that it inherits.
 
-    ``script`` is "superscript" or "subscript" for raised and lowered text.
+    `level` is None for body text. Lists are ids and levels. ``script`` is "superscript" or "subscript" for raised and
+    lowered text.
     """
 
     level: int | None = None
@@ -121,7 +126,10 @@ class Styles:
         self._known: dict[str, Style] = {}
 
     def of(self, style_id: str) -> Style:
-        """Return a style with its inherited properties; a paragraph without a style has the default one."""
+        """Return a style with its inherited properties.
+
+        A paragraph without a style has the default style.
+        """
         style_id = style_id or self._default
         if style_id not in self._known:
             self._known[style_id] = self._resolve(style_id)

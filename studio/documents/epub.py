@@ -110,7 +110,10 @@ class _Book:
         return chapters
 
     def _chapters(self, reference: etree._Element, titles: Titles) -> Iterator[Chapter]:
-        """Yield the chapters of one document; repeated references are skipped."""
+        """Yield the chapters of one document.
+
+        Repeated references are skipped.
+        """
         item, name = self._page(reference)
         if item is None:
             self._left_out.add("missing_pages", reference.get("idref"))
@@ -126,7 +129,10 @@ class _Book:
                 yield from chapters
 
     def _page(self, reference: etree._Element) -> tuple[etree._Element | None, str | None]:
-        """Return the item that a reference names, and its entry. A picture has no entry to read."""
+        """Return the item that a reference names, and its entry.
+
+        A picture has no entry to read.
+        """
         item = self._readable(self._items.get(reference.get("idref")))
         name = None if item is None else self._entry(item)
         if item is None or name is None:

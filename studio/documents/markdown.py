@@ -30,7 +30,7 @@ _RULE = re.compile(r"[\s|:-]*")  # Row between the header and the body of a tabl
 
 
 def without_front_matter(text: str, left_out: LeftOut) -> tuple[str, str]:
-    """Remove YAML or TOML front matter, and return the text and the title from the front matter.
+    """Remove YAML or TOML front matter, and return the text and its title.
 
     The title is "" if there is none. Other settings are counted as omitted.
     """
@@ -43,7 +43,7 @@ def without_front_matter(text: str, left_out: LeftOut) -> tuple[str, str]:
 
 
 def _title(rows: str, *, is_toml: bool) -> str:
-    """Return the title of front matter; "" if it has none, is invalid, or is too long."""
+    """Return the title of front matter, or "" if it is missing, invalid or too long."""
     setting = _YAML_TITLE.search(rows)
     try:
         if is_toml:
@@ -82,7 +82,10 @@ def markdown_chapters(text: str, left_out: LeftOut) -> list[Chapter]:
 
 
 def _apply_choice(lines: list[str], leaves: Sequence[Leaf], left_out: LeftOut) -> None:
-    """Rewrite the lines of code, tables and lists as they are to be read, and count the omitted content."""
+    """Rewrite the lines of code, tables and lists as they are to be read.
+
+    Omitted content is counted.
+    """
     omitted_tables = False
     for leaf in leaves:
         rows = lines[leaf.start : leaf.end]

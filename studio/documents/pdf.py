@@ -157,7 +157,10 @@ class _Text:
         return starts
 
     def _headings(self) -> dict[tuple[int, int], str]:
-        """Return the rows in large letters; the following rows of a heading belong to it."""
+        """Return the rows in large letters.
+
+        The following rows of a heading belong to it.
+        """
         starts: dict[tuple[int, int], str] = {}
         is_after_heading = False
         for page, rows in enumerate(self._pages):
@@ -192,7 +195,10 @@ class _Text:
         return {key for key, count in seen.items() if count >= _MIN_REPEATED}
 
     def _key(self, row: Row) -> tuple[str, int]:
-        """Return a key that running titles share; a heading such as "Chapter 2" shares it with no other heading."""
+        """Return a key that running titles share.
+
+        A heading such as "Chapter 2" shares it with no other heading.
+        """
         return row.key if self._is_small(row) else (row.text, row.key[1])
 
     def _is_small(self, row: Row) -> bool:

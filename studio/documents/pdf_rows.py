@@ -16,7 +16,10 @@ _UNDRAWN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 
 @dataclass(slots=True)
 class Row:
-    """Row of text. Coordinates and the size of its letters are in points, from the lower left corner."""
+    """Row of text.
+
+    Coordinates and the size of its letters are in points, from the lower left corner.
+    """
 
     text: str = ""
     x: float = 0.0
@@ -85,7 +88,10 @@ class PageRows:
 
 
 def _glyph_names(font: Any) -> list[str]:
-    """Return the unusual glyph names of a font, longest first. pypdf uses a name as the text if it does not know it."""
+    """Return the unusual glyph names of a font, longest first.
+
+    pypdf uses a name as the text if it does not know the name.
+    """
     # Unlike `get`, the index operator of pypdf resolves references.
     encoding = font["/Encoding"] if font and "/Encoding" in font else None
     differences = encoding["/Differences"] if isinstance(encoding, dict) and "/Differences" in encoding else ()

@@ -38,7 +38,9 @@ _MIN_NOTED_CHARS = 4
 
 
 def prose_document(title: str, chapters: Iterable[Chapter], left_out: LeftOut) -> Document:
-    """Return a document of the chapters that are not empty. Its default title is the first heading.
+    """Return a document of the chapters that are not empty.
+
+    Its default title is the first heading.
 
     Raises:
         UnreadableError: It has no text, or too much.
@@ -60,7 +62,10 @@ def first_title(chapters: Iterable[Chapter]) -> str:
 
 
 def clean_prose(chapters: list[Chapter], left_out: LeftOut) -> None:
-    """Remove footnote marks from the paragraphs. Count the marks and the style tags in `left_out`."""
+    """Remove footnote marks from the paragraphs.
+
+    The marks and the style tags are counted in `left_out`.
+    """
     texts = [text for chapter in chapters for text in chapter.paragraphs]
     has_notes = any(_is_mark(found, has_notes=False) for text in texts for found in _RAISED.finditer(text))
 
@@ -78,7 +83,10 @@ def clean_prose(chapters: list[Chapter], left_out: LeftOut) -> None:
 
 
 def clean_plain(chapters: Iterable[Chapter], left_out: LeftOut) -> None:
-    """Remove captions and list numbers if the choice excludes them. Plain text does not mark them."""
+    """Remove captions and list numbers if the choice excludes them.
+
+    Plain text does not mark them.
+    """
     for chapter in chapters:
         kept: list[str] = []
         before = 0  # Number of the previous list item.

@@ -19,7 +19,9 @@ from studio.errors import DocumentUnreadable
 
 
 class Turns:
-    """Fair queue that grants slots to waiting clients in round-robin order. Thread: event loop.
+    """Fair queue that grants slots to waiting clients in round-robin order.
+
+    Thread: event loop.
 
     Args:
         slots: Maximum of concurrent jobs.
@@ -102,7 +104,10 @@ ENVIRONMENT = {name: os.environ[name] for name in ("LD_LIBRARY_PATH", "DYLD_LIBR
 
 
 class DocumentService:
-    """Document reader with a fair queue. Thread: the event loop."""
+    """Document reader with a fair queue.
+
+    Thread: event loop.
+    """
 
     def __init__(self, timeout_s: float = TIMEOUT_S) -> None:
         self._timeout_s = timeout_s
@@ -138,7 +143,11 @@ class DocumentService:
         raise DocumentUnreadable(why=why if why in REASONS else TOO_LONG)
 
     async def _run_child(self, pieces: list[bytes], options: str) -> tuple[int, list[bytes]]:
-        """Run a child on a file; return its exit status (-1 after a timeout) and output."""
+        """Run a child on a file.
+
+        Returns:
+            The exit status (-1 after a timeout) and the output.
+        """
         pipe, null = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
         child = await asyncio.create_subprocess_exec(
             *COMMAND, options, cwd=ROOT, env=ENVIRONMENT, stdin=pipe, stdout=pipe, stderr=null

@@ -41,7 +41,10 @@ _VOICE = re.compile(r"<v(?:\.[^\s<>]*)?\s+([^<>]+)>(.*?)(?:</v>|(?=<v[.\s])|$)",
 
 @dataclass(slots=True)
 class Cue:
-    """Cue, or the part of a cue with one speaker. `voice` is the speaker if the format has it."""
+    """Cue, or the part of a cue with one speaker.
+
+    `voice` is the speaker if the format has it.
+    """
 
     start: float
     end: float
@@ -82,7 +85,10 @@ def _others(text: str, kind: str) -> list[Cue]:
 
 
 def _timed(text: str) -> list[Cue]:
-    """Parse SubRip and WebVTT. Empty rows inside a cue do not end it, and are not required between cues."""
+    """Parse SubRip and WebVTT.
+
+    Empty rows inside a cue do not end it, and are not required between cues.
+    """
     is_vtt = text.lstrip().startswith("WEBVTT")
     blocks: list[tuple[float, float, list[str]]] = []
     is_comment = False
@@ -104,7 +110,10 @@ def _timed(text: str) -> list[Cue]:
 
 
 def _drop_identifier(rows: list[str]) -> None:
-    """Drop the identifier before the next cue's times: a number, or any row after an empty one."""
+    """Drop the identifier before the next cue's times.
+
+    It is a number, or any row after an empty one.
+    """
     if rows and rows[-1].strip() and (rows[-1].strip().isdecimal() or not _last(rows[:-1])):
         rows.pop()
 
@@ -137,7 +146,10 @@ def _unescaped(plain: str) -> list[str]:
 
 
 def _seconds(stamp: str) -> float:
-    """Read ``01:02:03,4``, ``02:03.450`` or ``01:02:03``; a colon before the last field of four is a fraction too."""
+    """Read ``01:02:03,4``, ``02:03.450`` or ``01:02:03``.
+
+    A colon before the last field of four also begins a fraction.
+    """
     *fields, last = re.split(r"[:.,]", stamp) if re.search(r"[.,]|:\d+:\d+:", stamp) else [*stamp.split(":"), "0"]
     whole = 0
     for number in fields:

@@ -129,10 +129,13 @@ def read_text(
 
 
 def _without_page_numbers(text: str) -> tuple[str, list[str]]:
-    """Remove page numbers and page breaks; return the text and the page numbers.
+    """Remove page numbers and page breaks.
 
     Rows with only a number are page numbers if they increase and one of them is inside a sentence or next to a page
     break. Sentences across pages are joined.
+
+    Returns:
+        The text and the page numbers.
     """
     rows = text.replace(PAGE_END, f"\n{PAGE_END}\n").split("\n")
     written = [at for at, row in enumerate(rows) if row.strip() or PAGE_END in row]

@@ -107,7 +107,10 @@ class Note:
 
 @dataclass(slots=True)
 class Document:
-    """Text of a document. `title` is its first heading if it names no title, and empty if it has no heading."""
+    """Text of a document.
+
+    `title` is its first heading if it names no title, and empty if it has no heading.
+    """
 
     title: str
     chapters: list[Chapter]
@@ -143,7 +146,13 @@ class LeftOut:
         self._examples: defaultdict[str, list[str]] = defaultdict(list)
 
     def add(self, code: str, example: str | None = None, *, count: int = 1) -> None:
-        """Count omitted content by a code of `LEFT_OUT`; `example` is its text, if it has one."""
+        """Count omitted content by a code of `LEFT_OUT`.
+
+        Args:
+            code: Code of the content.
+            example: Text of the content, if it has any.
+            count: Number of omissions.
+        """
         self._counts[code] += count
         examples = self._examples[code]
         # The text is shortened first, because it may be a whole chapter.
@@ -152,7 +161,14 @@ class LeftOut:
             examples.append(text)
 
     def omits(self, kind: str, example: str | None = None, *, count: int = 1, code: str = "") -> bool:
-        """Return True if content of a kind of `Spoken` is omitted, and count it by the code of its note or its kind."""
+        """Return True if content of a kind of `Spoken` is omitted, and count it.
+
+        Args:
+            kind: Kind of `Spoken`.
+            example: Text of the content, if it has any.
+            count: Number of omissions.
+            code: Code of the note that counts the content. Empty: the kind.
+        """
         self.found[kind] += count
         if getattr(self._spoken, kind):
             return False
@@ -185,7 +201,10 @@ def spaced(text: str) -> str:
 
 
 def scripted(text: str, script: str) -> str:
-    """Convert raised and lowered numbers to Unicode characters, so that 10³ is not read as 103."""
+    """Convert raised and lowered numbers to Unicode characters.
+
+    Without this, 10³ would be read as 103.
+    """
     return text.translate(_SCRIPTS[script]) if script in _SCRIPTS and _NUMBER.fullmatch(text) else text
 
 

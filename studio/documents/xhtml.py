@@ -104,7 +104,9 @@ _VOID = {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "me
 
 
 def body_of(markup: bytes, encoding: str | None = None) -> etree._Element:
-    """Parse a document and return its body; a document that is not well-formed is parsed as HTML.
+    """Parse a document and return its body.
+
+    A document that is not well-formed is parsed as HTML.
 
     Args:
         markup: The document.
@@ -151,7 +153,10 @@ def _decoded(markup: bytes, encoding: str | None) -> str:
 
 
 def _numbered(entity: re.Match[str]) -> str:
-    """Replace HTML's named character references by numeric ones, because XML has only five names."""
+    """Replace HTML's named character references by numeric ones.
+
+    XML has only five names.
+    """
     known = html5.get(f"{entity[1]};")
     if known is None or entity[1] in _OF_XML:
         return entity[0]
@@ -176,7 +181,10 @@ def _name_of(element: etree._Element) -> str:
 
 
 def _is_code(preformatted: etree._Element) -> bool:
-    """Return True if all text of a `pre` element is in one `code` element, as converters write code."""
+    """Return True if all text of a `pre` element is in one `code` element.
+
+    Converters write code in this way.
+    """
     children = list(preformatted)
     texts = [preformatted.text, *(one.tail for one in children)]
     return [_name_of(one) for one in children] == ["code"] and not any(text and text.strip() for text in texts)
@@ -321,7 +329,10 @@ class XhtmlReader:
         return "hidden" if (is_hidden or _NOT_SHOWN.search(style)) and _text_of(element) else ""
 
     def _is_mark(self, link: etree._Element) -> bool:
-        """Return True if a link looks like a note mark: after a word and raised, in brackets, or a symbol."""
+        """Return True if a link looks like a note mark.
+
+        A note mark follows a word and is raised, in brackets, or a symbol.
+        """
         if "#" not in (link.get("href") or "") or not self._has_words:
             return False
         text = _text_of(link)

@@ -12,7 +12,10 @@ from studio.actions import gradio_api
 
 
 def theme() -> gr.themes.Base:
-    """Return Gradio's plainest theme with system fonts, so that nothing is fetched from other servers."""
+    """Return Gradio's plainest theme with system fonts.
+
+    Nothing is fetched from other servers.
+    """
     return gr.themes.Base(font=["system-ui", "sans-serif"], font_mono=["ui-monospace", "monospace"])
 
 

@@ -64,7 +64,10 @@ class Joined(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """Bundle in the form in which it is sent. `stamp` has the versions of its source files."""
+    """Bundle in the form in which it is sent.
+
+    `stamp` has the versions of its source files.
+    """
 
     body: bytes
     packed: dict[str, bytes]  # Compressed file by Content-Encoding, the smallest first.
@@ -79,7 +82,10 @@ class Bundle:
 
 
 class Bundles:
-    """Cache of bundles by name, rebuilt after a source has changed. Thread-safe."""
+    """Cache of bundles by name, rebuilt after a source has changed.
+
+    It is thread-safe.
+    """
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -158,7 +164,10 @@ def join_modules(name: str) -> Joined:
 
 
 def source_map(name: str) -> Joined:
-    """Return the source map of `join_modules`: each line of a part is the same line of its module."""
+    """Return the source map of `join_modules`.
+
+    Each line of a part is the same line of its module.
+    """
     order, parts = _parts(name)
     rows: list[str] = []
     before = 0

@@ -81,7 +81,10 @@ _GRADIO = re.compile(r"""<(?:script|link)\b[^>]*\b(?:src|href)="\./assets/[^>]*>
 
 
 def replace() -> None:
-    """Make Gradio serve the studio's template. Later calls do nothing."""
+    """Make Gradio serve the studio's template.
+
+    Later calls do nothing.
+    """
     environment = templates.env
     if environment.loader is None or isinstance(environment.loader, _StudioLoader):
         return
@@ -107,7 +110,11 @@ class _StudioLoader(BaseLoader):
 
 
 def _body(gradio: str) -> str:
-    """Return the page's part of the body. `gradio` are the tags that start Gradio."""
+    """Return the page's part of the body.
+
+    Args:
+        gradio: Tags that start Gradio.
+    """
     subtitles = {language: words(language)["shell.about_this"] for language in languages()}
     font = '<link rel="preload" as="font" type="font/woff2" crossorigin fetchpriority="low" href="studio/fonts/{}" />'
     fonts = "\n".join(font.format(path.name) for path in sorted((ASSETS / "fonts").glob("*.woff2")))

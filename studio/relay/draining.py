@@ -63,7 +63,11 @@ class Drain:
         await self._all_out.wait()
 
     async def until_closing(self, moved: Callable[[], float]) -> None:
-        """Wait until a socket must be closed. `moved` returns the loop time of its last traffic."""
+        """Wait until a socket must be closed.
+
+        Args:
+            moved: Function that returns the loop time of its last traffic.
+        """
         loop = asyncio.get_running_loop()
         await self._begun.wait()
         while not self._all_out.is_set():

@@ -41,7 +41,18 @@ class ProxyResponse(Response):
         send_s: float,
         drain: Drain,
     ) -> None:
-        """Create with the request's headers; response headers in `dropped` are not forwarded."""
+        """Create a response with the request's headers.
+
+        Args:
+            client: Client for the runtime.
+            url: URL at the runtime.
+            headers: Headers of the request.
+            dropped: Response headers that are not forwarded.
+            max_body_bytes: Maximum size of the request's body.
+            body_s: Timeout of the request's body.
+            send_s: Timeout of sending.
+            drain: Drain of the studio.
+        """
         super().__init__()
         self._drain = drain
         self._has_begun = False  # True if the response has started.
@@ -118,7 +129,10 @@ class ProxyResponse(Response):
                 log.warning("a client took nothing of an answer for %g s and was dropped", self._send_s)
 
     async def _return(self, answer: httpx.Response, send: Send) -> None:
-        """Stream the response. If it is incomplete, the server closes the connection."""
+        """Stream the response.
+
+        If it is incomplete, the server closes the connection.
+        """
         self._has_begun = True
         headers = [
             (name.lower(), value)

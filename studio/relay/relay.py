@@ -74,7 +74,10 @@ Allowed = Callable[[HTTPConnection], Allowance]
 
 
 class Relay:
-    """Proxy to the current runtime. Origins were already checked (`RequestGuard`)."""
+    """Proxy to the current runtime.
+
+    Origins were already checked (`RequestGuard`).
+    """
 
     def __init__(
         self,
@@ -144,7 +147,9 @@ class Relay:
         )
 
     def _own_headers(self, connection: HTTPConnection) -> dict[str, str]:
-        """Return our own headers for the runtime; an empty value removes the client's header of that name.
+        """Return our own headers for the runtime.
+
+        An empty value removes the client's header of that name.
 
         Raises:
             SpeechError: The owner of the request is unknown but required.
@@ -156,7 +161,13 @@ class Relay:
         return own if allowed is None else own | allowed.headers()
 
     async def ask(self, connection: HTTPConnection, method: str, path: str, **content: Any) -> httpx.Response:
-        """Send a request of the studio itself on behalf of the caller. `content` is as in httpx.
+        """Send a request of the studio itself on behalf of the caller.
+
+        Args:
+            connection: Connection of the caller.
+            method: HTTP method.
+            path: Path at the runtime.
+            content: Arguments of httpx.
 
         Raises:
             RuntimeUnavailable: The runtime does not respond.
@@ -184,7 +195,10 @@ class Relay:
     # --- WebSocket.
 
     async def websocket(self, browser: WebSocket) -> None:
-        """Relay messages between a socket of the page and a socket of the runtime until one of them closes."""
+        """Relay messages between the sockets of the page and the runtime.
+
+        The call returns when one of the sockets closes.
+        """
         url = self.runtime.url
         if url is None or self.drain.begun:
             await _turn_away(browser, Draining() if self.drain.begun else RuntimeUnavailable())
@@ -293,7 +307,10 @@ async def _down(browser: WebSocket, upstream: ClientConnection, traffic: Traffic
 
 
 async def _end_browser(browser: WebSocket, upstream: ClientConnection) -> None:
-    """Close the page's socket with the runtime's close code, or with an error if the runtime has ended."""
+    """Close the page's socket with the runtime's close code.
+
+    If the runtime has ended, it is closed with an error.
+    """
     code = upstream.close_code
     if code is None or code == 1006:
         await _say_goodbye(browser, RuntimeUnavailable(), RuntimeUnavailable.close_code)
@@ -316,7 +333,10 @@ async def _say_goodbye(browser: WebSocket, error: SpeechError, code: int) -> Non
 
 
 def _sendable(code: int | None) -> int:
-    """Return a close code that may be sent; 1005, 1006 and 1015 are reserved for missing codes."""
+    """Return a close code that may be sent.
+
+    1005, 1006 and 1015 are reserved for missing codes.
+    """
     if code is None or code == 1005:
         return 1000
     return 1001 if code in {1006, 1015} else code

@@ -24,7 +24,10 @@ _closing: set[asyncio.Task[None]] = set()  # References to tasks, because the ev
 
 
 class Upstream(httpx.AsyncHTTPTransport):
-    """HTTP/1.1 transport with one connection per request, because the runtime may close a pooled one at any time."""
+    """HTTP/1.1 transport with one connection per request.
+
+    The runtime may close a pooled connection at any time.
+    """
 
     def __init__(self, socket_options: list[tuple[int, int, int]]) -> None:
         super().__init__(

@@ -28,7 +28,10 @@ _NO_SLUG = re.compile(r"[^\w\- ]")
 
 
 def docs_routes() -> list[BaseRoute]:
-    """Return the routes of pages and pictures, which are rendered at the first request and cached."""
+    """Return the routes of pages and pictures.
+
+    They are rendered at the first request and cached.
+    """
     return [
         Route("/docs", _first, methods=["GET", "HEAD"]),
         Route("/docs/{name}", _page, methods=["GET", "HEAD"]),

@@ -30,7 +30,12 @@ KINDS = fields(Spoken)
 def document_routes(
     client_of: Callable[[HTTPConnection], str] = lambda _: "", fetcher: Fetcher | None = None
 ) -> list[Route]:
-    """Return the route. ``client_of`` returns the client's name for the fair queue."""
+    """Return the route.
+
+    Args:
+        client_of: Function that returns the client's name for the fair queue.
+        fetcher: Downloader of web pages. Tests pass another one.
+    """
     documents = DocumentService()
     pages = fetcher or Fetcher(where="url", redirects=MAX_REDIRECTS, seconds=PAGE_S)
 

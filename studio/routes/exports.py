@@ -1,4 +1,7 @@
-"""Routes `studio/exports`: download of takes (stored speech) as one file, several files, subtitles or an archive."""
+"""Routes `studio/exports`: download of takes (stored speech).
+
+A download is one file, several files, subtitles or an archive.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,9 @@ MAX_BODY_BYTES = 3 * 2**20  # Maximum size of a body in bytes: the clips of the 
 
 
 class ExportRoutes(StoreRoutes):
-    """Routes of exports. Thread: event loop; workers create and read audio.
+    """Routes of exports.
+
+    Thread: event loop. Workers create and read audio.
 
     `export_workers` are separate, so that the page's lists do not wait for a long export.
     """

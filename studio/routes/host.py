@@ -49,10 +49,11 @@ ASK_S = 5.0
 
 
 def is_host(request: Request, settings: StudioSettings) -> bool:
-    """True if a request is from the host: by its key, or from this machine if others cannot reach the studio.
+    """True if a request is from the host.
 
-    The Host header must also name this machine, and no proxy may have forwarded the request, because nginx sets Host to
-    this machine by default. A proxy without a trace in the request is detected by the user of its process.
+    A host has the key, or is on this machine if others cannot reach the studio. The Host header must also name this
+    machine, and no proxy may have forwarded the request, because nginx sets Host to this machine by default. A proxy
+    without a trace in the request is detected by the user of its process.
     """
     key = settings.visits.host_key
     if key and hmac.compare_digest(request.headers.get(KEY_HEADER, "").encode(), key.encode()):
@@ -85,7 +86,10 @@ class RuntimeReport:
 
 
 class HostRoutes:
-    """Routes of the host. Thread: event loop."""
+    """Routes of the host.
+
+    Thread: event loop.
+    """
 
     def __init__(
         self,
@@ -136,7 +140,10 @@ class HostRoutes:
         )
 
     async def metrics(self, request: Request) -> Response:
-        """Return Prometheus metrics: counts of starts and restarts, and the runtime's metrics if it responds."""
+        """Return Prometheus metrics of the studio and, if it responds, of the runtime.
+
+        The studio's metrics are the counts of starts and restarts.
+        """
         self._check(request)
         runtime = self._runtime
         page = starts_page(runtime.starts, runtime.restarts) if isinstance(runtime, ChildRuntime) else ""
@@ -176,7 +183,11 @@ class HostRoutes:
             raise HostOnly
 
     async def _ask_runtime(self) -> RuntimeReport:
-        """Query the runtime's state; empty if it does not answer."""
+        """Query the runtime's state.
+
+        Returns:
+            An empty report if the runtime does not respond.
+        """
         if self._runtime.url is None:
             return RuntimeReport()
         try:

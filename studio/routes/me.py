@@ -25,7 +25,10 @@ PLAIN: dict[str, Any] = {
 
 
 class MeRoutes(StoreRoutes):
-    """Routes for the visitor's own data. Thread: event loop."""
+    """Routes for the visitor's own data.
+
+    Thread: event loop.
+    """
 
     def __init__(self, store: Store, visitors: Visitors, workers: WorkerPool, features: Features | None = None) -> None:
         super().__init__(store, visitors, workers)
@@ -60,7 +63,10 @@ class MeRoutes(StoreRoutes):
         return self._store.preferences(owner)
 
     async def prefer(self, request: Request) -> Response:
-        """Change preferences. The value null deletes a preference."""
+        """Change preferences.
+
+        The value null deletes a preference.
+        """
         owner, address = self._visitors.of(request).keeper
         changes = preferences_of(decode(await read_body(request)))
         await self._workers(self._store.prefer, owner, changes, address=address)

@@ -24,7 +24,12 @@ _PLACE = re.compile(r"\{\w+\}")
 
 
 def openapi_routes(relay: Relay, routes: Sequence[BaseRoute]) -> list[Route]:
-    """Return the routes. `routes` are the studio's routes to add to the runtime's document."""
+    """Return the routes.
+
+    Args:
+        relay: Proxy to the runtime.
+        routes: Routes of the studio to add to the runtime's document.
+    """
 
     @lru_cache(maxsize=1)
     def rendered(content: bytes) -> tuple[bytes, str]:

@@ -13,7 +13,10 @@ from studio.store.records import PronunciationFields, TextToSay, decode, read
 
 
 class PronunciationRoutes(StoreRoutes):
-    """Routes of pronunciation dictionaries. Thread: event loop; workers access the disk."""
+    """Routes of pronunciation dictionaries.
+
+    Thread: event loop. Workers access the disk.
+    """
 
     def table(self) -> RouteTable:
         return [
@@ -23,7 +26,10 @@ class PronunciationRoutes(StoreRoutes):
         ]
 
     async def dictionary(self, request: Request) -> Response:
-        """Return all entries. An unknown visitor has none."""
+        """Return all entries.
+
+        An unknown visitor has no entries.
+        """
         owner = self._visitors.of(request).owner
         return json_response(EMPTY if owner is None else await self._workers(self._store.pronunciations.of, owner))
 

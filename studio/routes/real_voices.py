@@ -55,9 +55,10 @@ async def cards_of(runtime: Runtime, key: Mapping[str, str]) -> list[dict[str, A
 def feature(
     request: Request, runtime: Runtime, settings: StudioSettings, downloads: Downloads | None
 ) -> dict[str, Any]:
-    """Return the facts that the page needs before it is shown: the served voice, and who may change it.
+    """Return the facts that the page needs before it is shown.
 
-    Users who may change it also get the state of a download, because a later notice would move the page.
+    They are the served voice, and if the visitor may change it. Users who may change it also get the state of a
+    download, because a later notice would move the page.
     """
     models = models_of(runtime.args) if isinstance(runtime, ChildRuntime) else []
     may = isinstance(runtime, ChildRuntime) and is_host(request, settings)
@@ -70,10 +71,20 @@ def feature(
 
 
 class RealVoiceRoutes:
-    """Routes of downloads. Thread: event loop."""
+    """Routes of downloads.
+
+    Thread: event loop.
+    """
 
     def __init__(self, runtime: Runtime, settings: StudioSettings, downloads: Downloads | None, plan: Plan) -> None:
-        """Create the routes; `downloads` is None if the studio has not started the runtime."""
+        """Create the routes.
+
+        Args:
+            runtime: Runtime of the studio.
+            settings: Settings of the studio.
+            downloads: Downloads, or None if the studio has not started the runtime.
+            plan: List of the published checkpoints.
+        """
         self._runtime = runtime
         self._settings = settings
         self._downloads = downloads
@@ -94,7 +105,10 @@ class RealVoiceRoutes:
         ]
 
     async def show(self, request: Request) -> Response:
-        """Return the state of the download; with ``?plan=1`` also the available checkpoints, as far as known."""
+        """Return the state of the download.
+
+        With ``?plan=1``, it includes the available checkpoints, as far as they are known.
+        """
         downloads = self._of(request)
         state: dict[str, Any] = {"download": downloads.status()}
         if query_flag(request, "plan"):
@@ -106,9 +120,10 @@ class RealVoiceRoutes:
         return json_response(state)
 
     async def start(self, request: Request) -> Response:
-        """Download checkpoints and change to them: {"models": ["OWNER/NAME", …], "quantize": "int8"}.
+        """Download checkpoints and change to them.
 
-        Without ``quantize``, the plan decides: the studio's setting, or the format that fits this machine.
+        The body is {"models": ["OWNER/NAME", …], "quantize": "int8"}. Without ``quantize``, the plan decides: the
+        studio's setting, or the format that fits this machine.
         """
         downloads = self._of(request)
         body = decode(await read_body(request))
@@ -138,7 +153,9 @@ class RealVoiceRoutes:
 
 
 def plan_of(measured: dict[str, Any] | None) -> dict[str, Any]:
-    """Return the published checkpoints for the page, from the child's plan, or until then from the built-in table.
+    """Return the published checkpoints for the page.
+
+    They are those of the child's plan, or until then of the built-in table.
 
     ``sizes`` is the source: "hub", or "table" if the Hub has not listed all. ``download`` are the missing bytes, of
     which ``common`` are shared by all checkpoints. ``bits`` are the weight formats of the device, each with its memory
@@ -186,7 +203,7 @@ def plan_of(measured: dict[str, Any] | None) -> dict[str, Any]:
 
 
 def together(plan: dict[str, Any], models: list[str], bits: str = "") -> int:
-    """Return the memory in bytes of several checkpoints together; 0 if unknown.
+    """Return the memory in bytes of several checkpoints together, or 0 if unknown.
 
     `bits` is a weight format. If it is empty or auto, each checkpoint has the format of the plan.
     """
@@ -197,7 +214,10 @@ def together(plan: dict[str, Any], models: list[str], bits: str = "") -> int:
 
 
 def _suggest(plan: dict[str, Any]) -> None:
-    """Mark for each mode the largest checkpoint that is fast enough here, else the smallest, if all fit in memory."""
+    """Mark for each mode the largest checkpoint that is fast enough here.
+
+    If no checkpoint is fast enough, the smallest one is marked. All marked checkpoints must fit in memory.
+    """
     chosen: list[str] = []
     for mode in ("custom_voice", "base", "voice_design"):
         offers = [offer for offer in plan["offers"] if offer["mode"] == mode]
@@ -211,7 +231,7 @@ def _suggest(plan: dict[str, Any]) -> None:
 
 
 def _bits(body: dict[str, Any]) -> str:
-    """Return the weight format of a request; empty if it has none.
+    """Return the weight format of a request, or "" if it has none.
 
     Raises:
         InvalidConfig: It is not a value of the setting.

@@ -51,7 +51,10 @@ logging.getLogger("python_multipart").setLevel(logging.ERROR)
 
 
 class WorkerPool:
-    """Worker threads for disk access and encoding. Thread: event loop."""
+    """Worker threads for disk access and encoding.
+
+    Thread: event loop.
+    """
 
     def __init__(self, workers: int = 4) -> None:
         self._workers = ThreadPoolExecutor(workers, thread_name_prefix="studio")
@@ -67,7 +70,10 @@ class WorkerPool:
 
 
 class StoreRoutes:
-    """Base class of routes that use the store. Thread: event loop; workers access the disk."""
+    """Base class of routes that use the store.
+
+    Thread: event loop. Workers access the disk.
+    """
 
     def __init__(self, store: Store, visitors: Visitors, workers: WorkerPool) -> None:
         self._store = store
@@ -91,7 +97,10 @@ class StoreRoutes:
 
 
 def handle_errors(handler: Handler) -> Handler:
-    """Wrap an endpoint: return errors in the runtime's format, and refuse requests of other sites' pages."""
+    """Wrap an endpoint so that errors are returned in the runtime's format.
+
+    Requests of other sites' pages are refused.
+    """
 
     @functools.wraps(handler)
     async def answer(request: Request) -> Response:
@@ -129,7 +138,10 @@ def stored_json(text: bytes) -> Response:
 
 
 def json_list(name: str, objects: Iterable[object], **rest: object) -> bytes:
-    """Serialize a list and the `rest` in a worker, object by object, so that the event loop is not blocked."""
+    """Serialize a list and the `rest` in a worker, object by object.
+
+    The event loop is not blocked.
+    """
     fields = [f'"{name}": [{", ".join(json.dumps(item) for item in objects)}]']
     fields += [f'"{key}": {json.dumps(value)}' for key, value in rest.items()]
     return f"{{{', '.join(fields)}}}".encode()

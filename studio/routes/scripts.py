@@ -19,7 +19,10 @@ from studio.store.scripts import MAX_BYTES
 
 
 class ScriptRoutes(StoreRoutes):
-    """Routes of scripts. Thread: event loop; workers access the disk."""
+    """Routes of scripts.
+
+    Thread: event loop. Workers access the disk.
+    """
 
     def table(self) -> RouteTable:
         script = "/studio/scripts/{id}"
@@ -32,7 +35,10 @@ class ScriptRoutes(StoreRoutes):
         ]
 
     async def all(self, request: Request) -> Response:
-        """Return the scripts that contain the words of `?search=`, with line counts instead of lines."""
+        """Return the scripts that contain the text of `?search=`.
+
+        They have line counts instead of lines.
+        """
         owner = self._visitors.of(request).owner
         return stored_json(await self._workers(self._all, owner, request.query_params.get("search", "")))
 

@@ -60,7 +60,10 @@ HEADERS = {
 
 
 class SharingRoutes(StoreRoutes):
-    """Routes of shared links. Thread: event loop; workers access the disk and encode."""
+    """Routes of shared links.
+
+    Thread: event loop. Workers access the disk and encode.
+    """
 
     def __init__(self, store: Store, visitors: Visitors, workers: WorkerPool, export_workers: WorkerPool) -> None:
         super().__init__(store, visitors, workers)
@@ -103,7 +106,10 @@ class SharingRoutes(StoreRoutes):
     # --- Routes of visitors with a link.
 
     async def page(self, request: Request) -> Response:
-        """Return the page of a take. Ended and unknown links get the same response."""
+        """Return the page of a take.
+
+        Ended and unknown links get the same response.
+        """
         language = request.headers.get("accept-language", "")
         try:
             record = await self._workers(self._store.shares.take, self._token(request))

@@ -35,7 +35,10 @@ KEPT = "private, max-age=86400, immutable"  # Browsers may cache a take and need
 
 
 class TakeRoutes(StoreRoutes):
-    """Routes of takes. Thread: event loop; workers access the disk and encode."""
+    """Routes of takes.
+
+    Thread: event loop. Workers access the disk and encode.
+    """
 
     def __init__(self, store: Store, visitors: Visitors, workers: WorkerPool, max_reference_bytes: int) -> None:
         super().__init__(store, visitors, workers)
@@ -84,7 +87,10 @@ class TakeRoutes(StoreRoutes):
         return json_list("takes", records, next=following)
 
     async def add(self, request: Request) -> Response:
-        """Store a take: a form with ``take`` (JSON), ``pcm`` (s16le, 24 kHz, mono) and optionally ``reference``."""
+        """Store a take.
+
+        The body is a form with ``take`` (JSON), ``pcm`` (s16le, 24 kHz, mono) and optionally ``reference``.
+        """
         owner, address = self._visitors.of(request).keeper
         form = await read_form(request, self._largest)
         take, pcm, reference = form.get("take"), form.get("pcm"), form.get("reference")
@@ -102,11 +108,17 @@ class TakeRoutes(StoreRoutes):
         return json_response(await self._workers(add), 201)
 
     async def space(self, request: Request) -> Response:
-        """Return the takes and bytes that the visitor has stored, may store, and can free with `free`."""
+        """Return the visitor's storage of takes, as a number and in bytes.
+
+        The response has the used storage, the limits, and the part that `free` can free.
+        """
         return json_response(await self._workers(self._store.takes.space, self._visitors.of(request).known))
 
     async def free(self, request: Request) -> Response:
-        """Put the oldest takes that are neither favourites nor in scripts into the bin: {"takes": 250}."""
+        """Move the oldest takes into the bin: {"takes": 250}.
+
+        Favourites and takes in scripts are not moved.
+        """
         owner, asked = self._visitors.of(request).known, read(TakeCount, decode(await read_body(request)))
         moved = await self._workers(self._store.takes.free, owner, asked.takes)
         return json_response({"takes": moved, "restorable_s": self._store.settings.bin_s})
@@ -149,7 +161,7 @@ class TakeRoutes(StoreRoutes):
         return json_response(await self._workers(self._store.takes.restore, *self._named(request)))
 
     async def audio(self, request: Request) -> Response:
-        """Return the audio in any format; pcm, wav and flac are lossless.
+        """Return the audio in any format, of which pcm, wav and flac are lossless.
 
         `bit_rate` (bit/s) is for mp3 and opus.
         """

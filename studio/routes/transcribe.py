@@ -1,4 +1,7 @@
-"""Routes `studio/transcribe`: transcript of a recording, and for the host the download of the recogniser's model."""
+"""Routes `studio/transcribe`: transcript of a recording.
+
+For the host, there is also the download of the recogniser's model.
+"""
 
 from __future__ import annotations
 
@@ -18,16 +21,28 @@ from studio.transcribing.service import TranscriptionService
 def transcribe_routes(
     service: TranscriptionService, limits: Limits, is_host: Callable[[Request], bool] = lambda _: False
 ) -> list[Route]:
-    """Return the routes; `is_host` permits the download."""
+    """Return the routes.
+
+    Args:
+        service: Transcription service.
+        limits: Limits of uploads.
+        is_host: Function that permits the download.
+    """
 
     async def transcribe(request: Request) -> Response:
-        """Transcribe the recording in the body; `?language=` is its language."""
+        """Transcribe the recording in the body.
+
+        `?language=` is its language.
+        """
         most = limits.max_upload_bytes
         recording = await whole_body(request, max_bytes=most, idle_s=IDLE_S, what="The recording")
         return json_response(await service.transcribe(recording, request.query_params.get("language", "")))
 
     async def model(request: Request) -> Response:
-        """Return the state of the model; POST starts its download and DELETE stops it."""
+        """Return the state of the model.
+
+        POST starts its download and DELETE stops it.
+        """
         if not is_host(request):
             raise HostOnly
         if request.method == "POST":

@@ -27,9 +27,12 @@ MAX_ANCESTORS = 32  # Maximum number of takes in which the description of a voic
 
 
 class VoiceRoutes(StoreRoutes):
-    """Routes of stored voices. The runtime stores them, but has neither their takes nor a bin.
+    """Routes of stored voices.
 
-    So a deleted voice is downloaded first, and restored by an import. Thread: event loop; workers access the disk.
+    The runtime stores the voices, but has neither their takes nor a bin. So a deleted voice is downloaded first, and
+    restored by an import.
+
+    Thread: event loop. Workers access the disk.
     """
 
     def __init__(self, store: Store, visitors: Visitors, workers: WorkerPool, relay: Relay) -> None:
@@ -45,7 +48,10 @@ class VoiceRoutes(StoreRoutes):
         ]
 
     async def show(self, request: Request) -> Response:
-        """Return the number of takes that use the voice, and the time for which a deletion can be undone."""
+        """Return the number of takes that use the voice.
+
+        The response has also the time for which a deletion can be undone.
+        """
         card = await self._card(request)
         in_bin = card.status_code == httpx.codes.NOT_FOUND and await self._is_in_bin(request)
         if card.status_code != httpx.codes.OK and not in_bin:
@@ -109,7 +115,10 @@ class VoiceRoutes(StoreRoutes):
         return passed_on(await self._relay.ask(request, "POST", VOICES, data=form, files=files))
 
     async def _consent(self, request: Request, name: str) -> str:
-        """Return the consent of one voice of a blend, as it is recorded with the blend's own voice."""
+        """Return the consent of one voice of a blend.
+
+        It is recorded with the blend's own voice.
+        """
         stored = name.removeprefix(STORED)
         card = await self._relay.ask(request, "GET", f"{VOICES}/{quote(stored, safe='')}")
         if card.status_code != httpx.codes.OK:
@@ -173,7 +182,10 @@ def passed_on(answer: httpx.Response) -> Response:
 
 
 def description(record: dict[str, Any], store: Store, owner: str) -> str:
-    """Return the description of a take's voice: its own, or that of the take from which it was derived."""
+    """Return the description of a take's voice.
+
+    It is its own, or that of the take from which it was derived.
+    """
     for _ in range(MAX_ANCESTORS):
         if words := record["config"].get("instructions"):
             return str(words)
@@ -187,7 +199,10 @@ def description(record: dict[str, Any], store: Store, owner: str) -> str:
 
 
 def provenance(record: dict[str, Any], words: str) -> dict[str, str]:
-    """Return the provenance entries of a take's voice file. Unknown fields are omitted."""
+    """Return the provenance entries of a take's voice file.
+
+    Unknown fields are omitted.
+    """
     model = record["model"] if isinstance(record["model"], dict) else {"id": record["model"]}
     voice = str(record["config"].get("voice") or "")
     is_blend = parse_blend(voice) is not None

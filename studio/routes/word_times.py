@@ -34,7 +34,10 @@ MAX_CACHED_TAKES = 64  # Maximum number of takes whose word times are cached.
 
 @dataclass(frozen=True, slots=True)
 class TakeWords:
-    """Word times of a take. `by` is the aligner's name, or None for an estimate."""
+    """Word times of a take.
+
+    `by` is the aligner's name, or None for an estimate.
+    """
 
     words: TimedWords
     by: str | None
@@ -96,7 +99,12 @@ class WordTimeRoutes(StoreRoutes):
 
 
 def webvtt(words: TimedWords, note: str) -> str:
-    """Return WebVTT captions; `note` in the file describes their origin."""
+    """Return WebVTT captions.
+
+    Args:
+        words: Words with their times.
+        note: Note in the file that describes the origin of the times.
+    """
     cues = [_cue(words, first, last) for first, last in _cues(words.spans)]
     return "\n".join(["WEBVTT\n", f"NOTE {note}\n", *cues])
 

@@ -46,7 +46,10 @@ class Answer:
 
 
 class ChildProcess:
-    """Child process of the runtime. Its stderr is copied to ours, and the last line is stored."""
+    """Child process of the runtime.
+
+    Its stderr is copied to ours, and the last line is stored.
+    """
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
@@ -113,9 +116,12 @@ class RuntimeProcess(ChildProcess):
         return cls(process, port)
 
     async def until_ready(self, tell: Callable[[Answer], None]) -> None:
-        """Poll until the runtime is ready; `tell` receives its progress.
+        """Poll until the runtime is ready.
 
-        Does not return if the process ends first.
+        The call does not return if the process ends first.
+
+        Args:
+            tell: Called with the progress of the runtime.
         """
         async with httpx.AsyncClient(verify=certificates(), trust_env=False, timeout=HEALTH_S) as client:
             while not (answer := await asked(client, f"{self.url}/ready")).ready:
@@ -148,7 +154,10 @@ class RuntimeProcess(ChildProcess):
 
 
 class Refused(Exception):
-    """Error of a failed runtime command. Its message is one sentence with the reason."""
+    """Error of a failed runtime command.
+
+    Its message is one sentence with the reason.
+    """
 
 
 async def fits_beside(command: Sequence[str]) -> bool:

@@ -29,10 +29,13 @@ SHARES = {"ttfa_p50_s": 0.5, "ttfa_p95_s": 0.95}
 
 
 def figures(page: str) -> dict[str, Any]:
-    """Return sums over all labels, and quantiles of the time to first audio (None before the first).
+    """Return sums over all labels, and quantiles of the time to first audio.
 
     Args:
         page: Content of the runtime's /metrics.
+
+    Returns:
+        The quantiles are None before the first audio.
     """
     sums: dict[str, float] = dict.fromkeys(SCALARS.values(), 0.0)
     memory: dict[str, float] = {}
@@ -72,7 +75,12 @@ def starts_page(starts: int, restarts: Mapping[str, int]) -> str:
 
 
 def quantile(buckets: dict[float, float], share: float) -> float | None:
-    """Return a quantile of a histogram of cumulative counts by upper edge, with linear interpolation."""
+    """Return a quantile of a histogram, with linear interpolation.
+
+    Args:
+        buckets: Cumulative counts by upper edge.
+        share: The quantile, from 0 to 1.
+    """
     edges = sorted(buckets)
     if not edges or buckets[edges[-1]] == 0:
         return None

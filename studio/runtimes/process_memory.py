@@ -1,4 +1,4 @@
-"""Memory of the studio and its child processes, and available memory. Linux only."""
+"""Memory of the studio and its child processes, and available memory (Linux only)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _KIB = re.compile(r"^(?P<name>Pss|MemAvailable):\s+(?P<kib>\d+) kB", re.MULTILIN
 
 
 def own_memory(pid: int | None = None) -> dict[str, int] | None:
-    """Return `own` and `available` bytes; None if the system does not report them.
+    """Return `own` and `available` bytes, or None if the system does not report them.
 
     Memory that processes share is divided between them (proportional set size). It takes some milliseconds.
 

@@ -65,7 +65,10 @@ class Runtime(Protocol):
     async def run(self) -> int: ...
 
     async def drain(self) -> None:
-        """Refuse new speech, and return once current speech and, if it is a child, the runtime have ended."""
+        """Refuse new speech, and return once current speech has ended.
+
+        If the runtime is a child, it has also ended.
+        """
         ...
 
 
@@ -73,7 +76,13 @@ class ChildRuntime:
     """Runtime as a supervised child on a free local port."""
 
     def __init__(self, args: Sequence[str], command: Sequence[str] = RUNTIME, drain_s: float = 0.0) -> None:
-        """Create the supervisor; `drain_s` is the time that a replaced runtime has to finish its speech."""
+        """Create the supervisor.
+
+        Args:
+            args: Arguments of the runtime.
+            command: Command that starts the runtime.
+            drain_s: Time that a replaced runtime has to finish its speech.
+        """
         self.args = tuple(args)
         self._command = tuple(command)
         self._drain_s = drain_s
@@ -97,10 +106,10 @@ class ChildRuntime:
         return None if self._child is None else self._child.pid
 
     async def run(self) -> int:
-        """Keep a child running until cancelled; then end it.
+        """Keep a child running until cancelled, and then end it.
 
-        Returns only if a restart cannot help: the exit status of a runtime that refused its settings before it was ever
-        ready. The reason is on its stderr.
+        The call returns only if a restart cannot help. It then returns the exit status of a runtime that refused its
+        settings before it was ever ready. The reason is on its stderr.
         """
         backoff = FIRST_BACKOFF_S
         loop = asyncio.get_running_loop()
@@ -130,7 +139,10 @@ class ChildRuntime:
             await self._end_all()
 
     async def drain(self) -> None:
-        """Refuse new speech in all children, and return once their speech and processes have ended."""
+        """Refuse new speech in all children, and wait until their processes have ended.
+
+        Their current speech is finished first.
+        """
         self._is_draining = True
         self.cancel_change()
         serving = [] if self._child is None else [self._child.end(self._drain_s + LEAVE_S)]
@@ -139,9 +151,12 @@ class ChildRuntime:
     # --- The serving child.
 
     async def _run_once(self) -> int | None:
-        """Run the child until it ends and return its exit status; None if a change has replaced or ended it.
+        """Run the child until it ends and return its exit status.
 
         After any failure the supervision continues, because a start that fails now may succeed later.
+
+        Returns:
+            None if a change has replaced or ended the child.
         """
         if self._makes_room:
             await self._settled.wait()
@@ -232,7 +247,10 @@ class ChildRuntime:
         self._set_change("The checkpoints are being checked.")
 
     def cancel_change(self) -> None:
-        """Cancel a change. The previous checkpoints continue to serve, or are loaded again."""
+        """Cancel a change.
+
+        The previous checkpoints continue to serve, or are loaded again.
+        """
         if self._changing is not None:
             self._changing.cancel()
 
@@ -298,7 +316,10 @@ class ChildRuntime:
                 return child
 
     def _take_over(self, child: RuntimeProcess, args: tuple[str, ...]) -> None:
-        """Switch to this child; the previous one gets no new work and ends after its running speech."""
+        """Switch to this child.
+
+        The previous child gets no new work and ends after its current speech.
+        """
         earlier, self.args = self._child, args
         if earlier is not None:
             leaving = asyncio.create_task(earlier.end(self._drain_s + LEAVE_S))
@@ -327,7 +348,10 @@ class ChildRuntime:
 
 
 def reason_of(code: int) -> str:
-    """Return the reason for a runtime's end as a metric label: a known reason, a signal, or the exit status."""
+    """Return the reason for a runtime's end as a metric label.
+
+    The reason is known, a signal, or the exit status.
+    """
     if code in set(Exit):
         return Exit(code).name.lower()
     try:

@@ -31,7 +31,9 @@ _KINDS = (
 
 
 def encoded(wanted: str, pcm: bytes, tags: Mapping[str, str], bit_rate: int | None = None) -> bytes:
-    """Return a complete file. Lossless formats have the unchanged samples.
+    """Return a complete file.
+
+    Lossless formats have the unchanged samples.
 
     Raises:
         KeyError: not one of ``FORMATS``.
@@ -43,7 +45,10 @@ def encoded(wanted: str, pcm: bytes, tags: Mapping[str, str], bit_rate: int | No
 def encode_into(
     file: IO[bytes], wanted: str, pieces: Iterable[bytes], tags: Mapping[str, str], book: Book | None = None
 ) -> None:
-    """Encode consecutive pieces of samples into an empty seekable file, with the same result as `encoded`."""
+    """Encode consecutive pieces of samples into an empty seekable file.
+
+    The result is that of `encoded`.
+    """
     encoder = Encoder(wanted, file=file, tags=tags, book=book)
     for piece in pieces:
         encoder.add(piece)
@@ -72,7 +77,13 @@ def tags_of(record: dict[str, Any]) -> dict[str, str]:
 
 
 def joined_tags(records: Sequence[dict[str, Any]], title: str, sha256: str) -> dict[str, str]:
-    """Return the tags of a joined file of several takes; `sha256` is that of its samples, s16le at 24 kHz."""
+    """Return the tags of a joined file of several takes.
+
+    Args:
+        records: Records of the takes.
+        title: Title of the file.
+        sha256: Hash of its samples, s16le at 24 kHz.
+    """
     said = {
         "title": title,
         "comment": COMMENT,

@@ -186,7 +186,9 @@ def _sample(seconds: float | None) -> int | None:
 
 
 def _timed(clips: list[Clip], wanted: ExportFields, read_take: ReadTake) -> tuple[list[Clip], tuple[str, ...]]:
-    """Return the clips at the times of their lines, if they have some, and notes about lines that do not fit.
+    """Return the clips at the times of their lines, if they have some.
+
+    Notes about lines that do not fit are also returned.
 
     Raises:
         InvalidConfig: Only some lines have a time, or the times decrease.
@@ -226,7 +228,10 @@ def _check_length(samples: int, wanted: ExportFields, max_s: float | None) -> No
 
 
 def _check_disk(samples: int, wanted: ExportFields, folder: Path) -> None:
-    """Check that the disk has space for the programme, before and after its normalization, and for its files."""
+    """Check that the disk has space for the programme and its files.
+
+    The programme is stored before and after its normalization.
+    """
     copies = 2 + (wanted.loudness_lufs is not None) + 2 * (wanted.shape == "all")
     needed, free = 2 * samples * copies, shutil.disk_usage(folder).free
     if needed > free:

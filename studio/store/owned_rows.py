@@ -48,7 +48,9 @@ class OwnedRows:
         self._what = what
 
     def objects(self, condition: str, values: Sequence[Any], *, shown: str = "") -> list[dict[str, Any]]:
-        """Return the JSON objects of rows. Unreadable rows are moved to another table.
+        """Return the JSON objects of rows.
+
+        Unreadable rows are moved to another table.
 
         Args:
             condition: SQL after WHERE.
@@ -114,7 +116,9 @@ class OwnedRows:
 
 
 def next_version(before: float | None, known: float | None, *, what: str) -> float:
-    """Return the version of a row that is written now, in seconds since the epoch and later than the stored one.
+    """Return the version of a row that is written now.
+
+    It is a time in seconds since the epoch, later than the stored version.
 
     Args:
         before: The stored version; None if there is no row.

@@ -28,7 +28,10 @@ ReadTake = Callable[[str], Samples]  # Function that returns the samples of a ta
 
 @dataclass(frozen=True, slots=True)
 class Clip:
-    """Take or silence in a programme. Consecutive clips of one `line` belong together."""
+    """Take or silence in a programme.
+
+    Consecutive clips of one `line` belong together.
+    """
 
     samples: int
     record: dict[str, Any] | None = None
@@ -40,7 +43,7 @@ class Clip:
 
 @dataclass(frozen=True, slots=True)
 class ProgrammePart:
-    """Line of the programme, from the first sample of its first take to the last sample of its last."""
+    """Line of the programme, from the first sample of its first take to its last sample."""
 
     start: int
     end: int
@@ -120,10 +123,15 @@ def parts_of(clips: Iterable[Clip]) -> list[ProgrammePart]:
 
 
 def joined(clips: list[Clip], read: ReadTake, loudness_lufs: float | None) -> Iterator[Samples]:
-    """Yield the audio of each clip; without a loudness, samples are unchanged.
+    """Yield the samples of each clip, scaled to equal loudness per voice if requested.
 
-    With a loudness, each voice is scaled to match the others, so that a voice's whispered lines stay quieter. The whole
-    is to be normalized afterwards.
+    Each voice is scaled to match the others, so that a voice's whispered lines stay quieter. The caller normalizes the
+    result.
+
+    Args:
+        clips: Clips in order.
+        read: Function that reads a take.
+        loudness_lufs: Loudness of the programme. None leaves samples unchanged.
     """
     gains = {} if loudness_lufs is None else _gains(clips, read, loudness_lufs)
     for clip in clips:
@@ -146,7 +154,10 @@ def _shortened(samples: Samples, tempo: float, length: int) -> Samples:
 
 
 def _gains(clips: list[Clip], read: ReadTake, loudness_lufs: float) -> dict[object, float]:
-    """Return the gain of each voice in dB, at most 0, so that no sample overflows before the limiter."""
+    """Return the gain of each voice in dB.
+
+    It is at most 0, so that no sample overflows before the limiter.
+    """
     takes: dict[object, list[str]] = {}
     for clip in clips:
         if clip.record is not None:

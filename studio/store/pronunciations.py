@@ -1,4 +1,7 @@
-"""Store of pronunciation dictionaries, one list per owner. Thread: any."""
+"""Store of pronunciation dictionaries, one list per owner.
+
+Thread: any.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +57,10 @@ class Pronunciations:
         return kept
 
     def said(self, owner: str | None, asked: TextToSay) -> dict[str, Any]:
-        """Return a text with the owner's replacements, and their number; without an owner there are none."""
+        """Return a text with the owner's replacements, and their number.
+
+        Without an owner there are no replacements.
+        """
         kept = [] if owner is None else self.of(owner)["words"]
         words = [(entry.word, entry.say_as) for entry in asked.pronunciations]
         spoken, places = pronounced(asked.text, [*words, *((entry["word"], entry["said"]) for entry in kept)], TAG)

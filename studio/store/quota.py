@@ -61,7 +61,9 @@ class Quota:
         self._settings = settings
 
     def items_to_delete(self, owner: str, address: str | None, size: int, *, what: str) -> list[Removable]:
-        """Return the items of the owner's bin to delete for a new item: old scripts, then old takes without a script.
+        """Return the items of the owner's bin to delete for a new item.
+
+        Old scripts precede old takes without a script.
 
         Args:
             size: Bytes of the new item.

@@ -64,13 +64,19 @@ Tag = Annotated[Line, Field(min_length=1, max_length=40)]
 
 
 class Fields(BaseModel):
-    """Base class of JSON objects from a client; unknown fields and other types are refused."""
+    """Base class of JSON objects from a client.
+
+    Unknown fields and other types are refused.
+    """
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
 
 class TakeChanges(Fields):
-    """Changes to a take; unset fields stay as they are."""
+    """Changes to a take.
+
+    Unset fields are not changed.
+    """
 
     name: Annotated[Line, Field(max_length=120)] | None = None
     tags: Annotated[list[Tag], Field(max_length=16)] = []
@@ -79,7 +85,10 @@ class TakeChanges(Fields):
 
 
 class TakeFields(TakeChanges):
-    """Fields of a new take. ``samples`` and ``sha256`` are compared with the uploaded audio."""
+    """Fields of a new take.
+
+    ``samples`` and ``sha256`` are compared with the uploaded audio.
+    """
 
     room: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,31}$")]
     mode: Annotated[str, AfterValidator(_mode)]
@@ -155,7 +164,10 @@ class TakeVoice(Fields):
 
 
 class ScriptLine(BaseModel):
-    """Fields of a script's line that the store reads; the page may store more."""
+    """Fields of a script's line that the store reads.
+
+    The page may store more fields.
+    """
 
     model_config = ConfigDict(strict=True, extra="allow", frozen=True)
 
@@ -176,7 +188,9 @@ Model = TypeVar("Model", bound=BaseModel)
 
 
 def read(model: type[Model], fields: dict[str, Any], within: str = "") -> Model:
-    """Validate a client's object. `within` is its path in the body.
+    """Validate a client's object.
+
+    `within` is its path in the body.
 
     Raises:
         InvalidConfig: A field is missing, unknown or invalid.
@@ -190,7 +204,9 @@ def read(model: type[Model], fields: dict[str, Any], within: str = "") -> Model:
 
 
 def decode(text: bytes | str) -> dict[str, Any]:
-    """Parse a client's JSON object, as required for all stored data (runtime/shared/strict_json.py).
+    """Parse a client's JSON object, as required for all stored data.
+
+    See runtime/shared/strict_json.py.
 
     Raises:
         InvalidMessage: It is not an object, or has values that cannot be stored.
@@ -221,7 +237,9 @@ def is_script_id(text: str) -> bool:
 
 
 def preferences_of(fields: dict[str, Any]) -> dict[str, Any]:
-    """Validate preferences: short values by short names; None deletes one.
+    """Validate preferences: short values by short names.
+
+    A value of None deletes a preference.
 
     Raises:
         InvalidConfig: A preference is invalid.

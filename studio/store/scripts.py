@@ -43,7 +43,9 @@ _OF_THE_STORE = {"id", "updated_at", "lines"}
 
 
 class Scripts:
-    """Scripts of all owners, each visible to its owner only. Owners may use the same ids.
+    """Scripts of all owners, each visible to its owner only.
+
+    Owners may use the same ids.
 
     Raises (every method):
         StorageFailed: The database failed; nothing has changed.
@@ -56,7 +58,10 @@ class Scripts:
         self._settings = settings
 
     def all(self, owner: str, search: str = "") -> list[dict[str, Any]]:
-        """Return the scripts that contain every word of `search`, without their lines, the last changed first."""
+        """Return the scripts that contain every word of `search`, without their lines.
+
+        The script that was changed last is first.
+        """
         condition = "owner = ? AND deleted_at IS NULL ORDER BY updated_at DESC, id"
         scripts = self._rows.objects(condition, (owner,), shown=_SUMMARY)
         words = name_key(search).split()

@@ -53,7 +53,9 @@ class Shares:
         return token
 
     def end(self, owner: str, take_id: str) -> None:
-        """End the link to a take. A later link has another token.
+        """End the link to a take.
+
+        A later link has another token.
 
         Raises:
             NotKept: The owner has no such take.

@@ -112,7 +112,11 @@ class SoundFiles:
         return data
 
     def record(self, take_id: str) -> tuple[str, dict[str, Any]] | None:
-        """Return owner and record from a file's metadata; None if they are missing or damaged."""
+        """Return the owner and the record from a file's metadata.
+
+        Returns:
+            None if they are missing or damaged.
+        """
         path = self.takes / (take_id + SUFFIX)
         try:
             # The stored record is nested in one more level.

@@ -97,7 +97,9 @@ class Store:
             self._spare.cleanup()
 
     def tidy(self) -> None:
-        """Delete expired items; called at the start and about every hour.
+        """Delete expired items.
+
+        This is called at the start and about every hour.
 
         Raises:
             StorageFailed: The disk failed.

@@ -37,7 +37,9 @@ MAX_PAGE_SIZE = 100  # Maximum number of takes in a page of the list.
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Query for takes. `before` is the cursor from the previous page.
+    """Query for takes.
+
+    `before` is the cursor from the previous page.
 
     `loose` excludes takes of scripts; `script` selects those of one script.
     """
@@ -76,7 +78,9 @@ class Takes:
         *,
         address: str | None = None,
     ) -> dict[str, Any]:
-        """Store a take and return its record. `address` is the keyed hash of a visitor's address.
+        """Store a take and return its record.
+
+        `address` is the keyed hash of a visitor's address.
 
         Raises:
             InvalidConfig: The audio is empty, or does not match ``fields``.
@@ -143,7 +147,9 @@ class Takes:
         return self._rows.objects(f"{where} {limit}", values), following
 
     def change(self, owner: str, take_id: str, changes: TakeChanges) -> dict[str, Any]:
-        """Change a take's user fields; its audio and request never change.
+        """Change a take's user fields.
+
+        Its audio and request never change.
 
         Raises:
             NotKept: The owner has no such take.
@@ -178,19 +184,25 @@ class Takes:
         return self._quota.space(owner)
 
     def free(self, owner: str, count: int) -> list[str]:
-        """Move the owner's oldest takes that are neither favourites nor in scripts into the bin; return their ids."""
+        """Move the owner's oldest takes into the bin, and return their ids.
+
+        Favourites and takes in scripts are not moved.
+        """
         return self.move(owner, self._quota.oldest_removable(owner, count), into_bin=True)
 
     def move(self, owner: str, take_ids: Iterable[str], *, into_bin: bool) -> list[str]:
-        """Move takes into the bin, or restore them. Return the ids of the moved takes."""
+        """Move takes into the bin, or restore them.
+
+        Return the ids of the moved takes.
+        """
         return self._rows.mark_all(owner, take_ids, time.time() if into_bin else None, what="The change")
 
     def restore_bin(self, owner: str) -> list[str]:
-        """Restore all takes of the owner's bin; return their ids."""
+        """Restore all takes of the owner's bin, and return their ids."""
         return self.move(owner, self._in_bin(owner), into_bin=False)
 
     def empty_bin(self, owner: str) -> list[str]:
-        """Delete all takes of the owner's bin permanently; return their ids."""
+        """Delete all takes of the owner's bin permanently, and return their ids."""
         with self._files.writing():
             going = self._in_bin(owner)
             if going:
@@ -275,7 +287,9 @@ class Takes:
                 self._purge([take_id for (take_id,) in self._database.rows(query, values)])
 
     def make_room(self, owner: str, address: str | None, size: int, *, what: str) -> None:
-        """Delete old items so that an owner can store `size` more bytes of something other than a take.
+        """Delete old items so that an owner can store `size` more bytes.
+
+        The bytes are for something other than a take.
 
         Raises:
             StoreFull: Too little may be deleted.

@@ -30,7 +30,10 @@ class ModelDownload:
 
     @property
     def is_here(self) -> bool:
-        """True if the model can be loaded. A recogniser without a known model loads its own files."""
+        """True if the model can be loaded.
+
+        A recogniser without a known model loads its own files.
+        """
         if (hub_id := self._choice.hub_id) is None:
             return True
         from huggingface_hub import try_to_load_from_cache  # This import is slow.
@@ -38,7 +41,10 @@ class ModelDownload:
         return isinstance(try_to_load_from_cache(hub_id, "model.bin"), str)
 
     def state(self) -> dict[str, Any]:
-        """Return the state for the page: ``absent``, ``fetching``, ``failed`` or ``here``, with bytes and problem."""
+        """Return the state for the page, with bytes and problem.
+
+        The state is ``absent``, ``fetching``, ``failed`` or ``here``.
+        """
         if self._work is not None:
             state = "fetching"
         elif self.is_here:

@@ -25,19 +25,25 @@ HOW = (
 
 @dataclass(frozen=True, slots=True)
 class Transcript:
-    """Transcript. ``language`` is a code such as ``en``, or None if unknown."""
+    """Transcript.
+
+    ``language`` is a code such as ``en``, or None if unknown.
+    """
 
     text: str
     language: str | None = None
 
 
 class Transcriber(Protocol):
-    """Recogniser for one recording at a time. Thread: the one that created it."""
+    """Recogniser for one recording at a time.
+
+    Thread: the one that created it.
+    """
 
     name: str  # Name of the recogniser that users see.
 
     def transcribe(self, samples: NDArray[np.float32], language: str | None) -> Transcript:
-        """Return the transcript of a recording; empty if it has no speech.
+        """Return the transcript of a recording, which is empty if it has no speech.
 
         Shapes: samples [N] float32, mono, 16 kHz, peak around 1. ``language`` is a code such as ``en``; None: any.
         """
@@ -73,13 +79,16 @@ class Choice:
 
     @property
     def model(self) -> str:
-        """Whisper model of the built-in recogniser; empty for a plug-in."""
+        """Whisper model of the built-in recogniser, or "" for a plug-in."""
         kind, _, rest = self.setting.partition(":")
         return (rest or "base") if kind == BUILT_IN else ""
 
     @property
     def hub_id(self) -> str | None:
-        """Hub id of a model that the page offers to download; None for a folder, another model or a plug-in."""
+        """Hub id of a model that the page offers to download.
+
+        It is None for a folder, another model or a plug-in.
+        """
         return f"Systran/faster-whisper-{self.model}" if self.model in MODEL_BYTES else None
 
     def load(self) -> Transcriber:
@@ -97,7 +106,9 @@ class Choice:
 
 
 def transcribe(choice: Choice, samples: NDArray[np.float32], language: str | None) -> dict[str, str | None]:
-    """Transcribe a recording in a child process. Raises the recogniser's own errors.
+    """Transcribe a recording in a child process.
+
+    The recogniser's own errors are raised.
 
     Shapes: samples [N] float32, mono, 16 kHz.
     """

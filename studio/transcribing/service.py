@@ -28,7 +28,10 @@ AGAIN_S = 10.0
 
 
 class TranscriptionService:
-    """Transcription service. Thread: the event loop."""
+    """Transcription service.
+
+    Thread: the event loop.
+    """
 
     def __init__(self, choice: Choice, limits: Limits) -> None:
         self.choice = choice
@@ -41,7 +44,10 @@ class TranscriptionService:
         return self.choice.missing is None and self.model.is_here
 
     def feature(self, *, is_host: bool) -> dict[str, object]:
-        """Return the transcription feature for the page; ``how`` and ``model`` let a host enable it."""
+        """Return the transcription feature for the page.
+
+        ``how`` and ``model`` let a host enable it.
+        """
         how = self.choice.missing if is_host and self.choice.setting else None
         model = self.model.state() if is_host and self.choice.missing is None else None
         return {"available": self.is_available, "how": how or "", "model": model}
@@ -75,6 +81,9 @@ class TranscriptionService:
         return resample(DecodedAudio(read_reference(recording, self._limits), SAMPLE_RATE), RATE).samples
 
     async def aclose(self) -> None:
-        """End the process and a download; waiting recordings are not transcribed."""
+        """End the process and a download.
+
+        Waiting recordings are not transcribed.
+        """
         self._worker.close()
         await self.model.stop()

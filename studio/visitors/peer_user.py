@@ -21,13 +21,20 @@ _ROOT = 0  # Root has access to everything, and the relay of WSL runs as root.
 
 
 def is_own_user(connection: HTTPConnection) -> bool:
-    """Return True if the client's process runs as the studio's user or root, or if that is unknown (not Linux)."""
+    """Return True if the client's process runs as the studio's user or root.
+
+    It is also True if that is unknown (not Linux).
+    """
     user = peer_user(connection)
     return user is None or user in {_ROOT, os.getuid()}
 
 
 def peer_user(connection: HTTPConnection) -> int | None:
-    """Return the user id of the client's process, `NOBODY` if there is no process, or None if unknown."""
+    """Return the user id of the client's process.
+
+    Returns:
+        `NOBODY` if there is no process, None if unknown.
+    """
     client, server = connection.scope.get("client"), connection.scope.get("server")
     if client is None or server is None or server[1] is None:
         return None
@@ -79,7 +86,10 @@ def _listed(client: tuple[str, int], server: tuple[str, int]) -> int | None:
 
 
 def _ends(host: str, port: int) -> set[str]:
-    """Return an address and port in the tables' format; IPv4 may be in either table."""
+    """Return an address and port in the tables' format.
+
+    IPv4 may be in either table.
+    """
     plain = _plain(host)
     forms = [plain.packed] if plain.version == 6 else [plain.packed, b"\0" * 10 + b"\xff\xff" + plain.packed]
     return {f"{_words(packed)}:{port:04X}" for packed in forms}
@@ -92,6 +102,6 @@ def _plain(host: str) -> IPv4Address | IPv6Address:
 
 
 def _words(packed: bytes) -> str:
-    """Return the bytes in hexadecimal, each four of them as a number of this machine's byte order."""
+    """Return the bytes in hexadecimal, in groups of four in this machine's byte order."""
     words = (packed[at : at + 4] for at in range(0, len(packed), 4))
     return "".join(f"{socket.ntohl(int.from_bytes(word)):08X}" for word in words)

@@ -26,7 +26,10 @@ MEMBER = "member"
 
 
 class SignIn:
-    """Routes of the sign-in, and the signed-in member of a request. Thread: event loop."""
+    """Routes of the sign-in, and the signed-in member of a request.
+
+    Thread: event loop.
+    """
 
     def __init__(self, env: Mapping[str, str], *, required: bool = False) -> None:
         """Read the OAuth settings.
@@ -112,6 +115,9 @@ class SignIn:
         return RedirectResponse("/", status_code=303)
 
     async def leave(self, request: Request) -> Response:
-        """Sign the user out; their data is kept."""
+        """Sign the user out.
+
+        Their data is kept.
+        """
         request.session.clear()
         return RedirectResponse("/", status_code=303)

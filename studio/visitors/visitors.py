@@ -115,7 +115,7 @@ class Visitors:
 
 
 class VisitorCookies:
-    """ASGI middleware that sets each visitor's cookie, and renews it at every visit of the page."""
+    """ASGI middleware that sets each visitor's cookie, and renews it at every visit."""
 
     def __init__(self, app: ASGIApp, visitors: Visitors) -> None:
         self.app = app

@@ -23,12 +23,20 @@ CHECK = "/v1/audio/voices/check"  # Route that checks a recording and does not s
 
 
 def whose_voices(visitors: Visitors) -> Whose | None:
-    """Return a function that returns the owner of a request, or None if all visitors share their data."""
+    """Return a function that returns the owner of a request.
+
+    Returns:
+        None if all visitors share their data.
+    """
     if not visitors.each:
         return None
 
     def whose(connection: HTTPConnection) -> str:
-        """Return a request's owner; raise VisitorUnknown if a visitor without a cookie would change stored data."""
+        """Return a request's owner.
+
+        Raises:
+            VisitorUnknown: A visitor without a cookie would change stored data.
+        """
         owner = visitors.of(connection).owner
         if owner is None:
             if _changes_what_is_kept(connection):

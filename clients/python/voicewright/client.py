@@ -30,7 +30,9 @@ CLOSE_S = 1.0  # Timeout in seconds for closing the connection, which waits for 
 
 
 class Client(Routes):
-    """Open session. `session` is the runtime's first message, with its models and limits.
+    """Open session.
+
+    `session` is the runtime's first message, with its models and limits.
 
     `expires_in_s` is None until the runtime announces that it will close a long session. Then it is the remaining time
     in seconds at that moment. Connect again for further speech.
@@ -117,7 +119,10 @@ class Client(Routes):
                 speech.on_end(self._complaint or ConnectionLost())
 
     async def keep_open(self) -> None:
-        """Send a ping at once, because the runtime waits only ten seconds for a first message, and then regularly."""
+        """Send a ping at once and then regularly.
+
+        The runtime waits only ten seconds for a first message.
+        """
         with suppress(VoicewrightError):
             while True:
                 await self._send("ping")
@@ -164,14 +169,20 @@ async def connect(
     timeout: float | None = CONNECT_S,  # noqa: ASYNC109  as in httpx and openai
     proxy: Proxy = True,
 ) -> AsyncIterator[Client]:
-    """Open a session with the runtime or studio at this URL; leaving the block cancels running utterances.
+    """Open a session with the runtime or studio at this URL.
 
-    `url` is http(s) or ws(s), with or without the route. `timeout` limits the time in seconds until the runtime's first
-    message, and the silence in HTTP responses. `proxy` is as in the websockets library: True uses the environment's.
+    Leaving the block cancels running utterances.
+
+    Args:
+        url: URL with http(s) or ws(s), with or without the route.
+        api_key: Key of the runtime or studio.
+        timeout: Maximum time in seconds until the runtime's first message, and of silence in HTTP responses.
+        proxy: As in the websockets library: True uses the proxy of the environment.
 
     Raises:
         SpeechRefused: The runtime accepts no sessions at present, or the key is not valid.
-        ConnectionLost: The connection failed; SpeechTimeout: there was no response in time.
+        ConnectionLost: The connection failed.
+        SpeechTimeout: There was no response in time.
     """
     headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
     try:

@@ -17,10 +17,11 @@ class VoicewrightError(Exception):
 
 
 class SpeechRefused(VoicewrightError):
-    """Refusal by the runtime, with its `code` (docs/api.md, Errors), message and invalid field.
+    """Refusal by the runtime, with its `code`, message and invalid field.
 
-    `facts` has the values in the message, for translations. `retry_after_s` is the time to wait before a retry, if
-    known. `partial_audio` is True if some audio was already sent.
+    `code` is one of those in docs/api.md, Errors. `facts` has the values in the message, for translations.
+    `retry_after_s` is the time to wait before a retry, if known. `partial_audio` is True if some audio was already
+    sent.
     """
 
     def __init__(
@@ -56,7 +57,10 @@ class SpeechRefused(VoicewrightError):
 
 
 class ConnectionLost(VoicewrightError, ConnectionError):
-    """The runtime cannot be reached, or the connection was lost. Connect again."""
+    """The runtime cannot be reached, or the connection was lost.
+
+    Connect again.
+    """
 
     code = "runtime_unavailable"
     retryable = True

@@ -20,13 +20,19 @@ PRONUNCIATIONS = "/v1/audio/pronunciations"
 
 
 class Routes:
-    """HTTP requests of a `Client`. Every method may raise SpeechRefused or ConnectionLost."""
+    """HTTP requests of a `Client`.
+
+    Every method may raise SpeechRefused or ConnectionLost.
+    """
 
     def __init__(self, http: Http) -> None:
         self._http = http
 
     async def models(self) -> list[dict[str, Any]]:
-        """Return the served checkpoints with their modes, speakers and languages (docs/api.md, Models)."""
+        """Return the served checkpoints with their modes, speakers and languages.
+
+        See docs/api.md, Models.
+        """
         models: list[dict[str, Any]] = (await self._http.json("GET", "/v1/models"))["data"]
         return models
 
@@ -51,7 +57,10 @@ class Routes:
         return await self._http.json("POST", VOICES, data=form, files={"audio_sample": ("audio", audio)})
 
     async def check_voice(self, audio: bytes, ref_text: str | None = None) -> dict[str, Any]:
-        """Check a recording in the same way as `add_voice`, without storing it: length, levels, advice."""
+        """Check the length and levels of a recording without storing it.
+
+        The recording is checked as by `add_voice`, and the result includes advice.
+        """
         form = {} if ref_text is None else {"ref_text": ref_text}
         return await self._http.json("POST", f"{VOICES}/check", data=form, files={"audio_sample": ("audio", audio)})
 
@@ -64,7 +73,12 @@ class Routes:
         return await self._http.content("GET", f"{_of(voice)}/file")
 
     async def import_voice(self, file: bytes, **more: str) -> dict[str, Any]:
-        """Store an exported voice. `more` are form fields that override values in the file."""
+        """Store an exported voice.
+
+        Args:
+            file: The exported file.
+            more: Form fields that override values in the file.
+        """
         return await self._http.json("POST", VOICES, data=more, files={"file": ("voice", file)})
 
     async def voice_audio(self, voice: str) -> bytes:
@@ -87,7 +101,10 @@ class Routes:
     async def add_pronunciation_dictionary(
         self, name: str, pronunciations: Sequence[Mapping[str, Any]], description: str = ""
     ) -> dict[str, Any]:
-        """Store a dictionary, whose `id` can be used in `pronunciation_dictionaries` of `Client.speak`."""
+        """Store a pronunciation dictionary.
+
+        Its `id` can be used in `pronunciation_dictionaries` of `Client.speak`.
+        """
         body = {"name": name, "description": description, "pronunciations": [*pronunciations]}
         return await self._http.json("POST", PRONUNCIATIONS, json=body)
 
@@ -100,7 +117,10 @@ class Routes:
         await self._http.content("DELETE", _of(dictionary, PRONUNCIATIONS))
 
     async def ticket(self) -> str:
-        """Return a short-lived ticket for one session, for pages that must not have the key (docs/api.md, Keys)."""
+        """Return a short-lived ticket for one session.
+
+        Tickets are for pages that must not have the key (docs/api.md, Keys).
+        """
         ticket: str = (await self._http.json("POST", "/v1/session_ticket"))["ticket"]
         return ticket
 
@@ -116,7 +136,12 @@ class Http:
         self._client: httpx.AsyncClient | None = None
 
     async def content(self, method: str, path: str, **content: Any) -> bytes:
-        """Return the body of a response; `content` is as in httpx.
+        """Return the body of a response.
+
+        Args:
+            method: HTTP method.
+            path: Path of the route.
+            content: Arguments of httpx.
 
         Raises:
             SpeechRefused, ConnectionLost: The runtime refuses the request, or does not respond.
@@ -142,7 +167,10 @@ class Http:
         return answer.content
 
     async def json(self, method: str, path: str, **content: Any) -> dict[str, Any]:
-        """Return the JSON fields of a response. Errors are those of `content`."""
+        """Return the JSON fields of a response.
+
+        Errors are those of `content`.
+        """
         fields: dict[str, Any] = json.loads(await self.content(method, path, **content))
         return fields
 

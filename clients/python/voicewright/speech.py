@@ -14,13 +14,19 @@ MAX_WAITING = 32  # Maximum number of unread chunks. A chunk has at most 250 ms,
 
 
 class Open(Protocol):
-    """Callback that opens an utterance at the runtime. It may raise ConnectionLost."""
+    """Callback that opens an utterance at the runtime.
+
+    It may raise ConnectionLost.
+    """
 
     def __call__(self, speech: Speech, /) -> Awaitable[None]: ...
 
 
 class Send(Protocol):
-    """Callback that sends one message. It may raise ConnectionLost."""
+    """Callback that sends one message.
+
+    It may raise ConnectionLost.
+    """
 
     async def __call__(self, kind: str, **fields: Any) -> None: ...
 
@@ -68,7 +74,7 @@ class Speech:
 
     @property
     def done(self) -> Done | None:
-        """Return statistics, stop reason and seed of a finished utterance; None before."""
+        """Return statistics, stop reason and seed, or None before the utterance has finished."""
         return self.end if isinstance(self.end, Done) else None
 
     # --- Text.
@@ -90,7 +96,10 @@ class Speech:
         await self._send_text("input.flush")
 
     async def finish(self) -> None:
-        """Mark the text as complete. Errors are those of `write`."""
+        """Mark the text as complete.
+
+        Errors are those of `write`.
+        """
         await self._send_text("input.done")
         self._finished = True
 
@@ -117,7 +126,10 @@ class Speech:
         raise StopAsyncIteration
 
     async def read(self) -> bytes:
-        """Return the complete audio as s16le. Errors are those of the iteration."""
+        """Return the complete audio as s16le.
+
+        Errors are those of the iteration.
+        """
         return b"".join([chunk.pcm async for chunk in self])
 
     async def played(self, ms: float, buffered_ms: float | None = None) -> None:
@@ -129,7 +141,10 @@ class Speech:
         await self._send("playback", context_id=self.context_id, played_ms=ms, **more)
 
     async def cancel(self, played_ms: float | None = None) -> None:
-        """Cancel the utterance. No more audio is returned. `end` is set when the runtime confirms."""
+        """Cancel the utterance.
+
+        No more audio is returned. `end` is set when the runtime confirms.
+        """
         if self._silenced:
             return
         self._silenced = True
@@ -162,7 +177,10 @@ class Speech:
     # --- Received messages.
 
     async def on_sound(self, first_sample: int, pcm: bytes) -> None:
-        """Queue an audio frame. It waits until the queue has space."""
+        """Queue an audio frame.
+
+        The call waits until the queue has space.
+        """
         if self.end is not None or self._silenced:  # The runtime sent this audio before it processed the cancel.
             return
         if first_sample != self._samples:  # Audio is missing. This is an error of the runtime.
@@ -182,7 +200,10 @@ class Speech:
             asyncio.get_running_loop().call_soon(self._on_queue, queued)
 
     def on_end(self, end: End) -> None:
-        """Process the final message; a second one is ignored."""
+        """Process the final message.
+
+        A second final message is ignored.
+        """
         if self.end is None:
             self.end = end
             self._ended.set()
@@ -194,7 +215,11 @@ class Speech:
         return self
 
     async def _begin(self) -> None:
-        """Start the utterance. Raises ConnectionLost, or the runtime's error before a close."""
+        """Start the utterance.
+
+        Raises:
+            ConnectionLost: The connection was lost, or the runtime's error before a close.
+        """
         async with self._beginning:
             if not self._has_begun and not self._silenced:
                 self._has_begun = True

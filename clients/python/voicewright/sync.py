@@ -109,7 +109,9 @@ class Client:
         on_queue: OnQueue | None = None,
         **config: Unpack[Config],
     ) -> Speech:
-        """Start an utterance; ``with client.speak(…) as speech`` cancels it if the block is left early.
+        """Start an utterance.
+
+        ``with client.speak(…) as speech`` cancels it if the block is left early.
 
         Raises:
             ConnectionLost, SpeechRefused: See `voicewright.Client.speak`.
@@ -177,7 +179,10 @@ class Client:
 def connect(
     url: str, *, api_key: str | None = None, timeout: float | None = CONNECT_S, proxy: Proxy = True
 ) -> Iterator[Client]:
-    """Open a session; arguments and errors are those of `voicewright.connect`."""
+    """Open a session.
+
+    Arguments and errors are those of `voicewright.connect`.
+    """
     with _running_loop() as loop:
         opening = aio.connect(url, api_key=api_key, timeout=timeout, proxy=proxy)
         client = loop.run(opening.__aenter__())
@@ -214,7 +219,10 @@ class _Loop:
         self._loop = loop
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine on the loop and wait for it; an interrupt (Ctrl-C) cancels it."""
+        """Run a coroutine on the loop and wait for it.
+
+        An interrupt (Ctrl-C) cancels the coroutine.
+        """
         future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
             return future.result()

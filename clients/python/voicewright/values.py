@@ -53,7 +53,10 @@ class Turn(_TurnText, total=False):
 
 @dataclass(frozen=True, slots=True)
 class Queued:
-    """Event: the utterance waits for a slot; ``position`` 0 is next."""
+    """Event: the utterance waits for a slot.
+
+    ``position`` 0 is next.
+    """
 
     position: int
     eta_ms: float | None = None  # Estimated waiting time. None until the first request has ended.
@@ -69,7 +72,10 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
-    """Event: the request has a slot. ``notes`` are sentences about ignored settings."""
+    """Event: the request has a slot.
+
+    ``notes`` are sentences about ignored settings.
+    """
 
     model: str
     mode: str
@@ -80,7 +86,10 @@ class Start:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stats:
-    """Statistics of one finished utterance, measured by the runtime, with times in milliseconds."""
+    """Statistics of one finished utterance, measured by the runtime.
+
+    Times are in milliseconds.
+    """
 
     queue_ms: float = 0.0
     prefill_ms: float = 0.0
@@ -114,7 +123,10 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Cancelled:
-    """Event: the utterance was cancelled. It has the numbers of milliseconds sent and played."""
+    """Event: the utterance was cancelled.
+
+    The numbers of milliseconds sent and played are included.
+    """
 
     sent_ms: float
     played_ms: float | None

@@ -23,13 +23,16 @@ class Frame(NamedTuple):
 
 
 def read_frame(message: bytes) -> Frame | None:
-    """Parse a binary message; return None for an unknown version or kind."""
+    """Parse a binary message, or return None for an unknown version or kind."""
     version, kind, channel, _, first_sample = HEADER.unpack_from(message)
     return Frame(channel, first_sample, message[HEADER.size :]) if (version, kind) == (VERSION, KIND_S16LE) else None
 
 
 def base_address(url: str) -> str:
-    """Return the http(s) URL of a runtime from an http(s) or ws(s) URL with or without the route."""
+    """Return the http(s) URL of a runtime from any of its URLs.
+
+    The URL may have http(s) or ws(s), and the route or no route.
+    """
     parts = urlsplit(url)
     path = parts.path.rstrip("/").removesuffix(ROUTE).removesuffix("/v1")
     return urlunsplit((parts.scheme.replace("ws", "http", 1), parts.netloc, path, "", ""))

@@ -127,7 +127,7 @@ class ContextCancelled(TypedDict):
 class Error(TypedDict):
     """Last message of the utterance `context_id`.
 
-    If `context_id` is null, a message was refused or the socket closes.
+    A null id means that a message was refused or the socket closes.
     """
 
     type: Literal["error"]
@@ -156,7 +156,7 @@ class SessionExpiring(TypedDict):
 
 
 class SessionDone(TypedDict):
-    """Response to session.close, after which the socket closes with code 1000."""
+    """Response to session.close, sent before close code 1000."""
 
     type: Literal["session.done"]
     utterances: int

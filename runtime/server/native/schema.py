@@ -32,10 +32,7 @@ class Message(StrictFields):
 
 
 class SessionConfig(SpeechFields, Message):
-    """Settings of contexts that are opened later.
-
-    With `context_id`, they are for the next utterance of that context only.
-    """
+    """Settings of contexts opened later, or of the next utterance of `context_id`."""
 
     type: Literal["session.config"]
     response_format: Annotated[str, AfterValidator(_pcm)] = Field("pcm", description="only pcm")
@@ -45,7 +42,7 @@ class SessionConfig(SpeechFields, Message):
 class InputText(Message):
     """Append text to an utterance.
 
-    The first message opens the utterance. Speech may start at once.
+    The first message opens it, and speech may start.
     """
 
     type: Literal["input.text"]
@@ -86,10 +83,7 @@ class InputDone(Message):
 
 
 class ContextCancel(Message):
-    """Stop the utterance.
-
-    The message is ignored if the utterance has ended.
-    """
+    """Stop the utterance, unless it has ended."""
 
     type: Literal["context.cancel"]
     played_ms: Milliseconds | None = Field(None, description="played audio, returned in the response")

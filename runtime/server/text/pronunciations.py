@@ -31,10 +31,7 @@ def line(most: int) -> Callable[[str], str]:
 
 
 class Pronunciation(StrictFields):
-    """Word and its replacement.
-
-    With case_sensitive, it matches in the same case only.
-    """
+    """Word and its replacement, limited to the same case by case_sensitive."""
 
     word: Annotated[Text, AfterValidator(line(MAX_WORD_CHARS))]
     say_as: Annotated[Text, AfterValidator(line(MAX_REPLACEMENT_CHARS))]
