@@ -1,4 +1,7 @@
-"""Start the voice studio from a checkout; an installed one starts with `python -m studio`."""
+"""Start the voice studio from a checkout.
+
+An installed studio starts with `python -m studio`.
+"""
 
 import sys
 

@@ -1,15 +1,15 @@
-"""Measure the time from a click on Speak, and from the end of a typed clause, to its first audible sample, in Chromium.
+"""Benchmark of the page's latency in Chromium: from a click or a typed clause.
 
 `python -m benchmarks.page http://localhost:7860` measures a running studio that no other page uses. Each take is timed
-twice: by the page, from the click until its first sample leaves the AudioContext (including the device's latency), and
-by the runtime, from the request to its first sample (`ttfa_ms` of audio.done). The difference is the time for the
-page's own work, the proxy, the audio thread and the network. The page shows whole milliseconds below a second, and
-hundredths of a second above.
+twice: by the page, from the click on Speak until its first sample leaves the AudioContext (including the device's
+latency), and by the runtime, from the request to its first sample (`ttfa_ms` of audio.done). The difference is the time
+for the page's own work, the proxy, the audio thread and the network. The page shows whole milliseconds below a second,
+and hundredths of a second above.
 
 With *As I type*, a clause is timed from the key of its comma until its first sample leaves the AudioContext, measured
-at the context's destination, and in three parts: until its text is sent, until its first PCM arrives, and until that is
-heard. Each clause is typed after the one before was heard. Its words are inserted at once, because a stall between two
-keys of a busy machine would end the clause early.
+at the context's destination. The time has three parts: until the text is sent, until the first PCM arrives, and until
+the first sample is played. The next clause is typed after the previous one has been played. Its text is inserted at
+once, because a stall between two keys of a busy machine would end the clause early.
 
 Needs Playwright (the extra `dev`) and the Chromium of CHROMIUM or on PATH.
 """
@@ -113,7 +113,10 @@ def find_chromium() -> str | None:
 
 
 def measure_clicks(url: str, count: int) -> list[Click]:
-    """Click `count` times, and wait for the end of each take. Times are in ms."""
+    """Click `count` times, and wait for the end of each take.
+
+    Times are in ms.
+    """
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
@@ -130,7 +133,10 @@ def measure_clicks(url: str, count: int) -> list[Click]:
 
 
 def measure_clauses(url: str, count: int) -> list[dict[str, float]]:
-    """Type `count` clauses, and return the time in ms from each comma to the first sample of its clause, by parts."""
+    """Type `count` clauses and return their times in ms, by parts.
+
+    A time is from the comma to the first sample of its clause.
+    """
     from playwright.sync_api import sync_playwright
 
     times: list[dict[str, float]] = []

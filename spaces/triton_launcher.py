@@ -41,7 +41,10 @@ def make() -> None:
 
 
 def check() -> None:
-    """Exit with status 1 if Triton would not find the module for its sources, this platform and this Python."""
+    """Exit with status 1 if Triton would not find the module.
+
+    The module is for its sources, this platform and this Python.
+    """
     import hashlib
     import sysconfig
 

@@ -35,7 +35,7 @@ class Pin:
 
 @dataclass(slots=True)
 class Audit:
-    """Results of the audit: a message for each vulnerability, and the releases that could not be audited."""
+    """Results of the audit: vulnerabilities, and releases that could not be audited."""
 
     clean: set[Pin] = field(default_factory=set)
     vulnerabilities: set[str] = field(default_factory=set)
@@ -83,7 +83,10 @@ def pins(lock: Path) -> set[Pin]:
 
 
 def audit_lock(pip_audit: Path, lock: Path, audit: Audit) -> None:
-    """Run pip-audit on a lock file. If it fails, all of its releases count as unknown."""
+    """Run pip-audit on a lock file.
+
+    If it fails, all releases of the lock file count as unknown.
+    """
     command = [str(pip_audit), "--requirement", str(lock), *OPTIONS]
     done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
     try:
@@ -95,7 +98,7 @@ def audit_lock(pip_audit: Path, lock: Path, audit: Audit) -> None:
 
 
 def main() -> int:
-    """Audit all lock files; print a line for each vulnerability, then the summary."""
+    """Audit all lock files, and print a line for each vulnerability and the summary."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("pip_audit", type=Path)
     parser.add_argument("lock", type=Path, nargs="*", help="all of this folder, if not given")

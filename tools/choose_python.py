@@ -69,7 +69,10 @@ def choose(requested: str) -> str:
 
 
 def is_usable(python: str, requested: str) -> bool:
-    """True if an environment's interpreter runs, is supported, has pip, and is the requested version."""
+    """True if an environment's interpreter runs, is supported, and has pip.
+
+    It must also be the requested version.
+    """
     version, has_pip = probe(python)
     return has_pip and version in SUPPORTED and (not requested or version == probe(requested)[0])
 

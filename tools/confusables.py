@@ -19,7 +19,10 @@ MAX_BYTES = 1024
 
 
 class Icu:
-    """ICU's spoof checker. The names of its functions end with ICU's version."""
+    """ICU's spoof checker.
+
+    The names of its functions end with ICU's version.
+    """
 
     def __init__(self) -> None:
         name = ctypes.util.find_library("icui18n")
@@ -36,7 +39,10 @@ class Icu:
         return ".".join(map(str, version[:3]))
 
     def skeleton(self, text: str) -> str:
-        """Return the skeleton of a text. Texts that look alike have equal skeletons."""
+        """Return the skeleton of a text.
+
+        Texts that look alike have equal skeletons.
+        """
         data, found = text.encode(), ctypes.create_string_buffer(MAX_BYTES)
         size = self._call("uspoof_getSkeletonUTF8", ctypes.c_int32)(
             self._checker, 0, data, len(data), found, len(found)

@@ -20,7 +20,10 @@ TORCH_SIZE = {"cpu": "0.2 GB to download, 0.75 GB on disk", "cuda": "3 GB to dow
 
 
 def has_nvidia_card() -> bool:
-    """True if an NVIDIA driver is loaded (/dev/nvidiactl), or responds to nvidia-smi, as under WSL."""
+    """True if an NVIDIA driver is loaded, or responds to nvidia-smi.
+
+    A loaded driver has /dev/nvidiactl, except under WSL.
+    """
     return Path("/dev/nvidiactl").exists() or shutil.which("nvidia-smi") is not None
 
 
@@ -34,7 +37,10 @@ def is_reachable(index: str) -> bool:
 
 
 def is_installed(pin: str) -> bool:
-    """True if the environment has any build of the pinned version, such as 2.13.0+cpu for torch==2.13.0."""
+    """True if the environment has any build of the pinned version.
+
+    An example is 2.13.0+cpu for torch==2.13.0.
+    """
     name, _, version = pin.partition("==")
     try:
         return importlib.metadata.version(name).partition("+")[0] == version
@@ -43,7 +49,11 @@ def is_installed(pin: str) -> bool:
 
 
 def pip(*arguments: str) -> bool:
-    """Run `pip install` with its progress visible; True if it succeeds."""
+    """Run `pip install` with its progress visible.
+
+    Returns:
+        True if it succeeds.
+    """
     return subprocess.run([sys.executable, "-m", "pip", "install", *arguments]).returncode == 0
 
 

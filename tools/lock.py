@@ -36,7 +36,11 @@ WITHOUT = "numba ; sys_platform == 'none'"
 
 
 def compile_lock(target: Path, *options: str, with_triton: bool = False) -> None:
-    """Pin the dependencies in pyproject.toml without those that depend on torch's build, except Triton if requested."""
+    """Pin the dependencies in pyproject.toml that do not depend on torch's build.
+
+    Args:
+        with_triton: True to include Triton, which depends on it.
+    """
     pins = _resolve("pyproject.toml", "--constraint", "-", "--no-emit-package", OURS, *options, stdin=TORCH)
     kept = [pin for pin in pins if not pin.startswith(BUILD_DEPENDENT)]
     if with_triton:  # Pin the Triton version that the GPU build of this torch version requires.
@@ -91,7 +95,11 @@ def _write(target: Path, source: str, lines: list[str]) -> None:
 
 
 def main() -> int:
-    """Write all locks, or check requirements.lock. Return 1 if a platform cannot install it."""
+    """Write all locks, or check requirements.lock.
+
+    Returns:
+        1 if a platform cannot install requirements.lock, otherwise 0.
+    """
     if sys.argv[1:] == ["--check"]:
         lacks = {
             (platform, python): found

@@ -149,7 +149,10 @@ def _default(value: Any) -> str:
 
 
 def _range(knob: Field[Any]) -> str:
-    """Return the allowed values, unless the description has them or they have only a lower bound."""
+    """Return the allowed values.
+
+    Values in the description, and ranges with only a lower bound, are not repeated.
+    """
     low, high, words = (knob.metadata[rule] for rule in ("low", "high", "words"))
     if words and not all(word in knob.metadata["about"] for word in words):
         return ", ".join(f"`{word}`" for word in words)

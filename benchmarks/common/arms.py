@@ -26,7 +26,9 @@ class Arm:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Parse `NAME[:VARIABLE=VALUE,…]`. The prefix `VOICEWRIGHT_` may be omitted.
+        """Parse `NAME[:VARIABLE=VALUE,…]`.
+
+        The prefix `VOICEWRIGHT_` may be omitted.
 
         Raises:
             SystemExit: There is no setting with this variable, so both arms would be equal.
@@ -40,7 +42,10 @@ class Arm:
         return cls(name, pairs)
 
     def settings(self, shared: Environment) -> Settings:
-        """Return the settings of this process's environment, changed by the shared settings and those of the arm."""
+        """Return the settings of the environment, the shared settings and the arm.
+
+        Later settings replace earlier ones.
+        """
         return Settings.from_env({**os.environ, **shared, **self.environment})
 
 
@@ -59,7 +64,10 @@ def arms_of(arguments: argparse.Namespace) -> list[Arm]:
 
 
 def shared_environment(arguments: argparse.Namespace, **settings: object) -> dict[str, str]:
-    """Return the variables of all arms: those of `add_arms`, and the given settings that are not None."""
+    """Return the variables of all arms.
+
+    They are those of `add_arms`, and the given settings that are not None.
+    """
     named = {"device": arguments.device, "dtype": arguments.dtype, **settings}
     if arguments.model:
         named["model"] = " ".join(arguments.model)

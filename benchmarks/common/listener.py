@@ -54,7 +54,10 @@ class Listener:
 
 
 def speak_all(engine: Engine, requests: Sequence[SpeechRequest]) -> tuple[list[Listener], float]:
-    """Serve requests concurrently; return their listeners and the seconds until the last one has ended.
+    """Serve requests concurrently.
+
+    Returns:
+        Their listeners, and the seconds until the last request has ended.
 
     Raises:
         SystemExit: A request did not end in time.

@@ -68,7 +68,10 @@ class Trace:
 
     @property
     def is_good(self) -> bool:
-        """True if the reply is as long as requested, ended with EOS, or was cancelled by its client."""
+        """True if the reply is complete.
+
+        It is as long as requested, ended with EOS, or was cancelled by its client.
+        """
         if self.outcome is not Outcome.DONE:
             return self.outcome is Outcome.CANCELLED
         has_ended = self.stop == StopReason.EOS and 0 < self.bytes < self.wanted_bytes
@@ -109,7 +112,11 @@ def playback(chunks: Sequence[tuple[int, int]]) -> SimulatedPlayer:
 
 
 def percentile(values: Iterable[float], share: float) -> float | None:
-    """Return the nearest-rank percentile; `share` is from 0 to 1. None without values."""
+    """Return the nearest-rank percentile, or None without values.
+
+    Args:
+        share: The percentile, from 0 to 1.
+    """
     ranked = sorted(values)
     return ranked[max(0, math.ceil(share * len(ranked)) - 1)] if ranked else None
 
@@ -159,7 +166,10 @@ def reply_rate(traces: Sequence[Trace], counts: Callable[[Trace], bool] = lambda
 
 
 def is_continuous(trace: Trace) -> bool:
-    """True if the reply is good and a player with a buffer of 100 ms would have played it without a gap."""
+    """True if the reply is good and would have been played without a gap.
+
+    The player has a buffer of 100 ms.
+    """
     return trace.outcome is Outcome.DONE and trace.is_good and trace.playback.deficit_s <= GOOD_BUFFER_S
 
 

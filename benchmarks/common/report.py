@@ -40,7 +40,10 @@ def log_step(step: str) -> None:
 
 
 def markdown(tables: Mapping[str, Sequence[Row]]) -> str:
-    """Return Markdown tables with their names as headings. Missing values are dashes."""
+    """Return Markdown tables with their names as headings.
+
+    Missing values are dashes.
+    """
     lines: list[str] = []
     for name, rows in tables.items():
         columns = list(dict.fromkeys(column for row in rows for column in row))
@@ -52,7 +55,7 @@ def markdown(tables: Mapping[str, Sequence[Row]]) -> str:
 
 
 def report(tables: Mapping[str, Sequence[Row]], file: Path | None, *, shown: Sequence[str] = (), **about: Any) -> None:
-    """Print tables, and write them to a JSON file together with the description of the machine.
+    """Print tables, and write them to a JSON file with the machine's description.
 
     Long benchmarks call this after each table, so that an interrupted run loses only one table.
 

@@ -34,7 +34,9 @@ class BenchRuntime:
 async def runtime_process(
     arguments: list[str], environment: Mapping[str, str] | None = None
 ) -> AsyncIterator[BenchRuntime]:
-    """Context manager that starts `voicewright runtime` on a free port and waits until it is ready.
+    """Context manager that starts `voicewright runtime` and waits until it is ready.
+
+    The runtime uses a free port.
 
     Raises:
         SystemExit: The process did not start; its error message is on stderr.
@@ -77,7 +79,11 @@ async def settle(busy: Callable[[], Awaitable[int]]) -> int:
 
 
 def process_usage(pid: int) -> dict[str, Any]:
-    """Return memory (MiB), threads and open files of a process and its children; empty without /proc."""
+    """Return memory (MiB), threads and open files of a process and its children.
+
+    Returns:
+        Empty without /proc.
+    """
     places = [Path(f"/proc/{number}") for number in with_children(pid)]
     if not places:
         return {}
@@ -91,7 +97,11 @@ def process_usage(pid: int) -> dict[str, Any]:
 
 
 def with_children(pid: int) -> list[int]:
-    """Return the ids of a process and its descendants; empty without /proc."""
+    """Return the ids of a process and its descendants.
+
+    Returns:
+        Empty without /proc.
+    """
     tasks = Path(f"/proc/{pid}/task")
     if not tasks.exists():
         return []

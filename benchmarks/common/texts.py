@@ -65,7 +65,10 @@ class Dataset(StrEnum):
         return "chinese" if self.startswith("zh") else "english"
 
     def text(self, number: int) -> str:
-        """Return the text with this number. Different numbers have different texts."""
+        """Return the text with this number.
+
+        Different numbers have different texts.
+        """
         if self.language == "chinese":
             return _chinese(number, clauses=1 if self is Dataset.CHINESE_SHORT else 4)
         texts = _shortest_first()[: COUNT // 4] if self is Dataset.ENGLISH_SHORT else sentences()
@@ -85,7 +88,7 @@ class Dataset(StrEnum):
 
 @cache
 def sentences() -> tuple[str, ...]:
-    """Return a thousand sentences of 20 to 160 characters, which are the same on every machine."""
+    """Return a thousand sentences of 20 to 160 characters, the same on every machine."""
     made: dict[str, None] = {}
     number = 0
     while len(made) < COUNT:

@@ -126,7 +126,12 @@ def config_for(
     language: str = "english",
     upload: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Return a session.config; `card` is an entry of /v1/models, `upload` a result of `NewVoices.upload`."""
+    """Return a session.config.
+
+    Args:
+        card: Entry of /v1/models.
+        upload: Result of `NewVoices.upload`.
+    """
     config: dict[str, Any] = {"task_type": mode, "max_frames": frames, "seed": seed}
     if language in card["languages"]:
         config["language"] = language

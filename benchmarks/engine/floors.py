@@ -34,7 +34,10 @@ class Rates:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Cost of a part of the engine: numbers to read (weights, keys and values), and operations."""
+    """Cost of a part of the engine: numbers to read, and operations.
+
+    The numbers are weights, keys and values.
+    """
 
     weights: float
     kept: float
@@ -87,7 +90,10 @@ def weights_of(decoder: DecoderConfig) -> int:
 
 
 def predictor_cost(config: ModelConfig, rows: int) -> Cost:
-    """Return the cost of codes 1 to Q-1. Each code is one pass, which reads all weights."""
+    """Return the cost of codes 1 to Q-1.
+
+    Each code is one pass, which reads all weights.
+    """
     total = Cost(0, 0, 0)
     for done in range(config.talker.num_code_groups - 1):
         # The first pass has two positions: the talker's hidden state and codebook 0.
@@ -122,7 +128,7 @@ def add_floors(config: ModelConfig, rates: Rates, tables: Tables, weight_bytes: 
 
 
 def _layers(decoder: DecoderConfig, rows: int, context: float) -> Cost:
-    """Return the cost of one pass of rows that each attend to `context` positions of their own."""
+    """Return the cost of one pass of rows with `context` positions each."""
     kept = 2 * decoder.num_hidden_layers * decoder.num_key_value_heads * decoder.head_dim
     attended = 4 * decoder.num_hidden_layers * decoder.num_attention_heads * decoder.head_dim * context
     weights = weights_of(decoder)

@@ -31,7 +31,7 @@ TEXT = "The harbour was quiet, and the lights of the last boat went out one by o
 
 
 class Parts:
-    """Engine core of the first checkpoint, with functions that run one part of the engine each."""
+    """Engine core of the first checkpoint, with a function for each part of the engine."""
 
     def __init__(self, settings: Settings) -> None:
         began, free = time.perf_counter(), free_bytes()
@@ -75,7 +75,11 @@ class Parts:
             self.core.runner.slot_cache.release(int(slot))
 
     def launch(self, slots: NDArray[np.int64]) -> Callable[[], FrameResult]:
-        """Launch the next frame of some rows; the returned function waits for it."""
+        """Launch the next frame of some rows.
+
+        Returns:
+            A function that waits for the frame.
+        """
         return self.core.runner.step(slots).result
 
     @torch.inference_mode()
@@ -173,7 +177,7 @@ def synchronize() -> None:
 
 
 def free_bytes() -> int:
-    """Return the free memory of the GPU or NPU; 0 without one."""
+    """Return the free memory of the GPU or NPU, or 0 without one."""
     if not torch.accelerator.is_available():
         return 0
     return int(torch.get_device_module(torch.accelerator.current_accelerator()).mem_get_info()[0])

@@ -1,4 +1,4 @@
-"""Profile of each part by kernel. It needs a CUDA GPU."""
+"""Profile of each part by kernel, for a CUDA GPU."""
 
 from __future__ import annotations
 
@@ -17,7 +17,13 @@ LISTED_KERNELS = 14
 
 
 def profile_parts(parts: Parts, batches: Sequence[int], prompts: Sequence[int], context: int) -> Tables:
-    """Return tables by kernel for prefill with its first frame, code predictor, and frames; empty without a GPU."""
+    """Return tables by kernel for prefill, code predictor, and frames.
+
+    The first frame belongs to the prefill.
+
+    Returns:
+        Empty without a GPU.
+    """
     tables: Tables = {}
     for positions in prompts:
         log_step(f"kernels of prefill, {positions} positions")

@@ -33,7 +33,10 @@ IMPORTS = {
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """Points to measure. `chunks` are (frames, batch size) of Code2Wav calls."""
+    """Points to measure.
+
+    `chunks` are (frames, batch size) of Code2Wav calls.
+    """
 
     batches: tuple[int, ...] = (1, 8, 32, 64)
     contexts: tuple[int, ...] = (64, 512, 2048)
@@ -105,7 +108,11 @@ def _frames(parts: Parts, grid: Grid, batch: int, context: int) -> Row:
 
 
 def _run_ahead(parts: Parts, slots: NDArray[np.int64], frames: int, host: list[float]) -> None:
-    """Launch each frame before the previous one is read, and append the host's time for the launch to `host`."""
+    """Launch each frame before the previous frame is read.
+
+    Args:
+        host: List to which the host's time for each launch is appended.
+    """
     before: Callable[[], object] | None = None
     for _ in range(frames):
         start = time.perf_counter()

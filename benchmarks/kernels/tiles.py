@@ -63,7 +63,10 @@ PRODUCTS = (
 
 
 def candidates(product: Product, rows: int, *, eight_bits: bool) -> Iterator[AnyTiles]:
-    """Yield the tiles to measure: those that are in use, for any number of rows, and all others that fit."""
+    """Yield the tiles to measure.
+
+    They are those in use, for any number of rows, and all others that fit.
+    """
     for count in (1, 64, rows):
         yield gemm.choose_tiles(product.N, product.K, count, gated=product.gated, eight_bits=eight_bits)
     of_gemm = (_few, _few_split_k) if rows <= gemm.FEW else (_many, _many_split_k)
@@ -113,7 +116,10 @@ def _many(product: Product, rows: int) -> Iterator[Tiles]:
 
 
 def _many_split_k(product: Product, rows: int) -> Iterator[Tiles]:
-    """Yield tiles for many rows with a separate program per part of K, for products with few outputs."""
+    """Yield tiles for many rows with a separate program per part of K.
+
+    They are for products with few outputs.
+    """
     if product.gated:
         return
     for BM, BN, BK, warps, stages in itertools.product((64, 128, 256), (64, 128), (64, 128), (4, 8), (3, 4)):
@@ -130,7 +136,10 @@ def _small(product: Product, rows: int, *, eight_bits: bool) -> Iterator[SmallTi
 
 
 def _medium(product: Product, rows: int) -> Iterator[MediumTiles]:
-    """Yield tiles with as many prefetched weights as fit into all or half of a multiprocessor's shared memory."""
+    """Yield tiles with as many prefetched weights as fit into the shared memory.
+
+    They use all or half of a multiprocessor's shared memory.
+    """
     if rows > medium_m_gemm.MAX_ROWS:
         return
     outputs = product.N * (2 if product.gated else 1)
@@ -218,7 +227,11 @@ def kind(how: AnyTiles) -> str:
 
 
 def compile_one(product: Product, rows: int, tiles: AnyTiles, *, eight_bits: bool) -> str:
-    """Compile in a separate process into the disk cache; return the error message, which is empty on success."""
+    """Compile in a separate process into the disk cache.
+
+    Returns:
+        The error message, which is empty on success.
+    """
     try:
         bench = Bench(product, rows, 1, eight_bits=eight_bits)
         bench.run(bench.weights[0], tiles)
@@ -229,7 +242,11 @@ def compile_one(product: Product, rows: int, tiles: AnyTiles, *, eight_bits: boo
 
 
 def search_tiles(only: str, rows: tuple[int, ...], *, eight_bits: bool) -> list[Row]:
-    """Return the times of tiles for all products whose name contains `only`, the fastest first."""
+    """Return the times of tiles, the fastest first.
+
+    Args:
+        only: Text that the name of a product must contain.
+    """
     found: list[Row] = []
     with ProcessPoolExecutor(os.cpu_count(), mp_context=get_context("spawn")) as pool:
         for product, count in itertools.product(PRODUCTS, rows):

@@ -32,7 +32,10 @@ MAX_ERROR_CHARS = 300
 
 
 def main() -> int:
-    """Measure all implementations twice. The exit status is 1 if one of them failed."""
+    """Measure all implementations twice.
+
+    The exit status is 1 if one of them failed.
+    """
     parser = parser_of(__doc__)
     parser.add_argument("peer", nargs="+", choices=list(PEERS))
     add_arms(parser)

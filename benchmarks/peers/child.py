@@ -38,10 +38,10 @@ class Peer(ABC):
 
     @abstractmethod
     def speak(self, text: str, frames: int) -> float:
-        """Speak a text completely; return the duration in seconds."""
+        """Speak a text completely and return the duration in seconds."""
 
     def ttfa_s(self, text: str) -> float | None:
-        """Return the time to first audio in seconds; None without streaming."""
+        """Return the time to first audio in seconds, or None without streaming."""
         return None
 
     def more(self, frames: int) -> Row:
@@ -50,7 +50,10 @@ class Peer(ABC):
 
 
 def measure(peer: Peer, lengths: tuple[int, int], repeats: int = REPEATS, ttfa_calls: int = TTFA_CALLS) -> Row:
-    """Return wall-clock and CPU time per frame (the slope between both lengths), TTFA and memory."""
+    """Return wall-clock and CPU time per frame, TTFA and memory.
+
+    The time per frame is the slope between both lengths.
+    """
     texts, (few, many) = iter(sentences()), lengths
     peer.speak(next(texts), few)
     clock: dict[int, list[float]] = {few: [], many: []}
@@ -76,7 +79,11 @@ def measure(peer: Peer, lengths: tuple[int, int], repeats: int = REPEATS, ttfa_c
 
 
 def memory_mib() -> Row:
-    """Return the memory of this process, of its mapped files, and the peak of both; empty without /proc."""
+    """Return the memory of this process, of its mapped files, and the peak of both.
+
+    Returns:
+        Empty without /proc.
+    """
     status = Path("/proc/self/status")
     lines = status.read_text("ascii").splitlines() if status.exists() else []
     fields = dict(line.split(":", 1) for line in lines)
@@ -120,7 +127,7 @@ class Ours(Peer):
         return {f"{AT_ONCE}_at_once_audio_s_per_s": round(AT_ONCE * frames / FRAMES_PER_S / took, 2)}
 
     def _speak(self, texts: tuple[str, ...] | list[str], frames: int) -> tuple[float, float]:
-        """Return the times in seconds to the first audio of the first text, and to the end of all texts."""
+        """Return the seconds to the first audio of the first text, and to the end of all texts."""
         from benchmarks.common.listener import speak_all
         from benchmarks.common.voices import request_for
 
@@ -194,7 +201,10 @@ class Faster(Official):
 
 
 class Program(Peer):
-    """The C program, started for each text. Its own time is used; it has no streaming."""
+    """The C program, started for each text.
+
+    Its own time is used. It has no streaming.
+    """
 
     OPTIONS: tuple[str, ...] = ()
 
@@ -204,7 +214,11 @@ class Program(Peer):
         self._command = [str(program), "-d", model, *self.OPTIONS, "--seed", "1"]
 
     def speak(self, text: str, frames: int) -> float:
-        """Run the program. Raises SystemExit if it does not report its time."""
+        """Run the program.
+
+        Raises:
+            SystemExit: The program does not report its time.
+        """
         with tempfile.TemporaryDirectory() as folder:
             command = [*self._command, "--text", text, "-o", f"{folder}/said.wav", "--max-tokens", str(frames)]
             done = subprocess.run(command, capture_output=True, text=True, timeout=PROGRAM_TIMEOUT_S, check=True)

@@ -87,7 +87,10 @@ def difference_row(said: Mapping[Key, Said], first: Mapping[Key, Said]) -> Row:
 
 
 def write_kept(path: Path, said: Mapping[Key, Said]) -> None:
-    """Write utterances to a file for `read_kept`. No suffix is appended to its name."""
+    """Write utterances to a file for `read_kept`.
+
+    No suffix is appended to its name.
+    """
     named = {
         f"{mode} {number} {name}": array
         for (mode, number), one in said.items()

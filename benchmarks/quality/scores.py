@@ -27,7 +27,11 @@ Pick = Callable[[Tensor, LevelSettings, Tensor | None], Tensor]
 
 
 def cpu_settings(model: str, weights: str, slots: int = 1) -> Settings:
-    """Return the environment's settings for a checkpoint on the CPU; `weights` is a dtype, int8 or int4."""
+    """Return the environment's settings for a checkpoint on the CPU.
+
+    Args:
+        weights: A dtype, int8 or int4.
+    """
     settings = Settings.from_env()
     is_dtype = weights in ("float32", "bfloat16")
     engine = replace(
@@ -53,9 +57,12 @@ class Draws:
     codes: list[Tensor] = field(default_factory=list)
 
     def recording(self, led_by: Draws | None = None) -> Pick:
-        """Return a version of `pick` that records scores, and returns the codes of `led_by` if given.
+        """Return a version of `pick` that records scores.
 
         Thread: only samples of the calling thread are recorded or replaced.
+
+        Args:
+            led_by: Draws whose codes are returned.
         """
         own_thread = threading.get_ident()
 
@@ -91,9 +98,9 @@ def _card_parts(model: str) -> Parts:
 
 
 def compare_draws(truth: Draws, other: Draws) -> Row:
-    """Return the distance between the probabilities of `other` and `truth`, over all rows of all samples.
+    """Return the distance between the probabilities of `other` and `truth`.
 
-    Banned codes have probability 0 in both and do not contribute.
+    It covers all rows of all samples. Banned codes have probability 0 in both and do not contribute.
     """
     diverged: list[Tensor] = []
     agreed: list[Tensor] = []
@@ -112,7 +119,10 @@ def compare_draws(truth: Draws, other: Draws) -> Row:
 
 
 def measure_scores(model: str, kinds: Sequence[str], positions: int) -> list[Row]:
-    """Return a row for each kind of weights. Only one checkpoint is in memory at a time."""
+    """Return a row for each kind of weights.
+
+    Only one checkpoint is in memory at a time.
+    """
     log_step("float32")
     truth, rows = record_draws(model, "float32", positions), []
     for kind in kinds:

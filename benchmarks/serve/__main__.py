@@ -46,7 +46,7 @@ TEXTS = (Manner.WHOLE, *PACE_S)
 
 
 def main() -> int:
-    """Run the load; print tables and write them to a file."""
+    """Run the load, print tables and write them to a file."""
     arguments = parse_arguments()
     try:
         tables = asyncio.run(ServeRun(arguments).run())
@@ -58,7 +58,10 @@ def main() -> int:
 
 
 class ServeRun:
-    """One run of the benchmark. Tables are printed and written as soon as they are complete."""
+    """One run of the benchmark.
+
+    Tables are printed and written as soon as they are complete.
+    """
 
     def __init__(self, arguments: argparse.Namespace) -> None:
         self.arguments = arguments
@@ -119,7 +122,10 @@ class ServeRun:
 
 
 def loads_of(arguments: argparse.Namespace, served: Sequence[Mode]) -> list[Workload]:
-    """Return the workloads of the command line: all combinations of mode, dataset, way of writing and kind of voice."""
+    """Return the workloads of the command line.
+
+    They are all combinations of mode, dataset, way of writing and kind of voice.
+    """
     voices: list[NewVoices | None] = [None]
     if arguments.new_voices:
         voices = [NewVoices(seconds, only) for only in (True, False) for seconds in arguments.new_voices]

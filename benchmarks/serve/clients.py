@@ -41,7 +41,10 @@ OVERLOAD_CODES = frozenset({Overloaded.code, QueueTimeout.code})
 
 
 class EngineClient:
-    """Client of an engine in this process. Audio counts as received when the sink is called."""
+    """Client of an engine in this process.
+
+    Audio counts as received when the sink is called.
+    """
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -202,7 +205,10 @@ class SocketClient:
 
 
 async def _hear(connection: ClientConnection, trace: Trace, digest: blake2b | None) -> None:
-    """Read until the utterance has ended. No audio may arrive after the response to a cancel."""
+    """Read until the utterance has ended.
+
+    No audio may arrive after the response to a cancel.
+    """
     while True:
         message = await connection.recv()
         if isinstance(message, bytes):

@@ -73,7 +73,10 @@ async def measure(targets: Sequence[Target], passes: Sequence[Plan], about: Row)
 
 
 async def row_of(target: Target, runs: Sequence[Sequence[Trace]], about: Row) -> Row:
-    """Return a row with the metrics of all runs with one load, and the number of slots that did not become free."""
+    """Return a row with the metrics of all runs with one load.
+
+    It has also the number of slots that did not become free.
+    """
     row = {"target": target.name, **about, **summary(*runs)}
     return row | {"leaked_slots": await target.endpoint.busy()}
 
@@ -87,9 +90,9 @@ async def capacity_rps(target: Target, load: Workload, slots: int) -> float:
 async def measure_minutes(
     target: Target, load: Workload, rate: float, minutes: float, seconds: float, keep: Callable[[list[Row]], None]
 ) -> list[Row]:
-    """Measure windows of Poisson arrivals, with one row each, including the memory of the server and GPU.
+    """Measure windows of Poisson arrivals, with one row each.
 
-    All replies end before the next window starts.
+    A row includes the memory of the server and GPU. All replies end before the next window starts.
     """
     rows: list[Row] = []
     ends = time.monotonic() + 60 * minutes
@@ -103,9 +106,10 @@ async def measure_minutes(
 
 
 def creep(rows: Sequence[Row]) -> Row:
-    """Return changes over all windows: failures, memory slopes (MiB per minute), and p99 of TTFA by thirds.
+    """Return changes over all windows: failures, memory slopes, and p99 of TTFA.
 
-    The slopes are least-squares fits without the first minutes, in which buffers and caches fill.
+    The slopes (MiB per minute) are least-squares fits without the first minutes, in which buffers and caches fill. The
+    p99 is by thirds.
     """
     filled = [row for row in rows if row["minute"] >= FILLING_MINUTES] or list(rows)
     third = max(1, len(rows) // 3)
@@ -122,7 +126,7 @@ def creep(rows: Sequence[Row]) -> Row:
 
 
 def card_memory() -> Row:
-    """Return the used memory of the GPU; empty without one."""
+    """Return the used memory of the GPU, or an empty row without a GPU."""
     import torch
 
     if not torch.accelerator.is_available():

@@ -30,7 +30,7 @@ PACE_S = {Manner.WORDS: 0.010, Manner.TOKENS: 1 / 30}
 
 @dataclass(frozen=True, slots=True)
 class Rounds:
-    """Number of requests per client in a closed loop, first for the warm-up and then for the measurement."""
+    """Number of requests per client in a closed loop, for warm-up and measurement."""
 
     warm_up: int = 2
     counted: int = 4
@@ -101,7 +101,10 @@ class Plan:
     calls: tuple[Call, ...]
 
     def split(self, processes: int) -> list[Plan]:
-        """Return the shares of several client processes; there are fewer if there are fewer clients."""
+        """Return the plans of several client processes.
+
+        There are fewer plans if there are fewer clients.
+        """
         count = min(processes, self.clients or processes)
         return [
             replace(self, clients=len(range(first, self.clients, count)), calls=self.calls[first::count])
@@ -110,7 +113,11 @@ class Plan:
 
 
 def closed_loop(load: Workload, clients: int, rounds: Rounds, start: int = 0) -> Plan:
-    """Return the plan of a closed loop; `start` is the number of the first call."""
+    """Return the plan of a closed loop.
+
+    Args:
+        start: Number of the first call.
+    """
     warm_up = rounds.warm_up * clients
     calls = (
         replace(call, is_counted=call.is_counted and number >= warm_up)

@@ -36,7 +36,10 @@ class EngineEndpoint:
         return await drive(plan, client)
 
     async def busy(self) -> int:
-        """Return the number of requests that hold or want a slot some time after all clients have left."""
+        """Return the number of requests that use or want a slot after all clients have left.
+
+        The load is read repeatedly for some time.
+        """
 
         async def busy() -> int:
             load = self._engine.load()
@@ -50,7 +53,10 @@ class EngineEndpoint:
 
 
 class SocketEndpoint:
-    """Runtime at a URL. `pid` is its process if this benchmark has started it."""
+    """Runtime at a URL.
+
+    `pid` is its process if this benchmark has started it.
+    """
 
     def __init__(self, url: str, clients: ClientProcesses, pid: int | None = None) -> None:
         self._url = url

@@ -49,7 +49,10 @@ MAX_SLOWDOWN = 2.0  # Maximum ratio of TTFA (without queueing time) with load to
 
 @dataclass(slots=True)
 class SoakReport:
-    """Results of all clients, and memory, threads and files after a third of the time and at the end."""
+    """Results of all clients, and the memory, threads and files of the server.
+
+    These are measured after a third of the time and at the end.
+    """
 
     replies: Counter[str] = field(default_factory=Counter)
     refused: Counter[str] = field(default_factory=Counter)
@@ -103,7 +106,10 @@ class SoakReport:
 
 
 class SoakClients:
-    """Clients of one run, and the solo run of each request. `card` is an entry of /v1/models."""
+    """Clients of one run, and the solo run of each request.
+
+    `card` is an entry of /v1/models.
+    """
 
     def __init__(self, runtime: BenchRuntime, card: dict[str, Any], report: SoakReport) -> None:
         self.runtime = runtime

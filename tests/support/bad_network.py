@@ -33,7 +33,10 @@ class Link:
 
 @dataclass(slots=True)
 class BadNetwork:
-    """Running proxy. ``lost`` counts lost segments, and ``cut`` counts connections that were reset."""
+    """Running proxy.
+
+    ``lost`` counts lost segments, and ``cut`` counts connections that were reset.
+    """
 
     url: str  # URL of the proxied WebSocket.
     link: Link
@@ -100,7 +103,10 @@ def reset(writer: asyncio.StreamWriter) -> None:
 
 @asynccontextmanager
 async def bad_network(port: int, link: Link) -> AsyncIterator[BadNetwork]:
-    """Context manager for a proxy of a local port over a simulated link. At its end, open connections are reset."""
+    """Context manager for a proxy of a local port over a simulated link.
+
+    Open connections are reset when it exits.
+    """
     network = BadNetwork("", link)
     network._passes.set()
     carrying: set[asyncio.Task[None]] = set()

@@ -109,7 +109,10 @@ class Port:
         await client.close(1008, "enough")
 
     async def speak(self, client: WebSocket) -> None:
-        """Send audio without an end. The server closes the socket of a client that reads nothing."""
+        """Send audio without an end.
+
+        The server closes the socket of a client that reads nothing.
+        """
         await client.accept()
         try:
             while True:

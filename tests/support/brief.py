@@ -33,7 +33,9 @@ def cloner(loaded: Loaded) -> Checkpoint:
 
 @pytest.fixture
 def few_shapes_of_sound(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Capture few shapes of Code2Wav graphs. By default, every engine would capture up to 44.
+    """Capture few shapes of Code2Wav graphs.
+
+    By default, every engine would capture up to 44.
 
     There are still several lengths and batch sizes, so that chunks are divided into pieces, and batches are divided or
     padded. tests/unit/engine/test_sound_graphs.py and test_npu_engine.py test all shapes.

@@ -20,7 +20,10 @@ def rewrite(path: Path, change: Callable[[Tensors], object]) -> None:
 
 
 def shard(folder: Path, count: int, stem: str = "model") -> None:
-    """Spread a folder's weights over several files and an index, as the reference's classes save large ones."""
+    """Spread a folder's weights over several files and an index.
+
+    The reference's classes save large checkpoints in this way.
+    """
     tensors = load_file(folder / "model.safetensors")
     (folder / "model.safetensors").unlink()
     index: dict[str, str] = {}

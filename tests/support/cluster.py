@@ -97,7 +97,11 @@ class RunningCluster:
         raise AssertionError(f"after {seconds:g} s there are {self.replicas()}")
 
     async def until_busy(self, *, active: int, waiting: int = 0) -> tuple[list[int], list[int]]:
-        """Wait for these numbers of active and waiting requests; return both counts of each replica."""
+        """Wait for these numbers of active and waiting requests.
+
+        Returns:
+            Both numbers of each replica.
+        """
 
         def seen(replicas: list[dict[str, Any]]) -> tuple[list[int], list[int]] | None:
             if not all(one["load"] for one in replicas):
@@ -162,7 +166,9 @@ def command(url: str, *arguments: str) -> list[str]:
 def running_cluster(
     folder: Path, *arguments: str, key: str = "", without: Collection[str] = (), **environment: str
 ) -> Iterator[RunningCluster]:
-    """Start a cluster with its voices in `folder`, and end it with the block. It accepts the API key `key`.
+    """Start a cluster with its voices in `folder`, and end it with the block.
+
+    It accepts the API key `key`.
 
     Its environment is that of the tests, except the names in `without`, plus `environment`.
     """
@@ -196,7 +202,10 @@ def running_cluster(
 
 @asynccontextmanager
 async def holding(url: str) -> AsyncIterator[None]:
-    """Context manager that keeps a slot in use: its speech is not read and is longer than the buffers."""
+    """Context manager that keeps a slot in use.
+
+    Its speech is not read and is longer than the buffers.
+    """
     async with connect(url) as client, client.speak(LONG * 4) as speech:
         await anext(aiter(speech))
         yield
@@ -236,7 +245,10 @@ class Load:
 
 
 async def hear(url: str, text: str) -> StreamResult:
-    """Speak on a new socket. After a refusal with a retry time, wait and try again."""
+    """Speak on a new socket.
+
+    After a refusal with a retry time, wait and try again.
+    """
     heard, start = StreamResult(), time.monotonic()
     while True:
         try:

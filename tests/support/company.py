@@ -43,6 +43,9 @@ async def _medians(server: RunningServer) -> tuple[float, float]:
 
 
 def medians_on(device: str) -> tuple[float, float]:
-    """Return the milliseconds to the first audio of one client and of four, with the embedded voice."""
+    """Return the milliseconds to the first audio of one client and of four clients.
+
+    The embedded voice speaks.
+    """
     with running_server(DEMO_CHECKPOINT, engine=EngineSettings(device=device, max_slots=4)) as server:
         return asyncio.run(_medians(server))

@@ -33,7 +33,11 @@ def compiled(kernel: str) -> list[Facts]:
 
 
 def gemm() -> Iterator[Facts]:
-    """Compile products of eight-bit weights, each tile once; yield the instructions of each."""
+    """Compile products of eight-bit weights, each tile once.
+
+    Yields:
+        The instructions of each kernel.
+    """
     from triton.compiler import ASTSource
 
     from runtime.device.kernels import gemm, split_k
@@ -55,7 +59,10 @@ def gemm() -> Iterator[Facts]:
 
 
 def small_m_gemm() -> Iterator[Facts]:
-    """Compile the products of a frame for one row and for eight, with weights of sixteen and of eight bits."""
+    """Compile the products of a frame for one row and for eight rows.
+
+    The weights have sixteen or eight bits.
+    """
     import torch
     from triton.experimental.gluon._runtime import GluonASTSource
 
@@ -108,7 +115,10 @@ def medium_m_gemm() -> Iterator[Facts]:
 def _compile(
     source_type: Any, kernel: Any, types: Mapping[str, str], constants: Mapping[str, object], **options: int
 ) -> Any:
-    """Compile a kernel with parameters of some types; all others are constants."""
+    """Compile a kernel with parameters of some types.
+
+    All other parameters are constants.
+    """
     import triton
     from triton.backends.compiler import GPUTarget
 

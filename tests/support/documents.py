@@ -53,7 +53,11 @@ def archive(files: dict[str, str | bytes]) -> bytes:
 
 
 def epub(**changed: str | bytes) -> bytes:
-    """Return an EPUB with two documents; named entries replace its own."""
+    """Return an EPUB with two documents.
+
+    Args:
+        changed: Entries that replace those of the EPUB, by name.
+    """
     names = {name.rpartition("/")[2].partition(".")[0]: name for name in BOOK}
     return archive(BOOK | {names.get(name, f"META-INF/{name}.xml"): content for name, content in changed.items()})
 
@@ -85,7 +89,11 @@ def run(text: str, properties: str = "") -> str:
 
 
 def paragraph(*content: str, style: str = "", properties: str = "") -> str:
-    """Return a paragraph of runs; an argument without a tag is text."""
+    """Return a paragraph of runs.
+
+    Args:
+        content: Runs. An argument without a tag is text.
+    """
     named = f'<w:pStyle w:val="{style}"/>' if style else ""
     runs = "".join(one if one.startswith("<") else run(one) for one in content)
     return f"<w:p><w:pPr>{named}{properties}</w:pPr>{runs}</w:p>"
@@ -99,7 +107,10 @@ def word_table(*rows: list[str]) -> str:
 
 
 def word(body: str, *, main: str = "word/document.xml", title: str = "", **parts: str) -> bytes:
-    """Return a DOCX with this body. Other parts are given by the kind of their relationship."""
+    """Return a DOCX with this body.
+
+    Other parts are given by the kind of their relationship.
+    """
     folder, _, name = main.rpartition("/")
     parts = {"styles": STYLES} | parts
     roots = {"numbering": "numbering", "footnotes": "footnotes", "endnotes": "endnotes", "header": "hdr"}

@@ -72,12 +72,18 @@ class EventRecorder:
 
     @property
     def codes(self) -> Codes:
-        """Return all codes. Shapes: result [frames, Q]."""
+        """Return all codes.
+
+        Shapes: result [frames, Q].
+        """
         return np.concatenate([chunk.codes for chunk in self.chunks]) if self.chunks else np.empty((0, 0), np.int64)
 
     @property
     def pcm(self) -> NDArray[np.int16]:
-        """Return all samples. Shapes: result [samples]."""
+        """Return all samples.
+
+        Shapes: result [samples].
+        """
         return np.frombuffer(b"".join(chunk.pcm for chunk in self.chunks), np.int16)
 
     @property
@@ -111,7 +117,10 @@ def engine_of(
     device: Device | None = None,
     **settings: Any,
 ) -> Engine:
-    """Return an engine without threads, by default on the CPU. The test calls ``tick``."""
+    """Return an engine without threads, by default on the CPU.
+
+    The test calls ``tick``.
+    """
     device = device or new_device()
     engine_settings = EngineSettings(device="cpu", max_slots=slots, max_model_len=length, **settings)
     everything = Settings(engine=engine_settings, modes=modes or Settings().modes, limits=limits or Limits(queue_s=1e9))

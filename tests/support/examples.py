@@ -9,7 +9,11 @@ MORE = 50
 
 
 def examples(count: int) -> int:
-    """Return the number of Hypothesis examples for the chosen profile, given that of the default profile."""
+    """Return the number of Hypothesis examples for the chosen profile.
+
+    Args:
+        count: Number of the default profile.
+    """
     match settings.get_current_profile_name():
         case "quick":
             return max(FEWEST, count // 10)

@@ -57,7 +57,11 @@ def change_frames(runner: ModelRunner, change: Change) -> None:
 
 
 def end_parts_after(core: EngineCore, frames: int | Callable[[int], int]) -> None:
-    """Make the talker end every segment after a number of frames, or after ``frames(index)`` frames."""
+    """Make the talker end every segment after a number of frames.
+
+    Args:
+        frames: The number, or a function of the segment's index.
+    """
     eos = core.checkpoint.config.talker.codec_eos_token_id
     begun = 0
 

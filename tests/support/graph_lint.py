@@ -119,7 +119,10 @@ def linted(device: str | torch.device = "meta") -> Iterator[GraphLint]:
 
 @contextmanager
 def hands_off() -> Iterator[None]:
-    """Context manager in which this thread may neither create tensors from host data nor read tensors."""
+    """Context manager in which this thread may not exchange data with the host.
+
+    It may neither create tensors from host data nor read tensors.
+    """
 
     def guarded(name: str, original: Any) -> Any:
         def guard(*args: Any, **kwargs: Any) -> Any:

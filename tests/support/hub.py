@@ -1,7 +1,7 @@
-"""Fake Hugging Face Hub on a real port, which serves local checkpoint folders to huggingface_hub.
+"""Fake Hugging Face Hub on a real port, which serves local checkpoint folders.
 
-Weights are served after a redirect, as on the Hub, with range requests. The fake can be slow, break the connection,
-respond with an error, serve bytes that do not match its listing, or ignore ranges.
+Its client is huggingface_hub. Weights are served after a redirect, as on the Hub, with range requests. The fake can be
+slow, break the connection, respond with an error, serve bytes that do not match its listing, or ignore ranges.
 """
 
 from __future__ import annotations
@@ -50,7 +50,10 @@ class Hub:
         return self.url.replace("127.0.0.1", "localhost")
 
     def weights_asked(self) -> list[str]:
-        """Return the ranges of all requests for weights, in order. An empty range means the whole file."""
+        """Return the ranges of all requests for weights, in order.
+
+        An empty range means the whole file.
+        """
         return [ranges for method, path, ranges in self.asked if method == "GET" and path.startswith("/cdn/")]
 
 

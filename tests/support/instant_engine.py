@@ -138,7 +138,10 @@ class Saying:
         self.pieces.extend(sound.reshape(-1, FRAME_SAMPLES))
 
     def may_make(self, now: float) -> int:
-        """Return the number of frames in the next chunk, limited by time and by the listener's acknowledgements."""
+        """Return the number of frames in the next chunk.
+
+        It is limited by time and by the listener's acknowledgements.
+        """
         assert self.began is not None
         due = AT_ONCE + int(SPEED * (now - self.began) / FRAME_S) - self.made
         room = self.taken // FRAME_SAMPLES + UNREAD - self.made if self.request.acknowledged else due
@@ -164,7 +167,10 @@ class Saying:
 
 
 class InstantEngine:
-    """Implementation of `SpeechEngine` for tests. Commands run on the engine's thread."""
+    """Implementation of `SpeechEngine` for tests.
+
+    Commands run on the engine's thread.
+    """
 
     def __init__(self, registry: Registry, settings: Settings) -> None:
         self.alive = True
@@ -182,7 +188,10 @@ class InstantEngine:
 
     @classmethod
     def open(cls, settings: Settings, progress: Progress = lambda loaded, of, step: None) -> Self:
-        """Open the checkpoints; a missing or invalid one raises, as in the real engine."""
+        """Open the checkpoints.
+
+        A missing or invalid checkpoint raises an error, as in the real engine.
+        """
         progress(0, len(settings.models), "reading configurations")
         return cls(Registry.read(settings.models), settings)
 

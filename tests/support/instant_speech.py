@@ -21,7 +21,10 @@ MIN_GAIN = 0.4
 
 @cache
 def _recordings() -> NDArray[np.float32]:
-    """Return the recordings without their pauses, so that every piece is audible. Shapes: [samples]."""
+    """Return the recordings without their pauses, so that every piece is audible.
+
+    Shapes: [samples].
+    """
     paths = sorted((DEMO_CHECKPOINT / "samples").glob("*.wav"))
     sounds = [soundfile.read(path, dtype="float32")[0] for path in paths]
     frames = np.concatenate(

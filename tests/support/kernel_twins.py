@@ -16,7 +16,10 @@ EPS = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class Heads:
-    """Arguments of an attention kernel, except its rows. Shapes: as in runtime/device/fused.py."""
+    """Arguments of an attention kernel, except its rows.
+
+    Shapes: as in runtime/device/fused.py.
+    """
 
     qkv: Tensor
     heads: QKNormRope
@@ -63,7 +66,10 @@ class Heads:
         return replace(self, cache=KVView(self.keys.clone(), self.values.clone()))
 
     def poison(self, slot: int, start: int) -> None:
-        """Fill the last positions of a slot with values that would change the results if they were read."""
+        """Fill the last positions of a slot with values that would change the results.
+
+        They must not be read.
+        """
         self.keys[slot, :, start:] = self.values[slot, :, start:] = torch.nan
 
     def given(self) -> tuple[Tensor, QKNormRope, KVView]:
@@ -72,7 +78,9 @@ class Heads:
 
 
 def attend_twin(heads: Heads, slots: list[int], positions: list[int]) -> Tensor:
-    """Compute attention of new positions over their slots, writing the cache first like the kernels.
+    """Compute attention of new positions over their slots.
+
+    The cache is written first, as by the kernels.
 
     Shapes: slots, positions: one for each row of qkv; result [len(qkv), heads * d].
     """
@@ -103,7 +111,10 @@ def _norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
 
 @dataclass(frozen=True, slots=True)
 class Slots:
-    """Sampling state of the slots. Shapes: [S], seen [S, V]."""
+    """Sampling state of the slots.
+
+    Shapes: [S], seen [S, V].
+    """
 
     temperature: Tensor
     top_k: Tensor
@@ -150,7 +161,10 @@ class Slots:
 
 
 def draw_twin(logits: Tensor, rows: Tensor, slots: Slots, codebook: int, rules: Rules | None) -> Tensor:
-    """Draw one code per row. Shapes: logits [B, V]; rows [B] int64; result [B] int64."""
+    """Draw one code per row.
+
+    Shapes: logits [B, V]; rows [B] int64; result [B] int64.
+    """
     width = logits.shape[1]
     scores, frame = logits.float(), slots.frame[rows]
     if rules is not None:
@@ -193,7 +207,10 @@ def copy_of(state: SlotState) -> SlotState:
 
 
 def begin_twin(rows: Tensor, state: SlotState, frames: Tensor, text: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the sums of each row's code embeddings and text embedding, and positions. Shapes: [B, H], [B] int64."""
+    """Return the sums of each row's code embeddings and text embedding, and positions.
+
+    Shapes: [B, H], [B] int64.
+    """
     codes = state.codes[rows].clamp(max=frames.shape[1] - 1)
     own = [table[column] for table, column in zip(frames, codes.unbind(1), strict=True)]
     beside = state.trailing[rows, (state.frame[rows] - 1).clamp(min=0)]

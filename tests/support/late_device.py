@@ -123,7 +123,10 @@ class LateDevice(CpuDevice):
     # --- The simulation.
 
     def put(self, work: Callable[[], None]) -> None:
-        """Queue work on the current stream; without a stream it runs immediately."""
+        """Queue work on the current stream.
+
+        Without a stream it runs immediately.
+        """
         with self._lock:
             stream = self._current
             self._work[stream].append(work)
@@ -141,7 +144,10 @@ class LateDevice(CpuDevice):
             self._mine.works = before
 
     def tell(self, stream: Stream | None, upto: int) -> None:
-        """Run the queued work of a stream up to an operation, and make its results visible to the host."""
+        """Run the queued work of a stream up to an operation.
+
+        Its results become visible to the host.
+        """
         with self._lock, torch.inference_mode():
             self.do(stream, upto)
             copies = self._copies[stream]

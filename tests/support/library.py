@@ -12,7 +12,10 @@ from runtime.voices.voice import VoiceCard
 
 
 class MemoryLibrary:
-    """Library in memory with the interface of `runtime.voices.library.Library`. All voices have their prompts."""
+    """Library in memory with the interface of `runtime.voices.library.Library`.
+
+    All voices have their prompts.
+    """
 
     def __init__(self, *voices: tuple[VoiceCard, Reference]) -> None:
         self.fingerprint: str | None = None

@@ -33,7 +33,10 @@ class Marked:
 
 
 def one_by_one(value: Any, word: str = f"Say {WORD}.") -> Iterator[Any]:
-    """Yield copies of the value, each with one string replaced, then with all strings replaced."""
+    """Yield copies of the value, each with one string replaced.
+
+    In the last copy, all strings are replaced.
+    """
     for path in list(_strings(value)):
         yield _with(value, path, word)
     everything = value
@@ -60,7 +63,10 @@ def _with(value: Any, path: tuple[Any, ...], word: str) -> Any:
 
 
 def of_document(document: Mapping[str, Any]) -> Iterator[Marked]:
-    """Yield requests for every operation: its example with the word in each place, forms, invalid bodies, and URLs."""
+    """Yield requests for every operation.
+
+    They are its example with the word in each place, forms, invalid bodies, and URLs.
+    """
     for path, operations in document["paths"].items():
         for method, operation in operations.items():
             if method not in METHODS:
@@ -81,7 +87,10 @@ def of_document(document: Mapping[str, Any]) -> Iterator[Marked]:
 
 
 def bodies(media: str, content: Mapping[str, Any], document: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Return request bodies of an operation, from the document's example or from its field names."""
+    """Return request bodies of an operation.
+
+    They are from the document's example or from its field names.
+    """
     if media == "application/json":
         example = content.get("example") or dict.fromkeys(_fields(content["schema"], document), "x")
         yield {"json": example}
@@ -108,7 +117,10 @@ def _fields(schema: Mapping[str, Any], document: Mapping[str, Any]) -> list[str]
 
 
 def of_messages(messages: list[dict[str, Any]]) -> Iterator[list[str]]:
-    """Yield the messages of an API's session with the word in each place, followed by invalid messages."""
+    """Yield the messages of an API's session with the word in each place.
+
+    Invalid messages follow.
+    """
     yield [json.dumps(message) for message in messages]
     for number, message in enumerate(messages):
         for changed in one_by_one(message):

@@ -38,14 +38,20 @@ class Misuse(AssertionError):
 
 
 class Driver(Protocol):
-    """Observer that is notified of every operator before it is computed, on the calling thread."""
+    """Observer that is notified of every operator before it is computed.
+
+    It is called on the operator's thread.
+    """
 
     def launch(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Compute the operator by `compute`, and return its result."""
 
 
 class NpuTensor(Tensor):
-    """Tensor of the NPU. `held` is the CPU tensor with its data."""
+    """Tensor of the NPU.
+
+    `held` is the CPU tensor with its data.
+    """
 
     held: Tensor
 
@@ -87,7 +93,10 @@ class NpuTensor(Tensor):
 
 
 class BackendModule:
-    """Functions of ``torch.npu`` that torch itself calls. Other functions are in the replacement for torch_npu."""
+    """Functions of ``torch.npu`` that torch itself calls.
+
+    Other functions are in the replacement for torch_npu.
+    """
 
     stand_in: Any = None
 
@@ -127,7 +136,10 @@ _state = _State()
 
 
 def register(driver: Driver | None, stand_in: Any = None) -> None:
-    """Register the device type with torch once, and install the driver that is notified of its operators."""
+    """Register the device type with torch once, and install the driver.
+
+    The driver is notified of the device's operators.
+    """
     with _state.lock:
         if _state.library is None:
             _setup_privateuseone_for_python_backend(rename=KIND, backend_module=_state.module)
@@ -149,7 +161,10 @@ def _empty_strided(size: Any, stride: Any, *, dtype: Any = None, **where: Any) -
 
 
 def _copy_from(source: Tensor, target: Tensor, non_blocking: bool = False) -> Any:
-    """Copy for torch's implicit copies, as of the numbers in ``torch.tensor([1], device="npu")``."""
+    """Copy for torch's implicit copies.
+
+    An example is the copy of the numbers in ``torch.tensor([1], device="npu")``.
+    """
     return launch(aten.copy_.default, (target, source), {"non_blocking": non_blocking})
 
 
@@ -169,7 +184,11 @@ def is_composite(func: Any) -> bool:
 
 
 def changed(values: Any, change: Callable[[Any], Any]) -> Any:
-    """Return the same tuples, lists and dictionaries, with each leaf replaced by the result of a function."""
+    """Return the same tuples, lists and dictionaries with changed leaves.
+
+    Args:
+        change: Function that is applied to each leaf.
+    """
     if isinstance(values, tuple | list):
         return type(values)([changed(value, change) for value in values])
     if isinstance(values, dict):
@@ -212,7 +231,10 @@ def compute(func: Any, args: Any, kwargs: Any) -> Any:
 
 
 def held(leaf: Any) -> Any:
-    """Return the CPU tensor or CPU device of an NPU tensor or device. Other values are unchanged."""
+    """Return the CPU tensor or CPU device of an NPU tensor or device.
+
+    Other values are unchanged.
+    """
     if type(leaf) is NpuTensor:
         return leaf.held
     return CPU if isinstance(leaf, torch.device) and leaf.type == KIND else leaf

@@ -22,7 +22,10 @@ __all__ = ["Capture", "Misuse"]
 
 @dataclass(frozen=True, slots=True)
 class Outside:
-    """Memory address of a tensor that was created before the capture. It does not keep the tensor alive."""
+    """Memory address of a tensor that was created before the capture.
+
+    It does not keep the tensor alive.
+    """
 
     memory: StorageWeakRef
     address: int
@@ -36,7 +39,11 @@ class Outside:
         return cls(StorageWeakRef(memory), memory.data_ptr(), tensor.dtype, place)
 
     def tensor(self) -> Tensor:
-        """Return the tensor; raise Misuse if its memory was freed."""
+        """Return the tensor.
+
+        Raises:
+            Misuse: Its memory was freed.
+        """
         memory = torch.UntypedStorage._new_with_weak_ptr(self.memory.cdata)
         if memory is None or memory.data_ptr() != self.address:
             raise Misuse("a graph reads or writes memory that was freed or moved since its capture")

@@ -66,7 +66,10 @@ def npu_fused_infer_attention_score(
     inner_precise: int = 0,
     softmax_lse_flag: bool = False,
 ) -> tuple[Tensor, Tensor]:
-    """Compute attention like Ascend's operator. Parameters for pages, prefixes and quantization are missing."""
+    """Compute attention like Ascend's operator.
+
+    Parameters for pages, prefixes and quantization are missing.
+    """
     need(pse_shift is None and not softmax_lse_flag, "not emulated: pse_shift, softmax_lse_flag")
     need(actual_seq_lengths is None and actual_seq_lengths_kv is None, "not emulated: lengths")
     need(query.dtype in (torch.float16, torch.bfloat16), f"takes float16 and bfloat16, not {query.dtype}")
@@ -145,7 +148,10 @@ def npu_rms_norm(self: Tensor, gamma: Tensor, epsilon: float = 1e-6) -> tuple[Te
 
 
 def check_heads(query: Tensor, key: Tensor, value: Tensor, layout: str, heads: int, kv_heads: int) -> None:
-    """Check the rules that both operators have in common. Only the layout of the runtime is emulated."""
+    """Check the rules that both operators have in common.
+
+    Only the layout of the runtime is emulated.
+    """
     need(layout == "BNSD", f"not emulated: layout {layout}")
     for name, part in (("queries", query), ("keys", key), ("values", value)):
         need(part.dim() == 4, f"{name} of {part.dim()} dimensions are not {layout}")
@@ -176,7 +182,10 @@ def check_mask(mask: Tensor, shapes: list[tuple[int, ...]], mode: int) -> None:
 
 
 def unseen_of(mask: Tensor | None, q: Tensor, k: Tensor, mode: int, before: int, after: int) -> Tensor:
-    """Return the mask of the keys hidden from each query. Shapes: result [B or 1, heads or 1, P, T] bool."""
+    """Return the mask of the keys hidden from each query.
+
+    Shapes: result [B or 1, heads or 1, P, T] bool.
+    """
     B, P, T = len(q), q.shape[2], k.shape[2]
     need(mode == 0 or mask is not None, f"mode {mode} needs its mask")
     if mask is None:
@@ -200,7 +209,10 @@ def unseen_of(mask: Tensor | None, q: Tensor, k: Tensor, mode: int, before: int,
 
 
 def attention(q: Tensor, k: Tensor, v: Tensor, unseen: Tensor, scale: float) -> Tensor:
-    """Compute attention in float64. As on the device, zero weights do not remove non-finite values."""
+    """Compute attention in float64.
+
+    As on the device, zero weights do not remove non-finite values.
+    """
     share = q.shape[1] // k.shape[1]
     wide_k, wide_v = (part.double().repeat_interleave(share, dim=1) for part in (k, v))
     scores = (q.double() @ wide_k.transpose(2, 3) * scale).masked_fill(unseen, -torch.inf)

@@ -15,7 +15,11 @@ def pdf(
     outline: Sequence[tuple[str, int]] = (),
     picture: bool = False,
 ) -> bytes:
-    """Return a PDF of these pages; with `picture`, a filled box covers each page."""
+    """Return a PDF of these pages.
+
+    Args:
+        picture: True to cover each page with a filled box.
+    """
     count = len(pages)
     first_content, first_entry = 5 + count, 5 + 2 * count
     kids = " ".join(f"{5 + number} 0 R" for number in range(count))

@@ -29,7 +29,10 @@ def holding_tests() -> dict[str, list[str]]:
 
 
 def record_figures(figures: Mapping[str, str], path: Path = FIGURES) -> None:
-    """Write results, by promise or measurement, to the file. Other results in it are kept."""
+    """Write results, by promise or measurement, to the file.
+
+    Other results in it are kept.
+    """
     path.parent.mkdir(exist_ok=True)
     known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     path.write_text(json.dumps(known | dict(figures), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
@@ -51,7 +54,10 @@ def command_of(test: str) -> str:
 
 @cache
 def _marks(file: Path) -> dict[str, set[str]]:
-    """Tests of a file by name, with the marks at each; `slow` only if it holds for all cases."""
+    """Return the tests of a file by name, with the marks of each.
+
+    The mark `slow` is included only if it applies to all cases.
+    """
     tree = ast.parse(file.read_text(encoding="utf-8"))
     functions = [node for node in tree.body if isinstance(node, FUNCTIONS) and node.name.startswith("test_")]
     return {function.name: set(_named(function)) for function in functions}

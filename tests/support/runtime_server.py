@@ -61,7 +61,10 @@ class RunningServer:
 
     @property
     def own_http(self) -> str:
-        """Return the runtime's own URL; ``http`` may be a studio's."""
+        """Return the runtime's own URL.
+
+        ``http`` may be a studio's URL.
+        """
         return f"http://127.0.0.1:{self.runtime_port or self.port}"
 
     def tell_to_end(self) -> None:
@@ -76,7 +79,9 @@ class RunningServer:
         return {name for task in asyncio.all_tasks(self.loop) if (name := task.get_name()).startswith("speech-")}
 
     def wait_until_idle(self) -> None:
-        """Wait until no slot is in use. `frames_until_idle` measures how soon.
+        """Wait until no slot is in use.
+
+        `frames_until_idle` measures how soon.
 
         Raises:
             AssertionError: a slot is still in use after ``IDLE_S`` of processor time, which no other process lengthens.
@@ -99,7 +104,10 @@ class RunningServer:
         return round(next(float(line.split()[1]) for line in self.metrics().splitlines() if line.startswith(FRAMES)))
 
     def frames_until_idle(self) -> int:
-        """Return the number of frames until no slot is in use, a measure that does not depend on the machine's load."""
+        """Return the number of frames until no slot is in use.
+
+        Unlike a time, it does not depend on the machine's load.
+        """
         before = self.frames_made()
         self.wait_until_idle()
         return self.frames_made() - before

@@ -1,4 +1,7 @@
-"""Engine that records its commands; the test sends its events."""
+"""Engine that records its commands.
+
+The test sends its events.
+"""
 
 from __future__ import annotations
 

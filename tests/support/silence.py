@@ -14,7 +14,7 @@ SESSIONS = 'voicewright_sessions{dialect="voicewright"} '
 
 
 async def noticed_s(url: str, network: BadNetwork, session: Talk, *, others: int = 0) -> float:
-    """Return the seconds from the start of the silence until the server has closed the session.
+    """Return the seconds from the start of the silence until the server closes the session.
 
     Args:
         url: HTTP URL of the runtime itself, because a studio does not relay its metrics.

@@ -156,7 +156,10 @@ class Simulation:
 
 
 def nobody_waits_for(gap: float) -> float:
-    """Return a gap in seconds. Rounding errors become zero."""
+    """Return a gap in seconds.
+
+    Rounding errors become zero.
+    """
     return 0.0 if math.isclose(gap, 0.0, abs_tol=1e-9) else gap
 
 

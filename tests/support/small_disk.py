@@ -34,13 +34,19 @@ class SmallDisk:
         (self.folder / FILLER).unlink()
 
     def allow_writing(self, is_allowed: bool) -> None:
-        """Make the disk read-only; no file on it may be open for writing."""
+        """Make the disk read-only or writable.
+
+        No file on it may be open for writing.
+        """
         _mount("-o", f"remount,{'rw' if is_allowed else 'ro'}", str(self.folder))
 
 
 @contextmanager
 def small_disk(folder: Path, kib: int) -> Iterator[SmallDisk]:
-    """Mount a disk of this size; skip the test if that is not allowed."""
+    """Mount a disk of this size.
+
+    The test is skipped if mounting is not allowed.
+    """
     folder.mkdir()
     try:
         _mount("-t", "tmpfs", "-o", f"size={kib}k,mode=700", "tmpfs", str(folder))

@@ -66,7 +66,10 @@ def random_network(config: Code2WavConfig, device: torch.device, seed: int = 0) 
 
 
 def rounded(network: Code2Wav) -> Code2Wav:
-    """Return the network with weights and inputs of products rounded to bfloat16 and sums in float32."""
+    """Return the network with weights and inputs of products rounded to bfloat16.
+
+    Sums are in float32.
+    """
 
     def narrow(value: Tensor) -> Tensor:
         return value.bfloat16().to(value.dtype)

@@ -43,7 +43,10 @@ class Talk:
         return json.loads(message) if isinstance(message, str) else message
 
     async def until(self, *kinds: str) -> dict[str, Any]:
-        """Return the next message of one of these types. Other messages are skipped."""
+        """Return the next message of one of these types.
+
+        Other messages are skipped.
+        """
         while True:
             message = await self.hear()
             if isinstance(message, dict) and message["type"] in kinds:
@@ -82,7 +85,11 @@ class Talk:
 
 @asynccontextmanager
 async def talk(url: str, connecting: Mapping[str, Any] = _ANYHOW, /, **config: Any) -> AsyncIterator[Talk]:
-    """Connect, read session.created, and configure if fields are given. ``connecting`` is for `connect`."""
+    """Connect, read session.created, and configure if fields are given.
+
+    Args:
+        connecting: Arguments of `connect`.
+    """
     protocols = [Subprotocol(PROTOCOL)]
     async with connect(url, subprotocols=protocols, max_size=None, compression=None, **connecting) as connection:
         session = Talk(connection)

@@ -17,7 +17,10 @@ WORDS = "Good morning, everybody. The kettle is on, and the bread is nearly done
 
 
 def spoken(text: str = WORDS, seed: int = 3) -> NDArray[np.float32]:
-    """Return the speech of a text. Shapes: result [N] float32, mono, 24 kHz."""
+    """Return the speech of a text.
+
+    Shapes: result [N] float32, mono, 24 kHz.
+    """
     return each_spoken(text, seed=seed)[0]
 
 

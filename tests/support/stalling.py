@@ -9,7 +9,10 @@ from contextlib import closing, contextmanager, suppress
 
 
 class StallingProxy:
-    """Proxy to a local port. While it is stalled, data and new connections wait."""
+    """Proxy to a local port.
+
+    While it is stalled, data and new connections wait.
+    """
 
     def __init__(self, target: int) -> None:
         self._target = target

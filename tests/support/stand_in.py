@@ -10,7 +10,10 @@ from tests.support.checkpoints import MODES, TINY, CheckpointSpec, model_config,
 
 
 def write_stand_in(folder: Path, spec: CheckpointSpec = TINY, seed: int = 1) -> None:
-    """Write a Base checkpoint with CustomVoice's speaker table and our extension keys (docs/checkpoints.md)."""
+    """Write a Base checkpoint with CustomVoice's speaker table and our extension keys.
+
+    See docs/checkpoints.md.
+    """
     write_checkpoint(folder, spec, "base", seed)
     speakers = model_config(spec, "custom_voice")["talker_config"]
     path = folder / "config.json"

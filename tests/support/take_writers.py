@@ -56,7 +56,10 @@ def killed_after(lines: int) -> None:
 
 
 def write(store: Store, said: int, lines: int) -> None:
-    """Store takes and delete some until the process is killed. Report each take after it is stored."""
+    """Store takes and delete some until the process is killed.
+
+    Each take is reported after it is stored.
+    """
     sounds = [pcm_of(0.5, seed) for seed in range(3)]
     killed_after(lines)
     store.open()
@@ -89,7 +92,11 @@ def check(store: Store, said: list[str]) -> None:
 
 
 def kill_writers(folder: Path, times: int) -> int:
-    """Repeatedly start a writing child, kill it, and check its folder. Return the number of stored takes."""
+    """Repeatedly start a writing child, kill it, and check its folder.
+
+    Returns:
+        The number of stored takes.
+    """
     chance, count = random.Random(7), 0
     settings = StoreSettings(data=str(folder), max_takes=KEPT)
     for _ in range(times):

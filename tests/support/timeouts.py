@@ -27,9 +27,9 @@ HELD_S = 1.0  # Maximum duration of a callback that does not count as a stop.
 
 
 class PatientSelector(selectors.DefaultSelector):
-    """Selector that divides each wait into slices, and adds the times by which slices exceed SLICE_S.
+    """Selector that divides each wait into slices, to measure stopped time.
 
-    These are the times in which the process was stopped.
+    It adds the times by which slices exceed SLICE_S. These are the times in which the process was stopped.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -73,7 +73,10 @@ class PatientLoopPolicy(asyncio.DefaultEventLoopPolicy):
 
 
 def exclude_stopped_time() -> None:
-    """Use `PatientLoop` for every loop of the process, and TEST_TIMEOUT_S as httpx's default timeout."""
+    """Exclude the times in which the process was stopped from timeouts.
+
+    Every loop of the process becomes a `PatientLoop`, and httpx's default timeout becomes TEST_TIMEOUT_S.
+    """
     asyncio.set_event_loop_policy(PatientLoopPolicy())
     # The functions and clients of httpx share this default object (5 s).
     default: Any = inspect.signature(httpx.get).parameters["timeout"].default
@@ -81,7 +84,9 @@ def exclude_stopped_time() -> None:
 
 
 def until(holds: Callable[[], Found], within_s: float = TEST_TIMEOUT_S) -> Found:
-    """Poll until the condition is true, and return its value. Time is counted in polls.
+    """Poll until the condition is true, and return its value.
+
+    Time is counted in polls.
 
     Raises:
         AssertionError: The condition is still false after ``within_s``.

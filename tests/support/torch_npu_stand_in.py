@@ -39,7 +39,10 @@ FREE = {
 
 
 class NpuStream:
-    """Stream whose work runs immediately. ``threads`` are those that have used it."""
+    """Stream whose work runs immediately.
+
+    ``threads`` are those that have used it.
+    """
 
     def __init__(self, npu: StandInNpu, priority: int = 0) -> None:
         need(priority in (-1, 0), f"priorities of a stream are -1 and 0, not {priority}")
@@ -103,10 +106,10 @@ class Graph:
 
 
 class StandInNpu:
-    """``torch_npu.npu``, which is ``torch.npu``: its streams and settings, and the driver of its tensors.
+    """``torch_npu.npu``: ``torch.npu``, its streams and settings, and its tensors' driver.
 
-    ``launches`` counts operators by name; ``ai_cpu`` has those that the AI CPU runs, and why; ``copied`` the bytes of
-    tensors that an operator makes contiguous before it reads or writes them by indices.
+    ``launches`` counts operators by name. ``ai_cpu`` has those that the AI CPU runs, and why. ``copied`` has the bytes
+    of tensors that an operator makes contiguous before it reads or writes them by indices.
     """
 
     NPUGraph = Graph
@@ -263,7 +266,10 @@ class StandInNpu:
 
 
 class StandIn(ModuleType):
-    """Replacement for the module. ``calls`` has name, query and key shapes, and sparse mode of each attention call."""
+    """Replacement for the module.
+
+    ``calls`` has the name, query and key shapes, and sparse mode of each attention call.
+    """
 
     def __init__(self) -> None:
         super().__init__("torch_npu")

@@ -16,6 +16,10 @@ def header_of(letter: str, visitors: Visitors = VISITORS) -> dict[str, str]:
 
 
 def new_visitor(port: int) -> dict[str, str]:
-    """Open the studio at this port as a new browser does, and return the header that it sends from then on."""
+    """Open the studio at this port as a new browser does.
+
+    Returns:
+        The header that the browser sends from then on.
+    """
     answer = httpx.get(f"http://127.0.0.1:{port}/studio/me")
     return {"cookie": f"{COOKIE}={answer.cookies[COOKIE]}"}

@@ -16,7 +16,10 @@ from runtime.voices.voice_file import _checksum, write_voice
 
 
 def crafted(voice: Voice, **metadata: str) -> bytes:
-    """Return a voice file with other metadata and a matching checksum, as an attacker could make it."""
+    """Return a voice file with other metadata and a matching checksum.
+
+    An attacker could make such a file.
+    """
     data = write_voice(voice)
     size = int.from_bytes(data[:8], "little")
     said = {**json.loads(data[8 : 8 + size])["__metadata__"], **metadata}
@@ -35,13 +38,19 @@ BOMBS = {
 
 
 def a_prompt(fingerprint: str = "abc", frames: int | None = 5) -> VoicePrompt:
-    """Return a random voice prompt. Shapes: x_vector [32], codes [frames, 16]."""
+    """Return a random voice prompt.
+
+    Shapes: x_vector [32], codes [frames, 16].
+    """
     codes = None if frames is None else np.arange(frames * 16, dtype=np.int64).reshape(frames, 16)
     return VoicePrompt(fingerprint=fingerprint, x_vector=np.linspace(-1, 1, 32, dtype=np.float32), codes=codes)
 
 
 def a_voice(name: str = "Clara", samples: int = 1200, **changes: Any) -> Voice:
-    """Return a voice with all fields; the samples of the reference count up from a different number for each voice."""
+    """Return a voice with all fields.
+
+    The samples of the reference count up from a different number for each voice.
+    """
     voice_id = new_id()
     made = Voice(
         id=voice_id,

@@ -198,7 +198,10 @@ def encoder_config(c: dict) -> SpeechEncoderConfig:
 
 
 class MimiEncoder(nn.Module):
-    """The runtime's speech encoder without its quantizer: samples [B, 1920 T] to latents [B, hidden, T]."""
+    """The runtime's speech encoder without its quantizer.
+
+    Shapes: samples [B, 1920 T] to latents [B, hidden, T].
+    """
 
     def __init__(self, c: dict) -> None:
         super().__init__()
@@ -243,7 +246,10 @@ class SplitQuantizer(nn.Module):
 
     @torch.no_grad()
     def nearest(self, y: Tensor, tables: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return codes [N, K], their rows [K, N, dim], and the inputs of the codebooks [K, N, dim]."""
+        """Return codes, their rows, and the inputs of the codebooks.
+
+        Shapes: codes [N, K]; rows and inputs [K, N, dim].
+        """
         codes, rows, targets = [], [], []
         rest = y[:, : self.dim]
         for k in range(self.books):
@@ -277,7 +283,10 @@ class SplitQuantizer(nn.Module):
 
     @torch.no_grad()
     def initialise(self, y: Tensor, rounds: int = 12) -> None:
-        """Initialize the codebooks in order by k-means on latents [N, 2 dim], and enable quantization."""
+        """Initialize the codebooks in order by k-means, and enable quantization.
+
+        Shapes: y [N, 2 dim], latents.
+        """
         rest = y[:, : self.dim]
         for k in range(self.books):
             if k == 1:
@@ -297,7 +306,10 @@ class SplitQuantizer(nn.Module):
         self.active.fill_(1.0)
 
     def combine(self, first: Tensor, rest: Tensor) -> Tensor:
-        """Project the sums of both branches, each [B, T, dim], to the input of Code2Wav, [B, 2 dim, T]."""
+        """Project the sums of both branches to the input of Code2Wav.
+
+        Shapes: each [B, T, dim]; result [B, 2 dim, T].
+        """
         return self.first_out(first.transpose(1, 2)) + self.rest_out(rest.transpose(1, 2))
 
     def decode(self, codes: Tensor) -> Tensor:

@@ -35,9 +35,9 @@ def encode_rows(store: Store, codec: torch.nn.Module, rows: list[dict]) -> np.nd
 
 
 class Spoken:
-    """Growing training data of stage 4: codes, phones and rows, in new files for each batch of shards.
+    """Training data of stage 4, to which encoding appends batches of shards.
 
-    Loaders in other processes read them (`prompts.Corpus`).
+    Each batch has new files of codes, phones and rows. Loaders in other processes read them (`prompts.Corpus`).
     """
 
     def __init__(self, store: Store, codec: torch.nn.Module, folder: Path) -> None:

@@ -43,7 +43,10 @@ def device() -> torch.device:
 
 
 def spoken(args: argparse.Namespace, styles: Path, lines: list[int], voices: list[Mixture]) -> list[np.ndarray]:
-    """Return the teacher's audio of held-out lines. Each line is spoken in its own voice."""
+    """Return the teacher's audio of held-out lines.
+
+    Each line is spoken in its own voice.
+    """
     teacher, (_, ids), out = Teacher(args.model, styles, device()), read_lines(args.held_out), []
     for at in range(0, len(lines), 64):
         part = voices[at : at + 64]
@@ -64,7 +67,10 @@ def cached(name: str, make: Callable[[], list[dict]]) -> list[dict]:
 
 
 def teacher_set(args: argparse.Namespace) -> list[dict]:
-    """Return the teacher's audio and recognised words of the held-out sentences by every speaker."""
+    """Return the teacher's audio and recognised text of the held-out sentences.
+
+    Every speaker reads them.
+    """
     texts, _ = read_lines(args.held_out)
     asks = [(i, voice) for i in range(args.sentences) for voice in SPEAKERS.values()]
     said = spoken(args, args.voices, [i for i, _ in asks], [voice for _, voice in asks])
@@ -116,7 +122,10 @@ def one_speaker(rows: list[dict], made: list[np.ndarray], heard: list[str], at: 
 
 
 def timbre(audio: np.ndarray) -> np.ndarray:
-    """Return a long-term spectral shape (log-mel mean and deviation of loud frames), independent of the model."""
+    """Return a long-term spectral shape of the audio, independent of the model.
+
+    It is the log-mel mean and deviation of loud frames.
+    """
     mel = log_mel(torch.from_numpy(audio), MelFilter.of(SpeakerEncoderConfig(), torch.device("cpu"))).numpy().T
     loud = mel.mean(0) > mel.mean(0).mean()
     shape = mel[:100, loud]
@@ -183,7 +192,10 @@ def judge_speakers(args: argparse.Namespace, rows: list[dict], candidate: Candid
 
 
 def judge_designs(args: argparse.Namespace, lines: list[str], candidate: Candidate) -> Iterator[tuple[str, dict]]:
-    """Measure if descriptions of gender, pitch and pace are followed, and if the speech is understood."""
+    """Measure if descriptions of gender, pitch and pace are followed.
+
+    The intelligibility of the speech is also measured.
+    """
     forms = ("A {g} with a {p} voice, speaking {s}.", "Speak {s} in a {p} {g} voice.")
     pace = {"slow": "slowly", "normal": "at a normal pace", "fast": "quickly"}
     cells = [(g, p, s) for g in ("woman", "man") for p in ("low", "medium", "high") for s in pace]
@@ -218,7 +230,10 @@ def clone_set(args: argparse.Namespace) -> list[dict]:
 
 
 def judge_clones(args: argparse.Namespace, candidate: Candidate) -> Iterator[tuple[str, dict]]:
-    """Measure clones of unseen voices: word errors, pitch, and the share whose nearest voice is the right one."""
+    """Measure clones of unseen voices: word errors, pitch, and speaker identification.
+
+    A clone is identified if its nearest voice is the right one.
+    """
     voices = cached("clones", lambda: clone_set(args))
     shapes = np.stack([timbre(one["reference"]) for one in voices])
     others = np.stack([np.mean([timbre(o) for o in one["others"]], 0) for one in voices])

@@ -102,7 +102,10 @@ def speech_config() -> dict:
 
 
 def speech_tensors(codec: torch.nn.Module) -> dict[str, Tensor]:
-    """Return the speech tokenizer's published tensors; the unused input projection is a pseudo-inverse."""
+    """Return the speech tokenizer's published tensors.
+
+    The unused input projection is a pseudo-inverse.
+    """
     q = codec.quantizer
     codec.fold()
     out = {}
@@ -155,7 +158,11 @@ def write_json(path: Path, value: dict) -> None:
 
 
 def export(codec: Path, lm: Path, out: Path) -> None:
-    """Write a checkpoint from the files of both trainings; `lm` may be the folder of an exported one."""
+    """Write a checkpoint from the files of both trainings.
+
+    Args:
+        lm: File of the training, or folder of an exported checkpoint.
+    """
     export_speech(load(codec, torch.device("cpu")), out / "speech_tokenizer")
     voice, vocabulary = read_voice(lm)
     write(voice, out / "model.safetensors", torch.float16)

@@ -47,12 +47,18 @@ class Judges(nn.ModuleList):
         super().__init__(SpectrumJudge(size) for size in (2048, 1024, 512))
 
     def own_loss(self, made: Tensor, true: Tensor) -> Tensor:
-        """Return the discriminators' loss: target 1 for real audio, 0 for generated audio (detached here)."""
+        """Return the discriminators' loss.
+
+        The target is 1 for real audio and 0 for generated audio, which is detached here.
+        """
         losses = [(1 - judge(true)[-1]).square().mean() + judge(made.detach())[-1].square().mean() for judge in self]
         return torch.stack(losses).mean()
 
     def adversarial_losses(self, made: Tensor, true: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the adversarial loss of generated audio, and the relative distance of its features from real audio."""
+        """Return the adversarial loss of generated audio, and the feature-matching loss.
+
+        The latter is the relative distance of its features from those of real audio.
+        """
         adversarial, feature = made.new_zeros(()), made.new_zeros(())
         for judge in self:
             with torch.no_grad():

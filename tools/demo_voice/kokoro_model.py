@@ -61,7 +61,10 @@ def read_weights(path: Path) -> dict[str, Tensor]:
 
 
 def lstm(weights: dict[str, Tensor], name: str) -> nn.LSTM:
-    """Return a bidirectional LSTM with ONNX's gates (input, output, forget, cell) in PyTorch's order."""
+    """Return a bidirectional LSTM with ONNX's gates in PyTorch's order.
+
+    ONNX's gates are input, output, forget and cell.
+    """
     wide = weights[f"{name}.ih"].shape[2]
     module = nn.LSTM(wide, 256, batch_first=True, bidirectional=True)
 
@@ -138,7 +141,10 @@ class Kokoro(nn.Module):
         return nn.utils.rnn.pad_packed_sequence(y, batch_first=True, total_length=x.shape[1])[0]
 
     def albert(self, ids: Tensor, mask: Tensor) -> Tensor:
-        """Return the states of the phoneme-level language model. Shapes: result [B, N, 768]."""
+        """Return the states of the phoneme-level language model.
+
+        Shapes: result [B, N, 768].
+        """
         e = "bert.embeddings"
         x = F.embedding(ids, self.p(f"{e}.word_embeddings.weight"))
         x = (

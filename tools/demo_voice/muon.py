@@ -19,7 +19,10 @@ COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 
 
 def orthogonal(x: Tensor, steps: int = 5) -> Tensor:
-    """Return matrices [N, rows, columns] with all singular values near one (about 0.7 to 1.2), in bfloat16."""
+    """Return matrices with all singular values near one, in bfloat16.
+
+    The singular values are about 0.7 to 1.2. Shapes: [N, rows, columns].
+    """
     a, b, c = COEFFICIENTS
     y = x.bfloat16()
     tall = y.shape[1] > y.shape[2]

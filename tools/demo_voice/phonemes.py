@@ -42,7 +42,10 @@ def symbols(ipa: str) -> str:
 
 
 class Espeak:
-    """espeak-ng's text-to-phoneme rules. Not thread-safe: one object per process."""
+    """espeak-ng's text-to-phoneme rules.
+
+    They are not thread-safe: there is one object per process.
+    """
 
     def __init__(self, libraries: Path) -> None:
         for name in ("libpcaudio.so.0", "libsonic.so.0"):
@@ -55,7 +58,10 @@ class Espeak:
             raise ValueError("espeak-ng has no voice en-us")
 
     def clause(self, text: str) -> str:
-        """Return the IPA of a text without punctuation. Affricates and diphthongs are joined by ^."""
+        """Return the IPA of a text without punctuation.
+
+        Affricates and diphthongs are joined by ^.
+        """
         pointer, parts = ctypes.c_char_p(text.encode()), []
         while pointer.value is not None:
             parts.append(self._lib.espeak_TextToPhonemes(ctypes.byref(pointer), 1, 0x82 | ord("^") << 8) or b"")
@@ -73,7 +79,11 @@ class Espeak:
 
 
 def read_lines(path: Path) -> tuple[list[str], list[np.ndarray]]:
-    """Read a file that phonemes.py has written. Return the texts and their phoneme ids."""
+    """Read a file that phonemes.py has written.
+
+    Returns:
+        The texts and their phoneme ids.
+    """
     data = np.load(path)
     ids = np.split(data["ids"].astype(np.int64), data["lengths"].cumsum())
     return bytes(data["text"]).decode().split("\n"), ids[:-1]

@@ -99,7 +99,10 @@ class Corpus:
         self.refresh()
 
     def refresh(self) -> None:
-        """Read the rows that were encoded since the last call; all rows of a group are encoded together."""
+        """Read the rows that were encoded since the last call.
+
+        All rows of a group are encoded together.
+        """
         while (path := self.spoken / f"rows_{(time := len(self.codes))}.json").exists():
             self.codes.append(np.load(self.spoken / f"codes_{time}.npy"))
             self.phones.append(np.load(self.spoken / f"phones_{time}.npy"))
@@ -135,7 +138,10 @@ class Corpus:
         return None
 
     def said(self, members: list[int]) -> tuple[list[int], np.ndarray, np.ndarray]:
-        """Return text ids, frames and phones of several utterances of one voice, joined to one text."""
+        """Return text ids, frames and phones of several utterances of one voice.
+
+        The utterances are joined to one text.
+        """
         texts = [self.rows[i]["text"] for i in members]
         texts[:-1] = [x if x[-1] in ".!?" else f"{x}." for x in texts[:-1]]
         frames, phones = (np.concatenate([part(self.rows[i]) for i in members]) for part in (self.frames, self.labels))
@@ -171,7 +177,10 @@ class Corpus:
 
 
 def collate(parts: list[dict], width: int, corpus: Corpus, rng: np.random.Generator) -> dict[str, np.ndarray]:
-    """Pad sequences on the right, add input noise, and set the target of each position, the next frame."""
+    """Pad sequences on the right, add input noise, and set the target of each position.
+
+    The target is the next frame.
+    """
     lm = CONFIG["lm"]
     shape = (len(parts), width)
     text, codec, first = (np.full(shape, -1, np.int64) for _ in range(3))

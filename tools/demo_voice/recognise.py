@@ -109,7 +109,10 @@ def rate(truths: list[str], heards: list[str]) -> float:
 
 
 def apart(truths: list[str], teacher: list[str], ours: list[str], resamples: int = 2000) -> tuple[float, float]:
-    """Return the difference of both word error rates, and its standard error by bootstrap over sentences."""
+    """Return the difference of both word error rates, and its standard error.
+
+    The standard error is by bootstrap over sentences.
+    """
     table: dict[str, np.ndarray] = {}
     for truth, theirs, mine in zip(truths, teacher, ours, strict=True):
         (a, count), (b, _) = errors(truth, theirs), errors(truth, mine)

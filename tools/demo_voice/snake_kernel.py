@@ -44,7 +44,10 @@ def _backward(x, alpha, beta, grad, dx, dalpha, dbeta, channels, length, blocks,
 
 
 class SnakeFunction(torch.autograd.Function):
-    """SnakeBeta with its gradient, in float32. Shapes: x [B, C, T]; alpha [C]; beta [C]."""
+    """SnakeBeta with its gradient, in float32.
+
+    Shapes: x [B, C, T]; alpha [C]; beta [C].
+    """
 
     @staticmethod
     def forward(ctx, x: Tensor, alpha: Tensor, beta: Tensor) -> Tensor:
@@ -69,5 +72,8 @@ class SnakeFunction(torch.autograd.Function):
 
 
 def snake(x: Tensor, alpha: Tensor, beta: Tensor) -> Tensor:
-    """Apply SnakeBeta on the GPU. The result equals that of codec_model.snake."""
+    """Apply SnakeBeta on the GPU.
+
+    The result equals that of codec_model.snake.
+    """
     return SnakeFunction.apply(x, alpha, beta)

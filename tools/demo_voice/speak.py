@@ -159,7 +159,7 @@ class Teacher:
 
 
 def write_shard(stem: Path, texts: list[str], said: list[Utterance], voices: list[Mixture], number: int) -> int:
-    """Write utterances as one shard; return its number of samples."""
+    """Write utterances as one shard and return its number of samples."""
     sound = [i for i, one in enumerate(said) if np.abs(one.audio).max() > 0.01]  # Exclude silence and overflow (NaN).
     with ThreadPoolExecutor(4) as pool:
         parts = list(pool.map(lambda i: finish(said[i], voices[i].formant), sound))

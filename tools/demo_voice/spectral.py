@@ -12,9 +12,9 @@ SIZES = ((128, 12), (256, 24), (512, 40), (1024, 80), (2048, 80), (4096, 128))
 
 
 class SpectralLoss(nn.Module):
-    """Spectral loss: mean over six STFT sizes of the L1 distances of log-mels and log-magnitudes.
+    """Spectral loss over six STFT sizes.
 
-    Waveforms are [B, N].
+    It is the mean of the L1 distances of log-mels and log-magnitudes. Waveforms are [B, N].
     """
 
     def __init__(self) -> None:

@@ -73,7 +73,10 @@ class TextVocabulary:
         return _scheme(models.BPE(vocab=self.pieces, merges=list(self.merges), dropout=dropout))
 
     def write(self, folder: Path) -> None:
-        """Write vocab.json, merges.txt and tokenizer_config.json in the format of published checkpoints."""
+        """Write the vocabulary, merges and tokenizer configuration as published.
+
+        The files are vocab.json, merges.txt and tokenizer_config.json.
+        """
         (folder / "vocab.json").write_text(json.dumps(self.pieces, ensure_ascii=False))
         self.write_merges(folder / "merges.txt")
         added = {str(i): {"content": t, "lstrip": False, "normalized": False, "rstrip": False, "single_word": False,

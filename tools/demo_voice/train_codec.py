@@ -129,7 +129,10 @@ class Trainer:
 
     @torch.no_grad()
     def back(self) -> None:
-        """Restore the older of the two stored states, because the newer one may be the cause of an overflow."""
+        """Restore the older of the two stored states.
+
+        The newer one may be the cause of an overflow.
+        """
         for tensor, kept in zip(self._state(), self.kept[0], strict=True):
             tensor.copy_(kept)
         while len(self.kept) > 1:
@@ -148,9 +151,9 @@ class Trainer:
 def capture(
     function: Callable[[], None], device: torch.device, warm: int = 8, pool: tuple[int, int] | None = None
 ) -> Callable[[], None]:
-    """Return a function that replays `function` as a CUDA graph. On a CPU, return `function`.
+    """Return a function that replays `function` as a CUDA graph.
 
-    Graphs may share a memory pool.
+    On a CPU, `function` is returned. Graphs may share a memory pool.
     """
     if device.type != "cuda":
         return function

@@ -81,7 +81,11 @@ class Trainer:
         resume: Path | None,
         eager: bool = False,
     ) -> None:
-        """Create the trainer. `eager` disables graphs and compiled layers."""
+        """Create the trainer.
+
+        Args:
+            eager: True to disable graphs and compiled layers.
+        """
         torch.manual_seed(CONFIG["seed"] + 1)
         self.c = CONFIG["lm"]
         self.device = device
@@ -112,7 +116,10 @@ class Trainer:
         self.shapes: dict[tuple[int, ...], tuple[dict[str, Tensor], Callable[[], None]]] = {}
 
     def references(self, spans: Tensor) -> Tensor:
-        """Return the x-vectors of random crops. Audio that is too short is repeated."""
+        """Return the x-vectors of random crops.
+
+        Audio that is too short is repeated.
+        """
         rows = (len(spans), 1)
         crop = ((1.5 + 2.5 * torch.rand(rows, device=self.device)) * 24000).long()
         start, size = spans[:, :1], spans[:, 1:].clamp(min=1)
@@ -171,7 +178,10 @@ class Trainer:
         self.logged.lerp_(parts, 0.01)
 
     def step(self, batch: dict[str, Tensor], rate: float) -> None:
-        """Train on one batch. On CUDA, this replays the graph of the batch's shape."""
+        """Train on one batch.
+
+        On CUDA, this replays the graph of the batch's shape.
+        """
         self.rate.fill_(rate)
         for group in self.adam.param_groups if self.device.type != "cuda" else ():
             group["lr"] = rate

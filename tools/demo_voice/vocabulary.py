@@ -116,7 +116,10 @@ HEIGHTS = {"low": ("low", "deep", "low-pitched", "dark and low"), "medium": ("mi
 
 
 def portrait(gender: str, f0: float, stretch: float, formant: float, rng: random.Random) -> str:
-    """Return a longer description of a person; details beyond the audio's properties are invented."""
+    """Return a longer description of a person.
+
+    Details beyond the audio's properties are invented.
+    """
     female = gender == "female"
     his, he = ("her", "She") if female else ("his", "He")
     who, years = ("woman" if female else "man"), f" {rng.choice(AGES)}".format(h=his)

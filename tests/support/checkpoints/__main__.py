@@ -21,7 +21,10 @@ SPEECH_TOKENIZER = "speech_tokenizer/model.safetensors"
 
 
 def main() -> int:
-    """Write one checkpoint for each mode. Their speech tokenizers share one file on the disk."""
+    """Write one checkpoint for each mode.
+
+    Their speech tokenizers share one file on the disk.
+    """
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path, help="with several modes: a folder of each mode's name is made in it")
     parser.add_argument("--size", choices=list(PUBLISHED), default="1.7B")

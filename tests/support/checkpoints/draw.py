@@ -26,7 +26,10 @@ def key_digest(seed: int, key: str) -> bytes:
 
 @dataclass(frozen=True)
 class Draw:
-    """Random tensors with mean 0 and a given standard deviation. Seed and key determine their values."""
+    """Random tensors with mean 0 and a given standard deviation.
+
+    Seed and key determine their values.
+    """
 
     seed: int
 
@@ -43,7 +46,10 @@ class Draw:
             yield f"{key}.bias", self.spread(f"{key}.bias", (out,), 0.1)
 
     def conv(self, key: str, out: int, fan_in: int, kernel: int, gain: float = 1.0, bias: bool = True) -> Tensors:
-        """Yield a Conv1d kernel [out, in, kernel] and its bias. A depthwise kernel has `fan_in` 1."""
+        """Yield a Conv1d kernel [out, in, kernel] and its bias.
+
+        A depthwise kernel has `fan_in` 1.
+        """
         std = gain / (fan_in * kernel) ** 0.5
         yield f"{key}.weight", self.spread(f"{key}.weight", (out, fan_in, kernel), std)
         if bias:
@@ -62,13 +68,19 @@ class Draw:
             yield f"{key}.bias", self.spread(f"{key}.bias", (width,), 0.1)
 
     def codebook(self, key: str, total: str, rows: int, width: int, std: float) -> Tensors:
-        """Yield the usage counts and the row sums of a codebook, so that their quotients have a given spread."""
+        """Yield the usage counts and the row sums of a codebook.
+
+        Their quotients have a given spread.
+        """
         usage = self.spread(f"{key}.cluster_usage", (rows,), 1.0, 2.5)
         yield f"{key}.cluster_usage", usage
         yield f"{key}.{total}", self.spread(f"{key}.{total}", (rows, width), std) * usage[:, None]
 
     def save(self, path: Path, tensors: Tensors, dtype: str) -> None:
-        """Write a safetensors file: a JSON header, then the bytes. The library needs numpy, which has no bfloat16."""
+        """Write a safetensors file: a JSON header, then the bytes.
+
+        The library needs numpy, which has no bfloat16.
+        """
         tag = {"float32": "F32", "bfloat16": "BF16"}[dtype]
         header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
         parts: list[bytes] = []

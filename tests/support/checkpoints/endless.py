@@ -18,7 +18,7 @@ SILENT_ROWS = (".o_proj.weight", ".down_proj.weight", "speaker_encoder.fc.weight
 
 
 def without_end(tensors: Tensors, eos: int) -> Tensors:
-    """Yield the tensors of model.safetensors, changed so that the code ``eos`` is never sampled."""
+    """Yield the tensors of model.safetensors, changed so that `eos` is never sampled."""
     for key, tensor in tensors:
         if key == "talker.text_projection.linear_fc2.weight":
             tensor[0] = 0.0

@@ -33,7 +33,11 @@ GENERATION = {
 
 
 def write_checkpoint(folder: Path, spec: CheckpointSpec, mode: str, seed: int, dtype: str = "float32") -> None:
-    """Write all files of a published repository into `folder`. `dtype` is that of model.safetensors."""
+    """Write all files of a published repository into `folder`.
+
+    Args:
+        dtype: Dtype of model.safetensors.
+    """
     write_drawn(folder, spec, mode, Draw(seed), dtype)
 
 

@@ -17,7 +17,10 @@ SUPPRESSED_IDS = 1024  # The reference suppresses the last 1024 talker ids, inde
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stack:
-    """Dimensions of decoder layers: those of talker, code predictor, or Code2Wav's transformer."""
+    """Dimensions of decoder layers.
+
+    The layers are those of talker, code predictor, or Code2Wav's transformer.
+    """
 
     hidden: int
     intermediate: int

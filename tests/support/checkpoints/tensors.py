@@ -11,7 +11,10 @@ MEL_BINS = 128  # The reference's mel front end fixes it; the config does not.
 
 
 def model_tensors(draw: Draw, spec: CheckpointSpec, mode: str) -> Tensors:
-    """Yield the tensors of model.safetensors: talker, code predictor and, in Base, speaker encoder."""
+    """Yield the tensors of model.safetensors.
+
+    They are talker, code predictor and, in Base, speaker encoder.
+    """
     tensors = _model(draw, spec, mode)
     return without_end(tensors, spec.codec_ids["codec_eos_token_id"]) if spec.is_endless else tensors
 
@@ -24,7 +27,10 @@ def _model(draw: Draw, spec: CheckpointSpec, mode: str) -> Tensors:
 
 
 def speech_tokenizer_tensors(draw: Draw, spec: CheckpointSpec) -> Tensors:
-    """Yield the tensors of speech_tokenizer/model.safetensors: Mimi encoder and Code2Wav decoder."""
+    """Yield the tensors of speech_tokenizer/model.safetensors.
+
+    They are the Mimi encoder and the Code2Wav decoder.
+    """
     yield from _mimi(draw, spec.encoder, spec.codebook_size)
     yield from _code2wav(draw, spec.code2wav, spec.codebook_size, spec.code_groups)
 

@@ -21,7 +21,10 @@ def byte_symbols() -> list[str]:
 
 
 def merges(texts: Sequence[str]) -> list[tuple[str, str]]:
-    """Return ranked merges that build every text from left to right; earlier texts win if merges conflict."""
+    """Return ranked merges that build every text from left to right.
+
+    Earlier texts win if merges conflict.
+    """
     symbols = byte_symbols()
     ranked: dict[tuple[str, str], None] = {}
     for text in texts:
@@ -44,7 +47,10 @@ def special_ids(texts: Sequence[str], special_tokens: Sequence[str]) -> dict[str
 
 
 def write_tokenizer(folder: Path, texts: Sequence[str], special_tokens: Sequence[str]) -> None:
-    """Write the three tokenizer files of a checkpoint; no tokenizer.json, as published."""
+    """Write the three tokenizer files of a checkpoint.
+
+    There is no tokenizer.json, as in published checkpoints.
+    """
     lines = ["#version: 0.2", *(f"{left} {right}" for left, right in merges(texts))]
     (folder / "merges.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
     (folder / "vocab.json").write_text(json.dumps(vocabulary(texts), ensure_ascii=False), encoding="utf-8")
