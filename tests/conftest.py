@@ -93,7 +93,10 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark tests for `make test-all`, and tests that it repeats with all examples. Slow folders are first."""
+    """Mark the tests for `make test-all`, which repeats some tests with all examples.
+
+    Tests of slow folders are first.
+    """
     for item in items:
         if is_thorough(item):
             item.add_marker("thorough")
@@ -113,7 +116,10 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def voices_of_nobody(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """User data folder for this session and its processes. No test may use the user's own folder."""
+    """User data folder for this session and its processes.
+
+    No test may use the user's own folder.
+    """
     with pytest.MonkeyPatch.context() as patch:
         folder = tmp_path_factory.mktemp("user")
         patch.setenv("XDG_DATA_HOME", str(folder))
@@ -122,9 +128,10 @@ def voices_of_nobody(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]
 
 @pytest.fixture(scope="session", autouse=True)
 def one_certificate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Bundle with one certificate, because httpx reads the usual 150 certificates for every client.
+    """Bundle with one certificate.
 
-    Child processes get the path by an environment variable. Clients that ignore it ask `certifi`.
+    httpx reads the usual 150 certificates for every client. Child processes get the path by an environment variable.
+    Clients that ignore it ask `certifi`.
     """
     with pytest.MonkeyPatch.context() as patch:
         bundle = tmp_path_factory.mktemp("certificates") / "one.pem"
@@ -144,9 +151,10 @@ def anyio_backend() -> str:
 
 @pytest.fixture(autouse=True)
 def nothing_fails_unseen(request: pytest.FixtureRequest, caplog: pytest.LogCaptureFixture) -> Iterator[None]:
-    """Fail a test if the code under test logs an error, unless the test is marked with ``logs_errors``.
+    """Fail a test if the code under test logs an error.
 
-    Engine and servers survive many faults, so a test could otherwise pass in spite of an error.
+    Tests marked with ``logs_errors`` may log errors. Engine and servers survive many faults, so a test could otherwise
+    pass in spite of an error.
     """
     yield
     if request.node.get_closest_marker("logs_errors") is None:
@@ -156,7 +164,10 @@ def nothing_fails_unseen(request: pytest.FixtureRequest, caplog: pytest.LogCaptu
 
 @pytest.fixture(scope="session")
 def folder_of(tmp_path_factory: pytest.TempPathFactory) -> FolderOf:
-    """Return a function (spec name, mode, seed) that returns a checkpoint's folder. Tests must not change its files."""
+    """Return a function (spec name, mode, seed) that returns a checkpoint's folder.
+
+    Tests must not change its files.
+    """
 
     @cache
     def written(name: str, mode: str, seed: int = SEED) -> Path:

@@ -17,7 +17,10 @@ class _TokenBucket:
 
 
 class RateLimit:
-    """Token bucket per caller. Its size is the number of requests per minute, and it refills at that rate."""
+    """Token bucket per caller.
+
+    Its size is the number of requests per minute, and it refills at that rate.
+    """
 
     def __init__(self, per_minute: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._per_minute = per_minute

@@ -22,7 +22,9 @@ DRIVER = ROOT / "tests" / "autobahn" / "driver.py"
 
 
 def play(environment: Path, cases: Path, *wanted: str) -> dict[str, list[str]]:
-    """Run the cases. Return behaviour, behaviour at the close, and a sentence by case.
+    """Run the cases.
+
+    Return behaviour, behaviour at the close, and a sentence by case.
 
     Raises:     subprocess.CalledProcessError: The driver has failed.
     """

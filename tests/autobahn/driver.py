@@ -25,7 +25,10 @@ class _Validator(utf8validator.Utf8Validator):
 
 
 def load(folder):
-    """Load the cases without those of compression. Their base class compares by value instead of by pickles."""
+    """Load the cases, except those of compression.
+
+    Their base class compares by value instead of by pickles.
+    """
     hexadecimal = types.ModuleType("binascii")
     hexadecimal.b2a_hex = lambda text: binascii.b2a_hex(_bytes(text)).decode()
     utf8validator.Utf8Validator = _Validator
@@ -51,7 +54,10 @@ def name_of(case):
 
 
 class Player(WebSocketClientProtocol):
-    """Connection of one case: the methods that a case calls, implemented by the current client."""
+    """Connection of one case, with the methods that a case calls.
+
+    The current client implements the methods.
+    """
 
     case = None
 

@@ -42,7 +42,10 @@ OF_A_PAGE = {"viewport", "color_scheme"}  # Options that can be changed on a pag
 
 @pytest.fixture(scope="package")
 def chromium() -> str:
-    """Return the path of Chromium. Without Chromium, tests are skipped, except in CI."""
+    """Return the path of Chromium.
+
+    Without Chromium, tests are skipped, except in CI.
+    """
     path = find_chromium()
     if path is None:
         (pytest.fail if os.environ.get("CI") else pytest.skip)(HOW_TO_GET_IT)
@@ -146,7 +149,10 @@ def app(chromium: str, modules: str) -> Iterator[App]:
 
 @pytest.fixture(scope="package")
 def app_with_demo_voice(chromium: str) -> Iterator[App]:
-    """Studio as `make run` starts it, with the demo voice in every mode. It is for whole paths and for audio."""
+    """Studio as `make run` starts it, with the demo voice in every mode.
+
+    It is for tests of complete user paths and of audio.
+    """
     with running_app([]) as running:
         yield running
 
@@ -191,7 +197,10 @@ def emptied(window: BrowserContext, url: str) -> BrowserContext:
 
 @pytest.fixture
 def open_studio(browser: Browser, app: App, first_window: BrowserContext, slowness: Slowness) -> Iterator[OpenStudio]:
-    """Open the page in a new window. A script error or a violation of its policy fails the test."""
+    """Open the page in a new window.
+
+    A script error or a violation of its policy fails the test.
+    """
     contexts: list[BrowserContext] = []
     pages: list[Page] = []
     errors: list[str] = []

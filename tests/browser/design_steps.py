@@ -95,7 +95,10 @@ def change(page: Page, letter: str, name: str) -> None:
 
 
 def keep_as(page: Page, letter: str, name: str) -> None:
-    """Store a take as a voice of this name. An error in the form fails the test."""
+    """Store a take as a voice of this name.
+
+    An error in the form fails the test.
+    """
     act(page, letter, "keep")
     page.fill("#vw-design-name", name)
     page.keyboard.press("Enter")
@@ -142,13 +145,19 @@ def seeds(page: Page) -> list[int]:
 
 
 def take_name(take: dict[str, Any]) -> str:
-    """Return the set and letter of a take, such as "Take 1A". In the label, the name of the voice precedes it."""
+    """Return the set and letter of a take, such as "Take 1A".
+
+    In the label, the name of the voice precedes it.
+    """
     found = re.search(r"Take \d+[ABC]", take["label"] or "")
     return found[0] if found else ""
 
 
 def playing(page: Page) -> list[str]:
-    """Return the letters of the newest set's takes that are playing, as announced to screen readers."""
+    """Return the letters of the newest set's takes that are playing.
+
+    They are read from the texts for screen readers.
+    """
     stop = re.compile(r"^Stop take \d+[ABC]$")
     return [letter for letter in LETTERS if card(page, letter).get_by_role("button", name=stop).count()]
 
@@ -169,7 +178,10 @@ def enter_design(page: Page, text: str) -> None:
 
 @contextmanager
 def newly_kept(page: Page, count: int) -> Iterator[None]:
-    """Context manager that waits at its end until this number of takes was stored and the page knows them."""
+    """Context manager that waits at its end until takes were stored.
+
+    The page must know this number of new takes.
+    """
     before = {take["id"] for take in takes(page)}
     yield
     found = 0
@@ -207,7 +219,10 @@ def sound_of(page: Page, take: dict[str, Any]) -> Pcm:
 
 
 def keep_take(page: Page, number: int, **fields: Any) -> str:
-    """Keep a take and return its id. Its label is of the older kind, which does not name the voice."""
+    """Keep a take and return its id.
+
+    Its label is of the older kind, which does not name the voice.
+    """
     take = {"room": "design", "mode": "voice_design", "text": SAID, "label": f"Take {number}B", **fields}
     pcm = np.round(voice(1.0, number) * 32767).astype("<i2")
     sound: FilePayload = {"name": "take.pcm", "mimeType": "application/octet-stream", "buffer": pcm.tobytes()}

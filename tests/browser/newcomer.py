@@ -49,7 +49,10 @@ class Walked:
 
 
 def repository() -> Path:
-    """Return the repository on this machine's disk (2.5 GB). It is created completely or not at all."""
+    """Return the repository on this machine's disk (2.5 GB).
+
+    It is created completely or not at all.
+    """
     folder = Path(tempfile.gettempdir()) / f"voicewright-random-0.6B-{os.getuid()}"
     if not folder.is_dir():
         making = Path(tempfile.mkdtemp(prefix=folder.name, dir=folder.parent))
@@ -63,7 +66,10 @@ def repository() -> Path:
 
 @contextmanager
 def fresh_studio(folder: Path) -> Iterator[App]:
-    """Studio that has never run, with all processor cores, and a fake Hub that has the checkpoint."""
+    """Studio that has never run, and a fake Hub that has the checkpoint.
+
+    The studio uses all processor cores.
+    """
     cores = {"OMP_NUM_THREADS": str(os.cpu_count()), "VOICEWRIGHT_THREADS": "0"}
     folders = {"HF_HOME": str(folder / "home"), "VOICEWRIGHT_DATA": str(folder / "data")}
     with (

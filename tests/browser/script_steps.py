@@ -129,7 +129,10 @@ def stored_script(page: Page, app: App) -> dict[str, Any]:
 
 
 def await_stored(page: Page, app: App, lines: list[dict[str, Any]]) -> None:
-    """Wait until the studio has stored these lines. Earlier saves are ignored."""
+    """Wait until the studio has stored these lines.
+
+    Earlier saves are ignored.
+    """
     for _ in range(MADE_MS // 100):
         if stored_script(page, app)["lines"] == lines:
             return
@@ -147,7 +150,7 @@ def silence(seconds: float) -> Pcm:
 
 
 def heard(page: Page) -> Pcm:
-    """Return the audio at the loudspeaker from the first to the last sample that is not silent."""
+    """Return the audio at the loudspeaker without silence at its start and end."""
     samples = np.array(page.evaluate("tap.samples()"), np.float64)
     whole = np.round(samples).astype(np.int16)
     assert np.array_equal(whole, samples), "what is heard is whole steps of 16 bits"

@@ -14,7 +14,7 @@ from playwright.sync_api import Page
 
 @dataclass(frozen=True)
 class Slowness:
-    """Slowdown of the page. 0 and 1 mean no slowdown."""
+    """Slowdown of the page, where 0 and 1 mean no slowdown."""
 
     latency_ms: float
     pause_ms: float

@@ -14,7 +14,10 @@ PLAYED_MS = 60_000
 
 
 def reading(page: Page, name: str) -> str:
-    """Return a figure of the take. Most figures are in a closed sheet."""
+    """Return a figure of the take.
+
+    Most figures are in a closed sheet.
+    """
     return (page.text_content(f"#vw-{name}") or "").strip()
 
 
@@ -102,12 +105,20 @@ def enter(page: Page, room: str) -> None:
 
 
 def speaker(page: Page) -> str:
-    """Return the voice that is selected in the Speak room: a speaker's name or the id of a stored voice."""
+    """Return the voice that is selected in the Speak room.
+
+    It is a speaker's name or the id of a stored voice.
+    """
     return (picker(page).locator(".vw-picked").get_attribute("data-voice") or "").partition(":")[2]
 
 
 def expect_speaker(page: Page, name: str) -> None:
-    """Wait until this speaker, or the stored voice with this id, is selected in the Speak room."""
+    """Wait until a voice is selected in the Speak room.
+
+    Args:
+        page: The studio's page.
+        name: Name of a speaker, or id of a stored voice.
+    """
     expect(picker(page).locator(".vw-picked")).to_have_attribute("data-voice", re.compile(rf":{re.escape(name)}$"))
 
 
@@ -165,7 +176,10 @@ def await_recording(page: Page, name: str) -> None:
 
 
 def hear_clone(page: Page) -> None:
-    """Play the clone with the text of the recording, which is required before it can be stored."""
+    """Play the clone with the text of the recording.
+
+    This is required before the clone can be stored.
+    """
     page.click("#vw-clone-play-clone")
     await_sound(page)
     page.keyboard.press("Escape")
@@ -173,7 +187,10 @@ def hear_clone(page: Page) -> None:
 
 
 def try_out(page: Page) -> None:
-    """Continue from the transcript to the step in which the voice can speak without being stored."""
+    """Continue from the transcript to the step that tries the voice.
+
+    The voice can speak there without being stored.
+    """
     page.click("#vw-clone-words-done")
     page.click("#vw-clone-try > summary")
     expect(page.locator("#vw-text")).to_be_visible()

@@ -413,7 +413,10 @@ def test_without_speech_recognition_only_the_host_reads_how_to_install_it(studio
 
 
 def scene() -> FilePayload:
-    """Return phrases of 3 s with pauses, a cough and silence after the second one, and a cough in the best part."""
+    """Return phrases of 3 s with pauses, two coughs and silence.
+
+    A cough and the silence follow the second phrase, and another cough is in the best part.
+    """
     quiet = np.zeros(9_600, np.float32)
     early = [voice(3, 1), quiet, cough(), np.zeros(60_000, np.float32)]
     best = [piece for seed in (2, 3, 4, 5) for piece in (voice(3, seed), quiet)]

@@ -48,7 +48,10 @@ def chip(page: Page, number: int) -> str:
 
 @pytest.fixture
 def spoken(studio: Page) -> Page:
-    """Script with two lines of the stored voice Peter. Only the first one has a take."""
+    """Script with two lines of the stored voice Peter.
+
+    Only the first line has a take.
+    """
     peter = keep_voice(studio, "Peter")
     enter_script(studio)
     new_script(studio, "The hat")

@@ -104,14 +104,20 @@ def turned(pcm: Pcm, decibels: float) -> Pcm:
 
 
 def turned_down(levels: list[float | None]) -> list[float]:
-    """Return the gains in dB that make all takes as loud as the quietest. Nearly silent takes are ignored."""
+    """Return the gains in dB that make all takes as loud as the quietest.
+
+    Nearly silent takes are ignored.
+    """
     known = [level for level in levels if level is not None]
     quietest = min(level for level in known if level > max(known) - FAILED_BELOW)
     return [0.0 if level is None else min(0.0, quietest - level) for level in levels]
 
 
 def decibels(gain: float) -> str:
-    """Format a number as JavaScript does. It rounds halves away from zero, and Python to the even neighbour."""
+    """Format a number as JavaScript does.
+
+    JavaScript rounds halves away from zero, and Python to the even neighbour.
+    """
     text = str(abs(Decimal(gain)).quantize(Decimal("0.1"), ROUND_HALF_UP))
     return f"{text if text == '0.0' else f'−{text}'} dB"
 

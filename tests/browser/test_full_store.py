@@ -45,7 +45,10 @@ def keep_script(page: Page, name: str, voices: list[str], lines: int = 8) -> str
 
 @contextmanager
 def full_store(page: Page) -> Iterator[None]:
-    """Fill the store. The scripts are removed afterwards, because their voices are removed too."""
+    """Fill the store.
+
+    The scripts are removed afterwards, because their voices are removed too.
+    """
     voices = [keep_voice(page, name) for name in ("Carla", "Peter", "Wilma")]
     for number in range(12):
         keep_take(page, number)

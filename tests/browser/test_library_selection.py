@@ -1,4 +1,7 @@
-"""Tests of selecting several takes in the Library: mouse, keyboard, favourites, download, deletion with undo."""
+"""Tests of the selection of several takes in the Library.
+
+They cover mouse, keyboard, favourites, download, and deletion with undo.
+"""
 
 from __future__ import annotations
 

@@ -35,7 +35,10 @@ def words(app: App) -> dict[str, str]:
 
 
 def await_words(app: App, awaited: dict[str, str]) -> None:
-    """Wait until the server has these words. "Saved." may refer to an earlier change."""
+    """Wait until the server has these words.
+
+    "Saved." may refer to an earlier change.
+    """
     until(lambda: words(app) == awaited)
 
 

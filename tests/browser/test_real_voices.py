@@ -106,7 +106,10 @@ def test_download_failure_shows_details_to_the_host_only(open_studio: OpenStudio
 
 
 def stands(page: Page, words: str) -> None:
-    """Check that the banner shows these texts, and that its appearance has moved no other element."""
+    """Check that the banner shows these texts.
+
+    Its appearance must have moved no other element.
+    """
     expect(page.locator("#vw-banner")).to_contain_text(words)
     page.evaluate("new Promise((seen) => requestAnimationFrame(() => requestAnimationFrame(seen)))")
     shifts = page.evaluate("shifts")

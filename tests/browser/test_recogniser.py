@@ -1,4 +1,7 @@
-"""Tests of the recogniser in the Clone room: its download, and the comparison of transcripts with recordings."""
+"""Tests of the recogniser in the Clone room.
+
+They cover its download, and the comparison of transcripts with recordings.
+"""
 
 from __future__ import annotations
 
@@ -123,7 +126,10 @@ def test_host_downloads_the_recogniser_which_writes_and_compares_transcripts(
 
 
 def test_transcript_is_compared_when_it_is_accepted(open_studio: OpenStudio, own: App) -> None:
-    """The previous test has downloaded the recogniser. The user only presses the step's button."""
+    """The previous test has downloaded the recogniser.
+
+    The user only presses the step's button.
+    """
     page = open_studio(url=own.url, viewport={"width": 390, "height": 844}, color_scheme="dark")
     enter(page, "clone")
     to_words(page, speech_file())

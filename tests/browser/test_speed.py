@@ -1,4 +1,7 @@
-"""Tests of the playback speed: the pitch stays the same, and saved files keep the original speed."""
+"""Tests of the playback speed.
+
+The pitch stays the same, and saved files keep the original speed.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,11 @@ TEXT = "The boat came back in the evening, and nobody had seen where it had been
 
 
 def play_s(page: Page) -> tuple[float, float]:
-    """Play the take in the dock. Return the duration without stops of the page, and the total duration."""
+    """Play the take in the dock.
+
+    Returns:
+        The duration without stops of the page, and the total duration.
+    """
     page.evaluate("window.ticks = 0; window.ticking = setInterval(() => (window.ticks += 1), 100)")
     page.click("#vw-play")
     begun = time.monotonic()

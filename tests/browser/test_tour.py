@@ -30,7 +30,10 @@ RECORDING = ROOT / "assets" / "demo-voice" / "samples" / "clara.wav"
 
 
 def photograph(page: Page, name: str) -> None:
-    """Take a screenshot. The waveform must have bars, and the audio must be complete."""
+    """Take a screenshot.
+
+    The waveform must have bars, and the audio must be complete.
+    """
     page.mouse.move(0, 0)
     assert reading(page, "underruns") in {"0", "–"}, f"the sound of {name} ran dry: the machine does other things too"
     picture = Image.open(io.BytesIO(page.locator("#vw-wave").screenshot()))

@@ -84,7 +84,10 @@ def test_deleting_the_selected_voice_falls_back_to_the_previous_one(
 
 
 def with_grafts(page: Page) -> None:
-    """Make CustomVoice support the embeddings of Base. The demo voice records such requests."""
+    """Make CustomVoice support the embeddings of Base.
+
+    The demo voice records requests with such embeddings.
+    """
 
     def answer(route: Route) -> None:
         listing = route.fetch().json()

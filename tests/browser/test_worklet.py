@@ -50,7 +50,10 @@ def play(blank: Page, modules: str) -> Any:
 
 
 def sound(frames: int, seed: int = 0) -> NDArray[np.int16]:
-    """Return loud noise that is never zero, so that lost, doubled and cut samples are detected."""
+    """Return loud noise that is never zero.
+
+    Lost, doubled and cut samples are detected in it.
+    """
     stream = np.random.default_rng(seed)
     pcm = stream.integers(1000, 32768, frames * FRAME_SAMPLES) * stream.choice([-1, 1], frames * FRAME_SAMPLES)
     return pcm.astype(np.int16)
@@ -280,7 +283,10 @@ def test_playback_rate_sets_the_duration_and_all_samples_are_counted(play: Any, 
 
 
 def test_stream_slower_than_the_playback_rate_makes_no_underrun(play: Any) -> None:
-    """Audio arrives at 1.2 times real time, and playback at twice real time would empty the buffer."""
+    """Audio arrives at 1.2 times real time, and playback is at twice real time.
+
+    This speed would empty the buffer.
+    """
     pcm = tone(4)
     parts = [
         (0.08 * at / 1.2, pcm[at * FRAME_SAMPLES : (at + 1) * FRAME_SAMPLES]) for at in range(pcm.size // FRAME_SAMPLES)

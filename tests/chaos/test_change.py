@@ -39,7 +39,10 @@ def app(folder: Path) -> Iterator[App]:
 
 @contextmanager
 def speaking(app: App, frames: int) -> Iterator[ClientConnection]:
-    """Open a socket that is speaking this number of frames. Random weights never end earlier."""
+    """Open a socket that is speaking this number of frames.
+
+    Random weights never end earlier.
+    """
     url = f"ws://127.0.0.1:{app.port}/v1/audio/speech/stream"
     with connect(url, subprotocols=["voicewright.speech.v1"], max_queue=None, open_timeout=WITHIN_S) as socket:
         for message in (
@@ -62,7 +65,11 @@ def end_of(socket: ClientConnection) -> tuple[str, str | None]:
 
 
 def load(app: App, *models: Path) -> list[dict[str, Any]]:
-    """Request a change of checkpoints and wait for its end. Return all states that the host has received."""
+    """Request a change of checkpoints and wait for its end.
+
+    Returns:
+        All states that the host has received.
+    """
     with httpx.Client(base_url=app.url, trust_env=False, timeout=30) as client:
         answer = client.post("/studio/host/models", json={"models": [str(model) for model in models]})
         assert answer.status_code == 202, answer.text

@@ -131,7 +131,10 @@ def refused_at(port: str, data: Path) -> str:
 
 
 def test_two_studios_share_a_folder_safely_and_cannot_share_a_port(tmp_path: Path) -> None:
-    """A second studio starts while the first one is writing. Then both write."""
+    """A second studio starts while the first one is writing.
+
+    Then both studios write.
+    """
     with studio(tmp_path / "data") as (app, first):
         one_sentence(refused_at(app.port, tmp_path / "data"), f"Port {app.port}", tmp_path)
         kept: dict[str, list[dict[str, Any]]] = {"first": [], "second": []}

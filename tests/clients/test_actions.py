@@ -35,7 +35,10 @@ async def session(app: App) -> AsyncIterator[ClientSession]:
 
 
 def content_of(result: CallToolResult) -> Any:
-    """Return the result of a tool after checking that its text and structured content are equal."""
+    """Return the result of a tool.
+
+    Its text and its structured content must be equal.
+    """
     assert not result.isError, result.content
     (content,) = result.content
     said = json.loads(content.text)  # type: ignore[union-attr]

@@ -1,4 +1,7 @@
-"""Tests that run the examples of the docs; only the address is changed."""
+"""Tests that run the examples of the docs.
+
+Only the address is changed.
+"""
 
 from __future__ import annotations
 
@@ -90,7 +93,10 @@ def test_javascript_examples_print_the_documented_output(
 
 
 def interpreter(code: str) -> str:
-    """Return the Python that has third-party clients if an example imports one, or that of the tests."""
+    """Return the Python interpreter for an example.
+
+    It has third-party clients if the example imports one. Otherwise it is that of the tests.
+    """
     if not re.search(r"^from (openai|mcp|elevenlabs|cartesia)\b", code, re.MULTILINE):
         return sys.executable
     if not CLIENTS.exists():

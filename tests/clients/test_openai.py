@@ -1,4 +1,7 @@
-"""Tests of unmodified OpenAI clients; only the base URL is changed."""
+"""Tests of unmodified OpenAI clients.
+
+Only the base URL is changed.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,10 @@ A_SECOND = 24_000
 
 @pytest.fixture(scope="module")
 def same_as_native(server: RunningServer) -> str:
-    """Return the hash of the sentence by the native protocol, with the scripts' voice and seed."""
+    """Return the hash of the sentence's audio by the native protocol.
+
+    Voice and seed are those of the scripts.
+    """
     return hashlib.sha256(say(server.http, TEXT, voice="clara", language="English", seed=7)).hexdigest()
 
 

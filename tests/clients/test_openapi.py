@@ -28,7 +28,10 @@ STORED = "Grandmother"
 
 @pytest.fixture
 def runtime(tmp_path: Path) -> Iterator[str]:
-    """Start the real server with a key and the embedded voice's checkpoint. Its engine generates audio instantly."""
+    """Start the real server with a key and the embedded voice's checkpoint.
+
+    Its engine generates audio instantly.
+    """
     environment = {"VOICEWRIGHT_API_KEYS": KEY, "XDG_DATA_HOME": str(tmp_path / "data")}
     command = [sys.executable, "-m", "tests.support.instant_runtime", "runtime", "--port", "0"]
     with subprocess.Popen(

@@ -75,7 +75,10 @@ def expected(server: RunningServer) -> str:
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Build the Python client with `uv build` and the locked build backend, and return the files."""
+    """Build the Python client and return the files.
+
+    It is built with `uv build` and the locked build backend.
+    """
     folder = tmp_path_factory.mktemp("dist")
     options = ("--no-build-isolation", "--offline", "--no-config", "--python", sys.executable, "--out-dir", folder)
     run(BIN / "uv", "build", *options, cwd=PYTHON_CLIENT)

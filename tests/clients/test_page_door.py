@@ -1,4 +1,7 @@
-"""Tests of the routes of Gradio and MCP: only listed ones are public, and invalid requests are refused."""
+"""Tests of the routes of Gradio and MCP.
+
+Only listed routes are public, and invalid requests are refused.
+"""
 
 from __future__ import annotations
 

@@ -25,7 +25,12 @@ TWO = '<h1 id="a">One</h1><p>ALPHA.</p><h1 id="b">Two</h1><p>BRAVO.</p>'
 def book(
     body: str | bytes, nav: str = "", href: str = "c.xhtml", entry: str = "c.xhtml", spine: str = ITEM, more: str = ""
 ) -> bytes:
-    """Return a book of one page. The file is named ``entry``, and the package refers to it as ``href``."""
+    """Return a book of one page.
+
+    Args:
+        entry: Name of the page's file.
+        href: Name by which the package refers to the file.
+    """
     items = f'<item id="c" href="{href}" media-type="application/xhtml+xml"/>{more}'
     if nav:
         items += '<item id="n" href="n.xhtml" media-type="application/xhtml+xml" properties="nav"/>'

@@ -28,7 +28,10 @@ EXECUTED = re.compile(r"stat::number_of_executed_units:\s+(\d+)")
 
 
 def shares(runs: int, names: list[str]) -> dict[str, int]:
-    """Divide a number of executions among the targets. The last one gets the remainder."""
+    """Divide a number of executions among the targets.
+
+    The last target gets the remainder.
+    """
     parts = {name: SLOW.get(name, 1.0) for name in names}
     dealt = {name: int(runs * part / sum(parts.values())) for name, part in parts.items()}
     dealt[names[-1]] += runs - sum(dealt.values())

@@ -46,7 +46,10 @@ def of_messages(name: str) -> Mutation:
 
 @pytest.mark.parametrize("name", [name for name, target in TARGETS.items() if target.mutation])
 def test_mutated_messages_are_accepted_or_refused(name: str) -> None:
-    """Mutations accumulate, as in a fuzzer. At least four of five results are valid JSON."""
+    """Mutations accumulate, as in a fuzzer.
+
+    At least four of five results are valid JSON.
+    """
     target, mutation = TARGETS[name], of_messages(name)
     data, is_json = target.seeds[-1], []
     for seed in range(60):

@@ -134,7 +134,9 @@ def _case(stream: np.random.RandomState, left_out: float) -> Json:
 
 
 def _saved(stream: np.random.RandomState, case: Json, *, as_difference: bool) -> Json:
-    """Return the files of a case as the classes save them, without some fields that have default values.
+    """Return the files of a case as the classes save them.
+
+    Some fields that have default values are missing.
 
     Args:     as_difference: True to save only values that differ from the defaults, like ``save_pretrained``.
     """
@@ -185,7 +187,10 @@ def _loaded(files: dict[str, Json]) -> tuple[Qwen3TTSConfig, Qwen3TTSTokenizerV2
 
 
 def _values(files: dict[str, Json]) -> Json:
-    """Return the fields by section as the classes load them. Missing fields are omitted."""
+    """Return the fields by section as the classes load them.
+
+    Missing fields are omitted.
+    """
     model, tokenizer = _loaded(files)
     sections = {
         "": model,

@@ -40,7 +40,10 @@ Arrays = dict[str, NDArray[Any]]
 
 
 class Checkpoints:
-    """Checkpoints that are created from their seeds. The reference loads each of them once."""
+    """Checkpoints that are created from their seeds.
+
+    The reference loads each checkpoint once.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -53,7 +56,10 @@ class Checkpoints:
 
 
 def main() -> None:
-    """Write every golden file. Report cases that are unsuitable."""
+    """Write every golden file.
+
+    Report cases that are unsuitable.
+    """
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", default="", help="cases whose name starts with this; then nothing else is made")
     only = parser.parse_args().only

@@ -22,7 +22,10 @@ GREEDY = {"do_sample": False, "subtalker_dosample": False}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Utterance:
-    """Request. Fields that the mode does not use are None."""
+    """Request.
+
+    Fields that the mode does not use are None.
+    """
 
     mode: str
     text: str
@@ -55,7 +58,10 @@ class Result:
 
 
 class _Gaps(LogitsProcessor):
-    """Last logit processor. It records the difference between the two best scores of every greedy choice."""
+    """Last logit processor, which records the gap of every greedy choice.
+
+    The gap is the difference between the two best scores.
+    """
 
     def __init__(self) -> None:
         self.seen: list[float] = []
@@ -153,7 +159,10 @@ class Oracle:
 
 
 class _Watch:
-    """Wrapper of the reference's three nested `generate` calls, which records their arguments and results."""
+    """Wrapper of the reference's three nested `generate` calls.
+
+    It records their arguments and results.
+    """
 
     def __init__(self) -> None:
         self.c0, self.rest = _Gaps(), _Gaps()

@@ -19,7 +19,10 @@ KEPT = (0.021, 0.03)  # Approximate lengths in seconds, for which the samples ar
 
 
 def resampling_truth(oracle: Oracle, folder: Path) -> dict[str, NDArray[Any]]:
-    """Return input and output lengths by rate, and the resampled ``noise(count, channels, rate)``."""
+    """Return input and output lengths by rate, and resampled noise.
+
+    The noise is ``noise(count, channels, rate)``.
+    """
     stream, arrays = np.random.RandomState(15), dict[str, NDArray[Any]]()
     for rate in RATES:
         counts = stream.randint(rate // 50, round(LONGEST_S * rate), LENGTHS)

@@ -51,7 +51,10 @@ def read(case: Json, folder: Path) -> Json:
 
 
 def plain(value: Any) -> Any:
-    """Convert a value to its JSON form. The reference's null for a table becomes an empty table."""
+    """Convert a value to its JSON form.
+
+    The reference's null for a table becomes an empty table.
+    """
     return list(value) if isinstance(value, tuple) else value
 
 

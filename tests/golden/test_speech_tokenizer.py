@@ -54,7 +54,10 @@ def test_the_log_mel_spectrogram_equals_the_reference(checkpoint: Checkpoint) ->
 
 @pytest.mark.parametrize("seconds", [3, 14])
 def test_reference_codes_equal_the_reference(checkpoint: Checkpoint, seconds: int) -> None:
-    """A recording of 14 s has more than 250 positions, which newer versions of `transformers` would limit."""
+    """A recording of 14 s has more than 250 positions.
+
+    Newer versions of `transformers` would limit them.
+    """
     with torch.inference_mode():
         codes = checkpoint.speech_tokenizer.encoder(torch.from_numpy(voice(float(seconds), 21)))
     assert np.array_equal(codes.numpy(), stored(checkpoint, "references")[f"codes_{seconds}s"])

@@ -34,7 +34,10 @@ per_case = pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
 
 @pytest.fixture(scope="module")
 def engine_for(loaded: Loaded) -> EngineOf:
-    """Return one engine per checkpoint, so that all its cases use the same slots in succession."""
+    """Return one engine per checkpoint.
+
+    All cases of a checkpoint use the same slots in succession.
+    """
     engines = cache(lambda name, mode, seed: engine_of(loaded(name, mode, seed), slots=2))
     return lambda case: engines(case["checkpoint"], case["mode"], case["seed"])
 
@@ -143,7 +146,10 @@ def test_ineffective_options_are_stored_as_such(case: dict[str, Any]) -> None:
 
 
 def test_stored_cases_cover_the_required_combinations() -> None:
-    """There are at least thirty prompts in three modes and both layouts, with every special rule of section 3."""
+    """There are at least thirty prompts in three modes and both layouts.
+
+    They cover every special rule of docs/model.md 3.
+    """
     cases = CASES.values()
     assert len(CASES) >= 30
     assert {case["mode"] for case in cases} == {"custom_voice", "voice_design", "base"}

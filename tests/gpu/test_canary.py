@@ -24,7 +24,10 @@ WITHIN_S = 120.0
 
 
 def canaries(server: RunningServer) -> int:
-    """Return the number of rounds with equal results. After a different result, the server has exited."""
+    """Return the number of rounds with equal results.
+
+    After a different result, the server has exited.
+    """
     name = 'voicewright_canaries_total{outcome="same"} '
     return int(sum(float(line.removeprefix(name)) for line in server.metrics().splitlines() if line.startswith(name)))
 

@@ -28,7 +28,10 @@ SOUND_ATOL = 2e-3  # Convolutions on the GPU may use TF32.
 
 @pytest.fixture(scope="module", autouse=True)
 def exact_convolutions() -> Iterator[None]:
-    """Disable TF32, which would change Mimi's codes where two neighbours are almost equally near."""
+    """Disable TF32.
+
+    It would change Mimi's codes where two neighbours are almost equally near.
+    """
     before = torch.backends.cudnn.allow_tf32
     torch.backends.cudnn.allow_tf32 = False
     yield
@@ -36,7 +39,10 @@ def exact_convolutions() -> Iterator[None]:
 
 
 def engine_on(*folders: str, device: str, dtype: str = "float32", slots: int = 8) -> Engine:
-    """Open an engine with one dtype for talker and Code2Wav, whose default on a GPU is bfloat16."""
+    """Open an engine with one dtype for talker and Code2Wav.
+
+    The default of Code2Wav on a GPU is bfloat16.
+    """
     settings = EngineSettings(device=device, dtype=dtype, sound_dtype=dtype, max_slots=slots)
     return Engine.open(Settings(models=folders, engine=settings))
 
@@ -97,7 +103,10 @@ def test_int8_works_on_cuda_rounded_at_load_or_read_from_a_file(
 
 
 def test_cross_checkpoint_embeddings_work_in_graphs_with_cpu_codes(folder_of: FolderOf) -> None:
-    """Other rows of the batches use their own tables. The CPU embeds with the readable version."""
+    """Other rows of the batches use their own tables.
+
+    The CPU embeds with the readable version.
+    """
     folders = str(folder_of("tiny", "custom_voice")), str(folder_of("tiny", "base", 2))
     said_there = []
     for device in ("cpu", "cuda"):

@@ -71,7 +71,7 @@ def runner_of(checkpoint: Checkpoint) -> RunnerOf:
 
 @torch.inference_mode()
 def prompt_of(checkpoint: Checkpoint, serial: int) -> Prompt:
-    """Return a prompt. Depending on `serial` it has one prefill chunk or two."""
+    """Return a prompt with one prefill chunk or two, depending on `serial`."""
     ids = torch.arange(serial, serial + 9 + 3 * serial, device="cuda") % 200
     return Prompt(checkpoint.talker.embed_text(ids), [])
 
@@ -87,7 +87,10 @@ def settings_of(serial: int) -> RowSettings:
 
 
 def spoken(runner: ModelRunner, checkpoint: Checkpoint, serials: list[int], together: bool) -> Codes:
-    """Return the frames of several requests in one batch. Shapes: [requests, frames, Q]."""
+    """Return the frames of several requests in one batch.
+
+    Shapes: [requests, frames, Q].
+    """
     slots, prompts, reads = [], [], [0] * len(serials)
     for serial in serials:
         slots.append(runner.slot_cache.take(SlotInputs(settings_of(serial), 7 + serial, [])))

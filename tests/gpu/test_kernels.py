@@ -263,7 +263,10 @@ def test_gemm_is_batch_invariant(shape: tuple[int, int, bool], rounded: bool) ->
 
 
 def test_prefill_pieces_in_one_launch_equal_the_whole_chunk() -> None:
-    """Three chunks are split into interleaved pieces of 16 tokens. All results are bitwise equal."""
+    """Three chunks are split into interleaved pieces of 16 tokens.
+
+    All results are bitwise equal.
+    """
     counts, starts, slots, piece = (70, 128, 16), (0, 40, 300), (2, 0, 1), 16
     whole = heads_of(21, sum(counts), (16, 8, 128), slots=4, length=700, dtype=torch.bfloat16)
     apart = whole.copy()
@@ -394,7 +397,10 @@ def test_row_state_advances_and_reports_its_frame(counted: bool) -> None:
 
 
 def test_graph_of_chained_kernels_replays_correctly() -> None:
-    """Each kernel of the frame may start early by PDL, and must wait before it reads its inputs."""
+    """Each kernel of the frame may start early by PDL.
+
+    It must wait before it reads its inputs.
+    """
     B, width, turns = 8, 1024, 40
     generator = torch.Generator().manual_seed(8)
     heads = heads_of(8, B, (8, 4, 128), slots=B + 1, length=600, dtype=torch.bfloat16)

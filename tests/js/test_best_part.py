@@ -35,7 +35,10 @@ def hum(seconds: float) -> NDArray[np.float32]:
 
 
 def recorded(path: Path, *parts: NDArray[np.float32], noise_db: float = -62) -> tuple[str, list[float]]:
-    """Return a recording of consecutive parts in a quiet room, and each part's start in seconds."""
+    """Return a recording of consecutive parts in a quiet room.
+
+    The start of each part in seconds is also returned.
+    """
     quiet = np.concatenate(parts)
     sound = quiet + 10 ** (noise_db / 20) * np.random.RandomState(7).standard_normal(len(quiet))
     file = path / "recording.s16"

@@ -35,7 +35,10 @@ def stretched(node: Node, pcm: NDArray[np.int16], rate: float) -> NDArray[np.flo
 
 
 def vowel(pitch: float, seconds: float = 4.0) -> NDArray[np.int16]:
-    """Return harmonics under two formants, with a pitch glide of 8 %, syllable-like loudness, and breath noise."""
+    """Return harmonics under two formants, like a spoken vowel.
+
+    They have a pitch glide of 8 %, syllable-like loudness, and breath noise.
+    """
     t = np.arange(int(RATE * seconds)) / RATE
     phase = 2 * np.pi * np.cumsum(pitch * (1 + 0.08 * np.sin(3 * np.pi * t))) / RATE
     sound = np.zeros(t.size)

@@ -60,7 +60,11 @@ async def leavers_figure(runtime: BenchRuntime, count: int) -> str:
 
 
 def passed_figure(what: str, *arguments: str) -> str:
-    """Return the number of passed tests. It is an error if a test has failed."""
+    """Return the number of passed tests.
+
+    Raises:
+        ValueError: A test has failed.
+    """
     said = _run("-m", "pytest", *arguments)
     (passed,) = re.findall(r"(\d+) passed", said)
     return f"{passed} {what}, 0 failures"
@@ -96,7 +100,10 @@ def crash_figure(model: Path) -> str:
 
 
 def kills_figure(folder: Path, times: int) -> str:
-    """Run the writers, which check all files after each kill and fail if a file is damaged or lost."""
+    """Run the writers and kill them.
+
+    They check all files after each kill and fail if a file is damaged or lost.
+    """
     takes = _run("-m", "tests.support.take_writers", str(folder / "takes"), str(times))
     _run("-m", "tests.support.writers", "kill", str(folder / "voices"), str(times))
     of_takes = f"{times} kills of the store's writer, {takes.strip()} writes acknowledged: 0 lost, 0 torn"
@@ -118,7 +125,12 @@ def _run(*arguments: str) -> str:
 
 
 def forms(folder: Path, *, short: bool) -> dict[str, Callable[[], str]]:
-    """Return the measurement of each promise. The folder is empty; checkpoints are written there."""
+    """Return the measurement of each promise.
+
+    Args:
+        folder: Empty folder, to which checkpoints are written.
+        short: True for quick measurements.
+    """
     model, cloner = folder / "model", folder / "cloner"
     write_checkpoint(model, BRIEF, "custom_voice", seed=1)
     write_checkpoint(cloner, BRIEF, "base", seed=1)

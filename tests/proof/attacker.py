@@ -54,9 +54,9 @@ ATTACKS: dict[str, tuple[bytes, bytes]] = {
 
 
 async def attack(name: str, port: int) -> None:
-    """Send this flood until the process is killed. Print a line at its start.
+    """Send this flood until the process is killed.
 
-    Open a new connection whenever the server closes one.
+    A line is printed at its start. A new connection is opened whenever the server closes one.
     """
     before, again = ATTACKS[name]
     piece = again * max(1, PIECE_BYTES // len(again))

@@ -144,7 +144,10 @@ class Memory:
 
 
 class Product:
-    """Studio and runtime with one port and one data folder. They can be killed and started again."""
+    """Studio and runtime with one port and one data folder.
+
+    They can be killed and started again.
+    """
 
     def __init__(self, folder: Path, memory: Memory, *, has_voice: bool) -> None:
         self._folder = folder
@@ -216,7 +219,13 @@ class Export:
         self._running = running
 
     def save(self, path: Path, kill_after: list[int], rests_s: list[float]) -> None:
-        """Press Export and save the file. Kill both processes after these lines, for this many seconds."""
+        """Press Export and save the file.
+
+        Args:
+            path: File to write.
+            kill_after: Numbers of lines after which both processes are killed.
+            rests_s: Seconds for which the processes are stopped.
+        """
         page = self._page
         downloads: list[Download] = []
         page.on("download", lambda download: downloads.append(download))
@@ -267,7 +276,11 @@ def import_book(page: Page, file: Path) -> dict[str, Any]:
 
 
 def check_lines(script: dict[str, Any], pages: int) -> list[str]:
-    """Check that the script has each paragraph once and each line one take. Return the take ids."""
+    """Check that the script has each paragraph once and each line one take.
+
+    Returns:
+        The take ids.
+    """
     lines = script["lines"]
     wanted = [paragraph.removeprefix("# ") for paragraph in manuscript(pages).split("\n\n")]
     assert [line["text"] for line in lines] == [TITLE, AUTHOR, *wanted]
@@ -311,7 +324,10 @@ def check_file(path: Path, script: dict[str, Any], pcm_of: Callable[[str], Sampl
 def book(
     browser: Browser, folder: Path, pages: int, kills: int, *, has_voice: bool = False, seed: int = 1
 ) -> tuple[BookReport, Export]:
-    """Generate a book on the page while both processes are killed at random lines, and check the result."""
+    """Generate a book on the page, and check the result.
+
+    Both processes are killed at random lines.
+    """
     choose = random.Random(seed)
     memory = Memory()
     running = Product(folder / "data", memory, has_voice=has_voice)

@@ -134,7 +134,10 @@ async def deaf_ears(runtime: BenchRuntime, send_s: float) -> str:
 
 @dataclass(slots=True)
 class _Heard:
-    """Audio of a reply, its time to first audio, and the largest delay of a chunk without a buffer."""
+    """Audio of a reply, its time to first audio, and the largest delay of a chunk.
+
+    The delay is measured without a buffer.
+    """
 
     pcm: bytes = b""
     first_ms: float = 0.0

@@ -73,7 +73,10 @@ async def storm(runtime: BenchRuntime, count: int) -> str:
 
 
 async def _let_in(stack: AsyncExitStack, runtime: BenchRuntime, config: dict[str, object]) -> Talk:
-    """Open a session. If there are too many connections, wait for the time in the refusal."""
+    """Open a session.
+
+    If there are too many connections, wait for the time in the refusal.
+    """
     while True:
         try:
             return await stack.enter_async_context(talk(runtime.stream, **config))
@@ -135,7 +138,10 @@ async def greedy(runtime: BenchRuntime, running: int, seconds: float) -> str:
 
 
 async def busy_loop(runtime: BenchRuntime, seconds: float) -> str:
-    """Measure delays of the event loop with few and many streams, while recordings are decoded, stored and deleted."""
+    """Measure delays of the event loop with few and many streams.
+
+    In the meantime, recordings are decoded, stored and deleted.
+    """
     async with httpx.AsyncClient(base_url=runtime.url, trust_env=False, timeout=120) as client:
         results = [await _late(runtime, client, streams, seconds) for streams in (FEW, STREAMS)]
     return "; ".join(results)
@@ -169,6 +175,10 @@ async def _late(runtime: BenchRuntime, client: httpx.AsyncClient, streams: int, 
 
 
 def lags(page: str) -> dict[float, float]:
-    """Return the number of event loop delays by upper limit in seconds, from a page of metrics."""
+    """Return the number of event loop delays by upper limit in seconds.
+
+    Args:
+        page: Page of metrics.
+    """
     rows = (line.removeprefix(LAG).split('"} ') for line in page.splitlines() if line.startswith(LAG))
     return {float(bound): float(count) for bound, count in rows}

@@ -167,9 +167,10 @@ def p95(values: list[float]) -> float:
 
 
 async def overload(runtime: BenchRuntime, slots: int, seconds: float) -> OverloadReport:
-    """Measure a full load, four times as many requests per second, and four times as many clients.
+    """Measure a full load, and overloads of requests and of clients.
 
-    The first phase takes a tenth of the time and the last one a fifth. The runtime has no queue.
+    The overloads are four times as many requests per second, and four times as many clients. The first phase takes a
+    tenth of the time and the last one a fifth. The runtime has no queue.
     """
     report = OverloadReport()
     for _ in range(10):

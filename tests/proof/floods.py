@@ -38,9 +38,10 @@ async def _attacked(name: str, port: int) -> AsyncIterator[None]:
 
 
 async def floods(runtime: BenchRuntime, heard: int, attacks: tuple[str, ...] = tuple(ATTACKS)) -> str:
-    """Measure a client's first audio without and during each flood, at the runtime's port and through a studio.
+    """Measure a client's first audio without and during each flood.
 
-    Both are measured in turns of a few seconds, so that other load on the machine affects both.
+    The runtime's port and a studio's port are measured. Measurements with and without the flood alternate every few
+    seconds, so that other load on the machine affects both.
     """
     with running_app(["--runtime-url", runtime.url]) as app:
         ports = {"runtime": int(runtime.url.rpartition(":")[2]), "studio": int(app.port)}

@@ -23,9 +23,10 @@ REFUSED = 20
 
 
 def as_many_as_allowed(count: int) -> int:
-    """Return the number of idle sockets to open, and raise this process's file limit accordingly.
+    """Return the number of idle sockets to open.
 
-    A port accepts half as many sockets as its process may have files (`runtime/shared/port/connections/waiting.py`).
+    This process's file limit is raised accordingly. A port accepts half as many sockets as its process may have files
+    (`runtime/shared/port/connections/waiting.py`).
     """
     most = max_files(at_most=True)
     if most is None:
@@ -84,7 +85,10 @@ async def _first_sounds_ms(runtime: BenchRuntime, times: int) -> list[float]:
 
 
 async def _refusals_ms(stack: AsyncExitStack, runtime: BenchRuntime) -> list[float]:
-    """Return the time in ms of refused handshakes. Accepted connections stay open."""
+    """Return the time in ms of refused handshakes.
+
+    Accepted connections stay open.
+    """
     refusals_ms: list[float] = []
     admit_waiting = 0
     while len(refusals_ms) < REFUSED:

@@ -42,7 +42,10 @@ async def short_of_memory(runtime: BenchRuntime, times: int) -> str:
 
 
 async def _fail_once(runtime: BenchRuntime, alone: list[bytes]) -> bool:
-    """Return True if the request that needs memory failed. The other requests must finish."""
+    """Return True if the request that needs memory failed.
+
+    The other requests must finish.
+    """
     speaking = asyncio.Semaphore(0)
 
     async def neighbour(seed: int) -> Take:

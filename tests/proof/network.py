@@ -19,7 +19,12 @@ LONG = VOICE | {"max_frames": 4000}
 
 
 async def far_away(runtime: BenchRuntime, ping_s: float) -> str:
-    """Compare replies over a slow network with local ones, on a runtime with this ping interval."""
+    """Compare replies over a slow network with local ones.
+
+    Args:
+        runtime: Runtime with this ping interval.
+        ping_s: The ping interval in seconds.
+    """
     port = int(runtime.url.rpartition(":")[2])
     near = await asyncio.gather(*(_heard(runtime.stream) for _ in range(TIMES)))
     async with bad_network(port, FAR) as network:

@@ -18,7 +18,10 @@ _TIMEOUT_S = 300
 
 
 def rates(model: Path) -> str:
-    """Compare a visitor who retries at once under forged accounts and one who retries after a refusal."""
+    """Compare two visitors who exceed the request rate.
+
+    One visitor retries at once under forged accounts, the other one after a refusal.
+    """
     limit = str(PER_MINUTE)
     with running_app(
         ["--model", str(model)], VOICEWRIGHT_REQUESTS_PER_MINUTE=limit, VOICEWRIGHT_VISITORS="each"

@@ -18,7 +18,10 @@ TOGETHER = 8
 
 
 def odd_texts(count: int, seed: int = 1) -> list[str]:
-    """Return texts that repeat one piece, texts of random pieces, and a sentence that is repeated."""
+    """Return texts that often cause runaway speech.
+
+    They repeat one piece, have random pieces, or repeat a sentence.
+    """
     dice = random.Random(seed)
     texts = []
     for number in range(count):

@@ -1,4 +1,7 @@
-"""Transcription of generated speech by Whisper base, if it is installed (tests/support/whisper.py)."""
+"""Transcription of generated speech by Whisper base, if it is installed.
+
+See tests/support/whisper.py.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,10 @@ def recogniser() -> Any:
 
 
 def heard_words(pcm: NDArray[np.int16]) -> list[str]:
-    """Return the words of an utterance. Shapes: pcm [N] int16, 24 kHz."""
+    """Return the words of an utterance.
+
+    Shapes: pcm [N] int16, 24 kHz.
+    """
     samples = soxr.resample(pcm.astype(np.float32) / 32768, SAMPLE_RATE, RECOGNISER_RATE)
     segments, _ = recogniser().transcribe(
         samples, language="en", beam_size=1, temperature=0.0, condition_on_previous_text=False, without_timestamps=True

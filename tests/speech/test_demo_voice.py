@@ -43,7 +43,10 @@ def text(presets: dict[str, object]) -> str:
 
 
 def shares(engine: Engine, text: str, *requests: SpeechRequest) -> list[float]:
-    """Return the share of recognised words of each utterance of a batch. All must end by EOS."""
+    """Return the fraction of recognised words of each utterance of a batch.
+
+    All utterances must end by EOS.
+    """
     heards = said_together(engine, *requests)
     assert {heard.end.stop_reason for heard in heards} == {StopReason.EOS}
     return [share_heard(text, heard_words(heard.pcm)) for heard in heards]

@@ -41,7 +41,11 @@ def spoken() -> list[EventRecorder]:
 
 
 def watched(codes: Codes, pcm: bytes) -> tuple[RunawayDetector, list[int]]:
-    """Feed the detector frame by frame. Return it with the longest run of each of its counters."""
+    """Feed the detector frame by frame.
+
+    Returns:
+        The detector, and the longest run of each of its counters.
+    """
     detector, longest = RunawayDetector(), np.zeros(9, np.int64)
     size = len(pcm) // len(codes)
     for frame in range(len(codes)):

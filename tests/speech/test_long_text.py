@@ -37,7 +37,10 @@ def heard() -> EventRecorder:
 
 
 def pauses(heard: EventRecorder) -> NDArray[np.int64]:
-    """Return the first sample of each pause, and the first one after it. Shapes: [N, 2]."""
+    """Return the first sample of each pause, and the first sample after it.
+
+    Shapes: [N, 2].
+    """
     loud = np.flatnonzero(np.abs(heard.pcm.astype(int)) > QUIET)
     gaps = np.flatnonzero(np.diff(loud) > PAUSE_S * SAMPLE_RATE)
     return np.stack([loud[gaps] + 1, loud[gaps + 1]], axis=1)

@@ -222,7 +222,11 @@ def bad_reference(path: Path, kind: str) -> Path:
 
 
 def refused(capsys: pytest.CaptureFixture[str], status: int, code: str) -> str:
-    """Assert one line on stderr, no output and exit status 2. Return the line."""
+    """Assert one line on stderr, no output and exit status 2.
+
+    Returns:
+        The line.
+    """
     out, err = capsys.readouterr()
     assert status == 2
     assert out == ""
@@ -344,7 +348,10 @@ def test_missing_gpu_is_one_sentence(models: dict[str, str], capsys: pytest.Capt
 
 
 def test_every_field_named_in_an_error_has_an_option() -> None:
-    """Error messages with a field name are converted to command line options, which must exist."""
+    """Error messages with a field name are converted to command line options.
+
+    These options must exist.
+    """
     parser = cli._parser()
     say_help = parser.parse_args(["say", TEXT])
     given = {f"--{name.replace('_', '-')}" for name in vars(say_help)}

@@ -28,7 +28,10 @@ WAIT_S = 120
 
 
 def found(tree: ast.AST) -> Iterator[str]:
-    """Return the system-specific features that a file uses without checking for them (``hasattr``)."""
+    """Return the system-specific features that a file uses without a check.
+
+    A check is a call of ``hasattr``.
+    """
     text = ast.unparse(tree)
     for node in ast.walk(tree):
         if isinstance(node, ast.Import | ast.ImportFrom):
@@ -84,7 +87,11 @@ def test_held_windows_lock_is_awaited(monkeypatch: pytest.MonkeyPatch, tmp_path:
 
 @contextmanager
 def started(folder: Path, ready: str, *command: str) -> Iterator[str]:
-    """Run a module in a process without Unix functions. Yield its URL, and interrupt it at the end."""
+    """Run a module in a process without Unix functions.
+
+    Yields:
+        Its URL. The process is interrupted at the end.
+    """
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "VOICEWRIGHT_DATA": str(folder)}
     words = [sys.executable, "-m", "tests.support.without_unix", *command]
     with subprocess.Popen(words, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True) as process:

@@ -155,7 +155,10 @@ def test_docker_image_contains_what_the_wheel_needs() -> None:
 
 
 def instructions(text: str) -> list[tuple[str, str]]:
-    """Return (instruction, arguments) of each line, with continuations joined and without comments."""
+    """Return (instruction, arguments) of each line without comments.
+
+    Continued lines are joined.
+    """
     lines = [line for line in text.splitlines() if not line.lstrip().startswith("#")]
     joined = "\n".join(lines).replace("\\\n", " ")
     return [(word, rest.strip()) for word, _, rest in (line.partition(" ") for line in joined.splitlines() if line)]

@@ -31,7 +31,7 @@ def docstrings(source: str) -> Iterator[str]:
 
 
 def comments(source: str) -> Iterator[str]:
-    """Yield the comments; of several lines below each other only the first."""
+    """Yield the comments, and the first one of several lines below each other."""
     last = -1
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         if token.type == tokenize.COMMENT and not DIRECTIVE.match(token.string):

@@ -40,7 +40,10 @@ def behind_studio(server: RunningServer) -> Iterator[RunningServer]:
 
 @pytest.fixture(params=["runtime", pytest.param("studio", marks=pytest.mark.slow)])
 def either(request: pytest.FixtureRequest) -> RunningServer:
-    """The server at its own port, then through a studio's port. Both must keep the same promises."""
+    """The server at its own port, then through a studio's port.
+
+    Both must keep the same promises.
+    """
     running: RunningServer = request.getfixturevalue("server" if request.param == "runtime" else "behind_studio")
     return running
 

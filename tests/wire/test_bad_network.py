@@ -62,7 +62,10 @@ async def test_client_reading_single_bytes_receives_all_audio(server: RunningSer
 
 
 async def test_connection_resets_inside_a_frame_release_every_slot_and_affect_no_other(either: RunningServer) -> None:
-    """A client sends more than 900 bytes, a third of them in the handshake. Most resets are inside a message."""
+    """A client sends more than 900 bytes, a third of them in the handshake.
+
+    Most resets are inside a message.
+    """
     dice = random.Random(1)
 
     async def broken(cut_after: int) -> int:
@@ -89,7 +92,10 @@ async def test_connection_resets_inside_a_frame_release_every_slot_and_affect_no
 async def test_silent_network_is_detected_within_two_pings_and_a_slow_one_is_not(
     folder_of: FolderOf, serving: Serving
 ) -> None:
-    """Both clients stream when one connection goes silent. The other answers every ping after 0.4 s."""
+    """Both clients stream when one connection goes silent.
+
+    The other one answers every ping after 0.4 s.
+    """
     ping_s = 2.0
 
     async def silence(server: RunningServer) -> None:

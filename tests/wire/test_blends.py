@@ -21,7 +21,10 @@ FIXED: dict[str, Any] = {"seed": 11, "max_frames": 4, "language": "English"}
 
 @pytest.fixture(scope="module")
 def running(folder_of: FolderOf, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
-    """Run CustomVoice and Base of one size, with three stored voices. One of them forbids blends."""
+    """Run CustomVoice and Base of one size, with three stored voices.
+
+    One of the voices forbids blends.
+    """
     models = [folder_of("brief", "custom_voice"), folder_of("brief", "base")]
     library = ServerSettings(voices=str(tmp_path_factory.mktemp("library") / "voices"))
     with running_server(*models, engine=EngineSettings(threads=1, max_slots=2), server=library) as server:

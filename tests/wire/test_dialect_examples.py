@@ -19,7 +19,10 @@ PAGE = (Path(__file__).resolve().parents[2] / "docs" / "api.md").read_text()
 
 
 def conversation(heading: str) -> list[tuple[str, Any]]:
-    """Return the messages of the first block under a heading: direction and JSON, None for audio."""
+    """Return the messages of the first block under a heading.
+
+    A message has its direction and its JSON, or None for audio.
+    """
     block = PAGE.split(f"\n## {heading}\n", 1)[1].split("```\n", 2)[1]
     turns = []
     for turn in re.findall(r"^([→←]) (.*(?:\n   .*)*)", block, re.MULTILINE):

@@ -25,7 +25,11 @@ LONG: dict[str, Any] = {**VOICE, "max_frames": 4000}
 def draining(
     folder_of: FolderOf, scenario: Callable[[RunningServer], Awaitable[None]], drain_s: float, slots: int = 4
 ) -> int | None:
-    """Run a scenario on a server and drain it. Return the server's exit status."""
+    """Run a scenario on a server and drain it.
+
+    Returns:
+        The server's exit status.
+    """
     engine = EngineSettings(threads=1, max_slots=slots)
     settings = ServerSettings(drain_s=drain_s)
     with running_server(folder_of("brief", "custom_voice"), engine=engine, server=settings) as server:

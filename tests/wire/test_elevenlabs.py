@@ -90,7 +90,11 @@ async def native(server: RunningServer, text: str) -> bytes:
 
 
 async def one(server: RunningServer, *texts: str, **query: str) -> tuple[list[dict[str, Any]], int | None]:
-    """Speak texts on a new socket. Return all messages and the close code."""
+    """Speak texts on a new socket.
+
+    Returns:
+        All messages and the close code.
+    """
     async with socket(server, ONE, **query) as connection:
         await send(connection, " ", **SHORT)
         for text in texts:

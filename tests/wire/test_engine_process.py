@@ -265,7 +265,10 @@ def test_full_engine_gives_the_same_error_and_the_session_continues(
 
 
 def heard_at_the_end(server: RunningServer, deed: signal.Signals) -> tuple[list[Any], list[tuple[int, str]]]:
-    """Return the last messages of two clients after a signal to the engine. One client is speaking."""
+    """Return the last messages of two clients after a signal to the engine.
+
+    One of the clients is speaking.
+    """
     assert server.engine_pid is not None
     pid = server.engine_pid
 
@@ -310,7 +313,10 @@ def test_stopped_engine_is_detected_and_killed(folder_of: FolderOf, caplog: pyte
 
 @pytest.mark.slow
 async def test_engine_ignores_the_signals_that_end_the_server(folder_of: FolderOf) -> None:
-    """A service manager sends SIGTERM to both processes, and running requests must still finish."""
+    """A service manager sends SIGTERM to both processes.
+
+    Running requests must still finish.
+    """
     with running_server(folder_of("brief", "custom_voice"), apart=True) as server:
         assert server.engine_pid is not None
 
@@ -326,7 +332,11 @@ async def test_engine_ignores_the_signals_that_end_the_server(folder_of: FolderO
 
 @contextmanager
 def loading(*arguments: str, **settings: str) -> Iterator[tuple[subprocess.Popen[str], int]]:
-    """Start a runtime in its own process group. Yield it and the process id of its engine."""
+    """Start a runtime in its own process group.
+
+    Yields:
+        The runtime and the process id of its engine.
+    """
     child = subprocess.Popen(
         [sys.executable, "-m", "runtime.cli", "runtime", *arguments, "--port", "0"],
         cwd=ROOT,
@@ -345,7 +355,11 @@ def loading(*arguments: str, **settings: str) -> Iterator[tuple[subprocess.Popen
 
 @contextmanager
 def started(*arguments: str, **settings: str) -> Iterator[tuple[subprocess.Popen[str], int, str]]:
-    """Start a runtime and wait until it is ready. Yield it, its engine's process id and its URL."""
+    """Start a runtime and wait until it is ready.
+
+    Yields:
+        The runtime, its engine's process id and its URL.
+    """
     with loading(*arguments, **settings) as (child, engine):
         assert child.stdout is not None
         yield child, engine, child.stdout.readline().rpartition(" ")[2].strip()

@@ -31,7 +31,10 @@ SPEAKERS = {"clara": "custom_voice"}
 
 @contextmanager
 def answering(name: str) -> Iterator[int]:
-    """Replacement for a replica. It responds to every request with its name and the client's account."""
+    """Replacement for a replica.
+
+    It responds to every request with its name and the client's account.
+    """
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:

@@ -106,7 +106,11 @@ async def test_disconnect_while_speaking_releases_the_slot_within_two_frames(eit
 
 
 async def said_until_done(connection: ClientConnection) -> tuple[bytes, list[dict[str, Any]]]:
-    """Receive an utterance. Return its audio and its messages in order."""
+    """Receive an utterance.
+
+    Returns:
+        Its audio and its messages in order.
+    """
     pcm, said = b"", []
     while not said or said[-1]["type"] != "session.done":
         message = await hear(connection)

@@ -295,7 +295,10 @@ def test_command_line_returns_the_same_bytes(
 
 
 async def test_split_text_is_equal_for_any_chunking(folder_of: FolderOf) -> None:
-    """Segments with random weights end by their frame budget, and guards do not depend on the chunks."""
+    """Segments with random weights end by their frame budget.
+
+    Guards do not depend on the chunks.
+    """
     cast = {"task_type": "custom_voice", "split_granularity": "sentence", "seed": SEED}
     texts = ("Ye", "s. N", "o. ", "Tea?")
 

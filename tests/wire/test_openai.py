@@ -254,7 +254,10 @@ def test_full_queue_sends_retry_after(serving: Serving, folder_of: FolderOf) -> 
 @pytest.mark.slow
 @pytest.mark.logs_errors
 def test_interrupted_reply_is_recognisable(serving: Serving, folder_of: FolderOf) -> None:
-    """The engine fails during the reply. Raw audio is cut off, and events report an error."""
+    """The engine fails during the reply.
+
+    Raw audio is cut off, and events report an error.
+    """
     with serving(folder_of("brief", "custom_voice")) as server:
         assert server.engine is not None
         bodies = [LONG, {**LONG, "response_format": "mp3"}, {**LONG, "stream_format": "sse"}]
@@ -533,7 +536,10 @@ def test_docs_page_lists_every_format_with_its_media_type() -> None:
 def test_file_header_with_a_length_has_the_correct_length(
     server: RunningServer, plain: bytes, response_format: str
 ) -> None:
-    """Libsndfile, librosa and browsers trust the header. Streaming is on request."""
+    """Libsndfile, librosa and browsers trust the header.
+
+    Audio is streamed on request only.
+    """
     data = post(server, response_format=response_format).content
     with soundfile.SoundFile(io.BytesIO(data)) as file:
         assert file.frames == SAMPLES

@@ -38,7 +38,10 @@ HANDSHAKE = (
 
 
 def frame(**message: Any) -> bytes:
-    """Return a masked text frame. The mask is zero, so the payload is unchanged."""
+    """Return a masked text frame.
+
+    The mask is zero, so the payload is unchanged.
+    """
     text = json.dumps(message).encode()
     size = struct.pack("!BBH", 0x81, 0xFE, len(text)) if len(text) > 125 else bytes([0x81, 0x80 | len(text)])
     return size + bytes(4) + text

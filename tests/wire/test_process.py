@@ -216,7 +216,10 @@ async def test_dead_engine_is_reported_to_all_requests_and_ends_the_process(fold
 
 
 async def test_loading_state_is_reported(folder_of: FolderOf) -> None:
-    """The server listens before the checkpoint is loaded. Loading waits for a lock."""
+    """The server listens before the checkpoint is loaded.
+
+    Loading waits for a lock.
+    """
     from runtime.engine.engine import Engine
     from runtime.server.serve import listen, run
     from runtime.server.speech_engine import Progress
@@ -339,7 +342,10 @@ def test_signal_during_loading_ends_the_process(folder_of: FolderOf) -> None:
 def test_signals_during_a_forward_pass_end_the_process_cleanly(
     folder_of: FolderOf, signals: list[signal.Signals]
 ) -> None:
-    """The loader's thread runs torch, which would abort if the interpreter ended during the call."""
+    """The loader's thread runs torch.
+
+    Torch would abort if the interpreter ended during the call.
+    """
     with socket.create_server(("127.0.0.1", 0)) as found:
         port = found.getsockname()[1]
     models = [word for mode in ("custom_voice", "base") for word in ("--model", str(folder_of("brief", mode)))]

@@ -38,7 +38,10 @@ def frame(opcode: int, payload: bytes = b"", *, fin: bool = True, rsv: int = 0, 
 
 
 class Raw:
-    """WebSocket connection of raw bytes. The first messages of the server are already read."""
+    """WebSocket connection of raw bytes.
+
+    The first messages of the server are already read.
+    """
 
     def __init__(self, port: int) -> None:
         self._socket = socket.create_connection(("127.0.0.1", port), timeout=TEST_TIMEOUT_S)
@@ -54,7 +57,10 @@ class Raw:
         self._socket.sendall(data)
 
     def hear(self) -> tuple[int, bytes]:
-        """Return opcode and payload of the next frame. At the end of the connection, it is an empty close."""
+        """Return opcode and payload of the next frame.
+
+        At the end of the connection, it is an empty close.
+        """
         head = self._stream.read(2)
         if len(head) < 2:
             return CLOSE, b""

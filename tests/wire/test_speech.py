@@ -285,7 +285,10 @@ async def test_any_message_sequence_is_answered_by_known_codes(
 
 
 async def test_complete_sentence_is_spoken_before_more_text_follows(server: RunningServer) -> None:
-    """The client waits for audio before it sends more text, so no text marks the sentence's end."""
+    """The client waits for audio before it sends more text.
+
+    So no text marks the sentence's end.
+    """
     async with talk(server.socket) as session:
         await session.send("session.config", **{**VOICE, "max_frames": 40})
         await session.send("input.text", text="Let me check that for you. ")

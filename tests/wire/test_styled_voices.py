@@ -96,7 +96,10 @@ DIALECTS = [by_our_client, omni, openai, cartesia_socket, cartesia_bytes, eleven
 
 @pytest.fixture(scope="module")
 def expected(running: RunningServer) -> dict[str, bytes]:
-    """Return the audio of each style by the native protocol. All of them differ."""
+    """Return the audio of each style by the native protocol.
+
+    All of them differ.
+    """
     sounds = {name: native(running, manner) for name, manner in MANNERS.items()}
     assert len(set(sounds.values())) == len(MANNERS)
     return sounds

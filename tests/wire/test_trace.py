@@ -44,7 +44,10 @@ class Trace:
         return sum(map(len, self.chains.values()))
 
     def follow(self, frame: FrameType, event: str, _: Any) -> None:
-        """Record a call. This is the profile function of every thread."""
+        """Record a call.
+
+        This is the profile function of every thread.
+        """
         code = frame.f_code
         if not self.is_on or event != "call" or not code.co_filename.startswith(RUNTIME):
             return

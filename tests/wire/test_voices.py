@@ -298,7 +298,10 @@ def test_voice_of_the_official_demo_speaks_and_has_no_recording(client: httpx.Cl
 
 
 def parts_of(file: bytes) -> tuple[Any, bytes]:
-    """Split a file into its parsed header and its tensors. The order of header fields may differ."""
+    """Split a file into its parsed header and its tensors.
+
+    The order of header fields may differ.
+    """
     end = 8 + int.from_bytes(file[:8], "little")
     return json.loads(file[8:end]), file[end:]
 

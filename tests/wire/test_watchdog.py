@@ -138,7 +138,10 @@ def test_canary_detects_changed_weights(folder_of: FolderOf, mode: str, caplog: 
 
 @pytest.mark.slow
 async def test_canary_yields_to_requests_takes_no_slot_and_is_not_counted(folder_of: FolderOf) -> None:
-    """There is one slot and no queue, so a client would be refused or wait if the canary used the slot."""
+    """There is one slot and no queue.
+
+    A client would be refused or wait if the canary used the slot.
+    """
     settings = EngineSettings(threads=1, max_slots=1, max_waiting=0)
     with running_server(
         folder_of("brief", "custom_voice"), engine=settings, server=ServerSettings(canary_s=0.001)

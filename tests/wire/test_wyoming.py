@@ -30,7 +30,10 @@ FRAME_BYTES = 2 * 1920
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[RunningServer]:
-    """Run the embedded voice, whose speech ends by EOS. The protocol has no frame limit."""
+    """Run the embedded voice, whose speech ends by EOS.
+
+    The protocol has no frame limit.
+    """
     with running_server(
         DEMO_CHECKPOINT,
         engine=EngineSettings(threads=1, max_slots=2),
@@ -146,7 +149,10 @@ def test_malformed_event_is_reported_and_closes_the_connection(server: RunningSe
 
 
 def test_endless_line_uses_bounded_memory(server: RunningServer) -> None:
-    """The client is notified after some kilobytes, and reads the message while it is still sending."""
+    """The client is notified after some kilobytes.
+
+    It reads the message while it is still sending.
+    """
 
     async def scene(client: WyomingClient) -> tuple[ReceivedEvents, int]:
         sent = 0
@@ -222,7 +228,10 @@ def test_server_that_ends_immediately_leaves_nothing(folder_of: FolderOf) -> Non
 
 @pytest.mark.slow
 async def test_successor_binds_the_port_and_takes_over(folder_of: FolderOf) -> None:
-    """This happens when the studio loads other checkpoints: the new runtime starts before the old one has drained."""
+    """The studio loads other checkpoints in this way.
+
+    The new runtime starts before the old one has drained.
+    """
     folder, engine = folder_of("quick", "custom_voice"), EngineSettings(threads=1)
 
     async def voices(uri: str) -> list[str]:

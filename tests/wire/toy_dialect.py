@@ -1,4 +1,7 @@
-"""WebSocket API for tests, with the messages ``{"say": …, "voice": …, "end": …}`` and ``{"stop": true}``."""
+"""WebSocket API for tests.
+
+Its messages are ``{"say": …, "voice": …, "end": …}`` and ``{"stop": true}``.
+"""
 
 from __future__ import annotations
 

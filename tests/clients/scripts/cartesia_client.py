@@ -14,7 +14,10 @@ OPTIONS = {"model_id": "sonic-3", "voice": VOICE, "output_format": FORMAT, "lang
 
 
 def heard(context: Any, name: str) -> dict[str, Any]:
-    """Return the messages of one context. After a cancel, the SDK also returns messages that were in transit."""
+    """Return the messages of one context.
+
+    After a cancel, the SDK also returns messages that were in transit.
+    """
     pcm, kinds = b"", []
     for event in context.receive():
         if event.context_id != name:
@@ -34,7 +37,10 @@ def generated(client: Cartesia) -> dict[str, Any]:
 
 
 def flushed(connection: Any) -> dict[str, Any]:
-    """Speak two texts in one context. Their audio is separated by flush_id, as in Cartesia's example."""
+    """Speak two texts in one context.
+
+    Their audio is separated by flush_id, as in Cartesia's example.
+    """
     context = connection.context("flushes", timeout=60, **OPTIONS)
     context.push("Stay hungry.")
     context.push("", flush=True)

@@ -110,7 +110,10 @@ def refused(client: ElevenLabs) -> list[Any]:
 
 
 def dictionaries(client: ElevenLabs) -> dict[str, Any]:
-    """Create dictionaries from rules and from a file, change them, use two versions, and archive them."""
+    """Create dictionaries from rules and from a file, change, use and archive them.
+
+    Two versions are used.
+    """
     kept = client.pronunciation_dictionaries
     made = kept.create_from_rules(name="Our names", rules=[Alias(string_to_replace="Nguyen", alias="Win")])
     newer = kept.rules.add(made.id, rules=[MoreAlias(string_to_replace="Nguyen", alias="Lose")])

@@ -14,7 +14,11 @@ TEXT = "The kettle is on, and the boat comes back in the evening."
 
 
 async def session(base: str, config: dict[str, Any], *texts: str) -> tuple[list[dict[str, Any]], list[bytes]]:
-    """Speak one utterance. Return the text messages, and the audio of each sentence."""
+    """Speak one utterance.
+
+    Returns:
+        The text messages, and the audio of each sentence.
+    """
     url = base.replace("http", "ws", 1) + "/v1/audio/speech/stream"
     said: list[dict[str, Any]] = []
     sounds: list[bytes] = []

@@ -50,7 +50,13 @@ async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -
 
 
 async def _serve(port: int, context: ssl.SSLContext, opened: queue.Queue[tuple[int, Callable[[], None]]]) -> None:
-    """Serve until stopped. Put the port and a callback that stops the server into `opened`."""
+    """Serve until stopped.
+
+    Args:
+        port: Port to which connections are forwarded.
+        context: TLS context of the server.
+        opened: Queue that receives the port and a callback that stops the server.
+    """
     loop, over = asyncio.get_running_loop(), asyncio.Event()
 
     async def join(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -64,7 +70,10 @@ async def _serve(port: int, context: ssl.SSLContext, opened: queue.Queue[tuple[i
 
 @contextmanager
 def tls(port: int) -> Iterator[str]:
-    """Context manager that serves a port over https. All clients here trust its certificate."""
+    """Context manager that serves a port over https.
+
+    All clients here trust its certificate.
+    """
     with TemporaryDirectory() as folder:
         file = _certificate(Path(folder))
         os.environ["SSL_CERT_FILE"] = str(file)

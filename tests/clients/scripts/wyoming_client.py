@@ -27,7 +27,11 @@ STEP_S = 60
 
 
 async def asked(uri: str, *events: Event) -> dict[str, Any]:
-    """Send events on a new connection. Return the events up to the end of a text or the connection."""
+    """Send events on a new connection.
+
+    Returns:
+        The events up to the end of a text or of the connection.
+    """
     streaming = SynthesizeStart.is_type(events[0].type)
     heard: dict[str, Any] = {"kinds": [], "error": None}
     pcm = b""

@@ -54,7 +54,10 @@ def test_lower_bound_is_the_larger_of_memory_and_compute_time() -> None:
 
 
 def test_published_sizes_cost_what_their_matrices_contain(tmp_path: Path) -> None:
-    """By hand: 28 layers of 50.3 million weights, read once, and five of 15.7 million, read 15 times."""
+    """By hand: 28 layers of 50.3 million weights, and five of 15.7 million.
+
+    The former are read once, the latter 15 times.
+    """
     (tmp_path / "config.json").write_text(json.dumps(model_config(LARGE, "custom_voice")), encoding="utf-8")
     (tmp_path / "generation_config.json").write_text(json.dumps(GENERATION), encoding="utf-8")
     config = read_model_config(tmp_path)

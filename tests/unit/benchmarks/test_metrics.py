@@ -110,14 +110,20 @@ def test_warm_up_failures_are_reported() -> None:
 
 
 def test_drain_phase_is_excluded_from_the_rate() -> None:
-    """Half a second of audio arrives at 1 s and at 2 s. The last call is sent at 2 s; its audio comes later."""
+    """Half a second of audio arrives at 1 s and at 2 s.
+
+    The last call is sent at 2 s, and its audio arrives later.
+    """
     first = a_trace(sent=0.0, end=2.0, chunks=(1.0, 2.0))
     last = a_trace(sent=2.0, end=9.0, chunks=(8.0, 9.0))
     assert audio_rate([first, last]) == pytest.approx(0.5)
 
 
 def test_rates_start_with_the_first_counted_call() -> None:
-    """A warm-up call prepares a voice for four seconds; its audio after that counts like any other audio."""
+    """A warm-up call prepares a voice for four seconds.
+
+    Its audio after that counts like any other audio.
+    """
     warm = replace(a_trace(sent=0.0, end=5.0, chunks=(4.0, 5.0)), is_counted=False)
     first = a_trace(sent=4.5, end=6.0, chunks=(5.5, 6.0))
     last = a_trace(sent=6.5, end=9.0, chunks=(8.0, 9.0))

@@ -17,7 +17,10 @@ DEFAULT_ROUNDS = Rounds()
 
 
 def test_arrivals_follow_a_poisson_process() -> None:
-    """Mean, deviation and share of short gaps of 4,000 arrivals at 5 per second are as expected."""
+    """The gaps of 4,000 arrivals at 5 per second are distributed as expected.
+
+    Mean, deviation and fraction of short gaps are compared.
+    """
     gaps = [after - before for before, after in pairwise(islice(arrivals(5.0, seed=0), 4001))]
     mean = sum(gaps) / len(gaps)
     spread = math.sqrt(sum((gap - mean) ** 2 for gap in gaps) / len(gaps))

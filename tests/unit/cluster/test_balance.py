@@ -10,7 +10,10 @@ from runtime.cluster.balance import MAX_WEIGHT, Load, weights
 
 
 def chosen(weight_by_name: dict[str, int], connections: dict[str, int]) -> str:
-    """Return leastconn's choice: the smallest (connections + 1) / weight, as HAProxy computes it."""
+    """Return the choice of HAProxy's leastconn.
+
+    It is the server with the smallest (connections + 1) / weight.
+    """
     return min(weight_by_name, key=lambda name: (connections[name] + 1) * MAX_WEIGHT / weight_by_name[name])
 
 

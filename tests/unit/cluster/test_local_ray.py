@@ -21,7 +21,10 @@ TIMED_OUT = "The current node timed out during startup.\nThis could happen becau
 
 
 class Ray(SimpleNamespace):
-    """Stand-in for the module `ray`; each start calls the next of ``starts``."""
+    """Stand-in for the module `ray`.
+
+    Each start calls the next one of ``starts``.
+    """
 
     def __init__(self, *starts: Any) -> None:
         super().__init__(starts=list(starts), given=[], shutdowns=0, serve=SimpleNamespace(shutdown=lambda: None))

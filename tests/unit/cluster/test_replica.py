@@ -16,7 +16,10 @@ Started = Callable[[dict[str, str]], int]
 
 @pytest.fixture
 def started() -> Iterator[Started]:
-    """Yield a function that starts a process with an environment, instead of Ray's raylet, and returns its id."""
+    """Yield a function that starts a process with an environment.
+
+    The process replaces Ray's raylet, and the function returns its id.
+    """
     with ExitStack() as stack:
 
         def start(environment: dict[str, str]) -> int:

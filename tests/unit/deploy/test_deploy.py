@@ -110,7 +110,10 @@ def test_dashboard_queries_only_existing_metrics() -> None:
 
 
 def _close(schema: Any) -> None:
-    """Allow only the fields in the schema of each object, because the API server drops all others."""
+    """Allow only the fields in the schema of each object.
+
+    The API server drops all other fields.
+    """
     if isinstance(schema, list):
         for item in schema:
             _close(item)

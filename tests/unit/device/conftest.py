@@ -33,9 +33,9 @@ def npu(ascend: StandIn) -> NpuDevice:
 
 @pytest.fixture(scope="session")
 def on_npu(folder_of: FolderOf) -> LoadedOnNpu:
-    """Return a function (spec, mode, dtype) that loads a checkpoint into the fake NPU's memory.
+    """Return a function that loads a checkpoint into the fake NPU's memory.
 
-    Its users request the fixture ``ascend`` first.
+    Its arguments are spec, mode and dtype. Its users request the fixture ``ascend`` first.
     """
 
     def load(spec: str, mode: str, dtype: torch.dtype = torch.float32) -> Checkpoint:

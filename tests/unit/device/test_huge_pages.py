@@ -16,7 +16,12 @@ HEAD = re.compile(r"([0-9a-f]+)-([0-9a-f]+) ")
 
 
 def of_region(address: int, what: str) -> int:
-    """Return a field (Rss, AnonHugePages) of the memory region that contains the address, in bytes."""
+    """Return a field of the memory region that contains the address, in bytes.
+
+    Args:
+        address: Address in the region.
+        what: Name of the field, such as Rss or AnonHugePages.
+    """
     inside = False
     for line in Path("/proc/self/smaps").read_text(encoding="utf-8", errors="replace").splitlines():
         if (head := HEAD.match(line)) is not None:

@@ -117,7 +117,10 @@ def test_prefill_attention_equals_its_pytorch_twin(shape: tuple[int, int, int], 
 
 @pytest.mark.filterwarnings("ignore:All-NaN slice encountered")
 def test_prefill_padding_writes_to_the_unread_scratch_position() -> None:
-    """Only 10 of 24 positions fit. The others do not change the results or any position that is read."""
+    """Only 10 of 24 positions fit.
+
+    The others do not change the results or any position that is read.
+    """
     length, start, count = 40, 29, 24
     ours = heads_of(11, count, SHAPES["three"], slots=2, length=length)
     ours.poison(1, start)

@@ -80,7 +80,10 @@ def test_every_matrix_is_split_evenly_and_fits_on_hopper(shape: tuple[int, int, 
 
 
 def test_medium_m_gemm_compiles_for_hopper_and_fits() -> None:
-    """The compiled order is: prefetch weights, release the next kernel, wait for the previous one."""
+    """The compiled order is: prefetch weights, release the next kernel, wait.
+
+    The kernel waits for the previous one.
+    """
     kernels_made = compiled("medium_m_gemm")
     assert len(kernels_made) == 8
     for kernel in kernels_made:

@@ -29,7 +29,10 @@ SEEDS = 40  # This number of draws misses a code of probability 0.2 once in 7,00
 def drawn(
     logits: Tensor, rows: Tensor, slots: Slots, codebook: int, rules: Rules | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Return the kernel's codes, and True for rows whose scores are finite. Its other outputs are checked here."""
+    """Return the kernel's codes, and True for rows whose scores are finite.
+
+    Its other outputs are checked here.
+    """
     codes = torch.full((len(rows), GROUPS), -7)
     finite = torch.zeros(len(rows), GROUPS, dtype=torch.bool)
     table = torch.arange(logits.shape[1], dtype=torch.float32)[:, None] * torch.ones(WIDTH)

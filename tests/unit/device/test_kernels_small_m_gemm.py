@@ -69,7 +69,10 @@ def test_int8_small_m_gemm_has_its_own_tiles_and_needs_hopper(monkeypatch: pytes
 
 
 def test_small_m_gemm_compiles_for_hopper_and_fits() -> None:
-    """The compiled order is: prefetch weights, release the next kernel, wait for the previous one."""
+    """The compiled order is: prefetch weights, release the next kernel, wait.
+
+    The kernel waits for the previous one.
+    """
     kernels_made = compiled("small_m_gemm")
     assert len(kernels_made) == 16  # Kernels for 16-bit weights and for 8-bit weights.
     for kernel in kernels_made:

@@ -43,7 +43,10 @@ def snaked(x: Tensor, alpha: Tensor, beta: Tensor) -> Tensor:
 
 
 def past_of(memory: Tensor, left: int) -> Tensor:
-    """Return the state of the rows of ROWS. Shapes: memory [2, SLOTS, left * C]; result [2, left, C]."""
+    """Return the state of the rows of ROWS.
+
+    Shapes: memory [2, SLOTS, left * C]; result [2, left, C].
+    """
     return torch.stack([memory[1, 2], memory[0, 0]]).view(2, left, -1)
 
 
@@ -57,7 +60,10 @@ def written(memory: Tensor, left: int) -> Tensor:
 def test_convolution_reads_and_advances_the_state_of_its_stream(
     random: torch.Generator, C: int, T: int, dilation: int
 ) -> None:
-    """Chunks are shorter and longer than the state. Taps are within one tile or cross tiles."""
+    """Chunks are shorter and longer than the state.
+
+    Taps are within one tile or cross tiles.
+    """
     N, left = 24, 6 * dilation
     weight, bias = torch.randn(N, C, 7, generator=random) / 10, torch.randn(N, generator=random)
     memory, x = torch.randn(2, SLOTS, left * C, generator=random), torch.randn(2, T, C, generator=random)

@@ -260,7 +260,10 @@ def test_one_thread_captures_at_a_time(npu: NpuDevice) -> None:
 
 
 def test_rms_norm_casts_before_applying_the_weight(npu: NpuDevice, ascend: StandIn) -> None:
-    """The networks round twice. The fused operator with the weight would round only once."""
+    """The networks round twice.
+
+    The fused operator with the weight would round only once.
+    """
     norm = RMSNorm(64, 1e-6).to(torch.bfloat16).requires_grad_(False)
     norm.weight.copy_(torch.randn(64, generator=torch.Generator().manual_seed(1)))
     x = torch.randn(50, 64, generator=torch.Generator().manual_seed(2)).bfloat16()

@@ -37,7 +37,10 @@ def on_npu(*parts: Tensor) -> list[Tensor]:
 
 
 def expected(q: Tensor, k: Tensor, v: Tensor, seen: Tensor) -> Tensor:
-    """Return the result of Torch's attention. The mask is True for visible keys."""
+    """Return the result of Torch's attention.
+
+    The mask is True for visible keys.
+    """
     return F.scaled_dot_product_attention(q.float(), k.float(), v.float(), attn_mask=seen, enable_gqa=True)
 
 
@@ -89,7 +92,10 @@ SLOTS, TOTAL = 7, 2 * BLOCK
 
 
 def arena(dtype: torch.dtype, seed: int) -> tuple[Tensor, Tensor]:
-    """Return random keys and values of a layer. Shapes: [SLOTS, KV_HEADS, TOTAL, WIDTH] each."""
+    """Return random keys and values of a layer.
+
+    Shapes: [SLOTS, KV_HEADS, TOTAL, WIDTH] each.
+    """
     keys, values = torch.randn(2, SLOTS, KV_HEADS, TOTAL, WIDTH, generator=torch.Generator().manual_seed(seed)).to(
         dtype
     )
@@ -125,7 +131,10 @@ def test_decode_writes_to_its_own_slot_and_attends_up_to_its_length(
 
 
 def test_index_put_with_heads_in_between_would_run_on_the_ai_cpu(npu: NpuDevice, ascend: StandIn) -> None:
-    """The CPU device uses this indexing. Gathering a span of the slots would copy all of them."""
+    """The CPU device uses this indexing.
+
+    Gathering a span of the slots would copy all of them.
+    """
     keys, _ = on_npu(*arena(torch.bfloat16, 0))
     rows, places = on_npu(torch.tensor([1, 2]), torch.tensor([3, 4]))
     keys[rows, :, places] = keys[rows, :, 0]
@@ -218,7 +227,10 @@ def test_several_queries_without_a_mask_are_refused() -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.uint8, torch.int8])
 def test_numeric_mask_is_refused(dtype: torch.dtype) -> None:
-    """Torch adds float masks to the scores. This operator would convert them to booleans."""
+    """Torch adds float masks to the scores.
+
+    This operator would convert them to booleans.
+    """
     with pytest.raises(AttentionRefused, match="may mean the opposite"):
         check_attention(*heads(2, 1, 9, torch.bfloat16), torch.zeros(2, 1, 1, 9, dtype=dtype), EXPLICIT)
 

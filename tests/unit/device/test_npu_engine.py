@@ -51,7 +51,10 @@ CPU = torch.device("cpu")
 
 @pytest.fixture(autouse=True)
 def _few_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Capture graphs for only a few batch and chunk sizes, because all of them would take too long."""
+    """Capture graphs for only a few batch and chunk sizes.
+
+    All of them would take too long.
+    """
     for name, sizes in (("DECODE_BUCKETS", (1, 2, 6, 12)), ("PROMPT_BATCH_SIZES", (1, 4))):
         monkeypatch.setattr(f"runtime.engine.execution.model_runner.{name}", sizes)
     monkeypatch.setattr("runtime.engine.execution.prompt_batches.CHUNKS", (16, 64))
@@ -158,7 +161,10 @@ def test_half_precision_codes_with_fused_attention_equal_those_of_the_cpu(
 
 @pytest.mark.logs_errors
 def test_unsupported_checkpoint_is_refused_at_startup(npu: NpuDevice, on_npu: LoadedOnNpu) -> None:
-    """The head width is not a multiple of 16. Float32 uses another operator, which supports it."""
+    """The head width is not a multiple of 16.
+
+    Float32 uses another operator, which supports it.
+    """
     odd = on_npu("odd", "custom_voice", torch.bfloat16)
     with pytest.raises(DeviceUnavailable, match="in sixteens"):
         engine_of(odd, device=npu)
@@ -198,12 +204,18 @@ def begin(runner: ModelRunner, serial: int, length: int) -> int:
 
 
 def frames_of(runner: ModelRunner, slots: list[int], count: int) -> Codes:
-    """Run `count` steps and return the codes. Shapes: result [count, B, Q]."""
+    """Run `count` steps and return the codes.
+
+    Shapes: result [count, B, Q].
+    """
     return np.stack([runner.step(np.array(slots)).result().codes for _ in range(count)])
 
 
 def test_replayed_frame_is_bitwise_equal_to_the_frame_without_a_graph(npu_speaker: Checkpoint) -> None:
-    """Five rows use a graph of six. Their slots are out of order, and one other slot is paused."""
+    """Five rows use a graph of six.
+
+    Their slots are out of order, and one other slot is paused.
+    """
     made, runners = [], []
     for holds in (True, False):
         runner = ModelRunner(npu_speaker, NpuDevice(eager=not holds), torch.float32, 6, 120, 64)
@@ -226,7 +238,10 @@ def test_replayed_frame_is_bitwise_equal_to_the_frame_without_a_graph(npu_speake
 def test_padding_rows_write_only_to_the_scratch_row(
     speaker: Checkpoint, npu_speaker: Checkpoint, npu: NpuDevice, slots: int
 ) -> None:
-    """This also works if padding needs more rows than there are slots: 9 rows use a graph of 12."""
+    """Padding may need more rows than there are slots.
+
+    For example, 9 rows use a graph of 12.
+    """
     pairs = (npu_speaker, npu), (speaker, CpuDevice())
     runner, plain = (ModelRunner(checkpoint, device, torch.float32, slots, 64, 64) for checkpoint, device in pairs)
     runner.capture()
@@ -247,7 +262,10 @@ def test_padding_rows_write_only_to_the_scratch_row(
 def test_frame_reads_slots_only_up_to_the_longest_row(
     speaker: Checkpoint, npu_speaker: Checkpoint, npu: NpuDevice
 ) -> None:
-    """A row that outgrows a graph's span uses the next graph, with the same result as on the CPU."""
+    """A row that outgrows a graph's span uses the next graph.
+
+    The result is the same as on the CPU.
+    """
     pairs = (npu_speaker, npu), (speaker, CpuDevice())
     runner, plain = (ModelRunner(checkpoint, device, torch.float32, 2, 600, 128) for checkpoint, device in pairs)
     runner.capture()

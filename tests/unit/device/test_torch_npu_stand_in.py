@@ -38,7 +38,10 @@ def causal(size: int = COMPRESSED) -> Tensor:
 
 
 def on_npu(value: Any) -> Any:
-    """Copy tensors to the NPU with the same strides. Other values are returned unchanged."""
+    """Copy tensors to the NPU with the same strides.
+
+    Other values are returned unchanged.
+    """
     if isinstance(value, dict):
         return {name: on_npu(part) for name, part in value.items()}
     if not isinstance(value, Tensor):

@@ -23,13 +23,19 @@ SETTINGS = EngineSettings(device="cpu", max_slots=1, max_model_len=256)
 
 
 def correlated(rows: int, count: int, seed: int) -> Tensor:
-    """Return inputs in which few directions have most of the energy. Shapes: [rows, count]."""
+    """Return inputs in which few directions have most of the energy.
+
+    Shapes: [rows, count].
+    """
     mixing = torch.randn((count, count), generator=torch.Generator().manual_seed(7)) * torch.logspace(0, -2, count)
     return torch.randn((rows, count), generator=torch.Generator().manual_seed(seed)) @ mixing.t()
 
 
 def textbook(weight: Tensor, moments: Tensor) -> Tensor:
-    """Return the dequantized weights by the equations of the paper, with an inverse for every column."""
+    """Return the dequantized weights by the equations of the paper.
+
+    An inverse is computed for every column.
+    """
     rest, count = weight.double().clone(), len(moments)
     damped = moments.double() + torch.eye(count) * DAMPING * moments.diagonal().mean().double()
     for place in range(count):

@@ -46,7 +46,11 @@ WAIT_S = 60
 
 
 def submit(engine: Engine, *count_or_words: dict[str, object]) -> list[tuple[int, EventRecorder]]:
-    """Submit one request for each dictionary of arguments. Return the tickets and the sinks."""
+    """Submit one request for each dictionary of arguments.
+
+    Returns:
+        The tickets and the sinks.
+    """
     heards = [EventRecorder() for _ in count_or_words]
     return [
         (engine.submit(custom_voice(**words), heard), heard)

@@ -1,4 +1,7 @@
-"""Tests of faults in one request, which must not affect other requests (E1 in docs/reliability.md)."""
+"""Tests that a fault in one request does not affect others.
+
+See docs/reliability.md, E1.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +61,10 @@ def failed(heard: EventRecorder) -> bool:
 
 
 def unreadable(read: Callable[..., list[int]], slot: int) -> Callable[..., list[int]]:
-    """Return a ``read`` that cannot prefill one slot, in a batch or alone, until it has failed alone."""
+    """Return a ``read`` that cannot prefill one slot until it has failed alone.
+
+    The slot fails in a batch and alone.
+    """
     is_broken = True
 
     def reading(wanted: list[tuple[int, Prompt, int]]) -> list[int]:

@@ -55,7 +55,10 @@ def test_row_advances_by_what_its_reader_acknowledges(quick: Checkpoint) -> None
 
 @pytest.mark.parametrize("reader_s", [0.1, 0.4, 1.0])
 def test_reader_with_a_small_window_does_not_wait_for_a_large_chunk(quick: Checkpoint, reader_s: float) -> None:
-    """The row pauses before it has the frames of a chunk, without which its reader would not continue."""
+    """The row pauses before it has the frames of a chunk.
+
+    Its reader would not continue without this chunk.
+    """
     engine = engine_of(quick, reader_s=reader_s, sound_work=16)
     ticket, heard = patient(engine, frames=30)
     for _ in range(200):
@@ -76,7 +79,10 @@ def test_request_without_acknowledgements_is_never_paused(quick: Checkpoint) -> 
 
 @pytest.fixture
 def slow(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make the scheduler treat all frames as slow. With a manual clock, they take no time."""
+    """Make the scheduler treat all frames as slow.
+
+    With a manual clock, they take no time.
+    """
     monkeypatch.setattr("runtime.engine.scheduling.scheduler.FAST_TURN_SHARE", -1.0)
 
 

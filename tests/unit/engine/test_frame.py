@@ -31,7 +31,10 @@ def runner_of(checkpoint: Checkpoint, slots: int = 17, chunk: int = 16) -> Model
 
 
 def prompt_of(checkpoint: Checkpoint, serial: int, length: int | None = None) -> Prompt:
-    """Return a prompt of random embeddings. Each serial number has another prompt and length."""
+    """Return a prompt of random embeddings.
+
+    Each serial number has another prompt and length.
+    """
     width = checkpoint.config.talker.hidden_size
     length = 3 + 11 * serial % 40 if length is None else length
     embeds = torch.randn(length, width, generator=torch.Generator().manual_seed(serial))
@@ -39,7 +42,10 @@ def prompt_of(checkpoint: Checkpoint, serial: int, length: int | None = None) ->
 
 
 def settings_of(serial: int) -> RowSettings:
-    """Return one of four sampling settings, so that rows of a batch affect how the batch is sampled."""
+    """Return one of four sampling settings.
+
+    Rows of a batch affect how the batch is sampled.
+    """
     level = (
         LevelChoice(0.9, 50, 1.0, False),
         LevelChoice(1.0, 0, 0.8, False),
@@ -75,7 +81,10 @@ def left_by(runner: ModelRunner, slot: int) -> list[Tensor]:
 
 
 def alone(checkpoint: Checkpoint, serial: int) -> tuple[Codes, list[Tensor]]:
-    """Return the codes and the talker's keys and values of a row alone. Shapes: codes [FRAMES, Q]."""
+    """Return the codes and the talker's keys and values of a row alone.
+
+    Shapes: codes [FRAMES, Q].
+    """
     runner = runner_of(checkpoint, slots=1)
     slot, first = begin(runner, serial)
     frames = [first.codes[0], *(runner.step(np.array([slot])).result().codes[0] for _ in range(FRAMES - 1))]
@@ -83,7 +92,10 @@ def alone(checkpoint: Checkpoint, serial: int) -> tuple[Codes, list[Tensor]]:
 
 
 def assert_as_alone(checkpoint: Checkpoint, sizes: Sequence[int], order: int) -> None:
-    """Assert that rows in a batch are bitwise equal to solo rows, whatever their slots and start."""
+    """Assert that rows in a batch are bitwise equal to solo rows.
+
+    Their slots and start do not matter.
+    """
     stream = np.random.RandomState(order)
     expected = {serial: alone(checkpoint, serial) for serial in range(max(sizes))}
     for size in sizes:
@@ -294,6 +306,9 @@ def test_batch_settings_are_those_of_its_rows(speaker: Checkpoint) -> None:
 def test_every_graph_is_captured_for_any_number_of_slots(
     quick: Checkpoint, slots: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """With six slots, a batch of first frames is padded to eight rows, more than there are slots."""
+    """With six slots, a batch of first frames is padded to eight rows.
+
+    These are more rows than there are slots.
+    """
     ModelRunner(quick, LateDevice(slots), torch.float32, slots, 64, 16).capture()
     assert not caplog.records

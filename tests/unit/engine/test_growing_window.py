@@ -45,12 +45,18 @@ class Attending:
 
 
 def whole(stack: DecoderStack, x: Tensor) -> Tensor:
-    """Run the stack over the complete sequence. Shapes: x, result [1, T, H], after the final norm."""
+    """Run the stack over the complete sequence, including the final norm.
+
+    Shapes: x, result [1, T, H].
+    """
     return stack.norm(stack.decode(x, Attending(stack, x.shape[1]), Operations()))
 
 
 def first_code(logits: Tensor, history: list[int], penalty: float, eos: int, noise: Tensor | None) -> int:
-    """Apply the talker's sampling rules one after the other (docs/model.md 4), at temperature 1."""
+    """Apply the talker's sampling rules one after the other, at temperature 1.
+
+    See docs/model.md 4.
+    """
     scores = logits.clone()
     for code in set(history):
         scores[code] = scores[code] / penalty if scores[code] > 0 else scores[code] * penalty
@@ -61,7 +67,10 @@ def first_code(logits: Tensor, history: list[int], penalty: float, eos: int, noi
 
 
 def other_codes(talker: Talker, hidden: Tensor, first: int, noise: Tensor | None) -> list[int]:
-    """Return codes 1 to Q-1 of one frame. The predictor's whole input is computed again for each code."""
+    """Return codes 1 to Q-1 of one frame.
+
+    The predictor's whole input is computed again for each code.
+    """
     predictor = talker.code_predictor
     inputs, codes = [hidden, talker.embed_codec(torch.tensor(first))], []
     for group, head in enumerate(predictor.lm_head):
@@ -155,7 +164,10 @@ def test_a_clone_equals_the_growing_window(cloner: Checkpoint, layout: Layout) -
 
 
 def test_repetition_penalty_counts_every_drawn_code(speaker: Checkpoint) -> None:
-    """Without the penalty, codes repeat. With it, the results equal those of the slow version."""
+    """Without the penalty, codes repeat.
+
+    With it, the results equal those of the slow version.
+    """
     sampling = Sampling(greedy=True, repetition_penalty=1.6)
     request = custom_voice("Hello world.", sampling=sampling, max_frames=60)
     (heard,) = said_together(engine_of(speaker), request)

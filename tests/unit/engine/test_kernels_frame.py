@@ -74,7 +74,10 @@ def said(runner: ModelRunner, prompts: list[Prompt], grafted: tuple[bool, bool] 
 
 @pytest.mark.parametrize("spec", ["quick", "odd"])
 def test_kernel_frames_equal_those_of_the_plain_engine(loaded: Loaded, spec: str) -> None:
-    """Two prompts, of one padded piece and of two, have different sampling settings and streamed text."""
+    """Two prompts, of one padded piece and of two, have different sampling settings.
+
+    Their text is streamed.
+    """
     checkpoint = loaded(spec, "custom_voice")
     width, generator = checkpoint.config.talker.hidden_size, torch.Generator().manual_seed(0)
     prompts = [Prompt(torch.randn(length, width, generator=generator), [3 * length, 7]) for length in (9, 21)]
@@ -156,7 +159,10 @@ def test_non_finite_prompt_leaves_no_trace_in_the_cache(loaded: Loaded, piece: i
 
 
 def test_packed_prompts_equal_separate_prefills(loaded: Loaded) -> None:
-    """Prompts of one piece, part of a piece, and two pieces and a part: caches and outputs are equal."""
+    """Prompts have one piece, part of a piece, or two pieces and a part.
+
+    Caches and outputs are equal.
+    """
     checkpoint = copy.deepcopy(loaded("odd", "custom_voice"))
     width, generator = checkpoint.config.talker.hidden_size, torch.Generator().manual_seed(1)
     runner = ModelRunner(checkpoint, Interpreted(), torch.float32, 8, LENGTH, 200)

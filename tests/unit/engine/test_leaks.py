@@ -96,7 +96,11 @@ def test_poisoned_streams_do_not_change_a_clone(cloner: Checkpoint) -> None:
 
 
 def speak_with_a_bad_row(speaker: Checkpoint, spoil: str) -> tuple[EventRecorder, list[EventRecorder]]:
-    """Run three rows, corrupt the middle one after some frames, and return its events and the others'."""
+    """Run three rows, and corrupt the middle row after some frames.
+
+    Returns:
+        The events of this row, and those of the others.
+    """
     engine = engine_of(speaker, slots=3)
     runner = core_of(engine).runner
     requests = [custom_voice(max_frames=16, **seeded(index)) for index in range(3)]

@@ -24,7 +24,10 @@ WAIT_S = 60.0
 
 
 def waiting_engine(*models: object) -> Engine:
-    """Engine without a loaded checkpoint. Tests call `tick` while the loader's thread works."""
+    """Engine without a loaded checkpoint.
+
+    Tests call `tick` while the loader's thread works.
+    """
     settings = EngineSettings(device="cpu", max_slots=2, max_model_len=256, loads="first_use")
     return Engine.open(
         Settings(models=tuple(map(str, models)), engine=settings, limits=Limits(queue_s=1e9, max_text_chars=100))
@@ -96,7 +99,10 @@ def test_commands_during_loading_keep_their_order(folder_of: FolderOf, loaded: L
 def test_commands_at_the_end_of_loading_are_not_lost(
     folder_of: FolderOf, loaded: Loaded, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The engine core is loaded, and a command arrives before waiting requests are submitted to it."""
+    """The engine core is loaded, and a command arrives at the same time.
+
+    Waiting requests have not been submitted to the core yet.
+    """
     engine = waiting_engine(folder_of("quick", "custom_voice"))
     entry = engine.registry.entries[0]
     monkeypatch.setattr(engine, "_load_late", lambda _: None)

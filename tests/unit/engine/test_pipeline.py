@@ -44,7 +44,10 @@ each_lateness = pytest.mark.parametrize(("seed", "chance"), LATE)
 
 
 def ending_after(engine: Engine, frames: int) -> Engine:
-    """Make every segment end after this number of frames. On a GPU, one more frame is in flight then."""
+    """Make every segment end after this number of frames.
+
+    On a GPU, one more frame is in flight then.
+    """
 
     def end(slots: Slots, made: Slots, result: FrameResult) -> FrameResult:
         return FrameResult(result.codes, result.ended | (made > frames), result.finite)
@@ -219,7 +222,10 @@ def test_device_events_wake_the_engine_thread(quick: Checkpoint) -> None:
 
 @pytest.mark.parametrize("count", [1, 2, 3, 5, 7, 9, 10])
 def test_every_graph_size_gives_the_codes_of_its_rows_alone(quick: Checkpoint, count: int) -> None:
-    """Five rows run in a graph of six, and nine in one of twelve. The remaining rows are padding."""
+    """Five rows run in a graph of six, and nine in a graph of twelve.
+
+    The remaining rows are padding.
+    """
     requests = [custom_voice(max_frames=5, **seeded(index)) for index in range(count)]
     expected = [said(engine_of(quick, slots=1), request) for request in requests]
     device = LateDevice(count)

@@ -41,7 +41,10 @@ def test_cache_of_size_zero_stores_nothing() -> None:
 
 
 def requests(mode: str) -> list[SpeechRequest]:
-    """Return two requests with one voice, whose prompts share a prefix that is long enough to cache."""
+    """Return two requests with one voice.
+
+    Their prompts share a prefix that is long enough to cache.
+    """
     if mode == "design":
         return [voice_design(text, instruct=LONG_INSTRUCT) for text in ("The bread is warm.", "The kettle is on now.")]
     layout = Layout(mode)

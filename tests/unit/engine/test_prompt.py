@@ -62,7 +62,10 @@ def voice(checkpoint: Checkpoint, frames: int | None) -> ClonedVoice:
 
 
 def prefix(checkpoint: Checkpoint, language: str | None, speaker: int | None) -> tuple[list[int], list[int]]:
-    """Return the text and codec ids of docs/model.md 3.2. NO_CODEC marks the place of an x-vector."""
+    """Return the text and codec ids of docs/model.md 3.2.
+
+    NO_CODEC marks the place of an x-vector.
+    """
     config, talker = checkpoint.config, checkpoint.config.talker
     if language is None:
         tags = [talker.codec_nothink_id, talker.codec_think_bos_id, talker.codec_think_eos_id]

@@ -31,7 +31,10 @@ def chunks_of(*lengths: int) -> list[Chunk]:
 
 
 def launched(ways: PromptBatches, chunks: list[Chunk]) -> tuple[dict[tuple[int, int], float], dict[int, int]]:
-    """Return the positions that are read for each slot, and the final state of each row after all launches."""
+    """Return the positions that are read for each slot, and each row's final state.
+
+    The final state is that after all launches.
+    """
     read: dict[tuple[int, int], float] = {}
     stands: dict[int, int] = {}
     for batch in ways.batches(chunks, SCRATCH):

@@ -60,7 +60,10 @@ def rules(setting: dict[str, Any], rows: int) -> Tensor:
 
 
 def noise_of(seeds: Tensor, frame: int = 0, codebook: int = 0, width: int = VOCAB) -> Tensor:
-    """Return the noise of one codebook for many seeds. Shapes: seeds [n]; result [n, width]."""
+    """Return the noise of one codebook for many seeds.
+
+    Shapes: seeds [n]; result [n, width].
+    """
     frames = torch.full_like(seeds, frame)
     return torch.cat(
         [
@@ -80,7 +83,10 @@ def chi_square_bound(freedom: int) -> float:
 
 
 def assert_follows(counts: np.ndarray, probabilities: np.ndarray) -> None:
-    """Apply a G-test to counts and exact probabilities. Codes of probability 0 must not occur."""
+    """Apply a G-test to counts and exact probabilities.
+
+    Codes of probability 0 must not occur.
+    """
     assert counts[probabilities == 0].sum() == 0
     expected = probabilities * counts.sum()
     alone = expected >= FEWEST
@@ -95,7 +101,10 @@ def assert_follows(counts: np.ndarray, probabilities: np.ndarray) -> None:
 
 @pytest.fixture(scope="module")
 def seeded_noise() -> Tensor:
-    """Noise of `DRAWS` different seeds. Shapes: [DRAWS, VOCAB]."""
+    """Noise of `DRAWS` different seeds.
+
+    Shapes: [DRAWS, VOCAB].
+    """
     return noise_of(torch.arange(DRAWS) + 1_000_000)
 
 

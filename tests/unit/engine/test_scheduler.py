@@ -290,7 +290,13 @@ def test_last_frames_of_an_ended_row_are_not_delayed() -> None:
 
 
 def in_company(*pending: int, batch_fill_ratio: float = 0.5) -> tuple[Scheduler, SequenceTable]:
-    """Return rows that are far ahead and have this number of frames without audio. Chunks have 16 frames."""
+    """Return rows that are far ahead and have frames without audio.
+
+    Chunks have 16 frames.
+
+    Args:
+        pending: Number of frames without audio of each row.
+    """
     scheduler, table = speaking(len(pending), work=512, batch_fill_ratio=batch_fill_ratio)
     table.last_chunk[:], table.sent[:], table.buffer_empty_at[:], table.batch[:] = 16, 21, 50.0, 32
     table.begun[:] = table.made[:] = table.sent + pending
@@ -368,7 +374,10 @@ def test_final_chunks_join_a_larger_call() -> None:
 @settings(max_examples=examples(60), deadline=None, derandomize=True)
 @given(arrivals=st.lists(st.floats(0, 3), min_size=1, max_size=8), batch_fill_ratio=st.sampled_from([0.25, 0.5, 1.0]))
 def test_waiting_for_a_batch_causes_no_gap_and_no_late_end(arrivals: list[float], batch_fill_ratio: float) -> None:
-    """Chunks that wait for a batch and urgent chunks share one stream, which is the worst case."""
+    """Chunks that wait for a batch and urgent chunks share one stream.
+
+    This is the worst case.
+    """
     simulation = Simulation.of(
         8, work=512, batch_fill_ratio=batch_fill_ratio, frame_cost=(0.005, 0.0), sound_cost=(0.001, 0.0001)
     )

@@ -25,7 +25,10 @@ SHORT, ENOUGH = 3, 20  # Numbers of frames: too few for the text, and enough.
 
 @pytest.fixture(scope="module")
 def speaking(quick: Checkpoint) -> Checkpoint:
-    """Return a checkpoint with ``speaks=True``. Others with random weights are not retried."""
+    """Return a checkpoint with ``speaks=True``.
+
+    Others with random weights are not retried.
+    """
     return replace(quick, config=replace(quick.config, speaks=True))
 
 
@@ -83,7 +86,10 @@ def test_long_enough_speech_is_not_retried(speaking: Checkpoint, frames: int) ->
 
 
 def test_requests_with_max_frames_or_greedy_sampling_are_not_retried(speaking: Checkpoint, quick: Checkpoint) -> None:
-    """The reference has no retry either. A second attempt would give the same result."""
+    """The reference has no retry either.
+
+    A second attempt would give the same result.
+    """
     for checkpoint, words in (
         (speaking, {"max_frames": 100}),
         (speaking, {"sampling": GREEDY}),

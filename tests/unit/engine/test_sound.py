@@ -42,7 +42,10 @@ TEXTS = ("Hello world.", "a", "The old phone is slow. You speak.", "你好，我
 
 
 def mixed(index: int, **words: Any) -> SpeechRequest:
-    """Return one of sixteen requests that differ in every field that may differ within a batch."""
+    """Return one of sixteen requests with different fields.
+
+    They differ in every field that may differ within a batch.
+    """
     make: Callable[..., SpeechRequest] = streamed if index % 3 == 2 else custom_voice
     given: dict[str, Any] = {"sampling": GREEDY, "seed": 7} if index % 2 else seeded(index)
     given |= {"voice": ("serena", "ryan", "eric")[index % 3], "max_frames": 2 + 3 * (index % 5)}
@@ -194,7 +197,10 @@ def test_first_frame_with_end_token_leaves_a_fresh_audio_stream(quick: Checkpoin
 
 @pytest.mark.slow
 def test_batching_changes_no_bit_of_the_audio(quick: Checkpoint) -> None:
-    """Batched chunks and padded ends are used as on a GPU, on a device that finishes work late."""
+    """Batched chunks and padded ends are used as on a GPU.
+
+    The device finishes work late.
+    """
     engine = engine_of(quick, device=LateDevice(2), slots=4)
     core, chunks = core_of(engine), []
     many = replace(core.scheduler, batch_fill_ratio=0.5, sound_work=512)

@@ -31,11 +31,17 @@ SLOTS = 5
 
 @pytest.fixture
 def few_shapes_of_sound() -> None:
-    """Override the fixture that reduces the number of shapes, because this file tests all shapes."""
+    """Override the fixture that reduces the number of shapes.
+
+    This file tests all shapes.
+    """
 
 
 class Again:
-    """Fake graph: a fixed output buffer, and the work that recomputes it from the current inputs."""
+    """Fake graph: an output buffer, and the work that computes it again.
+
+    The work reads the current inputs.
+    """
 
     def __init__(self, work: Callable[[], Tensor]) -> None:
         self._work = work
@@ -126,7 +132,10 @@ def test_more_rows_than_the_largest_bucket_run_in_groups(code2wav: Code2Wav, mon
 @pytest.mark.parametrize("guilty", [0, 2, 4])
 @pytest.mark.logs_errors
 def test_stream_that_fails_in_a_chunk_fails_alone(code2wav: Code2Wav, graphs: bool, guilty: int) -> None:
-    """Seven frames are pieces of 4, 2 and 1. The network fails at the second piece."""
+    """Seven frames are divided into pieces of 4, 2 and 1.
+
+    The network fails at the second piece.
+    """
     streams = Code2WavStreams(code2wav, SLOTS, GraphDevice() if graphs else None)
     streams.capture()
     codes, slots = codes_of(code2wav, 5, 12), [3, 1, 4, 0, 2]
@@ -255,7 +264,10 @@ def test_failed_capture_keeps_the_other_graphs(
 
 
 def test_only_requested_shapes_have_graphs(code2wav: Code2Wav) -> None:
-    """Two rows of 7 frames use the graph of 4 frames once and the graph of 1 frame three times."""
+    """Two rows of 7 frames use two graphs.
+
+    The graph of 4 frames runs once, and the graph of 1 frame three times.
+    """
     device = GraphDevice()
     streams = Code2WavStreams(code2wav, SLOTS, device, shapes=((4, 2), (1, 3)))
     plain = Code2WavStreams(code2wav, SLOTS)

@@ -25,7 +25,10 @@ SAMPLES = voice(1.2, 11)
 
 
 def styled(**words: object) -> SpeechRequest:
-    """Return a CustomVoice request with a style and a voice that is only defined by a recording."""
+    """Return a CustomVoice request with a style.
+
+    Its voice is only defined by a recording.
+    """
     reference = Reference(samples=SAMPLES, text="I say hello.")
     return custom_voice(**{"voice": None, "instruct": STYLE, "reference": reference, **words})
 

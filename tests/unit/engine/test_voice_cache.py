@@ -165,7 +165,10 @@ def test_forged_prompt_is_not_used_for_another_voice(cloner: Checkpoint) -> None
 
 
 class Gate:
-    """Hold that blocks the encoding of references until it is opened, and can make some of them fail."""
+    """Gate that blocks the encoding of references until it is opened.
+
+    It can make some references fail.
+    """
 
     def __init__(self, voices: VoiceCache, monkeypatch: pytest.MonkeyPatch) -> None:
         self.open, self.fails, self.reads, self._read = threading.Event(), set[int](), 0, voices.read

@@ -69,7 +69,10 @@ class Stand:
         return launched(slots, self.frames(slots), self.device)
 
     def frames(self, slots: Slots) -> FrameResult:
-        """Return random frames. Some seeds give non-finite values after four frames; segments end by EOS."""
+        """Return random frames.
+
+        Some seeds give non-finite values after four frames. Segments end by EOS.
+        """
         if self.fails:
             self.fails, self.has_failed = False, True
             raise RuntimeError
@@ -90,7 +93,10 @@ class Stand:
 
 
 class Walk(RuleBasedStateMachine):
-    """State machine of clients that connect, send text, read slowly, acknowledge and disconnect."""
+    """State machine of clients that connect, send text, read slowly and disconnect.
+
+    They also acknowledge audio.
+    """
 
     checkpoint: Checkpoint
 

@@ -59,7 +59,10 @@ def speech_tokenizer_config() -> SpeechTokenizerConfig:
 
 @cache
 def keys(name: str) -> dict[str, tuple[int, ...]]:
-    """Return key and shape of every tensor of a published file, as listed by the reference's classes."""
+    """Return key and shape of every tensor of a published file.
+
+    The reference's classes have listed them.
+    """
     with gzip.open(DATA / f"keys_{name}.txt.gz", "rt", encoding="utf-8") as lines:
         rows = (line.split() for line in lines)
         return {key: tuple(int(size) for size in shape.split(",")) for key, shape in rows}

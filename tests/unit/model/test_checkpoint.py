@@ -109,7 +109,10 @@ def test_damaged_weights_are_reported(folder: Path, file: str, damage: str) -> N
 
 
 def test_pickle_files_are_never_read(folder: Path) -> None:
-    """The weights are missing, and a pickled checkpoint next to them would run code if it were opened."""
+    """The weights are missing, and there is a pickled checkpoint instead.
+
+    It would run code if it were opened.
+    """
     (folder / WEIGHTS[0]).unlink()
     trap = folder / "opened"
 

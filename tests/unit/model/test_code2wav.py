@@ -44,7 +44,10 @@ def codes_of(code2wav: Code2Wav, rows: int, frames: int = FRAMES, seed: int = 0)
 
 
 def cuts_of(schedule: object, frames: int) -> list[tuple[int, int]]:
-    """Return start and end of each chunk. The last chunk ends at the last frame."""
+    """Return start and end of each chunk.
+
+    The last chunk ends at the last frame.
+    """
     ends = [0]
     for size in schedule:  # type: ignore[attr-defined]
         ends.append(min(ends[-1] + size, frames))
@@ -106,7 +109,10 @@ def test_embedded_voice_is_bitwise_independent_of_chunking_and_batch(demo: Check
 def test_library_convolutions_give_the_same_audio_except_rounding(
     loaded: Loaded, demo: Checkpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """GPUs run the network over ``nn.Conv1d`` and ``nn.ConvTranspose1d``. In float64, all results agree."""
+    """GPUs run the network with ``nn.Conv1d`` and ``nn.ConvTranspose1d``.
+
+    In float64, all results agree.
+    """
 
     def upsampled(conv: TransposedConv, x: Tensor) -> Tensor:
         left = conv.kernel_size[0] // conv.stride[0] - 1
@@ -159,7 +165,10 @@ def test_warm_state_equals_decoding_the_reference_and_dropping_its_audio(precise
 
 
 def test_warm_up_needs_exactly_the_receptive_field_of_the_convolutions(precise: Code2Wav) -> None:
-    """``tail_frames`` has one frame of margin: one frame less is enough, and a few less are not."""
+    """``tail_frames`` has one frame of margin.
+
+    One frame less is enough, and a few less are not.
+    """
     reference, tail = 40, precise.tail_frames
 
     def after(kept: int) -> Tensor:

@@ -33,7 +33,10 @@ def load(folder: Path) -> Checkpoint:
 
 
 def make_custom_voice(folder: Path, speakers: dict[str, int]) -> None:
-    """Convert a Base checkpoint like the official fine-tuning script: speakers, no speaker encoder."""
+    """Convert a Base checkpoint like the official fine-tuning script.
+
+    It gets speakers and loses its speaker encoder.
+    """
 
     def change(content: dict[str, Any]) -> None:
         content["tts_model_type"] = "custom_voice"

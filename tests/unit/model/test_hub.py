@@ -35,7 +35,10 @@ def environment(hub: Hub, home: Path) -> dict[str, str]:
 
 
 def fetch(hub: Hub, home: Path, *models: str) -> list[dict[str, Any]]:
-    """Fetch checkpoints in a process, and return its output. The last word is the result."""
+    """Fetch checkpoints in a process, and return its output.
+
+    The last event is the result.
+    """
     done = subprocess.run(
         [sys.executable, "-m", "runtime.cli", "fetch", "--json", *models],
         env=environment(hub, home),

@@ -38,7 +38,10 @@ STEP = 1  # One step of the 16-bit samples, because a sum in another order may r
 
 @pytest.fixture(autouse=True)
 def few_programs(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Use large tiles, because the interpreter runs one program at a time. The results are the same."""
+    """Use large tiles, because the interpreter runs one program at a time.
+
+    The results are the same.
+    """
     monkeypatch.setattr(convolution, "tile_for", lambda M, N, size: Tile(512, 64, 4, 3, 512))
     monkeypatch.setattr(residual_unit, "tile_for", lambda M, channels: Tile(512, channels, 4, 3, 512))
     monkeypatch.setattr(pointwise, "MOMENTS", 512)
@@ -105,7 +108,10 @@ def test_kernel_audio_equals_the_network_from_the_first_frame(loaded: Loaded, sp
 
 
 def test_long_stream_is_equal_for_every_chunking(small: Code2Wav) -> None:
-    """The window is 7 frames and the ring 32, so 40 frames go around; chunks are shorter and longer than a window."""
+    """The window is 7 frames and the ring 32, so that 40 frames fill it more than once.
+
+    Chunks are shorter and longer than a window.
+    """
     codes = codes_of(small, 1, 40)
     ours = in_chunks(packed(small), [2], codes, [1, 3, 19, 24, 40])
     assert (ours.int() - plain(small, codes)).abs().max() <= STEP

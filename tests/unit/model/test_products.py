@@ -91,7 +91,10 @@ print(torch.equal(linear(rows, weight), torch.cat([linear(row, weight) for row i
 
 
 def assert_exact(conv: nn.Module, inputs: int, left: int, step: int) -> None:
-    """Check that any part of the input gives the same bits as in the whole input, alone and in a batch."""
+    """Check that any part of the input gives the same bits as in the whole input.
+
+    It is checked alone and in a batch.
+    """
     x = numbers(3, left + LONG + 70, inputs, seed=7)
     whole = conv(x)
     for start, size in ((0, 1), (3, 2), (5, 7), (8, GRAIN), (2, LONG - 1), (1, LONG), (4, LONG + 1), (0, LONG + 70)):

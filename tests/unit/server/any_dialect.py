@@ -22,7 +22,10 @@ def named(driver: DialectDriver) -> str:
 
 
 class AnyDialect(RuleBasedStateMachine):
-    """State machine of an engine and a decoder with random replies. Subclasses are the client."""
+    """State machine of an engine and a decoder with random replies.
+
+    Subclasses are the client.
+    """
 
     driver: DialectDriver
 

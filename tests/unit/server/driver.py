@@ -42,7 +42,10 @@ CLONER = ModelCard(**{**{name: getattr(CARD, name) for name in CARD.__slots__}, 
 
 
 class SessionDriver:
-    """Session of any dialect; the test plays the server and the engine."""
+    """Session of any dialect.
+
+    The test plays the server and the engine.
+    """
 
     def __init__(self, dialect: Dialect[Any]) -> None:
         self.dialect = dialect
@@ -86,7 +89,10 @@ class SessionDriver:
 
     @property
     def received_text(self) -> str:
-        """All text that the engine received, in order; `|` marks the end of a text."""
+        """All text that the engine received, in order.
+
+        `|` marks the end of a text.
+        """
         sent_text = ""
         for command in self.commands:
             match command:
@@ -119,7 +125,10 @@ class SessionDriver:
         return heard
 
     def kinds(self) -> list[str]:
-        """Return the names of all pending replies: message types, error codes, "sound", close codes."""
+        """Return the names of all pending replies.
+
+        A name is a message type, an error code, "sound" or a close code.
+        """
         return [self.kind(item) for item in self.heard()]
 
     def kind(self, item: Any) -> str:

@@ -30,7 +30,10 @@ END = Finished(stop_reason=StopReason.EOS, stats=RequestStats())
 
 
 class Client:
-    """One end of a WebSocket in ASGI terms. ``deaf`` blocks every send."""
+    """One end of a WebSocket in ASGI terms.
+
+    ``deaf`` blocks every send.
+    """
 
     def __init__(self) -> None:
         self.inbox: asyncio.Queue[dict[str, Any]] = asyncio.Queue()

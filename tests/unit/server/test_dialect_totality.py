@@ -262,7 +262,10 @@ def test_every_pair_of_wyoming_state_and_message_has_a_response(state: str, mess
 
 
 class AnyOmni(AnyDialect):
-    """Client that counts start, audio and done of each sentence, and compares the totals with session.done."""
+    """Client that counts start, audio and done of each sentence.
+
+    It compares the totals with session.done.
+    """
 
     @initialize(split=st.sampled_from(["none", "sentence"]), stream=st.booleans(), base=st.booleans())
     def open(self, split: str, stream: bool, base: bool) -> None:
@@ -372,7 +375,10 @@ class AnyCartesia(AnyDialect):
 
     @rule(name=st.sampled_from(["a", "b", "c"]))
     def cancel(self, name: str) -> None:
-        """Cancel a context; unless the session has ended, the client receives nothing more of it."""
+        """Cancel a context.
+
+        Unless the session has ended, the client receives nothing more of the context.
+        """
         is_heard = not self.driver.dialect.closed
         self.driver.send({"context_id": name, "cancel": True})
         if is_heard:
@@ -381,7 +387,10 @@ class AnyCartesia(AnyDialect):
 
 
 class AnyWyoming(AnyDialect):
-    """Client that receives one text at a time: start, audio, stop; an error is the last message."""
+    """Client that receives one text at a time: start, audio, stop.
+
+    An error is the last message.
+    """
 
     @initialize()
     def open(self) -> None:
@@ -432,7 +441,10 @@ def test_response_tables_name_only_known_messages() -> None:
 
 
 def test_audio_messages_of_every_dialect_report_their_sample_count() -> None:
-    """The connection acknowledges audio by this count; without it a row would stay paused."""
+    """The connection acknowledges audio by this count.
+
+    Without it, a row would stay paused.
+    """
     whole, streamed, json_, events, eleven = omni(), omni(), cartesia(), wyoming(), elevenlabs()
     whole.send({"type": "session.config"})
     streamed.send(STREAM)

@@ -17,7 +17,10 @@ STATS = RequestStats(queue_ms=40, ttfa_ms=120, total_ms=540, audio_s=2.0, underr
 
 
 def read(metrics: ServerMetrics, load: EngineLoad | None = None) -> dict[tuple[str, ...], float]:
-    """Return the value of each sample by its name and label values (sorted by label name), as Prometheus parses it."""
+    """Return the value of each sample by its name and label values.
+
+    The label values are sorted by label name. Prometheus parses the page.
+    """
     return {
         (sample.name, *(sample.labels[name] for name in sorted(sample.labels))): sample.value
         for family in text_string_to_metric_families(metrics.page(load).decode())

@@ -278,7 +278,10 @@ def test_hanging_decoder_is_killed() -> None:
 
 
 def test_suspended_machine_does_not_time_out_the_decoder() -> None:
-    """Each poll takes an hour. The timeout counts polls instead of clock time."""
+    """Each poll takes an hour.
+
+    The timeout counts polls instead of clock time.
+    """
 
     class Hours(threading.Event):
         looks = 0
@@ -345,7 +348,10 @@ def test_at_most_two_decoders_run_at_once(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_many_bombs_at_once_use_bounded_memory() -> None:
-    """Eight threads decode bombs; the memory of this process does not grow."""
+    """Eight threads decode bombs.
+
+    The memory of this process does not grow.
+    """
     data = bomb(1800, "FLAC", "PCM_16")
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 

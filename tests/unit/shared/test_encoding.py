@@ -48,7 +48,10 @@ def decoded(response_format: str, data: bytes) -> tuple[NDArray[np.float32], int
 
 
 def alike(samples: NDArray[np.float32], rate: int, source_rate: int = 24_000) -> float:
-    """Return the correlation with the input audio at the best shift; 1 means equal."""
+    """Return the correlation with the input audio at the best shift.
+
+    A correlation of 1 means equal.
+    """
     wanted = SOUND / 32768
     step = rate // 8_000
     one, other = samples[:: max(1, step)], wanted[:: source_rate // 8_000]
@@ -112,7 +115,10 @@ def test_chunking_does_not_change_the_output(response_format: str, cuts: list[in
 
 @pytest.mark.parametrize("options", [{"rate": 8_000}, {"speed": 1.3}, {"speed": 0.3, "rate": 8_000}])
 def test_chunking_does_not_change_resampled_or_time_stretched_output(options: dict[str, Any]) -> None:
-    """The chunks are whole frames, as from the engine; other chunks change the last 50 ms of atempo's slow speech."""
+    """The chunks are whole frames, as from the engine.
+
+    Other chunks change the last 50 ms of atempo's slow speech.
+    """
     wanted = encoded("pcm", **options)
     for piece in (2 * FRAME_BYTES, 16 * FRAME_BYTES, len(PCM)):
         assert encoded("pcm", piece=piece, **options) == wanted

@@ -80,7 +80,10 @@ def trap() -> Iterator[Trap]:
 
 
 def fetcher(trap: Trap, *resolved: str, public: bool = False, seconds: float = 5.0) -> Fetcher:
-    """Return a fetcher that resolves every name to these addresses and connects to the trap instead of port 443."""
+    """Return a fetcher that resolves every name to these addresses.
+
+    It connects to the trap instead of port 443.
+    """
     return Fetcher(
         resolve=lambda _: list(resolved or ["127.0.0.1"]),
         is_public=(lambda _: True) if public else is_public,

@@ -140,7 +140,10 @@ def test_matches_equal_those_of_one_combined_pattern(entries: list[Entry], text:
 
 
 def test_dictionaries_compile_in_linear_time() -> None:
-    """800 entries of 40 letters and 39 spaces are one request's maximum; as one pattern they took 6 s."""
+    """800 entries of 40 letters and 39 spaces are one request's maximum.
+
+    As one pattern they took 6 s.
+    """
 
     def seconds_of(count: int) -> float:
         words = (f"{number:040b}".replace("0", "á").replace("1", "é") for number in range(count))

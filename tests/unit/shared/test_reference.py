@@ -101,7 +101,10 @@ def peak_bytes(work: Callable[[], object]) -> int:
 
 @pytest.mark.parametrize("honest", [True, False])
 def test_a_decompression_bomb_costs_little(honest: bool) -> None:
-    """Half an hour of silence is 70 KB of FLAC and 173 MB decoded. Its header may omit the length."""
+    """Half an hour of silence is 70 KB of FLAC and 173 MB decoded.
+
+    Its header may omit the length.
+    """
     bomb = bytearray(encoded(np.zeros(1800 * SAMPLE_RATE, np.int16), kind="FLAC"))
     assert len(bomb) < 2**20
     if not honest:
@@ -173,7 +176,10 @@ def test_too_many_channels_are_refused() -> None:
 
 @pytest.mark.parametrize("size", [0, 2**31, 2**32 - 1])
 def test_header_with_a_wrong_length(size: int) -> None:
-    """Streaming writers store 0 or 0xFFFFFFFF. The actual data is read, or the file is refused."""
+    """Streaming writers store 0 or 0xFFFFFFFF.
+
+    The actual data is read, or the file is refused.
+    """
     data = bytearray(encoded(VOICE, subtype="PCM_16"))
     place = data.index(b"data") + 4
     data[place : place + 4] = struct.pack("<I", size)

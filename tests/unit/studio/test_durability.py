@@ -79,7 +79,10 @@ def test_restart_keeps_everything(folder: Path) -> None:
 
 @pytest.mark.slow
 def test_killed_writer_leaves_every_take_complete(folder: Path) -> None:
-    """Writers are killed at random. Confirmed takes are stored, and unfinished ones leave nothing."""
+    """Writers are killed at random.
+
+    Confirmed takes are stored, and unfinished ones leave nothing.
+    """
     command = [sys.executable, "-m", "tests.support.take_writers", str(folder), "30"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

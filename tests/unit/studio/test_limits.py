@@ -103,7 +103,11 @@ async def refusal(socket: ClientConnection) -> tuple[str, int]:
 
 
 async def heard(url: str) -> bytes | None:
-    """Speak on another socket of the first visitor. Return the audio, or None if it was refused."""
+    """Speak on another socket of the first visitor.
+
+    Returns:
+        The audio, or None if the request was refused.
+    """
     async with connect(url, additional_headers=ONE, proxy=None) as socket:
         with suppress(ConnectionClosed):
             await socket.send(TEXT)

@@ -23,7 +23,10 @@ pytestmark = pytest.mark.skipif(shutil.which("pdftotext") is None, reason="poppl
 
 
 def letters(text: str) -> str:
-    """Return the letters and digits, because readers differ in spaces, hyphens at ends of rows, and ligatures."""
+    """Return the letters and digits of a text.
+
+    Readers differ in spaces, hyphens at ends of rows, and ligatures.
+    """
     return "".join(filter(str.isalnum, text.replace("ﬁ", "fi").replace("ﬀ", "ff").replace("ﬃ", "ffi")))
 
 

@@ -46,7 +46,11 @@ def anybody(address: str) -> Iterator[httpx.Client]:
 
 
 def shared(owner: httpx.Client, **fields: Any) -> tuple[str, str]:
-    """Store and share a take. Return its id and the path of its link."""
+    """Store and share a take.
+
+    Returns:
+        Its id and the path of its link.
+    """
     take = keep(owner, pcm_of(0.5), **fields)["id"]
     answer = owner.post(f"/studio/takes/{take}/share")
     assert answer.status_code == 201

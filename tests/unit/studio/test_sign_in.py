@@ -31,7 +31,10 @@ CLIENT, SECRET = "the-studio", "between us"
 
 
 class Provider:
-    """Identity provider that accepts every user. With ``lies``, its token belongs to another user."""
+    """Identity provider that accepts every user.
+
+    With ``lies``, its token belongs to another user.
+    """
 
     def __init__(self) -> None:
         self.key = RSAKey.generate_key(2048, {"kid": "one", "use": "sig", "alg": "RS256"})

@@ -185,7 +185,10 @@ async def test_external_runtime_is_polled_for_its_status(monkeypatch: pytest.Mon
 
 @asynccontextmanager
 async def ready(drain_s: float = 0.0) -> AsyncIterator[ChildRuntime]:
-    """Start a runtime whose arguments define its behaviour. A successor may replace it."""
+    """Start a runtime whose arguments define its behaviour.
+
+    A successor may replace it.
+    """
     runtime = ChildRuntime(["ready"], command=STAND_IN, drain_s=drain_s)
     supervision = asyncio.create_task(runtime.run())
     try:

@@ -86,7 +86,10 @@ CUES, BEFORE_S, AFTER_S = 1300, 0.25, 0.3  # A model's takes begin and end with 
 
 
 def film() -> tuple[list[tuple[float, float]], list[float]]:
-    """Return start and end of each subtitle, and the duration of its speech, which may be too long."""
+    """Return start and end of each subtitle, and the duration of its speech.
+
+    The speech may be too long.
+    """
     rng = np.random.default_rng(1)
     at, times = 30.0, []
     for _ in range(CUES):

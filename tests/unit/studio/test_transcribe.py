@@ -49,9 +49,17 @@ def asked(
     limits: Limits | None = None,
     hear: Callable[[httpx.Response], None] = lambda _: None,
 ) -> list[httpx.Response]:
-    """Send several requests to a studio with this recogniser at once, and return the responses.
+    """Send several requests at once to a studio with this recogniser.
 
-    ``hear`` is called with each response.
+    Args:
+        choice: The recogniser.
+        recordings: Bodies of the requests.
+        query: Query of the URL.
+        limits: Limits of the studio.
+        hear: Called with each response.
+
+    Returns:
+        The responses.
     """
 
     async def run() -> list[httpx.Response]:

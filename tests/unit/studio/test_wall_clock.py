@@ -32,12 +32,18 @@ def test_clock_jump_is_logged_once() -> None:
 def test_deleted_take_can_be_restored_after_a_temporary_clock_jump(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The bin is checked every 0.6 s. With a clock one year ahead, all of it would have expired."""
+    """The bin is checked every 0.6 s.
+
+    With a clock one year ahead, all of it would have expired.
+    """
     true_time, ahead, looks = time.time, 0, []
     monkeypatch.setattr(store_service, "TIDY_S", 0.6)
 
     class Back(logging.Handler):
-        """Log handler that corrects the clock as soon as the jump is logged, before the next check."""
+        """Log handler that corrects the clock as soon as the jump is logged.
+
+        The next check follows later.
+        """
 
         def emit(self, record: logging.LogRecord) -> None:
             nonlocal ahead

@@ -1,4 +1,7 @@
-"""Tests of the import of web pages: articles without menus; private addresses refused."""
+"""Tests of the import of web pages.
+
+Articles are read without menus, and private addresses are refused.
+"""
 
 from __future__ import annotations
 

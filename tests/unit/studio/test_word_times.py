@@ -43,7 +43,10 @@ def trimmed(samples: NDArray[np.float32]) -> NDArray[np.float32]:
 
 @pytest.fixture(scope="module")
 def known() -> Known:
-    """Return audio with phrases between silences, and the start and end of each phrase in seconds."""
+    """Return audio with phrases between silences, and the times of the phrases.
+
+    The times are start and end in seconds.
+    """
     sound, truth = np.zeros(0, np.float32), []
     for said, silence_s in zip(map(trimmed, each_spoken(*PHRASES, seed=2)), SILENCES, strict=False):
         start = len(sound) / SAMPLE_RATE + silence_s

@@ -24,7 +24,10 @@ SMALL = {
 
 @pytest.fixture(scope="module")
 def recipe() -> Iterator[dict[str, ModuleType]]:
-    """Import modules that import each other by name, and remove them and their folder at the end."""
+    """Import modules that import each other by name.
+
+    They and their folder are removed at the end.
+    """
     before = set(sys.modules)
     path = list(sys.path)
     sys.path.insert(0, str(RECIPE))

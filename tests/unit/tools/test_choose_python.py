@@ -80,7 +80,10 @@ def test_missing_requested_interpreter_is_refused(path: Path, tmp_path: Path) ->
 
 
 def environment(folder: Path, python: str) -> Path:
-    """Create an environment of the interpreter. A file in it shows whether it was removed."""
+    """Create an environment of the interpreter.
+
+    A file in it shows whether it was removed.
+    """
     venv = folder / "venv"
     (venv / "bin").mkdir(parents=True)
     (venv / "bin" / "python").symlink_to(python)

@@ -38,7 +38,10 @@ def test_padding_does_not_change_an_instance_norm(recipe: dict[str, ModuleType])
 
 
 def test_exported_lstm_has_the_gate_order_of_pytorch(recipe: dict[str, ModuleType]) -> None:
-    """ONNX orders the gates as input, output, forget, cell. These gates keep the cell at 0."""
+    """ONNX orders the gates as input, output, forget, cell.
+
+    These gates keep the cell at 0.
+    """
     shapes = {"l.ih": (2, 1024, 3), "l.hh": (2, 1024, 256), "l.bias": (2, 2048)}
     weights = {k: torch.zeros(s) for k, s in shapes.items()}
     # The input and output gates are open, the forget gate is closed, and the cell input is 1.

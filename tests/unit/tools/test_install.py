@@ -44,7 +44,10 @@ CONSTRAINT = ("--constraint", "others.lock")
 
 
 class Pip:
-    """Recorder of pip's calls. Calls with an index run and install into a folder; others succeed."""
+    """Recorder of pip's calls.
+
+    Calls with an index run and install into a folder, and others succeed.
+    """
 
     def __init__(self, target: Path) -> None:
         self.target = target

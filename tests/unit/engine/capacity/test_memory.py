@@ -163,7 +163,10 @@ def test_measured_and_estimated_bytes_give_the_same_slots(asked: int) -> None:
 
 
 def test_shared_memory_in_a_container_is_not_counted_as_file_cache() -> None:
-    """memory.stat counts Ray's objects in /dev/shm as file cache, but they cannot be reclaimed."""
+    """memory.stat counts Ray's objects in /dev/shm as file cache.
+
+    They cannot be reclaimed.
+    """
     lines = ["anon 1000", "file 900", "kernel 50", "shmem 700", "file_mapped 10"]
     assert memory.reclaimable_bytes(lines) == 200
     assert memory.reclaimable_bytes([]) == 0

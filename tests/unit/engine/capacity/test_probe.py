@@ -89,7 +89,10 @@ def test_audio_speed_is_measured_in_its_serving_dtype(monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize("kind", [None, FLOAT16, INT8, INT4])
 def test_estimated_layer_size_equals_the_quantized_size(kind: Quantization | None) -> None:
-    """A wrong size made the probe's layers fit into a cache, which overestimated the speed of int4."""
+    """A wrong size made the probe's layers fit into a cache.
+
+    This overestimated the speed of int4.
+    """
     config = DecoderConfig(num_hidden_layers=1, num_code_groups=4, vocab_size=64)
     with on_meta():
         stack = DecoderStack(config)

@@ -212,7 +212,10 @@ def test_flush_with_the_final_message_is_acknowledged_before_the_end() -> None:
 
 
 def test_zero_buffer_delay_flushes_every_message() -> None:
-    """Pipecat sends sentences without white space and max_buffer_delay_ms 0, and expects no flush_done."""
+    """Pipecat sends sentences without white space and max_buffer_delay_ms 0.
+
+    It expects no flush_done.
+    """
     driver = cartesia()
     for text in ("One.", "Two."):
         driver.send(generation(text, **{"continue": True, "max_buffer_delay_ms": 0}))
@@ -259,7 +262,10 @@ def test_contexts_on_one_socket_keep_their_audio_apart() -> None:
 
 
 def test_cancel_drops_unsent_audio_sends_nothing_and_frees_the_slot() -> None:
-    """Cartesia's client would end its next context at a `done` message of a context that it has cancelled."""
+    """Cartesia's client would misunderstand a `done` message after a cancel.
+
+    Such a message would end the client's next context.
+    """
     driver = cartesia()
     driver.send(generation("One.", context="a", add_timestamps=True))
     driver.send(generation("Two.", context="b"))
@@ -335,7 +341,10 @@ def test_own_model_names_are_used_and_unknown_ones_mean_the_default() -> None:
 
 
 def test_voice_may_be_given_as_an_id_string() -> None:
-    """Cartesia's client sends an id string since 2026-08, also in the last message of a context."""
+    """Cartesia's client has sent an id string since 2026-08.
+
+    The last message of a context also has it.
+    """
     driver = cartesia()
     driver.send(generation("Hello ", voice="anna", **{"continue": True}))
     driver.send(generation("", voice="6ccbfb76-1fc6-48f7-b71d-91ac6298247b"))
@@ -533,7 +542,10 @@ def test_idle_socket_times_out_after_five_minutes_and_an_idle_context_earlier() 
 
 
 def waits(driver: DialectDriver, clock: Clock, seconds: float) -> None:
-    """Advance the clock by `seconds` and call the dialect at each of its deadlines, as the socket's timer does."""
+    """Advance the clock by `seconds` and call the dialect at each of its deadlines.
+
+    The socket's timer does the same.
+    """
     until = clock.now + seconds
     while driver.dialect.deadline is not None and driver.dialect.deadline <= until:
         assert driver.dialect.deadline >= 0

@@ -90,7 +90,10 @@ def test_every_pair_of_elevenlabs_messages_has_a_response(state: str, message: s
 
 
 class AnyElevenLabs(AnyDialect):
-    """Client of either kind of socket that tracks each context by its id, from its first to its last message."""
+    """Client of either kind of socket that tracks each context by its id.
+
+    A context is tracked from its first to its last message.
+    """
 
     @initialize(is_multi=st.booleans(), stored=st.booleans(), auto=st.sampled_from(["true", "false"]))
     def open(self, is_multi: bool, stored: bool, auto: str) -> None:

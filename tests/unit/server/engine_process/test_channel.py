@@ -22,7 +22,10 @@ Ends = tuple[Channel, Channel]
 
 @pytest.fixture
 def ends() -> Iterator[Ends]:
-    """Yield the two ends of a channel; each receives the messages of the other."""
+    """Yield the two ends of a channel.
+
+    Each end receives the messages of the other.
+    """
     (there_out, there_in), (back_out, back_in) = os.pipe(), os.pipe()
     with os.fdopen(there_out, "rb") as there, os.fdopen(back_out, "rb") as back:
         one = Channel(back, os.fdopen(there_in, "wb"))

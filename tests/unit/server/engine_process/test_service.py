@@ -365,7 +365,10 @@ def test_silent_engine_counts_as_busy(apart: Apart, monkeypatch: pytest.MonkeyPa
 def test_step_running_when_the_engine_fell_silent_keeps_its_start_time(
     apart: Apart, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With another time, the watchdog would assume that a long step had finished, and would wait longer."""
+    """With another time, the watchdog would assume that a long step had finished.
+
+    It would then wait longer.
+    """
     apart.engine.step_since = 5.0
     until(lambda: apart.client.at_work_since() == 5.0)
     monkeypatch.setattr(client_module, "SILENT_S", 0.0)

@@ -34,7 +34,10 @@ def no_engine(settings: Settings, progress: Progress) -> SpeechEngine:
 
 @dataclass
 class Door:
-    """Request guard and access control around an app that records its calls; the test sets the clock."""
+    """Request guard and access control around an app that records its calls.
+
+    The test sets the clock.
+    """
 
     settings: ServerSettings = field(default_factory=ServerSettings)
     limits: Limits = field(default_factory=Limits)
@@ -79,7 +82,11 @@ class Door:
         body: tuple[bytes, ...] = (b"",),
         **headers: str,
     ) -> tuple[int, dict[str, Any], dict[str, str]]:
-        """Send one request and return its status (101 for an accepted socket), error object and response headers."""
+        """Send one request.
+
+        Returns:
+            Its status (101 for an accepted socket), error object and response headers.
+        """
         said: list[Message] = []
         pairs = {"host": "studio.example:8210", **{name.replace("_", "-"): value for name, value in headers.items()}}
         scope: Scope = {

@@ -37,7 +37,10 @@ def two_voices() -> MemoryLibrary:
 
 
 class Driver(SessionDriver):
-    """Native session; the test plays the server and the engine."""
+    """Native session.
+
+    The test plays the server and the engine.
+    """
 
     def __init__(self, limits: Limits | None = None, cards: tuple[ModelCard, ...] = (CARD, CLONER)) -> None:
         self.now = 0.0
@@ -68,7 +71,10 @@ class Driver(SessionDriver):
         return self.of(Decode)
 
     def sent_texts(self, number: int) -> list[str | None]:
-        """Return the text commands of an utterance in order: texts, None for a flush, "." for the end."""
+        """Return the text commands of an utterance in order.
+
+        They are texts, None for a flush, and "." for the end.
+        """
         sent_texts: list[str | None] = []
         for command in self.commands:
             match command:

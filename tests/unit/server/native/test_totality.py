@@ -121,7 +121,10 @@ class AnySession(RuleBasedStateMachine):
         self.driver.configure(frames=frames)
 
     def ends_are_told_once(self) -> None:
-        """Assert one terminal message per context that ended in this step, and no queued audio if it was cancelled."""
+        """Assert one terminal message per context that ended in this step.
+
+        A cancelled context must have no queued audio.
+        """
         now = {utterance.number: utterance for utterance in self.driver.session.utterances.values()}
         ended = [utterance for number, utterance in self.open_before.items() if number not in now]
         terminal_counts = Counter(reply["context_id"] for reply in self.said)

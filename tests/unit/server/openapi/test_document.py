@@ -67,7 +67,7 @@ def test_undocumented_route_is_detected() -> None:
 
     @bare.get("/new")
     async def new() -> None:
-        """Return a text; the route has no documented response."""
+        """Return a text from a route without a documented response."""
 
     @bare.get("/silent")
     @documented(answer=str)

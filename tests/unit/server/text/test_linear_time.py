@@ -50,7 +50,10 @@ PIECE = 64
 
 
 def seconds(stage: Stage, text: str, piece: int) -> float:
-    """Return the processor time of a whole text in chunks, without garbage collections as in `timeit`."""
+    """Return the processor time of a whole text in chunks.
+
+    There is no garbage collection, as in `timeit`.
+    """
     add = stage()
     gc.disable()
     begin = time.thread_time()

@@ -14,7 +14,10 @@ PROXY = "10.0.0.9"
 
 
 async def seen(count: int, *headers: tuple[str, str], kind: str = "http") -> tuple[str, str]:
-    """Return the client address and the scheme of a request that a proxy forwarded with these headers."""
+    """Return the client address and the scheme of a request.
+
+    A proxy forwarded the request with these headers.
+    """
     scopes: list[Any] = []
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:

@@ -181,7 +181,10 @@ async def test_refused_request_does_not_interrupt_the_previous_response() -> Non
 
 
 async def test_pipelined_requests_are_throttled_after_a_burst() -> None:
-    """A flood of requests gets a tenth of the event loop's time, and at most one read of it is buffered."""
+    """A flood of requests gets a tenth of the event loop's time.
+
+    At most one read of it is buffered.
+    """
     at = Port()
     async with at.open() as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)

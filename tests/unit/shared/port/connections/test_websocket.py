@@ -24,7 +24,10 @@ REASONS = {1008: "slow_reader", 1011: "keepalive ping timeout"}
 
 @pytest.mark.parametrize("send_s", [1.0, TEST_TIMEOUT_S])
 async def test_disconnected_client_receives_the_close_reason(send_s: float) -> None:
-    """The client also misses a ping. The reason follows the unread data, whichever limit was exceeded first."""
+    """The client also misses a ping.
+
+    The reason follows the unread data, whichever limit was exceeded first.
+    """
     ping_s = 0.8
 
     at = Port(ws_ping_interval=ping_s, ws_ping_timeout=ping_s)
@@ -47,7 +50,10 @@ async def test_disconnected_client_receives_the_close_reason(send_s: float) -> N
 async def test_close_timeout_after_a_completed_close_logs_no_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The connection is already closed at the timeout, and closing it again would log an error."""
+    """The connection is already closed at the timeout.
+
+    Closing it again would log an error.
+    """
     ping_s, closing_s = 0.4, 2.0
     monkeypatch.setattr(websocket, "_CLOSING_S", closing_s)
 
@@ -159,7 +165,10 @@ async def test_messages_of_real_clients_are_answered(sent: bytes, replies: bytes
 
 
 async def test_small_messages_are_throttled_after_a_burst() -> None:
-    """A flood of messages gets a small share of the event loop's time; round trips of another client stay short."""
+    """A flood of messages gets a small part of the event loop's time.
+
+    Round trips of another client stay short.
+    """
     at = Port()
     async with at.open() as port, connect(f"ws://127.0.0.1:{port}/length", compression=None) as neighbour:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
