@@ -65,7 +65,9 @@ export class SpeechRoutes {
         [x: string]: any;
     }>;
     /**
-     * Store a dictionary. Speech requests name its `id` in `pronunciation_dictionaries`.
+     * Store a dictionary.
+     *
+     * Speech requests name its `id` in `pronunciation_dictionaries`.
      *
      * @param {string} name @param {Pronunciation[]} pronunciations @param {string} [description]
      */
@@ -89,8 +91,11 @@ export class SpeechRoutes {
     /** Delete a dictionary permanently. @param {string} id */
     deletePronunciationDictionary(id: string): Promise<void>;
     /**
-     * Return a single-use ticket that opens one socket without the key, for pages that must not know the key. @returns
-     * {Promise<string>}
+     * Return a single-use ticket that opens one socket without the key.
+     *
+     * It is for pages that must not know the key.
+     *
+     * @returns {Promise<string>}
      */
     ticket(): Promise<string>;
     /**
@@ -102,8 +107,9 @@ export class SpeechRoutes {
     ask(method: string, path: string, body?: BodyInit, headers?: Record<string, string>): Promise<Response>;
 }
 /**
- * Client of the runtime's HTTP routes: models, stored voices, pronunciation dictionaries and tickets. For browsers and
- * Node.
+ * Client of the runtime's HTTP routes, for browsers and Node.
+ *
+ * The routes are models, stored voices, pronunciation dictionaries and tickets.
  *
  *     import { SpeechRoutes } from 'voicewright/routes';
  *
@@ -124,8 +130,9 @@ export type RouteOptions = {
     fetch?: typeof fetch | undefined;
 };
 /**
- * Client of the runtime's HTTP routes: models, stored voices, pronunciation dictionaries and tickets. For browsers and
- * Node.
+ * Client of the runtime's HTTP routes, for browsers and Node.
+ *
+ * The routes are models, stored voices, pronunciation dictionaries and tickets.
  *
  *     import { SpeechRoutes } from 'voicewright/routes';
  *
@@ -144,8 +151,9 @@ export type Pronunciation = {
     case_sensitive?: boolean | undefined;
 };
 /**
- * Client of the runtime's HTTP routes: models, stored voices, pronunciation dictionaries and tickets. For browsers and
- * Node.
+ * Client of the runtime's HTTP routes, for browsers and Node.
+ *
+ * The routes are models, stored voices, pronunciation dictionaries and tickets.
  *
  *     import { SpeechRoutes } from 'voicewright/routes';
  *

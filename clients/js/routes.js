@@ -1,6 +1,7 @@
 /**
- * Client of the runtime's HTTP routes: models, stored voices, pronunciation dictionaries and tickets. For browsers and
- * Node.
+ * Client of the runtime's HTTP routes, for browsers and Node.
+ *
+ * The routes are models, stored voices, pronunciation dictionaries and tickets.
  *
  *     import { SpeechRoutes } from 'voicewright/routes';
  *
@@ -115,7 +116,9 @@ export class SpeechRoutes {
   }
 
   /**
-   * Store a dictionary. Speech requests name its `id` in `pronunciation_dictionaries`.
+   * Store a dictionary.
+   *
+   * Speech requests name its `id` in `pronunciation_dictionaries`.
    *
    * @param {string} name @param {Pronunciation[]} pronunciations @param {string} [description]
    */
@@ -140,8 +143,11 @@ export class SpeechRoutes {
   }
 
   /**
-   * Return a single-use ticket that opens one socket without the key, for pages that must not know the key. @returns
-   * {Promise<string>}
+   * Return a single-use ticket that opens one socket without the key.
+   *
+   * It is for pages that must not know the key.
+   *
+   * @returns {Promise<string>}
    */
   async ticket() {
     return (await this.json('POST', '/v1/session_ticket')).ticket;

@@ -28,6 +28,8 @@ export class SpeechError extends Error {
     partialAudio: boolean;
 }
 /**
+ * Socket of the speech protocol, with several utterances at once.
+ *
  * Events: 'state' when `state` changes; 'session' after session.created; 'expiring' when the server announces that it
  * will close the socket, which is then replaced.
  */
@@ -50,7 +52,7 @@ export class SpeechSocket extends EventTarget {
     pingTimer: ReturnType<typeof setInterval> | undefined;
     /** Stalled: not closed, but nothing arrives. @type {State} */
     state: State;
-    /** Time of the first unanswered ping; 0 if there is none. */
+    /** Time of the first unanswered ping, or 0 if there is none. */
     unanswered: number;
     /** @type {Session|null} */
     session: Session | null;
@@ -65,9 +67,13 @@ export class SpeechSocket extends EventTarget {
     /** Connect, and reconnect after a loss. */
     open(): void;
     connect(): Promise<void>;
-    /** Abandon a silent connection and open another. A dead connection would not report that it is closed. */
+    /**
+     * Abandon a silent connection and open another.
+     *
+     * A dead connection would not report that it is closed.
+     */
     drop(): void;
-    /** End all utterances and stay closed; no handler is called afterwards. */
+    /** End all utterances and stay closed, without further calls of handlers. */
     close(): void;
     /** * Speak a text.
      *
@@ -82,11 +88,11 @@ export class SpeechSocket extends EventTarget {
     ping(): void;
     /** Ping the server, and treat the connection as stalled if no pong arrives in time. @param {number} [withinMs] */
     check(withinMs?: number): void;
-    /** Handle a message; any message shows that the connection is alive. @param {ArrayBuffer|string} data */
+    /** Handle a message, which shows that the connection is alive. @param {ArrayBuffer|string} data */
     hear(data: ArrayBuffer | string): void;
     /** @param {Message} message */
     send(message: Message): void;
-    /** Resolve when a session is open; reject with a message for the user after a timeout. @returns {Promise<void>} */
+    /** Resolve when a session is open, or reject with a message after a timeout. @returns {Promise<void>} */
     whenOpen(): Promise<void>;
     /** @param {ArrayBuffer|string} data */
     receive(data: ArrayBuffer | string): void;
@@ -97,7 +103,11 @@ export class SpeechSocket extends EventTarget {
     /** @param {Utterance} utterance @param {SpeechError} error */
     fail(utterance: Utterance, error: SpeechError): void;
     onClose(): void;
-    /** Handle a closed socket. Utterances that were not sent yet wait for the next socket. */
+    /**
+     * Handle a closed socket.
+     *
+     * Utterances that were not sent yet wait for the next socket.
+     */
     end(): void;
     /** @param {State} state */
     enter(state: State): void;
@@ -114,8 +124,10 @@ export type Session = {
     };
 };
 /**
- * Client of the speech protocol `voicewright.speech.v1`: one socket with several utterances at once, whose audio
- * arrives while it is generated. For browsers and Node; one file without dependencies or globals.
+ * Client of the speech protocol `voicewright.speech.v1`.
+ *
+ * One socket has several utterances at once, whose audio arrives while it is generated. For browsers and Node, in one
+ * file without dependencies or globals.
  *
  *     import { SpeechSocket } from 'voicewright';
  *
@@ -188,8 +200,10 @@ export type Dialogue = {
     turn_pause_ms?: number | undefined;
 };
 /**
- * Client of the speech protocol `voicewright.speech.v1`: one socket with several utterances at once, whose audio
- * arrives while it is generated. For browsers and Node; one file without dependencies or globals.
+ * Client of the speech protocol `voicewright.speech.v1`.
+ *
+ * One socket has several utterances at once, whose audio arrives while it is generated. For browsers and Node, in one
+ * file without dependencies or globals.
  *
  *     import { SpeechSocket } from 'voicewright';
  *
@@ -261,8 +275,10 @@ export type Message = {
     [field: string]: unknown;
 };
 /**
- * Client of the speech protocol `voicewright.speech.v1`: one socket with several utterances at once, whose audio
- * arrives while it is generated. For browsers and Node; one file without dependencies or globals.
+ * Client of the speech protocol `voicewright.speech.v1`.
+ *
+ * One socket has several utterances at once, whose audio arrives while it is generated. For browsers and Node, in one
+ * file without dependencies or globals.
  *
  *     import { SpeechSocket } from 'voicewright';
  *
@@ -303,7 +319,7 @@ declare class Utterance {
     channel: number | null;
     samples: number;
     finished: boolean;
-    /** Messages queued until the socket is open; null afterwards. @type {Message[]|null} */
+    /** Messages queued until the socket is open, or null afterwards. @type {Message[]|null} */
     waiting: Message[] | null;
     /** Append text. @param {string} text */
     write(text: string): void;
@@ -312,15 +328,17 @@ declare class Utterance {
     /** Mark the text as complete. */
     finish(): void;
     /**
-     * Report the playback position. The server serves listeners with less buffered audio first.
+     * Report the playback position.
+     *
+     * The server serves listeners with less buffered audio first.
      *
      * @param {number} ms  played audio of the utterance
      * @param {number} [bufferedMs]  received and not played yet
      */
     played(ms: number, bufferedMs?: number): void;
-    /** Stop the utterance; `onAudio` is not called again. @param {number} [playedMs] */
+    /** Stop the utterance, after which `onAudio` is not called again. @param {number} [playedMs] */
     cancel(playedMs?: number): void;
-    /** Send or queue a message; ignore it if the utterance has ended. @param {Message} message */
+    /** Send or queue a message, or ignore it if the utterance has ended. @param {Message} message */
     say(message: Message): void;
     /** @param {Message} message */
     send(message: Message): void;

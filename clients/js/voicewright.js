@@ -1,6 +1,8 @@
 /**
- * Client of the speech protocol `voicewright.speech.v1`: one socket with several utterances at once, whose audio
- * arrives while it is generated. For browsers and Node; one file without dependencies or globals.
+ * Client of the speech protocol `voicewright.speech.v1`.
+ *
+ * One socket has several utterances at once, whose audio arrives while it is generated. For browsers and Node, in one
+ * file without dependencies or globals.
  *
  *     import { SpeechSocket } from 'voicewright';
  *
@@ -132,7 +134,7 @@ class Utterance {
     this.channel = null;
     this.samples = 0;
     this.finished = false;
-    /** Messages queued until the socket is open; null afterwards. @type {Message[]|null} */
+    /** Messages queued until the socket is open, or null afterwards. @type {Message[]|null} */
     this.waiting = [];
   }
 
@@ -153,7 +155,9 @@ class Utterance {
   }
 
   /**
-   * Report the playback position. The server serves listeners with less buffered audio first.
+   * Report the playback position.
+   *
+   * The server serves listeners with less buffered audio first.
    *
    * @param {number} ms  played audio of the utterance
    * @param {number} [bufferedMs]  received and not played yet
@@ -162,7 +166,7 @@ class Utterance {
     this.send({ type: 'playback', played_ms: ms, buffered_ms: bufferedMs });
   }
 
-  /** Stop the utterance; `onAudio` is not called again. @param {number} [playedMs] */
+  /** Stop the utterance, after which `onAudio` is not called again. @param {number} [playedMs] */
   cancel(playedMs) {
     if (!this.socket.utterances.delete(this.id)) return;
     if (this.waiting) {
@@ -174,7 +178,7 @@ class Utterance {
     this.send({ type: 'context.cancel', played_ms: playedMs });
   }
 
-  /** Send or queue a message; ignore it if the utterance has ended. @param {Message} message */
+  /** Send or queue a message, or ignore it if the utterance has ended. @param {Message} message */
   say(message) {
     if (this.finished) throw new Error('the text of this utterance is finished');
     if (this.socket.utterances.has(this.id)) this.send(message);
@@ -210,6 +214,8 @@ class Utterance {
 }
 
 /**
+ * Socket of the speech protocol, with several utterances at once.
+ *
  * Events: 'state' when `state` changes; 'session' after session.created; 'expiring' when the server announces that it
  * will close the socket, which is then replaced.
  */
@@ -234,7 +240,7 @@ export class SpeechSocket extends EventTarget {
     this.pingTimer = undefined;
     /** Stalled: not closed, but nothing arrives. @type {State} */
     this.state = 'closed';
-    /** Time of the first unanswered ping; 0 if there is none. */
+    /** Time of the first unanswered ping, or 0 if there is none. */
     this.unanswered = 0;
     /** @type {Session|null} */
     this.session = null;
@@ -269,7 +275,11 @@ export class SpeechSocket extends EventTarget {
     this.socket = socket;
   }
 
-  /** Abandon a silent connection and open another. A dead connection would not report that it is closed. */
+  /**
+   * Abandon a silent connection and open another.
+   *
+   * A dead connection would not report that it is closed.
+   */
   drop() {
     const { socket } = this;
     if (socket) {
@@ -279,7 +289,7 @@ export class SpeechSocket extends EventTarget {
     this.onClose();
   }
 
-  /** End all utterances and stay closed; no handler is called afterwards. */
+  /** End all utterances and stay closed, without further calls of handlers. */
   close() {
     this.utterances.clear();
     clearTimeout(this.retryTimer);
@@ -332,7 +342,7 @@ export class SpeechSocket extends EventTarget {
     this.ping();
   }
 
-  /** Handle a message; any message shows that the connection is alive. @param {ArrayBuffer|string} data */
+  /** Handle a message, which shows that the connection is alive. @param {ArrayBuffer|string} data */
   hear(data) {
     this.unanswered = 0;
     if (this.state === 'stalled') this.enter('open');
@@ -344,7 +354,7 @@ export class SpeechSocket extends EventTarget {
     if (this.socket?.readyState === 1) this.socket.send(JSON.stringify(message));
   }
 
-  /** Resolve when a session is open; reject with a message for the user after a timeout. @returns {Promise<void>} */
+  /** Resolve when a session is open, or reject with a message after a timeout. @returns {Promise<void>} */
   whenOpen() {
     if (this.state === 'open') return Promise.resolve();
     this.open();
@@ -434,7 +444,11 @@ export class SpeechSocket extends EventTarget {
     this.retryTimer = setTimeout(() => this.open(), wait * (0.5 + Math.random()));
   }
 
-  /** Handle a closed socket. Utterances that were not sent yet wait for the next socket. */
+  /**
+   * Handle a closed socket.
+   *
+   * Utterances that were not sent yet wait for the next socket.
+   */
   end() {
     clearInterval(this.pingTimer);
     clearTimeout(this.openTimer);

@@ -1,6 +1,8 @@
 /**
- * Call functions for the tests: read a line of JSON ({body, value}), and write one ({result} or {error}).
- * `import('/js/…')` in a body imports a module of the page, as in a browser.
+ * Evaluator of functions for the tests.
+ *
+ * It reads a line of JSON ({body, value}), and writes one ({result} or {error}). `import('/js/…')` in a body imports a
+ * module of the page, as in a browser.
  */
 
 import { createInterface } from 'node:readline';

@@ -11,7 +11,7 @@ import ts from 'typescript';
 
 const HERE = import.meta.dirname;
 const ROOT = resolve(HERE, '../..');
-/** The client's modules; one that imports another comes after it. */
+/** The client's modules in order, each after the modules that it imports. */
 const CLIENT = ['voicewright.js', 'routes.js'].map((name) => resolve(ROOT, 'clients/js', name));
 const declarationsOf = (/** @type {string} */ module) => module.replace(/\.js$/, '.d.ts');
 
@@ -19,7 +19,13 @@ const configuration = ts.getParsedCommandLineOfConfigFile(resolve(HERE, 'tsconfi
 if (!configuration) throw new Error('tsconfig.json cannot be read');
 const { fileNames, options } = configuration;
 
-/** A module's declarations, as the compiler writes them; of what it imports it reads those that are there. @param {string} module */
+/**
+ * Return a module's declarations as the compiler writes them.
+ *
+ * Of what the module imports, the existing declarations are read.
+ *
+ * @param {string} module
+ */
 function declarations(module) {
   let written = '';
   const program = ts.createProgram([module], { ...options, noEmit: false, declaration: true, emitDeclarationOnly: true });

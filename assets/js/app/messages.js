@@ -96,9 +96,21 @@ function closeLater(toast, leave, stayMs) {
 const PLACE = { input: 'text', speaker: 'voice', instruct: 'instructions' };
 
 export class ErrorMessages {
-  /** Messages that hold while the runtime is away, by element, with the message to show once it is back. @type {Map<HTMLElement, {sentence: string, then: string}>} */
+  /**
+   * Messages that are shown while the runtime is away, by element.
+   *
+   * `then` is the message to show once the runtime is back.
+   *
+   * @type {Map<HTMLElement, {sentence: string, then: string}>}
+   */
   awaiting = new Map();
-  /** Messages shown since the runtime is back, by element; they become wrong if it goes away again. @type {Map<HTMLElement, string>} */
+  /**
+   * Messages shown since the runtime is back, by element.
+   *
+   * They become wrong if the runtime goes away again.
+   *
+   * @type {Map<HTMLElement, string>}
+   */
   since = new Map();
 
   /** @param {HTMLElement} page @param {import('./studio.js').Studio} studio */
@@ -108,7 +120,9 @@ export class ErrorMessages {
   }
 
   /**
-   * Show a sentence at an element or a named field; at the Speak row if the room has no such field.
+   * Show a sentence at an element or a named field.
+   *
+   * If the room has no such field, it is shown at the Speak row.
    *
    * @param {HTMLElement|string} place @param {Error|string} error @param {string} [room] id; the current one
    * @returns {HTMLElement|null} the element with the message; null: a toast, or no message
@@ -126,7 +140,9 @@ export class ErrorMessages {
   }
 
   /**
-   * Show an error while the runtime is unavailable; `then` replaces it once the runtime is back.
+   * Show an error while the runtime is unavailable.
+   *
+   * `then` replaces it once the runtime is back.
    *
    * @param {HTMLElement|string} place @param {Error|string} error @param {string} then @param {string} [room]
    */
@@ -174,7 +190,11 @@ export class ErrorMessages {
   }
 }
 
-/** Undo of the last action: by a toast, and by Ctrl+Z until the user types or changes the room. */
+/**
+ * Undo of the last action, by a toast or by Ctrl+Z.
+ *
+ * Ctrl+Z works until the user types or changes the room.
+ */
 export class Undo {
   /** Undoes the last action. @type {(() => void)|null} */
   back = null;
@@ -191,8 +211,9 @@ export class Undo {
   }
 
   /**
-   * Run an action that replaces text in a room's form, with undo. Undo after several suggestions restores the text
-   * before the first one.
+   * Run an action that replaces text in a room's form, with undo.
+   *
+   * Undo after several suggestions restores the text before the first one.
    *
    * @param {import('../common/storage.js').Source} room @param {boolean} isOwn the replaced text was the user's own: a
    * toast offers undo
@@ -216,8 +237,9 @@ export class Undo {
   }
 
   /**
-   * Offer undo of an action; it replaces the earlier offer. @param {() => void} back @param {string} [sentence] of the
-   * toast
+   * Offer undo of an action, instead of the earlier offer.
+   *
+   * @param {() => void} back @param {string} [sentence] of the toast
    */
   offer(back, sentence = '') {
     const { studio, back: before } = this;

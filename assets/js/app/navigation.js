@@ -20,7 +20,13 @@ export class Addresses {
     return this.rooms.find((id) => [id, NAMES[id]].includes(name ?? '')) ?? null;
   }
 
-  /** Put another room into the address; Back returns to the previous one. @param {string} id */
+  /**
+   * Put another room into the address.
+   *
+   * Back returns to the previous one.
+   *
+   * @param {string} id
+   */
   go(id) {
     if (id === this.room) return;
     const there = new URL(location.href);
@@ -55,7 +61,11 @@ class Shortcuts {
   }
 }
 
-/** The page's keys. Fields, dialogs and the shown room handle their keys first. */
+/**
+ * The page's keys.
+ *
+ * Fields, dialogs and the shown room handle their keys first.
+ */
 export class Keys {
   /** @param {HTMLElement} page @param {import('./studio.js').Studio} studio */
   constructor(page, studio) {

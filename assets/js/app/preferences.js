@@ -1,5 +1,7 @@
 /**
- * Theme and language of the page, stored by the studio per visitor. Event: 'change' with the new values.
+ * Theme and language of the page, stored per visitor.
+ *
+ * Event: 'change' with the new values.
  *
  * @typedef {{language?: string, theme?: string}} Chosen
  *

@@ -1,6 +1,7 @@
 /**
- * The progress page during startup: shows the state of the studio and its runtime, and reloads when the studio is
- * ready.
+ * Progress page during startup.
+ *
+ * It shows the state of the studio and its runtime, and reloads when the studio is ready.
  */
 
 import { need } from '../common/elements.js';

@@ -47,7 +47,11 @@ export class Status extends Emitter {
     }
   }
 
-  /** Check the studio after the browser reports that it is offline; a local studio needs no network. */
+  /**
+   * Check the studio after the browser reports that it is offline.
+   *
+   * A local studio needs no network.
+   */
   doubt() {
     this.socket.check();
     setTimeout(() => this.socket.check(OFFLINE_MS), OFFLINE_MS);
@@ -80,7 +84,7 @@ export class Status extends Emitter {
     this.isAsking = false;
   }
 
-  /** Return the studio's status of the runtime; null if the studio does not respond. */
+  /** Return the studio's status of the runtime, or null if the studio does not respond. */
   async asked() {
     try {
       const signal = AbortSignal.timeout(ANSWER_MS);

@@ -1,4 +1,8 @@
-/** The application shell: connects the rooms, the socket, the player and the store. Rooms get this object. */
+/**
+ * Application shell, which connects the rooms, the socket, the player and the store.
+ *
+ * Rooms get this object.
+ */
 
 import { SpeechError, SpeechSocket } from '../../../clients/js/voicewright.js';
 import { CloneRoom } from '../clone/room.js';
@@ -70,7 +74,7 @@ const LOST = ['runtime_unavailable', 'engine_dead'];
 const UNANSWERED_MS = 1000; // Time without a response before the page reports it.
 
 export class Studio {
-  /** The shown room; null before the page is built. @type {Room|null} */
+  /** The shown room, or null before the page is built. @type {Room|null} */
   current = null;
 
   /** @param {HTMLElement} page @param {{presets: import('../common/words.js').Presets, me: import('./preferences.js').Me, pronunciation: Pronunciation, words: Words, preferences: Preferences}} given */
@@ -239,13 +243,19 @@ export class Studio {
     return this.addresses.room ?? first.id;
   }
 
-  /** Go to another room; Back returns to this one. @param {string} id @param {Given} [given] */
+  /** Go to another room, from which Back returns to this one. @param {string} id @param {Given} [given] */
   go(id, given = {}) {
     this.addresses.go(id);
     this.enter(id, given);
   }
 
-  /** Show one room and hide the others. `given` is passed on to the room. @param {string} id @param {Given} [given] */
+  /**
+   * Show one room and hide the others.
+   *
+   * `given` is passed on to the room.
+   *
+   * @param {string} id @param {Given} [given]
+   */
   enter(id, given = {}) {
     const room = this.room(id);
     if (room !== this.current) {
@@ -273,8 +283,11 @@ export class Studio {
   }
 
   /**
-   * Move the shared text field, the variation and the primary button to their places in the room. @param {HTMLElement}
-   * root
+   * Move the shared controls to their places in the room.
+   *
+   * They are the text field, the variation and the primary button.
+   *
+   * @param {HTMLElement} root
    */
   moveSharedControls(root) {
     const homes = { text: '#vw-shared', variation: '#vw-shared', actions: '#vw-dock-actions' };
@@ -407,7 +420,11 @@ export class Studio {
     this.refresh();
   }
 
-  /** True if the studio can accept a request now; otherwise show a message. Audio that is already loaded keeps playing. */
+  /**
+   * True if the studio can accept a request now, otherwise show a message.
+   *
+   * Audio that is already loaded keeps playing.
+   */
   reached() {
     this.clearErrors();
     const { interrupted } = this.status;
@@ -417,7 +434,9 @@ export class Studio {
   }
 
   /**
-   * Request a take, which is stored once it is complete. It does not play; pass it to the stage.
+   * Request a take, which is stored once it is complete.
+   *
+   * It does not play until it is passed to the stage.
    *
    * @param {import('../player/take.js').Asked} asked
    * @returns {Take}
@@ -458,7 +477,13 @@ export class Studio {
     if (clicked === this.clicked) this.showError(error.param ?? 'request', isGone ? this.t('shell.voice_deleted', { name }) : error, room);
   }
 
-  /** Learn the voice's pace from a take, and show a hint if the take is too short for its text. @param {Take} take */
+  /**
+   * Learn the voice's pace from a take.
+   *
+   * A hint is shown if the take is too short for its text.
+   *
+   * @param {Take} take
+   */
   checkLength(take) {
     if (take.stopReason === 'eos' && !take.isShort) this.paces.learn(take);
     if (take.isQuiet || take.room === 'design' || !take.isShort) return;

@@ -118,7 +118,11 @@ export class AudioChecks {
     return this.report !== null && (this.isNoisy || this.ofAudio.length > 0 || this.faults().length > 0);
   }
 
-  /** True if the whole recording is noisy, also if the selection has no pause in which noise can be measured. */
+  /**
+   * True if the whole recording is noisy.
+   *
+   * It is also true if the selection has no pause in which noise can be measured.
+   */
   get isNoisy() {
     return (this.aboveNoise() ?? Infinity) < MIN_ABOVE_NOISE_DB;
   }

@@ -1,4 +1,8 @@
-/** Audio worklet of the microphone, which posts copies of the input: mono, 4096 samples at a time. */
+/**
+ * Audio worklet of the microphone, which posts copies of the input.
+ *
+ * The input is mono, and is posted in blocks of 4096 samples.
+ */
 
 const BLOCK = 4096;
 

@@ -1,4 +1,8 @@
-/** The recording of the Clone room: loading, checking, removing, and restoring after a reload. */
+/**
+ * The recording of the Clone room: loading, checking, removing and restoring it.
+ *
+ * It is restored after a reload.
+ */
 
 import { errorOf } from '../common/api.js';
 import { span } from '../common/dates.js';
@@ -107,7 +111,9 @@ export class Intake {
   }
 
   /**
-   * Use a file as the recording. If it is not audio, show an error and keep the previous recording.
+   * Use a file as the recording.
+   *
+   * If it is not audio, show an error and keep the previous recording.
    *
    * @param {Blob} file @param {{name?: string, isNew?: boolean}} [options]
    */

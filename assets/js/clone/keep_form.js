@@ -61,7 +61,11 @@ export class Comparison {
     this.stage.addEventListener('change', () => this.follow());
   }
 
-  /** True if the clone of the current recording and transcript was played, or cannot be played. */
+  /**
+   * True if the clone of the current recording was played, or cannot be played.
+   *
+   * The transcript must be the current one, too.
+   */
   get isHeard() {
     const { last, room } = this;
     const isSame = last !== null && last.reference === room.request.given.sent() && last.config.ref_text === room.request.config().ref_text;

@@ -7,7 +7,7 @@ import { Emitter, need } from '../common/elements.js';
 // --- The microphone. It records at the device's rate and resamples at the end, because Firefox does not connect a
 // microphone to a context of another rate.
 
-/** Return the message key of the reason why no microphone is available; null if one may be. @returns {string|null} */
+/** Return the message key of the reason why no microphone is available, or null. @returns {string|null} */
 export function microphoneObstacle() {
   if (!window.isSecureContext) return 'clone.microphone.insecure';
   if (!navigator.mediaDevices?.getUserMedia || !window.AudioWorkletNode) return 'clone.microphone.none_for_pages';
@@ -34,7 +34,11 @@ export class Recorder {
     this.context = null;
   }
 
-  /** Request the microphone without recording. Rejects with a message key if it is refused. */
+  /**
+   * Request the microphone without recording.
+   *
+   * The promise rejects with a message key if the microphone is refused.
+   */
   async open() {
     let stream;
     try {
@@ -51,7 +55,11 @@ export class Recorder {
     await context.audioWorklet.addModule(new URL('./capture_worklet.js', import.meta.url));
   }
 
-  /** Start recording; `open` must have been called. */
+  /**
+   * Start recording.
+   *
+   * `open` must have been called.
+   */
   async start() {
     const { stream, context } = this;
     if (!stream || !context) throw new Error('The microphone was not opened');

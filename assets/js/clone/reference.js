@@ -37,7 +37,7 @@ export class Reference {
     this.blob = null;
   }
 
-  /** Length of the whole recording; 0 if unknown. */
+  /** Length of the whole recording, or 0 if it is unknown. */
   get seconds() {
     return this.pcm ? this.pcm.length / SAMPLE_RATE : 0;
   }
@@ -53,8 +53,9 @@ export class Reference {
   }
 
   /**
-   * Move an edge of the selection; it pushes the other edge if necessary. @param {'start'|'end'} edge @param {number}
-   * at seconds
+   * Move an edge of the selection, which pushes the other edge if necessary.
+   *
+   * @param {'start'|'end'} edge @param {number} at seconds
    */
   move(edge, at) {
     if (edge === 'start') {
@@ -118,7 +119,13 @@ export class Reference {
     return joined(this.kept().map(({ start, end }) => pcm.subarray(at(start), at(end))));
   }
 
-  /** Return the reference to send; the same object while the selection is unchanged. @returns {Blob} */
+  /**
+   * Return the reference to send.
+   *
+   * It is the same object while the selection is unchanged.
+   *
+   * @returns {Blob}
+   */
   sent() {
     this.blob ??= this.pcm || !this.file ? wavBlob([this.chosen], SAMPLE_RATE) : this.file;
     return this.blob;
@@ -181,8 +188,9 @@ async function decodedBuffer(file) {
 }
 
 /**
- * Average the channels. If they cancel each other out, as those of phase-inverted stereo do, return the loudest one
- * (`Downmix` in runtime/shared/audio.py has the same rule).
+ * Average the channels, or return the loudest one if they cancel each other out.
+ *
+ * Channels of phase-inverted stereo cancel each other out (`Downmix` in runtime/shared/audio.py has the same rule).
  *
  * @param {Pick<AudioBuffer, 'numberOfChannels'|'length'|'getChannelData'>} buffer @returns {Float32Array}
  */

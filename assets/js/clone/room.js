@@ -1,4 +1,8 @@
-/** The Clone room: speaks with a stored voice, or clones a recording or an uploaded file (Base). */
+/**
+ * The Clone room, which speaks with a stored voice or clones a recording (Base).
+ *
+ * The recording may be an uploaded file.
+ */
 
 import { api } from '../common/api.js';
 import { need } from '../common/elements.js';
@@ -194,13 +198,21 @@ export class CloneRoom {
     return this.reference?.sent() ?? null;
   }
 
-  /** Return the voice of this room for a line of a script; null for an unsaved voice. @returns {import('../app/studio.js').SpokenBy|null} */
+  /**
+   * Return the voice of this room for a script's line, or null for an unsaved voice.
+   *
+   * @returns {import('../app/studio.js').SpokenBy|null}
+   */
   spokenBy() {
     const { chosen, mode, language } = this;
     return chosen && { voice: { mode, voice: chosen.id, language: language.value }, instruct: '' };
   }
 
-  /** Return the action of the primary button; undefined without a voice or before the last step. */
+  /**
+   * Return the action of the primary button.
+   *
+   * It is undefined without a voice or before the last step.
+   */
   get speak() {
     const isReady = this.chosen || (this.reference && this.steps.at === 3 && !this.made && this.trying.open);
     return isReady ? this.speakNow : undefined;
@@ -269,7 +281,11 @@ export class CloneRoom {
     studio.undoable(back, studio.t('clone.kept', { name: voice.name }));
   }
 
-  /** Update the room after a change of the stored voices, because the saved voice may be deleted or restored. */
+  /**
+   * Update the room after a change of the stored voices.
+   *
+   * The saved voice may be deleted or restored.
+   */
   onVoices() {
     const { kept, studio } = this;
     const there = kept && studio.voices.find(kept.id);
@@ -294,7 +310,7 @@ export class CloneRoom {
     if (voice) this.studio.go('speakers', { voice: voice.id });
   }
 
-  /** The selected stored voice; null: the recording. */
+  /** The selected stored voice, or null for the recording. */
   get chosen() {
     return this.stored.chosen;
   }

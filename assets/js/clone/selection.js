@@ -1,6 +1,8 @@
 /**
- * Selects the part of a recording for the best clone: ten to fifteen seconds of speech between two pauses, without
- * coughs, hums or clipping, or less if the clean part is shorter. Pure.
+ * Selection of the part of a recording for the best clone.
+ *
+ * It is ten to fifteen seconds of speech between two pauses, without coughs, hums or clipping, or less if the clean
+ * part is shorter. Pure functions.
  */
 
 import { FRAME_S, listen, noiseOf, pauses, spoken } from './speech_detection.js';
@@ -89,7 +91,9 @@ function shared(stretches, start, end) {
 }
 
 /**
- * Return the faults of a part, with the stretch to cut out for each. Stretches that are already cut out have no faults.
+ * Return the faults of a part, with the span to cut out for each.
+ *
+ * Spans that are already cut out have no faults.
  *
  * @param {RecordingAnalysis} analysis @param {{start: number, end: number, cuts: Stretch[]}} part
  * @returns {{code: 'cough'|'hum'|'pause', at: number, seconds: number, out: Stretch}[]} in order
@@ -127,7 +131,7 @@ const AT_EDGE_S = 0.6;
 /** @typedef {ReturnType<typeof faultsOf>[number]} Fault @typedef {import('./reference.js').Reference} Reference */
 
 export class Choosing {
-  /** Speech above the noise of the whole recording, in dB; null: unknown. @type {number|null} */
+  /** Speech above the noise of the whole recording in dB, or null if unknown. @type {number|null} */
   aboveNoise = null;
 
   /**

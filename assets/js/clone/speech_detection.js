@@ -75,7 +75,11 @@ export function pauses({ speech, seconds }, least) {
   return stretches(speech, seconds, 0).filter(({ start, end }) => end - start >= least && start > 0 && end < seconds - FRAME_S);
 }
 
-/** Return start and end of the speech; null if there is none. @param {RecordingAnalysis} analysis @returns {Stretch|null} */
+/**
+ * Return start and end of the speech, or null if there is no speech.
+ *
+ * @param {RecordingAnalysis} analysis @returns {Stretch|null}
+ */
 export function spoken({ speech, seconds }) {
   const all = stretches(speech, seconds);
   return all.length > 0 ? { start: all[0].start, end: all[all.length - 1].end } : null;
@@ -95,8 +99,10 @@ export function noiseOf({ levels, speech }) {
 }
 
 /**
- * Return for each frame the level without low rumble, the clipping flag, and the brightness (0 to 4: energy of the
- * differences divided by the energy of the samples).
+ * Return the level, the clipping flag and the brightness of each frame.
+ *
+ * The level is without low rumble. The brightness (0 to 4) is the energy of the differences divided by the energy of
+ * the samples.
  *
  * @param {Int16Array} pcm
  */
@@ -126,8 +132,10 @@ function levelsOf(pcm) {
 }
 
 /**
- * Return for each frame its correlation with the samples before it, its period in samples of 4 kHz, and its energy
- * below 2 kHz (of samples of 16 bits, squared).
+ * Return the correlation, period and low energy of each frame.
+ *
+ * They are its correlation with the samples before it, its period in samples of 4 kHz, and its energy below 2 kHz (of
+ * samples of 16 bits, squared).
  *
  * @param {Int16Array} pcm @param {number} count frames @param {(frame: number) => boolean} matters
  */
@@ -177,8 +185,10 @@ function humming(levels, repeats, lags, floor, loud) {
 }
 
 /**
- * Return the frames of bursts: noise as loud as a voice. Consonants such as s and sh are excluded, because they are
- * brighter or have no low frequencies. An isolated burst between two pauses may be quieter.
+ * Return the frames of bursts: noise as loud as a voice.
+ *
+ * Consonants such as s and sh are excluded, because they are brighter or have no low frequencies. An isolated burst
+ * between two pauses may be quieter.
  *
  * @param {{levels: Float32Array, repeats: Float32Array, bright: Float32Array, throat: Float64Array, least: number, loud: number, hum: Uint8Array}} told
  */

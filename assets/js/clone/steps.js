@@ -5,7 +5,7 @@ import { clock } from './audio_checks.js';
 
 // --- The Clone room's three steps. One is open, and the address has its number.
 
-/** Return the step in the address; null if there is none. @returns {number|null} */
+/** Return the step in the address, or null if there is no step. @returns {number|null} */
 export function addressed() {
   const [, step] = /^#\/clone\/([1-3])$/.exec(location.hash) ?? [];
   return step ? Number(step) : null;

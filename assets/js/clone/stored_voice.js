@@ -30,7 +30,7 @@ export class Stored {
     studio.voices.addEventListener('change', () => this.listed());
   }
 
-  /** Id of the selected voice; empty if there is none. */
+  /** Id of the selected voice, or '' if no voice is selected. */
   get value() {
     return this.select.value;
   }

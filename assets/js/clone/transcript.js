@@ -114,7 +114,7 @@ export class Transcript {
     return this.studio.me.features.transcribe ?? { available: false, how: '', model: null };
   }
 
-  /** Result of speech recognition for the selected part; null if there is none. */
+  /** Result of speech recognition for the selected part, or null. */
   get heard() {
     return this.result && this.result.selection === this.selection ? this.result.text : null;
   }
@@ -191,7 +191,7 @@ export class Transcript {
     sentence.replaceChildren(strong, this.named('clone.only_heard', fits ? [] : extra), this.named('clone.not_heard', missing));
   }
 
-  /** Return a sentence about some words; empty if there are none. @param {string} key @param {string[]} words */
+  /** Return a sentence about some words, or '' if there are no words. @param {string} key @param {string[]} words */
   named(key, words) {
     if (words.length === 0) return '';
     const quoted = words.slice(0, MAX_NAMED).map((word) => this.studio.t('clone.quoted', { word }));
@@ -212,7 +212,13 @@ export class Transcript {
     if (isFetching) this.timer ??= setTimeout(() => this.askModel(), POLL_MS);
   }
 
-  /** Start, stop or follow the download; then transcribe, or compare. @param {'GET'|'POST'|'DELETE'} [method] */
+  /**
+   * Start, stop or follow the download.
+   *
+   * Then the recording is transcribed or compared.
+   *
+   * @param {'GET'|'POST'|'DELETE'} [method]
+   */
   async askModel(method = 'GET') {
     const { room, studio } = this;
     const before = this.feature.model?.state;
@@ -232,14 +238,21 @@ export class Transcript {
     if (state === 'here') this.writeDown();
   }
 
-  /** Compare an accepted transcript with the recording; without a recogniser it stays unchecked. */
+  /**
+   * Compare an accepted transcript with the recording.
+   *
+   * Without a recogniser it is not checked.
+   */
   check() {
     if (this.feature.available && this.heard === null && !this.button.disabled) this.writeDown(true);
   }
 
   /**
-   * Transcribe the recording. An existing transcript stays and is compared with the result. @param {boolean} [isQuiet] show no
-   * error
+   * Transcribe the recording.
+   *
+   * An existing transcript stays and is compared with the result.
+   *
+   * @param {boolean} [isQuiet] show no error
    */
   async writeDown(isQuiet = false) {
     const { studio, button, room, selection } = this;

@@ -1,5 +1,7 @@
 /**
- * Waveform of a recording with two handles, for mouse, touch and keyboard. Event: 'move' while a handle moves.
+ * Waveform of a recording with two handles, for mouse, touch and keyboard.
+ *
+ * Event: 'move' while a handle moves.
  *
  * Colours are the CSS variables --vw-accent, --vw-wave and --vw-line of the canvas.
  */
@@ -29,7 +31,7 @@ export class Trimmer extends EventTarget {
     /** @type {import('./reference.js').Reference|null} */
     this.reference = null;
     this.peaks = new Peaks();
-    /** Playback position in seconds; null if it does not play. @type {number|null} */
+    /** Playback position in seconds, or null if it does not play. @type {number|null} */
     this.played = null;
     new ResizeObserver(() => this.paint()).observe(this.canvas);
     inColours(this, (trimmer) => trimmer.paint());

@@ -1,4 +1,4 @@
-/** Dates and durations in the page's language. Pure. */
+/** Dates and durations in the page's language, as pure functions. */
 
 // --- Names of days and times of day in the page's language. Pure.
 
@@ -10,7 +10,9 @@ export function dayOf(at) {
 }
 
 /**
- * Return "Today", "Yesterday" or "Monday, November 9", with the year if it is not the current one.
+ * Return the name of a day: "Today", "Yesterday" or "Monday, November 9".
+ *
+ * The year is included if it is not the current one.
  *
  * @param {number} day as dayOf gives it @param {number} now ms since 1970 @param {string} language
  */

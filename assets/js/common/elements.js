@@ -49,7 +49,10 @@ export function copyOf(template) {
 }
 
 /**
- * Give an element these children in this order. Children that stay are not moved, because they would lose the focus.
+ * Give an element these children in this order.
+ *
+ * Children that stay are not moved, because they would lose the focus.
+ *
  * @param {Element} parent @param {Element[]} wanted
  */
 export function arrangeChildren(parent, wanted) {

@@ -29,7 +29,9 @@ export function saveFile(file, name) {
 // --- SHA-256 of recordings, as in the studio's store.
 
 /**
- * Return the SHA-256; null if the browser cannot compute it, as on plain http from another machine.
+ * Return the SHA-256, or null if the browser cannot compute it.
+ *
+ * Browsers compute no digest on plain http from another machine.
  *
  * @param {Blob} blob @returns {Promise<string|null>} in hexadecimal digits
  */

@@ -1,5 +1,7 @@
 /**
- * Detection of languages that a checkpoint does not support, by letters, and for Latin letters by common words. Pure.
+ * Detection of languages that a checkpoint does not support, as pure functions.
+ *
+ * Languages are detected by letters, and for Latin letters by common words.
  */
 
 /**
@@ -63,7 +65,9 @@ export function unknownLanguage(text, languages) {
 }
 
 /**
- * Return the script of the first letter that the languages do not use; null if there is none. Greek letters are symbols in any text.
+ * Return the script of the first letter that the languages do not use, or null.
+ *
+ * Greek letters are symbols in any text.
  *
  * @param {string} text @param {string[]} languages  of the checkpoint, by its own names
  * @returns {{script: string, isRead: boolean}|null} script: an ISO 15924 code; isRead: a published checkpoint supports
@@ -78,7 +82,11 @@ export function unsupportedScript(text, languages) {
   return { script, isRead: WRITTEN[script].length > 0 };
 }
 
-/** Return the name of a script; Han is called Chinese. @param {string} script ISO 15924 @param {string} page BCP 47 */
+/**
+ * Return the name of a script, where Han is called Chinese.
+ *
+ * @param {string} script ISO 15924 @param {string} page BCP 47
+ */
 export function scriptName(script, page) {
   const [type, code] = script === 'Hani' ? /** @type {const} */ (['language', 'zh']) : /** @type {const} */ (['script', script]);
   return new Intl.DisplayNames([page], { type }).of(code) ?? script;

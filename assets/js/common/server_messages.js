@@ -1,6 +1,8 @@
 /**
- * The server's messages in the page's language: errors by their code and facts, other messages by their English text.
- * Messages without a translation stay unchanged.
+ * The server's messages in the page's language.
+ *
+ * Errors are translated by their code and facts, and other messages by their English text. Messages without a
+ * translation are unchanged.
  *
  * Texts: assets/i18n/<language>/server.json. The English `server.phrase.*` are patterns of the server's messages.
  */
@@ -14,7 +16,9 @@ const MEGABYTE = 2 ** 20;
 /** @type {import('./words.js').Words|null} */
 let words = null;
 /**
- * English phrases without placeholders, and patterns of those with placeholders; values are keys.
+ * English phrases without placeholders, and patterns of phrases with placeholders.
+ *
+ * The values are keys.
  *
  * @type {{whole: Map<string, string>, patterns: {key: string, pattern: RegExp}[]}}
  */
@@ -33,7 +37,7 @@ export function sayWith(chosen) {
 }
 
 /**
- * Return a server's English sentence, or a part of one, in the page's language; null if it is unknown.
+ * Return a server's English sentence, or a part of it, in the page's language.
  *
  * @param {string} message @returns {string|null}
  */
@@ -43,7 +47,7 @@ export function phrase(message) {
 }
 
 /**
- * Return the key of a server's sentence; null if the page does not know it.
+ * Return the key of a server's sentence, or null if the page does not know it.
  *
  * @param {string} message @returns {string|null} the key without the common prefix
  */
@@ -62,7 +66,13 @@ function find(message) {
   return null;
 }
 
-/** Return the values of a phrase's placeholders; an unknown sentence is replaced by its code. @param {Object<string, string>} groups */
+/**
+ * Return the values of a phrase's placeholders.
+ *
+ * An unknown sentence is replaced by its code.
+ *
+ * @param {Object<string, string>} groups
+ */
 function placesOf(groups) {
   const places = Object.fromEntries(Object.entries(groups).map(([name, value]) => [name, phrase(value) ?? value]));
   const { said, code } = groups;
@@ -70,7 +80,7 @@ function placesOf(groups) {
   return places;
 }
 
-/** Return the message of a code without facts; null if there is none. @param {string} code @returns {string|null} */
+/** Return the message of a code without facts, or null if there is none. @param {string} code @returns {string|null} */
 function messageOfCode(code) {
   const sentences = [`${ERROR}${code}.plain`, ERROR + code].map((key) => words?.chosen[key]);
   return sentences.find((sentence) => sentence && !sentence.includes('{')) ?? null;

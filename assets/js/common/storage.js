@@ -4,8 +4,9 @@
 const inMemory = new Map();
 
 /**
- * Read a stored value; null if it is missing or invalid. @param {'localStorage'|'sessionStorage'} where @param {string}
- * key @returns {any}
+ * Read a stored value, or return null if it is missing or invalid.
+ *
+ * @param {'localStorage'|'sessionStorage'} where @param {string} key @returns {any}
  */
 export function recall(where, key) {
   try {
@@ -91,7 +92,9 @@ export class Drafts {
   constructor(sources) {
     this.sources = sources.filter(({ draft }) => draft);
     /**
-     * The last drafts that this page read or wrote, by id, so that an idle page does not overwrite another's changes.
+     * The last drafts that this page read or wrote, by id.
+     *
+     * An idle page does not overwrite another page's changes.
      */
     this.known = new Map();
     /** @type {ReturnType<typeof setTimeout>|undefined} */

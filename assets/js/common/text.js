@@ -1,4 +1,4 @@
-/** Spoken text: tags, length, sentence ends and expected duration. Pure. */
+/** Spoken text: tags, length, sentence ends and expected duration, as pure functions. */
 
 // --- Words that describe a style, to distinguish a style in square brackets from prose. The lists equal those of
 // runtime/shared/style_words.py (tests/js/test_tags.py).
@@ -125,7 +125,7 @@ export function isTag(bracket) {
   return PAUSE.test(bracket) || STYLE.test(bracket) || namesStyle(bracket.slice(1, -1));
 }
 
-/** Return the last style tag of a text; empty if there is none. @param {string} text */
+/** Return the last style tag of a text, or '' if there is none. @param {string} text */
 export function lastStyle(text) {
   return tagsOf(text).map(([tag]) => tag).findLast((tag) => !PAUSE.test(tag)) ?? '';
 }
@@ -199,8 +199,11 @@ export function expectedSeconds(text) {
 }
 
 /**
- * True if most of a text is in scripts with a syllable or more per character. Their pace is learned separately. @param
- * {string} text
+ * True if most of a text is in scripts with a syllable or more per character.
+ *
+ * The pace of such texts is learned separately.
+ *
+ * @param {string} text
  */
 export function isSyllabic(text) {
   const syllables = text.match(SYLLABLES)?.length ?? 0;

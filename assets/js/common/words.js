@@ -38,7 +38,9 @@ export class Words {
   }
 
   /**
-   * Return a text with its {placeholders} filled. `{n|line|lines}` becomes "1 line" or "2 lines".
+   * Return a text with its {placeholders} filled.
+   *
+   * `{n|line|lines}` becomes "1 line" or "2 lines".
    *
    * @param {string} key
    * @param {Object<string, any>} [values]
@@ -68,7 +70,9 @@ async function wordsIn(language) {
 }
 
 /**
- * Return presets in one language: {en: …, zh: …} is replaced by the value of that language.
+ * Return presets in one language.
+ *
+ * {en: …, zh: …} is replaced by the value of that language.
  *
  * @param {any} value @param {string} language @returns {any}
  */

@@ -131,7 +131,7 @@ export class TakeCard extends Emitter {
     this.word.textContent = this.statusText();
   }
 
-  /** Return state and length as text; for a complete take only the length. */
+  /** Return state and length as text, or only the length for a complete take. */
   statusText() {
     const { take, state, t } = this;
     const ahead = take.queue?.position ?? 0;
@@ -140,7 +140,7 @@ export class TakeCard extends Emitter {
     return [['done', 'kept'].includes(state) ? '' : word, length, this.note ? t(this.note) : ''].filter(Boolean).join(' · ');
   }
 
-  /** Attenuation to the quietest take's loudness as text; '' if unknown. */
+  /** Attenuation to the quietest take's loudness as text, or '' if unknown. */
   get turnedDown() {
     return this.matched ? this.t('design.gain', { db: decibels(this.gainDb) }) : '';
   }
@@ -175,7 +175,11 @@ export class TakeCard extends Emitter {
   }
 
   /**
-   * Fix the card's height, or release it, so that the cards below do not move when its form closes. @param {boolean} on
+   * Fix or release the card's height.
+   *
+   * With a fixed height, the cards below do not move when the card's form closes.
+   *
+   * @param {boolean} on
    */
   hold(on) {
     this.article.style.minHeight = on ? `${this.article.offsetHeight}px` : '';

@@ -1,4 +1,8 @@
-/** The list of designed voices with their origin and actions, and the form that blends two voices. */
+/**
+ * List of designed voices with their origin and actions.
+ *
+ * A form blends two voices.
+ */
 
 import { errorOf } from '../common/api.js';
 import { all, make, need } from '../common/elements.js';

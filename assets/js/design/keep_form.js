@@ -4,10 +4,18 @@ import { errorOf } from '../common/api.js';
 import { Emitter, need } from '../common/elements.js';
 import { proposed } from './names.js';
 
-/** Shorter references give a poor clone; the runtime's advice uses the same limit. In seconds. */
+/**
+ * Minimum length in seconds of a reference for a good clone.
+ *
+ * The runtime's advice uses the same limit.
+ */
 export const SHORTEST_REFERENCE = 3;
 
-/** Default of `VOICEWRIGHT_MIN_REFERENCE_S`; the server refuses shorter references. In seconds. */
+/**
+ * Minimum length in seconds of a reference: VOICEWRIGHT_MIN_REFERENCE_S.
+ *
+ * The server refuses shorter references.
+ */
 export const MIN_REFERENCE_S = 1;
 
 /** @param {{seconds: number}} take */
@@ -42,7 +50,11 @@ export class KeepForm extends Emitter {
     this.answered = null;
     /** True while the name is checked and the voice is saved. */
     this.isKeeping = false;
-    /** True if the form was submitted again in that time; its new content is saved next. */
+    /**
+     * True if the form was submitted again in that time.
+     *
+     * Its new content is saved next.
+     */
     this.isWanted = false;
     this.form.onsubmit = (event) => {
       event.preventDefault();
@@ -92,7 +104,11 @@ export class KeepForm extends Emitter {
     this.emit('closed', { card });
   }
 
-  /** Release the fixed height of the last card. Call it when the user changes the room. */
+  /**
+   * Release the fixed height of the last card.
+   *
+   * This is called when the user changes the room.
+   */
   releaseHeight() {
     this.answered?.hold(false);
     this.answered = null;

@@ -1,4 +1,4 @@
-/** Names of new voices and captions of takes. Pure. */
+/** Names of new voices and captions of takes, as pure functions. */
 
 // --- Names for new voices: short and unique.
 
@@ -22,7 +22,11 @@ export function proposed(preset, description, others) {
   return free(preset || beginning(description), others);
 }
 
-/** Return a provisional name of a described voice: its preset's name, or the first words of its description. @param {string} preset  or '' @param {string} description */
+/**
+ * Return a suggested name: the preset's, or the first words of the description.
+ *
+ * @param {string} preset or '' @param {string} description
+ */
 export function called(preset, description) {
   const text = preset || description.trim().replace(/\s+/gu, ' ');
   const letters = [...text];
@@ -73,7 +77,9 @@ export function labelOf(preset, numbered, description, whole = '') {
 }
 
 /**
- * The label of a kept take; those that were kept when none began with whose voice it is are shown as they would be now.
+ * Return the label of a kept take.
+ *
+ * Older labels without the voice's name are converted to the current form.
  *
  * @param {Pick<import('../player/take.js').TakeRecord, 'room'|'label'|'config'>} take
  * @param {(description: string) => string} presetOf  the name of the preset that a description is, or ''

@@ -1,5 +1,7 @@
 /**
- * The Design room: three takes of a described voice (VoiceDesign), variations, and saving one as a voice.
+ * The Design room: three takes of a described voice (VoiceDesign), and variations.
+ *
+ * A take can be saved as a voice.
  *
  * The three takes are requested at once on one socket, so the engine generates them in one batch. Description,
  * language, text and seed determine a take and are stored with it. Each request adds a set above the others: clones of
@@ -93,7 +95,13 @@ export class DesignRoom {
     this.picker.mark(description);
   }
 
-  /** Start from a preset. The user's own text stays. @param {import('./presets.js').Design} preset */
+  /**
+   * Start from a preset.
+   *
+   * The user's own text stays.
+   *
+   * @param {import('./presets.js').Design} preset
+   */
   choose(preset) {
     const { studio, t } = this;
     const card = studio.cards.get(this.mode);

@@ -1,5 +1,7 @@
 /**
- * Sets of takes that were requested together: three of one description, or variations of one take.
+ * Sets of takes that were requested together.
+ *
+ * A set has three takes of one description, or variations of one take.
  *
  * @typedef {{kind: 'described'|'more'|'changed'|'closer'|'longer', from: string|null, words?: string}} Origin
  *   from: name of the source take, such as 1B; words: text added to the description
@@ -71,7 +73,9 @@ export class TakeSet {
 }
 
 /**
- * Restoration of the Design room's sets after a reload, and the places of takes that are still missing.
+ * Restoration of the Design room's sets after a reload.
+ *
+ * It also has the places of takes that are still missing.
  *
  * @typedef {import('../player/take.js').Take} Take
  * @typedef {Omit<KeptSet, 'takes'> & {letter: string, note: string|null}} Place  where a take stands
@@ -131,7 +135,7 @@ export class SavedSets {
     }
   }
 
-  /** Return the place of a take, to restore it after a reload; null if it has none. @param {Take} take @returns {Place|null} */
+  /** Return the place of a take for a restoration after a reload, or null. @param {Take} take @returns {Place|null} */
   placeOf(take) {
     for (const { number, at, origin, cards } of this.room.shown.sets) {
       const card = cards.find((one) => one.take === take);

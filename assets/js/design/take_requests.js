@@ -46,7 +46,9 @@ const WORDS = {
 export const CHANGES = /** @type {Change[]} */ (Object.keys(WORDS));
 
 /**
- * Return the description with one more attribute; a repeated attribute is intensified.
+ * Return the description with one more attribute.
+ *
+ * A repeated attribute is intensified.
  *
  * @param {string} description
  * @param {Change} change
@@ -131,8 +133,11 @@ export class TakeRequests {
   }
 
   /**
-   * Request two more takes of a set with the same description or reference and the same text. @param {TakeSet} set
-   * @param {{clicked: number}} now
+   * Request two more takes of a set with the same input.
+   *
+   * The input is the text, and the description or reference.
+   *
+   * @param {TakeSet} set @param {{clicked: number}} now
    */
   more(set, { clicked }) {
     const [{ take, description }] = set.cards;
@@ -196,7 +201,13 @@ export class TakeRequests {
     room.attempt(() => this.make([{ asked }], origin, { clicked: performance.now() })).then(() => room.announce(card, 'design.longer_done'));
   }
 
-  /** Request a stopped or temporarily failed take again; the new one replaces it. @param {TakeCard} card */
+  /**
+   * Request a stopped or temporarily failed take again.
+   *
+   * The new take replaces it.
+   *
+   * @param {TakeCard} card
+   */
   makeAgain(card) {
     const { room } = this;
     const set = room.shown.of(card);

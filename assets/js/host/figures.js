@@ -21,7 +21,7 @@ export class Sparkline {
     this.drawn = this.points.map(() => this.element.appendChild(document.createElementNS(SVG, 'polyline')));
   }
 
-  /** Add a point to each line; null for unknown values. @param {(number|null)[]} values */
+  /** Add a point to each line, or a gap for null (an unknown value). @param {(number|null)[]} values */
   add(values) {
     values.forEach((value, index) => {
       this.points[index].push(value);
@@ -132,7 +132,13 @@ export class Figures {
     }
   }
 
-  /** Return the frames per second since the last count. A restarted runtime counts from zero. @param {number} frames */
+  /**
+   * Return the frames per second since the last count.
+   *
+   * A restarted runtime counts from zero.
+   *
+   * @param {number} frames
+   */
   rate(frames) {
     const at = performance.now();
     const { before } = this;

@@ -1,6 +1,8 @@
 /**
- * Download of published checkpoints. A banner shows that the small built-in voice is in use, and the progress of a
- * download. A sheet starts, pauses and stops it. The studio holds the state, so it survives a reload.
+ * Download of published checkpoints.
+ *
+ * A banner shows that the small built-in voice is in use, and the progress of a download. A sheet starts, pauses and
+ * stops it. The studio stores the state, so that it survives a reload.
  */
 
 import { StudioError } from '../common/api.js';
@@ -30,7 +32,11 @@ export class RealVoices {
     this.small = small;
     this.may = may;
     this.key = '';
-    /** True if the small voice speaks in the open room; the configured value until the runtime is ready. */
+    /**
+     * True if the small voice speaks in the open room.
+     *
+     * Until the runtime is ready, this is the configured value.
+     */
     this.speaks = speaks;
     /** @type {Download} */
     this.download = download ?? { state: 'none', parts: [], got: 0, of: 0, rate: null, change: null, problem: null, can_go_back: false };
@@ -171,7 +177,11 @@ export class RealVoices {
     this.say(this.t('real_voices.stays', { name: this.t('real_voices.small') }), { action: this.t('shell.undo'), onAction: back });
   }
 
-  /** True if this browser has heard a take, so that there is something to compare the real voices with. */
+  /**
+   * True if this browser has played a take.
+   *
+   * The real voices can then be compared with it.
+   */
   get isHeard() {
     return Boolean(recall('localStorage', HEARD));
   }
@@ -233,8 +243,9 @@ export class RealVoices {
   }
 
   /**
-   * Return the plain term for a device or a precision; null if there is none. @param {'runs'|'precise'} kind @param
-   * {string} name
+   * Return the plain term for a device or a precision, or null if there is none.
+   *
+   * @param {'runs'|'precise'} kind @param {string} name
    */
   inWords(kind, name) {
     const key = `real_voices.${kind}.${name}`;

@@ -1,4 +1,4 @@
-/** The sheet of real voices: published checkpoints that fit this machine, and a running download. */
+/** Sheet of real voices: checkpoints that fit this machine, and a running download. */
 
 import { make, need } from '../common/elements.js';
 
@@ -26,9 +26,9 @@ export class Offers {
     this.t = voices.t;
     /** @type {Plan|null} */
     this.plan = null;
-    /** The host's choice; null for the suggestion. @type {Set<string>|null} */
+    /** The host's choice, or null for the suggestion. @type {Set<string>|null} */
     this.picked = null;
-    /** Weight bits chosen by the host; until then the studio's setting. @type {string|null} */
+    /** Weight bits chosen by the host, or null for the studio's setting. @type {string|null} */
     this.weights = null;
     /** Key of the list's current content. */
     this.built = '';
@@ -142,8 +142,9 @@ export class Offers {
   // --- selection
 
   /**
-   * Return the weight format that a checkpoint would use; null until it is known. @param {Offer} offer @returns
-   * {Bits|null}
+   * Return the weight format that a checkpoint would use, or null until it is known.
+   *
+   * @param {Offer} offer @returns {Bits|null}
    */
   weightsOf({ bits, chosen }) {
     const wanted = this.weights && this.weights !== 'auto' ? this.weights : chosen;
@@ -196,7 +197,13 @@ export class Offers {
     return element('span', rtf > 1 ? 'vw-slow' : '', rtf > 1 ? this.t('real_voices.slow', { pace: texts }) : texts);
   }
 
-  /** Return the memory of several checkpoints in bytes; shared parts count once. @param {Offer[]} offers */
+  /**
+   * Return the memory of several checkpoints in bytes.
+   *
+   * Shared parts count once.
+   *
+   * @param {Offer[]} offers
+   */
   memory(offers) {
     return offers.reduce((sum, offer, at) => sum + (this.weightsOf(offer)?.memory ?? 0) - (at ? (offer.shared ?? 0) : 0), 0);
   }

@@ -1,4 +1,4 @@
-/** The Host room: state and performance of the studio, its settings, and the change of checkpoints. */
+/** The Host room: state, performance, settings and checkpoints of the studio. */
 
 import { StudioError } from '../common/api.js';
 import { make, need } from '../common/elements.js';
@@ -186,7 +186,13 @@ export class HostRoom {
     this.wyoming.textContent = this.studio.t(`host.wyoming_${state}`, { uri: ports.wyoming ?? wanted });
   }
 
-  /** Show the static part of a response only if it has changed, so that typing is not disturbed. @param {Now} now */
+  /**
+   * Show the static part of a response only if it has changed.
+   *
+   * Typing is not disturbed.
+   *
+   * @param {Now} now
+   */
   showOnce({ checkpoints, settings, own }) {
     const key = JSON.stringify([checkpoints, settings]);
     if (key === this.shown) return;
@@ -218,7 +224,13 @@ export class HostRoom {
     return make('div', { className: setting.changed ? 'vw-host-changed' : '' }, entry);
   }
 
-  /** Return the description of a setting. The English text is in runtime/settings.py and studio/settings.py. @param {Setting} setting */
+  /**
+   * Return the description of a setting.
+   *
+   * The English text is in runtime/settings.py and studio/settings.py.
+   *
+   * @param {Setting} setting
+   */
   about({ env, about }) {
     const key = `settings.${env}`;
     const label = this.studio.t(key);

@@ -264,7 +264,7 @@ export class CodeDialog {
     this.open(requestOf(take));
   }
 
-  /** Show what a room would speak now; without a text, a sample. @param {Present} present */
+  /** Show what a room would speak now, or a sample if it has no text. @param {Present} present */
   showPresent({ mode, config, text, reference }) {
     const { studio } = this;
     const content = text.trim() ? text : studio.presets.texts.auto;

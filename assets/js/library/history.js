@@ -17,7 +17,9 @@ function joined(chunks, samples) {
 }
 
 /**
- * Return the number and maximum of differing samples. The other take is at least as long as the first.
+ * Return the number and maximum of differing samples.
+ *
+ * The second take is at least as long as the first.
  *
  * @param {import('../player/take.js').Take} one @param {import('../player/take.js').Take} other
  */
@@ -76,15 +78,27 @@ export class TakeHistory extends EventTarget {
   list = [];
   /** @type {string|null} */
   next = null;
-  /** Filter of the list: search, room, favourite; loose excludes takes of scripts; cursor: where the list begins. */
+  /**
+   * Filter of the list.
+   *
+   * `loose` excludes takes of scripts, and `cursor` is the start of the list.
+   */
   /** @type {{search?: string, room?: string, favourite?: string, loose?: string, cursor?: string}} */
   wanted = {};
   /** Number of list requests, to ignore responses to earlier ones. */
   turn = 0;
-  /** Number of changes of takes. A page requested before a change may be outdated. */
+  /**
+   * Number of changes of takes.
+   *
+   * A page requested before a change may be outdated.
+   */
   edits = 0;
   /**
-   * Chain of changes. Each is sent after the previous response, so that the last change wins. @type {Promise<unknown>}
+   * Chain of changes, each of which is sent after the previous response.
+   *
+   * The last change wins.
+   *
+   * @type {Promise<unknown>}
    */
   changes = Promise.resolve();
 

@@ -157,8 +157,11 @@ export class TakesPanel {
   }
 
   /**
-   * Return the scripts changed after a take; older ones appear with the takes of their time. @param {{created_at:
-   * number}|null|undefined} take null: all
+   * Return the scripts changed after a take.
+   *
+   * Older scripts appear with the takes of their time.
+   *
+   * @param {{created_at: number}|null|undefined} take null: all
    */
   scriptsSince(take) {
     return this.scripts.entries.filter(({ at }) => at * 1000 < this.endOfDay && (!take || at >= take.created_at));

@@ -1,6 +1,7 @@
 /**
- * The stored scripts in the Library's list. An entry shows voices, number of lines and length; its takes expand below
- * it. Event: 'change'.
+ * Stored scripts in the Library's list.
+ *
+ * An entry shows voices, number of lines and length, and its takes expand below it. Event: 'change'.
  */
 
 import { clock, SAMPLE_RATE } from '../common/audio.js';

@@ -122,7 +122,11 @@ export class TakeRow {
     this.studio = studio;
     this.isUnderDay = isUnderDay;
     this.open = false;
-    /** True if a listed take has the same text and voice; then the row also shows the other differences. */
+    /**
+     * True if a listed take has the same text and voice.
+     *
+     * The row then also shows the other differences.
+     */
     this.hasTwin = false;
     this.element = document.createElement('li');
     this.element.className = 'vw-take';

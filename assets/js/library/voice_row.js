@@ -52,7 +52,7 @@ export class VoiceRow {
     this.fields = [...all(this.element, '[data-field]', HTMLInputElement), ...all(this.element, '[data-field]', HTMLTextAreaElement)];
     /** Its recording, once it was played here. @type {import('../player/take.js').Take|null} */
     this.sample = null;
-    /** Promise of the last change; the next one waits for it, so that changes stay in order. @type {Promise<void>} */
+    /** Promise of the last change, for which the next change waits. @type {Promise<void>} */
     this.changed = Promise.resolve();
     this.listen();
     this.paint();
@@ -230,7 +230,7 @@ async function withErrors(action, showError) {
   }
 }
 
-/** Show an error below a field; an empty text clears it. @param {Field} field @param {string} sentence */
+/** Show an error below a field, or clear it if the text is empty. @param {Field} field @param {string} sentence */
 function showFieldError(field, sentence) {
   errorPlace(field).textContent = sentence;
   field.ariaInvalid = String(sentence !== '');

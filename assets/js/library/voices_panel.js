@@ -91,7 +91,9 @@ export class VoicesPanel {
   }
 
   /**
-   * Import a voice file. Ask for consent if the file has none, and rename the voice if its name is used.
+   * Import a voice file.
+   *
+   * Ask for consent if the file has none, and rename the voice if its name is used.
    *
    * @param {File} file
    * @returns {Promise<{voice: import('../speak/voices.js').StoredVoice|null, isRenamed: boolean}>} voice is null if the

@@ -1,4 +1,8 @@
-/** The dock, the last row of the page: the room's primary button, and the player once there is audio. */
+/**
+ * Dock in the last row of the page.
+ *
+ * It has the room's primary button, and the player once there is audio.
+ */
 
 import { FieldError } from '../common/fields.js';
 import { recall, remember } from '../common/storage.js';

@@ -51,7 +51,7 @@ export class Player extends EventTarget {
     return this.loudness;
   }
 
-  /** Volume from 0 to 1; at 1 samples are unchanged. */
+  /** Volume from 0 to 1, where 1 does not change samples. */
   set volume(volume) {
     this.loudness = volume;
     if (this.gain) this.gain.gain.value = volume;
@@ -66,13 +66,17 @@ export class Player extends EventTarget {
     return this.speed;
   }
 
-  /** Speed from 0.75 to 2 at constant pitch; at 1 samples are unchanged. */
+  /** Speed from 0.75 to 2 at constant pitch, where 1 does not change samples. */
   set rate(rate) {
     this.speed = rate;
     this.whenArmed((output) => output.speed(rate));
   }
 
-  /** Start the context. Call it from a gesture; later calls resume it or retry after a failure. */
+  /**
+   * Start the context from a user gesture.
+   *
+   * Later calls resume it or retry after a failure.
+   */
   async arm() {
     const arming = (this.arming ??= this.open());
     try {
@@ -101,7 +105,11 @@ export class Player extends EventTarget {
     gain.connect(context.destination);
   }
 
-  /** After underruns with the shortest buffer, use the browser's default from the next take on. */
+  /**
+   * Use the browser's default buffer from the next take on.
+   *
+   * This is called after underruns with the shortest buffer.
+   */
   async relax() {
     const torn = this.context;
     if (this.sounding || this.latency !== MIN_LATENCY || !torn?.playbackStats?.underrunEvents) return;
@@ -123,8 +131,9 @@ export class Player extends EventTarget {
   }
 
   /**
-   * Start a new take; what played before is cut. Returns the take's number. @param {Parameters<Pace['plan']>[0]}
-   * [coming] known properties of the take
+   * Start a new take, cut what was played before, and return the take's number.
+   *
+   * @param {Parameters<Pace['plan']>[0]} [coming] known properties of the take
    */
   begin(coming) {
     this.take += 1;
@@ -170,7 +179,7 @@ export class Player extends EventTarget {
     this.relax().catch(() => {}); // The context is not used again, even if closing it fails.
   }
 
-  /** Time of the context in seconds; 0 before there is one. */
+  /** Time of the context in seconds, or 0 before it exists. */
   get now() {
     return this.context?.currentTime ?? 0;
   }
@@ -185,7 +194,9 @@ export class Player extends EventTarget {
   }
 
   /**
-   * Return the time at which the take's first sample was played, on the clock of performance.now().
+   * Return the time at which the take's first sample was played.
+   *
+   * The clock is that of performance.now().
    *
    * @returns {number|null} milliseconds; null before playback
    */

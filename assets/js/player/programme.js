@@ -27,14 +27,16 @@ export class Programme {
     this.spans = [];
   }
 
-  /** Return the item at an index; each is requested from the source once. @param {number} index */
+  /** Return the item at an index, which is requested from the source once. @param {number} index */
   async item(index) {
     while (this.asked.length <= index) this.asked.push(Promise.resolve(this.source.next()));
     return this.asked[index];
   }
 
   /**
-   * Yield the audio as it becomes available. A new call resets the positions.
+   * Yield the audio as it becomes available.
+   *
+   * A new call resets the positions.
    *
    * @param {{index?: number, at?: number}} [from]  first item, and its samples to skip
    * @returns {AsyncGenerator<Int16Array>}

@@ -72,7 +72,11 @@ export class LastHeard {
     return is;
   }
 
-  /** Remember the shown take for a reload. Samples and unsaved takes are not restored. */
+  /**
+   * Remember the shown take for a reload.
+   *
+   * Samples and unsaved takes are not restored.
+   */
   note() {
     const { take } = this.studio.stage;
     if (take) this.script = null;
@@ -128,7 +132,13 @@ export class CutOff {
     remember('sessionStorage', CUT_OFF_KEY, left);
   }
 
-  /** Remember a request that ended with the runtime. A room with several takes offers to repeat them itself. @param {Take} take */
+  /**
+   * Remember a request that ended with the runtime.
+   *
+   * A room with several takes offers to repeat them itself.
+   *
+   * @param {Take} take
+   */
   add(take) {
     if (isRepeatable(take) && !this.studio.room(take.room).placeOf) this.left = [interruptedOf(take, null)];
   }
@@ -139,7 +149,7 @@ export class CutOff {
     this.withdraw();
   }
 
-  /** Offer to repeat the requests; called when the runtime is ready. */
+  /** Offer to repeat the requests, once the runtime is ready. */
   async offer() {
     const { left, studio } = this;
     this.left = [];
@@ -170,7 +180,13 @@ export class CutOff {
     await room.regain(take, place);
   }
 
-  /** Repeat all requests and play the first one. Requests that fail are still offered. @param {Interrupted[]} left */
+  /**
+   * Repeat all requests and play the first one.
+   *
+   * Requests that fail are still offered.
+   *
+   * @param {Interrupted[]} left
+   */
   async again(left) {
     const { studio } = this;
     if (this.isAsking) return;
@@ -179,7 +195,11 @@ export class CutOff {
     const room = studio.room(left[0].asked.room);
     try {
       /**
-       * References by parent; takes of one parent share their reference. @type {Map<string|null|undefined, Blob|null>}
+       * References by parent.
+       *
+       * Takes of one parent share their reference.
+       *
+       * @type {Map<string|null|undefined, Blob|null>}
        */
       const references = new Map();
       for (const one of left) if (!references.get(one.asked.parent)) references.set(one.asked.parent, await this.reference(one));
@@ -194,7 +214,7 @@ export class CutOff {
     }
   }
 
-  /** Return the reference of a request; null if the room has another one now. @param {Interrupted} left */
+  /** Return the reference of a request, or null if the room has another one now. @param {Interrupted} left */
   async reference({ asked, digest }) {
     if (!digest) return null;
     const blob = await this.studio.room(asked.room).referenceOf?.(asked);
@@ -203,7 +223,13 @@ export class CutOff {
   }
 }
 
-/** True if the request can be repeated exactly: its recording has a digest, and it was sent before. @param {Take} take */
+/**
+ * True if the request can be repeated exactly.
+ *
+ * Its recording must have a digest, and it must have been sent before.
+ *
+ * @param {Take} take
+ */
 function isRepeatable({ room, isSample, isQuiet, state, reference, digest }) {
   return ROOMS.includes(room) && !isSample && !isQuiet && state !== 'stopped' && (!reference || digest !== null);
 }
@@ -214,8 +240,11 @@ function interruptedOf({ room, mode, config, text, spoken, seed, label, parent, 
 }
 
 /**
- * True if a stored take has the text, seed and reference of a request, and therefore the same audio. @param
- * {TakeRecord} record @param {Interrupted} left
+ * True if a stored take has the same audio as a request.
+ *
+ * Text, seed and reference must be equal.
+ *
+ * @param {TakeRecord} record @param {Interrupted} left
  */
 function sameRequest(record, { asked, digest }) {
   const { mode, text, spoken = null, seed, config, parent = null } = asked;

@@ -34,11 +34,23 @@ export class Speech {
     this.live = new Set();
     /** Complete takes that are being saved. @type {Set<Take>} */
     this.keeping = new Set();
-    /** References as data: URLs; each recording is read once. @type {WeakMap<Blob, Promise<string>>} */
+    /**
+     * References as data: URLs.
+     *
+     * Each recording is read once.
+     *
+     * @type {WeakMap<Blob, Promise<string>>}
+     */
     this.urls = new WeakMap();
     /** Digests of recordings. @type {WeakMap<Blob, Promise<string|null>>} */
     this.digests = new WeakMap();
-    /** Takes that the store refused because it is full; they are saved once takes are deleted. @type {Set<Take>} */
+    /**
+     * Takes that the store refused because it is full.
+     *
+     * They are saved once takes are deleted.
+     *
+     * @type {Set<Take>}
+     */
     this.waiting = new Set();
     this.keeps = true; // False if the studio has reported that it has no store.
   }
@@ -60,8 +72,9 @@ export class Speech {
   }
 
   /**
-   * Return the error for a text that is too long. The runtime would report a very long one as a too large message
-   * instead.
+   * Return the error for a text that is too long.
+   *
+   * The runtime would report a very long text as a too large message.
    *
    * @param {string} text as sent
    */

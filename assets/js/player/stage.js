@@ -174,7 +174,11 @@ export class Stage extends EventTarget {
     else this.resume();
   }
 
-  /** Stop; the next playback starts at the beginning, or for a full script at the same position. */
+  /**
+   * Stop, so that the next playback starts at the beginning.
+   *
+   * A full script continues at the same position.
+   */
   stop() {
     this.silence();
     if (isFullAudio(this.take)) return;
@@ -188,7 +192,7 @@ export class Stage extends EventTarget {
     this.refresh();
   }
 
-  /** Seek in the shown take; playback continues from there. @param {number} at samples */
+  /** Seek in the shown take, from which playback continues. @param {number} at samples */
   seek(at) {
     if (!this.take) return;
     this.at = Math.max(0, Math.min(this.take.samples, Math.round(at)));
@@ -307,7 +311,7 @@ export class Stage extends EventTarget {
     this.dispatchEvent(new Event('place'));
   }
 
-  /** Show the length; during generation, the estimated length and the progress. @param {Shown|null} take */
+  /** Show the length, or during generation the estimated length and the progress. @param {Shown|null} take */
   paintLength(take) {
     const made = take && !isFullAudio(take) ? making(take, performance.now()) : null;
     const length = made ? this.t('shell.about_length', { time: clock(made.samples).replace(/\.\d$/, '') }) : clock(take?.samples ?? 0);

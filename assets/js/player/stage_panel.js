@@ -128,7 +128,9 @@ export class Keep {
   }
 
   /**
-   * Set the download link: the studio's file with metadata, or the page's own WAV if the studio does not store takes.
+   * Set the download link.
+   *
+   * It is the studio's file with metadata, or the page's own WAV if the studio does not store takes.
    *
    * @param {Take|null} take
    */

@@ -43,8 +43,9 @@ export function neededStart(arrivals) {
 }
 
 /**
- * Return the shortest delay between a take's first chunk and its start, in samples. It is usually less than a chunk: if
- * the second chunk is 5 ms late, a delay of 5 ms is enough.
+ * Return the shortest delay between a take's first chunk and its start, in samples.
+ *
+ * It is usually less than a chunk: if the second chunk is 5 ms late, a delay of 5 ms is enough.
  *
  * @param {Arrivals} arrivals
  */
@@ -52,7 +53,13 @@ export function neededHold(arrivals) {
   return Math.max(0, ...lagsOf(arrivals));
 }
 
-/** Return each chunk's lateness in samples, relative to the end of the audio before it; negative if early. @param {Arrivals} arrivals */
+/**
+ * Return each chunk's lateness in samples.
+ *
+ * It is relative to the end of the audio before the chunk, and negative if the chunk is early.
+ *
+ * @param {Arrivals} arrivals
+ */
 function lagsOf(arrivals) {
   let received = 0;
   return arrivals.map(({ at, samples }) => {
@@ -75,8 +82,10 @@ export function withoutWorst(arrivals) {
 }
 
 /**
- * Return the buffer that a take of another length with the same arrivals would need. A shorter take needs the buffer of
- * its beginning. A longer take needs more if this one was still falling behind at its end.
+ * Return the buffer for a take of another length with the same arrivals.
+ *
+ * A shorter take needs the buffer of its beginning. A longer take needs more if this one was still falling behind at
+ * its end.
  *
  * @param {Arrivals} arrivals
  * @param {number} [expected]  samples of the other take; 0: the same length
@@ -115,7 +124,9 @@ export class Pace {
   }
 
   /**
-   * Return the start condition of the next take: `target` buffered samples, or `hold` samples of time since its first chunk.
+   * Return the start condition of the next take.
+   *
+   * It is `target` buffered samples, or `hold` samples of time since its first chunk.
    *
    * @param {{planned?: number, parallel?: number}} [take]  planned: expected samples; 0: unknown
    */

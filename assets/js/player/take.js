@@ -88,7 +88,7 @@ export class Take extends EventTarget {
     /** @type {Int16Array[]} */
     this.chunks = [];
     this.samples = 0;
-    /** Expected samples by its text; 0 if not estimated. */
+    /** Expected samples by its text, or 0 if not estimated. */
     this.planned = 0;
     /** Maximum number of parallel takes, including this one. */
     this.parallel = 1;
@@ -121,7 +121,11 @@ export class Take extends EventTarget {
     /** @type {Promise<Int16Array|null>|null} */
     this.loading = null;
     this.askedAt = performance.now();
-    /** Emit 'state' with a delay, because listeners draw the page and the first audio must not wait for that. */
+    /**
+     * Emit 'state' with a delay.
+     *
+     * Listeners draw the page, and the first audio must not wait for that.
+     */
     this.notifySoon = throttle(() => this.notify('state'), SOON_MS);
     /** Measurements of this page, in ms after `clicked` (performance.now()). @type {Timing} */
     this.timing = { clicked: null, ttfa: null, audible: null, underruns: null };
@@ -149,7 +153,11 @@ export class Take extends EventTarget {
     return take;
   }
 
-  /** Load the audio of a stored take; after a failure it is requested again the next time. */
+  /**
+   * Load the audio of a stored take.
+   *
+   * After a failure, it is requested again the next time.
+   */
   async here() {
     if (!this.ask) return;
     this.loading ??= this.ask().finally(() => (this.loading = null));
@@ -191,7 +199,7 @@ export class Take extends EventTarget {
     return this.stopReason === 'short' || (this.stopReason === 'eos' && isTooShort(this.words, this.seconds));
   }
 
-  /** Integrated loudness; null before it is known or if the take is too short. */
+  /** Integrated loudness, or null if it is unknown or the take is too short. */
   get lufs() {
     return this.record?.lufs ?? null;
   }
@@ -217,8 +225,11 @@ export class Take extends EventTarget {
   }
 
   /**
-   * Cancel generation. The received audio stays, and is saved unless `isKept` is false. @param {{isKept?: boolean}}
-   * [options]
+   * Cancel generation.
+   *
+   * The received audio is kept, and is saved unless `isKept` is false.
+   *
+   * @param {{isKept?: boolean}} [options]
    */
   cancel({ isKept = true } = {}) {
     if (!this.live) return;
@@ -247,7 +258,7 @@ export class Take extends EventTarget {
     return this.changing;
   }
 
-  /** Resolve with the take at the end of its audio; reject if it failed. */
+  /** Resolve with the take at the end of its audio, or reject if it failed. */
   async finished() {
     while (this.live) await this.change();
     if (this.state === 'failed') throw this.error;
@@ -259,7 +270,7 @@ export class Take extends EventTarget {
     return this.state === 'done' || (this.state === 'stopped' && this.keepsStopped && this.samples > 0);
   }
 
-  /** Resolve with the take once the studio has stored or refused it; reject if it failed. */
+  /** Resolve with the take once it is stored or refused, or reject if it failed. */
   async stored() {
     await this.finished();
     while (this.lasts && !this.record && !this.unkept) await this.change();

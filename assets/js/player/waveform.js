@@ -84,7 +84,7 @@ export class Waveform {
     this.draw();
   }
 
-  /** Number of samples of the full width; during generation, the expected total. */
+  /** Number of samples of the full width, or the expected total during generation. */
   get span() {
     const { take } = this;
     const planned = take && 'planned' in take && take.state === 'streaming' ? take.planned : 0;

@@ -165,7 +165,11 @@ class PcmPlayer extends AudioWorkletProcessor {
     }
   }
 
-  /** Treat the present or next time without audio as a pause, after which playback starts like a take. */
+  /**
+   * Treat the present or next time without audio as a pause.
+   *
+   * After the pause, playback starts like that of a take.
+   */
   rest() {
     this.isResting = true;
     if (this.isDry) this.starved = 0;
@@ -233,7 +237,7 @@ class PcmPlayer extends AudioWorkletProcessor {
     this.enter(this.ended ? 'draining' : 'playing');
   }
 
-  /** Move queued samples to the output. Returns how many there were. @param {Float32Array} out */
+  /** Move queued samples to the output and return their number. @param {Float32Array} out */
   render(out) {
     const { pace } = this;
     const done = pace === 1 && this.stretch.ahead === 0 ? this.asItCame(out) : this.stretched(out, pace);

@@ -1,6 +1,7 @@
 /**
- * Change of speed at constant pitch by WSOLA: most samples stay unchanged, and jumps cross-fade to the most similar
- * place nearby.
+ * Change of speed at constant pitch by WSOLA.
+ *
+ * Most samples are unchanged, and jumps cross-fade to the most similar place nearby.
  *
  * At a rate of 1 samples are unchanged. It runs on the audio thread (worklet.js), so it allocates only in the
  * constructor.
@@ -86,10 +87,7 @@ export class Stretch {
     this.lag += this.outCount * (rate - 1) - step;
   }
 
-  /**
-   * Return the offset to the samples most similar to the next ones; 0 if there are none. @param {number} middle
-   * expected position
-   */
+  /** Return the offset to the samples most similar to the next ones, or 0. @param {number} middle expected position */
   best(middle) {
     const { buffer, at, hop } = this;
     const first = Math.max(middle - this.reach, -at);

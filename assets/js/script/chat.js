@@ -1,6 +1,7 @@
 /**
- * Parser of exported chats (WhatsApp on iOS and Android, and logs with a time before each name) as lines of their
- * senders.
+ * Parser of exported chats as lines of their senders.
+ *
+ * The chats are from WhatsApp on iOS and Android, or logs with a time before each name.
  *
  *     readChat('[31.12.25, 22:30:15] Mary: Hi\n[31.12.25, 22:31:02] Mary: \u200eimage omitted')
  *     // { lines: [{ name: 'Mary', instruct: '', text: 'Hi' }], leftOut: 1 }
@@ -79,7 +80,11 @@ export function readChat(text) {
   return { lines, leftOut };
 }
 
-/** Return sender and text of a row; null if it does not start a message. @param {string} row @param {RegExp} stamp @param {RegExp} sender */
+/**
+ * Return sender and text of a row, or null if it does not start a message.
+ *
+ * @param {string} row @param {RegExp} stamp @param {RegExp} sender
+ */
 function senderOf(row, stamp, sender) {
   const rest = stamp.test(row) ? row.replace(stamp, '') : null;
   const found = rest === null ? null : sender.exec(rest);

@@ -78,8 +78,11 @@ export class Script extends Emitter {
     /** @type {string} */
     this.name = stored.name ?? '';
     /**
-     * Version stored by the server; 0: none. It prevents that two tabs with one draft overwrite each other. @type
-     * {number}
+     * Version stored by the server, or 0 if there is none.
+     *
+     * It prevents that two tabs with one draft overwrite each other.
+     *
+     * @type {number}
      */
     this.updatedAt = stored.updated_at ?? 0;
     /** Seconds of silence between lines. @type {number} */
@@ -137,7 +140,7 @@ export class Script extends Emitter {
     this.notify(false);
   }
 
-  /** Set the silence after a line; none for the default. @param {string} id @param {number|null} seconds */
+  /** Set the silence after a line, where null is the default. @param {string} id @param {number|null} seconds */
   setGap(id, seconds) {
     this.change(id, { gap: seconds === null || seconds === this.gap ? undefined : seconds });
   }

@@ -1,5 +1,7 @@
 /**
- * Export of a script: missing lines are generated first, then the studio joins the stored takes.
+ * Export of a script.
+ *
+ * Missing lines are generated first, then the studio joins the stored takes.
  *
  * @typedef {Object} Wanted
  * @property {'joined'|'files'|'chapters'|'srt'|'all'} shape
@@ -60,7 +62,7 @@ export class TimeLeft {
     this.made += expectedSeconds(text);
   }
 
-  /** Seconds; null while it is unknown. */
+  /** Duration in seconds, or null while it is unknown. */
   get seconds() {
     const ms = performance.now() - this.begun;
     if (ms < SOON_MS || this.made === 0) return null;
@@ -69,8 +71,9 @@ export class TimeLeft {
 }
 
 /**
- * Return the clips of POST studio/exports: takes and silences in order with their line numbers; and the starts of
- * chapters.
+ * Return the clips of POST studio/exports, and the starts of chapters.
+ *
+ * The clips are takes and silences in order with their line numbers.
  *
  * @param {import('./making.js').Maker} maker
  * @param {(made: number, of: number, left: number|null) => void} onProgress  left: seconds, null if unknown

@@ -1,6 +1,7 @@
 /**
- * The audio of a script: takes and silences in order. Each take is requested once the previous one is complete, at most
- * two lines ahead of playback.
+ * Audio of a script: takes and silences in order.
+ *
+ * Each take is requested once the previous one is complete, at most two lines ahead of playback.
  *
  * @typedef {import('../player/take.js').Take} Take
  * @typedef {Take|{silence: number}} Item  silence in seconds
@@ -219,7 +220,7 @@ export class FullAudio extends EventTarget {
     };
   }
 
-  /** True if these lines can be spoken; otherwise show the error. @param {string[]} ids */
+  /** True if these lines can be spoken, otherwise show the error. @param {string[]} ids */
   ready(ids) {
     try {
       this.check(ids);
@@ -281,7 +282,7 @@ export class FullAudio extends EventTarget {
   }
 }
 
-/** Return the position in a line's audio; for ungenerated audio, its start. @param {Clip} clip @param {number} at */
+/** Return the position in a line's audio, or its start if it is not generated. @param {Clip} clip @param {number} at */
 function beginning(clip, at) {
   if (at < clip.start) return { gap: (clip.start - at) / SAMPLE_RATE, part: 0, skip: 0 };
   const part = Math.max(0, clip.parts.findLastIndex(({ start }) => start <= at));

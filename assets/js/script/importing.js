@@ -80,7 +80,9 @@ export class ChapterSheet {
   }
 
   /**
-   * Let the user select chapters. Footnotes and endnotes are a chapter that is not selected by default.
+   * Let the user select chapters.
+   *
+   * Footnotes and endnotes are a chapter that is not selected by default.
    *
    * @param {string} title @param {Found} found @returns {Promise<Chapter[]|null>} null: cancelled
    */
@@ -114,7 +116,13 @@ export class ChapterSheet {
     }
   }
 
-  /** Show the chapters of another reading, which can be more or fewer, with the same selection. @param {Chapter[]} chapters */
+  /**
+   * Show the chapters of another reading, with the same selection.
+   *
+   * It can have more or fewer chapters.
+   *
+   * @param {Chapter[]} chapters
+   */
   replace(chapters) {
     const { boxes, chapters: old } = this;
     const isSame = chapters.length === old.length;
@@ -228,7 +236,9 @@ export class ImportSheet {
   }
 
   /**
-   * Show the preview of a file with options. The sheet of chapters has its own switches.
+   * Show the preview of a file with options.
+   *
+   * The sheet of chapters has its own switches.
    *
    * @param {string} title @param {Found} found @returns {Promise<Found|null>} null: cancelled
    */
@@ -280,8 +290,11 @@ export class ImportSheet {
 }
 
 /**
- * Return notes with examples in the page's language; unknown notes stay unchanged. @param {Note[]} notes @param {(key:
- * string, values?: Object<string, any>) => string} t
+ * Return notes with examples in the page's language.
+ *
+ * Unknown notes stay unchanged.
+ *
+ * @param {Note[]} notes @param {(key: string, values?: Object<string, any>) => string} t
  */
 export function noteSentences(notes, t) {
   return notes.map(({ code, count, message, examples = [] }) => {
@@ -402,7 +415,13 @@ export class Importing {
     this.use(await this.readAddress());
   }
 
-  /** Put a text into the shared field, or into a script if it is too long for one take, has times, or is a chat. @param {Imported|null} read */
+  /**
+   * Put a text into the shared field or into a script.
+   *
+   * It becomes a script if it is too long for one take, has times, or is a chat.
+   *
+   * @param {Imported|null} read
+   */
   use(read) {
     const { studio } = this;
     if (!read) return;
@@ -454,7 +473,9 @@ export class Importing {
   }
 
   /**
-   * Have the studio parse a file. Let the user choose if there are options; show notes and errors.
+   * Let the studio parse a file.
+   *
+   * The user chooses if there are options. Notes and errors are shown.
    *
    * @param {File} file @param {Choice} [query] @returns {Promise<Found|null>}
    */
@@ -469,7 +490,9 @@ export class Importing {
   }
 
   /**
-   * Let the user choose how a document is read, if there are options; or else show notes about it.
+   * Let the user choose how a document is read, if there are options.
+   *
+   * Without options, notes about the document are shown.
    *
    * @param {Found} found @param {string} name @returns {Promise<Found|null>} null: cancelled
    */

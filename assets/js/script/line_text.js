@@ -18,7 +18,9 @@ const LENGTH = /^\s*:?\s*(\d+(?:[.,]\d+)?)\s*(s|sec|seconds?|ms|milliseconds?)?\
 const SPOKEN = /[\p{L}\p{N}]/u;
 
 /**
- * Parse a line's text. Punctuation alone belongs to the text before it.
+ * Parse a line's text.
+ *
+ * Punctuation alone belongs to the text before it.
  *
  * @param {string} text
  * @returns {{parts: Part[], fault: string|null}}  fault: the first bracket that is not a pause of 0 to 30 s
@@ -81,7 +83,11 @@ export function titleOf(text) {
   return first.length <= MAX_NAME_CHARS ? first : `${first.slice(0, MAX_NAME_CHARS).replace(/\s+\S*$/u, '')} …`;
 }
 
-/** Return the name of a script; empty for an empty script. @param {{name: string, begins?: string}} script  begins: the text of its first line with one */
+/**
+ * Return the name of a script, or '' for an empty script.
+ *
+ * @param {{name: string, begins?: string}} script begins: the text of its first line with one
+ */
 export function calledBy({ name, begins = '' }) {
   const words = readParts(begins).parts.map(({ text = '' }) => text).join(' ');
   return name.trim() || titleOf(words);
@@ -110,7 +116,9 @@ export function cuesToLines(texts, cues, between = 0) {
 }
 
 /**
- * Pace as words in a line's style, because the models have no other control of it. Pure.
+ * Pace as words in a line's style, as pure functions.
+ *
+ * The models have no other control of the pace.
  *
  *     withPace('Softly.', 'slow', { slow: 'Speak slowly.', fast: 'Speak quickly.' })  // 'Softly. Speak slowly.'
  *
@@ -123,8 +131,11 @@ export function paceOf(style, paces) {
 }
 
 /**
- * Return the style with this pace instead of another, or without it if the style already had it. @param {string} style
- * @param {string} pace @param {Paces} paces
+ * Return the style with this pace instead of another pace.
+ *
+ * If the style already has this pace, it is removed.
+ *
+ * @param {string} style @param {string} pace @param {Paces} paces
  */
 export function withPace(style, pace, paces) {
   const before = paceOf(style, paces);

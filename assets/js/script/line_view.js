@@ -101,7 +101,13 @@ export class LineView {
     if (this.line.voice) this.cast({ ...this.line.voice, ...values });
   }
 
-  /** Return seed and lock from the field; an empty field means a random seed. @returns {Partial<Line>} */
+  /**
+   * Return seed and lock from the field.
+   *
+   * An empty field means a random seed.
+   *
+   * @returns {Partial<Line>}
+   */
   readSeed() {
     const { seed } = this.parts;
     if (seed.value === '') return { seed: null, locked: false };
@@ -189,7 +195,13 @@ export class LineView {
     this.parts.paper.replaceChildren(...marked(text.slice(0, from)), ...(this.range ? [spoken] : []), ...marked(`${text.slice(to)}\n`));
   }
 
-  /** Show the pace in the style; a voice without styles has its own pace. @param {boolean} isOwn */
+  /**
+   * Show the pace in the style.
+   *
+   * A voice without styles has its own pace.
+   *
+   * @param {boolean} isOwn
+   */
   showPace(isOwn) {
     const pace = paceOf(this.line.instruct, this.paces());
     for (const button of this.parts.paces) {

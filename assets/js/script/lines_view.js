@@ -107,8 +107,9 @@ export class LinesView {
   }
 
   /**
-   * Return a line's view; render it if necessary. @param {string} id @returns {LineView|undefined} undefined if there
-   * is no such line
+   * Return a line's view, which is rendered if necessary.
+   *
+   * @param {string} id @returns {LineView|undefined} undefined if there is no such line
    */
   reach(id) {
     const line = this.views.has(id) ? undefined : this.script.line(id);
@@ -164,7 +165,13 @@ export class LinesView {
     for (const [id, view] of this.views) view.mark(id === this.sounding ? range : null);
   }
 
-  /** Focus a line so that keys move it. A focused field would open a phone's keyboard. @param {string} id */
+  /**
+   * Focus a line so that keys move it.
+   *
+   * A focused field would open a phone's keyboard.
+   *
+   * @param {string} id
+   */
   choose(id) {
     const view = this.reach(id);
     view?.parts.grip.focus({ preventScroll: true });

@@ -1,5 +1,7 @@
 /**
- * Generates the audio of lines: one take for each part between pauses. Equal requests share a take.
+ * Generator of the audio of lines, with one take for each part between pauses.
+ *
+ * Equal requests share a take.
  *
  * A take's key consists of voice, text and seed. So audio is reused if a line is changed back or copied, and only the
  * changed parts of a long line are generated again. Events: 'change' when the state of a line may have changed; 'kept'
@@ -92,7 +94,7 @@ export class Maker extends EventTarget {
     return { state: known.every(Boolean) ? 'made' : 'unmade', seconds, error, short };
   }
 
-  /** Return a part's audio; null if there is none yet. @param {Stretch} stretch @returns {Sound|null} */
+  /** Return a part's audio, or null if there is none yet. @param {Stretch} stretch @returns {Sound|null} */
   sound({ key }) {
     return (key && (this.takes.get(key) ?? this.kept.get(key))) || null;
   }
@@ -125,7 +127,7 @@ export class Maker extends EventTarget {
     return (key && this.takes.get(key)) || this.ask(stretch, line);
   }
 
-  /** Load the stored audio; forget it if it was deleted in the meantime. @param {string} key */
+  /** Load the stored audio, or forget it if it was deleted in the meantime. @param {string} key */
   async fetch(key) {
     const id = this.kept.get(key)?.take;
     const { api } = this.studio;
@@ -214,7 +216,13 @@ export class Maker extends EventTarget {
     throw Object.assign(new Error(this.studio.t('script.not_stored')), { retryable });
   }
 
-  /** Release the samples of a line that the studio stores; they are loaded again when it is played. @param {Line} line */
+  /**
+   * Release the samples of a line that the studio stores.
+   *
+   * They are loaded again when the line is played.
+   *
+   * @param {Line} line
+   */
   release(line) {
     for (const { key } of this.plan(line)) {
       const take = key && this.kept.has(key) && this.takes.get(key);
@@ -229,7 +237,9 @@ export class Maker extends EventTarget {
   }
 
   /**
-   * Discard a line's audio, so that it is generated again, with a new seed unless it is locked.
+   * Discard a line's audio, so that it is generated again.
+   *
+   * It gets a new seed unless the seed is locked.
    *
    * @param {Line} line @returns {() => void} restores seed and audio
    */

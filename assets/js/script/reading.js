@@ -29,8 +29,10 @@ const NOBODY = new Set(['note', 'warning', 'caution', 'important', 'attention', 
 const PAUSES_ONLY = /^(?:\s*\[\s*pause\b[^\]]*\])+\s*$/iu;
 
 /**
- * Parse a text. Empty lines separate paragraphs; without empty lines, every line is a paragraph. A name with a colon
- * sets the speaker until the next name. A name counts if it is known, in capitals, or occurs twice.
+ * Parse a text.
+ *
+ * Empty lines separate paragraphs; without empty lines, every line is a paragraph. A name with a colon sets the speaker
+ * until the next name. A name counts if it is known, in capitals, or occurs twice.
  *
  * @param {string} text
  * @param {(name: string) => boolean} [known]  true if a voice has this name
@@ -59,7 +61,13 @@ export function readText(text, known = () => false) {
   return { lines, leftOut: 0 };
 }
 
-/** Join words hyphenated at the end of a row. A hyphen stays if the word has it elsewhere too. @param {string} text */
+/**
+ * Join words hyphenated at the end of a row.
+ *
+ * A hyphen stays if the word has it elsewhere too.
+ *
+ * @param {string} text
+ */
 function joinBroken(text) {
   const hyphened = new Set(text.toLowerCase().match(/(?<!\p{L})\p{L}+-\p{L}+/gu));
   return text.replace(BROKEN, (_, head, tail) => (hyphened.has(`${head}-${tail}`.toLowerCase()) ? `${head}-${tail}` : head + tail));
@@ -91,7 +99,13 @@ function screenplayParagraphs(blocks, names) {
   });
 }
 
-/** Join the wrapped rows of a paragraph. A row that begins with a name starts a new paragraph. @param {string} block */
+/**
+ * Join the wrapped rows of a paragraph.
+ *
+ * A row that begins with a name starts a new paragraph.
+ *
+ * @param {string} block
+ */
 function unwrap(block) {
   /** @type {string[]} */
   const paragraphs = [];
@@ -127,7 +141,10 @@ function nameRule(paragraphs, known) {
 }
 
 /**
- * Split a text between sentences into pieces of at most MAX_LINE_CHARS; split longer sentences at clauses, then words.
+ * Split a text between sentences into pieces of at most MAX_LINE_CHARS.
+ *
+ * Longer sentences are split at clauses, then between words.
+ *
  * @param {string} text
  */
 function divide(text) {

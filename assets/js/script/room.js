@@ -217,7 +217,11 @@ export class ScriptRoom {
     if (last) this.script.cast(last.id, { mode: 'base', voice });
   }
 
-  /** Delete a script; if it is open, open another one. @param {string} id @returns {Promise<() => Promise<void>>} undoes it */
+  /**
+   * Delete a script, and open another one if it is open.
+   *
+   * @param {string} id @returns {Promise<() => Promise<void>>} undoes it
+   */
   discard(id) {
     return id === this.opened?.id ? this.scriptList.remove(() => this.empty()) : this.scriptList.discard(id);
   }
@@ -252,7 +256,7 @@ export class ScriptRoom {
     }
   }
 
-  /** True if a script may have this many lines; otherwise show an error. @param {number} lines */
+  /** True if a script may have this many lines, otherwise show an error. @param {number} lines */
   hasRoom(lines) {
     if (lines <= MAX_LINES) return true;
     this.studio.toast(this.studio.t('script.too_long', { n: lines, most: MAX_LINES }));
@@ -351,7 +355,7 @@ export class ScriptRoom {
     return studio.t('script.sounding', { n: script.at(line.id) + 1, of: script.lines.length, name, text });
   }
 
-  /** Seek in the full audio; playback continues from there. @param {number} at samples */
+  /** Seek in the full audio, from which playback continues. @param {number} at samples */
   seek(at) {
     this.hold();
     this.studio.stage.seek(at);
@@ -392,7 +396,11 @@ export class ScriptRoom {
     return new FieldError('request', t('script.voice_deleted', { n: this.script.at(id) + 1, name: voice?.name ?? t('script.deleted_unnamed') }));
   }
 
-  /** Stop playback and generation; the player can still play the audio again. */
+  /**
+   * Stop playback and generation.
+   *
+   * The player can still play the audio again.
+   */
   stop() {
     this.fullAudio.sound(null);
     this.remaking.takeBack();
@@ -414,7 +422,11 @@ export class ScriptRoom {
     if (isShown && stage.sounding) this.timeline.reveal(stage.at);
   }
 
-  /** Return the range of the sentence that is spoken, in its line; null in a pause, or if the line has changed. */
+  /**
+   * Return the range of the spoken sentence in its line.
+   *
+   * It is null in a pause, or if the line has changed.
+   */
   soundingRange() {
     const { fullAudio, studio } = this;
     const { clips, sounding, take } = fullAudio;

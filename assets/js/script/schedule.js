@@ -1,6 +1,7 @@
 /**
- * Encode the level of audio as a short text for scripts: 20 characters per second, 0 to z. So the timeline can draw
- * lines before their audio is loaded.
+ * Encoding of the level of audio as a short text for scripts.
+ *
+ * It has 20 characters per second, from 0 to z. The timeline can draw lines before their audio is loaded.
  */
 
 import { SAMPLE_RATE } from '../common/audio.js';
@@ -23,13 +24,21 @@ export function levelsOf(take) {
   return levels;
 }
 
-/** Return the drawn height of a level character, from 0 to 1: the root of the peak, because speech is mostly quiet. @param {string} level */
+/**
+ * Return the drawn height of a level character, from 0 to 1.
+ *
+ * It is the root of the peak, because speech is mostly quiet.
+ *
+ * @param {string} level
+ */
 export function heightOf(level) {
   return Number.parseInt(level, 36) / MAX_LEVEL;
 }
 
 /**
- * Start times of the lines in the full audio of a script, shared by player, timeline and export.
+ * Start times of the lines in the full audio of a script.
+ *
+ * Player, timeline and export share them.
  *
  * @typedef {import('./making.js').Stretch & {sound: Sound|null, start: number, length: number}} PlacedStretch
  *   sound: null if not generated; start: in the full audio
@@ -50,8 +59,9 @@ export function samplesOf(seconds) {
 }
 
 /**
- * Return the clips of all lines with text or pauses, in order. Lines without audio have the expected duration of their
- * text.
+ * Return the clips of all lines with text or pauses, in order.
+ *
+ * Lines without audio have the expected duration of their text.
  *
  * @param {import('./document.js').Script} script @param {import('./making.js').Maker} maker
  * @returns {Clip[]}

@@ -7,7 +7,7 @@ import { calledBy } from './line_text.js';
 
 // --- The address of a script, `#/script/<id>`, for bookmarks, the Library, Back and reloads.
 
-/** Return the script id in the address; null if there is none. @returns {string|null} */
+/** Return the script id in the address, or null if there is none. @returns {string|null} */
 export function addressedScript() {
   const [, id] = /^#\/script\/([\w-]{1,64})$/.exec(location.hash) ?? [];
   return id ?? null;
@@ -50,7 +50,7 @@ export class ScriptList extends EventTarget {
     this.puts = 0;
     /** Duration of the last save in milliseconds. */
     this.tookMs = 0;
-    /** Time of the first change after the last save; 0: saved. */
+    /** Time of the first change after the last save, or 0 if all is saved. */
     this.unsavedAt = 0;
     /** Error of the last save. @type {import('../common/api.js').Thrown|null} */
     this.error = null;

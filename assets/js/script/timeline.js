@@ -1,6 +1,7 @@
 /**
- * The timeline of a script: clips with the length of their lines, and the playback position. It is a slider for pointer
- * and keys.
+ * Timeline of a script: clips with the length of their lines, and the position.
+ *
+ * It is a slider for pointer and keys.
  *
  * It fits the window, and scrolls for long scripts.
  *

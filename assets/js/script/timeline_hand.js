@@ -1,6 +1,8 @@
 /**
- * Pointer actions on the timeline: a click seeks and selects the line, dragging a clip moves its line, and dragging a
- * handle changes the silence after a line. A touch drags after a delay, because before it scrolls.
+ * Pointer actions on the timeline.
+ *
+ * A click seeks and selects the line, dragging a clip moves its line, and dragging a handle changes the silence after a
+ * line. A touch drags after a delay, because before it scrolls.
  *
  * The same actions exist for keys: arrows on the timeline, Alt+↑ and Alt+↓ on a line, and the line's pause field.
  *
@@ -86,7 +88,11 @@ export class TimelineHand {
     return next?.line.id ?? null;
   }
 
-  /** Set the silence after a line by dragging; a click seeks to it. @param {string} id @param {PointerEvent} event */
+  /**
+   * Set the silence after a line by dragging, or seek to it by a click.
+   *
+   * @param {string} id @param {PointerEvent} event
+   */
   pull(id, event) {
     const { timeline, actions } = this;
     const before = actions.gapOf(id);

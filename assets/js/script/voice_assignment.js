@@ -100,8 +100,9 @@ export class VoiceAssignment {
   }
 
   /**
-   * Assign voices to parsed lines: a name gets the voice of that name, a role gets an unused voice, and lines without a
-   * name get the narrator's voice.
+   * Assign voices to parsed lines.
+   *
+   * A name gets the voice of that name, a role gets an unused voice, and lines without a name get the narrator's voice.
    *
    * @param {Line[]} lines  changed in place
    * @param {Line[]} before existing lines
@@ -142,7 +143,13 @@ export class VoiceAssignment {
   }
 }
 
-/** Return the option value of a voice; all described voices share one option. @param {Voice} voice */
+/**
+ * Return the option value of a voice.
+ *
+ * All described voices share one option.
+ *
+ * @param {Voice} voice
+ */
 export function valueOf({ mode, voice = '' }) {
   return `${mode}:${voice}`;
 }

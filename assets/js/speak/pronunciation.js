@@ -59,8 +59,9 @@ export function pronounced(text, entries) {
 }
 
 /**
- * Return the next markup, in which nothing is replaced. Other brackets are text, unless the replacement would make a
- * tag.
+ * Return the next markup, in which nothing is replaced.
+ *
+ * Other brackets are text, unless the replacement would make a tag.
  *
  * @param {string} text @param {number} from @param {Entry[]} entries @returns {{start: number, end: number}|null}
  */
@@ -139,7 +140,9 @@ const IS_HEADING = /^(?:words?|terms?),(?:said|said as|say as|say_as|alias|pronu
 const FIELD = /(?:"((?:[^"]|"")*)"|([^,;\t\r\n]*))[ ]*(,|;|\t|\r?\n|\r|$)/gy;
 
 /**
- * Parse a file. A heading is skipped; rows without exactly two fields are skipped and counted.
+ * Parse a file.
+ *
+ * A heading is skipped. Rows without exactly two fields are skipped and counted.
  *
  * @param {string} text @returns {{entries: Entry[], leftOut: number}}
  */
@@ -151,7 +154,9 @@ export function readWordList(text) {
 }
 
 /**
- * Merge a list that was changed here and elsewhere: their list with our additions, changes and removals.
+ * Merge a list that was changed here and elsewhere.
+ *
+ * The result is their list with our additions, changes and removals.
  *
  * @param {Entry[]} before the common base @param {Entry[]} mine @param {Entry[]} theirs @returns {Entry[]}
  */
@@ -200,7 +205,7 @@ const ROUTE = 'studio/pronunciation';
 export class Pronunciation extends EventTarget {
   /** @type {Entry[]} */
   words = [];
-  /** Version known to this page; 0: none. */
+  /** Version known to this page, or 0 if there is none. */
   version = 0;
   /** Chain of the pending saves. @type {Promise<unknown>} */
   keeping = Promise.resolve();
@@ -211,7 +216,7 @@ export class Pronunciation extends EventTarget {
     if (kept) this.take(kept);
   }
 
-  /** Return the text to send; null if it is unchanged. @param {string} text @returns {string|null} */
+  /** Return the text to send, or null if it is unchanged. @param {string} text @returns {string|null} */
   spoken(text) {
     const { text: spoken, count } = pronounced(text, this.words);
     return count > 0 ? spoken : null;
@@ -228,7 +233,9 @@ export class Pronunciation extends EventTarget {
   }
 
   /**
-   * Replace the stored list. If another window has changed it in the meantime, the changes are merged.
+   * Replace the stored list.
+   *
+   * If another window has changed it in the meantime, the changes are merged.
    *
    * @param {Entry[]} words @returns {Promise<boolean>} true if lists were merged @throws
    * {import('../common/api.js').StudioError} the list cannot be saved

@@ -1,4 +1,8 @@
-/** The sheet for editing the pronunciation dictionary. Complete rows are saved at once. */
+/**
+ * Sheet for editing the pronunciation dictionary.
+ *
+ * Complete rows are saved at once.
+ */
 
 import { errorOf } from '../common/api.js';
 import { SAMPLE_RATE, wavBlob } from '../common/audio.js';
@@ -48,7 +52,11 @@ export class PronunciationSheet {
     this.dialog.onclose = () => this.leave();
   }
 
-  /** Open with the stored list; a word selected in the text starts a new row. */
+  /**
+   * Open with the stored list.
+   *
+   * A word selected in the text starts a new row.
+   */
   async open() {
     const { field } = this;
     const marked = field.checkVisibility() ? field.value.slice(field.selectionStart, field.selectionEnd).trim() : '';
@@ -131,7 +139,13 @@ export class PronunciationSheet {
     });
   }
 
-  /** Return the complete rows; a duplicate word is marked and skipped. @returns {Entry[]} */
+  /**
+   * Return the complete rows.
+   *
+   * A duplicate word is marked and skipped.
+   *
+   * @returns {Entry[]}
+   */
   entries() {
     /** @type {Map<string, string>} */
     const entries = new Map();
@@ -204,7 +218,7 @@ export class PronunciationSheet {
     if (isPaused) this.studio.stage.resume();
   }
 
-  /** Import a file; its entries replace existing ones. */
+  /** Import a file, whose entries replace existing ones. */
   async importFiles() {
     const [file] = this.file.files ?? [];
     this.file.value = ''; // Without this, selecting the same file again would fire no change event.

@@ -1,6 +1,7 @@
 /**
- * The Speak room: speaks with a speaker (CustomVoice) or a stored voice, and a style. A stored voice uses Base, or with
- * a style a CustomVoice checkpoint that supports it.
+ * The Speak room, which speaks with a speaker or a stored voice, and a style.
+ *
+ * A speaker uses CustomVoice. A stored voice uses Base, or with a style a CustomVoice checkpoint that supports it.
  */
 
 import { need } from '../common/elements.js';
@@ -122,7 +123,7 @@ export class SpeakersRoom {
     if (studio.current === this) studio.variation.offer(card);
   }
 
-  /** Return the reason why this voice supports no style; empty if it does. */
+  /** Return the reason why this voice supports no style, or '' if it does. */
   unstyled() {
     const { chosen, card, studio } = this;
     if (studio.catalogue.takesStyle(chosen?.mode)) return '';
@@ -211,7 +212,7 @@ export class SpeakersRoom {
     return this.typed.isOn;
   }
 
-  /** Speak the rest of a typed text. Returns false if nothing was typed. */
+  /** Speak the rest of a typed text, or return false if nothing was typed. */
   finishTyping() {
     return this.typed.isOn && this.typed.finish();
   }

@@ -1,6 +1,7 @@
 /**
- * Estimated times of a text's sentences from their lengths, corrected by the pauses in the audio, because the models
- * report no word times. Pure.
+ * Sentence times estimated from lengths and from the pauses in the audio.
+ *
+ * The models report no word times. Pure functions.
  *
  * @typedef {{from: number, to: number}} Stretch  in characters of a text, or in seconds of audio
  */
@@ -24,8 +25,11 @@ const NEAR_S = 1; // Minimum search distance in seconds around the expected end.
 const FAR = 0.25;
 
 /**
- * Return the sentences of a text; parts without letters belong to the previous one. @param {string} text @returns
- * {Stretch[]}
+ * Return the sentences of a text.
+ *
+ * Parts without letters belong to the previous sentence.
+ *
+ * @param {string} text @returns {Stretch[]}
  */
 export function sentencesOf(text) {
   /** @type {Stretch[]} */
@@ -62,7 +66,9 @@ export function pausesOf({ low, high }) {
 }
 
 /**
- * Return the start of each clause, from the assignment of clause ends to pauses that fits the expected durations best.
+ * Return the start of each clause.
+ *
+ * Clause ends are assigned to the pauses that fit the expected durations best.
  *
  * @param {number[]} lengths  expected seconds of each clause
  * @param {Stretch[]} pauses
@@ -104,7 +110,9 @@ function path(lengths, pauses, pace) {
 }
 
 /**
- * The best assignment up to an end. An end without a pause is at the expected end of its clause.
+ * Return the best assignment up to an end.
+ *
+ * An end without a pause is at the expected end of its clause.
  *
  * @param {End[]} ends of the previous clause @param {{at: number, cost: number}} place @param {number} expected seconds
  * @returns {End[]} at most one
@@ -141,7 +149,7 @@ export class VoicePaces {
     if (pace >= MIN_PACE && pace <= MAX_PACE) this.known.set(keyOf(take), pace);
   }
 
-  /** Return the pace of a take's voice in the script of its text; undefined if unknown. @param {Spoken} take */
+  /** Return the pace of a voice in the script of its text, or undefined if unknown. @param {Spoken} take */
   of(take) {
     return this.known.get(keyOf(take));
   }
@@ -171,7 +179,7 @@ const FAR_S = 1; // Minimum step in seconds that counts as a jump.
 const ABOVE = 40; // Distance in pixels between the field's edge and the mark after scrolling.
 
 export class SoundingText {
-  /** Index of the last marked sentence of the take; -1: none. */
+  /** Index of the last marked sentence of the take, or -1. */
   index = -1;
   /**
    * Parsed text of a take: its sentences, and the sentence and duration of each clause.

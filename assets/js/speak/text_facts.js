@@ -82,7 +82,11 @@ export class Starters {
     this.offered = '';
   }
 
-  /** Offer what the loaded checkpoint can speak; until that is known the texts keep their place. */
+  /**
+   * Offer what the loaded checkpoint can speak.
+   *
+   * Until that is known, the texts keep their place.
+   */
   refresh() {
     const { studio, room, holder } = this;
     const { card } = room;
@@ -217,7 +221,13 @@ export class TextFacts {
     if (this.languageHint.textContent !== hint) this.languageHint.textContent = hint;
   }
 
-  /** Show the button of the pronunciation dictionary with the number of its words in this text. @param {number} n */
+  /**
+   * Show the button of the pronunciation dictionary with the number of its words.
+   *
+   * The words are those in this text.
+   *
+   * @param {number} n
+   */
   otherwise(n) {
     return this.studio.t(n === 0 ? 'pronunciation.title' : 'pronunciation.places', { n });
   }
@@ -265,7 +275,7 @@ export class TextFacts {
     return span(Math.round(seconds), this.studio.t);
   }
 
-  /** Return a hint about unsupported parts of the text; empty if there are none. @param {string} text */
+  /** Return a hint about unsupported parts of the text, or '' if there are none. @param {string} text */
   hint(text) {
     const { studio } = this;
     const card = studio.current && studio.cardOf(studio.current);

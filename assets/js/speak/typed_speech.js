@@ -121,7 +121,7 @@ export class TypedSpeech {
     this.isCut = false;
   }
 
-  /** Speak the rest, and complete the take. Returns false if nothing was typed. */
+  /** Speak the rest and complete the take, or return false if nothing was typed. */
   finish() {
     this.onInput(); // A composition may not have ended.
     this.advance(this.value.length);
@@ -137,7 +137,7 @@ export class TypedSpeech {
     this.paint('');
   }
 
-  /** Complete the request; a later clause begins another take. */
+  /** Complete the request, after which a clause begins another take. */
   close() {
     clearTimeout(this.timer);
     clearTimeout(this.idle);
@@ -264,7 +264,7 @@ export class TypedSpeech {
   }
 
   /**
-   * Return the range of the field whose clause is spoken at a time; null if it has changed.
+   * Return the range of the field whose clause is spoken, or null if it has changed.
    *
    * @param {(lengths: number[], from: number) => number[]} beginnings estimates the starts of clauses after a known one
    * @param {number} at seconds of the take

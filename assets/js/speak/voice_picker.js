@@ -1,5 +1,7 @@
 /**
- * The voice picker of all rooms: search, filters, recent voices, a row for each voice, and links for new voices.
+ * Voice picker of all rooms.
+ *
+ * It has search, filters, recent voices, a row for each voice, and links for new voices.
  *
  * Arrow keys move between rows; Tab reaches one row, at first the chosen one.
  *
@@ -102,7 +104,11 @@ export class VoicePicker {
       .filter(({ choices }) => choices.length > 0);
   }
 
-  /** Render the list again; the focused row keeps the focus. */
+  /**
+   * Render the list again.
+   *
+   * The focused row keeps the focus.
+   */
   fill() {
     const { catalogue } = this.studio;
     const held = this.list.contains(document.activeElement) ? keyAt(document.activeElement) : '';
@@ -210,7 +216,7 @@ export class VoicePicker {
     this.reveal();
   }
 
-  /** Return the scroll distance that shows the chosen voice completely; 0 without a choice. */
+  /** Return the scroll distance that shows the chosen voice, or 0 without a choice. */
   hidden() {
     const row = this.list.querySelector('.vw-picked')?.getBoundingClientRect();
     if (!row?.height) return 0;

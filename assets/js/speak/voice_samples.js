@@ -36,7 +36,7 @@ const SEED = 7; // The seed is fixed, so that the sample sounds the same each ti
 export class VoiceSamples extends EventTarget {
   /** Samples played here, by checkpoint and voice. @type {Map<string, Take>} */
   takes = new Map();
-  /** Key of the voice whose sample is playing; empty if none. */
+  /** Key of the voice whose sample is playing, or '' if none is playing. */
   sounding = '';
 
   /** @param {import('../app/studio.js').Studio} studio */

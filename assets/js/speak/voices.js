@@ -50,7 +50,9 @@ export function markOf(id, kind) {
 }
 
 /**
- * The stored voices of the runtime. Event: 'change'.
+ * The stored voices of the runtime.
+ *
+ * Event: 'change'.
  *
  * @typedef {Object} StoredVoice
  * @property {string} id
@@ -72,7 +74,11 @@ export class Voices extends EventTarget {
   list = [];
   /** True once the list was loaded. */
   isListed = false;
-  /** Number of requests, and the one whose response is shown; responses to earlier requests are ignored. */
+  /**
+   * Number of requests, and the request whose response is shown.
+   *
+   * Responses to earlier requests are ignored.
+   */
   asked = 0;
   shown = 0;
 
@@ -101,7 +107,9 @@ function inOrder(one, other) {
 }
 
 /**
- * Catalogue of all voices for every room: speakers, stored voices and recent voices. Event: 'change'.
+ * Catalogue of all voices for every room.
+ *
+ * It has speakers, stored voices and recent voices. Event: 'change'.
  *
  * @typedef {Object} Choice
  * @property {string} key       from mode and voice
@@ -205,8 +213,12 @@ export class VoiceCatalogue extends EventTarget {
   }
 
   /**
-   * Return the mark of a speaker; unnamed voices share one per mode. @param {{mode: string, voice?: string|null,
-   * called?: string}} spoken called: its name, in case it was deleted @returns {HTMLElement}
+   * Return the mark of a speaker.
+   *
+   * Unnamed voices share one mark per mode.
+   *
+   * @param {{mode: string, voice?: string|null, called?: string}} spoken called: its name, in case it was deleted
+   * @returns {HTMLElement}
    */
   mark({ mode, voice, called }) {
     const id = voice || mode;
