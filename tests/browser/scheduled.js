@@ -1,5 +1,7 @@
 /**
- * Record the start time, the end time and the samples of every AudioBufferSourceNode that is started.
+ * Record every AudioBufferSourceNode that is started.
+ *
+ * The record has its start time, end time and samples.
  */
 (() => {
   window.scheduled = [];

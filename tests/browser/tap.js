@@ -1,5 +1,7 @@
 /**
- * Record the output of an audio context: every node that is connected to its destination is also connected here.
+ * Record the output of an audio context.
+ *
+ * Every node that is connected to its destination is also connected here.
  *
  * window.tap.samples() returns all samples from the first one that is not silent. window.tap.lastLoud is the context
  * time of the last sample that was not silent.

@@ -70,7 +70,7 @@ def run(command: list[str], folder: Path) -> str:
 def test_every_example_has_its_test() -> None:
     assert len(examples("python", PYTHON_PAGE)) == len(PYTHON)
     assert len(examples("js", JAVASCRIPT_PAGE)) == len(JAVASCRIPT)
-    assert len(examples("html", JAVASCRIPT_PAGE)) == 1  # tests/browser/test_ws_client.py runs this example.
+    assert len(examples("html", JAVASCRIPT_PAGE)) == 1  # It is run by tests/browser/test_ws_client.py.
     assert len(EXAMPLES) > 20
 
 

@@ -65,7 +65,7 @@ def test_vllm_omni(client: Client) -> None:
         assert audio_done["type"] == "audio.done"
         assert audio_done["total_bytes"] == 2 * heard[name]["samples"] > 2 * HALF_A_SECOND
         assert audio_done["error"] is False
-        pieces = 2 if name == "newer" else 1  # vLLM-Omni counts the pieces of a live text.
+        pieces = 2 if name == "newer" else 1  # Streamed messages are counted.
         assert session_done == {"type": "session.done", "utterance_index": 0, "total_sentences": pieces}
     assert heard["streamed"]["sha256"] == heard["newer"]["sha256"]  # The same seed and text give the same audio.
 

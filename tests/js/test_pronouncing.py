@@ -143,8 +143,8 @@ def test_edits_of_two_windows_are_merged(node: Node) -> None:
         return [{"word": word, "said": how} for word, how in said.items()]
 
     before = words(a="1", b="2", c="3", d="4")
-    mine = words(a="1", b="mine", d="4", e="5")  # c was removed.
-    theirs = words(a="theirs", b="2", c="3", f="6")  # d was removed.
+    mine = words(a="1", b="mine", d="4", e="5")  # Without c.
+    theirs = words(a="theirs", b="2", c="3", f="6")  # Without d.
     assert node.call("speak/pronunciation", "mergedWords", before, mine, theirs) == words(
         a="theirs", b="mine", f="6", e="5"
     )

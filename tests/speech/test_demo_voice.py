@@ -19,7 +19,7 @@ from tests.support.engines import said, said_together
 from tests.support.spoken import share_heard
 from tests.support.stand_in import write_stand_in
 
-MOST = 0.85  # Minimum share of recognised words. The voice reaches at least 0.95, and noise almost 0.
+MIN_RECOGNISED = 0.85  # Minimum share of recognised words. The voice reaches at least 0.95, and noise almost 0.
 NEXT_TO_NOTHING = 0.2  # Maximum share of recognised words in noise.
 SEEDS = (1, 2)
 
@@ -64,20 +64,20 @@ def test_speech_of_every_speaker_is_intelligible(engine: Engine, text: str) -> N
     requests = [SpeechRequest(text=text, mode=Mode.CUSTOM_VOICE, voice=name, seed=1) for name in speakers]
     heard = dict(zip(speakers, shares(engine, text, *requests), strict=True))
     assert len(heard) >= 4
-    assert min(heard.values()) > MOST - 0.15, heard
-    assert np.mean(list(heard.values())) > MOST, heard
+    assert min(heard.values()) > MIN_RECOGNISED - 0.15, heard
+    assert np.mean(list(heard.values())) > MIN_RECOGNISED, heard
 
 
 def test_speech_of_a_designed_voice_is_intelligible(engine: Engine, presets: dict[str, object], text: str) -> None:
     description = presets["designs"][0]["text"]  # type: ignore[index]
-    assert mean_share(engine, text, SEEDS[:1], mode=Mode.VOICE_DESIGN, instruct=description) > MOST
+    assert mean_share(engine, text, SEEDS[:1], mode=Mode.VOICE_DESIGN, instruct=description) > MIN_RECOGNISED
 
 
 @pytest.mark.slow
 def test_speech_of_a_cloned_voice_is_intelligible(engine: Engine, text: str) -> None:
     samples = spoken(engine, "The harbour was quiet, and the lights of the last boat went out one by one.")
     reference = Reference(samples=samples, x_vector_only=True)
-    assert mean_share(engine, text, mode=Mode.BASE, reference=reference) > MOST
+    assert mean_share(engine, text, mode=Mode.BASE, reference=reference) > MIN_RECOGNISED
 
 
 def spoken(engine: Engine, text: str) -> NDArray[np.float32]:

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.slow
 
 FIRST, SECOND = "The boat came back in the evening.", "Nobody on the quay had expected it so soon."
 TEXT = f"[excited] {FIRST} [pause:750ms] [sad] {SECOND}"
-MOST = 0.85
+MIN_RECOGNISED = 0.85
 
 
 @pytest.fixture(scope="module")
@@ -43,5 +43,5 @@ def test_tagged_spans_equal_separate_requests_with_silence_between(engine: Engin
 
 def test_words_are_audible_and_tags_are_not(engine: Engine) -> None:
     words = heard_words(speak(engine, TEXT, tags=True).pcm)
-    assert share_heard(f"{FIRST} {SECOND}", words) > MOST
+    assert share_heard(f"{FIRST} {SECOND}", words) > MIN_RECOGNISED
     assert {"excited", "pause", "sad"}.isdisjoint(words)

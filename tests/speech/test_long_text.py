@@ -22,7 +22,7 @@ TEXT = (
     "closed for weeks. He had learned to bake bread there, and to repair an old engine with very little. In the "
     "morning we walked along the river to the station, because the bus was late again."
 )
-MOST = 0.85  # Minimum share of recognised words. A text without one of its five parts has less.
+MIN_RECOGNISED = 0.85  # Minimum share of recognised words. A text without one of its five parts has less.
 QUIET = 300  # Maximum magnitude of inaudible int16 samples.
 PAUSE_S = 0.15  # The shortest pause between sentences.
 LONGEST_PAUSE_S = 1.2
@@ -49,7 +49,7 @@ def pauses(heard: EventRecorder) -> NDArray[np.int64]:
 def test_no_word_of_a_long_text_is_lost(heard: EventRecorder) -> None:
     assert heard.end.stop_reason is StopReason.EOS
     assert heard.end.stats.parts == 5
-    assert share_heard(TEXT, heard_words(heard.pcm)) > MOST
+    assert share_heard(TEXT, heard_words(heard.pcm)) > MIN_RECOGNISED
 
 
 def test_pauses_between_segments_are_not_longer_than_within_segments(heard: EventRecorder) -> None:

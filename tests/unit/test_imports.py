@@ -119,7 +119,7 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
     ),
     "websockets": ("runtime/server/", "runtime/shared/port/connections/websocket.py", "clients/python/", "studio/"),
     "gradio": ("studio/",),
-    # speech_detector.py runs the network of Silero VAD, and demo_child.py reads tensors that torch has saved.
+    # Silero VAD runs in speech_detector.py, and demo_child.py reads tensors that torch has saved.
     "torch": (
         *("runtime/device/", "runtime/model/", "runtime/engine/"),
         *("runtime/voices/speech_detector.py", "runtime/voices/demo_child.py"),

@@ -149,7 +149,7 @@ async def test_token_level_text_is_one_request_with_early_audio(server: RunningS
     assert (said[0]["sample_rate"], said[0]["channels"]) == (24_000, 1)
     assert said[0]["sentence_text"] == "Good morning, the kettle is on, and the "
     assert (said[1]["sentence_index"], said[1]["total_bytes"], said[1]["error"]) == (0, len(pcm), False)
-    assert said[2]["total_sentences"] == 2  # vLLM-Omni counts the pieces of a text.
+    assert said[2]["total_sentences"] == 2  # As in vLLM-Omni, messages with text are counted.
 
 
 async def test_sentence_commits_belong_to_one_request(server: RunningServer) -> None:

@@ -96,7 +96,7 @@ export class Take extends EventTarget {
     this.arrivals = [];
     /** The model that speaks. @type {Model|null} */
     this.model = null;
-    /** audio.start. @type {{model: string, voice: string|null, notes?: string[]}|null} */
+    /** Fields of audio.start. @type {{model: string, voice: string|null, notes?: string[]}|null} */
     this.start = null;
     /** Metrics of audio.done. @type {Metrics|null} */
     this.metrics = null;

@@ -24,7 +24,7 @@ const SENDER = new RegExp(`^(?:<([^<>\\n]{1,${MAX_NAME_CHARS}})>\\s*|([^\\n]{1,$
 // In a log without dates a sender must look like a name, unlike "10:30 The train leaves: …".
 const NAME = /^(?:<([^<>]{1,32})>\s*|(\p{L}[\p{L}\p{N} .'’_-]{0,31}?)\s*(?::(?=\s|$)|：)\s*)/u;
 
-// iOS marks system messages; Android writes <Media omitted> or a file's name.
+// In place of system messages and media, iOS writes a mark, and Android <Media omitted> or a file name.
 const MARKED = /^\u200e/u;
 const PLACEHOLDER = /^(?:<[^<>]{3,60}>|\S[^\n]*\.\w{2,4} \([^()]{3,40}\)|null)$/u;
 const DELETED = new RegExp(

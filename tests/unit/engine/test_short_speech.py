@@ -19,7 +19,7 @@ from tests.support.frames import end_parts_after
 pytestmark = pytest.mark.usefixtures("each_device")
 
 TEXT = "The harbour was quiet and nobody came to see the old boat."
-LEAST = 15
+MIN_FRAMES = 15
 SHORT, ENOUGH = 3, 20  # Numbers of frames: too few for the text, and enough.
 
 
@@ -48,7 +48,7 @@ def outcome(heard: EventRecorder) -> tuple[StopReason, Guard | None, int, int]:
 
 
 def test_much_too_short_segment_is_retried_with_another_seed(speaking: Checkpoint) -> None:
-    assert min_frames(TEXT) == LEAST
+    assert min_frames(TEXT) == MIN_FRAMES
     heard = said(ending(speaking, SHORT, ENOUGH), free())
     assert outcome(heard) == (StopReason.EOS, None, 1, 1)
     again = said(ending(speaking, ENOUGH), free(seed=seed_of_repeat(5)))
@@ -80,7 +80,7 @@ def test_streamed_segment_is_retried_after_its_text_is_complete(speaking: Checkp
         assert len(heard.codes) == SHORT + ENOUGH
 
 
-@pytest.mark.parametrize("frames", [LEAST, ENOUGH])
+@pytest.mark.parametrize("frames", [MIN_FRAMES, ENOUGH])
 def test_long_enough_speech_is_not_retried(speaking: Checkpoint, frames: int) -> None:
     assert outcome(said(ending(speaking, frames), free())) == (StopReason.EOS, None, 0, 1)
 
