@@ -268,7 +268,9 @@ class Connection:
             request_log.append(request.text)
             self._running[utterance] = _Running(ticket, request_log)
             return
-        self._refuse(utterance, refused)
+        # A refusal may lead to the next submission. Other connections run in between.
+        event = partial(self._refuse, utterance, refused)
+        self._loop.call_soon(partial(self._dispatch, event, goes_on=self._may_submit))
 
     def _refuse(self, utterance: int, error: SpeechError) -> None:
         self._host.metrics.refused(error.code)

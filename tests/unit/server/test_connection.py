@@ -6,22 +6,25 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pytest
 from starlette.websockets import WebSocket
 
-from runtime.errors import Draining, Overloaded, VoiceNotFound
+from runtime.errors import Draining, Overloaded, UnreadableText, VoiceNotFound
 from runtime.request import AudioChunk, Finished, RequestStats, Started, StopReason
 from runtime.server.engine_host import Host
 from runtime.server.native.session import Session
+from runtime.server.session.dialect import Dialect
 from runtime.server.speech_engine import Progress
 from runtime.server.websocket_routes import speak
 from runtime.settings import Limits, ServerSettings, Settings
 from tests.support.library import MemoryLibrary
 from tests.support.scripted_engine import ScriptedEngine
 from tests.support.timeouts import becomes
+from tests.unit.server.dialects import omni
 from tests.unit.server.driver import CARD, CLONER
 from tests.unit.server.native.driver import REFERENCE, two_voices
 
@@ -63,8 +66,10 @@ class Client:
 
 
 @asynccontextmanager
-async def session(**settings: Any) -> AsyncIterator[tuple[Client, ScriptedEngine, Host]]:
-    """Serve a session between a client and an engine."""
+async def session(
+    dialect: Dialect[Any] | None = None, **settings: Any
+) -> AsyncIterator[tuple[Client, ScriptedEngine, Host]]:
+    """Serve a session between a client and an engine, by default a native one."""
     engine, client = ScriptedEngine(cards=(CARD, CLONER), first_ticket=101), Client()
 
     def opened(_: Settings, __: Progress) -> Any:
@@ -76,7 +81,7 @@ async def session(**settings: Any) -> AsyncIterator[tuple[Client, ScriptedEngine
     client.inbox.put_nowait({"type": "websocket.connect"})
     await websocket.accept()
     await client.heard.get()
-    session = Session(
+    native = Session(
         limits=Limits(),
         cards=engine.cards,
         library=host.library,
@@ -84,8 +89,9 @@ async def session(**settings: Any) -> AsyncIterator[tuple[Client, ScriptedEngine
         server="test",
         clock=asyncio.get_running_loop().time,
     )
-    serving = asyncio.create_task(speak(websocket, host, session, name="voicewright", session_id="s"))
-    await client.hears("session.created")
+    serving = asyncio.create_task(speak(websocket, host, dialect or native, name="voicewright", session_id="s"))
+    if dialect is None:
+        await client.hears("session.created")
     yield client, engine, host
     client.inbox.put_nowait({"type": "websocket.disconnect", "code": 1000})
     await asyncio.wait_for(serving, 60)
@@ -153,6 +159,20 @@ async def test_client_that_reads_nothing_is_disconnected_with_the_reason() -> No
         assert ("cancel", 101) in engine.commands
 
     assert b'voicewright_refusals_total{code="slow_reader"} 1.0' in host.metrics.page(None)
+
+
+async def test_refused_sentences_do_not_hold_the_event_loop() -> None:
+    """Each sentence of a long text is refused, and the next one is submitted."""
+    async with session(omni().dialect) as (client, engine, _host):
+        engine.refusal = UnreadableText()
+        client.say("session.config", split_granularity="sentence")
+        client.say("input.text", text="Да. " * 500)
+        client.say("input.done")
+        heard = [0]  # Number of messages after each pass of the event loop.
+        while heard[-1] < 3 * 500 + 1:
+            await asyncio.sleep(0)
+            heard.append(client.heard.qsize())
+    assert max(after - before for before, after in pairwise(heard)) <= 16
 
 
 @pytest.mark.logs_errors
