@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from itertools import count
 from typing import Any
 
 from runtime.errors import (
@@ -39,6 +40,7 @@ _IDLE_S = 30.0  # Idle timeout of vLLM-Omni in seconds. The native API has a lon
 _MAX_CONFIG_BYTES = 4 * 2**20
 _MAX_QUEUED = 256  # Maximum number of queued sentences and ends. More input stays in the client's socket.
 _MAX_COMMIT_ID = 256
+_MAX_ENDS = 16  # Maximum number of sentences that end in one pass of the event loop.
 _SHOWN = 80  # Number of characters of a live text that audio.start repeats.
 _MAX_QUEUED_TEXTS = 16  # Maximum number of queued complete texts.
 
@@ -60,6 +62,7 @@ class OmniSession(Dialect[Sentence]):
         self._streaming = frozenset(mode for card in cards if Layout.STREAMING in card.layouts for mode in card.modes)
         self._is_overlong = False  # True if the utterance's text is too long. Further text is ignored.
         self._is_leaving = False
+        self._resumes_at: float | None = None  # Time at which further sentences end, after a pass of the event loop.
         self._turns = 0
         self._queue = SentenceQueue()
 
@@ -87,10 +90,14 @@ class OmniSession(Dialect[Sentence]):
         return self._turn.text
 
     def _dues(self) -> Iterator[float]:
+        if self._resumes_at is not None:
+            yield self._resumes_at
         if (text := self._pausing) is not None and text.due is not None:
             yield text.due
 
     def _check_deadlines(self, now: float) -> None:
+        if self._resumes_at is not None:
+            self._advance()
         if (text := self._pausing) is not None and text.has_paused(now):
             self._flush()
 
@@ -331,7 +338,13 @@ class OmniSession(Dialect[Sentence]):
 
     def _advance(self) -> None:
         """Announce, submit and finish sentences as far as possible now."""
-        while not self.closed:
+        self._resumes_at = None
+        for ended in count():
+            if self.closed:
+                break
+            if ended == _MAX_ENDS:
+                self._resumes_at = self._clock()
+                return
             match self._queue.head:
                 case Sentence() as sentence:
                     self._announce(sentence)

@@ -202,6 +202,19 @@ def test_refused_sentence_is_reported_in_its_turn() -> None:
     assert driver.kinds() == ["audio.start", "overloaded", "audio.done", "session.done"]
 
 
+def test_sentences_of_an_unusable_voice_end_a_few_at_a_time() -> None:
+    driver = configured(split_granularity="sentence", task_type="Base", ref_audio="AAAA", x_vector_only_mode=True)
+    say(driver, "One. " * 100)
+    driver.dialect.on_reference(driver.uploads[0].upload, BadReferenceAudio(why="it is silent"))
+    heard = [driver.kinds()]
+    while heard[-1] and driver.dialect.deadline == 0:
+        driver.dialect.tick()
+        heard.append(driver.kinds())
+    assert max(map(len, heard)) <= 48
+    assert [kind for kinds in heard for kind in kinds][-1] == "session.done"
+    assert sum(kinds.count("audio.done") for kinds in heard) == 100
+
+
 def test_next_utterance_may_be_sent_while_one_is_speaking() -> None:
     driver = configured(**STREAM)
     say(driver, "One.")
