@@ -466,7 +466,7 @@ def test_best_part_selection_and_cough_removal_can_be_undone(studio: Page) -> No
 
 
 @pytest.mark.quick
-def test_long_recording_shows_its_usable_length_and_is_forgotten_with_the_next(studio: Page) -> None:
+def test_long_recording_hint_disappears_with_the_next_recording(studio: Page) -> None:
     enter(studio, "clone")
     studio.set_input_files("#vw-clone-file", wav(75.0, rate=16000))
     cut = studio.locator("#vw-clone-cut")

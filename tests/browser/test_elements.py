@@ -8,7 +8,7 @@ from playwright.sync_api import Page
 pytestmark = [pytest.mark.quick, pytest.mark.browser]
 
 
-def test_error_names_a_missing_element_or_its_wrong_class(blank: Page) -> None:
+def test_element_error_contains_the_element_and_class(blank: Page) -> None:
     found = blank.evaluate("""async () => {
       const { all, copyOf, need } = await import('/js/common/elements.js');
       document.body.innerHTML = `<input id="a"><button id="b"></button>

@@ -247,7 +247,7 @@ def _answering(record: dict[str, Any]) -> Callable[[Route], None]:
     return lambda route: route.fulfill(json=record)
 
 
-def test_take_that_cannot_be_reproduced_says_why(app: App, studio: Page) -> None:
+def test_unreproducible_take_shows_the_reason(app: App, studio: Page) -> None:
     """The test changes the weights, the device and the samples in the record."""
     first = kept_take(studio, "Not the same.")
     record = httpx.get(f"{app.url}/studio/takes/{first}", trust_env=False).json()
@@ -456,7 +456,7 @@ def test_dock_shows_the_present_request_as_code_before_anything_was_spoken(
     expect(page.locator("#vw-design-description-error")).to_contain_text("Describe the voice")
 
 
-def test_studio_without_a_store_says_so_and_still_speaks(studio: Page) -> None:
+def test_studio_without_a_store_shows_a_notice_and_speaks(studio: Page) -> None:
     studio.route("**/studio/takes*", lambda route: route.fulfill(status=404, json={"detail": "Not Found"}))
     studio.fill("#vw-text", "Nobody keeps this.")
     studio.click("#vw-speak")

@@ -129,7 +129,7 @@ def test_markdown_import_keeps_only_the_readable_text(studio: Page) -> None:
     expect(studio.locator(".vw-toast").last).to_contain_text("1 footnote is not read. For example: [^1]: Of copper.")
 
 
-def test_a_script_without_a_name_gets_that_of_the_file(studio: Page) -> None:
+def test_unnamed_script_is_named_after_its_file(studio: Page) -> None:
     enter_script(studio)
     name = studio.locator("#vw-script-name")
     studio.click("#vw-script-shelf > summary")
@@ -223,7 +223,7 @@ x = 1
 """
 
 
-def test_kinds_of_content_of_a_document_are_chosen_with_its_chapters(studio: Page, tmp_path: Path) -> None:
+def test_content_options_are_chosen_with_the_chapters(studio: Page, tmp_path: Path) -> None:
     (tmp_path / "tea.md").write_text(MIXED)
     subprocess.run(["pandoc", "tea.md", "-o", "tea.docx"], cwd=tmp_path, check=True)
     enter_script(studio)
@@ -270,7 +270,7 @@ def test_kinds_of_content_have_chinese_names(open_studio: OpenStudio) -> None:
 
 
 @pytest.mark.skipif(HAS_EXTRACTOR, reason="trafilatura is installed")
-def test_a_web_page_is_refused_in_a_sentence_without_the_extra(studio: Page) -> None:
+def test_web_page_import_without_the_extra_shows_an_error(studio: Page) -> None:
     studio.click("#vw-text-web")
     studio.fill("#vw-web-address", "voices.example/rivers")
     studio.click("#vw-web-go")

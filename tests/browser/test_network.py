@@ -77,7 +77,7 @@ def test_audio_resumes_at_the_same_position_after_a_short_stall(app: App, open_s
         assert complaints(page) == {}
 
 
-def test_offline_page_says_so_and_recovers(app: App, open_studio: OpenStudio) -> None:
+def test_offline_page_shows_a_notice_and_recovers(app: App, open_studio: OpenStudio) -> None:
     with stalling_proxy(int(app.port)) as proxy:
         page = open_studio(url=f"http://127.0.0.1:{proxy.port}")
         page.fill("#vw-text", TEXT)
@@ -93,7 +93,7 @@ def test_offline_page_says_so_and_recovers(app: App, open_studio: OpenStudio) ->
 
 
 @pytest.mark.parametrize("lost", ["**/assets/core-*.css", "**/assets/core-*.js", "**/assets/Blocks-*.js"])
-def test_network_fault_while_gradio_loads_is_no_error_of_the_page(app: App, open_studio: OpenStudio, lost: str) -> None:
+def test_network_fault_while_gradio_loads_causes_no_page_error(app: App, open_studio: OpenStudio, lost: str) -> None:
     page = open_studio(url="about:blank", await_ready=False, has_own_window=True)
     page.route(lost, lambda route: route.abort())
     with page.expect_event("requestfailed"):

@@ -52,7 +52,7 @@ def test_targets_are_large_enough_for_fingers_in_every_room(open_studio: OpenStu
         assert page.evaluate(SMALL) == [], room
 
 
-def test_word_heard_during_a_reading_does_not_end_it(studio: Page) -> None:
+def test_playing_a_word_does_not_stop_the_reading(studio: Page) -> None:
     studio.fill("#vw-text", LONG)
     studio.click("#vw-speak")
     await_sound(studio)
@@ -82,7 +82,7 @@ def test_voices_are_sorted_by_number_and_appear_when_the_window_gets_the_focus(
     assert names.all_text_contents()[:3] == ["Voice 1", "Voice 2", "Voice 10"]
 
 
-def test_take_made_elsewhere_appears_in_the_library_with_the_focus(open_studio: OpenStudio) -> None:
+def test_take_from_another_window_appears_when_the_window_gets_the_focus(open_studio: OpenStudio) -> None:
     library = open_studio()
     enter(library, "library")
     other = open_studio()

@@ -45,7 +45,7 @@ def fill(page: Page, count: int) -> list[str]:
     return [keep_take(page, number) for number in range(count)]
 
 
-def test_the_library_shows_the_limit_and_warns_before_it(page: Page) -> None:
+def test_library_shows_the_take_limit_and_warns_before_it(page: Page) -> None:
     fill(page, 8)
     enter(page, "library")
     expect(page.locator("#vw-takes-space")).to_have_text("8 of 10 takes")
@@ -59,7 +59,7 @@ def test_the_library_shows_the_limit_and_warns_before_it(page: Page) -> None:
     page.screenshot(path=SCREENSHOTS / "take-space-near.png")
 
 
-def test_space_is_freed_from_the_oldest_takes_and_given_back(page: Page) -> None:
+def test_freeing_space_deletes_the_oldest_takes_and_can_be_undone(page: Page) -> None:
     kept = fill(page, MAX_TAKES)
     page.request.patch(f"{origin(page)}/studio/takes/{kept[0]}", data={"favourite": True})
     enter(page, "library")

@@ -165,7 +165,7 @@ def test_script_error_disappears_when_the_script_changes(script: Page) -> None:
 STARTERS = "#vw-starters button"
 
 
-def test_starters_fill_the_text_and_yield_to_the_users_own(studio: Page) -> None:
+def test_example_texts_fill_the_field_and_keep_the_users_text(studio: Page) -> None:
     starters = studio.locator(STARTERS)
     expect(starters.locator("span")).to_have_text(["A story", "An advertisement", "A dialogue", "Shuffle"])
     starters.nth(0).click()
@@ -185,7 +185,7 @@ def test_starters_fill_the_text_and_yield_to_the_users_own(studio: Page) -> None
     expect(starters.locator("span").first).to_have_text("A story")
 
 
-def test_dialogue_starter_casts_its_roles_and_plays_in_one_press(studio: Page) -> None:
+def test_example_dialogue_assigns_voices_and_plays_with_one_press(studio: Page) -> None:
     studio.locator(STARTERS, has_text="A dialogue").click()
     expect(studio.locator("#vw-room-script")).to_be_visible()
     expect(studio.locator("#vw-script-lines > li")).to_have_count(6)
@@ -194,7 +194,7 @@ def test_dialogue_starter_casts_its_roles_and_plays_in_one_press(studio: Page) -
     studio.click("#vw-stop")
 
 
-def test_languages_starter_offers_those_that_the_checkpoint_speaks(studio: Page) -> None:
+def test_example_languages_are_those_of_the_checkpoint(studio: Page) -> None:
     def more(route: Any) -> None:
         listing = route.fetch().json()
         spoken = ["English", "German", "Chinese", "Klingon"]
@@ -210,7 +210,7 @@ def test_languages_starter_offers_those_that_the_checkpoint_speaks(studio: Page)
     studio.click("#vw-stop")
 
 
-def test_notice_of_the_small_voice_comes_after_the_first_take(studio: Page) -> None:
+def test_small_voice_notice_is_shown_after_the_first_take(studio: Page) -> None:
     banner = studio.locator("#vw-banner")
     expect(studio.locator("#vw-status")).to_have_text("Built-in voice")
     expect(banner).to_be_hidden()
@@ -224,7 +224,7 @@ def box(page: Page, selector: str) -> Any:
     return page.locator(selector).first.bounding_box()
 
 
-def test_text_field_has_neither_a_void_nor_two_lines(studio: Page) -> None:
+def test_text_field_height_fits_the_window(studio: Page) -> None:
     for (width, height), (least, most) in {
         (1280, 960): (150, 260),
         (768, 1024): (150, 260),

@@ -108,7 +108,7 @@ def test_speech_continues_after_a_pause_in_typing(app: App, sent: tuple[Page, Se
     assert newest(page, app)["stop_reason"] == "eos"
 
 
-def test_corrections_are_followed(app: App, sent: tuple[Page, Sent]) -> None:
+def test_corrections_of_typed_text_are_spoken(app: App, sent: tuple[Page, Sent]) -> None:
     page, messages = sent
     start(page, app)
     page.keyboard.insert_text("We met on Monk")
@@ -134,7 +134,7 @@ def test_corrections_are_followed(app: App, sent: tuple[Page, Sent]) -> None:
     assert page.input_value("#vw-text") == "XWe met on Month, friends. "
 
 
-def test_text_of_the_page_is_not_spoken(app: App, sent: tuple[Page, Sent]) -> None:
+def test_text_inserted_by_the_page_is_not_spoken(app: App, sent: tuple[Page, Sent]) -> None:
     page, messages = sent
     start(page, app)
     page.keyboard.type("Mine, ")
@@ -166,7 +166,7 @@ def test_switch_continues_after_own_text_and_escape_keeps_the_audio(app: App, se
     assert len(messages.texts) == 1
 
 
-def test_leaving_the_room_and_a_lost_connection_end_it_and_keep_the_text(app: App, sent: tuple[Page, Sent]) -> None:
+def test_leaving_the_room_or_losing_the_connection_ends_typed_speech(app: App, sent: tuple[Page, Sent]) -> None:
     page, _ = sent
     links: list[tuple[WebSocketRoute, WebSocketRoute]] = []
     page.route_web_socket("**/v1/audio/speech/stream", lambda route: links.append((route, route.connect_to_server())))

@@ -287,7 +287,7 @@ def test_voice_descriptions_are_not_cut_off_on_a_small_laptop(studio: Page) -> N
 
 
 @pytest.mark.parametrize("size", [(1280, 960), (390, 844)])
-def test_list_fades_at_its_end_and_its_last_row_is_whole_when_scrolled(studio: Page, size: tuple[int, int]) -> None:
+def test_voice_list_fades_at_its_end_and_shows_its_last_row(studio: Page, size: tuple[int, int]) -> None:
     studio.set_viewport_size({"width": size[0], "height": size[1]})
     if size[0] < 768:
         studio.locator("#vw-speakers-voice .vw-voice-chip, .vw-voice-chip").first.click()

@@ -186,7 +186,7 @@ def refused(*arguments: str) -> str:
     return ended.stderr
 
 
-def test_missing_checkpoint_is_one_sentence_and_status_2(tmp_path: Path) -> None:
+def test_missing_checkpoint_prints_one_line_and_exits_with_status_2(tmp_path: Path) -> None:
     said = refused("--model", str(tmp_path / "nothing"))
     assert len(said.splitlines()) == 1
     assert "nothing" in said

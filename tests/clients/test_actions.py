@@ -250,6 +250,6 @@ def test_gradio_client_gives_the_same_results(app: App) -> None:
         ("keep", {"take": "nothing", "name": "x"}, "take"),
     ],
 )
-def test_impossible_action_returns_one_sentence(app: App, action: str, asked: dict[str, Any], sentence: str) -> None:
+def test_failed_action_returns_one_sentence(app: App, action: str, asked: dict[str, Any], sentence: str) -> None:
     with pytest.raises(AppError, match=sentence):
         Client(app.url, verbose=False).predict(**asked, api_name=f"/{action}")

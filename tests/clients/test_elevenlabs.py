@@ -12,7 +12,7 @@ HALF_A_SECOND = 12_000
 SPEAKERS = {"clara", "angus"}
 
 
-def test_elevenlabs_python_client(client: Client, server: RunningServer) -> None:
+def test_elevenlabs_python_client_works_unmodified(client: Client, server: RunningServer) -> None:
     heard = client("elevenlabs_client")
     pcm = say(server.http, "One sentence at once.", voice="clara", language="English", seed=7)
     http = heard["http"]
@@ -60,7 +60,7 @@ def test_elevenlabs_python_client(client: Client, server: RunningServer) -> None
     assert "phonemes are not spoken here" in kept["refused"][1]
 
 
-def test_elevenlabs_javascript_client(client: Client, server: RunningServer) -> None:
+def test_elevenlabs_javascript_client_works_unmodified(client: Client, server: RunningServer) -> None:
     heard = client("elevenlabs_client.cjs")
     pcm = say(server.http, "One sentence at once.", voice="clara", language="English", seed=7)
     for name in ("whole", "streamed", "timed", "pieces"):

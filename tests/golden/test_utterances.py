@@ -141,7 +141,7 @@ def test_reference_encoding_equals_the_reference(engine_for: EngineOf, case: dic
 
 
 @pytest.mark.parametrize("case", [case for case in CASES.values() if case["same_as"]], ids=lambda case: case["name"])
-def test_ineffective_options_are_stored_as_such(case: dict[str, Any]) -> None:
+def test_ineffective_options_do_not_change_the_codes(case: dict[str, Any]) -> None:
     assert np.array_equal(arrays(case["name"])["codes"], arrays(case["same_as"])["codes"])
 
 

@@ -139,6 +139,6 @@ def test_reference_under_three_seconds_is_reported_as_short(node: Node) -> None:
     assert node.call("design/keep_form", "isShort", {"seconds": 3}) is False
 
 
-def test_take_of_an_unnamed_script_is_not_captioned_by_a_number_alone(node: Node) -> None:
+def test_take_of_an_unnamed_script_has_no_caption(node: Node) -> None:
     takes: list[dict[str, Any]] = [{"room": "script", "label": label, "config": {}} for label in (", 4", "River, 4")]
     assert [node.evaluate(CAPTION, take) for take in takes] == ["", "River, 4"]

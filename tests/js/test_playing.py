@@ -132,7 +132,7 @@ FAST, SLOW, LATE = [0, 10, 20, 30], [0, 160, 320, 480], [0, 40, 500, 540]  # Arr
         ([[0, 9000, 18000]], [1500]),  # The maximum.
     ],
 )
-def test_single_late_chunk_is_forgotten_and_slow_generation_is_not(
+def test_single_late_chunk_affects_the_buffer_less_than_slow_generation(
     node: Node, takes: list[list[int]], holds_ms: list[int]
 ) -> None:
     learnt = module(

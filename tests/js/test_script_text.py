@@ -38,7 +38,7 @@ def test_line_is_split_into_segments_and_pauses(node: Node, text: str, parts: li
 
 
 @pytest.mark.parametrize("fault", ["[pause for a while]", "[pause 31s]", "[pause -1s]", "[pause 0.5 minutes]"])
-def test_unknown_bracket_tag_is_named(node: Node, fault: str) -> None:
+def test_unknown_bracket_tag_is_reported(node: Node, fault: str) -> None:
     assert node.call("script/line_text", "readParts", f"One. {fault} Two. [pause x]")["fault"] == fault
 
 

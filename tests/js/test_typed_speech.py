@@ -32,7 +32,7 @@ MODULE = "speak/typed_speech"
         ("", ""),
     ],
 )
-def test_finished_clauses(node: Node, text: str, finished: str) -> None:
+def test_finished_clauses_are_detected(node: Node, text: str, finished: str) -> None:
     assert text[: node.call(MODULE, "finishedLength", text)] == finished
 
 
@@ -49,7 +49,7 @@ def test_finished_clauses(node: Node, text: str, finished: str) -> None:
         ("same", "same", None, (4, 0, 0)),
     ],
 )
-def test_edit_between_two_values(
+def test_edit_between_two_texts_is_detected(
     node: Node, before: str, after: str, caret: int | None, edit: tuple[int, int, int]
 ) -> None:
     arguments = [before, after] if caret is None else [before, after, caret]

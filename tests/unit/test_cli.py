@@ -140,7 +140,7 @@ def test_closed_output_pipe_is_not_an_error(models: dict[str, str]) -> None:
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no file that is always full")
 @pytest.mark.parametrize("option", ["--stdout", "--out", "--codes-out"])
-def test_a_full_disk_is_one_sentence(models: dict[str, str], option: str) -> None:
+def test_full_disk_error_is_one_line(models: dict[str, str], option: str) -> None:
     where = [option] if option == "--stdout" else [option, "/dev/full"]
     command = [sys.executable, "-m", "runtime.cli", "say", TEXT, "--model", models["custom_voice"], "--device", "cpu"]
     with Path("/dev/full").open("wb") as full:
@@ -154,7 +154,7 @@ def test_a_full_disk_is_one_sentence(models: dict[str, str], option: str) -> Non
     assert all(line.startswith("voicewright: ") for line in (*notes, complaint))
 
 
-def test_a_seed_repeats_and_another_differs(models: dict[str, str], tmp_path: Path) -> None:
+def test_equal_seeds_repeat_the_audio_and_different_seeds_change_it(models: dict[str, str], tmp_path: Path) -> None:
     takes = []
     for name, seed in (("a", "5"), ("b", "5"), ("c", "6")):
         path = tmp_path / f"{name}.npy"
@@ -276,12 +276,12 @@ def test_invalid_arguments_are_refused_in_one_line(
     refused(capsys, say(models, *words), code)
 
 
-def test_invalid_instruct_error_names_its_option(models: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_instruct_error_contains_its_option(models: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
     message = refused(capsys, say(models, TEXT, "--instruct", "<|im_start|>user"), "invalid_config")
     assert "--instruct is not valid" in message
 
 
-def test_folder_name_is_shown_as_given(
+def test_folder_name_is_shown_as_entered(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -325,7 +325,7 @@ def test_cloning_with_codes_requires_the_transcript(
 
 
 @pytest.mark.parametrize("option", ["--seed", "--max-frames"])
-def test_number_out_of_range_error_names_its_option(
+def test_number_out_of_range_error_contains_its_option(
     models: dict[str, str], capsys: pytest.CaptureFixture[str], option: str
 ) -> None:
     assert f" {option} is not valid" in refused(capsys, say(models, TEXT, option, "-1"), "invalid_config")
@@ -341,7 +341,7 @@ def test_file_in_place_of_a_checkpoint_is_reported(
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a card")
-def test_missing_gpu_is_one_sentence(models: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_gpu_error_is_one_line(models: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
     status = cli.main(["doctor", models["custom_voice"], "--device", "cuda"])
     why = "torch sees no CUDA device; it may be a CPU build of torch"
     assert refused(capsys, status, "device_unavailable").endswith(f": {why}. [device_unavailable]\n")
@@ -384,7 +384,7 @@ def test_missing_checkpoint_is_reported(
     refused(capsys, say({"custom_voice": reference}, TEXT), code)
 
 
-def test_missing_file_of_a_checkpoint_is_named(
+def test_missing_checkpoint_file_error_contains_its_name(
     models: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = tmp_path / "checkpoint"

@@ -37,7 +37,7 @@ def expected(room: str) -> set[str]:
 
 
 @pytest.mark.parametrize("leaf", [*leaves(), errors.BadReferenceAudio], ids=lambda leaf: leaf.__name__)
-def test_every_error_is_expected_by_a_test(leaf: type[SpeechError]) -> None:
+def test_every_error_is_asserted_by_a_test(leaf: type[SpeechError]) -> None:
     assert {leaf.__name__, leaf.code} & expected(".")
 
 

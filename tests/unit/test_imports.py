@@ -342,7 +342,7 @@ def reads_tensors_only(call: ast.Call) -> bool:
     return ast.unparse(call.func) == "torch.load" and keywords.get("weights_only") == "True"
 
 
-def test_nothing_is_run_or_unpickled() -> None:
+def test_modules_neither_evaluate_code_nor_unpickle() -> None:
     calls = [
         (f"{name_of(path)}:{node.lineno}", ast.unparse(node.func))
         for path in sources()
@@ -355,7 +355,7 @@ def test_nothing_is_run_or_unpickled() -> None:
     assert not wrong
 
 
-def test_tables_name_existing_files() -> None:
+def test_lint_tables_contain_only_existing_files() -> None:
     for place in (*MAY_IMPORT, *NEVER, *(room for rooms in ONLY_IN.values() for room in rooms)):
         assert (ROOT / place).exists(), place
 

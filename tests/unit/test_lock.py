@@ -34,7 +34,7 @@ def test_lock_file_contains_wheels_of_all_requirements_per_platform(platform: st
     assert not_locked(LOCK, platform, python) == []
 
 
-def test_unlocked_package_or_missing_wheel_is_named(tmp_path: Path) -> None:
+def test_unlocked_package_or_missing_wheel_is_reported(tmp_path: Path) -> None:
     whole, less = LOCK.read_text(encoding="utf-8"), tmp_path / "less.lock"
     (pandas,) = (line for line in whole.splitlines() if line.startswith("pandas=="))
     less.write_text(whole.replace(f"{pandas}\n", ""), encoding="utf-8")

@@ -48,7 +48,7 @@ def test_empty_environment_gives_the_defaults() -> None:
     assert Settings().models == (str(DEMO_CHECKPOINT),)
 
 
-def test_limits_named_by_the_design() -> None:
+def test_limits_have_their_documented_defaults() -> None:
     limits = Limits()
     assert limits.max_instruct_chars == 500
     assert (limits.min_reference_s, limits.max_reference_s) == (1.0, 60.0)

@@ -63,7 +63,7 @@ async def test_elapsed_time_is_counted() -> None:
     assert 1.15 < counted_s <= passed_s + 0.01
 
 
-async def test_timeouts_still_fire() -> None:
+async def test_timeouts_expire() -> None:
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(asyncio.Event().wait(), 0.4)
 

@@ -111,7 +111,7 @@ def test_each_route_counts_towards_the_daily_allowance(studio: int, kind: str) -
     assert "speech_spent" not in ask(studio, "stream", new_visitor(studio))
 
 
-def test_refusal_says_when_the_allowance_resets(studio: int) -> None:
+def test_refusal_contains_the_reset_time_of_the_allowance(studio: int) -> None:
     headers = new_visitor(studio)
     post(studio, "stream", headers)
     path, body = POSTED["stream"]

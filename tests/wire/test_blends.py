@@ -46,9 +46,7 @@ def ask(server: RunningServer, voice: str, **fields: Any) -> httpx.Response:
     return httpx.post(f"{server.http}/v1/audio/speech", json=body, timeout=60)
 
 
-def test_blend_is_the_same_in_every_dialect_and_lies_between_its_voices(
-    running: RunningServer, speakers: list[str]
-) -> None:
+def test_blend_is_equal_in_every_api_and_between_its_voices(running: RunningServer, speakers: list[str]) -> None:
     first, second = speakers
     blends = {share: f"{first}:{1 - share:g}+{second}:{share:g}" for share in (0.3, 0.7)}
     heard = {share: ask(running, voice).raise_for_status().content for share, voice in blends.items()}
@@ -79,9 +77,7 @@ def test_stored_voices_and_speakers_blend(running: RunningServer, speakers: list
         ("Marta:0.5+Shy:0.5", 403, "blend_forbidden"),
     ],
 )
-def test_bad_blend_is_refused_with_one_clear_sentence(
-    running: RunningServer, voice: str, status: int, code: str
-) -> None:
+def test_invalid_blend_is_refused_with_one_sentence(running: RunningServer, voice: str, status: int, code: str) -> None:
     refused = ask(running, voice)
     error = refused.json()["error"]
     assert (refused.status_code, error["code"], error["param"]) == (status, code, "voice")

@@ -117,7 +117,7 @@ async def test_cancel_ends_one_utterance_and_keeps_the_others(server: RunningSer
     server.wait_until_idle()
 
 
-async def test_utterances_abandoned_before_text_or_refused_take_no_place(
+async def test_abandoned_and_refused_utterances_release_their_place(
     server: RunningServer,
 ) -> None:
     async with asyncio.timeout(60):
@@ -500,7 +500,7 @@ async def test_notes_and_statistics_are_passed_on() -> None:
             assert (error.facts, error.retry_after_s, error.partial_audio) == ({"slots": 2}, 1.5, True)
 
 
-async def test_refused_session_says_why() -> None:
+async def test_refused_session_error_contains_the_reason() -> None:
     async def loads(socket: ServerConnection) -> None:
         await socket.send(json.dumps({"type": "error", "code": "loading", "message": "Soon.", "retryable": True}))
 
@@ -515,7 +515,7 @@ async def test_refused_session_says_why() -> None:
     ("body", "code"),
     [('{"error":{"code":"unauthorized","message":"No.","param":null}}', "unauthorized"), ("<html>", "unknown_route")],
 )
-async def test_refused_handshake_says_why(body: str, code: str) -> None:
+async def test_refused_handshake_error_contains_the_reason(body: str, code: str) -> None:
     keys: list[str | None] = []
 
     def no(connection: ServerConnection, request: Request) -> Response:
@@ -535,7 +535,7 @@ def test_unreachable_address_is_a_lost_connection() -> None:
         say("http://127.0.0.1:9", "Hello.")
 
 
-def test_lost_connection_is_not_a_refusal() -> None:
+def test_connection_lost_is_not_a_subclass_of_speech_refused() -> None:
     assert not issubclass(ConnectionLost, SpeechRefused)
     assert issubclass(ConnectionLost, ConnectionError)
     assert issubclass(SpeechTimeout, TimeoutError)

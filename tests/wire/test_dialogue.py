@@ -55,7 +55,7 @@ def test_events_time_the_words_of_all_turns(talking: RunningServer) -> None:
     assert events[-1]["metrics"]["parts"] == 3
 
 
-def test_an_error_names_the_turn(talking: RunningServer) -> None:
+def test_error_contains_the_turn(talking: RunningServer) -> None:
     reply = post(talking, inputs=[*TURNS, {"voice": "nobody", "text": "No."}])
     assert (reply.status_code, reply.json()["error"]["param"]) == (404, "inputs.3.voice")
 
@@ -69,7 +69,7 @@ def test_a_client_that_leaves_ends_the_dialogue(talking: RunningServer) -> None:
     assert post(talking).status_code == 200  # The slot is available for the next request.
 
 
-def test_a_narration_has_the_quoted_voice(talking: RunningServer) -> None:
+def test_quotes_in_a_narration_use_the_quoted_voice(talking: RunningServer) -> None:
     text = 'She waited. "Come in." He came.'
     fields = {"inputs": None, "turn_pause_ms": 0}
     narrated = post(talking, **fields, input=text, voice="clara", quoted_voice="angus")

@@ -350,7 +350,7 @@ def test_models_are_a_list_for_elevenlabs_and_an_object_for_openai(server: Runni
     assert {"language_id": "en", "name": "English"} in theirs[0]["languages"]
 
 
-def test_context_that_has_no_effect_is_noted_in_a_header(server: RunningServer) -> None:
+def test_ignored_context_fields_are_noted_in_a_header(server: RunningServer) -> None:
     reply = post(server, previous_text="Before.", previous_request_ids=["a"])
     assert reply.headers["x-notes"].endswith("previous_text, previous_request_ids had no effect.")
     assert "no effect" not in post(server).headers.get("x-notes", "")

@@ -577,7 +577,7 @@ def test_valid_client_request_id_is_returned(
     assert [figures["request"] for record in caplog.records if (figures := vars(record).get("figures"))] == ids[0]
 
 
-def test_missing_key_error_says_how_to_send_one(folder_of: FolderOf) -> None:
+def test_missing_key_error_explains_how_to_send_a_key(folder_of: FolderOf) -> None:
     with running_server(folder_of("brief", "custom_voice"), server=ServerSettings(api_keys="s3cret")) as server:
         reply = httpx.post(f"{server.http}{PATH}", json=BODY)
         assert (reply.status_code, reply.headers["www-authenticate"]) == (401, "Bearer")

@@ -411,7 +411,7 @@ def one_sentence(child: subprocess.Popen[str]) -> str:
     return errors
 
 
-def test_used_port_is_one_sentence_before_torch_is_imported(folder_of: FolderOf, tmp_path: Path) -> None:
+def test_used_port_error_is_printed_before_torch_is_imported(folder_of: FolderOf, tmp_path: Path) -> None:
     (tmp_path / "torch.py").write_text("raise SystemExit('torch was imported')")
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
@@ -422,14 +422,14 @@ def test_used_port_is_one_sentence_before_torch_is_imported(folder_of: FolderOf,
 
 
 @pytest.mark.slow
-def test_non_local_host_is_one_sentence() -> None:
+def test_non_local_host_error_is_one_line() -> None:
     assert "invalid_setting" in one_sentence(start("--host", "192.0.2.1", "--port", "0"))
     assert "invalid_setting" in one_sentence(start("--host", "no such host", "--port", "0"))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("command", ["runtime", "say"])
-def test_missing_weights_file_is_one_sentence(folder_of: FolderOf, tmp_path: Path, command: str) -> None:
+def test_missing_weights_file_error_is_one_line(folder_of: FolderOf, tmp_path: Path, command: str) -> None:
     folder = Path(shutil.copytree(folder_of("brief", "custom_voice"), tmp_path / "weightless"))
     (folder / "model.safetensors").unlink()
     words = ["--port", "0"] if command == "runtime" else ["Hello.", "--device", "cpu"]

@@ -87,7 +87,7 @@ def test_invalid_dictionary_is_refused(server: RunningServer, body: dict[str, An
     refused(httpx.post(server.http + OURS, json=body, timeout=30), 400, "invalid_config", param)
 
 
-def test_invalid_list_entry_is_named(server: RunningServer) -> None:
+def test_invalid_list_entry_error_contains_the_entry(server: RunningServer) -> None:
     body = {"name": "Names", "pronunciations": [*WORDS, {"word": "x"}]}
     sentence = refused(
         httpx.post(server.http + OURS, json=body, timeout=30), 400, "invalid_config", "pronunciations.1.say_as"

@@ -213,7 +213,7 @@ async def test_invalid_utf8_closes_with_1007_and_logs_a_line(
 
 
 @pytest.mark.parametrize("path", ["/v1/audio/speech/stream/", "/v1/nothing", "/tts/websocket/", "/v1/%ff%fe"])
-async def test_wrong_socket_path_says_so(either: RunningServer, path: str) -> None:
+async def test_wrong_socket_path_error_refers_to_the_openapi_document(either: RunningServer, path: str) -> None:
     with pytest.raises(InvalidStatus) as refused:
         await connect(f"ws://127.0.0.1:{either.port}{path}", subprotocols=[PROTOCOL])
     answer = refused.value.response

@@ -180,7 +180,7 @@ def test_transcript_mismatch_is_reported_with_other_advice(client: httpx.Client)
     assert len(said["advice"]) > 1
 
 
-def test_check_refuses_what_cannot_be_stored(client: httpx.Client) -> None:
+def test_check_refuses_recordings_that_cannot_be_stored(client: httpx.Client) -> None:
     refused(check(client, b"no sound"), 400, "invalid_ref_audio", "audio_sample")
     refused(check(client, recording(0.4)), 400, "ref_too_short", "audio_sample")
     refused(client.post(f"{VOICES}/check", files={"file": b"x"}), 400, "invalid_config", "audio_sample")

@@ -208,7 +208,7 @@ async def test_connections_are_limited(server: RunningServer) -> None:
 
 
 @pytest.mark.slow
-def test_server_that_ends_immediately_leaves_nothing(folder_of: FolderOf) -> None:
+def test_server_that_ends_immediately_leaves_no_announcement(folder_of: FolderOf) -> None:
     """An open connection with an incomplete message is closed without a log line."""
     with running_server(folder_of("quick", "custom_voice"), server=ServerSettings(wyoming=ANY_PORT)) as server:
         uri = uri_of(server)

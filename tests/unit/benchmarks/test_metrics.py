@@ -37,7 +37,7 @@ def a_trace(number: int = 0, sent: float = 0.0, end: float = 2.0, chunks: tuple[
 @pytest.mark.parametrize(
     ("share", "value"), [(0.0, 15), (0.05, 15), (0.3, 20), (0.4, 20), (0.5, 35), (0.95, 50), (1.0, 50)]
 )
-def test_percentile_of_known_samples(share: float, value: int) -> None:
+def test_percentile_of_known_samples_is_exact(share: float, value: int) -> None:
     assert percentile([50, 15, 40, 20, 35], share) == value
 
 

@@ -68,7 +68,7 @@ def test_divergence_equals_that_of_the_probabilities() -> None:
 
 
 @pytest.mark.slow
-def test_other_weights_are_compared_along_the_float32_codes(folder_of: FolderOf) -> None:
+def test_other_weights_are_compared_on_the_float32_codes(folder_of: FolderOf) -> None:
     same, fewer = measure_scores(str(folder_of("tiny", "custom_voice")), ["float32", "int8"], positions=60)
     assert same["draws"] == fewer["draws"] >= 60
     assert (same["kl"], same["same_first"]) == (0.0, 1.0)

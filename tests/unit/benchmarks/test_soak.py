@@ -8,7 +8,7 @@ from benchmarks.common.metrics import Outcome, Trace
 from benchmarks.soak.clients import SoakReport
 
 
-def test_faultless_soak_breaks_no_promise() -> None:
+def test_soak_without_faults_reports_no_violation() -> None:
     report = SoakReport(leaked_slots=0, unloaded_ttfa_ms=[50.0], ttfa_ms=[60.0, 90.0, 100.0])
     report.note_error(Trace(0, 0, outcome=Outcome.REFUSED, code="overloaded"))
     assert report.broken() == []
@@ -23,7 +23,7 @@ def test_faultless_soak_breaks_no_promise() -> None:
         (SoakReport(leaked_slots=0, unloaded_ttfa_ms=[50], ttfa_ms=[90, 101, 102]), "TTFA under load is more than"),
     ],
 )
-def test_broken_promise_is_named(report: SoakReport, promise: str) -> None:
+def test_soak_report_contains_the_violation(report: SoakReport, promise: str) -> None:
     (found,) = report.broken()
     assert found.startswith(promise)
 

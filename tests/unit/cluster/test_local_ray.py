@@ -58,7 +58,7 @@ def test_failed_ray_start_is_retried_once(monkeypatch: pytest.MonkeyPatch) -> No
     assert isinstance(ray._private.utils.get_dashboard_dependency_error(), ImportError)
 
 
-def test_second_failed_start_is_one_sentence_with_the_log_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_second_failed_start_error_contains_the_log_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAY_TMPDIR", "/var/ray-files")
     install(monkeypatch, Ray(fail, fail))
     with pytest.raises(InvalidSetting) as refused:

@@ -60,7 +60,7 @@ def test_kernel_table_distinguishes_known_and_unknown_operations() -> None:
         assert not has_kernel(name)
 
 
-def test_mps_is_opened_by_name_only_and_its_absence_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mps_is_opened_by_name_only_and_its_absence_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(DeviceUnavailable, match="Apple"):
         open_device("mps")
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)

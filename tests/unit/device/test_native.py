@@ -124,7 +124,7 @@ def test_native_product_is_batch_invariant(level: int, threads: int) -> None:
 
 
 @BUILT
-def test_a_row_that_is_not_finite_is_nan_and_harms_no_other(level: int) -> None:
+def test_non_finite_row_does_not_affect_other_rows_of_a_product(level: int) -> None:
     rows = numbers(3, 64, seed=3)
     for product in (NativeInt8(Int8.of(numbers(32, 64))), NativeInt4(Int4.of(numbers(32, 64)))):
         sane = product(rows)

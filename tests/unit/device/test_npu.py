@@ -47,12 +47,12 @@ def test_npu_is_opened_by_name(ascend: StandIn) -> None:
 
 
 @pytest.mark.usefixtures("not_installed")
-def test_missing_torch_npu_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_torch_npu_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(DeviceUnavailable, match=r"install the extra npu and CANN"):
         open_device("npu")
 
 
-def test_failed_import_of_torch_npu_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_torch_npu_import_error_contains_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     imported = builtins.__import__
 
     def fails(name: str, *rest: Any) -> Any:
@@ -65,7 +65,7 @@ def test_failed_import_of_torch_npu_says_why(monkeypatch: pytest.MonkeyPatch) ->
         open_device("npu")
 
 
-def test_machine_without_an_npu_says_so(ascend: StandIn) -> None:
+def test_missing_npu_error_is_specific(ascend: StandIn) -> None:
     ascend.npu.available = False
     with pytest.raises(DeviceUnavailable, match="torch_npu sees no NPU"):
         open_device("npu")

@@ -130,7 +130,7 @@ def test_decode_writes_to_its_own_slot_and_attends_up_to_its_length(
     assert (ascend.npu.copied, ascend.npu.ai_cpu) == (0, [])
 
 
-def test_index_put_with_heads_in_between_would_run_on_the_ai_cpu(npu: NpuDevice, ascend: StandIn) -> None:
+def test_index_put_across_the_heads_dimension_runs_on_the_ai_cpu(npu: NpuDevice, ascend: StandIn) -> None:
     """The CPU device uses this indexing.
 
     Gathering a span of the slots would copy all of them.

@@ -11,7 +11,7 @@ from runtime.engine.audio.voice_cache import blend
 ONE, OTHER = torch.tensor([3.0, 0.0, 0.0]), torch.tensor([0.0, 1.0, 0.0])
 
 
-def test_ends_are_the_voices_and_the_middle_lies_on_the_arc() -> None:
+def test_blend_ends_at_the_voices_and_follows_the_arc() -> None:
     for share, expected in ((0.0, ONE), (1.0, OTHER)):
         assert torch.allclose(blend([(1 - share, ONE), (share, OTHER)]), expected, atol=1e-6)
     middle = blend([(0.5, ONE), (0.5, OTHER)])
@@ -19,7 +19,7 @@ def test_ends_are_the_voices_and_the_middle_lies_on_the_arc() -> None:
     assert torch.allclose(middle / middle.norm(), torch.tensor([1.0, 1.0, 0.0]) / math.sqrt(2), atol=1e-6)
 
 
-def test_angle_to_the_first_voice_grows_evenly() -> None:
+def test_blend_angle_is_proportional_to_the_weight() -> None:
     angles = []
     for share in (0.25, 0.5, 0.75):
         between = blend([(1 - share, ONE), (share, OTHER)])

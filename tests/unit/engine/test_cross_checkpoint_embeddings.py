@@ -86,7 +86,7 @@ def test_source_checkpoint_may_have_another_dtype(speaker_and_base: tuple[Checkp
         assert len(said(engine_of(one, other), styled(text=WORDS, graft=True)).codes) == 12
 
 
-def test_equal_weights_give_equal_codes_with_and_without(speaker: Checkpoint, cloner: Checkpoint) -> None:
+def test_embeddings_of_an_equal_checkpoint_do_not_change_the_codes(speaker: Checkpoint, cloner: Checkpoint) -> None:
     engine = engine_of(replace(speaker, talker=copy.deepcopy(cloner.talker)), cloner)
     plain = said(engine, styled(instruct=None))
     grafted = said(engine, styled(instruct=None, graft=True))
@@ -108,7 +108,7 @@ def test_each_embedding_table_affects_the_codes(cloner: Checkpoint, speaker: Che
     assert (lent == all_base) == (table != "model.codec_embedding")
 
 
-def test_rows_with_and_without_it_share_a_batch(speaker_and_base: tuple[Checkpoint, Checkpoint]) -> None:
+def test_rows_with_and_without_cross_embeddings_share_a_batch(speaker_and_base: tuple[Checkpoint, Checkpoint]) -> None:
     engine = engine_of(*speaker_and_base)
     requests = [
         styled(graft=True),
@@ -122,7 +122,7 @@ def test_rows_with_and_without_it_share_a_batch(speaker_and_base: tuple[Checkpoi
     assert [heard.codes.tolist() for heard in together] == alone
 
 
-def test_prefix_cache_separates_requests_with_and_without_it(speaker_and_base: tuple[Checkpoint, Checkpoint]) -> None:
+def test_prefix_cache_separates_requests_with_cross_embeddings(speaker_and_base: tuple[Checkpoint, Checkpoint]) -> None:
     engine = engine_of(*speaker_and_base)
     plain, grafted = (styled(instruct=LONG_STYLE, graft=graft) for graft in (False, True))
     first = [codes_of(engine, request) for request in (plain, grafted)]
@@ -141,7 +141,7 @@ def test_streamed_text_is_supported(speaker_and_base: tuple[Checkpoint, Checkpoi
     assert np.array_equal(heard.codes, expected.codes)
 
 
-def test_batch_using_it_runs_without_graphs(
+def test_batch_with_cross_embeddings_runs_without_graphs(
     speaker_and_base: tuple[Checkpoint, Checkpoint], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine = engine_of(*speaker_and_base)
@@ -162,7 +162,7 @@ NOTE = "graft is for stored voices with instructions, beside a Base checkpoint o
 @pytest.mark.parametrize(
     "request_of", [lambda **words: custom_voice(**words), lambda **words: cloned(**words)], ids=["speaker", "base"]
 )
-def test_note_is_sent_if_it_does_not_apply(
+def test_note_is_sent_if_cross_embeddings_do_not_apply(
     speaker_and_base: tuple[Checkpoint, Checkpoint], request_of: Callable[..., SpeechRequest]
 ) -> None:
     engine = engine_of(*speaker_and_base)
@@ -171,7 +171,7 @@ def test_note_is_sent_if_it_does_not_apply(
     assert heard.codes.tolist() == codes_of(engine, request_of())
 
 
-def test_note_is_sent_if_it_applies(speaker_and_base: tuple[Checkpoint, Checkpoint]) -> None:
+def test_note_is_sent_if_cross_embeddings_apply(speaker_and_base: tuple[Checkpoint, Checkpoint]) -> None:
     engine = engine_of(*speaker_and_base)
     assert [card.grafts_voices for card in engine.cards] == [True, False]
     *_, note = said(engine, styled(graft=True, max_frames=1)).started.notes

@@ -317,7 +317,7 @@ def test_text_unreadable_by_an_english_checkpoint_is_left_out_and_noted_once(eng
     ("text", "notes"),
     [("A word⁴ here.", (NOTE_MARKS,)), ("The end.² Then", (NOTE_MARKS,)), ("Ten km², 10⁴ and x⁴.", ())],
 )
-def test_marks_of_notes_are_left_out_and_noted(english_engine: Engine, text: str, notes: tuple[str, ...]) -> None:
+def test_footnote_marks_are_left_out_and_noted(english_engine: Engine, text: str, notes: tuple[str, ...]) -> None:
     assert said(english_engine, tagged(text, max_frames=2)).started.notes == notes
 
 

@@ -344,7 +344,7 @@ def test_short_chunk_with_a_low_buffer_does_not_wait_for_a_large_call() -> None:
     )
 
 
-def test_row_that_can_decode_no_more_frames_does_not_wait() -> None:
+def test_row_with_a_full_backlog_does_not_wait() -> None:
     scheduler, table = in_company(MAX_BACKLOG_FRAMES - 1, 3, 3, 3)
     table.largest_chunk[:] = table.last_chunk[:] = 48
     assert asked(scheduler, table) == []
@@ -441,7 +441,5 @@ def test_cleared_row_equals_a_new_one_except_for_a_running_call() -> None:
 @pytest.mark.parametrize(
     ("room", "budget", "asked", "limit"), [(100, 50, None, 50), (40, 50, None, 40), (100, 50, 80, 80), (60, 50, 80, 60)]
 )
-def test_frame_limit_is_the_request_or_budget_within_the_slot(
-    room: int, budget: int, asked: int | None, limit: int
-) -> None:
+def test_frame_limit_is_capped_by_the_free_positions(room: int, budget: int, asked: int | None, limit: int) -> None:
     assert frame_limit(room, budget, asked) == limit

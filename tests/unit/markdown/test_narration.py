@@ -35,7 +35,7 @@ def split(text: str, *, quotes: bool = True, actions: bool = True) -> list[tuple
         ("", []),
     ],
 )
-def test_parts(text: str, parts: list[tuple[PartKind, str]]) -> None:
+def test_narration_is_split_into_its_parts(text: str, parts: list[tuple[PartKind, str]]) -> None:
     found = split(text)
     assert "".join(part for _, part in found) == "".join(part for _, part in parts)
     merged: list[tuple[PartKind, str]] = []
@@ -46,20 +46,20 @@ def test_parts(text: str, parts: list[tuple[PartKind, str]]) -> None:
     assert found == merged
 
 
-def test_only_what_is_wanted_is_a_part() -> None:
+def test_only_requested_kinds_are_separated() -> None:
     text = '*He nods.* "Yes."'
     assert split(text, quotes=False) == [(A, "He nods."), (T, ' "Yes."')]
     assert split(text, actions=False) == [(T, "*He nods.* "), (Q, '"Yes."')]
 
 
 @given(st.text(alphabet='ab "“”*.,\n', max_size=40))
-def test_nothing_is_lost_but_asterisks(text: str) -> None:
+def test_only_asterisks_are_removed(text: str) -> None:
     joined = "".join(part for _, part in split(text))
     assert joined.replace("*", "") == text.replace("*", "")
 
 
 @pytest.mark.parametrize("text", ['"' * 50_000, "*a" * 50_000, "“" * 50_000, '"a." ' * 10_000])
-def test_the_work_is_linear(text: str) -> None:
+def test_time_is_linear_in_the_text(text: str) -> None:
     began = time.process_time()
     split(text)
     assert time.process_time() - began < 2

@@ -34,7 +34,7 @@ def test_blocks_at_the_start_of_a_line_are_left_out(text: str, spoken: str) -> N
         st.sampled_from(["<think>", "</think>", "<th", "ink>", " ", "\n", "Hi.", "<", "</thi", "nk>"]), max_size=12
     )
 )
-def test_pieces_do_not_matter(parts: list[str]) -> None:
+def test_chunking_does_not_change_the_result(parts: list[str]) -> None:
     text = "".join(parts)
     for size in (1, 3, 7):
         growing = GrowingThoughts()
@@ -42,7 +42,7 @@ def test_pieces_do_not_matter(parts: list[str]) -> None:
         assert "".join(pieces) + growing.finish() == without_thoughts(text)
 
 
-def test_text_after_a_tag_is_not_held_back() -> None:
+def test_text_after_a_tag_is_emitted_immediately() -> None:
     growing = GrowingThoughts()
     assert growing.add("Hello, ") == "Hello, "
     assert growing.add("world.\n<") == "world.\n"
@@ -50,7 +50,7 @@ def test_text_after_a_tag_is_not_held_back() -> None:
     assert growing.add("think>Hi.") == "think>Hi."
 
 
-def test_the_markdown_filter_leaves_them_out() -> None:
+def test_markdown_filter_leaves_out_thoughts() -> None:
     spoken = text_filter("markdown")
     assert (spoken.add("<think>Plan: *wave*.</think>\n\n**Hello** there.") + spoken.finish()).strip() == "Hello there."
     plain = text_filter("none")
@@ -58,7 +58,7 @@ def test_the_markdown_filter_leaves_them_out() -> None:
 
 
 @pytest.mark.parametrize("text", ["\n" * 200_000, "<think>" * 30_000, "<think>" + "x" * 400_000, " <" * 100_000])
-def test_the_work_is_linear(text: str) -> None:
+def test_time_is_linear_in_the_text(text: str) -> None:
     began = time.process_time()
     without_thoughts(text)
     assert time.process_time() - began < 3

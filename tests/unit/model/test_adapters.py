@@ -174,7 +174,7 @@ def _network_of(weights: Tensors) -> nn.Module:
     return root
 
 
-def test_doctor_names_the_adapter(base: Path, tmp_path: Path) -> None:
+def test_doctor_reports_the_adapter(base: Path, tmp_path: Path) -> None:
     weights = weights_of(base)
     tensors = low_rank(weights, LAYER)
     folder = write_adapter(tmp_path / "tuned", tensors, base_model_name_or_path=str(base))

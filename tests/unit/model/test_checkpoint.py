@@ -50,7 +50,7 @@ def load(folder: Path | str, dtype: torch.dtype = torch.float32) -> Checkpoint:
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_missing_file_is_named(folder: Path, name: str) -> None:
+def test_missing_file_error_contains_its_name(folder: Path, name: str) -> None:
     (folder / name).unlink()
     with pytest.raises(CheckpointMissing) as caught:
         load(folder)
@@ -68,7 +68,7 @@ def test_missing_file_is_named(folder: Path, name: str) -> None:
         (WEIGHTS[1], "encoder.downsample.conv.weight"),
     ],
 )
-def test_missing_unexpected_and_misshaped_keys_are_named(folder: Path, file: str, key: str) -> None:
+def test_tensor_key_errors_list_the_keys(folder: Path, file: str, key: str) -> None:
     def change(tensors: Tensors) -> None:
         tensors["talker.surprise"] = torch.zeros(1)
         tensors[key + "_renamed"] = tensors.pop(key)

@@ -69,7 +69,9 @@ PREDICTOR = ("talker_config", "code_predictor_config")
     ],
     ids=lambda value: ".".join(value) if isinstance(value, tuple) else "",
 )
-def test_missing_required_field_is_named(folder_of: FolderOf, tmp_path: Path, file: str, path: tuple[str, ...]) -> None:
+def test_missing_required_field_error_contains_its_name(
+    folder_of: FolderOf, tmp_path: Path, file: str, path: tuple[str, ...]
+) -> None:
     folder = changed(folder_of("tiny", "base"), tmp_path, file, forget(*path))
     with pytest.raises(CheckpointInvalid, match=rf"{path[-1]} is missing"):
         read(folder, file)
@@ -172,7 +174,7 @@ def test_byte_order_mark_is_accepted(folder_of: FolderOf, tmp_path: Path) -> Non
     ],
     ids=lambda value: ".".join(value) if isinstance(value, tuple) else None,
 )
-def test_invalid_value_is_named(
+def test_invalid_value_error_contains_the_value(
     folder_of: FolderOf, tmp_path: Path, file: str, value: Any, path: tuple[str, ...], words: str
 ) -> None:
     folder = changed(folder_of("tiny", "custom_voice"), tmp_path, file, put(value, *path))
@@ -217,7 +219,7 @@ def test_dialect_missing_from_the_language_table_is_ignored(folder_of: FolderOf,
     assert "talker_config.spk_is_dialect.eric" in config.notes.describe()
 
 
-def test_voicewright_fields_are_known(folder_of: FolderOf, tmp_path: Path) -> None:
+def test_voicewright_fields_are_not_reported_as_unknown(folder_of: FolderOf, tmp_path: Path) -> None:
     change = put(80, "voicewright_part_chars")
     config = read_model_config(changed(folder_of("tiny", "custom_voice"), tmp_path, MODEL, change))
     assert (config.part_chars, config.notes.unknown) == (80, [])
@@ -257,7 +259,7 @@ def test_directory_instead_of_a_file_is_reported(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["config.json", "generation_config.json"])
-def test_missing_file_is_named(folder_of: FolderOf, tmp_path: Path, name: str) -> None:
+def test_missing_file_error_contains_its_name(folder_of: FolderOf, tmp_path: Path, name: str) -> None:
     folder = changed(folder_of("tiny", "custom_voice"), tmp_path, MODEL, lambda content: None)
     (folder / name).unlink()
     with pytest.raises(CheckpointMissing, match=name):
@@ -285,7 +287,7 @@ def test_voicewright_fields_extend_a_checkpoint(folder_of: FolderOf, tmp_path: P
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_published_file_without_defaulted_fields_means_the_same(tmp_path: Path, variant: str) -> None:
+def test_published_file_may_omit_fields_with_default_values(tmp_path: Path, variant: str) -> None:
     """Fields that equal their default are removed."""
     whole, left_out = tmp_path / "whole", tmp_path / "left_out"
     for folder in (whole, left_out):
@@ -307,7 +309,7 @@ def test_every_field_of_a_published_file_is_known(tmp_path: Path, variant: str) 
     assert read_model_config(tmp_path).notes.unknown + speech_tokenizer_config().notes.unknown == []
 
 
-def test_published_speech_tokenizer_without_defaulted_fields_means_the_same(tmp_path: Path) -> None:
+def test_published_speech_tokenizer_may_omit_fields_with_default_values(tmp_path: Path) -> None:
     content = json.loads((DATA / "config_speech_tokenizer.json").read_text(encoding="utf-8"))
     kinds = (Code2WavConfig, content["decoder_config"]), (SpeechEncoderConfig, content["encoder_config"])
     assert sum(forget_defaults(kind, section) for kind, section in kinds) > 25

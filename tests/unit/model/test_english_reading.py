@@ -1,4 +1,4 @@
-"""Tests of English text normalization, for complete and growing texts."""
+"""Tests of English text normalization, for complete and streamed texts."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_text_is_normalized_as_an_english_reader_speaks_it(text: str, reading: s
 
 
 @pytest.mark.parametrize("symbol", SYMBOLS)
-def test_single_symbol_is_named(symbol: str) -> None:
+def test_single_symbol_is_spoken_by_its_name(symbol: str) -> None:
     assert read_english(symbol).strip() == SYMBOLS[symbol]
 
 

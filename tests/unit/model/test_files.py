@@ -48,7 +48,7 @@ def test_shards_are_those_named_by_the_index() -> None:
 
 
 @pytest.mark.parametrize("name", [*ROOT, WHOLE, *SPEECH])
-def test_each_missing_file_is_named_by_its_relative_path(name: str) -> None:
+def test_missing_file_error_contains_the_relative_path(name: str) -> None:
     choice = chosen(*({*ROOT, WHOLE, *SPEECH} - {name}))
     assert choice.missing == (name,)
     (problem,) = choice.problems
@@ -72,7 +72,7 @@ def test_single_file_tokenizer_is_used_if_there_is_no_vocabulary_file(gone: tupl
     ],
     ids=["renamed", "shards without an index", "no weights"],
 )
-def test_weights_under_other_names_are_named(names: tuple[str, ...], hint: str) -> None:
+def test_missing_weights_error_suggests_the_existing_files(names: tuple[str, ...], hint: str) -> None:
     (problem,) = chosen(*ROOT, *names, *SPEECH).problems
     assert isinstance(problem, CheckpointMissing)
     assert "model.safetensors is missing" in str(problem)
@@ -90,7 +90,7 @@ def test_parent_folder_of_checkpoints_suggests_one_of_them(names: tuple[str, ...
     assert "Give one of the checkpoints in it, such as checkpoint-epoch-1." in str(chosen(*names).problems[0])
 
 
-def test_adapter_without_a_configuration_is_named_and_not_applied(tmp_path: Path) -> None:
+def test_adapter_without_a_configuration_is_reported_and_not_applied(tmp_path: Path) -> None:
     for name in (WHOLE, "adapter_model.safetensors", "adapter_old.safetensors"):
         (tmp_path / name).touch()
     assert unapplied_adapters(CheckpointSource(tmp_path)) == ["adapter_model.safetensors", "adapter_old.safetensors"]
@@ -100,7 +100,7 @@ def test_adapter_without_a_configuration_is_named_and_not_applied(tmp_path: Path
 @pytest.mark.parametrize(
     "name", ["pytorch_lora_weights.safetensors", "My-LoRA.safetensors", "adapter/adapter_model.safetensors"]
 )
-def test_adapter_with_another_name_or_in_a_subfolder_is_named(tmp_path: Path, name: str) -> None:
+def test_adapter_with_another_name_or_in_a_subfolder_is_reported(tmp_path: Path, name: str) -> None:
     for file in (WHOLE, "speech_tokenizer/model.safetensors", "checkpoint-epoch-1/model.safetensors", name):
         (tmp_path / file).parent.mkdir(exist_ok=True)
         (tmp_path / file).touch()

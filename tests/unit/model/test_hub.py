@@ -108,7 +108,7 @@ def test_hub_without_range_support_restarts_the_file(hub: Hub, tmp_path: Path) -
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_hub_errors_are_one_sentence_with_a_code(
+def test_hub_errors_are_one_line_with_a_code(
     hub: Hub, tmp_path: Path, trouble: dict[str, Any], code: str, word: str
 ) -> None:
     for name, value in trouble.items():

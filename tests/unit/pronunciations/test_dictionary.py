@@ -117,7 +117,7 @@ def test_lexicon_is_parsed_into_words() -> None:
     assert b"<grapheme>a &lt; b</grapheme>" in write_lexicon([Word("a \x01< b", "less")])
 
 
-def test_unusable_words_are_left_out_and_named() -> None:
+def test_unusable_words_are_left_out_and_listed() -> None:
     spoken = "<lexeme><grapheme>tomato</grapheme><phoneme>təmˈɑːtəʊ</phoneme></lexeme>"
     empty = "<lexeme><grapheme>void</grapheme><alias> </alias></lexeme><lexeme><grapheme/><alias>x</alias></lexeme>"
     lexicon = read_lexicon(LEXICON.replace("<lexeme>", f"{spoken}{empty}{spoken}<lexeme>", 1).encode())

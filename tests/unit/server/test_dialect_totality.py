@@ -434,7 +434,7 @@ class AnyWyoming(AnyDialect):
         self.after()
 
 
-def test_response_tables_name_only_known_messages() -> None:
+def test_response_tables_contain_only_known_messages() -> None:
     assert all(set(answers) <= set(OMNI_MESSAGES) for answers in OMNI_ANSWERS.values())
     assert all(set(answers) <= set(CARTESIA_MESSAGES) for answers in CARTESIA_ANSWERS.values())
     assert all(set(answers) <= set(WYOMING_MESSAGES) for answers in WYOMING_ANSWERS.values())

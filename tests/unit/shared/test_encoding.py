@@ -260,6 +260,6 @@ def test_volume_changes_the_level_and_limits_peaks(volume: float, peak: float) -
 
 
 @pytest.mark.parametrize("response_format", ["mp3", "opus", "aac"])
-def test_a_bit_rate_decides_the_size(response_format: str) -> None:
+def test_bit_rate_determines_the_file_size(response_format: str) -> None:
     low, high = (len(encoded(response_format, bit_rate=bit_rate)) for bit_rate in (24_000, 96_000))
     assert 2.5 < high / low < 5.5

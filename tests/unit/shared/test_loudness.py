@@ -105,7 +105,7 @@ def test_peaks_stay_below_the_ceiling_and_no_sample_is_lost(seed: int, length: i
         assert dbtp(out) <= CEILING_DBTP
 
 
-def test_stretches_are_limited_as_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_audio_limited_in_parts_equals_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     sound = np.concatenate([(voice(3.0, seed) * 32767).astype(np.int16) for seed in range(4)])
     whole = levelled(sound, -8.0)
     monkeypatch.setattr(loudness, "_STRETCH", 24_000)

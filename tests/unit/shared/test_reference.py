@@ -175,7 +175,7 @@ def test_too_many_channels_are_refused() -> None:
 
 
 @pytest.mark.parametrize("size", [0, 2**31, 2**32 - 1])
-def test_header_with_a_wrong_length(size: int) -> None:
+def test_header_with_a_wrong_length_is_read_or_refused(size: int) -> None:
     """Streaming writers store 0 or 0xFFFFFFFF.
 
     The actual data is read, or the file is refused.

@@ -53,7 +53,7 @@ def fault(kind: type[BaseModel], given: dict[str, Any]) -> tuple[str | None, str
         ({"else": 1}, "else"),
     ],
 )
-def test_error_names_the_field_as_the_client_wrote_it(given: dict[str, Any], where: str) -> None:
+def test_error_contains_the_field_name_of_the_client(given: dict[str, Any], where: str) -> None:
     assert fault(Strict, given)[0] == where
 
 

@@ -92,7 +92,7 @@ def test_a_book_has_chapters_a_cover_and_tags(
         assert answer.headers["content-type"] == "audio/mp4"
 
 
-def test_a_cover_is_checked(client: httpx.Client) -> None:
+def test_invalid_cover_is_refused(client: httpx.Client) -> None:
     clips = [{"take": keep(client, pcm_of(0.5, 1))["id"]}]
     page = "data:text/html;base64," + base64.b64encode(b"<p>").decode()
     false = "data:image/png;base64," + base64.b64encode(b"<svg/>").decode()
@@ -102,7 +102,7 @@ def test_a_cover_is_checked(client: httpx.Client) -> None:
         assert (answer.status_code, answer.json()["error"]["param"]) == (400, "cover")
 
 
-def test_files_of_chapters_have_the_part_of_their_own(client: httpx.Client, tmp_path: Path) -> None:
+def test_chapter_files_contain_only_their_chapter(client: httpx.Client, tmp_path: Path) -> None:
     clips = [{"take": keep(client, pcm_of(1.0, seed))["id"]} for seed in (1, 2)]
     chapters = [{"title": "One", "first_clip": 0}, {"title": "Two", "first_clip": 1}]
     body = {"clips": clips, "format": "m4b", "shape": "chapters", "chapters": chapters, "name": "Book"}

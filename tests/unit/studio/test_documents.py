@@ -250,7 +250,7 @@ RAISED = "Ab said⁴ so.² It was⁵ 3 km², 10⁴ m³ or x⁴, and words²."
 PLAIN = "Ab said so. It was 3 km², 10⁴ m³ or x⁴, and words."
 
 
-def test_raised_numbers_after_words_are_marks_of_notes_in_all_prose() -> None:
+def test_superscript_numbers_after_words_are_footnote_marks() -> None:
     page = re.sub("[⁴⁵²³]", lambda found: f"<sup>{unicodedata.normalize('NFKC', found[0])}</sup>", RAISED)
     runs = [run(one, '<w:rStyle w:val="Raised"/>' if one.isdecimal() else "") for one in re.split("<sup>|</sup>", page)]
     for data, markdown in (
@@ -342,7 +342,7 @@ BROKEN: dict[str, tuple[Callable[[], bytes], str]] = {
 
 @pytest.mark.slow("a bomb of a few kilobytes")
 @pytest.mark.parametrize("name", BROKEN)
-def test_unreadable_document_says_why(name: str) -> None:
+def test_unreadable_document_error_contains_the_reason(name: str) -> None:
     make, why = BROKEN[name]
     with pytest.raises(values.UnreadableError) as refused:
         read(make())
@@ -540,7 +540,7 @@ def chosen(data: bytes, kind: str, **spoken: bool) -> str:
 
 
 @pytest.mark.parametrize("kind", FORMATS)
-def test_the_same_choice_of_what_is_read_holds_for_every_format(kind: str, tmp_path: Path) -> None:
+def test_content_options_apply_to_every_format(kind: str, tmp_path: Path) -> None:
     data = CHOICES.encode()
     if kind != "markdown":
         if shutil.which("pandoc") is None:
@@ -564,7 +564,7 @@ def test_the_same_choice_of_what_is_read_holds_for_every_format(kind: str, tmp_p
         assert read(data).found == {"list_numbers": 2, "tables": 2, "captions": 1, "code": 1, "note_marks": 1}
 
 
-def test_plain_paragraphs_lose_page_numbers_captions_and_list_numbers_as_chosen() -> None:
+def test_content_options_remove_page_numbers_captions_and_list_numbers() -> None:
     rows = [
         "He went to",
         "",
@@ -588,7 +588,7 @@ def test_plain_paragraphs_lose_page_numbers_captions_and_list_numbers_as_chosen(
     assert " | 12 | " in chosen(data, "text", page_numbers=True)
 
 
-async def test_the_route_takes_the_choice_of_what_is_read() -> None:
+async def test_document_route_accepts_content_options() -> None:
     async with served(document_routes()) as host, httpx.AsyncClient(trust_env=False, timeout=60) as client:
         page = b"<html><body><table><tr><td>a</td><td>b</td></tr></table><p>Words.</p></body></html>"
         answer = (await client.post(f"http://{host}/studio/documents?tables=0", content=page)).json()

@@ -142,9 +142,7 @@ async def test_download_pauses_survives_a_restart_resumes_and_switches_checkpoin
 
 
 @pytest.mark.slow
-async def test_failed_download_says_why_keeps_the_serving_checkpoint_and_can_be_retried(
-    hub: Hub, tmp_path: Path
-) -> None:
+async def test_failed_download_reports_its_reason_and_can_be_retried(hub: Hub, tmp_path: Path) -> None:
     async with studio(tmp_path) as (client, runtime):
         serves = runtime.args
         hub.status = 503

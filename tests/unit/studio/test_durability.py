@@ -332,7 +332,7 @@ def test_space_store_is_persistent_only_on_a_mounted_volume(tmp_path: Path, plac
     assert is_lasting(Path(place), {}, str(mounts))
 
 
-def test_space_without_a_volume_says_so(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_space_without_a_volume_shows_that_data_is_temporary(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPACE_ID", "me/voices")
     monkeypatch.setattr("studio.store.store.is_lasting", lambda _: False)
     with kept(folder) as address, visitor(address) as client:

@@ -149,7 +149,7 @@ async def test_requests_without_a_valid_cookie_share_one_socket_limit(held: str)
             assert len(await known.recv()) == PCM
 
 
-def test_visitors_per_address_are_limited_per_day_and_surplus_ones_share() -> None:
+def test_visitors_over_the_daily_limit_share_one_account_per_address() -> None:
     now = 0.0
     accounts = Accounts(VISITORS, 2, lambda: now)
 

@@ -93,7 +93,7 @@ def test_changed_module_is_bundled_again(tmp_path: Path, modules: Path) -> None:
         ("import { sum } from '../studio.js';\n", "imported by"),
     ],
 )
-def test_unbundlable_module_is_named(modules: Path, text: str, why: str) -> None:
+def test_unbundlable_module_error_contains_the_module(modules: Path, text: str, why: str) -> None:
     (modules / "parts/numbers.js").write_text(text)
     with pytest.raises(ValueError, match=why):
         Bundles().get("page.js")

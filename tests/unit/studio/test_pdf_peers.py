@@ -43,7 +43,7 @@ def sentences(choose: random.Random, count: int) -> str:
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_a_printed_page_has_the_same_letters_in_the_same_order_as_in_poppler(tmp_path: Path, seed: int) -> None:
+def test_printed_page_has_the_letters_of_poppler_in_order(tmp_path: Path, seed: int) -> None:
     chromium = find_chromium()
     if chromium is None:
         pytest.skip("Chromium is not installed")
@@ -70,7 +70,7 @@ def test_a_printed_page_has_the_same_letters_in_the_same_order_as_in_poppler(tmp
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_rows_of_a_book_have_the_same_letters_as_in_poppler_but_for_running_titles(tmp_path: Path, seed: int) -> None:
+def test_book_pages_have_the_letters_of_poppler_without_running_titles(tmp_path: Path, seed: int) -> None:
     choose = random.Random(seed)
     pages: list[list[Placed]] = []
     for number in range(1, choose.randint(4, 9)):

@@ -54,7 +54,7 @@ def test_numbered_headings_at_the_top_of_pages_are_not_running_titles() -> None:
     assert {note.code: note.count for note in document.notes} == {"headers": 4, "page_numbers": 4}
 
 
-def test_rows_become_paragraphs_also_across_pages_and_broken_words_are_joined() -> None:
+def test_rows_are_joined_to_paragraphs_across_pages() -> None:
     first = [f"{ROW} and the har-", "bour was full of light, as on every day.", f"{ROW} and they", "sang until"]
     last = ["midnight. It is over.", f"{ROW}."]
     indented = [(60.0, 700.0, 11.0, f"{ROW}."), (72.0, 686.0, 11.0, f"{ROW}."), (60.0, 650.0, 11.0, "After a gap.")]
@@ -67,7 +67,7 @@ def test_rows_become_paragraphs_also_across_pages_and_broken_words_are_joined() 
     assert paragraphs(pdf([indented])) == [[f"{ROW}.", f"{ROW}.", "After a gap."]]
 
 
-def test_chapters_begin_at_the_outline_or_else_at_headings() -> None:
+def test_chapters_begin_at_outline_entries_or_headings() -> None:
     names = ("One", "", "Two", "")
     texts = [[f"{ROW} on a {day}.", f"{ROW}.", f"{day} was cold."] for day in ("Monday", "Tuesday", "Friday", "Sunday")]
     pages = [book_page(at, text, heading=name) for at, (name, text) in enumerate(zip(names, texts, strict=True), 1)]
@@ -81,7 +81,7 @@ def test_chapters_begin_at_the_outline_or_else_at_headings() -> None:
     ]
 
 
-def test_raised_numbers_are_marks_of_notes() -> None:
+def test_superscript_numbers_are_footnote_marks() -> None:
     row: list[Placed] = [(60, 700, 12, "They sang songs"), (150, 705, 7, "4"), (158, 700, 12, "for hours.")]
     document = read(pdf([row]))
     assert document.chapters[0].paragraphs == ["They sang songs for hours."]
@@ -96,12 +96,12 @@ def test_raised_numbers_are_marks_of_notes() -> None:
         (b"%PDF-1.7\n" + bytes(1000), DAMAGED),
     ],
 )
-def test_scanned_and_damaged_files_are_refused_in_a_sentence(data: bytes, why: str) -> None:
+def test_scanned_and_damaged_files_are_refused_with_a_message(data: bytes, why: str) -> None:
     with pytest.raises(UnreadableError, match=why):
         read(data)
 
 
-def test_a_page_without_text_among_others_is_counted() -> None:
+def test_pages_without_text_are_counted() -> None:
     document = read(pdf([[(60, 700, 11, f"{ROW}.")], []], picture=True))
     assert [(note.code, note.examples) for note in document.notes] == [("pictures", ["page 2"])]
 
@@ -131,7 +131,7 @@ def test_a_long_book_is_read_in_linear_time() -> None:
     assert time.process_time() - began < 15
 
 
-async def test_a_child_process_reads_it() -> None:
+async def test_pdf_is_read_by_a_child_process() -> None:
     async def locked() -> list[bytes]:
         return [LOCKED_PDF]
 

@@ -1,4 +1,4 @@
-"""Tests of text files with any encoding, with page numbers, or damaged."""
+"""Tests of importing text files: encodings, page numbers and damaged files."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_short_text_is_decoded_in_the_usual_encoding_of_its_language(encoding: s
     assert decode(f"<p>{text}</p>".encode(encoding)).text == f"<p>{text}</p>"
 
 
-def test_detection_of_a_large_text_uses_a_sample_of_what_is_not_ascii() -> None:
+def test_encoding_detection_samples_the_non_ascii_parts_of_a_large_text() -> None:
     text = f"{'Only words, line after line. ' * 40_000}\n{TEXTS['cs']}\n"
     data = text.encode("cp1250")
     assert TEXTS["cs"].encode("cp1250") in sample(data)
@@ -184,7 +184,7 @@ def test_a_control_character_in_utf_8_does_not_refuse_the_file(words: str, contr
     assert found.chapters[0].paragraphs == [words * 9 + "\ufffd" + words]
 
 
-def test_shifts_of_iso_2022_are_no_control_characters_of_utf_8() -> None:
+def test_iso_2022_shift_sequences_are_not_control_characters() -> None:
     text = "The harbour lay in the fog. " * 9 + "안녕"
     assert read(text.encode("iso2022_kr")).chapters[0].paragraphs == [text]
 

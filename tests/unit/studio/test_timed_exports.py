@@ -55,7 +55,7 @@ def test_lines_begin_at_their_times_and_the_file_has_the_given_length(client: ht
     assert re.findall(r"(\S+) -->", srt) == ["00:00:00,500", "00:00:02,000", "00:00:05,250"]
 
 
-def test_a_line_that_is_too_long_is_spoken_faster_and_then_the_next_is_late(client: httpx.Client) -> None:
+def test_overlong_line_is_spoken_faster_before_the_next_is_delayed(client: httpx.Client) -> None:
     take = keep(client, pcm_of(2.0, 1))["id"]
     fits = [{"take": take, "line": 1, "starts_s": 0.0}, {"take": take, "line": 2, "starts_s": 1.8}]
     answer = exported(client, fits)
@@ -108,7 +108,7 @@ def spoken_take(seconds: float) -> bytes:
 
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("ffmpeg") is None, reason="no ffmpeg")
-def test_a_film_of_1300_cues_has_every_cue_within_100_ms_or_names_it(client: httpx.Client, tmp_path: Path) -> None:
+def test_each_of_1300_cues_is_within_100_ms_or_reported(client: httpx.Client, tmp_path: Path) -> None:
     times, lengths = film()
     client.timeout = httpx.Timeout(300)
     known = [f"{length:.1f}" for length in lengths]
@@ -133,7 +133,7 @@ def test_a_film_of_1300_cues_has_every_cue_within_100_ms_or_names_it(client: htt
     assert {line for line, seconds in away.items() if seconds > 0.1} <= named
 
 
-def test_a_timed_line_begins_with_its_speech_although_its_take_begins_with_silence(client: httpx.Client) -> None:
+def test_timed_line_starts_with_speech_without_leading_silence(client: httpx.Client) -> None:
     take = keep(client, spoken_take(1.0))["id"]
     values = samples(exported(client, [{"take": take, "line": 1, "starts_s": 2.0}]).content)
     assert first_sound(values) == pytest.approx(2.02, abs=0.005)

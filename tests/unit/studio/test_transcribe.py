@@ -232,7 +232,7 @@ def test_recogniser_crash_affects_no_other_request() -> None:
 
 
 @pytest.mark.parametrize("setting", ["whisper", "a:b:c", "../x:y", "a b:c", ":x", "module:"])
-def test_setting_without_an_importable_target_is_refused(setting: str) -> None:
+def test_recogniser_setting_that_cannot_be_imported_is_refused(setting: str) -> None:
     with pytest.raises(InvalidSetting):
         Choice.of(setting)
 

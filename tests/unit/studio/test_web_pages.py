@@ -57,12 +57,12 @@ def test_the_article_of_a_page_becomes_chapters_without_menus_and_notices() -> N
 
 
 @pytest.mark.usefixtures("extractor")
-def test_a_page_without_an_article_is_refused() -> None:
+def test_web_page_without_an_article_is_refused() -> None:
     with pytest.raises(UnreadableError, match="no text"):
         read(b"<html><body></body></html>", web=True)
 
 
-def test_a_page_is_refused_in_a_sentence_without_the_extractor(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_web_page_without_the_extractor_is_refused_with_a_message(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "trafilatura", None)
     with pytest.raises(UnreadableError, match="web pages are not read here") as refused:
         read(PAGE, web=True)
@@ -70,7 +70,7 @@ def test_a_page_is_refused_in_a_sentence_without_the_extractor(monkeypatch: pyte
 
 
 @pytest.mark.usefixtures("extractor")
-async def test_the_route_opens_a_public_address_and_no_other(trap: Trap) -> None:
+async def test_web_page_route_accepts_only_public_addresses(trap: Trap) -> None:
     trap.body = PAGE
     routes = document_routes(fetcher=fetcher(trap, public=True))
     async with served(routes) as host, httpx.AsyncClient(trust_env=False, timeout=120) as client:

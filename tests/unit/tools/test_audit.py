@@ -60,7 +60,7 @@ def test_audit_passes_only_for_exactly_the_requested_packages(
     assert (audit.status, audit.sentence) == (status, sentence)
 
 
-def test_vulnerability_is_named_with_its_fixed_release() -> None:
+def test_vulnerability_report_contains_the_fixed_release() -> None:
     assert audited(FOUND).vulnerabilities == {"a.lock: idna 3.20 has CVE-1; fixed in 3.21"}
 
 

@@ -165,7 +165,7 @@ def test_training_sequences_align_text_like_the_decoding_loop(recipe: dict[str, 
     assert {(streaming, parts, True) for streaming in (False, True) for parts in (1, 2)} <= seen
 
 
-def test_text_later_than_its_speech_is_given_as_a_whole(corpus: Any) -> None:
+def test_text_longer_than_its_audio_uses_the_non_streaming_layout(corpus: Any) -> None:
     for row in corpus.rows:
         row["length"] = 3 * 1920
     rng = random.Random(1)

@@ -139,7 +139,7 @@ def _compressed(data: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("fault", NO_DEMO_VOICES)
-def test_file_that_is_no_voice_of_the_demo_is_refused(fault: str) -> None:
+def test_file_without_a_demo_voice_is_refused(fault: str) -> None:
     with pytest.raises(VoiceFileInvalid):
         imported(NO_DEMO_VOICES[fault]())
 
@@ -156,7 +156,7 @@ def test_voicebox_profile_becomes_a_recorded_voice() -> None:
     )
 
 
-def test_recordings_of_a_profile_that_do_not_fit_are_reported() -> None:
+def test_unusable_recordings_of_a_profile_are_reported() -> None:
     file = profile_file({"a.wav": (3.0, TEXT), "b.wav": (3.0, TEXT), "c.wav": (3.0, TEXT)})
     stored = imported(file, Limits(max_reference_s=7))
     assert stored.transcript == f"{TEXT} {TEXT}"

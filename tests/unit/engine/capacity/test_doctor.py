@@ -228,7 +228,7 @@ def test_doctor_command_prints_the_report_and_sets_the_exit_status(
         assert "[checkpoint_missing]" in said.splitlines()[1]
 
 
-def test_messages_about_broken_weights_name_the_cause(folder: Path) -> None:
+def test_messages_about_broken_weights_contain_the_cause(folder: Path) -> None:
     rewrite(folder / WEIGHTS, with_nan)
     (folder / SOUND).write_text(LFS_POINTER)
     pointer, nan = (problem.message for problem in diagnosed(folder).problems)
@@ -264,7 +264,7 @@ def test_missing_path_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixt
     assert len(capsys.readouterr().err.splitlines()) == 1
 
 
-def test_memory_mapped_table_counts_no_memory(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_mapped_table_is_not_counted_as_memory(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def float32() -> int:
         (row,) = [row for row in diagnosed(folder).memory.rows if row.dtype == "float32"]
         return row.once

@@ -36,7 +36,7 @@ def sound_of(messages: list[dict[str, Any]]) -> bytes:
 # --- one context
 
 
-def test_whole_text_gets_cartesia_messages() -> None:
+def test_complete_text_is_answered_with_cartesia_messages() -> None:
     driver = cartesia()
     driver.send(generation())
     (submit,) = driver.commands

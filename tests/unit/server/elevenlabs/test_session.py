@@ -66,7 +66,7 @@ def test_substituted_voice_is_noted_in_the_last_message(voice: str, *, is_multi:
 # --- one text
 
 
-def test_single_text_gets_elevenlabs_messages_and_closes_the_socket() -> None:
+def test_single_text_is_answered_and_closes_the_socket() -> None:
     driver = elevenlabs(is_multi=False, language_code="en-GB", seed="5")
     spoken(driver, " ", "Hello ", "there. ", "")
     request = driver.submitted[0].request
@@ -132,7 +132,7 @@ def test_commands_without_text_are_accepted(fine: dict[str, Any]) -> None:
     assert driver.heard() == []
 
 
-def test_error_names_the_elevenlabs_field() -> None:
+def test_error_contains_the_elevenlabs_field_name() -> None:
     problem = UnsupportedLanguage(param="language", known="english")
     assert messages.error(problem)["param"] == "language_code"
     assert messages.error(UnknownVoice(param="voice", known="clara"))["param"] == "voice"
@@ -470,7 +470,7 @@ def test_url_parameters_are_validated(query: dict[str, str], error: type[Excepti
         ({"previous_text": None, "next_text": "", "previous_request_ids": []}, None),
     ],
 )
-def test_context_that_has_no_effect_is_noted(fields: dict[str, Any], named: str | None) -> None:
+def test_ignored_context_fields_are_noted(fields: dict[str, Any], named: str | None) -> None:
     driver = elevenlabs()
     driver.send({"context_id": "c", "text": "Hi.", **fields})
     expected = () if named is None else (f"The checkpoints speak a text without its context; {named} had no effect.",)

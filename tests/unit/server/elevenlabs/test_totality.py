@@ -137,7 +137,7 @@ class AnyElevenLabs(AnyDialect):
         self.after()
 
 
-def test_response_table_names_only_known_messages() -> None:
+def test_response_table_contains_only_known_messages() -> None:
     assert all(set(answers) <= set(ELEVENLABS_MESSAGES) for answers in ELEVENLABS_ANSWERS.values())
 
 

@@ -222,7 +222,7 @@ def test_commands_for_unknown_or_ended_tickets_are_ignored(apart: Apart) -> None
 
 
 @pytest.mark.parametrize("script", [[finished()], [started(), Broken(GenerationFailed(), RequestStats())]], ids=len)
-def test_request_that_ends_during_submit_is_forgotten(apart: Apart, script: list[SpeechEvent]) -> None:
+def test_request_that_ends_during_submit_is_removed(apart: Apart, script: list[SpeechEvent]) -> None:
     apart.engine.script[1] = script
     _, heard = apart.submit()
     until(lambda: len(heard) == len(script))

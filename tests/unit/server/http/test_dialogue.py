@@ -54,7 +54,7 @@ async def test_turns_are_one_audio_with_pauses_and_one_end() -> None:
     assert engine.sent == [(1, 3840), (2, 3840)]
 
 
-async def test_a_drawn_seed_is_that_of_all_turns() -> None:
+async def test_random_seed_is_used_for_all_turns() -> None:
     engine = ScriptedEngine(turns(2))
     assert (await spoken(engine)).seed == 3
     assert [each.seed for each in engine.requests] == [None, 3]
@@ -79,7 +79,7 @@ async def test_words_are_timed_from_the_start_of_the_audio() -> None:
         ({"text": "x" * 5000, "voice": "ryan"}, TextTooLong, "inputs"),
     ],
 )
-async def test_an_error_names_the_turn_before_anything_is_spoken(
+async def test_turn_errors_are_reported_before_any_speech(
     turn: dict[str, Any], kind: type[SpeechError], param: str
 ) -> None:
     engine = ScriptedEngine(turns(3))
@@ -128,7 +128,7 @@ async def _all_of(pieces: AsyncIterator[bytes]) -> None:
         pass
 
 
-async def test_a_single_text_is_a_request_as_before() -> None:
+async def test_single_text_is_one_request() -> None:
     engine = ScriptedEngine(turns(1))
     requests: list[SpeechRequest] = engine.requests
     assert (await spoken(engine, inputs=None, input="Hello.", voice="ryan")).audio == chunk(2, 1).pcm
@@ -142,7 +142,7 @@ async def narrated(text: str, **fields: Any) -> list[tuple[str, str | None]]:
     return [(each.text.strip(), each.voice) for each in engine.requests]
 
 
-async def test_quoted_text_and_actions_have_voices_of_their_own() -> None:
+async def test_quotes_and_actions_use_their_configured_voices() -> None:
     text = '<think>"Hm."</think>\nHe waited. "Come in," she said. *He sits.*'
     assert await narrated(text, quoted_voice="ryan", action_voice="serena", text_filter="markdown") == [
         ("He waited.", "serena"),

@@ -38,7 +38,7 @@ def test_unknown_cursor_is_ignored() -> None:
 
 
 @pytest.mark.parametrize("size", ["0", "101", "", "x", "-1", "00019999"])
-def test_page_size_out_of_range_names_its_parameter(size: str) -> None:
+def test_page_size_error_contains_its_parameter(size: str) -> None:
     with pytest.raises(InvalidConfig) as caught:
         page_size(size, "limit")
     assert caught.value.param == "limit"

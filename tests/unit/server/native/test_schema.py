@@ -89,7 +89,7 @@ def test_invalid_json_object_is_refused(text: str) -> None:
         ("input.sing", {}, "type"),
     ],
 )
-def test_invalid_fields_are_named(kind: str, fields: dict[str, object], param: str | None) -> None:
+def test_invalid_field_errors_contain_the_field(kind: str, fields: dict[str, object], param: str | None) -> None:
     with pytest.raises(InvalidConfig) as caught:
         parse(decode(json.dumps({"type": kind, **fields})))
     assert caught.value.param == param
@@ -138,7 +138,7 @@ FIELDS = sorted({*SessionConfig.model_fields, "text", "played_ms", "t", "voice_d
 
 @pytest.mark.slow
 @given(st.one_of(st.text(), JSON.map(lambda value: json.dumps(value))))
-def test_any_text_is_answered_by_a_known_code(text: str) -> None:
+def test_any_text_is_accepted_or_refused_with_a_known_code(text: str) -> None:
     driver = Driver()
     driver.session.receive_text(text)
     created, *rest = driver.replies()
@@ -147,7 +147,7 @@ def test_any_text_is_answered_by_a_known_code(text: str) -> None:
 
 
 @given(st.sampled_from(sorted(MESSAGES)), st.dictionaries(st.sampled_from(FIELDS), JSON, max_size=5))
-def test_any_fields_of_a_known_message_are_accepted_or_answered(kind: str, fields: dict[str, object]) -> None:
+def test_any_fields_of_a_known_message_are_accepted_or_refused(kind: str, fields: dict[str, object]) -> None:
     driver = Driver()
     driver.session.receive_text(json.dumps({**fields, "type": kind}))
     _, *rest = driver.replies()

@@ -24,7 +24,7 @@ def test_session_opens_with_the_configured_limits() -> None:
     assert [model["id"] for model in created["models"]] == ["tiny", "clone"]
 
 
-def test_text_gets_events_from_queued_to_done() -> None:
+def test_text_is_answered_with_events_from_queued_to_done() -> None:
     driver = ready(voice="anna", seed=7)
     number = driver.speak("Good morning.")
     driver.session.on_speech(number, Queued(0, 1500.5))
@@ -73,7 +73,7 @@ def test_text_without_a_word_is_validated_by_the_engine(texts: list[str]) -> Non
     assert driver.sent_texts(1) == ["".join(texts).strip(), "."]
 
 
-def test_text_received_before_the_reference_keeps_its_chunks() -> None:
+def test_text_received_before_the_reference_is_sent_in_the_same_chunks() -> None:
     driver = ready(task_type="base", ref_audio="AAAA", x_vector_only_mode=True)
     driver.send("input.text", text="One. ")
     driver.send("input.text", text="Two")
@@ -99,7 +99,7 @@ def test_audio_may_start_before_the_text_is_complete() -> None:
     assert driver.kinds() == ["audio.start", "sound", "sound", "audio.done"]
 
 
-def test_speech_that_ends_before_its_text_leaves_the_rest_unspoken() -> None:
+def test_text_received_after_the_end_of_speech_is_not_spoken() -> None:
     driver = ready()
     driver.send("input.text", text="One. ")
     driver.finish(1, StopReason.MAX_TOKENS)
@@ -307,7 +307,7 @@ def test_failed_request_reports_whether_audio_was_sent() -> None:
     assert (error["code"], error["partial_audio"], error["retryable"]) == ("non_finite_output", True, True)
 
 
-def test_one_mistake_gives_one_error() -> None:
+def test_each_invalid_message_is_answered_with_one_error() -> None:
     driver = Driver()
     driver.configure(temperature=-1)
     driver.send("input.text", text="Hello")
@@ -578,7 +578,7 @@ def test_maximum_session_duration_is_announced_before_closing() -> None:
     assert driver.session.deadline is None
 
 
-def test_close_cancels_and_says_goodbye() -> None:
+def test_close_cancels_utterances_and_is_acknowledged() -> None:
     driver = ready(frames="labelled")
     number = driver.speak(context_id="a")
     driver.send("input.text", text="half", context_id="b")

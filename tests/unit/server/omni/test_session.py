@@ -260,7 +260,7 @@ def test_stored_voice_uses_its_own_transcript() -> None:
     assert request.reference.text == "Stored words."
 
 
-def test_unusable_reference_fails_each_sentence_that_needs_it() -> None:
+def test_unusable_reference_fails_each_sentence_of_the_utterance() -> None:
     driver = configured(ref_audio="AAAA", ref_text="x", split_granularity="sentence", **STREAM)
     say(driver, "One. Two.")
     driver.dialect.on_reference(1, BadReferenceAudio(why="it is silent"))

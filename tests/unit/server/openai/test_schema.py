@@ -63,7 +63,7 @@ def test_vllm_omni_field_names_are_accepted() -> None:
         ({"input": "a\0b"}, "input"),
     ],
 )
-def test_invalid_field_is_named_and_not_quoted(fields: dict[str, Any], where: str) -> None:
+def test_invalid_field_error_contains_the_name_and_not_the_value(fields: dict[str, Any], where: str) -> None:
     with pytest.raises(InvalidConfig) as caught:
         read_speech({"input": "Hi.", **fields})
     assert caught.value.param == where
@@ -115,7 +115,7 @@ def test_batch_requires_a_list_of_objects_within_the_limit(items: Any) -> None:
         ({"timestamp_granularities": ["segment"]}, "timestamp_granularities.0 is not valid"),
     ],
 )
-def test_level_bit_rate_and_times_are_refused_where_they_mean_nothing(fields: dict[str, Any], why: str) -> None:
+def test_level_bit_rate_and_times_are_refused_for_unsuitable_formats(fields: dict[str, Any], why: str) -> None:
     with pytest.raises(InvalidConfig) as raised:
         read_speech({"input": "Hi.", **fields})
     assert why in str(raised.value)

@@ -121,7 +121,7 @@ def test_omni_dialect_filters_streamed_text(mode: str, name: str | None, spoken:
     assert driver.received_text == spoken + "|"
 
 
-def test_fully_buffered_streamed_text_is_spoken_after_the_delay() -> None:
+def test_text_held_by_the_filter_is_spoken_after_the_delay() -> None:
     clock = Clock()
     driver = omni(None, clock)
     driver.send({"type": "session.config", "streaming_mode": "token_level"})

@@ -118,7 +118,7 @@ async def test_another_checkpoint_computes_prompts_again(library: Library) -> No
     assert kept(library) == {"A": ["first", "second"]}
 
 
-async def test_no_prompt_is_computed_during_speech_or_loading(
+async def test_prompts_are_computed_only_if_the_engine_is_idle(
     library: Library, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(prompt_worker, "BUSY_S", 0.01)

@@ -116,7 +116,7 @@ async def test_errors_without_a_handler_contain_the_request_id(path: str, code_o
     assert reported == (None if path == "/none" else answer.headers["x-request-id"])
 
 
-def test_error_names_the_elevenlabs_field() -> None:
+def test_error_contains_the_elevenlabs_field_name() -> None:
     problem = UnsupportedLanguage(param="language", known="english")
     reported = shaped(problem, "/v1/text-to-speech/x", "req_1")["detail"]
     assert isinstance(reported, dict)
@@ -146,7 +146,7 @@ async def test_cartesia_key_is_accepted_in_the_url_of_all_its_routes() -> None:
         ("/audio", None),
     ],
 )
-def test_a_path_with_too_many_or_too_few_v1_gets_a_hint(path: str, meant: str | None) -> None:
+def test_path_error_suggests_the_correct_number_of_v1_parts(path: str, meant: str | None) -> None:
     error = unknown_route(path)
     message = str(error)
     assert str(pickle.loads(pickle.dumps(error))) == message == error.sentence.format(**error.public_facts)

@@ -112,14 +112,14 @@ def test_null_and_wildcard_origins(setting: str, origin: str, allowed: bool) -> 
     ["app.example", "https://", "https://a/path", "https://*example.org", "https://a.*", "://a", "https://a:port",
      "https://a.example https://b.example", "*.example.org", "https://*.*", "javascript:alert(1)"],
 )  # fmt: skip
-def test_invalid_origin_entry_is_named(entry: str) -> None:
+def test_invalid_origin_error_contains_the_entry(entry: str) -> None:
     with pytest.raises(InvalidSetting) as caught:
         Origins(f"https://app.example, {entry}")
     assert "VOICEWRIGHT_ORIGINS" in str(caught.value)
     assert repr(entry) in str(caught.value)
 
 
-async def test_refusal_names_the_setting() -> None:
+async def test_refusal_contains_the_setting() -> None:
     sent: list[Any] = []
 
     async def send(message: Any) -> None:
