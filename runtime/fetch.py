@@ -79,7 +79,7 @@ def plan(settings: EngineSettings) -> dict[str, Any]:
 
 
 def error_facts(error: SetUpError) -> dict[str, str | float | bool]:
-    """Return the values in an error message for the operator, including paths."""
+    """Return the JSON-serialisable facts of an error, with paths as strings."""
     return {name: fact if isinstance(fact, int | float) else str(fact) for name, fact in error.facts.items()}
 
 

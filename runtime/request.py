@@ -219,7 +219,8 @@ class ModelCard:
     created: int = 0  # Unix time at which its configuration file was written on this machine.
     sampling: Sampling = field(default_factory=Sampling)  # Default sampling settings.
     styles_voices: bool = False  # True if it can apply an instruction to voices other than its speakers.
-    grafts_voices: bool = False  # True if it can also use Base's text and code embeddings on request.
+    # True if requests may use the embeddings of a Base checkpoint for a voice (`graft` in the API).
+    grafts_voices: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -90,7 +90,7 @@ class Downloads:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Restore the downloaded checkpoints within the block, and stop running work at its end."""
+        """Context manager that restores downloaded checkpoints, and cancels work on exit."""
         if self.kept.serving and not named_in(self._runtime.args) and not os.environ.get("VOICEWRIGHT_MODEL"):
             self._work = asyncio.create_task(self._bring_back())
         try:

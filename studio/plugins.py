@@ -1,4 +1,4 @@
-"""Plug-ins for speech: installed packages, language codes, and the process that runs them."""
+"""Plug-ins for recognition and alignment: packages, language codes and child process."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ SHOWN_TILES = 8
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """Matrix product of a frame with N outputs and K inputs."""
+    """Matrix product of a decode step, with N outputs and K inputs."""
 
     name: str
     N: int

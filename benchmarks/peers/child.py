@@ -92,7 +92,7 @@ def memory_mib() -> Row:
 
 
 class Ours(Peer):
-    """This engine, in this process with its threads.
+    """Voicewright's engine, run in this process.
 
     Settings are from the environment. The first chunk is one frame.
     """

@@ -48,7 +48,7 @@ class EngineEndpoint:
         return await settle(busy)
 
     def usage(self) -> dict[str, Any]:
-        """Return memory, threads and files of the server's processes, if they are known."""
+        """Return memory, threads and open files of the processes, or {} if unknown."""
         return process_usage(os.getpid())
 
 

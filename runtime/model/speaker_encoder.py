@@ -98,9 +98,9 @@ class TimeDelay(nn.Module):
 
 
 class Res2Net(nn.Module):
-    """Chain of channel groups.
+    """Res2Net block of channel groups.
 
-    Each group is added to the previous group's output before it is filtered.
+    Each group is added to the previous group's output and then convolved.
     """
 
     def __init__(self, channels: int, scale: int, kernel: int, dilation: int) -> None:

@@ -90,7 +90,7 @@ def create_app(host: Host) -> FastAPI:
     server = host.settings.server
     keys = KeyRing(server)
     tickets = SharedTickets(server.ticket_s, keys) if server.shared_tickets else Tickets(server.ticket_s)
-    # The key of a request is checked before its host name.
+    # If a key is needed, host names are not restricted, because the key is checked first.
     origins = Origins(server.origins)
     hosts = Hosts(ANY if keys.is_needed else server.hosts, server.host)
     app.add_middleware(AccessControl, host=host, keys=keys, tickets=tickets)

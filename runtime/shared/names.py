@@ -88,10 +88,10 @@ def name_key(name: str) -> str:
 
 
 def parse_blend(voice: str, param: str = "voice") -> tuple[Named, Named] | None:
-    """Return the names and weights of a blend, or None if the text has another form.
+    """Return the names and weights of a blend, or None if the text is not a blend.
 
     Raises:
-        InvalidBlend: A weight is no number from 0 to 1, or their sum is not 1.
+        InvalidBlend: A weight is not a number from 0 to 1, or their sum is not 1.
     """
     found = _BLEND.fullmatch(voice)
     if found is None:

@@ -91,7 +91,7 @@ def dialogue_of(cues: list[Cue], *, keep_sounds: bool = False) -> Dialogue:
 def _unrolled(cues: list[Cue], repeated: list[str]) -> list[Cue]:
     """Return the cues without rows of the previous cue, if the captions are rolling."""
     again = [0] * len(cues)  # Number of repeated rows at the start of each cue.
-    grown = [False] * len(cues)  # True for cues whose only row the next one extends.
+    grown = [False] * len(cues)  # True for cues of one row that the next cue repeats and extends.
     for at, (before, cue) in enumerate(pairwise(cues), 1):
         if cue.start - before.end > MAX_ROLLING_GAP_S or cue.voice != before.voice:
             continue

@@ -1,4 +1,4 @@
-"""Child processes of the runtime: one serves on a free port, the other only checks."""
+"""Child processes of the runtime: a server on a free port, and a check of checkpoints."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from runtime.shared.system import NEW_GROUP
 ROOT = str(Path(__file__).resolve().parents[2])
 POLL_S = 0.1  # Poll interval in seconds during the start.
 WATCH_S = 2.0  # Poll interval in seconds after the start.
-HEALTH_S = 10.0  # Timeout in seconds of a health check. A runtime that fails three in succession is hung.
+HEALTH_S = 10.0  # Timeout in seconds of a health check. After three failures in succession, the runtime is hung.
 STOP_S = 5.0  # Timeout in seconds for the runtime to close its sockets and exit.
 LAST_WORDS_S = 1.0  # Timeout in seconds for the last output of a process that has ended.
 MAX_LOG_LINE_BYTES = 4096  # Maximum number of bytes of a log line.

@@ -375,7 +375,7 @@ def record_of(fields: TakeFields, pcm: bytes, reference: bytes | None, most: int
 
 
 def words_of(record: dict[str, Any]) -> str:
-    """Return the text of a take in which a search looks."""
+    """Return the searchable text of a take."""
     config = record["config"]
     said = [record[name] for name in ("name", "text", "label", "voice", "language", "notes")]
     said += [config.get(name) for name in ("instruct", "instructions", "voice_description")]

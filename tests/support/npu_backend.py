@@ -57,7 +57,7 @@ class NpuTensor(Tensor):
 
     @staticmethod
     def __new__(cls, held: Tensor, requires_grad: bool = False) -> NpuTensor:
-        # Create normal tensors in inference mode, too, because views in it may be of tensors from outside of it.
+        # Views that are created in inference mode may have base tensors from outside, which are normal tensors.
         with torch.inference_mode(False):
             made: NpuTensor = Tensor._make_wrapper_subclass(
                 cls,

@@ -1,10 +1,9 @@
-"""Operators of torch_npu for tests, computed by torch on the CPU.
+"""CPU implementations of torch_npu's operators for tests.
 
-They refuse the arguments that the real operators refuse or would misinterpret. Names, defaults and rules are from
+They raise errors for arguments that the real operators refuse or would misinterpret. Names, defaults and rules are from
 torch_npu 2.14.0 (its wheel's operator table and Python sources) and from op-plugin's documents of
 npu_fused_infer_attention_score, npu_fusion_attention and npu_rms_norm (docs/npu.md). Attention is computed in float64,
-so that the order of additions does not change the rounded result. All tensors here are the CPU tensors inside the NPU
-tensors.
+so that the order of additions does not change the rounded result. All arguments are CPU tensors: `NpuTensor.held`.
 """
 
 from __future__ import annotations

@@ -150,7 +150,7 @@ class Candidate:
         atexit.register(self.engine.close)
 
     def say(self, requests: list[SpeechRequest], seed: int) -> tuple[list[np.ndarray], list[bool]]:
-        """Return (waveforms, flags of those that ended with EOS)."""
+        """Synthesize the requests, and return the waveforms and True for each that ended with EOS."""
         drawn = [replace(r, layout=self.layout, seed=seed + 1000 * i) for i, r in enumerate(requests)]
         listeners, _ = speak_all(self.engine, drawn)
         if broken := [one.end for one in listeners if isinstance(one.end, Broken)]:

@@ -1,4 +1,4 @@
-"""Training speech in one device tensor, which returns random crops.
+"""Training audio in one device tensor, with random crops.
 
 New shards are added while training runs.
 """

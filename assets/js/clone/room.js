@@ -40,7 +40,7 @@ export class CloneRoom {
     this.use = need(root, '#vw-clone-use', HTMLButtonElement);
     /** @type {import('./reference.js').Reference|null} */
     this.reference = null;
-    /** The voice saved from the recording, also after its deletion. @type {StoredVoice|null} */
+    /** Voice saved from the recording, which remains set after a deletion. @type {StoredVoice|null} */
     this.kept = null;
     /** The saved voice while it is stored. @type {StoredVoice|null} */
     this.made = null;
@@ -113,7 +113,7 @@ export class CloneRoom {
     studio.voices.addEventListener('change', () => this.onVoices());
   }
 
-  /** Return the action of each fault's button. @returns {AudioChecks['remedies']} */
+  /** Return the actions that fix failed audio checks. @returns {AudioChecks['remedies']} */
   remedies() {
     const { studio, choosing } = this;
     return {

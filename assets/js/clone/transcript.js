@@ -1,4 +1,4 @@
-/** The transcript of a recording: typed, or by speech recognition, and compared with it. */
+/** Transcript of a recording: typed or recognised, and the comparison of both. */
 
 import { make } from '../common/elements.js';
 import { api, errorOf } from '../common/api.js';

@@ -64,8 +64,8 @@ async function within(mode, ask) {
 }
 
 /**
- * @typedef {Pick<import('../clone/reference.js').Reference, 'pcm'|'file'|'name'|'source'> & {at: number}} Recording at:
- * time of storage
+ * @typedef {Pick<import('../clone/reference.js').Reference, 'pcm'|'file'|'name'|'source'> & {at: number}} Recording
+ *   at: time at which the recording was stored
  */
 
 export const recordings = {

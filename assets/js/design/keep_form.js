@@ -1,4 +1,4 @@
-/** Form that saves a take as a voice, with its quality as a reference. */
+/** Form that saves a take as a voice, and warns if the take is too short to clone. */
 
 import { errorOf } from '../common/api.js';
 import { Emitter, need } from '../common/elements.js';

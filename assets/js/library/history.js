@@ -49,7 +49,7 @@ export function compare(before, after) {
   /** @param {string} key @param {Object<string, any>} [values] */
   const different = (key, values = {}) => ({ identical: false, key: `library.different.${key}`, values });
   if (after.state === 'stopped') return different('stopped');
-  // A stopped take is compared up to its end.
+  // If the first take was stopped, only its samples are compared.
   const wasStopped = before.state === 'stopped';
   const sameLength = wasStopped ? before.samples <= after.samples : before.samples === after.samples;
   const { count, most } = sameLength ? difference(before, after) : { count: undefined, most: Infinity };

@@ -220,7 +220,7 @@ export class TakeRow {
     if (this.open) this.fill();
   }
 
-  /** The player's take, if it is this row's. */
+  /** Take in the player if it belongs to this row, otherwise null. */
   get shown() {
     const { take } = this.studio.stage;
     return take instanceof Take && take.id === this.record.id ? take : null;

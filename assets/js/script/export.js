@@ -97,7 +97,7 @@ export async function collectClips(maker, onProgress, isTimed = false, onAway = 
     onProgress(made, lines.length, timeLeft.seconds);
     for (const next of lines.slice(begun.length, made + MAX_LINES_IN_FLIGHT)) {
       const making = persist(() => maker.make(next), onAway);
-      making.catch(() => {}); // It is reported in the order of the lines.
+      making.catch(() => {}); // Errors are reported below, in the order of the lines.
       begun.push(making);
     }
     const parts = await begun[made].catch((error) => Promise.reject(maker.lineError(line, error)));

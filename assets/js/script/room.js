@@ -501,7 +501,11 @@ export class ScriptRoom {
     this.script.notify(false);
   }
 
-  /** A line was dragged to another place. @param {string} id @param {(() => void)|null} undo null: it did not move */
+  /**
+   * Announce the new place of a dragged line, and offer undo if the line has moved.
+   *
+   * @param {string} id @param {(() => void)|null} undo null if the line has not moved
+   */
   dragged(id, undo) {
     const sentence = this.studio.t('script.moved', { n: this.script.at(id) + 1 });
     if (undo) this.studio.undoable(undo, sentence);
@@ -547,7 +551,7 @@ export class ScriptRoom {
   restore({ mode, text, config, seed }) {
     const { voice, language, instructions = '' } = config;
     const designed = mode === 'voice_design';
-    // This also finds a stored voice that spoke with a style.
+    // The catalogue also finds the stored voice of a take with a style, whose mode is not `base`.
     const known = designed || !voice ? null : this.studio.catalogue.named(voice);
     const who = designed ? { mode, description: instructions, language } : { mode: known?.mode ?? mode, voice, language };
     const line = newLine({ text, voice: who, instruct: designed ? '' : instructions, seed, locked: true });

@@ -237,7 +237,7 @@ export class TextFacts {
     return this.studio.limits.max_text_chars ?? Infinity;
   }
 
-  /** True if one take cannot have all of the text. */
+  /** True if the text is too long for one take. */
   get isTooLong() {
     return this.sentLength(this.studio.text.trim()) > this.most;
   }

@@ -112,7 +112,7 @@ class DeviceMemorySeen:
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """Diagnosis of one checkpoint."""
+    """Report of `voicewright doctor` for one checkpoint."""
 
     name: str
     servable: bool

@@ -249,9 +249,9 @@ class Frame:
         *,
         plain: bool = False,
     ) -> tuple[Tensor, Tensor]:
-        """Sample the codes one after another.
+        """Sample the codebooks sequentially.
 
-        Shapes: results [B, Q] int64, and [B] bool, True if all were finite.
+        Shapes: codes [B, Q] int64; finite [B] bool, True if all scores of the row are finite.
         """
         slot_cache, config, ops = self.slot_cache, self.config.talker, self.ops
         frame = slot_cache.frame[rows]

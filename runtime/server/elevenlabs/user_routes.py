@@ -1,4 +1,4 @@
-"""Account routes of ElevenLabs' API, which clients request at their start.
+"""Account routes of ElevenLabs' API, which clients call on startup.
 
 Usage is neither counted nor charged.
 """

@@ -1,7 +1,7 @@
 """Small byte-level BPE tokenizer in the file format of Qwen2's tokenizer.
 
 The files are vocab.json, merges.txt and tokenizer_config.json. Any UTF-8 text can be tokenized, because every byte is a
-token. Given texts become single tokens.
+token. The texts that are passed to the functions become single tokens.
 """
 
 from __future__ import annotations

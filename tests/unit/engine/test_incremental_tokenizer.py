@@ -1,4 +1,4 @@
-"""Tests of the incremental tokenizer: a growing text gives the ids of the whole text."""
+"""Tests that the incremental tokenizer returns the ids of the complete text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of the engine's decision at the end of a segment, as a table of cases."""
+"""Table-driven tests of the engine's next step after a segment, such as a repetition."""
 
 from __future__ import annotations
 

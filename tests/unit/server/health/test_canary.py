@@ -1,4 +1,4 @@
-"""Tests of the canary if one checkpoint serves several modes."""
+"""Tests of the canary (periodic test request) for checkpoints with several modes."""
 
 from __future__ import annotations
 
