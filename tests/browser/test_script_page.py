@@ -8,8 +8,10 @@ from playwright.sync_api import Page, expect
 from tests.browser.conftest import SCREENSHOTS, OpenStudio
 from tests.browser.script_steps import (
     MADE_MS,
+    await_kept,
     await_made,
     await_saved,
+    await_silence,
     cast,
     enter_script,
     line,
@@ -23,6 +25,19 @@ from tests.browser.script_steps import (
 from tests.support.app import App
 
 pytestmark = pytest.mark.browser
+
+# Script that counts the changes of each line's element.
+WATCH_LINES = """
+window.changedLines = {};
+new MutationObserver((changes) => {
+  for (const { target } of changes) {
+    const id = (target instanceof Element ? target : target.parentElement)?.closest('[data-line]')?.dataset.line;
+    if (id) changedLines[id] = (changedLines[id] ?? 0) + 1;
+  }
+}).observe(document.querySelector('#vw-script-lines'), {
+  subtree: true, childList: true, characterData: true, attributes: true,
+});
+"""
 
 
 @pytest.mark.quick
@@ -238,3 +253,12 @@ def test_script_room_fits_the_window_and_is_screenshotted(
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     SCREENSHOTS.mkdir(parents=True, exist_ok=True)
     page.screenshot(path=SCREENSHOTS / f"script{name}.png", full_page=True)
+
+
+def test_generated_line_updates_no_other_line_on_the_page(script: Page) -> None:
+    watched = line(script, 2).get_attribute("data-line")
+    script.evaluate(WATCH_LINES)
+    line(script, 2).locator(".vw-line-remake").click()
+    await_kept(script, 2)
+    await_silence(script)
+    assert set(script.evaluate("changedLines")) == {watched}

@@ -28,6 +28,7 @@ export class LineView {
     this.element.dataset.line = line.id;
     this.parts = partsOf(this.element);
     this.offered = ''; // Voice that the line's chip shows.
+    this.shown = ''; // Values that the element shows, except those of its fields.
     /** Range of the text that is spoken now. @type {import('../speak/sounding_text.js').Stretch|null} */
     this.range = null;
     this.listen();
@@ -126,6 +127,7 @@ export class LineView {
     const { parts, line, acts } = this;
     const { t } = acts.studio;
     this.offered = line.voice ? valueOf(line.voice) : '';
+    this.shown = '';
     dress(parts.voice, acts.voiceAssignment.shownAs(line.voice));
     parts.voice.dataset.voice = this.offered;
     const card = line.voice && acts.studio.cards.get(line.voice.mode);
@@ -139,17 +141,21 @@ export class LineView {
     const n = index + 1;
     const { voice } = line;
     const state = acts.maker.state(line);
+    this.write(parts.text, line.text);
+    this.write(parts.instruct, line.instruct);
+    if (parts.gap !== document.activeElement) this.write(parts.gap, line.gap === undefined ? '' : String(line.gap));
+    this.write(parts.description, voice?.description ?? '');
+    this.write(parts.seed, line.seed === null ? '' : String(line.seed));
+    if ((voice ? valueOf(voice) : '') !== this.offered) this.offer();
+    const values = { ...line, takes: 0, ...state, seconds: seconds(state.seconds), error: state.error?.message, short: Boolean(state.short) };
+    const shown = JSON.stringify([index, count, sounding, acts.script.gap, values]);
+    if (shown === this.shown) return; // Most changes are of other lines, and each write costs a style and a layout.
+    this.shown = shown;
     const { fault } = readParts(line.text);
     element.dataset.state = state.state;
     element.toggleAttribute('data-sounding', sounding);
     element.ariaCurrent = String(sounding);
-    this.write(parts.text, line.text);
-    this.write(parts.instruct, line.instruct);
-    if (parts.gap !== document.activeElement) this.write(parts.gap, line.gap === undefined ? '' : String(line.gap));
     parts.gap.placeholder = String(acts.script.gap);
-    this.write(parts.description, voice?.description ?? '');
-    this.write(parts.seed, line.seed === null ? '' : String(line.seed));
-    if ((voice ? valueOf(voice) : '') !== this.offered) this.offer();
     parts.language.value = voice?.language ?? 'auto';
     parts.lock.checked = line.locked;
     parts.number.textContent = String(n);
