@@ -47,6 +47,12 @@ export class Maker extends EventTarget {
     this.kept = new Map();
     /** @type {Map<string, Error>} */
     this.errors = new Map();
+    /**
+     * Plans of lines, with what each was made from.
+     *
+     * @type {WeakMap<Line, {source: string, words: import('../speak/pronunciation.js').Entry[], stretches: Stretch[]}>}
+     */
+    this.plans = new WeakMap();
     this.changedSoon = throttle(() => this.changed(), GROWING_MS);
   }
 
@@ -61,13 +67,23 @@ export class Maker extends EventTarget {
 
   /** Return a line as parts to speak and silences. @param {Line} line @returns {Stretch[]} */
   plan(line) {
-    const { seed, voice } = line;
-    const { parts } = readParts(line.text);
+    const { words } = this.studio.pronunciation;
+    const request = line.voice && this.voiceAssignment.request(line);
+    const source = JSON.stringify([line.text, line.seed, request]);
+    const known = this.plans.get(line);
+    if (known?.source === source && known.words === words) return known.stretches;
+    const stretches = this.stretches(line, request);
+    this.plans.set(line, { source, words, stretches });
+    return stretches;
+  }
+
+  /** @param {Line} line @param {ReturnType<import('./voice_assignment.js').VoiceAssignment['request']>|null} request @returns {Stretch[]} */
+  stretches({ text, seed }, request) {
     let style = ''; // Style that an earlier part of the line has set.
-    return parts.map((part) => {
+    return readParts(text).parts.map((part) => {
       if (part.text === undefined) return part;
-      if (!voice) return { ...part, key: null };
-      const { mode, config: own } = this.voiceAssignment.request(line);
+      if (!request) return { ...part, key: null };
+      const { mode, config: own } = request;
       if (hasTags(style + part.text)) {
         part.text = `${style}${style && ' '}${part.text}`;
         style = lastStyle(part.text);

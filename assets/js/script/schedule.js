@@ -87,9 +87,15 @@ export function layOut(script, maker) {
   return clips;
 }
 
+/** Expected samples of parts without audio. @type {WeakMap<import('./making.js').Stretch, number>} */
+const expected = new WeakMap();
+
 /** @param {import('./making.js').Stretch} stretch @param {Sound|null} sound */
-function lengthOf({ silence, text = '' }, sound) {
+function lengthOf(stretch, sound) {
+  const { silence, text = '' } = stretch;
   if (silence) return samplesOf(silence);
   if (sound && !('live' in sound && sound.live)) return sound.samples;
-  return Math.max(samplesOf(expectedSeconds(text)), sound?.samples ?? 0);
+  const samples = expected.get(stretch) ?? samplesOf(expectedSeconds(text));
+  expected.set(stretch, samples);
+  return Math.max(samples, sound?.samples ?? 0);
 }

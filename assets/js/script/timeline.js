@@ -46,6 +46,8 @@ export class Timeline {
     this.clips = [];
     this.samples = 0;
     this.loudest = 1;
+    /** Highest level of each outline of levels. @type {Map<string, number>} */
+    this.peaks = new Map();
     /** Samples per pixel during a drag. @type {number|null} */
     this.held = null;
     /** Ids of the selected line and of the playing line. @type {string|null} */
@@ -65,7 +67,9 @@ export class Timeline {
   show(clips) {
     const { acts } = this;
     this.clips = clips;
-    this.loudest = Math.max(QUIET, ...clips.flatMap(({ parts }) => parts.map((one) => heightOf(highest(acts.levels(one))))));
+    const outlines = clips.flatMap(({ parts }) => parts.map((one) => acts.levels(one)));
+    this.peaks = new Map(outlines.map((levels) => [levels, this.peaks.get(levels) ?? heightOf(highest(levels))]));
+    this.loudest = Math.max(QUIET, ...this.peaks.values());
     this.samples = clips.at(-1)?.end ?? 0;
     if (this.held) this.inner.style.width = `${this.samples / this.held}px`;
     this.inner.style.minWidth = this.held ? '' : `${Math.ceil((this.samples / SAMPLE_RATE) * MIN_SCALE)}px`;
