@@ -232,7 +232,8 @@ export class ScriptListView {
 
   listen() {
     const { parts, scriptList, room } = this;
-    for (const event of ['open', 'list', 'state']) scriptList.addEventListener(event, () => this.show());
+    for (const event of ['open', 'list']) scriptList.addEventListener(event, () => this.show());
+    scriptList.addEventListener('state', () => this.showState());
     parts.name.oninput = () => scriptList.script?.set({ name: parts.name.value });
     parts.new.onclick = () => this.choose(() => scriptList.open(room.empty()));
     parts.delete.onclick = () => this.choose(() => this.remove());
@@ -285,14 +286,22 @@ export class ScriptListView {
   }
 
   show() {
+    const { parts, scriptList } = this;
+    const { script, list } = scriptList;
+    if (!script) return;
+    parts.list.replaceChildren(...list.map((one) => this.entry(one, one.id === script.id)));
+    parts.list.hidden = list.length === 0;
+    this.showState();
+  }
+
+  /** Show the script's name, and if it is saved. */
+  showState() {
     const { parts, scriptList, studio } = this;
-    const { script, state, list } = scriptList;
+    const { script, state } = scriptList;
     if (!script) return;
     if (parts.name.value !== script.name) parts.name.value = script.name;
     const key = STATE_KEYS[state];
     parts.saved.textContent = key && studio.t(key);
-    parts.list.replaceChildren(...list.map((one) => this.entry(one, one.id === script.id)));
-    parts.list.hidden = list.length === 0;
     this.showProblem(state);
   }
 
