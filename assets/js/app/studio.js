@@ -449,7 +449,7 @@ export class Studio {
     const take = this.speech.say({ spoken: this.pronunciation.spoken(asked.text), ...asked, config });
     if (!take.isSample) this.cutOff.forget();
     if (!take.isTyped) take.planned = this.paces.samplesOf(take);
-    for (const event of ['state', 'done', 'error']) take.addEventListener(event, () => this.refresh());
+    for (const event of ['state', 'done', 'error']) take.addEventListener(event, () => this.refreshPlayback());
     setTimeout(() => take.isUnanswered && this.refresh(), UNANSWERED_MS);
     this.refresh();
     return take;
@@ -545,11 +545,17 @@ export class Studio {
   /** Update the buttons and the status of the shell. */
   refresh() {
     if (!this.current) return;
-    this.speakButton.disabled = !this.current.speak || !this.serves(this.current) || this.cards.size === 0;
+    this.refreshPlayback();
     this.drafts.touch();
+    this.facts.refreshSoon();
+  }
+
+  /** Update the buttons and the note after a change of a take. */
+  refreshPlayback() {
+    if (!this.current) return;
+    this.speakButton.disabled = !this.current.speak || !this.serves(this.current) || this.cards.size === 0;
     this.dock.refresh(this.isBusy);
     this.note(this.stage.take);
-    this.facts.refreshSoon();
   }
 
   /** Show that a take could not be saved. @param {import('../common/api.js').Thrown} error */

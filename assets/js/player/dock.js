@@ -4,6 +4,7 @@
  * It has the room's primary button, and the player once there is audio.
  */
 
+import { write } from '../common/elements.js';
 import { FieldError } from '../common/fields.js';
 import { recall, remember } from '../common/storage.js';
 
@@ -63,7 +64,7 @@ export class Dock {
   /** Show what the primary button would start, until the first playback. */
   sayLine() {
     this.code.hidden = !this.studio.current?.presentRequest || !this.studio.current.speak;
-    this.line.textContent = this.studio.current?.line?.() ?? '';
+    write(this.line, this.studio.current?.line?.() ?? '');
   }
 
   /** Switch between the primary button and the stop button in the same place. @param {boolean} isBusy */
