@@ -90,9 +90,10 @@ export class ScriptRoom {
   listen() {
     const { parts, maker, scriptList, studio } = this;
     scriptList.addEventListener('open', () => scriptList.script && this.open(scriptList.script));
+    const soundSoon = throttle(() => this.showSoon());
     maker.addEventListener('change', () => {
       this.remaking.follow();
-      this.showSoon();
+      soundSoon();
     });
     const fileSoon = throttle(() => this.file(), REST_MS);
     maker.addEventListener('kept', () => (this.isLong ? fileSoon() : this.file()));
@@ -375,7 +376,8 @@ export class ScriptRoom {
 
   /** Check lines before playback. @throws the first error. @param {string[]} ids */
   check(ids) {
-    const lines = this.script.lines.filter(({ id }) => ids.includes(id));
+    const wanted = new Set(ids);
+    const lines = this.script.lines.filter(({ id }) => wanted.has(id));
     const wrong = lines.find(({ text }) => readParts(text).fault);
     if (wrong) {
       this.lines.focus(wrong.id);
