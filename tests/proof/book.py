@@ -1,7 +1,8 @@
 """Measurement of a long book's import, speech and export while processes are killed.
 
 ``python -m tests.proof.book --pages 500 --kills 2`` prints the results. With ``--voice``, the demo voice speaks at its
-own speed. Otherwise, the runtime generates audio instantly.
+own speed. With ``--tiny``, the real engine and codec run a small checkpoint with random weights, whose lines take about
+as long as speech. Otherwise, the runtime generates audio instantly.
 """
 
 from __future__ import annotations
@@ -30,13 +31,16 @@ from numpy.typing import NDArray
 from playwright.sync_api import Browser, Download, Page, expect, sync_playwright
 
 from benchmarks.page import find_chromium
+from runtime.settings import Limits
 from tests.support.app import App, running_app
+from tests.support.checkpoints import SPECS, write_checkpoint
 
 PAGE_WORDS = 300
 PAGES_PER_CHAPTER = 20
 PARAGRAPH_SENTENCES = (2, 7)
 LOADED_MS = 600_000
 MEMORY_TURN_S = 0.5
+TINY_LINE_FRAMES = 150  # About the mean of a paragraph; random weights do not end a line.
 KIB = 1024
 
 TITLE, AUTHOR = "The Long Voyage", "Ann Author"
@@ -149,20 +153,23 @@ class Product:
     They can be killed and started again.
     """
 
-    def __init__(self, folder: Path, memory: Memory, *, has_voice: bool) -> None:
+    def __init__(self, folder: Path, memory: Memory, *, has_voice: bool, model: Path | None = None) -> None:
         self._folder = folder
         self._memory = memory
         self._has_voice = has_voice
+        self._model = model
         self._stack: Any = None
         self.app = self._start("0")
 
     def _start(self, port: str) -> App:
+        options = ["--model", str(self._model)] if self._model else []
         self._stack = running_app(
-            ["--port", port],
-            instant=not self._has_voice,
+            ["--port", port, *options],
+            instant=not self._has_voice and not self._model,
             VOICEWRIGHT_DATA=str(self._folder),
             INSTANT_SPEED="100000",
             VOICEWRIGHT_THREADS="2" if self._has_voice else "1",
+            VOICEWRIGHT_MAX_FRAMES=str(TINY_LINE_FRAMES if self._model else Limits().max_frames),
         )
         app: App = self._stack.__enter__()
         self._memory.pids |= {"studio": app.process.pid, "runtime": app.runtime_pid}
@@ -322,15 +329,25 @@ def check_file(path: Path, script: dict[str, Any], pcm_of: Callable[[str], Sampl
 
 
 def book(
-    browser: Browser, folder: Path, pages: int, kills: int, *, has_voice: bool = False, seed: int = 1
+    browser: Browser,
+    folder: Path,
+    pages: int,
+    kills: int,
+    *,
+    has_voice: bool = False,
+    is_tiny: bool = False,
+    seed: int = 1,
 ) -> tuple[BookReport, Export]:
     """Generate a book on the page, and check the result.
 
     Both processes are killed at random lines.
     """
     choose = random.Random(seed)
+    model = folder / "model" if is_tiny else None
+    if model:
+        write_checkpoint(model, SPECS["quick"], "custom_voice", seed)
     memory = Memory()
-    running = Product(folder / "data", memory, has_voice=has_voice)
+    running = Product(folder / "data", memory, has_voice=has_voice, model=model)
     try:
         with opened(browser, running.app.url) as page:
             memory.pids["page"] = renderer_pid(page)
@@ -378,10 +395,18 @@ def main() -> None:
     parser.add_argument("--pages", type=int, default=500)
     parser.add_argument("--kills", type=int, default=2)
     parser.add_argument("--voice", action="store_true")
+    parser.add_argument("--tiny", action="store_true")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="book-") as name, sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=find_chromium(), args=["--no-sandbox"])
-        report, export = book(browser, Path(name), arguments.pages, arguments.kills, has_voice=arguments.voice)
+        report, export = book(
+            browser,
+            Path(name),
+            arguments.pages,
+            arguments.kills,
+            has_voice=arguments.voice,
+            is_tiny=arguments.tiny,
+        )
         print(report.figure, *export.errors, sep="\n")
 
 
