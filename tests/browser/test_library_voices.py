@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx
 import pytest
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Locator, Page, Route, expect
 
 from runtime.voices.voice_file import read_voice, write_voice
 from tests.browser.conftest import SCREENSHOTS
@@ -117,6 +117,18 @@ def test_error_for_a_refused_name_is_shown_below_its_field(studio: Page, keep: C
     expect(error_text).to_have_count(0)
     field.press("Enter")
     expect(found.locator(".vw-voice-name")).to_have_text("Berta")
+
+
+def test_voice_without_a_recording_cannot_be_played(studio: Page, keep: Callable[..., dict[str, Any]]) -> None:
+    def without_recording(route: Route) -> None:
+        answer = route.fetch()
+        voices = answer.json()["data"]
+        route.fulfill(response=answer, json={"data": [{**voice, "seconds": 0.0} for voice in voices]})
+
+    studio.route(f"**{VOICES}", without_recording)
+    found = opened(studio, keep("Carla", speaker_description="low and close"))
+    expect(found.locator(".vw-voice-play")).to_be_disabled()
+    expect(found.locator("small")).to_have_text("low and close")
 
 
 def test_deleted_voice_can_be_restored(studio: Page, client: httpx.Client, keep: Callable[..., dict[str, Any]]) -> None:

@@ -48,6 +48,7 @@ export class VoiceRow {
     studio.words.apply(this.element);
     this.find('.vw-voice-mark').append(markOf(voice.id, kindOf(voice)));
     this.link = need(this.element, 'a', HTMLAnchorElement);
+    this.player = need(this.element, '.vw-voice-play', HTMLButtonElement);
     /** @type {Field[]} */
     this.fields = [...all(this.element, '[data-field]', HTMLInputElement), ...all(this.element, '[data-field]', HTMLTextAreaElement)];
     /** Its recording, once it was played here. @type {import('../player/take.js').Take|null} */
@@ -66,7 +67,7 @@ export class VoiceRow {
   listen() {
     const { studio } = this;
     this.find('.vw-voice-open').onclick = () => this.unfold(!this.open);
-    this.find('.vw-voice-play').onclick = () => this.guard(() => this.play());
+    this.player.onclick = () => this.guard(() => this.play());
     /** @type {Object<string, () => unknown>} */
     const actions = {
       speak: () => studio.go('speakers', { voice: this.voice.id }),
@@ -176,9 +177,11 @@ export class VoiceRow {
     const { voice, studio } = this;
     const { name, tags, seconds, description, yours } = voice;
     this.find('.vw-voice-name').textContent = name;
-    const about = [description, `${seconds.toFixed(1)} s`, ...tags.map((tag) => `#${tag}`)];
+    const length = seconds > 0 && `${seconds.toFixed(1)} s`; // A voice of the official demo has no recording.
+    const about = [description, length, ...tags.map((tag) => `#${tag}`)];
     this.find('small').textContent = about.filter(Boolean).join(' · ');
-    this.find('.vw-voice-play').ariaLabel = studio.t('library.play', { name });
+    this.player.ariaLabel = studio.t('library.play', { name });
+    this.player.disabled = !length;
     this.link.href = String(api.address(`v1/audio/voices/${voice.id}/file`));
     this.find('.vw-voice-common').hidden = yours;
     this.find('[data-do=remove]').hidden = !yours;
