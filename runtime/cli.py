@@ -25,7 +25,7 @@ from runtime.variables import warn_of_unknown
 
 VERBOSE = "log what happens to stderr"
 QUANTIZE = "auto, off, int8 or int4: bits of the weights of talker and code predictor; a card has int8"
-WYOMING = "tcp://127.0.0.1:10200"  # Default port of the Wyoming protocol for text-to-speech.
+DEFAULT_WYOMING_URI = "tcp://127.0.0.1:10200"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -136,7 +136,9 @@ def _add_wyoming_argument(parser: argparse.ArgumentParser) -> None:
 
 def _add_wyoming(parser: argparse.ArgumentParser) -> None:
     _add_runtime_arguments(parser)
-    parser.add_argument("--uri", metavar="URI", dest="wyoming", help=f"tcp://HOST:PORT to serve; {WYOMING} without it")
+    parser.add_argument(
+        "--uri", metavar="URI", dest="wyoming", help=f"tcp://HOST:PORT to serve; {DEFAULT_WYOMING_URI} without it"
+    )
     parser.set_defaults(run=_wyoming, check=False)
 
 
@@ -293,7 +295,7 @@ def _cluster(arguments: argparse.Namespace) -> int:
 
 
 def _wyoming(arguments: argparse.Namespace) -> int:
-    arguments.wyoming = arguments.wyoming or Settings.from_env().server.wyoming or WYOMING
+    arguments.wyoming = arguments.wyoming or Settings.from_env().server.wyoming or DEFAULT_WYOMING_URI
     return _runtime(arguments)
 
 

@@ -11,8 +11,8 @@ from runtime.errors import SetUpError
 from runtime.settings import EngineSettings
 
 GB = 10**9
-WIDTH = 20  # Width of the first column in characters.
-BUSY = 1.2  # A machine is reported as busy if a computation takes this many times as long as on an idle machine.
+COLUMN_CHARS = 20
+BUSY_RATIO = 1.2  # A machine is reported as busy if a computation takes this many times as long as on an idle machine.
 MAX_LISTED = 12  # Maximum number of list items in one line; --json prints all of them.
 
 
@@ -32,7 +32,7 @@ def doctor(reference: str, settings: EngineSettings, *, as_json: bool) -> bool:
         print(json.dumps(asdict(diagnosis)))
     else:
         for name, words in _lines(diagnosis):
-            print(f"{name:{WIDTH}}{words}")
+            print(f"{name:{COLUMN_CHARS}}{words}")
     return diagnosis.servable
 
 
@@ -76,7 +76,7 @@ def _lines(diagnosis: Diagnosis) -> Iterator[tuple[str, str]]:
 def _memory(row: MemoryRow) -> str:
     slots = f"{row.slots} slots" if row.slots else "does not fit"
     pace = "" if row.rtf is None else f", {row.rtf:.2f} s of computing for 1 s of speech"
-    if row.rtf is not None and row.rtf_now is not None and row.rtf_now > BUSY * row.rtf:
+    if row.rtf is not None and row.rtf_now is not None and row.rtf_now > BUSY_RATIO * row.rtf:
         pace += f" ({row.rtf_now:.2f} beside what else runs now)"
     return f"{_size(row.once)}, and {_size(row.slot)} a slot: {slots}{pace}" + (", chosen" if row.is_chosen else "")
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 Group = TypeVar("Group", bound="DataclassInstance")  # Dataclass with one field per setting.
 
-KINDS = {bool: "a yes or no", int: "a whole number", float: "a number"}  # Names of the types in error messages.
+TYPE_NAMES = {bool: "a yes or no", int: "a whole number", float: "a number"}  # Names of the types in error messages.
 
 TRUE, FALSE = frozenset({"1", "true", "yes", "on"}), frozenset({"0", "false", "no", "off"})
 
@@ -73,7 +73,7 @@ def group_from_env(group: type[Group], env: Mapping[str, str], prefix: str = "",
         try:
             values[knob_.name] = _truth(text) if kind is bool else kind(text)
         except ValueError:
-            raise InvalidSetting(name=name, value=repr(text), why=f"it must be {KINDS[kind]}") from None
+            raise InvalidSetting(name=name, value=repr(text), why=f"it must be {TYPE_NAMES[kind]}") from None
     return _checked(replace(base or group(), **values), named)
 
 

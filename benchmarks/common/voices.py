@@ -19,7 +19,7 @@ from runtime.voices.library import Library
 from runtime.voices.voice import Consent, Voice, to_float, to_pcm
 
 DESIGN = "A warm young voice, close to the microphone."
-STORED_VOICE = "Benchmark"  # Name of the stored voice that Base clones.
+STORED_VOICE_NAME = "Benchmark"
 TRANSCRIPT = "The old sailor told a story."
 REFERENCE_S = 3.0
 RECORDER_HZ = 48_000  # Sample rate of microphones. Uploads of users have it and must be resampled.
@@ -80,7 +80,7 @@ def store_voice(folder: Path) -> None:
     library.open()
     consent = Consent(words="Synthetic: the voice of no person.")
     reference = to_pcm(recording())
-    library.add(Voice(id=new_id(), name=STORED_VOICE, reference=reference, transcript=TRANSCRIPT, consent=consent))
+    library.add(Voice(id=new_id(), name=STORED_VOICE_NAME, reference=reference, transcript=TRANSCRIPT, consent=consent))
     library.close()
 
 
@@ -140,7 +140,7 @@ def config_for(
     elif mode is Mode.VOICE_DESIGN:
         config["instructions"] = DESIGN
     elif mode is Mode.BASE:
-        config |= {"voice": STORED_VOICE} if upload is None else upload
+        config |= {"voice": STORED_VOICE_NAME} if upload is None else upload
     if is_live and Layout.STREAMING in card["layouts"]:
         config["non_streaming_mode"] = False
     return config

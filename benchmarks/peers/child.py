@@ -102,7 +102,7 @@ class Ours(Peer):
         import threading
 
         from runtime.engine.engine import Engine
-        from runtime.engine.loading.loader import GATHERING
+        from runtime.engine.loading.loader import HUGE_PAGES_THREAD
         from runtime.settings import Settings
 
         shared = {"VOICEWRIGHT_MODEL": model, "VOICEWRIGHT_DEVICE": device, "VOICEWRIGHT_GUARD": "0"}
@@ -111,7 +111,7 @@ class Ours(Peer):
         atexit.register(self._engine.close)  # The engine's threads must end before the interpreter exits.
         for thread in threading.enumerate():
             # This thread moves weights to huge pages after the start. The measurement waits for it.
-            if thread.name == GATHERING:
+            if thread.name == HUGE_PAGES_THREAD:
                 thread.join()
 
     def speak(self, text: str, frames: int) -> float:

@@ -19,7 +19,7 @@ from runtime.engine.execution import frame
 from runtime.engine.execution.sampling import LevelSettings, pick
 from runtime.settings import Settings
 
-ROWS = 8  # Number of texts in the batch.
+BATCH_ROWS = 8
 POSITIONS = 1024
 INT8_CARD = "int8-card"
 
@@ -80,18 +80,18 @@ class Draws:
 def record_draws(model: str, weights: str, positions: int, led_by: Draws | None = None) -> Draws:
     """Return the samples of at least `positions` frames for one kind of weights."""
     with patch.object(frame, "native_predictor", lambda predictor: None):  # The native operator would sample by itself.
-        parts = _card_parts(model) if weights == INT8_CARD else Parts(cpu_settings(model, weights, ROWS))
+        parts = _card_parts(model) if weights == INT8_CARD else Parts(cpu_settings(model, weights, BATCH_ROWS))
     draws = Draws()
     groups = parts.core.checkpoint.config.talker.num_code_groups
-    prompts = [parts.prompt(text) for text in sentences()[:ROWS]]
+    prompts = [parts.prompt(text) for text in sentences()[:BATCH_ROWS]]
     with patch.object(frame, "pick", draws.recording(led_by)):
-        parts.speak(prompts, -(-positions // (ROWS * groups)))
+        parts.speak(prompts, -(-positions // (BATCH_ROWS * groups)))
     return draws
 
 
 def _card_parts(model: str) -> Parts:
     """Return parts with bfloat16 rows and int8 weights, multiplied as on a GPU."""
-    settings = cpu_settings(model, "int8", ROWS)
+    settings = cpu_settings(model, "int8", BATCH_ROWS)
     engine = replace(settings.engine, dtype="bfloat16", sound_dtype="float32")
     with patch.object(quantized, "product_of", DequantizedInt8):
         return Parts(replace(settings, engine=engine))

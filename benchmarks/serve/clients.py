@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 CALL_TIMEOUT_S = 120.0
 # Number of connections that are opened before an open loop starts. Calls beyond this number open their own.
 OPEN_CONNECTIONS = 64
-SLOWNESS = 2.0  # Number of seconds in which a slow reader reads one second of audio.
+SLOW_READER_RATIO = 2.0  # Seconds in which a slow reader reads one second of audio.
 SLOW_BUFFER_BYTES = 8192  # Receive buffer of a slow reader. It is small, so that the kernel does not read ahead.
 AUDIO_AFTER_CANCEL = "audio_after_cancel"
 OVERLOAD_CODES = frozenset({Overloaded.code, QueueTimeout.code})
@@ -111,7 +111,7 @@ class EngineClient:
             engine.cancel(ticket)
         while call.manner is Manner.SLOW:
             await asyncio.sleep(0.1)
-            taken = min(trace.bytes, taken + round(0.1 / SLOWNESS * BYTES_PER_S))
+            taken = min(trace.bytes, taken + round(0.1 / SLOW_READER_RATIO * BYTES_PER_S))
             engine.ack_sent(ticket, taken // 2)
 
 
@@ -219,7 +219,7 @@ async def _hear(connection: ClientConnection, trace: Trace, digest: blake2b | No
             if digest:
                 digest.update(message)
             if trace.manner == Manner.SLOW:
-                await asyncio.sleep(SLOWNESS * len(message) / BYTES_PER_S)
+                await asyncio.sleep(SLOW_READER_RATIO * len(message) / BYTES_PER_S)
             continue
         fields = json.loads(message)
         match fields["type"]:

@@ -16,7 +16,7 @@ from benchmarks.serve.plan import Plan, Rounds, Workload, closed_loop, open_loop
 from benchmarks.serve.targets import Target
 
 DEFAULT_ROUNDS = Rounds()
-FILLING_MINUTES = 3  # Number of minutes at the start, in which caches fill. Slopes are computed without them.
+WARM_UP_MINUTES = 3  # Caches fill in this time. Slopes are computed without it.
 WRONG = ("failed", "refused", "underruns", "leaked_slots")
 
 
@@ -111,7 +111,7 @@ def creep(rows: Sequence[Row]) -> Row:
     The slopes (MiB per minute) are least-squares fits without the first minutes, in which buffers and caches fill. The
     p99 is by thirds.
     """
-    filled = [row for row in rows if row["minute"] >= FILLING_MINUTES] or list(rows)
+    filled = [row for row in rows if row["minute"] >= WARM_UP_MINUTES] or list(rows)
     third = max(1, len(rows) // 3)
     found: Row = {"windows": len(rows), **{name: sum(row[name] for row in rows) for name in ("calls", *WRONG)}}
     for name in ("rss_mib", "card_mib"):

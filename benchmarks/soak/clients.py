@@ -43,7 +43,7 @@ NONSENSE = (
     "\0",
 )
 UNLOADED_REPLIES = 12
-WISHES = 18  # Number of different requests over all modes of the checkpoint.
+REQUEST_KINDS = 18  # Number of different requests over all modes of the checkpoint.
 MAX_SLOWDOWN = 2.0  # Maximum ratio of TTFA (without queueing time) with load to TTFA without load.
 
 
@@ -115,7 +115,7 @@ class SoakClients:
         self.runtime = runtime
         self.card = card
         self.report = report
-        self.wishes = [self._wish(number) for number in range(WISHES)]
+        self.wishes = [self._wish(number) for number in range(REQUEST_KINDS)]
         self.solo: dict[tuple[int, bool], str] = {}  # Digests by index of the request, and by True if its text is live.
 
     def _wish(self, number: int) -> tuple[Call, Workload]:

@@ -22,7 +22,7 @@ from runtime.shared.port.serving import WYOMING, address_of
 
 log = logging.getLogger(__name__)
 
-NAME = "voicewright"  # Name of the Serve application.
+APPLICATION_NAME = "voicewright"
 READY_TIMEOUT_S = 600.0  # Timeout for the first replica to be ready. Its checkpoint may be large.
 _POLL_INTERVAL_S = 0.1
 
@@ -87,7 +87,7 @@ def cluster(
         generation=int(time.time()) if restart else 0,
     )
     logging.getLogger("ray.serve").setLevel(logging.WARNING)
-    start_ray(address, NAME)
+    start_ray(address, APPLICATION_NAME)
     counted = ray.cluster_resources()
     arguments = with_accelerators(arguments, counted)
     try:
@@ -128,9 +128,9 @@ def _deploy(application: Any) -> None:
     from ray import serve
 
     try:
-        serve.run(application, name=NAME, route_prefix=None)
+        serve.run(application, name=APPLICATION_NAME, route_prefix=None)
     except RuntimeError as error:
-        app_status = serve.status().applications.get(NAME)
+        app_status = serve.status().applications.get(APPLICATION_NAME)
         deployments = () if app_status is None else app_status.deployments.values()
         said = [deployment.message.strip().splitlines() for deployment in deployments]
         words = "; ".join(lines[-1].strip() for lines in said if lines) or str(error)

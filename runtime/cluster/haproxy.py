@@ -26,15 +26,15 @@ from runtime.request import Mode
 from runtime.settings import Settings
 from runtime.shared.port.errors import DIALECT_PATHS, shaped
 from runtime.shared.port.limits import ACCOUNT_HEADER
-from runtime.shared.port.serving import WYOMING as WYOMING_SETTING
+from runtime.shared.port.serving import WYOMING_BACKEND as WYOMING_SETTING
 from runtime.shared.port.serving import address_of
 from runtime.shared.system import max_files
 
-ANY = "any"  # Backend with all replicas, in addition to one backend per mode.
-WYOMING = "wyoming"  # Backend for Wyoming (TCP).
-BACKENDS = (ANY, *(mode.value for mode in Mode), WYOMING)
+ANY_BACKEND = "any"  # Backend with all replicas, in addition to one backend per mode.
+WYOMING_BACKEND = "wyoming"
+BACKENDS = (ANY_BACKEND, *(mode.value for mode in Mode), WYOMING_BACKEND)
 # Names of files in the folder of the configuration.
-VOICES = "voices.map"  # Map from speaker names to modes.
+VOICES_MAP = "voices.map"  # Map from speaker names to modes.
 # Maps from path prefixes to error responses in the format of each API.
 BUSY, EMPTY, LOST = "busy.map", "empty.map", "lost.map"
 
@@ -47,7 +47,7 @@ MAX_COMMANDS_PER_LINE = 100  # Maximum number of commands in one line for the ad
 SET_ACCOUNT_HEADER = (
     f"    http-request set-header {ACCOUNT_HEADER} address:%[src] unless {{ req.hdr({ACCOUNT_HEADER}) -m found }}"
 )
-_BUFFER = 16_384  # Size in bytes of HAProxy's buffer per direction, and of the part of a body that is used for routing.
+_BUFFER_BYTES = 16_384  # HAProxy's buffer per direction, and the part of a body that is used for routing.
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,10 +101,10 @@ def configuration(settings: Settings, *, folder: Path, view_port: int) -> str:
         f"    stats socket {folder}/admin.sock mode 600 level admin",
         "    stats timeout 1h",
         f"    maxconn {most}",
-        f"    tune.bufsize {_BUFFER}",
+        f"    tune.bufsize {_BUFFER_BYTES}",
         # Small kernel buffers keep unsent audio in the replica, where a cancel can discard it.
         f"    tune.sndbuf.client {server.send_buffer_bytes}",
-        f"    tune.rcvbuf.server {_BUFFER}",
+        f"    tune.rcvbuf.server {_BUFFER_BYTES}",
         f"    hard-stop-after {int(server.drain_s) + 5}s",
         "defaults",
         "    mode http",
@@ -132,12 +132,12 @@ def configuration(settings: Settings, *, folder: Path, view_port: int) -> str:
         "    http-request disable-l7-retry unless METH_GET",
         "    http-after-response set-status 503 if { status 502 }",
         *_routing(folder),
-        f"    default_backend {ANY}",
+        f"    default_backend {ANY_BACKEND}",
         "backend cluster",
         f"    server view 127.0.0.1:{view_port}",
     ]
     for backend in BACKENDS:
-        if backend != WYOMING:
+        if backend != WYOMING_BACKEND:
             lines += _backend(backend, cluster.max_replicas)
     if server.wyoming:
         lines += _wyoming(settings, long_s)
@@ -151,7 +151,7 @@ def map_files(settings: Settings, voices: Mapping[str, str]) -> dict[str, str]:
         EMPTY: NoReplica(retry_after_s=1.0),
         LOST: ReplicaLost(retry_after_s=1.0),
     }
-    found = {VOICES: "".join(f"{name} {mode}\n" for name, mode in voices.items())}
+    found = {VOICES_MAP: "".join(f"{name} {mode}\n" for name, mode in voices.items())}
     for file, error in refusals.items():  # HAProxy uses the longest matching prefix.
         lines = (f"{begin} {json.dumps(shaped(error, begin, ''))}\n" for begin in ("/", *DIALECT_PATHS))
         found[file] = "".join(lines)
@@ -213,8 +213,8 @@ def _wyoming(settings: Settings, long_s: int) -> list[str]:
         "    tcp-request connection track-sc0 src",
         f"    tcp-request connection reject if {{ sc0_conn_cur gt {server.max_connections_per_address} }}"
         " !{ src 127.0.0.0/8 ::1 }",
-        f"    default_backend {WYOMING}",
-        *_backend(WYOMING, settings.cluster.max_replicas),
+        f"    default_backend {WYOMING_BACKEND}",
+        *_backend(WYOMING_BACKEND, settings.cluster.max_replicas),
     ]
 
 
@@ -235,7 +235,7 @@ def _routing(folder: Path) -> list[str]:
         lines += [
             f"    http-request set-var(txn.n) nbsrv({mode.value})",
             f"    acl some_{mode.value} nbsrv({mode.value}) gt 0",
-            f"    acl all_{mode.value} nbsrv({ANY}),sub(txn.n) eq 0",
+            f"    acl all_{mode.value} nbsrv({ANY_BACKEND}),sub(txn.n) eq 0",
             f"    http-request set-var(txn.mixed) str(yes) if some_{mode.value} !all_{mode.value}",
         ]
     is_mixed = "{ var(txn.mixed) -m found }"
@@ -248,7 +248,7 @@ def _routing(folder: Path) -> list[str]:
         f"    http-request set-var(txn.mode) req.body,json_query('$.task_type'),lower"
         f" if {is_mixed} {unknown} {is_json}",
         f"    http-request set-var(txn.mode) str(base) if {is_mixed} {unknown} {is_json}"
-        f" {{ req.hdr_val(content-length) ge {_BUFFER - 1024} }}",
+        f" {{ req.hdr_val(content-length) ge {_BUFFER_BYTES - 1024} }}",
     ]
     lines += [
         f"    http-request set-var(txn.mode) str(base) if {is_mixed} {unknown} {is_json}"
@@ -261,7 +261,7 @@ def _routing(folder: Path) -> list[str]:
             f" if {is_mixed} {is_json} !{{ var(txn.voice) -m found }}"
         )
     lines += [
-        f"    http-request set-var(txn.mode) var(txn.voice),map_str({folder}/{VOICES},base)"
+        f"    http-request set-var(txn.mode) var(txn.voice),map_str({folder}/{VOICES_MAP},base)"
         f" if {is_mixed} {unknown} {{ var(txn.voice) -m found }} {{ var(txn.voice) -m reg . }}",
     ]
     lines.append(f"    use_backend cluster if {{ path /health {HEALTH_OF_SERVE} /ready /metrics /cluster }}")

@@ -17,14 +17,14 @@ from typing import Any
 import httpx
 
 from runtime.cluster.balance import Load, Replica, ReplicaState, weights
-from runtime.cluster.haproxy import ANY, BACKENDS, VOICES, WYOMING, HAProxy, ServerEntry
+from runtime.cluster.haproxy import ANY_BACKEND, BACKENDS, VOICES_MAP, WYOMING_BACKEND, HAProxy, ServerEntry
 from runtime.cluster.view import ClusterView
 from runtime.request import Mode
 from runtime.server.wyoming.announcement import announced
 from runtime.settings import Settings
 from runtime.shared.certificates import certificates
 from runtime.shared.names import new_id
-from runtime.shared.port.serving import WYOMING as WYOMING_SETTING
+from runtime.shared.port.serving import WYOMING_BACKEND as WYOMING_SETTING
 from runtime.shared.port.serving import address_of
 
 log = logging.getLogger(__name__)
@@ -182,9 +182,9 @@ class Ingress:
             weight_by_name = weights(loads, connections[backend])
             for name, server in self._server_names.items():
                 if (replica := serving.get(name)) is not None:
-                    port = replica.wyoming_port if backend == WYOMING else replica.port
+                    port = replica.wyoming_port if backend == WYOMING_BACKEND else replica.port
                     wanted[f"{backend}/{server}"] = (replica.host, port, replica.state, weight_by_name.get(name, 1))
-                    if backend == WYOMING:
+                    if backend == WYOMING_BACKEND:
                         checked[f"{backend}/{server}"] = replica.port
         for server, now in wanted.items():
             commands += server_commands(server, self._sent.get(server), now, check_port=checked.get(server))
@@ -202,9 +202,9 @@ class Ingress:
         Clients of Wyoming see the voices of one replica only, so replicas with speakers (CustomVoice) serve it if there
         are any.
         """
-        if backend == ANY:
+        if backend == ANY_BACKEND:
             return self.replicas
-        if backend != WYOMING:
+        if backend != WYOMING_BACKEND:
             return {name: replica for name, replica in self.replicas.items() if backend in replica.modes}
         is_open = bool(self._settings.server.wyoming)
         of_tcp = {name: replica for name, replica in self.replicas.items() if is_open and replica.wyoming_port}
@@ -222,7 +222,7 @@ class Ingress:
             if not any(character.isspace() or character in ";\\" for character in name)
         }
         if voices != self._voices:
-            path = self._haproxy.folder / VOICES
+            path = self._haproxy.folder / VOICES_MAP
             await self._haproxy.run_commands(
                 [f"clear map {path}", *(f"add map {path} {name} {mode}" for name, mode in voices.items())]
             )

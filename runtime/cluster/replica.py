@@ -35,7 +35,7 @@ from runtime.shared.names import new_id
 
 log = logging.getLogger(__name__)
 
-ROOT = str(Path(__file__).resolve().parents[2])  # Folder that contains the packages.
+PACKAGE_ROOT = str(Path(__file__).resolve().parents[2])
 READY = "Voicewright runtime ready at "
 _THREADS = "OMP_NUM_THREADS"
 QUERY_TIMEOUT_S = 10.0  # Timeout of a request to the runtime.
@@ -171,7 +171,7 @@ class RuntimeReplica:
                 "VOICEWRIGHT_SHARED_TICKETS": "1",
                 # All connections come from the ingress, which limits the connections per address.
                 "VOICEWRIGHT_MAX_CONNECTIONS_PER_ADDRESS": str(server.max_connections),
-                "PYTHONPATH": os.pathsep.join(filter(None, [ROOT, os.environ.get("PYTHONPATH")])),
+                "PYTHONPATH": os.pathsep.join(filter(None, [PACKAGE_ROOT, os.environ.get("PYTHONPATH")])),
             },
             start_new_session=True,
         )

@@ -26,9 +26,9 @@ from runtime.settings import Settings
 log = logging.getLogger(__name__)
 
 VOICES = "voices"
-KEYS = "keys.txt"  # One API key on each line.
+KEYS_FILE = "keys.txt"  # One API key on each line.
 _SUFFIXES = (".voice", ".pronunciations")
-_PART = ".part"  # Suffix of a file that is being written.
+_PARTIAL_SUFFIX = ".part"  # Suffix of a file that is being written.
 
 
 class Store(Protocol):
@@ -105,12 +105,12 @@ class Mirror:
         mirror = cls(files, root, Path(tempfile.mkdtemp(prefix="store-", dir=mirrors)), interval_s)
         (mirror.local / VOICES).mkdir()
         mirror.synchronise()
-        mirror._has_keys = (mirror.local / KEYS).exists()
+        mirror._has_keys = (mirror.local / KEYS_FILE).exists()
         return mirror
 
     @property
     def environment(self) -> Mapping[str, str]:
-        keys = {"VOICEWRIGHT_API_KEYS_FILE": str(self.local / KEYS)} if self._has_keys else {}
+        keys = {"VOICEWRIGHT_API_KEYS_FILE": str(self.local / KEYS_FILE)} if self._has_keys else {}
         return {"VOICEWRIGHT_VOICES": str(self.local / VOICES), **keys}
 
     async def run(self) -> None:
@@ -151,7 +151,7 @@ class Mirror:
             was_there, was_here = self._synced.get(name, (None, None))
             is_there, is_here = there.get(name), here.get(name)
             now: tuple[str, str] | None = None
-            if name != KEYS and is_here != was_here:  # Keys are copied in one direction only, from the store.
+            if name != KEYS_FILE and is_here != was_here:  # Keys are copied in one direction only, from the store.
                 if is_here is None:
                     self._delete(name)
                 else:
@@ -206,7 +206,7 @@ class Mirror:
         data = (self.local / name).read_bytes()
         target = f"{self.root}/{name}"
         self.files.makedirs(target.rpartition("/")[0], exist_ok=True)
-        part = f"{target}.{os.getpid()}{_PART}"
+        part = f"{target}.{os.getpid()}{_PARTIAL_SUFFIX}"
         self.files.pipe_file(part, data)
         self.files.mv(part, target)
         version = self._remote_version(name)
@@ -223,7 +223,7 @@ class Mirror:
         """
         path = self.local / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        part = path.with_name(f".{path.name}{_PART}")
+        part = path.with_name(f".{path.name}{_PARTIAL_SUFFIX}")
         try:
             part.write_bytes(self.files.cat_file(f"{self.root}/{name}"))
         except FileNotFoundError:
@@ -239,7 +239,7 @@ class Mirror:
 
 def is_synchronised(name: str) -> bool:
     """True for the files that are synchronised: voices, pronunciation dictionaries and keys."""
-    return name == KEYS or (name.startswith(f"{VOICES}/") and name.endswith(_SUFFIXES) and "/." not in name)
+    return name == KEYS_FILE or (name.startswith(f"{VOICES}/") and name.endswith(_SUFFIXES) and "/." not in name)
 
 
 def _sent(facts: Mapping[str, Any]) -> str:

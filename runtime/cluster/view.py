@@ -27,7 +27,7 @@ from runtime.shared.port.errors import error_response
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 OURS = "voicewright_"
-SUM = "voicewright_cluster_"  # Prefix of metrics that are summed over replicas.
+SUM_PREFIX = "voicewright_cluster_"  # Prefix of metrics that are summed over replicas.
 
 # Health route of Ray Serve's own proxy. HAProxy replaces this proxy, but KubeRay still requests the route.
 HEALTH_OF_SERVE = "/-/healthz"
@@ -224,13 +224,13 @@ def summed(pages: Mapping[str, str]) -> bytes:
                 metric.add_sample(sample.name, {**sample.labels, "replica": replica}, sample.value)
                 if family.name.startswith(OURS):
                     totals[family.name][sample.name, tuple(sorted(sample.labels.items()))] += sample.value
-    count = Metric(f"{SUM}replicas", "Replicas that respond", "gauge")
-    count.add_sample(f"{SUM}replicas", {}, len(pages))
+    count = Metric(f"{SUM_PREFIX}replicas", "Replicas that respond", "gauge")
+    count.add_sample(f"{SUM_PREFIX}replicas", {}, len(pages))
     sums = [count]
     for name, samples in totals.items():
         known = joined[name]
-        metric = Metric(SUM + name.removeprefix(OURS), f"{known.documentation}, of all replicas", known.type)
+        metric = Metric(SUM_PREFIX + name.removeprefix(OURS), f"{known.documentation}, of all replicas", known.type)
         for (sample_name, labels), value in samples.items():
-            metric.add_sample(SUM + sample_name.removeprefix(OURS), dict(labels), value)
+            metric.add_sample(SUM_PREFIX + sample_name.removeprefix(OURS), dict(labels), value)
         sums.append(metric)
     return generate_latest(_Page([*joined.values(), *sums]))  # `generate_latest` calls only `collect`.

@@ -9,9 +9,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from runtime.device.quantized import GROUP, SMALLEST, Int4
+from runtime.device.quantized import GROUP_WEIGHTS, MIN_SCALE, Int4
 
-SHRINKS = (1.0, 0.95, 0.9, 0.85)  # Parts of a group's range that are tried; values outside are clamped.
+RANGE_SHARES = (1.0, 0.95, 0.9, 0.85)  # Parts of a group's range that are tried; values outside are clamped.
 REFINEMENTS = 2  # Least-squares fits of step and middle to the rounded values.
 DAMPING = 0.1  # Added to the diagonal of the moments, relative to its mean.
 
@@ -22,22 +22,22 @@ def calibrated(weight: Tensor, moments: Tensor) -> Int4:
     Shapes: weight [N, K], where GROUP divides K; moments [K, K], the sum of the outer products of the inputs.
     """
     rest, count = weight.float(), len(moments)
-    damped = moments.double() + torch.eye(count) * (DAMPING * moments.diagonal().mean().double() + SMALLEST)
+    damped = moments.double() + torch.eye(count) * (DAMPING * moments.diagonal().mean().double() + MIN_SCALE)
     inverse = torch.cholesky_inverse(torch.linalg.cholesky(damped))
     shares = torch.linalg.cholesky(inverse, upper=True).float()
     values, steps, middles = [], [], []
-    for start in range(0, count, GROUP):
-        group, after = rest[:, :GROUP].clone(), rest[:, GROUP:]
+    for start in range(0, count, GROUP_WEIGHTS):
+        group, after = rest[:, :GROUP_WEIGHTS].clone(), rest[:, GROUP_WEIGHTS:]
         step, middle = _fitted(group)
         errors = torch.empty_like(group)
-        for column in range(GROUP):
+        for column in range(GROUP_WEIGHTS):
             place = start + column
             value = _rounded(group[:, column : column + 1], step, middle)
             difference = group[:, column : column + 1] - (value * step + middle)
             errors[:, column] = difference[:, 0] / shares[place, place]
-            group[:, column:] -= torch.outer(errors[:, column], shares[place, place : start + GROUP])
+            group[:, column:] -= torch.outer(errors[:, column], shares[place, place : start + GROUP_WEIGHTS])
             values.append(value + 8)
-        rest = after - errors @ shares[start : start + GROUP, start + GROUP :]
+        rest = after - errors @ shares[start : start + GROUP_WEIGHTS, start + GROUP_WEIGHTS :]
         steps.append(step)
         middles.append(middle)
     return Int4(torch.cat(values, 1).int(), torch.cat(steps, 1).bfloat16(), torch.cat(middles, 1).bfloat16())
@@ -50,15 +50,15 @@ def _fitted(group: Tensor) -> tuple[Tensor, Tensor]:
     """
     least, most = (bound[:, None] for bound in group.aminmax(dim=1))
     best = torch.zeros_like(least), least, torch.full_like(least, torch.inf)
-    for shrink in SHRINKS:
-        step = _in_bfloat16((most - least) * shrink / 15).clamp_(min=SMALLEST)
+    for shrink in RANGE_SHARES:
+        step = _in_bfloat16((most - least) * shrink / 15).clamp_(min=MIN_SCALE)
         middle = _in_bfloat16((least + most + step) / 2)
         for _ in range(REFINEMENTS):
             values = _rounded(group, step, middle)
             apart = values - values.mean(1, keepdim=True)
             spread = apart.square().sum(1, keepdim=True)
             step = torch.where(spread > 0, _in_bfloat16((apart * group).sum(1, keepdim=True) / spread), step)
-            step = torch.where(step == 0, SMALLEST, step)
+            step = torch.where(step == 0, MIN_SCALE, step)
             middle = _in_bfloat16((group - step * values).mean(1, keepdim=True))
         error = (_rounded(group, step, middle) * step + middle - group).square().sum(1, keepdim=True)
         best = tuple(  # type: ignore[assignment]

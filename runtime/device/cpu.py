@@ -23,7 +23,7 @@ Made = TypeVar("Made")
 # Arguments: q, keys, values, rows, lengths.
 DecodeAttention = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
 
-CORES = torch.get_num_threads()  # Number of cores, read before any code changes torch's number of threads.
+CORE_COUNT = torch.get_num_threads()  # Read before any code changes torch's number of threads.
 # Maximum number of parameters of a small network. Such networks are not faster with a second thread.
 SMALL = 100_000_000
 
@@ -44,7 +44,7 @@ def threads_for(networks: Iterable[nn.Module]) -> Threads:
     Waking a second thread takes about 0.1 ms for each of the hundred matrix products of a frame. The embedded voice's
     talker has 9 million parameters; the smallest published one has several hundred million.
     """
-    return Threads(1, 1) if are_small(networks) else shared_out(CORES)
+    return Threads(1, 1) if are_small(networks) else shared_out(CORE_COUNT)
 
 
 def are_small(networks: Iterable[nn.Module]) -> bool:

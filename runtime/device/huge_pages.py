@@ -14,9 +14,9 @@ from pathlib import Path
 
 import numpy as np
 
-HUGE = 2**21  # Size of a huge page in bytes.
+HUGE_PAGE_BYTES = 2**21
 COLLAPSE = 25  # MADV_COLLAPSE, which is synchronous and changes only pages that are in memory.
-FULL = 0.9  # Minimum share of a huge page that must be in memory. MADV_COLLAPSE allocates the rest.
+MIN_RESIDENT_SHARE = 0.9  # Minimum share of a huge page that must be in memory. MADV_COLLAPSE allocates the rest.
 
 PROCESS = Path("/proc/self")
 # Matches anonymous memory regions of this process, except the stack.
@@ -45,17 +45,17 @@ def gather() -> int:
 
 def worthy() -> Iterator[tuple[int, int]]:
     """Yield start and end addresses of huge pages whose memory is almost completely in use."""
-    pages = HUGE // mmap.PAGESIZE
+    pages = HUGE_PAGE_BYTES // mmap.PAGESIZE
     lines = (PROCESS / "maps").read_text(encoding="utf-8", errors="replace").splitlines()
     with (PROCESS / "pagemap").open("rb", buffering=0) as pagemap:
         for region in filter(None, map(REGION.match, lines)):
-            first, behind = -(-int(region[1], 16) // HUGE), int(region[2], 16) // HUGE
+            first, behind = -(-int(region[1], 16) // HUGE_PAGE_BYTES), int(region[2], 16) // HUGE_PAGE_BYTES
             if behind <= first:
                 continue
             pagemap.seek(first * pages * 8)
             entries = np.frombuffer(pagemap.read((behind - first) * pages * 8), np.uint64)
             # The highest bit of an entry shows that the page is in memory.
             present = (entries >> np.uint64(63)).reshape(-1, pages).mean(axis=1)
-            edges = np.flatnonzero(np.diff(present >= FULL, prepend=False, append=False))
+            edges = np.flatnonzero(np.diff(present >= MIN_RESIDENT_SHARE, prepend=False, append=False))
             for start, stop in edges.reshape(-1, 2).tolist():
-                yield (first + start) * HUGE, (first + stop) * HUGE
+                yield (first + start) * HUGE_PAGE_BYTES, (first + stop) * HUGE_PAGE_BYTES

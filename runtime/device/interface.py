@@ -28,7 +28,7 @@ class Stream(StrEnum):
     AUDIO = "audio"
 
 
-URGENT = (Stream.FIRST_AUDIO, Stream.PROMPTS, Stream.VOICES)  # Work that is needed for a request's first audio.
+URGENT_STREAMS = (Stream.FIRST_AUDIO, Stream.PROMPTS, Stream.VOICES)  # Work that is needed for a request's first audio.
 
 
 class Event(Protocol):

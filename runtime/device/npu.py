@@ -16,18 +16,25 @@ import torch
 from torch import Tensor
 
 from runtime.device.cpu import CpuDevice
-from runtime.device.interface import URGENT, AttendSlots, Event, Graph, Stream
-from runtime.device.npu_attention import BLOCK, BOTTOM_RIGHT, COMPRESSED, EXPLICIT, NpuSlots, check_attention
+from runtime.device.interface import URGENT_STREAMS, AttendSlots, Event, Graph, Stream
+from runtime.device.npu_attention import (
+    BLOCK_POSITIONS,
+    BOTTOM_RIGHT,
+    COMPRESSED_MASK_SIZE,
+    EXPLICIT_MASK_MODE,
+    NpuSlots,
+    check_attention,
+)
 from runtime.errors import DeviceUnavailable
 
 log = logging.getLogger(__name__)
 Made = TypeVar("Made")
 
-KIND = "npu"  # Device type name in torch.
-WARM_UPS = 2  # Number of runs before a capture, in which operators choose tiling and workspace.
+DEVICE_TYPE = "npu"
+WARM_UP_RUNS = 2  # Runs before a capture, in which operators choose tiling and workspace.
 HIGH, NORMAL = -1, 0  # Priorities of streams.
-TASK_QUEUE = "TASK_QUEUE_ENABLE"  # Environment variable of torch_npu that controls how operators are launched.
-NO_CAPTURES = "2"  # Value for which torch_npu refuses captures.
+TASK_QUEUE_VARIABLE = "TASK_QUEUE_ENABLE"  # Environment variable of torch_npu that controls how operators are launched.
+NO_CAPTURES_VALUE = "2"  # Value for which torch_npu refuses captures.
 
 
 class NpuGraph(Graph[Made]):
@@ -55,7 +62,7 @@ class NpuDevice(CpuDevice):
     max_in_flight = 1
     lean_sampling = True
     pads_prompts = True
-    position_grain = BLOCK
+    position_grain = BLOCK_POSITIONS
 
     def __init__(self, *, eager: bool = False) -> None:
         """Import torch_npu and initialize the device.
@@ -75,7 +82,7 @@ class NpuDevice(CpuDevice):
         # HF32 has a shorter mantissa than float32, which could change the codes of a reference.
         npu.conv.allow_hf32 = False
         npu.matmul.allow_hf32 = False
-        self.torch_device = torch.device(KIND, npu.current_device())
+        self.torch_device = torch.device(DEVICE_TYPE, npu.current_device())
         self.holds_graphs = not eager and _may_capture()
         self.streams = self._new_streams()
         # Streams for captures. A graph may be replayed on any stream, but a capture must not record concurrent work of
@@ -84,7 +91,7 @@ class NpuDevice(CpuDevice):
         self._capture_lock = threading.Lock()  # Only one capture may run at a time.
         # Graphs of one stream never run at the same time, so they can share memory.
         self.pools = {stream: npu.graph_pool_handle() for stream in Stream}
-        everything = torch.ones(COMPRESSED, COMPRESSED, device=self.torch_device, dtype=torch.bool)
+        everything = torch.ones(COMPRESSED_MASK_SIZE, COMPRESSED_MASK_SIZE, device=self.torch_device, dtype=torch.bool)
         self._ahead_of_itself = everything.triu(1)
         self._ones: dict[tuple[int, torch.dtype], Tensor] = {}  # Weights of ones, for norms without weights.
 
@@ -105,9 +112,9 @@ class NpuDevice(CpuDevice):
     def prefill_attention(self, q: Tensor, k: Tensor, v: Tensor, seen: Tensor | None = None) -> Tensor:
         k, v = k.contiguous(), v.contiguous()
         if seen is not None:
-            return self._attend(q, k, v, ~seen, EXPLICIT)
+            return self._attend(q, k, v, ~seen, EXPLICIT_MASK_MODE)
         if q.shape[2] == 1:  # A single new position attends to all keys, so no mask is needed.
-            return self._attend(q, k, v, None, EXPLICIT)
+            return self._attend(q, k, v, None, EXPLICIT_MASK_MODE)
         return self._attend(q, k, v, self._ahead_of_itself, BOTTOM_RIGHT)
 
     def attend_slots(self, rows: Tensor, starts: Tensor, span: int, like: Tensor, new: int = 1) -> AttendSlots:
@@ -130,7 +137,7 @@ class NpuDevice(CpuDevice):
         filled = self.mark()
         with self._capture_lock, npu.stream(own):
             self.wait(filled)  # The caller's stream may still be writing the inputs.
-            for _ in range(WARM_UPS):
+            for _ in range(WARM_UP_RUNS):
                 work()
             own.synchronize()
             graph = npu.NPUGraph()
@@ -154,7 +161,7 @@ class NpuDevice(CpuDevice):
         return int(self._npu.mem_get_info(self.torch_device)[1])
 
     def _new_streams(self) -> dict[Stream, Any]:
-        return {stream: self._npu.Stream(priority=HIGH if stream in URGENT else NORMAL) for stream in Stream}
+        return {stream: self._npu.Stream(priority=HIGH if stream in URGENT_STREAMS else NORMAL) for stream in Stream}
 
     def _attend(self, q: Tensor, k: Tensor, v: Tensor, unseen: Tensor | None, mode: int) -> Tensor:
         """Compute attention of q over k and v with a mask.
@@ -198,13 +205,13 @@ def sees_npu() -> bool:
 
 def _may_capture() -> bool:
     """True if torch_npu can capture graphs with this process's environment."""
-    if os.environ.get(TASK_QUEUE) != NO_CAPTURES:
+    if os.environ.get(TASK_QUEUE_VARIABLE) != NO_CAPTURES_VALUE:
         return True
     log.warning(
         "%s is %s, under which torch_npu captures no graphs: everything runs without, several times slower. Unset it "
         "or make it 1",
-        TASK_QUEUE,
-        NO_CAPTURES,
+        TASK_QUEUE_VARIABLE,
+        NO_CAPTURES_VALUE,
     )
     return False
 

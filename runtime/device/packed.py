@@ -12,11 +12,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from runtime.device.cpu import CORES, is_x86
+from runtime.device.cpu import CORE_COUNT, is_x86
 
 # Minimum numbers of rows to try. oneDNN multiplies a single float32 row with another algorithm than several rows.
 MIN_ROWS = (1, 4)
-TRIED = (1, 2, 3, 5, 8, 33)  # Numbers of rows with which batch invariance is tested.
+TESTED_ROWS = (1, 2, 3, 5, 8, 33)  # Numbers of rows with which batch invariance is tested.
 WHOLE = 70
 
 
@@ -80,7 +80,7 @@ def min_rows(N: int, K: int, dtype: torch.dtype) -> int | None:
     rows = torch.randn((WHOLE, K), generator=random).to(dtype)
     product = PackedProduct(weight, MIN_ROWS[0])
     for product.least in MIN_ROWS:
-        if all(_keeps_rows(product, rows, threads) for threads in {1, CORES}):
+        if all(_keeps_rows(product, rows, threads) for threads in {1, CORE_COUNT}):
             return product.least
     return None
 
@@ -91,6 +91,6 @@ def _keeps_rows(product: PackedProduct, rows: Tensor, threads: int) -> bool:
     torch.set_num_threads(threads)
     try:
         whole = product(rows)
-        return all(torch.equal(product(rows[3 : 3 + count]), whole[3 : 3 + count]) for count in TRIED)
+        return all(torch.equal(product(rows[3 : 3 + count]), whole[3 : 3 + count]) for count in TESTED_ROWS)
     finally:
         torch.set_num_threads(before)

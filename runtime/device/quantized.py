@@ -29,15 +29,15 @@ from torch import Tensor
 from runtime.device import native
 from runtime.device.cpu import is_x86
 
-GROUP = 32  # Number of adjacent weights that share a step and a middle value in int4.
-THREE = 3  # Number of rows per call. fbgemm's float16 kernels sum one or two rows in another order than three.
-TRIED = range(1, 61)  # Numbers of rows with which batch invariance is tested.
-PIECE = 4  # Maximum number of rows per call. The library uses another algorithm for more rows.
-TILE = 16  # Number of outputs per step of the library's weight-only kernels; it must also divide K.
-NEAR = 64  # Number of matrix rows that are quantized at a time, so that they stay in the cache.
-FULL = 127  # Largest int8 magnitude.
-HALF = 63  # Largest int8 magnitude on processors that add two products in 16 bits without overflow.
-SMALLEST = 1e-30  # Minimum scale, so that rows of zeros cause no division by zero.
+GROUP_WEIGHTS = 32  # Number of adjacent weights that share a step and a middle value in int4.
+FLOAT16_MIN_ROWS = 3  # fbgemm's float16 kernels sum one or two rows in another order than three.
+TESTED_ROWS = range(1, 61)  # Numbers of rows with which batch invariance is tested.
+MAX_CALL_ROWS = 4  # The library uses another algorithm for more rows.
+TILE_OUTPUTS = 16  # Number of outputs per step of the library's weight-only kernels; it must also divide K.
+CACHED_ROWS = 64  # Number of matrix rows that are quantized at a time, so that they stay in the cache.
+MAX_INT8 = 127
+MAX_HALF_INT8 = 63  # Largest int8 magnitude on processors that add two products in 16 bits without overflow.
+MIN_SCALE = 1e-30  # Rows of zeros must cause no division by zero.
 
 
 class Quantization(StrEnum):
@@ -70,12 +70,12 @@ class Int8:
         values = torch.empty(weight.shape, dtype=torch.int8, device=weight.device)
         steps = torch.empty(len(weight), device=weight.device)
         # A tensor is used, because CUDA would divide by a Python number by multiplying with its inverse.
-        full = torch.tensor(float(FULL), device=weight.device)
+        full = torch.tensor(float(MAX_INT8), device=weight.device)
         # A CPU processes a few rows at a time, which stay in its cache.
-        count = NEAR if weight.is_cpu else len(weight)
+        count = CACHED_ROWS if weight.is_cpu else len(weight)
         for rows, into, step in zip(*(torch.split(part, count) for part in (weight, values, steps)), strict=True):
             part = rows.float()
-            torch.div(part.abs().amax(dim=1).clamp_(min=SMALLEST), full, out=step)
+            torch.div(part.abs().amax(dim=1).clamp_(min=MIN_SCALE), full, out=step)
             into.copy_((part / step[:, None]).round_())
         return cls(values, steps)
 
@@ -91,7 +91,7 @@ class Int8:
 class Int4:
     """Weights in four bits.
 
-    Shapes: values [N, K] int32 from 0 to 15; steps, middles [N, K / GROUP] bfloat16, where a middle is the weight of
+    Shapes: values [N, K] int32 from 0 to 15; steps, middles [N, K / GROUP_WEIGHTS] bfloat16; a middle is the weight of
     value 8.
     """
 
@@ -103,11 +103,11 @@ class Int4:
     def of(cls, weight: Tensor) -> Int4:
         """Quantize a matrix.
 
-        Shapes: weight [N, K], where GROUP divides K.
+        Shapes: weight [N, K], where GROUP_WEIGHTS divides K.
         """
-        groups = weight.float().reshape(len(weight), -1, GROUP)
+        groups = weight.float().reshape(len(weight), -1, GROUP_WEIGHTS)
         least, most = groups.aminmax(dim=2)
-        steps = ((most - least) / 15).clamp_(min=SMALLEST).bfloat16()
+        steps = ((most - least) / 15).clamp_(min=MIN_SCALE).bfloat16()
         middles = (least + 8 * steps.float()).bfloat16()
         values = ((groups - middles.float()[..., None]) / steps.float()[..., None] + 8).round_().clamp_(0, 15)
         return cls(values.flatten(1).to(torch.int32), steps, middles)
@@ -117,7 +117,7 @@ class Int4:
 
         Shapes: result [N, K] float32.
         """
-        away = (self.values.view(len(self.values), -1, GROUP) - 8) * self.steps.float()[..., None]
+        away = (self.values.view(len(self.values), -1, GROUP_WEIGHTS) - 8) * self.steps.float()[..., None]
         return (away + self.middles.float()[..., None]).flatten(1)
 
 
@@ -146,7 +146,7 @@ def product_of(weights: Rounded) -> Product:
     if rounds_rows():
         return RoundedRowsInt8(weights)
     N, K = weights.values.shape
-    return DequantizedInt8(weights) if N % TILE or K % TILE else WeightOnlyInt8(weights)
+    return DequantizedInt8(weights) if N % TILE_OUTPUTS or K % TILE_OUTPUTS else WeightOnlyInt8(weights)
 
 
 def quantized(weight: Tensor, kind: Quantization) -> Product:
@@ -164,13 +164,13 @@ def quantized_bytes(N: int, K: int, kind: Quantization) -> int:
     if kind is Quantization.FLOAT16:
         return 2 * N * K
     if kind is Quantization.INT4 and takes_four_bits(N, K):
-        return N * K // 2 + 4 * N * (K // GROUP)
+        return N * K // 2 + 4 * N * (K // GROUP_WEIGHTS)
     return N * K + 12 * N
 
 
 def takes_four_bits(N: int, K: int) -> bool:
     """True if there is a four-bit kernel for a matrix of this shape."""
-    return not (N % TILE or K % GROUP)
+    return not (N % TILE_OUTPUTS or K % GROUP_WEIGHTS)
 
 
 def rounds_rows() -> bool:
@@ -193,7 +193,7 @@ def multiplies_float16() -> bool:
         for number in (1, 2):
             torch.set_num_threads(number)
             wholes.append(whole := product(rows))
-            if not all(torch.equal(product(rows[3 : 3 + count]), whole[3 : 3 + count]) for count in TRIED):
+            if not all(torch.equal(product(rows[3 : 3 + count]), whole[3 : 3 + count]) for count in TESTED_ROWS):
                 return False
     finally:
         torch.set_num_threads(threads)
@@ -228,7 +228,7 @@ class WeightOnlyFloat16:
 
     def __call__(self, rows: Tensor) -> Tensor:
         count = len(rows)
-        padded = F.pad(rows.float(), (0, 0, 0, -count % THREE))
+        padded = F.pad(rows.float(), (0, 0, 0, -count % FLOAT16_MIN_ROWS))
         made: Tensor = torch.ops.quantized.linear_dynamic_fp16(padded, self.packed)
         return made[:count].to(rows.dtype)
 
@@ -282,13 +282,13 @@ class RoundedRowsInt8:
 
     def __init__(self, rounded: Int8) -> None:
         # Without VNNI, two products are added in 16 bits. Smaller magnitudes prevent an overflow.
-        self.steps = FULL if torch.cpu._is_vnni_supported() else HALF
+        self.steps = MAX_INT8 if torch.cpu._is_vnni_supported() else MAX_HALF_INT8
         self.packed = _packed_by_fbgemm(rounded)
 
     def __call__(self, rows: Tensor) -> Tensor:
         if rows.dtype is not torch.float32:
             return self(rows.float()).to(rows.dtype)
-        most = rows.abs().amax(dim=-1, keepdim=True).clamp_(min=SMALLEST)
+        most = rows.abs().amax(dim=-1, keepdim=True).clamp_(min=MIN_SCALE)
         product = torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32
         made: Tensor = product(rows / most, 1 / self.steps, self.steps + 1, self.packed)
         return made.mul_(most)
@@ -327,7 +327,7 @@ class WeightOnlyInt4:
 
     def __call__(self, rows: Tensor) -> Tensor:
         product = torch.ops.aten._weight_int4pack_mm_for_cpu
-        return _in_pieces(rows, lambda part: product(part, self.values, GROUP, self.groups))
+        return _in_pieces(rows, lambda part: product(part, self.values, GROUP_WEIGHTS, self.groups))
 
 
 def _in_pieces(rows: Tensor, product: Product) -> Tensor:
@@ -335,7 +335,7 @@ def _in_pieces(rows: Tensor, product: Product) -> Tensor:
 
     Some processors sum larger batches in another order.
     """
-    return torch.cat([product(part) for part in torch.split(rows.bfloat16(), PIECE)]).to(rows.dtype)
+    return torch.cat([product(part) for part in torch.split(rows.bfloat16(), MAX_CALL_ROWS)]).to(rows.dtype)
 
 
 def _packed_by_fbgemm(rounded: Int8) -> Any:

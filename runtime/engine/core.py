@@ -46,8 +46,8 @@ Clock = Callable[[], float]
 # them.
 CPU_PREFILLS = 2
 # Maximum frames of all rows per Code2Wav call: 35 ms with the demo voice. Larger calls are not cheaper per frame.
-CPU_SOUND_WORK = 4
-DEVICE_SOUND_WORK = 512
+CPU_CODE2WAV_FRAMES = 4
+DEVICE_CODE2WAV_FRAMES = 512
 # Minimum share of the speaking rows in one Code2Wav call. Chunks that can wait are delayed until the call is large
 # enough.
 DEVICE_BATCH_FILL_RATIO = 0.125
@@ -111,7 +111,7 @@ class EngineCore:
             frame_s=self.frame_s,
             lead_cap_s=engine.lead_cap_s,
             reader_frames=max(2, round(engine.reader_s / self.frame_s)),
-            sound_work=engine.sound_work or (CPU_SOUND_WORK if on_cpu else DEVICE_SOUND_WORK),
+            sound_work=engine.sound_work or (CPU_CODE2WAV_FRAMES if on_cpu else DEVICE_CODE2WAV_FRAMES),
             batch_fill_ratio=0.0 if on_cpu else DEVICE_BATCH_FILL_RATIO,
             first_alone=on_cpu,
         )

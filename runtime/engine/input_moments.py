@@ -16,13 +16,13 @@ from runtime.settings import DEMO_CHECKPOINT, EngineSettings, Limits, Settings
 from runtime.shared.reference import load_reference
 from runtime.shipped import shipped
 
-REQUESTS = 16  # Number of utterances.
-FRAMES = 60  # Maximum length of an utterance.
-TEXTS = shipped("studio", "presets") / "designs.toml"  # Descriptions of voices with a text each, in all languages.
+UTTERANCES = 16
+MAX_UTTERANCE_FRAMES = 60
+TEXTS_FILE = shipped("studio", "presets") / "designs.toml"  # Descriptions of voices with a text each, in all languages.
 RECORDING = DEMO_CHECKPOINT / "samples" / "clone.wav"
 
 
-def measure_inputs(reference: str, *, requests: int = REQUESTS, frames: int = FRAMES) -> Moments:
+def measure_inputs(reference: str, *, requests: int = UTTERANCES, frames: int = MAX_UTTERANCE_FRAMES) -> Moments:
     """Return the second moments of the inputs of a checkpoint's linear layers.
 
     They are measured while the checkpoint speaks some texts. In bfloat16 a CPU runs the layers in Python, where their
@@ -62,7 +62,7 @@ def measure_inputs(reference: str, *, requests: int = REQUESTS, frames: int = FR
 
 def _requests(card: ModelCard, count: int, frames: int) -> list[SpeechRequest]:
     """Return requests in the languages of a checkpoint and in all its modes."""
-    texts = tomllib.loads(TEXTS.read_text("utf-8"))["design"]
+    texts = tomllib.loads(TEXTS_FILE.read_text("utf-8"))["design"]
     texts = [text for text in texts if text["language"] in card.languages] or texts
     samples = load_reference(RECORDING, Limits())
     return [

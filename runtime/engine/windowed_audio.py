@@ -13,8 +13,8 @@ from runtime.model.code2wav import Code2Wav
 from runtime.model.code2wav_interface import to_s16
 from runtime.request import SpeechRequest
 
-WINDOW = 300  # Number of frames in a window (docs/model.md 6.1).
-CONTEXT = 25  # Number of frames that are decoded again before each window, as context.
+WINDOW_FRAMES = 300  # See docs/model.md 6.1.
+CONTEXT_FRAMES = 25  # They are decoded again before each window.
 
 
 @torch.inference_mode()
@@ -39,13 +39,13 @@ def windowed_audio(engine: Engine, request: SpeechRequest, codes: NDArray[np.int
 
 
 def decode_in_windows(code2wav: Code2Wav, codes: Tensor) -> Tensor:
-    """Decode windows of ``WINDOW`` frames, each with the ``CONTEXT`` frames before it.
+    """Decode windows of ``WINDOW_FRAMES`` frames, each with the ``CONTEXT_FRAMES`` frames before it.
 
     Shapes: codes [B, n, Q] int64; result [B, n * samples_per_frame] in [-1, 1].
     """
     sound = []
-    for begin in range(0, codes.shape[1], WINDOW):
-        context = min(begin, CONTEXT)
-        wave = code2wav(codes[:, begin - context : begin + WINDOW], code2wav.fresh_state(len(codes)))
+    for begin in range(0, codes.shape[1], WINDOW_FRAMES):
+        context = min(begin, CONTEXT_FRAMES)
+        wave = code2wav(codes[:, begin - context : begin + WINDOW_FRAMES], code2wav.fresh_state(len(codes)))
         sound.append(wave[:, context * code2wav.config.samples_per_frame :])
     return torch.cat(sound, dim=1)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 
-_PATH = r"[!-;=?-~]"  # Characters of a URL: printable ASCII without < and >.
+_URL_CHARACTER = r"[!-;=?-~]"  # Printable ASCII without < and >.
 _ADDRESS = re.compile(
     rf"(?<![A-Za-z0-9])(?:https?://(?:[A-Za-z0-9._~%+:-]+@)?|(?=www\.[A-Za-z0-9]))"
-    rf"(?P<host>[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?)(?::\d+)?(?P<path>[/?#]{_PATH}*)?",
+    rf"(?P<host>[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?)(?::\d+)?(?P<path>[/?#]{_URL_CHARACTER}*)?",
     re.IGNORECASE,
 )
 _MAY_GO_ON = re.compile(
-    rf"(?<![A-Za-z0-9])(?:h|ht|htt|https?|https?:|https?:/|w|ww|www|(?:https?://|www\.){_PATH}*)\Z", re.IGNORECASE
+    rf"(?<![A-Za-z0-9])(?:h|ht|htt|https?|https?:|https?:/|w|ww|www|(?:https?://|www\.){_URL_CHARACTER}*)\Z",
+    re.IGNORECASE,
 )
 # Maximum characters of an address that are held back. The rest of a longer path is discarded on arrival.
 MAX_HELD_CHARS = 256

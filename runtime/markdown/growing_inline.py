@@ -13,7 +13,7 @@ _RESCAN_CHARS = 48
 
 _MARKS = "\\`*_[]<&~!"
 _MARK = re.compile(r"[\\`*_\[<&~!]")
-_LAST = ")>;"  # Last characters of addresses, tags and entities, in addition to the marks.
+_CLOSING_CHARACTERS = ")>;"  # Last characters of addresses, tags and entities, in addition to the marks.
 
 
 class GrowingInline:
@@ -74,7 +74,7 @@ class GrowingInline:
 
     def _add_one(self, character: str) -> str:
         self._held += character
-        if character in _MARKS or character in _LAST:
+        if character in _MARKS or character in _CLOSING_CHARACTERS:
             self._has_news = True
         if self._has_news and character not in _MARKS and len(self._held) >= self._look_at:
             held = len(self._held)

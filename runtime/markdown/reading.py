@@ -27,7 +27,7 @@ _DEFINITION = re.compile(
 # Footnote mark. The pattern does not match a character class of a regular expression, such as [^a-z].
 _FOOTNOTE_MARK = re.compile(r"\[\^(?!\w-\w)\w[\w.:-]{0,63}\]")
 _FOOTNOTE = re.compile(_FOOTNOTE_MARK.pattern + ":")
-_FOOTNOTE_INDENT = 4  # Minimum indentation, in columns, of a footnote's further paragraphs.
+_FOOTNOTE_INDENT_COLUMNS = 4  # Minimum indentation of a footnote's further paragraphs.
 _ALERT = re.compile(r"\[!(note|tip|important|warning|caution)\][ \t]*", re.IGNORECASE)
 _DELIMITER_ROW = re.compile(r"[\s|:-]*")
 _BEFORE_IMAGES = "([*_~\"'“‘«>"  # Characters that may precede an image, in addition to white space.
@@ -36,7 +36,7 @@ _TAG_START = re.compile(r"<(?=[A-Za-z/!?]|\Z)")
 # White space that CommonMark removes from the start of a paragraph's lines, also in code.
 _LINE_START = re.compile(r"\n[ \t]+")
 _LINE_BREAK = re.compile(r"<br\b", re.IGNORECASE)
-_PAUSE = re.compile(r"<break\b", re.IGNORECASE)  # Break tag, which is an inline tag of the engine.
+_BREAK_TAG = re.compile(r"<break\b", re.IGNORECASE)  # It is an inline tag of the engine.
 
 
 def may_precede_image(character: str) -> bool:
@@ -89,7 +89,7 @@ class Blocks:
         return last if last is not None and last.start <= line < last.end else None
 
 
-_SILENT = {"fence": Kind.FENCE, "footnote": Kind.FOOTNOTE}  # Blocks that are not spoken.
+_SILENT_BLOCKS = {"fence": Kind.FENCE, "footnote": Kind.FOOTNOTE}
 
 
 def read_blocks(text: str) -> Blocks:
@@ -117,9 +117,9 @@ def read_blocks(text: str) -> Blocks:
             source = _LINE_START.sub("\n", token.content)
             leaves.append(Leaf(_kind(head), start, end, source, "".join(numbers), bool(numbers)))
             numbers = [""] * len(numbers)
-        elif token.type in _SILENT:
+        elif token.type in _SILENT_BLOCKS:
             start, end = token.map or (0, 0)
-            leaves.append(Leaf(_SILENT[token.type], start, end, ""))
+            leaves.append(Leaf(_SILENT_BLOCKS[token.type], start, end, ""))
     return Blocks(leaves, settled)
 
 
@@ -177,7 +177,7 @@ def _spoken_token(token: Token) -> str:
         case "image":
             return _spoken(token.children or [])
         case "html_inline":
-            if _PAUSE.match(token.content):
+            if _BREAK_TAG.match(token.content):
                 return token.content
             return " " if _LINE_BREAK.match(token.content) else ""
     return ""
@@ -257,7 +257,7 @@ def _footnote(state: StateBlock, start: int, end: int, silent: bool) -> bool:
     line, after = start + 1, start + 1
     while line < end:
         if not state.isEmpty(line):
-            is_inside = state.sCount[line] - state.blkIndent >= _FOOTNOTE_INDENT
+            is_inside = state.sCount[line] - state.blkIndent >= _FOOTNOTE_INDENT_COLUMNS
             goes_on = line == after and not any(rule(state, line, end, True) for rule in terminators)
             if not (is_inside or goes_on):
                 break

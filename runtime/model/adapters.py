@@ -19,8 +19,8 @@ from runtime.model.config_reader import read_json, require
 from runtime.model.files import ADAPTER_CONFIG
 from runtime.model.headers import list_some
 
-F32 = "F32"  # Dtype of merged tensors, in safetensors' notation.
-ROOT = "base_model.model."  # Prefix of all tensor names in PEFT's files.
+MERGED_DTYPE = "F32"  # Dtype of merged tensors, in safetensors' notation.
+PEFT_PREFIX = "base_model.model."  # Prefix of all tensor names in PEFT's files.
 # Prefixes of module names. They depend on the module that the training script passed to PEFT.
 PARENTS = ("", "talker.", "talker.model.")
 
@@ -71,7 +71,7 @@ class MergedTensors:
         return list(self._change.shape)
 
     def get_dtype(self) -> str:
-        return F32
+        return MERGED_DTYPE
 
     def get_tensor(self, key: str) -> Tensor:
         """Return the merged tensor as float32."""
@@ -170,7 +170,7 @@ def _parse(name: str) -> tuple[str, str | None]:
 
     The part of the change is also returned.
     """
-    target = name.removeprefix(ROOT)
+    target = name.removeprefix(PEFT_PREFIX)
     for end, part in ENDS.items():
         if target.endswith(end):
             return f"{target.removesuffix(end)}.weight", part

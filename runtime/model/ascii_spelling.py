@@ -12,7 +12,7 @@ import unicodedata
 
 from runtime.model.english_reading import RAISED, SYMBOLS
 
-LEFT_OUT = " "  # Replaces dropped characters, so that the words around them are not joined.
+DROPPED_REPLACEMENT = " "  # Replaces dropped characters, so that the words around them are not joined.
 
 # ASCII spellings of letters that Unicode does not decompose.
 LETTERS = {
@@ -34,7 +34,7 @@ MARKS = {
 # Combining marks and variation selectors.
 ACCENTS = (range(0x300, 0x370), range(0x1DC0, 0x1E00), range(0xFE00, 0xFE10))
 
-INVISIBLE = ("Zs", "Zl", "Zp", "Cf", "Mn", "Me")  # Unicode categories of characters that are dropped without a note.
+INVISIBLE_CATEGORIES = ("Zs", "Zl", "Zp", "Cf", "Mn", "Me")  # Such characters are dropped without a note.
 
 
 def in_ascii(text: str) -> str:
@@ -50,7 +50,7 @@ def is_left_out(text: str) -> bool:
     if text.isascii():
         return False
     return any(
-        _spelling(character) == LEFT_OUT and unicodedata.category(character) not in INVISIBLE
+        _spelling(character) == DROPPED_REPLACEMENT and unicodedata.category(character) not in INVISIBLE_CATEGORIES
         for character in set(text)
         if not character.isascii()
     )
@@ -88,7 +88,7 @@ def _spelling(character: str) -> str:
         return character
     # Decomposition would change the value of numbers (x2 from x²) or the meaning of signs ("<" from "≮").
     if kind[0] not in "LP" and kind not in ("Nd", "Nl"):
-        return LEFT_OUT
+        return DROPPED_REPLACEMENT
     parts = unicodedata.normalize("NFKD", character)
     spelled = "".join(LETTERS.get(part, part) for part in parts if unicodedata.category(part) != "Mn")
-    return spelled if spelled and spelled.isascii() else LEFT_OUT
+    return spelled if spelled and spelled.isascii() else DROPPED_REPLACEMENT

@@ -15,7 +15,7 @@ from runtime.model.config import Code2WavConfig
 from runtime.model.layers import FusedLinear, LayerScale, RMSNorm, SwiGLU, rotary, rotate
 from runtime.model.products import Conv, Linear, TransposedConv
 
-CODEBOOK_EPS = 1e-5  # Minimum cluster usage (docs/model.md 2.4).
+MIN_CLUSTER_USAGE = 1e-5  # See docs/model.md 2.4.
 SNAKE_EPS = 1e-9
 
 
@@ -192,7 +192,7 @@ class Codebook(nn.Module):
         self.cluster_usage = nn.Parameter(torch.empty(size))
 
     def forward(self, codes: Tensor) -> Tensor:
-        usage = self.cluster_usage[codes].clamp(min=CODEBOOK_EPS)
+        usage = self.cluster_usage[codes].clamp(min=MIN_CLUSTER_USAGE)
         return self.embedding_sum[codes] / usage.unsqueeze(-1)
 
 

@@ -14,8 +14,8 @@ from torch import Tensor
 from runtime.model.code2wav import Code2Wav, StreamState
 
 FULL_SCALE = 32767  # Full scale of s16, as in libsndfile.
-ROW = 3  # Columns of a row: slot, turn, number of decoded frames.
-ANY = 1 << 30  # Larger than every number of frames.
+ROW_COLUMNS = 3  # Columns of a row: slot, turn, number of decoded frames.
+UNLIMITED_FRAMES = 1 << 30  # Larger than every number of frames.
 
 
 class Code2WavNetwork(Protocol):
@@ -81,7 +81,7 @@ class TorchCode2Wav:
     It stores the number of decoded frames itself.
     """
 
-    longest = ANY
+    longest = UNLIMITED_FRAMES
     stepped = None
 
     def __init__(self, code2wav: Code2Wav, slots: int) -> None:

@@ -35,10 +35,10 @@ from runtime.model.config_reader import (
 from runtime.request import SAMPLE_RATE, Layout, Mode
 
 MODEL, SPEECH_TOKENIZER = "qwen3_tts", "qwen3_tts_tokenizer_12hz"
-ROUNDED = ("int8", "int4")  # Quantizations that `voicewright quantize` can write.
+WRITABLE_QUANTIZATIONS = ("int8", "int4")  # Quantizations that `voicewright quantize` can write.
 ALPHABETS = ("ascii",)
 KIND_CHARS = 60  # Maximum characters of an unknown value in an error message.
-QUANTISED = ("quantization_config", "quantization")  # Fields with which transformers and MLX declare quantization.
+QUANTIZATION_FIELDS = ("quantization_config", "quantization")  # As in transformers and MLX.
 
 # Top-level fields that are read, in addition to the sections.
 TOP = names(
@@ -125,7 +125,7 @@ def read_model_config(folder: Path) -> ModelConfig:
         # The reference implementation ignores the instruct of the 0.6B CustomVoice model (docs/model.md 3.2).
         takes_instruct=top.get("tts_model_size") != "0b6",
         alphabet=_one_of(ALPHABETS, top, path, "voicewright_alphabet"),
-        quantization=_one_of(ROUNDED, top, path, "voicewright_quantization"),
+        quantization=_one_of(WRITABLE_QUANTIZATIONS, top, path, "voicewright_quantization"),
         im_start_token_id=token("im_start_token_id", 151_644),
         tts_pad_token_id=token("tts_pad_token_id", 151_671),
         tts_bos_token_id=token("tts_bos_token_id", 151_672),
@@ -270,7 +270,7 @@ def _require_kind(top: dict[str, Any], name: str, known: Sequence[str | None], p
 
 
 def _refuse_quantised(top: dict[str, Any], path: Path) -> None:
-    for name in QUANTISED:
+    for name in QUANTIZATION_FIELDS:
         if said := top.get(name):
             method = said.get("quant_method") if isinstance(said, dict) else None
             by = f" by {method}" if isinstance(method, str) else ""

@@ -30,7 +30,7 @@ from runtime.model.files import SPEECH_TOKENIZER, choose_files, names_in
 from runtime.model.hub import SHA256_LENGTH, HubFile, Listing, elsewhere, listing
 from runtime.model.hub_access import asking, cache
 
-LOCK_S = 2.0  # Timeout of the lock while another process downloads the same file.
+LOCK_TIMEOUT_S = 2.0  # Another process may be downloading the same file.
 # Bytes per write. A killed process loses at most this many. The library's default of 10 MB may take minutes.
 PIECE = 2**16
 
@@ -194,7 +194,7 @@ def _counting(on_progress: Callable[[int], None]) -> type[Any]:
 
 @contextmanager
 def _alone(lock: Path, name: str) -> Iterator[None]:
-    held = WeakFileLock(lock, timeout=LOCK_S)
+    held = WeakFileLock(lock, timeout=LOCK_TIMEOUT_S)
     try:
         held.__enter__()
     except Timeout:

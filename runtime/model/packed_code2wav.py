@@ -17,8 +17,8 @@ from runtime.device.kernels.window import attend_window, ring_for
 from runtime.model.code2wav import Code2Wav, StreamState
 from runtime.model.packing import Block, pack
 
-LONGEST = 16  # `longest` is at least this number of frames.
-ALIGNED = 64  # Alignment of each convolution's state memory, in elements.
+MIN_LONGEST_FRAMES = 16  # `longest` is at least this number of frames.
+ALIGNMENT_ELEMENTS = 64  # Alignment of each convolution's state memory.
 
 
 class PackedCode2Wav:
@@ -30,13 +30,13 @@ class PackedCode2Wav:
         self.eps = config.rms_norm_eps
         self.window = config.sliding_window
         self.tail_frames = code2wav.tail_frames
-        ring = ring_for(config.sliding_window, LONGEST)
+        ring = ring_for(config.sliding_window, MIN_LONGEST_FRAMES)
         self.longest = ring - config.sliding_window + 1
         sizes = [module.left * module.inputs for module in code2wav.looking_back]
         self.side, slots = slots, slots + 1
         starts = [0]
         for size in sizes:
-            starts.append(starts[-1] + -(-size // ALIGNED) * ALIGNED)
+            starts.append(starts[-1] + -(-size // ALIGNMENT_ELEMENTS) * ALIGNMENT_ELEMENTS)
         with torch.inference_mode():
             self.memory = torch.zeros((2, slots, starts[-1]), device=self.device, dtype=dtype)
             cache = (config.num_hidden_layers, 2, config.num_key_value_heads, ring, config.head_dim)

@@ -18,7 +18,7 @@ from runtime.device.kernels.convolution import Packed
 from runtime.device.kernels.residual_unit import PackedUnit, fits, split
 from runtime.device.kernels.snake import Snake
 from runtime.device.kernels.streams import Past
-from runtime.model.code2wav import CODEBOOK_EPS, Code2Wav
+from runtime.model.code2wav import MIN_CLUSTER_USAGE, Code2Wav
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,6 +249,6 @@ def _tables(quantizer: Any) -> Tensor:
     projection = quantizer.output_proj.weight.double()[:, :, 0]
     tables = []
     for layer in quantizer.vq.layers:
-        usage = layer._codebook.cluster_usage.double().clamp(min=CODEBOOK_EPS)
+        usage = layer._codebook.cluster_usage.double().clamp(min=MIN_CLUSTER_USAGE)
         tables.append(layer._codebook.embedding_sum.double() / usage.unsqueeze(-1) @ projection.t())
     return torch.stack(tables)

@@ -21,8 +21,8 @@ from torch import Tensor, nn
 from runtime.device.packed import packed
 from runtime.device.quantized import Product, Quantization, WeightOnlyFloat16, multiplies_float16, quantized
 
-GRAIN = 4  # Number of rows that a kernel processes at a time.
-LONG = 64  # Minimum number of rows of a sequence that has its own product, which avoids a copy.
+KERNEL_ROWS = 4  # Number of rows that a kernel processes at a time.
+MIN_OWN_PRODUCT_ROWS = 64  # A sequence with at least this number of rows has its own product, which avoids a copy.
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -56,12 +56,12 @@ def sum_of_taps(x: Tensor, taps: Sequence[Tensor], bias: Tensor, dilation: int) 
     """
     B, width = len(x), len(bias)
     T = x.shape[1] - (len(taps) - 1) * dilation
-    if B > 1 and T < LONG:  # Short sequences of a batch share one product.
+    if B > 1 and T < MIN_OWN_PRODUCT_ROWS:  # Short sequences of a batch share one product.
         return _taps_of([x[:, i * dilation :][:, :T].flatten(0, 1) for i in range(len(taps))], taps, bias).view(
             B, T, -1
         )
-    result = x.new_empty(B, T + -T % GRAIN, width)
-    x = F.pad(x, (0, 0, 0, -T % GRAIN)) if T % GRAIN else x
+    result = x.new_empty(B, T + -T % KERNEL_ROWS, width)
+    x = F.pad(x, (0, 0, 0, -T % KERNEL_ROWS)) if T % KERNEL_ROWS else x
     for row, out in zip(x, result, strict=True):
         _taps_of([row[i * dilation :][: len(out)] for i in range(len(taps))], taps, bias, out)
     return result[:, :T]
@@ -87,9 +87,9 @@ def _in_fours(rows: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
     Shapes: rows [M, K]; weight [N, K].
     """
     M, K = rows.shape
-    if M % GRAIN or K % GRAIN:
-        rows = F.pad(rows, (0, -K % GRAIN, 0, -M % GRAIN))
-    return rows, F.pad(weight, (0, -K % GRAIN)) if K % GRAIN else weight
+    if M % KERNEL_ROWS or K % KERNEL_ROWS:
+        rows = F.pad(rows, (0, -K % KERNEL_ROWS, 0, -M % KERNEL_ROWS))
+    return rows, F.pad(weight, (0, -K % KERNEL_ROWS)) if K % KERNEL_ROWS else weight
 
 
 class Linear(nn.Linear):

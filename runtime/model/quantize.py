@@ -23,7 +23,7 @@ from runtime.model.inspection import Inspection, inspect_folder
 from runtime.model.rounded_files import linears, tensors_of
 from runtime.model.weights import opened_weights, published_places
 
-FIELD = "voicewright_quantization"  # Field of config.json.
+QUANTIZATION_FIELD = "voicewright_quantization"  # Field of config.json.
 
 Moments = dict[str, Tensor]  # Sums of the outer products of the inputs of linear layers, by the layer's name.
 
@@ -77,7 +77,7 @@ def _write(found: Inspection, kind: Quantization, out: Path, moments: Moments) -
         if name not in own:
             (out / name).parent.mkdir(exist_ok=True)
             shutil.copyfile(found.folder / name, out / name)
-    config: dict[str, Any] = read_json(found.folder / CONFIG) | {FIELD: kind}
+    config: dict[str, Any] = read_json(found.folder / CONFIG) | {QUANTIZATION_FIELD: kind}
     (out / CONFIG).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
     with opened_weights(paths) as by_key:
         save_file(dict(_tensors(found, kind, by_key, moments)), out / WHOLE, {"format": "pt"})

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor, nn
 
-from runtime.device.quantized import GROUP, Int4, Int8, Quantization, Rounded, takes_four_bits
+from runtime.device.quantized import GROUP_WEIGHTS, Int4, Int8, Quantization, Rounded, takes_four_bits
 from runtime.model.headers import TensorHeader
 from runtime.model.products import Linear
 
@@ -30,7 +30,7 @@ def rounded_headers(network: nn.Module, prefix: str, kind: Quantization) -> dict
         is_four = kind is Quantization.INT4 and takes_four_bits(N, K)
         wanted[f"{prefix}{name}.{VALUES}"] = TensorHeader((N, K // 2), "U8") if is_four else TensorHeader((N, K), "I8")
         if is_four:
-            groups = TensorHeader((N, K // GROUP), "BF16")
+            groups = TensorHeader((N, K // GROUP_WEIGHTS), "BF16")
             wanted |= {f"{prefix}{name}.{STEPS}": groups, f"{prefix}{name}.{MIDDLES}": groups}
         else:
             wanted[f"{prefix}{name}.{STEPS}"] = TensorHeader((N,), "F32")

@@ -16,7 +16,7 @@ from runtime.model.extent import replicate, zeroed
 from runtime.model.layers import LayerScale, rotary, rotate
 
 CODEBOOK_EPS = 1e-5
-PADS = ("constant", "replicate")  # Padding modes that allow a sequence in a longer buffer.
+PADDING_MODES = ("constant", "replicate")  # Padding modes that allow a sequence in a longer buffer.
 
 
 class PaddedConv(nn.Module):
@@ -278,7 +278,7 @@ class SpeechEncoder(nn.Module):
     @property
     def takes_lengths(self) -> bool:
         """True if a recording may be in a longer buffer."""
-        return self._pad in PADS
+        return self._pad in PADDING_MODES
 
     def forward(self, samples: Tensor, length: Tensor | None = None) -> Tensor:
         """Encode the first `length` samples of a buffer of whole frames, or all samples, to codes.

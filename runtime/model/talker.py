@@ -17,7 +17,7 @@ from runtime.model.config import ModelConfig, TalkerConfig
 from runtime.model.layers import Attend, DecoderStack, Operations
 from runtime.model.products import Linear, Table, silu
 
-PART = 8192  # Number of ids that are projected at once.
+PROJECTED_IDS = 8192  # Number of ids that are projected at once.
 
 NO_CODEC = -1
 
@@ -190,7 +190,7 @@ def tabulate(text: Tensor, text_projection: torch.nn.Module, codec: list[Tensor]
     """
     codes = len(codec[1])
     return Tables(
-        text=torch.cat([text_projection(part) for part in torch.split(text, PART)]),
+        text=torch.cat([text_projection(part) for part in torch.split(text, PROJECTED_IDS)]),
         codec=torch.cat((codec[0], torch.zeros_like(codec[0][:1]))),
         frames=torch.stack([table[:codes] for table in codec]),
         first=small(codec[0]),

@@ -16,7 +16,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from runtime.device.cpu import CORES
+from runtime.device.cpu import CORE_COUNT
 from runtime.device.quantized import Quantization, product_of, quantized
 from runtime.errors import CheckpointInvalid, CheckpointMissing
 from runtime.model.adapters import Adapter, merged_files, read_adapter
@@ -161,11 +161,11 @@ def _side_by_side(device: torch.device) -> Iterator[Callable[..., Iterator[None]
 
     It uses one thread per core and one module per thread.
     """
-    if device.type != "cpu" or CORES == 1:
+    if device.type != "cpu" or CORE_COUNT == 1:
         yield map
         return
     before = torch.get_num_threads()
-    with ThreadPoolExecutor(CORES, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+    with ThreadPoolExecutor(CORE_COUNT, initializer=torch.set_num_threads, initargs=(1,)) as pool:
         yield pool.map
     torch.set_num_threads(before)  # New threads start with this number.
 

@@ -24,7 +24,7 @@ from runtime.shared.system import flags
 log = logging.getLogger(__name__)
 
 SUFFIX = ".pronunciations"
-_READ = 32  # Maximum number of dictionaries that this process caches.
+_MAX_CACHED_DICTIONARIES = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +165,7 @@ class DictionaryFolder:
         return kept
 
 
-@lru_cache(_READ)
+@lru_cache(_MAX_CACHED_DICTIONARIES)
 def _parsed(path: Path, _version: tuple[int, int, int]) -> PronunciationDictionary:
     """Read a dictionary file.
 

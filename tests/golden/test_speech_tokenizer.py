@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from runtime.engine.windowed_audio import WINDOW, decode_in_windows
+from runtime.engine.windowed_audio import WINDOW_FRAMES, decode_in_windows
 from runtime.model.checkpoint import Checkpoint
 from runtime.model.speaker_encoder import log_mel
 from tests.conftest import Loaded
@@ -85,8 +85,8 @@ def test_windowed_decodes_equal_the_reference(checkpoint: Checkpoint) -> None:
 
 def test_whole_decode_equals_the_windowed_one_up_to_its_first_seam(loaded: Loaded) -> None:
     checkpoint = loaded("tiny", "base", SEEDS["tiny"])
-    windowed, whole = decoded_both_ways(checkpoint, stored(checkpoint, "windows")["codes"][: WINDOW + 40])
-    seam = WINDOW * checkpoint.speech_tokenizer.code2wav.config.samples_per_frame
+    windowed, whole = decoded_both_ways(checkpoint, stored(checkpoint, "windows")["codes"][: WINDOW_FRAMES + 40])
+    seam = WINDOW_FRAMES * checkpoint.speech_tokenizer.code2wav.config.samples_per_frame
     assert np.array_equal(windowed[:seam], whole[:seam])
     assert np.abs(windowed[seam:] - whole[seam:]).max() > 10 * WAVEFORM_ATOL
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from runtime.engine.execution.slots import UNLIMITED
+from runtime.engine.execution.slots import UNLIMITED_FRAMES
 from runtime.engine.scheduling.scheduler import Code2WavChunk, Pace, Scheduler, SequenceTable
 
 FRAME_S = 0.08
@@ -120,7 +120,11 @@ class Simulation:
     def _begin(self, one: Listener, by_slot: dict[int, Listener]) -> None:
         self.now += self.prefill_s
         slot, table = one.slot, self.table
-        table.limit[slot], table.text_limit[slot], table.buffer_empty_at[slot] = one.frames, UNLIMITED, one.arrives
+        table.limit[slot], table.text_limit[slot], table.buffer_empty_at[slot] = (
+            one.frames,
+            UNLIMITED_FRAMES,
+            one.arrives,
+        )
         table.has_acks[slot] = not one.reads
         table.begun[slot] = table.made[slot] = 1
         table.speaking[slot] = True

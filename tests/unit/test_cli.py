@@ -97,8 +97,8 @@ def test_windowed_decoding_differs_only_after_the_first_seam(
     whole = spoken()
     assert np.array_equal(spoken("--decode", "windowed"), whole), "no longer than a window"
     first, behind = 8, 17 if mode == "base" else 0  # Numbers of frames before the seam and of the reference.
-    monkeypatch.setattr(windowed_audio, "WINDOW", first + behind)
-    monkeypatch.setattr(windowed_audio, "CONTEXT", 1)
+    monkeypatch.setattr(windowed_audio, "WINDOW_FRAMES", first + behind)
+    monkeypatch.setattr(windowed_audio, "CONTEXT_FRAMES", 1)
     windowed = spoken("--decode", "windowed")
     assert np.array_equal(windowed[:first], whole[:first])
     assert (windowed[first:] != whole[first:]).any(axis=1).all()

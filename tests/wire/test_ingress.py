@@ -17,7 +17,7 @@ import httpx
 import pytest
 
 from runtime.cluster.balance import Replica, ReplicaState
-from runtime.cluster.haproxy import ANY, WYOMING, HAProxy, find_haproxy, kill_orphan
+from runtime.cluster.haproxy import ANY_BACKEND, WYOMING_BACKEND, HAProxy, find_haproxy, kill_orphan
 from runtime.cluster.ingress import server_commands
 from runtime.errors import InvalidSetting, PortInUse
 from runtime.settings import ServerSettings, Settings
@@ -71,7 +71,7 @@ def free_port() -> int:
 
 async def put(haproxy: HAProxy, server: str, replica: Replica) -> None:
     """Send HAProxy the ingress's commands for a new replica."""
-    for backend in (ANY, *replica.modes):
+    for backend in (ANY_BACKEND, *replica.modes):
         await haproxy.run_commands(
             server_commands(f"{backend}/{server}", None, (replica.host, replica.port, replica.state, 256))
         )
@@ -265,7 +265,9 @@ async def test_home_assistant_port_uses_the_http_health_check(settings: Settings
             writer.close()
 
     async def is_up() -> bool:
-        (place,) = [one for one in await haproxy.server_entries() if (one.backend, one.server) == (WYOMING, "r1")]
+        (place,) = [
+            one for one in await haproxy.server_entries() if (one.backend, one.server) == (WYOMING_BACKEND, "r1")
+        ]
         return place.is_up
 
     haproxy = HAProxy(settings, tmp_path, view_port=9)
@@ -276,7 +278,7 @@ async def test_home_assistant_port_uses_the_http_health_check(settings: Settings
         with answering("a") as health:
             at = wyoming.sockets[0].getsockname()[1]
             new = ("127.0.0.1", at, ReplicaState.READY, 256)
-            await haproxy.run_commands(server_commands(f"{WYOMING}/r1", None, new, check_port=health))
+            await haproxy.run_commands(server_commands(f"{WYOMING_BACKEND}/r1", None, new, check_port=health))
             assert await said() == b"heard\n"
             await asyncio.sleep(1.5)  # Time for one or two health checks.
             assert await is_up()

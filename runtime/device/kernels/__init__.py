@@ -16,7 +16,7 @@ HOPPER = 9
 # Minimum CUDA capability with programmatic dependent launch: a kernel may start before the previous one has ended.
 PDL_CAPABILITY = HOPPER
 READS_SHARED = (HOPPER, 10)  # CUDA capabilities whose tensor cores read the current stage from shared memory.
-PLENTY = 2**20  # Shared memory in bytes to assume if there is no GPU.
+ASSUMED_SHARED_BYTES = 2**20  # Shared memory to assume if there is no GPU.
 
 
 @cache
@@ -48,7 +48,7 @@ def shared_memory() -> int:
     It is 227 KiB on an H200 and 99 KiB on consumer GPUs.
     """
     if not torch.cuda.is_available():
-        return PLENTY
+        return ASSUMED_SHARED_BYTES
     from triton.compiler.compiler import max_shared_mem
 
     most: int = max_shared_mem(torch.cuda.current_device())

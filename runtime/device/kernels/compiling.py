@@ -19,7 +19,7 @@ from triton import AsyncCompileMode, JITFunction
 
 log = logging.getLogger(__name__)
 
-THREADS = 16  # Maximum number of compiler threads.
+MAX_COMPILER_THREADS = 16
 # Lock for loading launchers. All launchers are extension modules with the same name, and after parallel loading, a
 # kernel may get another kernel's launcher.
 LOADING = threading.Lock()
@@ -77,7 +77,7 @@ def compile_all(works: Iterable[Callable[[], object]]) -> int:
     """
     if any(kernel_cache for kernel in _kernels() for kernel_cache, *_ in kernel.device_caches.values()):
         return 0
-    device, count = torch.cuda.current_device(), min(THREADS, os.cpu_count() or 1)
+    device, count = torch.cuda.current_device(), min(MAX_COMPILER_THREADS, os.cpu_count() or 1)
     with (
         ThreadPoolExecutor(count, "compile", initializer=torch.cuda.set_device, initargs=(device,)) as threads,
         Precompiling(threads) as precompiling,

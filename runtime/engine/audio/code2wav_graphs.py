@@ -16,7 +16,7 @@ from runtime.device.interface import Event, Stream
 from runtime.engine.execution.graphs import Capture, GraphPool, Work
 from runtime.engine.execution.slots import on_device
 from runtime.errors import InvalidSetting
-from runtime.model.code2wav_interface import ROW, Code2WavNetwork
+from runtime.model.code2wav_interface import ROW_COLUMNS, Code2WavNetwork
 
 Shape = tuple[int, int]  # Number of frames, batch size.
 
@@ -76,7 +76,7 @@ class Bucket:
         self._device = device
         self._stream = stream
         self._spare = spare
-        self._numbers = device.host_memory(batch * (ROW + frames * groups), dtype=torch.int32)
+        self._numbers = device.host_memory(batch * (ROW_COLUMNS + frames * groups), dtype=torch.int32)
         self._numbers.zero_()
         self._host_rows, self._host_codes = self._parts(self._numbers, frames, batch)
         self._host_rows[:, 0] = spare
@@ -87,7 +87,9 @@ class Bucket:
 
     @staticmethod
     def _parts(numbers: Tensor, frames: int, batch: int) -> tuple[Tensor, Tensor]:
-        return numbers[: ROW * batch].view(batch, ROW), numbers[ROW * batch :].view(batch, frames, -1)
+        return numbers[: ROW_COLUMNS * batch].view(batch, ROW_COLUMNS), numbers[ROW_COLUMNS * batch :].view(
+            batch, frames, -1
+        )
 
     def run(self, rows: NDArray[np.int64], codes: Tensor) -> Tensor:
         """Decode and wait for the result, which is valid until the next run.
@@ -169,7 +171,7 @@ class Code2WavGraphs:
         """
         where = self._device.torch_device
         for frames, batch in sorted({(frames, batch) for _, frames, batch in self._wanted()}):
-            rows = torch.zeros((batch, ROW), device=where, dtype=torch.int32)
+            rows = torch.zeros((batch, ROW_COLUMNS), device=where, dtype=torch.int32)
             codes = torch.zeros((batch, frames, self._groups), device=where, dtype=torch.int32)
             yield partial(self._network.decode, rows, codes)
 

@@ -23,7 +23,7 @@ from runtime.engine.cloned_voice import ClonedVoice
 from runtime.engine.execution.graphs import GraphPool, Progress
 from runtime.errors import GenerationFailed, NonFiniteOutput, SpeechError
 from runtime.model.code2wav import Code2Wav
-from runtime.model.code2wav_interface import ROW, Code2WavNetwork, TorchCode2Wav
+from runtime.model.code2wav_interface import ROW_COLUMNS, Code2WavNetwork, TorchCode2Wav
 
 log = logging.getLogger(__name__)
 
@@ -97,7 +97,7 @@ class Code2WavStreams:
         # Last launch of each slot, with its stream, until it has been awaited.
         self._last: dict[int, tuple[Stream, Event]] = {}
         # Columns: slot, turn (number of decoded chunks modulo 2), number of decoded frames.
-        self._rows: NDArray[np.int64] = np.zeros((slots, ROW), np.int64)
+        self._rows: NDArray[np.int64] = np.zeros((slots, ROW_COLUMNS), np.int64)
         self._rows[:, 0] = np.arange(slots)
 
     @torch.inference_mode()

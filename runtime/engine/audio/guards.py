@@ -13,13 +13,13 @@ from runtime.shared.speech_rate import expected_frames
 # Lengths of loops in frames of 80 ms. A runaway consists of near-silence or of a short loop that continues for minutes
 # (docs/model.md 7.1). A longer loop may be a repeated phrase of the text. Normal speech has no such loops, and only the
 # end of a word and a breath follow the end of its text.
-PERIODS = np.arange(1, 9)
+LOOP_FRAMES = np.arange(1, 9)
 # Minimum length of a loop: 3.2 s, or five repetitions of the longest loop. A vowel or a pause may also repeat one code,
 # but a vowel after the last word is shorter than three seconds, and a dramatic pause takes about two (25 frames).
 REPEATED_FRAMES = 40
 SILENT_FRAMES = 38  # Silence of 3 s, which is longer than a pause between paragraphs.
 # Minimum RMS of audible s16 samples. Pauses of the embedded voice are below -60 dBFS.
-AUDIBLE = 32768.0 * 10 ** (-55 / 20)
+MIN_AUDIBLE_RMS = 32768.0 * 10 ** (-55 / 20)
 
 # A text that is known before generation counts as spoken after this multiple of its expected frames. The embedded voice
 # needs 0.8 to 1.4. A slower voice may still be speaking then, but only a loop or a pause of three seconds ends its
@@ -29,7 +29,7 @@ SPOKEN_GRACE_FRAMES = 12  # Silence before the first word, in frames (1 s).
 
 
 # Maximum number of consecutive frames for each condition. The first pass through a loop is not a repetition.
-LIMITS = np.append(REPEATED_FRAMES - PERIODS, SILENT_FRAMES)
+MAX_RUN_FRAMES = np.append(REPEATED_FRAMES - LOOP_FRAMES, SILENT_FRAMES)
 
 
 @dataclass(slots=True)
@@ -45,10 +45,10 @@ class RunawayDetector:
     # is cut.
     cut_at: int = -1
     _frames: int = 0
-    # Number of consecutive frames for which each condition holds, in the order of LIMITS.
-    runs: NDArray[np.int64] = field(default_factory=lambda: np.zeros(len(LIMITS), np.int64))
+    # Number of consecutive frames for which each condition holds, in the order of MAX_RUN_FRAMES.
+    runs: NDArray[np.int64] = field(default_factory=lambda: np.zeros(len(MAX_RUN_FRAMES), np.int64))
     # Recent codes of codebook 0. -1 matches no code.
-    _recent: NDArray[np.int64] = field(default_factory=lambda: np.full(len(PERIODS), -1))
+    _recent: NDArray[np.int64] = field(default_factory=lambda: np.full(len(LOOP_FRAMES), -1))
     # For each recent frame, the number of the last audible frame up to it.
     _ends: NDArray[np.int64] = field(default_factory=lambda: np.full(REPEATED_FRAMES, -1))
 
@@ -64,7 +64,7 @@ class RunawayDetector:
         holds = np.vstack([self._repeats(codes[:, 0]), ends[REPEATED_FRAMES:] != self._numbers(len(codes))])
         runs = _runs(holds, self.runs)
         self.runs = runs[:, -1]
-        is_runaway = runs >= LIMITS[:, None]
+        is_runaway = runs >= MAX_RUN_FRAMES[:, None]
         if not is_runaway.any():
             return None
         frame = self.cut_at = int(is_runaway.any(axis=0).argmax())
@@ -78,7 +78,7 @@ class RunawayDetector:
         Shapes: [40 + n].
         """
         samples = np.frombuffer(pcm, np.int16).astype(np.float32).reshape(frames, -1)
-        audible = np.sqrt(np.mean(np.square(samples), axis=1)) > AUDIBLE
+        audible = np.sqrt(np.mean(np.square(samples), axis=1)) > MIN_AUDIBLE_RMS
         self._frames += frames
         new = np.where(audible, self._numbers(frames), self.last_audible_frame)
         ends = np.concatenate([self._ends, np.maximum.accumulate(new)])
@@ -92,9 +92,9 @@ class RunawayDetector:
         Shapes: codes [n]; returns [periods, n].
         """
         known = np.concatenate([self._recent, codes])
-        self._recent = known[-len(PERIODS) :]
+        self._recent = known[-len(LOOP_FRAMES) :]
         places = np.arange(len(self._recent), len(known))
-        return known[places - PERIODS[:, None]] == codes
+        return known[places - LOOP_FRAMES[:, None]] == codes
 
     def _numbers(self, frames: int) -> NDArray[np.int64]:
         """Return the frame numbers of the newest frames."""

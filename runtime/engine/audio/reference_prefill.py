@@ -20,9 +20,9 @@ from runtime.engine.audio.code2wav_graphs import pieces
 from runtime.engine.cloned_voice import VoiceStreamState
 from runtime.engine.execution.graphs import Capture, GraphPool, Work
 from runtime.engine.execution.slots import on_device
-from runtime.model.code2wav_interface import ROW, Code2WavNetwork
+from runtime.model.code2wav_interface import ROW_COLUMNS, Code2WavNetwork
 
-STEPS = (48, 16, 4, 1)  # Numbers of frames per step. Steps that are too long for the network are not used.
+STEP_FRAMES = (48, 16, 4, 1)  # Steps that are too long for the network are not used.
 Run = Callable[[Tensor, Tensor], Tensor]
 
 
@@ -31,7 +31,7 @@ class _Step:
 
     def __init__(self, device: Device, work: Run, frames: int, groups: int) -> None:
         where = device.torch_device
-        self._rows = torch.zeros((1, ROW), device=where, dtype=torch.int32)
+        self._rows = torch.zeros((1, ROW_COLUMNS), device=where, dtype=torch.int32)
         self._codes = torch.zeros((1, frames, groups), device=where, dtype=torch.int32)
         self._graph = device.capture(lambda: work(self._rows, self._codes), Stream.VOICES)
 
@@ -68,7 +68,7 @@ class ReferencePrefill:
         Their inputs do not belong to any request.
         """
         where = self._device.torch_device
-        rows = torch.zeros((1, ROW), device=where, dtype=torch.int32)
+        rows = torch.zeros((1, ROW_COLUMNS), device=where, dtype=torch.int32)
         for _, size, run in self._works():
             yield partial(run, rows, torch.zeros((1, size, self._groups), device=where, dtype=torch.int32))
 
@@ -76,7 +76,7 @@ class ReferencePrefill:
         """Return (kind, number of frames, function) of all work to capture."""
         if (network := self._network.stepped) is None:
             return []
-        steps = [(Work.REFERENCE, size, network.move_on) for size in STEPS if size <= network.longest]
+        steps = [(Work.REFERENCE, size, network.move_on) for size in STEP_FRAMES if size <= network.longest]
         return [*steps, (Work.REFERENCE_END, network.tail_frames, network.decode)]
 
     @torch.inference_mode()

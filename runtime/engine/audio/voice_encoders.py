@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 # Lengths of the buffers. A recording uses the shortest buffer into which it fits. Longer recordings use no buffer.
 LENGTHS_S = (4.0, 8.0, 12.0, 20.0)
-NEVER_IN_GRAPHS = ("cpu", "mps")  # Device types that have no graphs, for which a buffer would only add work.
+DEVICES_WITHOUT_GRAPHS = ("cpu", "mps")  # A buffer would only add work on them.
 
 Encode = Callable[[Tensor, Tensor], Tensor]
 
@@ -99,7 +99,7 @@ class VoiceEncoders:
 
         The longest is captured first, so that the others reuse its memory.
         """
-        needless = not self._device.holds_graphs and self._device.torch_device.type in NEVER_IN_GRAPHS
+        needless = not self._device.holds_graphs and self._device.torch_device.type in DEVICES_WITHOUT_GRAPHS
         if needless or not self._speech.takes_lengths:
             return
         self._speaker.prepare()

@@ -37,7 +37,7 @@ READ_BYTES = 192 * 2**20  # Size of the weights that a measurement reads. It is 
 MATRIX = 3072, 1024
 LAUNCH_S = 1.0e-5  # Minimum time per layer on a GPU. Launching a small layer takes longer than reading it.
 SOUND_ROWS, SOUND_WIDTH = 640, 768  # Dimensions of Code2Wav's largest matrix product.
-SOUND_OPERATIONS = 5.2e9  # Operations of Code2Wav per frame.
+CODE2WAV_FRAME_OPERATIONS = 5.2e9
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,4 +195,4 @@ class CardSpeed:
         frame = frame_reads(config) * bytes_per_weight(*weights) / self.reads
         layers = config.talker.num_hidden_layers
         layers += (config.talker.num_code_groups - 1) * config.predictor.num_hidden_layers
-        return round(max(frame + layers * LAUNCH_S, SOUND_OPERATIONS / self.computes) / FRAME_S, 3)
+        return round(max(frame + layers * LAUNCH_S, CODE2WAV_FRAME_OPERATIONS / self.computes) / FRAME_S, 3)

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from runtime.device import Device
-from runtime.device.cpu import CORES, Threads, shared_out
+from runtime.device.cpu import CORE_COUNT, Threads, shared_out
 from runtime.device.huge_pages import gather
 from runtime.device.open_device import choose_sound_dtype
 from runtime.device.quantized import Quantization, quantized_bytes
@@ -35,13 +35,13 @@ Weights = tuple[torch.dtype, Quantization | None]  # Dtype and quantization of t
 
 # Minimum total size of the talker's layers in a measurement, so that they do not fit into the cache.
 COLD_BYTES = 64 * 2**20
-POSITIONS = 256  # Positions that the talker attends to: 20 s of speech.
-TEXT_IDS = 8  # Number of rows of the text embedding table. A frame reads one row.
-WEIGHT = 0.01  # Value of every weight, so that no result overflows or is denormal.
+ATTENDED_POSITIONS = 256  # Positions that the talker attends to: 20 s of speech.
+TEXT_TABLE_ROWS = 8  # A frame reads one row of the text embedding table.
+WEIGHT_VALUE = 0.01  # Value of every weight, so that no result overflows or is denormal.
 # Time steps per frame and channels of two of Code2Wav's four blocks: the first is limited by memory bandwidth, the
 # third by computing.
 SOUND_UNITS = ((32, 768), (640, 192))
-SOUND_FACTOR = 11.0  # Ratio of Code2Wav's time to that of two such units: 10.6 to 11.3 in bfloat16, 11.0 in float32.
+CODE2WAV_TIME_RATIO = 11.0  # Code2Wav's time relative to two such units: 10.6 to 11.3 in bfloat16, 11.0 in float32.
 
 
 @dataclass(slots=True)
@@ -82,7 +82,7 @@ class Probe:
             threads = self._thread_counts
             with cpu_threads(threads.frames):
                 frame = _frame(config, self.device, *weights)
-                if threads.frames + threads.sound > CORES:
+                if threads.frames + threads.sound > CORE_COUNT:
                     self._frames[key] = Timing.of(measure_runs(frame)), math.inf
                 else:
                     self._frames[key] = self._solo_and_batched(frame, weights)
@@ -107,7 +107,7 @@ class Probe:
         if dtype not in self._sound:
             with cpu_threads(self._thread_counts.sound):
                 units = Timing.of(measure_runs(_sound_units(dtype)))
-            self._sound[dtype] = Timing(SOUND_FACTOR * units.best, SOUND_FACTOR * units.median)
+            self._sound[dtype] = Timing(CODE2WAV_TIME_RATIO * units.best, CODE2WAV_TIME_RATIO * units.median)
         return self._sound[dtype]
 
     def _sound_dtype(self, weights: Weights) -> torch.dtype:
@@ -115,7 +115,7 @@ class Probe:
 
     @property
     def _thread_counts(self) -> Threads:
-        return Threads(self.threads, self.threads) if self.threads else shared_out(CORES)
+        return Threads(self.threads, self.threads) if self.threads else shared_out(CORE_COUNT)
 
 
 def _rtf(frame: float, sound: float, slowdown: float) -> float:
@@ -160,7 +160,7 @@ def _frame(
     config: ModelConfig, device: Device, dtype: torch.dtype, quantization: Quantization | None
 ) -> Callable[[], Tensor]:
     """Return a function that generates one frame of one request."""
-    config = replace(config, talker=replace(config.talker, text_vocab_size=TEXT_IDS), tts_pad_token_id=0)
+    config = replace(config, talker=replace(config.talker, text_vocab_size=TEXT_TABLE_ROWS), tts_pad_token_id=0)
     different = 1 + int(COLD_BYTES / (layer_size(config.talker) * bytes_per_weight(dtype, quantization)))
     with on_meta():
         talker = Talker(config)
@@ -169,16 +169,16 @@ def _frame(
     _take_turns(predictor.lm_head, 2)
     _take_turns(predictor.model.codec_embedding, 1)
     _fill(talker, dtype, quantization)
-    slot_cache = SlotCache(config, 1, POSITIONS, device.torch_device, dtype)
+    slot_cache = SlotCache(config, 1, ATTENDED_POSITIONS, device.torch_device, dtype)
     for cache in (*slot_cache.keys, *slot_cache.values):
-        cache.fill_(WEIGHT)
+        cache.fill_(WEIGHT_VALUE)
     for level, defaults in zip(slot_cache.levels, (config.talker, config.predictor), strict=True):
         level.top_k.fill_(min(config.generation.top_k or defaults.vocab_size, defaults.vocab_size))
         level.host_top_k.fill(int(level.top_k[0]))
     frame, row, slot = Frame(config, talker, device, slot_cache, dtype, 1, 1), torch.zeros(1, dtype=torch.int64), [0]
 
     def work() -> Tensor:
-        slot_cache.position.fill_(POSITIONS - 1)
+        slot_cache.position.fill_(ATTENDED_POSITIONS - 1)
         slot_cache.frame.fill_(1)
         return frame.next(row, np.array(slot)).sum()
 
@@ -202,7 +202,7 @@ def _residual_unit(rows: int, width: int, dtype: torch.dtype) -> Callable[[], Te
     _fill(unit, torch.float32, None)
     lay_out(unit, dtype)
     unit.conv1.slot = 0
-    x = torch.full((1, rows, width), WEIGHT)
+    x = torch.full((1, rows, width), WEIGHT_VALUE)
     state = StreamState([torch.zeros(1, unit.conv1.left, width)], [], [], torch.zeros(1, dtype=torch.int64))
     return lambda: unit(x, state).sum()
 
@@ -215,7 +215,7 @@ def _fill(network: nn.Module, dtype: torch.dtype, quantization: Quantization | N
     for module in network.modules():
         if isinstance(module, Linear | Table | RMSNorm | Conv | SnakeBeta):
             for name, parameter in module.named_parameters(recurse=False):
-                filled = nn.Parameter(torch.full(parameter.shape, WEIGHT, dtype=dtype), requires_grad=False)
+                filled = nn.Parameter(torch.full(parameter.shape, WEIGHT_VALUE, dtype=dtype), requires_grad=False)
                 setattr(module, name, filled)
         if isinstance(module, Linear) and quantization is not None:
             module.quantize(quantization)

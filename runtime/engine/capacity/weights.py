@@ -22,8 +22,8 @@ from runtime.settings import EngineSettings
 log = logging.getLogger(__name__)
 
 AUTO = "auto"
-LADDER = (None, Quantization.INT8, Quantization.INT4)  # Quantizations in order of exactness, the most exact first.
-FLOAT16 = "F16"  # Name of the dtype in safetensors.
+QUANTIZATIONS = (None, Quantization.INT8, Quantization.INT4)  # In order of exactness, the most exact first.
+FLOAT16_NAME = "F16"  # Name of the dtype in safetensors.
 REAL_TIME = 1.0
 # Minimum number of weights per frame for a quantization. Every processor is fast enough for smaller networks.
 LARGE = 100_000_000
@@ -75,7 +75,7 @@ class WeightBits:
         is_large = frame_reads(config) >= LARGE
         dtype = choose_dtype(self._dtype, self._device, is_large=bits is None and is_large)
         is_whole = bits is None and self._dtype == AUTO and dtype is torch.float32 and can_round(self._device)
-        if is_whole and (is_large or set(types) == {FLOAT16}) and multiplies_float16():
+        if is_whole and (is_large or set(types) == {FLOAT16_NAME}) and multiplies_float16():
             return dtype, Quantization.FLOAT16
         return dtype, bits
 
@@ -84,7 +84,7 @@ class WeightBits:
 
         Each speed is measured when it is requested.
         """
-        for bits in LADDER:
+        for bits in QUANTIZATIONS:
             weights = self.with_bits(config, bits)
             yield weights, self.probe.rtf(config, weights)
 

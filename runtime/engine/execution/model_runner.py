@@ -20,9 +20,9 @@ from runtime.engine.execution.graphs import DECODE_BUCKETS, Capture, GraphPool, 
 from runtime.engine.execution.noise import HostNoise
 from runtime.engine.execution.prompt import Prompt
 from runtime.engine.execution.prompt_batches import (
+    MAX_UNDIVIDED_POSITIONS,
     POSITIONS,
     PROMPT_BATCH_SIZES,
-    TOGETHER,
     Chunk,
     PackedPieces,
     PromptBatches,
@@ -119,7 +119,7 @@ class ModelRunner:
         self._rows = torch.full((largest,), slots, device=device.torch_device)
         self._first_rows = torch.full((PROMPT_BATCH_SIZES[-1],), slots, device=device.torch_device)
         packs = self.frame.fused is not None
-        self.chunk = chunk or (POSITIONS[-1] if packs else TOGETHER)
+        self.chunk = chunk or (POSITIONS[-1] if packs else MAX_UNDIVIDED_POSITIONS)
         self._batches: PromptBatches = PackedPieces() if packs else WholeChunks(self.chunk, self._prompt_batch_sizes)
         shapes = list(self._batches.shapes()) if self._pads else [(1, 1)]
         width, pieces = max(count * size for count, size in shapes), max(count for count, _ in shapes)

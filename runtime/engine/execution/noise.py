@@ -15,7 +15,7 @@ from runtime.engine.execution.sampling import GOLDEN, MASK_32
 
 Words = NDArray[np.uint32]  # Unsigned integers with wrap-around arithmetic.
 
-UNIFORM_STEP = 2.0**-23  # Distance between two adjacent uniform numbers.
+UNIFORM_SPACING = 2.0**-23  # Distance between two adjacent uniform numbers.
 
 
 class HostNoise:
@@ -123,7 +123,7 @@ def noise_of(keys: Words, hashes: Words) -> Tensor:
     bits = mix(bits)
     bits >>= np.uint32(9)
     uniform = torch.from_numpy(bits.view(np.int32)).float()
-    return uniform.add_(0.5).mul_(UNIFORM_STEP).log_().neg_().log_().neg_()
+    return uniform.add_(0.5).mul_(UNIFORM_SPACING).log_().neg_().log_().neg_()
 
 
 def mix(x: Words) -> Words:

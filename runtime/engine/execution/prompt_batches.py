@@ -2,7 +2,7 @@
 
 A launch processes pieces of equal length.
 
-With fused operations, chunks are cut into pieces of ``PIECE`` positions, and the pieces of all chunks are concatenated.
+With fused operations, chunks are cut into pieces of ``PIECE_POSITIONS``, and the pieces of all chunks are concatenated.
 A row's result is bitwise independent of the other rows (runtime/device/kernels). A layer writes all keys before it
 reads any, so a piece can attend to an earlier piece of the same launch. The padding is less than one piece per prompt,
 plus the difference to the next larger shape.
@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 PROMPT_BATCH_SIZES = (1, 2, 4, 8)  # Also the numbers of first frames per launch.
-CHUNKS = (16, 32, 64, 128, 256, 512)  # Lengths to which a chunk that is not divided into pieces is padded.
-TOGETHER = 128  # Maximum total positions, in one launch, of chunks that are not divided.
-PIECE = 16  # Number of positions of a piece.
+CHUNK_POSITIONS = (16, 32, 64, 128, 256, 512)  # Lengths to which a chunk that is not divided into pieces is padded.
+MAX_UNDIVIDED_POSITIONS = 128  # Maximum total positions, in one launch, of chunks that are not divided.
+PIECE_POSITIONS = 16
 # Total positions of a launch's pieces. Each number has its own graph.
 POSITIONS = (16, 32, 64, 128, 192, 256, 384, 512)
 
@@ -67,31 +67,31 @@ class PackedPieces:
     """Packing that cuts chunks into pieces, so that a launch can have pieces of any prompts."""
 
     def shapes(self) -> Iterable[Shape]:
-        return ((positions // PIECE, PIECE) for positions in POSITIONS)
+        return ((positions // PIECE_POSITIONS, PIECE_POSITIONS) for positions in POSITIONS)
 
     def batches(self, chunks: Sequence[Chunk], scratch: int) -> Iterator[PromptBatch]:
         places: list[tuple[int, int, int, int, int]] = []
         begins = []  # Start index of each chunk in the concatenated pieces.
         for slot, start, part in chunks:
-            begins.append(PIECE * len(places))
-            for at in range(0, len(part), PIECE):
-                stop = min(at + PIECE, len(part))
+            begins.append(PIECE_POSITIONS * len(places))
+            for at in range(0, len(part), PIECE_POSITIONS):
+                stop = min(at + PIECE_POSITIONS, len(part))
                 kept = (slot, start + stop) if stop == len(part) else (scratch, 0)
                 places.append((slot, start + at, stop - at, *kept))
         most = POSITIONS[-1]
-        for first in range(0, PIECE * len(places), most):
-            now = places[first // PIECE : (first + most) // PIECE]
+        for first in range(0, PIECE_POSITIONS * len(places), most):
+            now = places[first // PIECE_POSITIONS : (first + most) // PIECE_POSITIONS]
             pieces = next(count for count, _ in self.shapes() if count >= len(now))
             embeds = [
                 (max(begin - first, 0), part[max(first - begin, 0) : first + most - begin])
                 for begin, (_, _, part) in zip(begins, chunks, strict=True)
                 if begin - most < first < begin + len(part)
             ]
-            yield PromptBatch((pieces, PIECE), _filled(now, pieces, scratch), embeds)
+            yield PromptBatch((pieces, PIECE_POSITIONS), _filled(now, pieces, scratch), embeds)
 
 
 class WholeChunks:
-    """Packing of undivided chunks, with up to `TOGETHER` positions in a launch.
+    """Packing of undivided chunks, with up to `MAX_UNDIVIDED_POSITIONS` positions in a launch.
 
     Each chunk is one piece.
 
@@ -102,14 +102,14 @@ class WholeChunks:
 
     def __init__(self, chunk: int, counts: Sequence[int] = PROMPT_BATCH_SIZES) -> None:
         # The first of the padded lengths that holds the longest chunk.
-        whole = next((size for size in CHUNKS if size >= chunk), chunk)
-        self._widths = [*(size for size in CHUNKS if size < whole), whole]
+        whole = next((size for size in CHUNK_POSITIONS if size >= chunk), chunk)
+        self._widths = [*(size for size in CHUNK_POSITIONS if size < whole), whole]
         self._counts = counts
 
     def shapes(self) -> Iterable[Shape]:
         for size in self._widths:
             for count in self._counts:
-                if count == 1 or count * size <= TOGETHER:
+                if count == 1 or count * size <= MAX_UNDIVIDED_POSITIONS:
                     yield count, size
 
     def batches(self, chunks: Sequence[Chunk], scratch: int) -> Iterator[PromptBatch]:
@@ -128,7 +128,7 @@ class WholeChunks:
         for number, (_, _, part) in enumerate(chunks[: self._counts[-1]], 1):
             larger = max(size, next(width for width in self._widths if width >= len(part)))
             width = next(count for count in self._counts if count >= number)
-            if number > 1 and width * larger > TOGETHER:
+            if number > 1 and width * larger > MAX_UNDIVIDED_POSITIONS:
                 break
             size, count = larger, number
         return size, count

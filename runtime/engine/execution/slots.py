@@ -20,10 +20,10 @@ from runtime.engine.execution.sampling import LevelSettings
 from runtime.model.config import GenerationDefaults, ModelConfig
 from runtime.request import Sampling
 
-UNPINNED = ("cpu", "mps")  # Device types that read host memory directly, so that pinned memory is not needed.
+UNPINNED_DEVICES = ("cpu", "mps")  # They read host memory directly, so that pinned memory is not needed.
 
-UNLIMITED = 2**62  # Larger than every number of frames.
-PLAIN_K = 64  # Maximum top-k for which no sort is needed. The published checkpoints use 50.
+UNLIMITED_FRAMES = 2**62  # Larger than every number of frames.
+MAX_UNSORTED_K = 64  # Maximum top-k for which no sort is needed. The published checkpoints use 50.
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class SlotInputs:
 
         Frame 0 follows the prompt; frame f has text id f - 1 as input.
         """
-        return len(self.trailing) + 1 if self.is_open else UNLIMITED
+        return len(self.trailing) + 1 if self.is_open else UNLIMITED_FRAMES
 
     @property
     def hold_until(self) -> int:
@@ -78,7 +78,7 @@ class SlotInputs:
         """
         if not self.holds_end:
             return 0
-        return UNLIMITED if self.is_open else len(self.trailing)
+        return UNLIMITED_FRAMES if self.is_open else len(self.trailing)
 
 
 def fill_in(sampling: Sampling, defaults: GenerationDefaults) -> RowSettings:
@@ -155,7 +155,7 @@ class LevelCache:
         widest_k = self.vocabulary if slots is None else int(self.host_top_k[slots].max())
         any_top_p = slots is None or bool((self.host_top_p[slots] < 1).any())
         if lean:  # Graphs and eager calls use the same operators.
-            widest_k, any_top_p = (min(PLAIN_K, self.vocabulary), False) if plain else (self.vocabulary, True)
+            widest_k, any_top_p = (min(MAX_UNSORTED_K, self.vocabulary), False) if plain else (self.vocabulary, True)
         return LevelSettings(
             temperature=self.temperature[rows],
             top_k=self.top_k[rows],
@@ -172,13 +172,13 @@ class LevelCache:
         Shapes: slots [B].
         """
         drawn = slots[~self.host_greedy[slots]]
-        return bool((self.host_top_k[drawn] <= PLAIN_K).all() and (self.host_top_p[drawn] >= 1).all())
+        return bool((self.host_top_k[drawn] <= MAX_UNSORTED_K).all() and (self.host_top_p[drawn] >= 1).all())
 
 
 def on_device(device: torch.device, numbers: NDArray[np.int64]) -> Tensor:
     """Copy numbers to a device on its current stream, without waiting for earlier work."""
     host = torch.from_numpy(numbers)
-    if device.type in UNPINNED:
+    if device.type in UNPINNED_DEVICES:
         return host.to(device)
     return host.pin_memory().to(device, non_blocking=True)
 

@@ -32,8 +32,8 @@ from runtime.settings import Settings
 
 log = logging.getLogger(__name__)
 
-LOW = 10  # Nice value (0 to 19) of the loader thread. Frames and audio have priority if all cores are busy.
-GATHERING = "huge pages"  # Name of the thread that moves loaded weights to huge pages.
+LOADER_NICE = 10  # Frames and audio have priority if all cores are busy.
+HUGE_PAGES_THREAD = "huge pages"  # Name of the thread that moves loaded weights to huge pages.
 
 OnStep = Callable[[str], None]  # Function that receives the name of the current step.
 # Factory of engine cores. Arguments: checkpoint, slots, positions per slot, waiting queue.
@@ -82,7 +82,7 @@ class CheckpointLoader:
         self.add(entry, checkpoint, on_step, before)
         # This follows the warm-up, because it would slow the warm-up down.
         if device.name == "cpu" and not are_small([checkpoint.talker]):
-            Thread(target=_gather, args=(entry.name,), name=GATHERING, daemon=True).start()
+            Thread(target=_gather, args=(entry.name,), name=HUGE_PAGES_THREAD, daemon=True).start()
 
     def add(
         self,
@@ -184,7 +184,7 @@ def _gather(name: str) -> None:
     Requests can be served during these seconds. Thread: its own.
     """
     if sys.platform == "linux":  # Only Linux has a separate nice value for each thread.
-        os.setpriority(os.PRIO_PROCESS, get_native_id(), LOW)
+        os.setpriority(os.PRIO_PROCESS, get_native_id(), LOADER_NICE)
     log.info("%s: %d MiB of this process lie in huge pages", name, gather() // 2**20)
 
 

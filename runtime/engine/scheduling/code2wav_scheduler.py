@@ -20,7 +20,7 @@ from runtime.device.interface import Stream
 from runtime.engine.audio.code2wav_streams import Code2WavStreams
 from runtime.engine.audio.code2wav_worker import Code2WavTask, Code2WavWorker
 from runtime.engine.audio.guards import RunawayDetector, spoken_after
-from runtime.engine.execution.slots import UNLIMITED
+from runtime.engine.execution.slots import UNLIMITED_FRAMES
 from runtime.engine.scheduling.scheduler import (
     MAX_BACKLOG_FRAMES,
     Code2WavChunk,
@@ -319,5 +319,5 @@ def spoken_from(sequence: Sequence) -> int:
     return (
         sequence.before + max(sequence.tokens, spoken_after(sequence.segment.spoken))
         if sequence.segment.closed
-        else UNLIMITED
+        else UNLIMITED_FRAMES
     )

@@ -16,9 +16,9 @@ from runtime.request import Queued
 
 log = logging.getLogger(__name__)
 
-WEIGHT = 0.2  # Weight of the newest duration in the running mean.
-FEW = 8  # Number of requests, at the front of the queue, that are notified of every change of their position.
-PLACES_S = 0.25  # Interval between notifications of all other requests.
+NEWEST_DURATION_WEIGHT = 0.2  # Weight of the newest duration in the running mean.
+FRONT_REQUESTS = 8  # The first requests of the queue are notified of every change of their position.
+POSITION_INTERVAL_S = 0.25  # Interval between notifications of all other requests.
 Command = Callable[[], None]
 
 
@@ -213,7 +213,7 @@ class WaitingQueue:
         Each assigned slot changes all positions. Reporting every change to hundreds of requests would delay audio on
         the event loop, so most requests are notified at intervals only.
         """
-        is_due = len(self._no_slot) <= FEW or now - self._reported_at >= PLACES_S
+        is_due = len(self._no_slot) <= FRONT_REQUESTS or now - self._reported_at >= POSITION_INTERVAL_S
         if not (self._has_moved and is_due):
             return
         self._has_moved, self._reported_at = False, now
@@ -228,7 +228,7 @@ class WaitingQueue:
     def record_released_slot(self, caller: str, held_s: float) -> None:
         """Record that a caller has released a slot after ``held_s`` seconds."""
         known = self._mean_slot_s
-        self._mean_slot_s = held_s if known is None else known + WEIGHT * (held_s - known)
+        self._mean_slot_s = held_s if known is None else known + NEWEST_DURATION_WEIGHT * (held_s - known)
         self._used_slots -= Counter([caller])  # Counter subtraction removes callers with no slots.
         self._has_moved = True
 

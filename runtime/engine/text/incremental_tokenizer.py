@@ -7,7 +7,7 @@ import unicodedata
 from runtime.model.text_tokenizer import TextTokenizer
 from runtime.shared.sentence_ends import SPOKEN
 
-JAMO = range(0x1160, 0x1200)  # Korean vowels and final consonants, which combine with the letter before them.
+KOREAN_JAMO = range(0x1160, 0x1200)  # Korean vowels and final consonants, which combine with the letter before them.
 
 
 class IncrementalTokenizer:
@@ -73,5 +73,5 @@ def _is_own_piece(character: str) -> bool:
     Characters unknown to Python may be combining marks in the tokenizer's Unicode version.
     """
     return unicodedata.category(character)[0] != "M" and not (
-        ord(character) in JAMO or unicodedata.category(character) == "Cn"
+        ord(character) in KOREAN_JAMO or unicodedata.category(character) == "Cn"
     )

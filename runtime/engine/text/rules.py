@@ -10,7 +10,7 @@ from runtime.settings import Limits
 from runtime.shared.speech_rate import expected_frames
 
 # Maximum ratio of actual to expected duration. A lower limit would cut off slow, emotional voices (docs/model.md 7.1).
-SLOWEST = 3.0
+MAX_DURATION_RATIO = 3.0
 PLAIN_DIGITS, GROUP_DIGITS = 16, 4
 _DIGITS = re.compile(r"\d+")
 GRACE_FRAMES = 50  # Frames of silence at the start and the end of a text of any length (4 s).
@@ -86,7 +86,7 @@ def frame_budget(text: str) -> int:
 
     The reference stops at 8191 frames (eleven minutes), which about one in three hundred requests reaches.
     """
-    return GRACE_FRAMES + round(SLOWEST * expected_frames(text))
+    return GRACE_FRAMES + round(MAX_DURATION_RATIO * expected_frames(text))
 
 
 def refuse_control(text: str, tokenizer: TextTokenizer, where: str) -> None:

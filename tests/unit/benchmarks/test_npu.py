@@ -21,8 +21,8 @@ __all__ = ["few_shapes_of_sound"]
 
 @pytest.fixture
 def ascend(monkeypatch: pytest.MonkeyPatch) -> Iterator[StandIn]:
-    monkeypatch.setattr("runtime.device.npu.WARM_UPS", 1)
-    monkeypatch.setattr("runtime.engine.execution.prompt_batches.CHUNKS", (64, 256))
+    monkeypatch.setattr("runtime.device.npu.WARM_UP_RUNS", 1)
+    monkeypatch.setattr("runtime.engine.execution.prompt_batches.CHUNK_POSITIONS", (64, 256))
     yield install(monkeypatch)
     register(None)
 

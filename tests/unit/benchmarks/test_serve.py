@@ -232,7 +232,7 @@ def test_the_command_writes_its_report(
     endless: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("benchmarks.common.texts.frames_of", shortened)
-    monkeypatch.setattr(measuring, "FILLING_MINUTES", 0)
+    monkeypatch.setattr(measuring, "WARM_UP_MINUTES", 0)
     words = f"serve --model {endless} --device cpu --slots 2 --length 256 --transport engine --concurrency 1 --calls 1"
     words += f" --load .5 --minutes .001 --seconds 1 --json {tmp_path / 'json'}"
     monkeypatch.setattr("sys.argv", words.split())

@@ -11,7 +11,7 @@ from typing import Any
 import fsspec
 import pytest
 
-from runtime.cluster.store import KEYS, VOICES, Folder, Mirror, store_of
+from runtime.cluster.store import KEYS_FILE, VOICES, Folder, Mirror, store_of
 from runtime.settings import ClusterSettings, Settings
 
 
@@ -61,15 +61,15 @@ def test_owners_keep_their_folders_and_index_and_partial_files_stay_local(
 def test_keys_are_read_from_the_store_and_never_written_to_it(two: tuple[Mirror, Mirror], tmp_path: Path) -> None:
     here, _ = two
     assert "VOICEWRIGHT_API_KEYS_FILE" not in here.environment
-    (tmp_path / "store" / KEYS).write_text("one\n")
+    (tmp_path / "store" / KEYS_FILE).write_text("one\n")
     third = Mirror.open(f"file://{tmp_path}/store", 0.5)
     assert Path(third.environment["VOICEWRIGHT_API_KEYS_FILE"]).read_text() == "one\n"
-    (third.local / KEYS).write_text("mine\n")
+    (third.local / KEYS_FILE).write_text("mine\n")
     third.synchronise()
-    assert (tmp_path / "store" / KEYS).read_text() == "one\n"
-    (tmp_path / "store" / KEYS).write_text("one\ntwo\n")
+    assert (tmp_path / "store" / KEYS_FILE).read_text() == "one\n"
+    (tmp_path / "store" / KEYS_FILE).write_text("one\ntwo\n")
     third.synchronise()
-    assert (third.local / KEYS).read_text() == "one\ntwo\n"
+    assert (third.local / KEYS_FILE).read_text() == "one\ntwo\n"
 
 
 def test_concurrent_changes_converge_to_one_version(two: tuple[Mirror, Mirror], tmp_path: Path) -> None:

@@ -68,7 +68,7 @@ def test_decode_attention_reads_its_own_slot_up_to_its_length() -> None:
 
 
 def test_small_networks_use_one_thread_and_large_ones_all_cores(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cpu, "CORES", 7)
+    monkeypatch.setattr(cpu, "CORE_COUNT", 7)
     with torch.device("meta"):
         small, large = nn.Linear(1000, SMALL // 1000 - 1, bias=False), nn.Linear(1000, SMALL // 1000, bias=False)
     assert threads_for([]) == threads_for([small, small]) == Threads(1, 1)

@@ -54,7 +54,7 @@ def test_whole_frame_can_be_captured(
 ) -> None:
     """No operation uses the AI CPU, copies the slots, or sorts unnecessarily."""
     # This limit is below the number of codes of these checkpoints.
-    monkeypatch.setattr("runtime.engine.execution.slots.PLAIN_K", 8)
+    monkeypatch.setattr("runtime.engine.execution.slots.MAX_UNSORTED_K", 8)
     checkpoint = on_npu(spec, "custom_voice", dtype)
     frame = frame_of(checkpoint, npu, dtype)
     which = torch.zeros(rows, device=NPU, dtype=torch.int64)

@@ -36,13 +36,13 @@ def test_full_regions_become_huge_pages_with_unchanged_content() -> None:
     memory = mmap.mmap(-1, 64 * MIB, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     memory[: 16 * MIB] = bytes(range(256)) * (16 * MIB // 256)
     address = torch.frombuffer(memory, dtype=torch.uint8).data_ptr()
-    inside = -(-address // huge_pages.HUGE) * huge_pages.HUGE
+    inside = -(-address // huge_pages.HUGE_PAGE_BYTES) * huge_pages.HUGE_PAGE_BYTES
     written = (inside, inside + 14 * MIB)
     assert any(start <= written[0] and written[1] <= stop < address + 32 * MIB for start, stop in huge_pages.worthy())
     held, gathered = of_region(address, "Rss"), huge_pages.gather()
     assert memory[: 16 * MIB] == bytes(range(256)) * (16 * MIB // 256)
     # Only the ends of the region that was written may add pages.
-    assert of_region(address, "Rss") < held + 2 * huge_pages.HUGE
+    assert of_region(address, "Rss") < held + 2 * huge_pages.HUGE_PAGE_BYTES
     if not (huge := of_region(address, "AnonHugePages")):
         pytest.skip("this system gathers nothing when asked, or has no room for it")
     assert huge <= gathered
@@ -55,7 +55,7 @@ def test_other_systems_are_left_unchanged(monkeypatch: pytest.MonkeyPatch, tmp_p
 
 def test_only_full_private_regions_are_chosen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Files, stacks and mostly empty regions are not chosen, and only complete huge pages are."""
-    pages, there = huge_pages.HUGE // mmap.PAGESIZE, (1 << 63).to_bytes(8, "little")
+    pages, there = huge_pages.HUGE_PAGE_BYTES // mmap.PAGESIZE, (1 << 63).to_bytes(8, "little")
     lines = [
         "00200000-00900000 rw-p 00000000 00:00 0 ",  # The second huge page of this region is not full.
         "00a00000-00c00000 r--p 00000000 00:00 0 ",

@@ -23,7 +23,7 @@ from runtime.device import native
 from runtime.device.native import __main__ as build
 from runtime.device.native import reference
 from runtime.device.quantized import (
-    GROUP,
+    GROUP_WEIGHTS,
     Int4,
     Int8,
     NativeFloat16,
@@ -76,7 +76,10 @@ def test_int8_product_of_any_shape_equals_its_twin(M: int, N: int, K: int, seed:
 @settings(max_examples=examples(40), deadline=None)
 @given(M=st.integers(1, 19), N=st.integers(1, 70), groups=st.integers(1, 6), seed=st.integers(0, 2**30))
 def test_int4_product_of_any_shape_equals_its_twin(M: int, N: int, groups: int, seed: int) -> None:
-    x, rounded = numbers(M, GROUP * groups, seed=seed), Int4.of(numbers(N, GROUP * groups, seed=seed + 1))
+    x, rounded = (
+        numbers(M, GROUP_WEIGHTS * groups, seed=seed),
+        Int4.of(numbers(N, GROUP_WEIGHTS * groups, seed=seed + 1)),
+    )
     expected = expected_int4(x, rounded)
     for level in LEVELS:
         torch.ops.voicewright.use_level(level)
@@ -205,7 +208,7 @@ def arm_program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(("M", "N", "K"), [(1, 16, 32), (3, 40, 96), (9, 17, 224), (19, 70, 160)])
 def test_arm_products_equal_the_twin_under_emulation(arm_program: Path, level: int, M: int, N: int, K: int) -> None:
     x, weight = numbers(M, K), numbers(N, K, seed=1)
-    weight[:, :GROUP] = weight[:, :GROUP].sign()  # The largest values of four and of eight bits.
+    weight[:, :GROUP_WEIGHTS] = weight[:, :GROUP_WEIGHTS].sign()  # The largest values of four and of eight bits.
     eight, four, half = Int8.of(weight), Int4.of(weight), weight.half()
     tiles = native.int8_tiles(eight.values, eight.steps)
     blocks = native.int4_blocks(four.values, four.steps, four.middles)

@@ -16,8 +16,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from runtime.device.interface import URGENT, Stream
-from runtime.device.npu import HIGH, WARM_UPS, NpuDevice
+from runtime.device.interface import URGENT_STREAMS, Stream
+from runtime.device.npu import HIGH, WARM_UP_RUNS, NpuDevice
 from runtime.device.open_device import choose_dtype, open_device
 from runtime.engine.execution.completion_waiter import CompletionWaiter
 from runtime.errors import DeviceUnavailable
@@ -104,7 +104,7 @@ def test_every_task_kind_has_a_stream_and_urgent_ones_high_priority(npu: NpuDevi
     for stream in Stream:
         with npu.stream(stream):
             assert ascend.npu.current_stream() is streams[stream]
-            assert (streams[stream].priority == HIGH) == (stream in URGENT)
+            assert (streams[stream].priority == HIGH) == (stream in URGENT_STREAMS)
     assert ascend.npu.current_stream() not in streams.values()
 
 
@@ -175,13 +175,13 @@ def test_graph_replays_its_work_without_python(npu: NpuDevice, ascend: StandIn) 
 
     with torch.inference_mode():
         graph = npu.capture(work, Stream.AUDIO)
-        assert calls == [False] * WARM_UPS + [True]
+        assert calls == [False] * WARM_UP_RUNS + [True]
         result, address = graph.result, graph.result.data_ptr()
         for _ in range(3):
             graph.replay()
-    assert len(calls) == WARM_UPS + 1
-    assert state.tolist() == [WARM_UPS + 1 + 3.0] * 3
-    assert result.tolist() == [2 * (WARM_UPS + 1 + 3.0)] * 3
+    assert len(calls) == WARM_UP_RUNS + 1
+    assert state.tolist() == [WARM_UP_RUNS + 1 + 3.0] * 3
+    assert result.tolist() == [2 * (WARM_UP_RUNS + 1 + 3.0)] * 3
     assert graph.result.data_ptr() == address
 
 

@@ -11,7 +11,13 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from runtime.device.npu import NpuDevice
-from runtime.device.npu_attention import BLOCK, BOTTOM_RIGHT, COMPRESSED, EXPLICIT, check_attention
+from runtime.device.npu_attention import (
+    BLOCK_POSITIONS,
+    BOTTOM_RIGHT,
+    COMPRESSED_MASK_SIZE,
+    EXPLICIT_MASK_MODE,
+    check_attention,
+)
 from runtime.errors import AttentionRefused, DeviceUnavailable
 from tests.support.npu_backend import NPU
 from tests.support.torch_npu_stand_in import StandIn
@@ -58,12 +64,12 @@ def test_new_positions_attend_causally(
     assert out.dtype is dtype
     assert_near(out, expected(q, k, v, torch.ones(new, before + new, dtype=torch.bool).tril(before)))
     operator = "fusion" if dtype is torch.float32 else "infer"
-    assert ascend.calls == [(operator, tuple(q.shape), tuple(k.shape), BOTTOM_RIGHT if new > 1 else EXPLICIT)]
+    assert ascend.calls == [(operator, tuple(q.shape), tuple(k.shape), BOTTOM_RIGHT if new > 1 else EXPLICIT_MASK_MODE)]
 
 
 @both
 def test_keys_beyond_the_compressed_mask_are_attended(npu: NpuDevice, dtype: torch.dtype) -> None:
-    before, new = COMPRESSED + 50, 3
+    before, new = COMPRESSED_MASK_SIZE + 50, 3
     q, k, v = heads(1, new, before + new, dtype)
     truth = expected(q, k, v, torch.ones(new, before + new, dtype=torch.bool).tril(before))
     assert_near(npu.prefill_attention(*on_npu(q, k, v)).cpu(), truth)
@@ -88,7 +94,7 @@ def test_prefill_accepts_an_explicit_mask(npu: NpuDevice, dtype: torch.dtype) ->
     assert_near(npu.prefill_attention(*on_npu(q, k, v, seen)).cpu(), expected(q, k, v, seen))
 
 
-SLOTS, TOTAL = 7, 2 * BLOCK
+SLOTS, TOTAL = 7, 2 * BLOCK_POSITIONS
 
 
 def arena(dtype: torch.dtype, seed: int) -> tuple[Tensor, Tensor]:
@@ -140,7 +146,7 @@ def test_index_put_across_the_heads_dimension_runs_on_the_ai_cpu(npu: NpuDevice,
     keys[rows, :, places] = keys[rows, :, 0]
     assert ascend.npu.ai_cpu == [("index_put_", "indices that are not beside each other")]
     ascend.npu.copied = 0
-    keys[:, :, :BLOCK][rows]
+    keys[:, :, :BLOCK_POSITIONS][rows]
     assert ascend.npu.copied == keys.nbytes // 2
 
 
@@ -165,7 +171,7 @@ def test_stale_keys_after_the_row_end_are_not_attended(npu: NpuDevice, left: flo
     for _ in range(2):
         held = on_npu(keys, values)
         which, where = on_npu(rows, starts)
-        outs.append(npu.attend_slots(which, where, BLOCK, held[0])(*on_npu(q, k, v), *held).cpu())
+        outs.append(npu.attend_slots(which, where, BLOCK_POSITIONS, held[0])(*on_npu(q, k, v), *held).cpu())
         keys[0, :, 5:] = values[0, :, 5:] = left
     assert torch.equal(*outs)
 
@@ -173,17 +179,17 @@ def test_stale_keys_after_the_row_end_are_not_attended(npu: NpuDevice, left: flo
 # --- Refusal of wrong masks
 
 
-def causal(size: int = COMPRESSED) -> Tensor:
+def causal(size: int = COMPRESSED_MASK_SIZE) -> Tensor:
     return torch.ones(size, size, dtype=torch.bool).triu(1)
 
 
 def test_masks_in_use_are_accepted() -> None:
     check_attention(*heads(1, 3, 9, torch.bfloat16), causal(), BOTTOM_RIGHT)
-    check_attention(*heads(2, 1, 9, torch.bfloat16), None, EXPLICIT)
-    check_attention(*heads(2, 1, 9, torch.bfloat16), torch.zeros(2, 1, 1, 9, dtype=torch.bool), EXPLICIT)
+    check_attention(*heads(2, 1, 9, torch.bfloat16), None, EXPLICIT_MASK_MODE)
+    check_attention(*heads(2, 1, 9, torch.bfloat16), torch.zeros(2, 1, 1, 9, dtype=torch.bool), EXPLICIT_MASK_MODE)
 
 
-@pytest.mark.parametrize("size", [COMPRESSED - 1, COMPRESSED + 1])
+@pytest.mark.parametrize("size", [COMPRESSED_MASK_SIZE - 1, COMPRESSED_MASK_SIZE + 1])
 def test_compressed_mask_of_another_size_is_refused(size: int) -> None:
     with pytest.raises(AttentionRefused, match="2048 by 2048"):
         check_attention(*heads(1, 3, 9, torch.bfloat16), causal(size), BOTTOM_RIGHT)
@@ -222,7 +228,7 @@ def test_more_queries_than_keys_are_refused() -> None:
 
 def test_several_queries_without_a_mask_are_refused() -> None:
     with pytest.raises(AttentionRefused, match="also those after it"):
-        check_attention(*heads(1, 2, 9, torch.bfloat16), None, EXPLICIT)
+        check_attention(*heads(1, 2, 9, torch.bfloat16), None, EXPLICIT_MASK_MODE)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.uint8, torch.int8])
@@ -232,19 +238,19 @@ def test_numeric_mask_is_refused(dtype: torch.dtype) -> None:
     This operator would convert them to booleans.
     """
     with pytest.raises(AttentionRefused, match="may mean the opposite"):
-        check_attention(*heads(2, 1, 9, torch.bfloat16), torch.zeros(2, 1, 1, 9, dtype=dtype), EXPLICIT)
+        check_attention(*heads(2, 1, 9, torch.bfloat16), torch.zeros(2, 1, 1, 9, dtype=dtype), EXPLICIT_MASK_MODE)
 
 
 @pytest.mark.parametrize("shape", [(2, 9), (9,), (1, 1, 1, 9), (2, 1, 1, 8), (2, 6, 1, 9)])
 def test_mask_of_another_shape_is_refused(shape: tuple[int, ...]) -> None:
     with pytest.raises(AttentionRefused, match="for 1 queries and 9 keys"):
-        check_attention(*heads(2, 1, 9, torch.bfloat16), torch.zeros(shape, dtype=torch.bool), EXPLICIT)
+        check_attention(*heads(2, 1, 9, torch.bfloat16), torch.zeros(shape, dtype=torch.bool), EXPLICIT_MASK_MODE)
 
 
 def test_non_contiguous_mask_is_refused() -> None:
     wide = torch.zeros(2, 1, 1, 18, dtype=torch.bool)
     with pytest.raises(AttentionRefused, match="contiguous masks"):
-        check_attention(*heads(2, 1, 9, torch.bfloat16), wide[..., ::2], EXPLICIT)
+        check_attention(*heads(2, 1, 9, torch.bfloat16), wide[..., ::2], EXPLICIT_MASK_MODE)
 
 
 @pytest.mark.parametrize("part", [0, 1, 2])
@@ -253,7 +259,7 @@ def test_non_contiguous_heads_are_refused(part: int) -> None:
     given[part] = torch.cat((given[part], given[part]), dim=-1)[..., ::2]
     query, key, value = given
     with pytest.raises(AttentionRefused, match="contiguous tensors"):
-        check_attention(query, key, value, torch.zeros(2, 1, 1, 9, dtype=torch.bool), EXPLICIT)
+        check_attention(query, key, value, torch.zeros(2, 1, 1, 9, dtype=torch.bool), EXPLICIT_MASK_MODE)
 
 
 @pytest.mark.parametrize(("part", "changed"), list(product((0, 1, 2), ("dtype", "dim"))))
@@ -262,13 +268,13 @@ def test_heads_of_another_dtype_or_layout_are_refused(part: int, changed: str) -
     given[part] = given[part].float() if changed == "dtype" else given[part].flatten(2)
     query, key, value = given
     with pytest.raises(AttentionRefused):
-        check_attention(query, key, value, torch.zeros(2, 1, 1, 9, dtype=torch.bool), EXPLICIT)
+        check_attention(query, key, value, torch.zeros(2, 1, 1, 9, dtype=torch.bool), EXPLICIT_MASK_MODE)
 
 
 def test_row_first_key_layout_is_refused() -> None:
     q, k, v = heads(2, 1, 9, torch.bfloat16)
     with pytest.raises(AttentionRefused):
-        check_attention(q, k.transpose(1, 2).contiguous(), v, None, EXPLICIT)
+        check_attention(q, k.transpose(1, 2).contiguous(), v, None, EXPLICIT_MASK_MODE)
 
 
 def test_unsupported_checkpoint_is_refused_with_the_reason() -> None:
@@ -276,8 +282,8 @@ def test_unsupported_checkpoint_is_refused_with_the_reason() -> None:
         keys = torch.zeros(1, key_heads, 4, width, dtype=dtype)
         return torch.zeros(1, query_heads, 1, width, dtype=dtype), keys, keys
 
-    check_attention(*given(4, 2, 20, torch.float32), None, EXPLICIT)
+    check_attention(*given(4, 2, 20, torch.float32), None, EXPLICIT_MASK_MODE)
     with pytest.raises(DeviceUnavailable, match="in sixteens; this checkpoint's have 20"):
-        check_attention(*given(4, 2, 20, torch.bfloat16), None, EXPLICIT)
+        check_attention(*given(4, 2, 20, torch.bfloat16), None, EXPLICIT_MASK_MODE)
     with pytest.raises(DeviceUnavailable, match="up to 64 to a key head; this checkpoint has 65 and 1"):
-        check_attention(*given(65, 1, 16, torch.bfloat16), None, EXPLICIT)
+        check_attention(*given(65, 1, 16, torch.bfloat16), None, EXPLICIT_MASK_MODE)

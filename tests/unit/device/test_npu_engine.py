@@ -17,7 +17,7 @@ from torch import Tensor
 from runtime.device.cpu import CpuDevice
 from runtime.device.interface import Graph, Stream
 from runtime.device.npu import NpuDevice
-from runtime.device.npu_attention import BOTTOM_RIGHT, EXPLICIT
+from runtime.device.npu_attention import BOTTOM_RIGHT, EXPLICIT_MASK_MODE
 from runtime.engine.audio.code2wav_graphs import FAMILIES
 from runtime.engine.engine import Engine
 from runtime.engine.execution.graphs import Work
@@ -57,8 +57,8 @@ def _few_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
     """
     for name, sizes in (("DECODE_BUCKETS", (1, 2, 6, 12)), ("PROMPT_BATCH_SIZES", (1, 4))):
         monkeypatch.setattr(f"runtime.engine.execution.model_runner.{name}", sizes)
-    monkeypatch.setattr("runtime.engine.execution.prompt_batches.CHUNKS", (16, 64))
-    monkeypatch.setattr("runtime.device.npu.WARM_UPS", 1)
+    monkeypatch.setattr("runtime.engine.execution.prompt_batches.CHUNK_POSITIONS", (16, 64))
+    monkeypatch.setattr("runtime.device.npu.WARM_UP_RUNS", 1)
 
 
 def varied(count: int) -> list[SpeechRequest]:
@@ -96,7 +96,7 @@ def test_batched_npu_codes_equal_those_of_the_cpu(
     assert len(core_of(engine).runner.graphs.of(Work.DECODE)) == (0 if eager else 6)
     assert bool(ascend.npu.graphs) != eager
     assert_same_codes(engine, engine_of(loaded("tiny", "custom_voice"), slots=5), varied(7))
-    assert {mode for _, _, _, mode in ascend.calls} == {EXPLICIT, BOTTOM_RIGHT}
+    assert {mode for _, _, _, mode in ascend.calls} == {EXPLICIT_MASK_MODE, BOTTOM_RIGHT}
     assert set(ascend.npu.ai_cpu) == set()
 
 

@@ -12,10 +12,10 @@ from torch import Tensor
 from runtime.device import native
 from runtime.device import quantized as subject
 from runtime.device.quantized import (
-    FULL,
-    GROUP,
-    NEAR,
-    SMALLEST,
+    CACHED_ROWS,
+    GROUP_WEIGHTS,
+    MAX_INT8,
+    MIN_SCALE,
     DequantizedInt8,
     Int4,
     Int8,
@@ -70,8 +70,8 @@ def test_product_equals_that_of_the_dequantized_weights(made: Made) -> None:
     rows = numbers(40, K) * torch.logspace(-3, 3, 40)[:, None]
     expected = rows @ weight.t()
     # Number of steps to which a row is rounded, which is half of FULL on processors without VNNI.
-    steps = product.steps if isinstance(product, RoundedRowsInt8) else FULL
-    most = 0.012 * FULL / steps  # Largest rounding error of a row in eight bits or in bfloat16.
+    steps = product.steps if isinstance(product, RoundedRowsInt8) else MAX_INT8
+    most = 0.012 * MAX_INT8 / steps  # Largest rounding error of a row in eight bits or in bfloat16.
     for found, row in zip(product(rows), expected, strict=True):
         assert away(found, row) < most
 
@@ -122,7 +122,7 @@ def test_without_vnni_two_products_fit_into_16_bits(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(torch.cpu, "_is_vnni_supported", lambda: False)
     weight, rows = torch.ones(N, K), torch.ones(3, K)
     product = RoundedRowsInt8(Int8.of(weight))
-    assert 2 * (2 * product.steps + 1) * subject.FULL < 2**15
+    assert 2 * (2 * product.steps + 1) * subject.MAX_INT8 < 2**15
     torch.testing.assert_close(product(rows), rows @ weight.t())
 
 
@@ -143,9 +143,9 @@ def test_non_finite_row_affects_no_other_and_zeros_stay_zero(made: Made) -> None
 def test_weights_are_rounded_to_nearest() -> None:
     weight = numbers(N, K, seed=1)
     eight, four = Int8.of(weight), Int4.of(weight)
-    assert ((eight.weight() - weight).abs() <= eight.steps[:, None] / 2 + SMALLEST).all()
+    assert ((eight.weight() - weight).abs() <= eight.steps[:, None] / 2 + MIN_SCALE).all()
     # The limits of a group may exceed its values by the rounding error of its middle in bfloat16.
-    steps = four.steps.float().repeat_interleave(GROUP, dim=1)
+    steps = four.steps.float().repeat_interleave(GROUP_WEIGHTS, dim=1)
     assert ((four.weight() - weight).abs() <= steps / 2 + 0.03 * weight.abs().amax()).all()
     assert away(eight.weight(), weight) < 0.01
     assert away(four.weight(), weight) < 0.1
@@ -153,9 +153,9 @@ def test_weights_are_rounded_to_nearest() -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 def test_matrix_quantized_in_pieces_equals_the_whole(dtype: torch.dtype) -> None:
-    weight = numbers(2 * NEAR + 3, 48, seed=2).to(dtype)
+    weight = numbers(2 * CACHED_ROWS + 3, 48, seed=2).to(dtype)
     made, whole = Int8.of(weight), weight.float()
-    steps = whole.abs().amax(dim=1) / FULL
+    steps = whole.abs().amax(dim=1) / MAX_INT8
     assert torch.equal(made.steps, steps)
     assert torch.equal(made.values, (whole / steps[:, None]).round().to(torch.int8))
 
@@ -197,4 +197,4 @@ def test_arm64_uses_no_fbgemm_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_quantized_byte_counts_of_a_large_matrix() -> None:
     assert 1 < quantized_bytes(3072, 1024, Quantization.INT8) / (3072 * 1024) < 1.02
     assert quantized_bytes(3072, 1024, Quantization.FLOAT16) == 3072 * 1024 * 2
-    assert quantized_bytes(3072, 1024, Quantization.INT4) == 3072 * 1024 * (4 + 32 / GROUP) / 8
+    assert quantized_bytes(3072, 1024, Quantization.INT4) == 3072 * 1024 * (4 + 32 / GROUP_WEIGHTS) / 8

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from runtime.device.calibrated_int4 import DAMPING, _fitted, _rounded, calibrated
-from runtime.device.quantized import GROUP, Int4, Quantization
+from runtime.device.quantized import GROUP_WEIGHTS, Int4, Quantization
 from runtime.engine.engine import Engine
 from runtime.engine.input_moments import measure_inputs
 from runtime.model.quantize import Moments
@@ -39,8 +39,8 @@ def textbook(weight: Tensor, moments: Tensor) -> Tensor:
     rest, count = weight.double().clone(), len(moments)
     damped = moments.double() + torch.eye(count) * DAMPING * moments.diagonal().mean().double()
     for place in range(count):
-        if place % GROUP == 0:
-            step, middle = _fitted(rest[:, place : place + GROUP].float())
+        if place % GROUP_WEIGHTS == 0:
+            step, middle = _fitted(rest[:, place : place + GROUP_WEIGHTS].float())
         inverse = torch.linalg.inv(damped[place:, place:])
         value = _rounded(rest[:, place : place + 1].float(), step, middle)[:, 0] * step[:, 0] + middle[:, 0]
         rest[:, place:] -= torch.outer((rest[:, place] - value) / inverse[0, 0], inverse[0])

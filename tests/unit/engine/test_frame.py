@@ -16,7 +16,7 @@ from torch import Tensor
 from runtime.device import native, open_device
 from runtime.engine.execution.model_runner import FrameResult, ModelRunner
 from runtime.engine.execution.prompt import Prompt
-from runtime.engine.execution.slots import UNLIMITED, LevelChoice, RowSettings, SlotInputs
+from runtime.engine.execution.slots import UNLIMITED_FRAMES, LevelChoice, RowSettings, SlotInputs
 from runtime.model.checkpoint import Checkpoint
 from runtime.model.layers import Operations
 from tests.conftest import Loaded
@@ -204,7 +204,7 @@ def test_row_makes_as_many_frames_as_it_has_text(speaker: Checkpoint) -> None:
         slot_cache.take(SlotInputs(settings_of(0), 0, ids, is_open=is_open))
         for ids, is_open in (([], True), ([1, 2], True), ([1, 2], False), ([], False))
     ]
-    assert [slot_cache.inputs[slot].text_frames for slot in taken] == [1, 3, UNLIMITED, UNLIMITED]
+    assert [slot_cache.inputs[slot].text_frames for slot in taken] == [1, 3, UNLIMITED_FRAMES, UNLIMITED_FRAMES]
     slot_cache.write(taken)
     # The slot has fewer positions than these ids. All are counted, and those without a position are dropped.
     slot_cache.append_text(taken[0], [5] * 200)
@@ -222,7 +222,7 @@ def test_text_appended_before_the_prefill_is_not_lost(speaker: Checkpoint) -> No
     slot_cache.append_text(slot, [3], is_last=True)
     slot_cache.write([slot])
     assert slot_cache.trailing[slot, :4].tolist() == [1, 2, 3, slot_cache.pad]
-    assert (slot_cache.inputs[slot].text_frames, slot_cache.hold_until[slot]) == (UNLIMITED, 3)
+    assert (slot_cache.inputs[slot].text_frames, slot_cache.hold_until[slot]) == (UNLIMITED_FRAMES, 3)
 
 
 @pytest.fixture

@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from runtime.engine.execution.prompt_batches import (
-    PIECE,
+    MAX_UNDIVIDED_POSITIONS,
+    PIECE_POSITIONS,
     POSITIONS,
-    TOGETHER,
     Chunk,
     PackedPieces,
     PromptBatches,
@@ -94,6 +94,6 @@ def test_launch_sizes_for_packed_and_whole_prompts(
 
 
 def test_launch_shapes_hold_whole_chunks_within_the_limit() -> None:
-    assert all(positions % PIECE == 0 for positions in POSITIONS)
-    assert all(count == 1 or count * size <= TOGETHER for count, size in WholeChunks(512).shapes())
+    assert all(positions % PIECE_POSITIONS == 0 for positions in POSITIONS)
+    assert all(count == 1 or count * size <= MAX_UNDIVIDED_POSITIONS for count, size in WholeChunks(512).shapes())
     assert {count for count, _ in WholeChunks(128, (1, 2)).shapes()} == {1, 2}

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from runtime.engine.execution.sampling import LevelSettings, gumbel_noise, pick, talker_rules
-from runtime.engine.execution.slots import UNLIMITED, LevelChoice, fill_in
+from runtime.engine.execution.slots import UNLIMITED_FRAMES, LevelChoice, fill_in
 from runtime.model.config import GenerationDefaults
 from runtime.request import Sampling
 from tests.golden.stored import DATA, arrays
@@ -214,7 +214,7 @@ def test_end_token_can_be_blocked_longer_and_never_shorter() -> None:
     logits = torch.zeros(5, VOCAB)
     seen = torch.zeros(5, VOCAB, dtype=torch.bool)
     allowed = torch.ones(VOCAB, dtype=torch.bool)
-    made, hold_until = torch.tensor([4, 5, 6, 1, 2**40]), torch.tensor([5, 5, 5, 1, UNLIMITED])
+    made, hold_until = torch.tensor([4, 5, 6, 1, 2**40]), torch.tensor([5, 5, 5, 1, UNLIMITED_FRAMES])
     scores = talker_rules(logits, seen, torch.ones(5), made, hold_until, allowed, EOS)
     assert (scores[:, EOS] == -torch.inf).tolist() == [True, False, False, True, True]
 

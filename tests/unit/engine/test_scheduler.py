@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runtime.engine.execution.slots import UNLIMITED
+from runtime.engine.execution.slots import UNLIMITED_FRAMES
 from runtime.engine.scheduling.scheduler import (
     LOW_BUFFER_S,
     MAX_BACKLOG_FRAMES,
@@ -29,7 +29,7 @@ def speaking(
     """Return a scheduler and a table whose rows all speak and have sent nothing."""
     table = SequenceTable(slots)
     table.speaking[:] = True
-    table.limit[:], table.text_limit[:] = 1000, UNLIMITED
+    table.limit[:], table.text_limit[:] = 1000, UNLIMITED_FRAMES
     table.begun[:] = table.made[:] = made
     table.first_chunk[:], table.largest_chunk[:], table.batch[:] = 1, 16, 4
     return Scheduler(

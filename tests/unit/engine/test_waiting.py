@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from runtime.engine.scheduling.sequence import Sequence, SequenceState
-from runtime.engine.scheduling.waiting_queue import FEW, PLACES_S, WaitingQueue
+from runtime.engine.scheduling.waiting_queue import FRONT_REQUESTS, POSITION_INTERVAL_S, WaitingQueue
 from runtime.errors import GenerationFailed, QueueTimeout
 from runtime.request import Queued
 from tests.support.engines import EventRecorder, custom_voice
@@ -128,14 +128,14 @@ def test_places_are_reported_once_and_when_they_change() -> None:
 
 
 def test_places_of_many_requests_are_reported_at_intervals() -> None:
-    queue = queue_of(FEW + 2)
-    last = heard_by(queue.find(FEW + 1))
+    queue = queue_of(FRONT_REQUESTS + 2)
+    last = heard_by(queue.find(FRONT_REQUESTS + 1))
     queue.report_places(7.0)
     queue.next()
     queue.report_places(7.1)
-    assert last.places == [FEW + 1], "all were told a moment ago"
-    queue.report_places(7.0 + PLACES_S)
-    assert last.places == [FEW + 1, FEW]
+    assert last.places == [FRONT_REQUESTS + 1], "all were told a moment ago"
+    queue.report_places(7.0 + POSITION_INTERVAL_S)
+    assert last.places == [FRONT_REQUESTS + 1, FRONT_REQUESTS]
 
 
 def test_no_estimate_is_made_before_a_slot_was_released() -> None:

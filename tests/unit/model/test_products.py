@@ -15,7 +15,17 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from runtime.device.quantized import Quantization, kinds_here
-from runtime.model.products import GRAIN, LONG, Conv, Linear, Table, TransposedConv, lay_out, linear, silu
+from runtime.model.products import (
+    KERNEL_ROWS,
+    MIN_OWN_PRODUCT_ROWS,
+    Conv,
+    Linear,
+    Table,
+    TransposedConv,
+    lay_out,
+    linear,
+    silu,
+)
 
 ROUNDING = {"rtol": 1e-4, "atol": 1e-4}
 
@@ -95,9 +105,18 @@ def assert_exact(conv: nn.Module, inputs: int, left: int, step: int) -> None:
 
     It is checked alone and in a batch.
     """
-    x = numbers(3, left + LONG + 70, inputs, seed=7)
+    x = numbers(3, left + MIN_OWN_PRODUCT_ROWS + 70, inputs, seed=7)
     whole = conv(x)
-    for start, size in ((0, 1), (3, 2), (5, 7), (8, GRAIN), (2, LONG - 1), (1, LONG), (4, LONG + 1), (0, LONG + 70)):
+    for start, size in (
+        (0, 1),
+        (3, 2),
+        (5, 7),
+        (8, KERNEL_ROWS),
+        (2, MIN_OWN_PRODUCT_ROWS - 1),
+        (1, MIN_OWN_PRODUCT_ROWS),
+        (4, MIN_OWN_PRODUCT_ROWS + 1),
+        (0, MIN_OWN_PRODUCT_ROWS + 70),
+    ):
         part = slice(start * step, (start + size) * step)
         for rows in (slice(0, 1), slice(1, 2), slice(1, 3), slice(0, 3)):
             assert torch.equal(conv(x[rows, start : start + left + size]), whole[rows, part]), (start, size, rows)
