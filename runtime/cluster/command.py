@@ -18,7 +18,7 @@ from runtime.cluster.local_ray import ENVIRONMENT, logs_folder, start_ray, stop_
 from runtime.errors import InvalidSetting
 from runtime.server.wyoming.announcement import check_announced
 from runtime.settings import Settings
-from runtime.shared.port.serving import WYOMING, address_of
+from runtime.shared.port.serving import WYOMING_VARIABLE, address_of
 
 log = logging.getLogger(__name__)
 
@@ -69,7 +69,7 @@ def cluster(
 
     find_haproxy(settings.cluster.haproxy)
     if settings.server.wyoming:
-        address_of(settings.server.wyoming, setting=WYOMING)
+        address_of(settings.server.wyoming, setting=WYOMING_VARIABLE)
         if settings.server.wyoming_announced:
             check_announced()
     if gpus is not None and gpus < 0:

@@ -39,7 +39,7 @@ PACKAGE_ROOT = str(Path(__file__).resolve().parents[2])
 READY = "Voicewright runtime ready at "
 _THREADS = "OMP_NUM_THREADS"
 QUERY_TIMEOUT_S = 10.0  # Timeout of a request to the runtime.
-CONNECT_GRACE_S = 1.0  # Time in which clients that connected just before a drain can start their requests.
+CONNECT_GRACE_TIMEOUT_S = 1.0  # Clients that connected just before a drain can start their requests in this time.
 STORE_CLOSE_TIMEOUT_S = 5.0  # Timeout for uploading the last changes of an ended runtime to the store.
 _POLL_INTERVAL_S = 0.05  # Poll interval for the runtime process.
 
@@ -259,7 +259,7 @@ class RuntimeReplica:
         self._is_ending = True
         with suppress(Exception):
             await asyncio.wait_for(self._directory.drain.remote(self._name), 10.0)
-        await asyncio.sleep(CONNECT_GRACE_S)
+        await asyncio.sleep(CONNECT_GRACE_TIMEOUT_S)
         with suppress(ProcessLookupError):
             os.kill(self._process.pid, signal.SIGTERM)
         while self._process.poll() is None:  # noqa: ASYNC110  Popen can only be polled.

@@ -134,7 +134,7 @@ def create_app(host: Host) -> FastAPI:
     async def models(request: Request) -> Any:
         """Return the loaded checkpoints, or an empty list while they load, in the client's format."""
         cards = host.engine.cards if host.problem is None else ()
-        if elevenlabs_catalogue.KEY in request.headers:
+        if elevenlabs_catalogue.KEY_HEADER in request.headers:
             return elevenlabs_catalogue.models(cards, host.settings.limits)
         return {"object": "list", "data": [model_entry(card) for card in cards]}
 

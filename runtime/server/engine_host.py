@@ -37,12 +37,12 @@ Value = TypeVar("Value")
 
 OpenEngine = Callable[[Settings, Progress], SpeechEngine]
 
-OWNER = "x-voice-owner"  # Header that names the owner of private voices; shared voices are visible to everyone.
-_DECODERS = max(2, min(8, (os.cpu_count() or 1) // 2))  # Number of threads that decode reference audio.
+OWNER_HEADER = "x-voice-owner"  # It names the owner of private voices; shared voices are visible to everyone.
+_DECODER_THREADS = max(2, min(8, (os.cpu_count() or 1) // 2))  # Threads that decode reference audio.
 # Number of threads that encode audio. Decoders have their own threads, because decoding a long recording takes a
 # second.
 _ENCODERS = 2
-_CLOSE_S = 5.0  # Time in seconds for the engine to finish its current frame.
+_CLOSE_TIMEOUT_S = 5.0  # The engine finishes its current frame in this time.
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class Host:
         self.sockets: dict[OpenSocket, asyncio.Task[None] | None] = {}
         self.ports: dict[str, str] = {}  # Addresses of ports other than HTTP, by protocol.
         self.replies: set[asyncio.Task[Any]] = set()  # Tasks of HTTP responses in progress.
-        self.decoders = ThreadPoolExecutor(_DECODERS, thread_name_prefix="reference")
+        self.decoders = ThreadPoolExecutor(_DECODER_THREADS, thread_name_prefix="reference")
         self.texts = TextThread()
         self.encoders = ThreadPoolExecutor(_ENCODERS, thread_name_prefix="encoder")
         self.fetcher = fetcher_for(settings.server.reference_addresses)
@@ -159,7 +159,7 @@ class Host:
 
         It includes the shared voices.
         """
-        return self.owner_libraries.of(headers.get(OWNER, ""))
+        return self.owner_libraries.of(headers.get(OWNER_HEADER, ""))
 
     @contextmanager
     def answering(self) -> Iterator[None]:
@@ -269,5 +269,5 @@ class Host:
         self.encoders.shutdown(wait=False, cancel_futures=True)
         self.texts.shutdown(wait=False, cancel_futures=True)
         if self._engine is not None:
-            self._engine.close(0 if self._hangs else _CLOSE_S)
+            self._engine.close(0 if self._hangs else _CLOSE_TIMEOUT_S)
         self.owner_libraries.close()

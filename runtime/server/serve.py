@@ -27,12 +27,12 @@ from runtime.shared.interpreter import settle, switch_often
 from runtime.shared.port import serving as port
 from runtime.shared.port.serving import Server, config, ignore_signals, log_drain_wait, stop_on_signals
 
-GOODBYE_S = 2.0  # Timeout for sending final messages to all clients.
-HURRIED_GOODBYE_S = 0.3  # Timeout for sending final messages after a second signal.
+FINAL_MESSAGES_TIMEOUT_S = 2.0
+HURRIED_FINAL_MESSAGES_TIMEOUT_S = 0.3  # It applies after a second signal.
 _POLL_INTERVAL_S = 0.02  # Poll interval for running requests.
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
-_LINGER_S = 3  # Timeout in seconds of close handshakes after the final messages.
+_CLOSE_TIMEOUT_S = 3  # Close handshakes follow the final messages.
 
 
 def serve(settings: Settings) -> int:
@@ -117,7 +117,7 @@ async def run(
             wyoming.close()
         died = living.done() and living.exception() is None
         if died:
-            await host.close_sessions(EngineDead(), EngineDead().close_code, timeout_s=GOODBYE_S)
+            await host.close_sessions(EngineDead(), EngineDead().close_code, timeout_s=FINAL_MESSAGES_TIMEOUT_S)
         elif living.done():
             living.result()
         elif serving.done():
@@ -156,7 +156,7 @@ def _config(settings: Settings, host: Host) -> uvicorn.Config:
     return config(
         create_app(host),
         settings,
-        linger_s=_LINGER_S,
+        linger_s=_CLOSE_TIMEOUT_S,
         lifespan="off",
     )
 
@@ -181,4 +181,6 @@ async def drain(host: Host, hurry: asyncio.Event, tell: Callable[[float], None])
     end = loop.time() + drain_s
     while host.is_serving and loop.time() < end and not hurry.is_set():  # noqa: ASYNC110  waits for several conditions
         await asyncio.sleep(_POLL_INTERVAL_S)
-    await host.close_sessions(Draining(), 1001, timeout_s=HURRIED_GOODBYE_S if hurry.is_set() else GOODBYE_S)
+    await host.close_sessions(
+        Draining(), 1001, timeout_s=HURRIED_FINAL_MESSAGES_TIMEOUT_S if hurry.is_set() else FINAL_MESSAGES_TIMEOUT_S
+    )

@@ -27,9 +27,9 @@ from runtime.shared.validation import first_fault
 
 Reply = Mapping[str, Any]
 
-BYTES_PER_SAMPLE = 2  # Two bytes per sample (mono s16le).
+SAMPLE_BYTES = 2  # Audio is mono s16le.
 # Maximum size of a piece of audio: a quarter of a second. Control messages and other contexts are sent between pieces.
-PIECE_BYTES = SAMPLE_RATE // 4 * BYTES_PER_SAMPLE
+PIECE_BYTES = SAMPLE_RATE // 4 * SAMPLE_BYTES
 # Language codes of clients, and the names of the languages in checkpoints.
 LANGUAGES = {
     "zh": "chinese",

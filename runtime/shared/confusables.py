@@ -9,7 +9,7 @@ from pathlib import Path
 
 import regex
 
-TABLE = Path(__file__).with_suffix(".tsv")  # Table of look-alike characters, written by tools/confusables.py.
+TABLE_FILE = Path(__file__).with_suffix(".tsv")  # It is written by tools/confusables.py.
 # Invisible characters, and combining marks that do not belong to a particular script.
 _UNSEEN = regex.compile(r"[\p{Default_Ignorable_Code_Point}[\p{Mn}&&\p{Script=Inherited}]]", regex.V1)
 _PALOCHKA = {ord("ӏ"): "l"}  # TR39 maps the palochka to i, but it looks like l in most fonts.
@@ -47,5 +47,5 @@ def _skeleton(text: str) -> str:
 @cache
 def _prototypes() -> dict[int, str]:
     """Read the table at the first check, which takes 5 ms."""
-    lines = TABLE.read_text(encoding="utf-8").split("\n")[1:-1]
+    lines = TABLE_FILE.read_text(encoding="utf-8").split("\n")[1:-1]
     return {ord(character): found for character, found in (line.split("\t", 1) for line in lines)} | _PALOCHKA

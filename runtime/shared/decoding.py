@@ -25,10 +25,11 @@ from runtime.shared.wav_reader import is_plain_wav, read_wav
 TIMEOUT_S = 30.0  # Timeout of a child process, which includes its start on a busy machine.
 POLL_INTERVAL_S = 0.25  # Interval at which the end of a child process is checked.
 PIECE_BYTES = 2**18
-AT_A_TIME = 2  # Maximum number of concurrent child processes. Each may use its full memory limit.
+MAX_PROCESSES = 2  # Each may use its full memory limit.
 
 COMMAND = (sys.executable, "-E", "-s", "-m", "runtime.shared.decode_child")
-ROOT = Path(__file__).resolve().parents[2]  # Working folder of child processes, from which they import this package.
+# Working folder of child processes, from which they import this package.
+PACKAGE_ROOT = Path(__file__).resolve().parents[2]
 ENVIRONMENT = {
     **{name: os.environ[name] for name in ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH") if name in os.environ},
     "OPENBLAS_NUM_THREADS": "1",  # With one thread per core, OpenBLAS exceeds the memory limit.
@@ -37,9 +38,9 @@ ENVIRONMENT = {
 TOO_SLOW = f"it takes longer than {CPU_S} s to decode; send a shorter recording, or WAV"
 CRASHED = "the decoder crashed on it; send it as WAV"
 
-KILLED = -9  # Return code of a process that was killed (by the timeout or the limit of CPU time).
+KILLED_RETURN_CODE = -9  # The process was killed by the timeout or the limit of CPU time.
 
-_turn = threading.BoundedSemaphore(AT_A_TIME)
+_turn = threading.BoundedSemaphore(MAX_PROCESSES)
 
 
 def decode(data: bytes, *, limit_s: float) -> DecodedAudio:
@@ -63,7 +64,7 @@ def _decode_in_child(
 ) -> DecodedAudio:
     head = json.dumps({"limit_s": limit_s}).encode() + b"\n"
     answer, status = run_child(command, head, data, timeout_s=timeout_s)
-    return _understood(answer, if_none=TOO_SLOW if status == KILLED else CRASHED)
+    return _understood(answer, if_none=TOO_SLOW if status == KILLED_RETURN_CODE else CRASHED)
 
 
 def run_child(command: tuple[str, ...], *pieces: bytes, timeout_s: float = TIMEOUT_S) -> tuple[bytes, int]:
@@ -78,7 +79,7 @@ def run_child(command: tuple[str, ...], *pieces: bytes, timeout_s: float = TIMEO
     """
     with subprocess.Popen(  # noqa: S603  constant command
         command,
-        cwd=ROOT,
+        cwd=PACKAGE_ROOT,
         env=ENVIRONMENT,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

@@ -24,17 +24,17 @@ from numpy.typing import NDArray
 from runtime.request import SAMPLE_RATE
 from runtime.shared.book_container import Book, mp4_tags, write_book
 
-COMMENT = "AI-generated speech"  # Tag "comment" of containers that support tags.
+AI_COMMENT = "AI-generated speech"  # Tag "comment" of containers that support tags.
 SPEEDS = (0.25, 4.0)
-VOLUMES = (0.05, 4.0)  # Range of the volume factor. Above 1, a limiter keeps peaks below -1 dBFS.
-BIT_RATES = (16_000, 160_000)  # Minimum and maximum bit rate in bit/s.
+VOLUME_RANGE = (0.05, 4.0)  # Above 1, a limiter keeps peaks below -1 dBFS.
+BIT_RATE_RANGE = (16_000, 160_000)  # Minimum and maximum in bit/s.
 # RIFF chunk ids of the supported tags.
 TAGS_IN_WAV = {"title": "INAM", "comment": "ICMT", "software": "ISFT", "date": "ICRD"}
-DATA_CHUNK = 36  # Offset of the data chunk in a 44-byte header.
+DATA_CHUNK_OFFSET = 36  # It is inside a 44-byte header.
 UNKNOWN_SIZE = 0xFFFFFFFF  # Length field of a WAV file whose length is unknown.
 
 _BYTES_PER_SAMPLE = 2
-_SLOWEST_STEP = 0.5  # Minimum tempo of one atempo filter. Slower speech needs two filters.
+_MIN_STEP_TEMPO = 0.5  # Minimum tempo of one atempo filter. Slower speech needs two filters.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,7 +141,7 @@ class Encoder:
         self._writer: _Coded | _Wav | _Plain
         self._held = io.BytesIO() if whole and file is None else None
         out = self._held if file is None else file
-        commented = {"comment": COMMENT, **(tags or {})}
+        commented = {"comment": AI_COMMENT, **(tags or {})}
         if form.codec is not None:
             self._writer = _Coded(form, form.codec, rate, out, commented, book)
         elif response_format == "wav":
@@ -221,7 +221,7 @@ class _Wav:
     def _whole_header(self, size: int) -> bytes:
         """Return the header for `size` bytes of samples, including the tags."""
         head = wav_header(self._rate, sizes=(36 + size + len(self._info), size))
-        return head[:DATA_CHUNK] + self._info + head[DATA_CHUNK:]
+        return head[:DATA_CHUNK_OFFSET] + self._info + head[DATA_CHUNK_OFFSET:]
 
 
 class _Coded:
@@ -415,8 +415,8 @@ def _volume_filters(volume: float) -> Iterator[tuple[str, str]]:
 
 
 def _tempo_steps(speed: float) -> Iterator[float]:
-    while speed < _SLOWEST_STEP:
-        yield _SLOWEST_STEP
-        speed /= _SLOWEST_STEP
+    while speed < _MIN_STEP_TEMPO:
+        yield _MIN_STEP_TEMPO
+        speed /= _MIN_STEP_TEMPO
     if speed != 1.0:
         yield speed

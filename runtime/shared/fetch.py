@@ -22,7 +22,7 @@ import httpx
 
 from runtime.errors import AddressRefused, MessageTooLarge, MoreThan, SpeechError
 
-SECONDS = 5.0  # Timeout in seconds from the start of the first request to the last byte.
+FETCH_TIMEOUT_S = 5.0  # From the start of the first request to the last byte.
 MAX_URL_CHARS = 2048  # Maximum number of characters of a URL.
 PORT = 443
 
@@ -107,7 +107,7 @@ class Fetcher:
         is_public: Callable[[str], bool] = is_public,
         port: int = PORT,
         context: ssl.SSLContext | None = None,
-        seconds: float = SECONDS,
+        seconds: float = FETCH_TIMEOUT_S,
     ) -> None:
         self._where = where
         self._redirects = redirects
@@ -123,7 +123,7 @@ class Fetcher:
         Raises:
             AddressRefused: The address is refused, timed out, or responded with another status than 200.
             MessageTooLarge: The response has more than `most` bytes.
-        Thread: a worker; takes up to `SECONDS`.
+        Thread: a worker; takes up to `FETCH_TIMEOUT_S`.
         """
         target = web_address_of(address, self._where)
         result: list[bytes | SpeechError] = []

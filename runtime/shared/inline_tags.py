@@ -24,7 +24,7 @@ from runtime.shared import ssml
 from runtime.shared.style_words import names_style
 
 NEUTRAL = "neutral"
-DEFAULT_PAUSE = "0.5"  # Default length of a pause in seconds.
+DEFAULT_PAUSE_S = "0.5"
 
 _BRACKET = re.compile(r"\[[^\[\]\n]*")
 # Characters that may start a tag. Keys: True if square brackets are tags, False if they are text.
@@ -189,7 +189,7 @@ class InlineTags:
 def _tag_of(inside: str) -> Style | Pause | None:
     words = " ".join(inside.split())
     if pause := _PAUSE.fullmatch(words):
-        return Pause(ssml.seconds_of(pause[1] or DEFAULT_PAUSE, pause[2]))
+        return Pause(ssml.seconds_of(pause[1] or DEFAULT_PAUSE_S, pause[2]))
     if words.casefold() == NEUTRAL:
         return Style("")
     if explicit := _ANY_STYLE.match(words):

@@ -16,18 +16,18 @@ from numpy.typing import NDArray
 from runtime.request import SAMPLE_RATE
 from runtime.shared.audio import DecodedAudio, resample
 
-LOUDNESSES_LUFS = (-40.0, -5.0)  # Minimum and maximum loudness that a request may ask for.
+LOUDNESS_RANGE_LUFS = (-40.0, -5.0)  # Minimum and maximum loudness that a request may ask for.
 SILENCE_LUFS = -70.0  # Level below which BS.1770 ignores audio.
 CEILING_DBTP = -1.0
 MAX_GAIN_DB = 30.0  # Maximum gain. More gain would amplify the noise of nearly silent audio.
 
-_PIECE = 10 * SAMPLE_RATE  # Number of samples that are measured at once.
-_OVERSAMPLED = 4  # Oversampling factor with which BS.1770 finds peaks between samples.
-_BLOCK = SAMPLE_RATE // 1000  # Number of samples for which the limiter's gain is constant.
-_AHEAD = 6  # Number of blocks before and after a peak in which the gain changes.
+_MEASURED_SAMPLES = 10 * SAMPLE_RATE  # Number of samples that are measured at once.
+_OVERSAMPLING = 4  # BS.1770 finds peaks between samples with it.
+_BLOCK_SAMPLES = SAMPLE_RATE // 1000  # The limiter's gain is constant for a block.
+_RAMP_BLOCKS = 6  # The gain changes in this number of blocks before and after a peak.
 _PASSES = 4
-_STRETCH = 600 * SAMPLE_RATE  # Number of samples that are limited at once.
-_MARGIN = 200 * _BLOCK  # Overlap of stretches in samples. It is longer than the reach of limiter and resampler.
+_LIMITED_SAMPLES = 600 * SAMPLE_RATE  # Number of samples that are limited at once.
+_OVERLAP_SAMPLES = 200 * _BLOCK_SAMPLES  # It is longer than the reach of limiter and resampler.
 
 
 def integrated(samples: NDArray[np.int16]) -> float | None:
@@ -121,10 +121,10 @@ def _limited(samples: NDArray[np.int16], gain_db: float, ceiling_dbtp: float) ->
     Hours of audio have millions of gains. Each part is limited together with a margin on both sides, so that the gains
     of adjacent parts match.
     """
-    for start in range(0, len(samples), _STRETCH):
-        first = max(0, start - _MARGIN)
-        end = min(len(samples), start + _STRETCH)
-        around = samples[first : end + _MARGIN]
+    for start in range(0, len(samples), _LIMITED_SAMPLES):
+        first = max(0, start - _OVERLAP_SAMPLES)
+        end = min(len(samples), start + _LIMITED_SAMPLES)
+        around = samples[first : end + _OVERLAP_SAMPLES]
         gains = _limited_gains(around, 10 ** (gain_db / 20), 10 ** (ceiling_dbtp / 20))
         yield from _amplified(around, gains, start - first, end - first)
 
@@ -151,17 +151,17 @@ def _amplified(
     samples: NDArray[np.int16], gains: NDArray[np.float64], start: int, end: int
 ) -> Iterator[NDArray[np.int16]]:
     """Yield the samples from `start` to `end`, multiplied by their gains, in pieces."""
-    for at in range(start, end, _PIECE):
-        values = _scaled(samples, gains, at, min(end, at + _PIECE))
+    for at in range(start, end, _MEASURED_SAMPLES):
+        values = _scaled(samples, gains, at, min(end, at + _MEASURED_SAMPLES))
         yield np.round(values * 32768).clip(-32768, 32767).astype(np.int16)
 
 
 def _pieces(samples: NDArray[np.int16]) -> Iterator[NDArray[np.int16]]:
-    return (samples[start : start + _PIECE] for start in range(0, len(samples), _PIECE))
+    return (samples[start : start + _MEASURED_SAMPLES] for start in range(0, len(samples), _MEASURED_SAMPLES))
 
 
 def _blocks(samples: NDArray[np.int16]) -> int:
-    return -(-len(samples) // _BLOCK)
+    return -(-len(samples) // _BLOCK_SAMPLES)
 
 
 def _scaled(samples: NDArray[np.int16], gains: NDArray[np.float64], start: int, end: int) -> NDArray[np.float32]:
@@ -169,9 +169,9 @@ def _scaled(samples: NDArray[np.int16], gains: NDArray[np.float64], start: int, 
 
     Gains are interpolated linearly between the centers of blocks.
     """
-    first = max(0, start // _BLOCK - 1)
-    around = gains[first : end // _BLOCK + 2]
-    centres = (np.arange(first, first + len(around)) + 0.5) * _BLOCK - 0.5
+    first = max(0, start // _BLOCK_SAMPLES - 1)
+    around = gains[first : end // _BLOCK_SAMPLES + 2]
+    centres = (np.arange(first, first + len(around)) + 0.5) * _BLOCK_SAMPLES - 0.5
     return (np.interp(np.arange(start, end), centres, around) * samples[start:end] / 32768).astype(np.float32)
 
 
@@ -181,10 +181,11 @@ def _smoothed(needed: NDArray[np.float64]) -> NDArray[np.float64]:
     Each gain is a weighted mean of minima over the surrounding blocks. The mean covers one block less on each side than
     the minima.
     """
-    padded = np.pad(needed, _AHEAD, mode="edge")
-    least = np.lib.stride_tricks.sliding_window_view(padded, 2 * _AHEAD + 1).min(axis=1)
-    window = np.hanning(2 * _AHEAD + 1)[1:-1]  # Window of 2 * _AHEAD - 1 blocks, without the zeros at its ends.
-    return np.convolve(np.pad(least, _AHEAD - 1, mode="edge"), window / window.sum(), mode="valid")
+    padded = np.pad(needed, _RAMP_BLOCKS, mode="edge")
+    least = np.lib.stride_tricks.sliding_window_view(padded, 2 * _RAMP_BLOCKS + 1).min(axis=1)
+    # Window of 2 * _RAMP_BLOCKS - 1 blocks, without the zeros at its ends.
+    window = np.hanning(2 * _RAMP_BLOCKS + 1)[1:-1]
+    return np.convolve(np.pad(least, _RAMP_BLOCKS - 1, mode="edge"), window / window.sum(), mode="valid")
 
 
 def _block_peaks(samples: NDArray[np.int16], gains: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -192,15 +193,15 @@ def _block_peaks(samples: NDArray[np.int16], gains: NDArray[np.float64]) -> NDAr
 
     Shapes: [N], [blocks] -> [blocks].
     """
-    context = 50 * _BLOCK
+    context = 50 * _BLOCK_SAMPLES
     parts = [np.zeros(0)]
-    for start in range(0, len(samples), _PIECE):
-        first, end = max(0, start - context), min(len(samples), start + _PIECE)
+    for start in range(0, len(samples), _MEASURED_SAMPLES):
+        first, end = max(0, start - context), min(len(samples), start + _MEASURED_SAMPLES)
         values = _scaled(samples, gains, first, min(len(samples), end + context))
-        dense = resample(DecodedAudio(values, SAMPLE_RATE), _OVERSAMPLED * SAMPLE_RATE).samples
-        dense = np.abs(dense[_OVERSAMPLED * (start - first) : _OVERSAMPLED * (end - first)])
+        dense = resample(DecodedAudio(values, SAMPLE_RATE), _OVERSAMPLING * SAMPLE_RATE).samples
+        dense = np.abs(dense[_OVERSAMPLING * (start - first) : _OVERSAMPLING * (end - first)])
         plain = np.abs(values[start - first : end - first])
-        parts.append(np.maximum(_highest(dense, _OVERSAMPLED * _BLOCK), _highest(plain, _BLOCK)))
+        parts.append(np.maximum(_highest(dense, _OVERSAMPLING * _BLOCK_SAMPLES), _highest(plain, _BLOCK_SAMPLES)))
     return np.concatenate(parts)
 
 

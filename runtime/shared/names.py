@@ -15,7 +15,7 @@ import regex
 from runtime.errors import InvalidBlend, InvalidConfig
 
 MAX_NAME_CHARS = 64  # Maximum number of characters of a name.
-STORED = "voice:"  # Prefix that selects a stored voice and never a speaker.
+STORED_PREFIX = "voice:"  # Prefix that selects a stored voice and never a speaker.
 MAX_TAG_CHARS, MAX_TAGS = 32, 16
 JOINERS = frozenset("\u200c\u200d")  # Invisible characters that Persian and emoji need.
 # Unicode categories of invisible characters: controls, bidirectional overrides, surrogates and line ends.
@@ -26,7 +26,7 @@ _ID = re.compile(r"[0-9a-f]{32}")
 
 _BLEND = re.compile(r"(?P<first>.+):(?P<first_weight>[^:+]*)\+(?P<second>.+):(?P<second_weight>[^:+]*)", re.DOTALL)
 _WEIGHT = re.compile(r"(?:0|1|0?\.\d{1,6}|1\.0{1,6})")
-_TOLERANCE = 0.001  # Maximum difference between the sum of the weights and 1.
+_WEIGHT_SUM_TOLERANCE = 0.001  # Maximum difference between the sum of the weights and 1.
 
 Named = tuple[str, float]  # A voice of a blend, and its weight.
 
@@ -49,8 +49,8 @@ def checked_name(name: str) -> str:
     name = _seen(name, MAX_NAME_CHARS, "name", "it")
     if is_id(name.lower()):
         raise InvalidConfig(where="name", why="it looks like the id of a voice", param="name")
-    if name_key(name).startswith(STORED):
-        raise InvalidConfig(where="name", why=f"it must not begin with {STORED}", param="name")
+    if name_key(name).startswith(STORED_PREFIX):
+        raise InvalidConfig(where="name", why=f"it must not begin with {STORED_PREFIX}", param="name")
     return name
 
 
@@ -100,6 +100,6 @@ def parse_blend(voice: str, param: str = "voice") -> tuple[Named, Named] | None:
     if not all(_WEIGHT.fullmatch(word) for word in words):
         raise InvalidBlend(param=param)
     first, second = map(float, words)
-    if abs(first + second - 1) > _TOLERANCE:
+    if abs(first + second - 1) > _WEIGHT_SUM_TOLERANCE:
         raise InvalidBlend(param=param)
     return (found["first"].strip(), first), (found["second"].strip(), second)

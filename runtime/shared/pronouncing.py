@@ -35,7 +35,7 @@ _MAX_GAP = 8  # Maximum white space between two words of an entry, in characters
 _GAP = regex.compile(r"\s+")
 _FLAGS = regex.V0 | regex.IGNORECASE  # V0 maps each character to one character, as JavaScript does.
 _WITHOUT_BRACKETS = str.maketrans("", "", "[]<>")
-_LOOKS_BACK = 2  # Number of characters before a match that determine if it is a whole word.
+_LOOKBEHIND_CHARS = 2  # Characters before a match that determine if it is a whole word.
 
 
 class Dictionary:
@@ -229,7 +229,7 @@ class GrowingPronunciation:
             at = word_end
         parts.append(self._text[at:end])
         at = max(at, end)
-        kept = max(0, at - _LOOKS_BACK)
+        kept = max(0, at - _LOOKBEHIND_CHARS)
         self._text, self._given = self._text[kept:], at - kept
         return "".join(parts)
 

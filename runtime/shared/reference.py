@@ -20,7 +20,7 @@ from runtime.shared.decoding import decode
 SILENCE = 1e-3
 # A file of the operator: one minute in the largest format. `Limits.max_upload_bytes` is the limit of uploads.
 MAX_LOCAL_FILE_BYTES = 512 * 2**20
-LOUDEST = 4.0  # Maximum peak. Float files may exceed full scale, but more than +12 dB suggests another unit.
+MAX_PEAK = 4.0  # Float files may exceed full scale, but more than +12 dB suggests another unit.
 
 
 def read_reference(data: bytes, limits: Limits) -> NDArray[np.float32]:
@@ -40,7 +40,7 @@ def read_reference(data: bytes, limits: Limits) -> NDArray[np.float32]:
     peak = float(np.abs(sound.samples).max())
     if peak < SILENCE:
         raise BadReferenceAudio(why="it is silent")
-    if peak > LOUDEST:
+    if peak > MAX_PEAK:
         raise BadReferenceAudio(why="its samples lie far outside -1 to 1")
     if float(np.ptp(sound.samples)) < 2 * SILENCE:
         raise BadReferenceAudio(why="it holds one constant value and no audio")

@@ -19,7 +19,7 @@ MARK = re.compile(
     re.VERBOSE,
 )
 PARAGRAPH_END = re.compile(r"[^\W_][^\n]*\n[^\S\n]*\n\s*\Z")
-TAIL = 64  # Number of characters at the end of a text that are searched.
+TAIL_CHARS = 64  # Characters at the end of a text that are searched.
 SPOKEN = re.compile(r"[^\W_]")  # Letter or digit, as in str.isalnum.
 
 # Abbreviations, before a name or a number, whose full stop does not end a sentence.
@@ -39,7 +39,7 @@ NUMBERED = re.compile(
     re.VERBOSE,
 )
 WORD_BEFORE = re.compile(r"\S*\Z")
-LONGEST_WORD = 32  # Number of characters before a full stop that are searched.
+MAX_WORD_CHARS = 32  # Characters before a full stop that are searched.
 # Particles and verbs of speaking, which continue the sentence after a quotation.
 QUOTATIVE = regex.compile(
     r"""
@@ -64,7 +64,7 @@ def may_end(text: str) -> bool:
     """
     if PARAGRAPH_END.search(text):
         return True
-    text = text.rstrip()[-TAIL:]
+    text = text.rstrip()[-TAIL_CHARS:]
     mark = next((mark for mark in MARK.finditer(text) if mark["end"] and mark.end() == len(text)), None)
     if mark is None or not SPOKEN.search(text, 0, mark.start()):
         return False
@@ -109,7 +109,7 @@ def is_short(text: str, stop: int, following: str) -> bool:
     Args:
         stop: Index of the full stop.
     """
-    found = WORD_BEFORE.search(text[max(0, stop - LONGEST_WORD) : stop])
+    found = WORD_BEFORE.search(text[max(0, stop - MAX_WORD_CHARS) : stop])
     word = found[0].lstrip(OPENERS) if found else ""
     last = re.split("[.-]", word)[-1].lower()  # For example, the last part of "z.B" or "J.-P".
     return (

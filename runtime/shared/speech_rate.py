@@ -14,8 +14,8 @@ LETTER_FRAMES = 0.85
 SYLLABLE_FRAMES = 2.8
 DIGIT_FRAMES = 4.0
 FRAME_S = 0.08
-FASTEST = 0.4  # Minimum duration relative to the normal duration, without pauses and punctuation.
-PACES = (0.15, 3.0)  # Plausible range of the ratio between normal and recorded duration: 2 to 45 letters per second.
+MIN_DURATION_RATIO = 0.4  # Minimum duration relative to the normal duration, without pauses and punctuation.
+PACE_RANGE = (0.15, 3.0)  # Plausible ratio between normal and recorded duration: 2 to 45 letters per second.
 
 BEAT_FRAMES = 3  # Pause at a comma in frames (a quarter of a second).
 MAX_BEATS = 20
@@ -56,7 +56,7 @@ def min_frames(text: str) -> int:
     short ones.
     """
     spoken = [each for each in DRAWN_OUT.sub(r"\1\1", text) if each.isalnum()]
-    frames = FASTEST * sum(LETTER_FRAMES if each.isdigit() else _frames(each) for each in spoken)
+    frames = MIN_DURATION_RATIO * sum(LETTER_FRAMES if each.isdigit() else _frames(each) for each in spoken)
     return int(frames + GAP_FRAMES * len(_SENTENCE_GAP.findall(text.strip())))
 
 
@@ -76,7 +76,7 @@ def expected_seconds(text: str) -> float:
 
 def is_another_text(transcript: str, seconds: float) -> bool:
     """True if the transcript's length does not fit the duration of the speech."""
-    slowest, fastest = PACES
+    slowest, fastest = PACE_RANGE
     return not slowest <= expected_seconds(transcript) / seconds <= fastest
 
 

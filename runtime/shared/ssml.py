@@ -9,15 +9,17 @@ import regex
 
 MAX_TAG_CHARS = 300  # Maximum length of a tag. A longer match is text.
 
-_ALONE = "speak|break|emphasis|prosody|p|s|spell"  # Names of elements that may have no attributes.
+_BARE_ELEMENTS = "speak|break|emphasis|prosody|p|s|spell"  # Names of elements that may have no attributes.
 _IN_NEED = "say-as|phoneme|sub|voice|lang|audio|mark|speed|volume|emotion|(?:amazon|google|mstts):[a-z-]{1,40}"
-_NAME = f"(?:{_ALONE}|{_IN_NEED})"
+_NAME = f"(?:{_BARE_ELEMENTS}|{_IN_NEED})"
 _ATTRIBUTE = r"""\s+[a-z_][\w:.-]*\s*=\s*(?:"[^"<>\n]*"|'[^'<>\n]*'|[^\s"'<>]+?)"""
 # End of a tag without a closing bracket. It is a position after the last quotation mark whose following text is not an
 # attribute.
 _UNCLOSED = r"""(?<=["'])(?=\s*[\w:.-]+\s+\w|\s*[\w:.-]*\s*[^\s\w:.=/>-])"""
 # Pattern of a tag, without groups so that it can be part of another pattern. It is case-insensitive.
-PATTERN = rf"<(?:{_NAME}(?:{_ATTRIBUTE})+(?:\s*/?>|{_UNCLOSED})|(?:{_ALONE})\s*/?>|/\s*{_NAME}\s*>|\?xml\s[^<>]*\?>)"
+PATTERN = (
+    rf"<(?:{_NAME}(?:{_ATTRIBUTE})+(?:\s*/?>|{_UNCLOSED})|(?:{_BARE_ELEMENTS})\s*/?>|/\s*{_NAME}\s*>|\?xml\s[^<>]*\?>)"
+)
 TAG = regex.compile(PATTERN, regex.IGNORECASE)
 # Text in angle brackets that may become a tag if its words are replaced.
 MAY_BECOME_TAG = r"</?\s*(?:\p{L}[^<>\n]{0,300}|\p{N}[^<>\s]{0,300})>"

@@ -31,7 +31,7 @@ with suppress(ImportError):
     _resource = resource
 
 _NVIDIA = "/dev/nvidiactl"
-_HELD = 36  # EDEADLOCK, which Windows returns if another process still holds the lock.
+_EDEADLOCK = 36  # Windows returns it if another process still holds the lock.
 
 # On systems without sessions, this flag prevents Ctrl-C from reaching the child process.
 NEW_GROUP = 0x200 if sys.platform == "win32" else 0
@@ -64,7 +64,7 @@ def lock(descriptor: int) -> None:
                 os.lseek(descriptor, 0, os.SEEK_SET)
                 _msvcrt.locking(descriptor, _msvcrt.LK_LOCK, 1)
             except OSError as error:
-                if error.errno != _HELD:
+                if error.errno != _EDEADLOCK:
                     raise
             else:
                 return

@@ -20,7 +20,7 @@ PCM, FLOAT, EXTENSIBLE = 1, 3, 0xFFFE
 # End of a subformat GUID that represents a plain format number.
 GUID_TAIL = bytes.fromhex("000000001000800000aa00389b71")
 MAX_CHUNKS = 256  # Maximum number of chunks before the samples. Recorders write only a few.
-TO_THE_END = {0, 0xFFFFFFFF}  # Values of the size field that streaming writers use for an unknown length.
+UNKNOWN_SIZES = {0, 0xFFFFFFFF}  # Values of the size field that streaming writers use for an unknown length.
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ def read_wav(data: bytes, *, limit_s: float) -> DecodedAudio:
         elif name == b"data":
             if layout is None:
                 break
-            end = len(data) if size in TO_THE_END else min(start + size, len(data))
+            end = len(data) if size in UNKNOWN_SIZES else min(start + size, len(data))
             count = (end - start) // layout.frame_bytes
             check_length(count, layout.rate, limit_s)
             return mixed_down(partial(_read, memoryview(data)[start:], count, layout))

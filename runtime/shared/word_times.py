@@ -18,8 +18,9 @@ _PER_LETTER_S = 0.07  # Average duration of a letter and its share of white spac
 _PER_SYLLABLE_S = 0.22
 # Scripts without spaces. Each character is at least one syllable and counts as a word.
 _SYLLABIC = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
-_UNSPACED = _SYLLABIC.replace("\uac00-\ud7af", "")  # The same without Korean, which has spaces between words.
-_SPAN = re.compile(rf"\s*(?:[{_UNSPACED}][^\s\w]*|[^\s{_UNSPACED}]+)\s*")  # One word, with the white space around it.
+_UNSPACED_LETTERS = _SYLLABIC.replace("\uac00-\ud7af", "")  # The same without Korean, which has spaces between words.
+# One word, with the white space around it.
+_WORD = re.compile(rf"\s*(?:[{_UNSPACED_LETTERS}][^\s\w]*|[^\s{_UNSPACED_LETTERS}]+)\s*")
 _IS_SYLLABLE = re.compile(rf"[{_SYLLABIC}]")
 
 
@@ -71,7 +72,7 @@ class WordTimes:
     def add(self, text: str) -> None:
         """Append text."""
         self._tail += text
-        spans = list(_SPAN.finditer(self._tail))
+        spans = list(_WORD.finditer(self._tail))
         self._spans.extend(span.group() for span in spans[:-1])
         self._tail = self._tail[spans[-1].start() :] if spans else self._tail
 
@@ -101,7 +102,7 @@ class WordTimes:
 
 def spans_of(text: str) -> list[str]:
     """Return the words of a complete text, each with its surrounding white space."""
-    return [span.group() for span in _SPAN.finditer(text)]
+    return [span.group() for span in _WORD.finditer(text)]
 
 
 def shared_out(spans: Iterable[str], start: float, end: float) -> TimedWords:

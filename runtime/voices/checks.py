@@ -18,14 +18,14 @@ from runtime.voices.activity import Activity, window_levels
 # every request slower.
 SHORT_S, LONG_S = 3.0, 30.0
 FULL_SCALE = 0.998
-CLIPPED = 5e-4  # Maximum share of samples at full scale. Single peaks are below this share.
+MAX_CLIPPED_SHARE = 5e-4  # Maximum share of samples at full scale. Single peaks are below this share.
 NOISY_DB = 20.0  # Minimum difference in dB between speech and pauses. A quiet room gives 40 dB.
 QUIET_DB = -40.0  # Level of the speech relative to full scale.
 PAUSES_S = 0.3  # Minimum duration in seconds of pauses from which noise can be measured.
 SILENT_SHARE = 0.5
 TELEPHONE_HZ = 4_200.0
-MUFFLED = 3e-6  # Minimum share of energy above TELEPHONE_HZ (-55 dB). Normal speech has 1000 times as much.
-SPECTRUM = 1024  # Number of samples in one spectrum.
+MIN_TREBLE_SHARE = 3e-6  # Minimum share of energy above TELEPHONE_HZ (-55 dB). Normal speech has 1000 times as much.
+SPECTRUM_SAMPLES = 1024
 
 # Bounds (too fast, too slow) of the ratio between the transcript's expected duration and that of the speech. Speakers
 # differ by a factor of two.
@@ -79,13 +79,13 @@ def advise(samples: NDArray[np.float32], activity: Activity, levels: Levels, *, 
     if not is_speech:
         yield Advice("no_speech", "No clear speech was found in the recording; the clone may not sound like a voice.")
     yield from _length(activity.seconds)
-    if levels.clipped > CLIPPED:
+    if levels.clipped > MAX_CLIPPED_SHARE:
         yield Advice("clipping", "The recording is clipped; record it again with less gain.")
     yield from _judged(levels)
     silent = 1 - activity.seconds / (len(samples) / SAMPLE_RATE)
     if silent > SILENT_SHARE:
         yield Advice("silence", f"{silent:.0%} of the recording is silence; speak without long pauses.")
-    if _share_above(samples, TELEPHONE_HZ) < MUFFLED:
+    if _share_above(samples, TELEPHONE_HZ) < MIN_TREBLE_SHARE:
         yield Advice(
             "bandwidth", "The recording holds nothing above 4 kHz, as on a telephone; the clone will sound dull."
         )
@@ -140,7 +140,7 @@ def _share_above(samples: NDArray[np.float32], hertz: float) -> float:
     Returns:
         0 if the recording is too short.
     """
-    pieces = samples[: len(samples) // SPECTRUM * SPECTRUM].reshape(-1, SPECTRUM)
-    energy = (np.abs(np.fft.rfft(pieces * np.hanning(SPECTRUM))) ** 2).sum(axis=0)
-    above = np.fft.rfftfreq(SPECTRUM, 1 / SAMPLE_RATE) > hertz
+    pieces = samples[: len(samples) // SPECTRUM_SAMPLES * SPECTRUM_SAMPLES].reshape(-1, SPECTRUM_SAMPLES)
+    energy = (np.abs(np.fft.rfft(pieces * np.hanning(SPECTRUM_SAMPLES))) ** 2).sum(axis=0)
+    above = np.fft.rfftfreq(SPECTRUM_SAMPLES, 1 / SAMPLE_RATE) > hertz
     return float(energy[above].sum() / energy.sum()) if energy.any() else 0.0

@@ -17,7 +17,7 @@ from runtime.shared.names import name_key
 from runtime.voices.voice import VoiceCard
 
 FILE = "index.sqlite"
-WAIT_S = 2.0  # Timeout in seconds for the write lock.
+LOCK_TIMEOUT_S = 2.0  # Timeout of the write lock.
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS voices_2 (
@@ -66,7 +66,9 @@ class Index:
             try:
                 with contextlib.suppress(OSError):
                     path.touch(mode=0o600)
-                connection = sqlite3.connect(path, timeout=WAIT_S, isolation_level=None, check_same_thread=False)
+                connection = sqlite3.connect(
+                    path, timeout=LOCK_TIMEOUT_S, isolation_level=None, check_same_thread=False
+                )
                 connection.execute("PRAGMA journal_mode = WAL")
                 # A crash may destroy the index, because it can be rebuilt from the files.
                 connection.execute("PRAGMA synchronous = OFF")

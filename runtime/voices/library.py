@@ -29,7 +29,7 @@ from runtime.shared.files import locked, make_private, remove_file, replace_file
 from runtime.shared.names import checked_name, is_id, name_key, new_id
 from runtime.shared.system import flags
 from runtime.voices.index import Index, IndexEntry
-from runtime.voices.listing import SUFFIX, UNREADABLE, Problem, VoiceListing, file_of, listed
+from runtime.voices.listing import SUFFIX, UNREADABLE_SUFFIX, Problem, VoiceListing, file_of, listed
 from runtime.voices.voice import Edit, Voice, VoiceCard, to_float
 from runtime.voices.voice_file import MAX_BYTES, MAX_PROMPTS, OTHER_VERSION, read_voice, write_voice
 
@@ -41,8 +41,8 @@ log = logging.getLogger(__name__)
 
 MAX_READS_PER_CALL = 8  # Maximum number of files that `cards` and `find` read per call. This takes about 20 ms.
 STALE_STAMP = 0  # Time stamp that no folder has. It forces another scan.
-UNREAD = ""  # Version of files that cannot be read.
-COPIED_S = 60.0  # Time in seconds without changes after which a file counts as completely copied.
+UNREAD_VERSION = ""  # Version of files that cannot be read.
+COPY_SETTLE_S = 60.0  # A file without changes for this time counts as completely copied.
 SETTLED_NS = 100_000_000  # Time in ns after a change of a folder in which another change may not alter its time stamp.
 
 
@@ -311,7 +311,7 @@ class Library:
         if changed or gone:
             index.update(changed.values(), gone)
             self._entries = {file: entry for file, entry in {**self._entries, **changed}.items() if file in files}
-        return len(found) == len(different) and all(entry.version != UNREAD for entry in found.values())
+        return len(found) == len(different) and all(entry.version != UNREAD_VERSION for entry in found.values())
 
     def _files(self) -> dict[str, str] | None:
         """Return the version of each voice file.
@@ -324,7 +324,7 @@ class Library:
             with os.scandir(self.folder) as items:
                 aside = []
                 for item in items:
-                    if item.name.endswith(SUFFIX + UNREADABLE):
+                    if item.name.endswith(SUFFIX + UNREADABLE_SUFFIX):
                         aside.append(item.name)
                     elif item.name.endswith(SUFFIX) and not item.name.startswith("."):
                         with contextlib.suppress(OSError):  # The file may have been deleted in the meantime.
@@ -347,7 +347,7 @@ class Library:
         for file in [entry.file for entry in self._entries.values() if entry.problem is not None]:
             path = self.folder / file
             state = path.stat(follow_symlinks=False)
-            if not stat.S_ISREG(state.st_mode) or time.time() - state.st_mtime < COPIED_S:
+            if not stat.S_ISREG(state.st_mode) or time.time() - state.st_mtime < COPY_SETTLE_S:
                 continue
             try:
                 read_voice(read_file(path, MAX_BYTES))
@@ -355,7 +355,7 @@ class Library:
                 continue
             except VoiceFileInvalid as error:
                 if error.facts["why"] not in {OTHER_VERSION, CANNOT_BE_READ}:
-                    path.rename(path.with_name(file + UNREADABLE))
+                    path.rename(path.with_name(file + UNREADABLE_SUFFIX))
 
     def _entry(self, file: str, version: str) -> IndexEntry | None:
         """Read the index entry of a file.
@@ -374,7 +374,7 @@ class Library:
             return None
         except SpeechError as error:
             is_unread = error.facts.get("why") == CANNOT_BE_READ
-            return replace(entry, problem=str(error), version=UNREAD if is_unread else version)
+            return replace(entry, problem=str(error), version=UNREAD_VERSION if is_unread else version)
         except Exception:  # A faulty file must not hide the others.
             log.exception("%s could not be read", file)
             return replace(entry, problem="It cannot be read.")

@@ -10,7 +10,7 @@ from runtime.voices.index import IndexEntry
 from runtime.voices.voice import VoiceCard
 
 SUFFIX = ".voice"
-UNREADABLE = ".unreadable"  # Suffix of damaged files that were renamed.
+UNREADABLE_SUFFIX = ".unreadable"  # Suffix of damaged files that were renamed.
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from runtime.shared.decoding import run_child
 from runtime.shared.reference import read_reference
 from runtime.shared.strict_json import parse_object
 from runtime.voices.demo_child import NOT_OF_THE_DEMO
-from runtime.voices.voice_file import IMPORTED, MAX_BYTES, MAX_HEADER_BYTES
+from runtime.voices.voice_file import IMPORTED_FINGERPRINT, MAX_BYTES, MAX_HEADER_BYTES
 
 ZIP_MAGIC = b"PK\x03\x04"
 COMMAND = (sys.executable, "-E", "-s", "-m", "runtime.voices.demo_child")
@@ -163,7 +163,7 @@ def _demo(data: bytes) -> DemoVoice:
         found = load(tensors) if "text" in said else {}
         # Arrays of safetensors are read-only, which torch does not support, so they are copied.
         codes = found["codes"].copy() if "codes" in found else None
-        prompt = VoicePrompt(fingerprint=IMPORTED, x_vector=found["x_vector"].copy(), codes=codes)
+        prompt = VoicePrompt(fingerprint=IMPORTED_FINGERPRINT, x_vector=found["x_vector"].copy(), codes=codes)
     except Exception:  # The process has crashed, was killed, or was taken over by the file.
         _refuse(NOT_OF_THE_DEMO)
     return DemoVoice(prompt=prompt, transcript=said["text"])

@@ -22,7 +22,7 @@ from runtime.voices.voice import Edit, Voice, VoiceCard
 
 FOLDER = "owners"
 PRONUNCIATIONS = "pronunciations"
-OPEN = 256  # Maximum number of owners' libraries that are open.
+MAX_OPEN_LIBRARIES = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +145,7 @@ class OwnerLibraries:
         library = self._owned.setdefault(name, Library(self._common.folder / FOLDER / name))
         library.fingerprint = self._common.fingerprint
         self._owned.move_to_end(name)
-        if len(self._owned) > OPEN:
+        if len(self._owned) > MAX_OPEN_LIBRARIES:
             self._owned.popitem(last=False)[1].close()
         return OwnerLibrary(library, self._common, self._most, self._max_pronunciations)
 

@@ -21,9 +21,9 @@ from runtime.shared.audio import DecodedAudio, resample
 from runtime.shipped import shipped
 from runtime.voices.activity import Activity, by_likelihood
 
-RATE = 16_000  # Sample rate of the detection network in Hz.
-WINDOW = 512  # Number of samples in a window (32 ms).
-CONTEXT = 64  # Number of samples before a window that the network also gets.
+RATE_HZ = 16_000  # Sample rate of the detection network.
+WINDOW_SAMPLES = 512  # A window is 32 ms.
+CONTEXT_SAMPLES = 64  # The network also gets these samples before a window.
 WEIGHTS = shipped("runtime", "assets/silero-vad") / "model.safetensors"
 
 
@@ -35,8 +35,8 @@ def find_speech(samples: NDArray[np.float32]) -> Activity:
     Shapes: samples [N] float32, mono, 24 kHz.
     Thread: a worker.
     """
-    heard = resample(DecodedAudio(samples, SAMPLE_RATE), RATE).samples
-    return by_likelihood(_likelihood(heard), WINDOW / RATE)
+    heard = resample(DecodedAudio(samples, SAMPLE_RATE), RATE_HZ).samples
+    return by_likelihood(_likelihood(heard), WINDOW_SAMPLES / RATE_HZ)
 
 
 def _likelihood(samples: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -44,9 +44,9 @@ def _likelihood(samples: NDArray[np.float32]) -> NDArray[np.float32]:
 
     Shapes: samples [N] at 16 kHz -> [ceil(N / 512)].
     """
-    padded = torch.from_numpy(np.pad(samples, (CONTEXT, -len(samples) % WINDOW)))
+    padded = torch.from_numpy(np.pad(samples, (CONTEXT_SAMPLES, -len(samples) % WINDOW_SAMPLES)))
     with torch.inference_mode():
-        return _network()(padded.unfold(0, CONTEXT + WINDOW, WINDOW)).numpy()
+        return _network()(padded.unfold(0, CONTEXT_SAMPLES + WINDOW_SAMPLES, WINDOW_SAMPLES)).numpy()
 
 
 class _Network(nn.Module):
@@ -70,7 +70,7 @@ class _Network(nn.Module):
 
         Shapes: windows [N, 576] in order of time -> [N].
         """
-        padded = functional.pad(windows[:, None], (0, CONTEXT), "reflect")
+        padded = functional.pad(windows[:, None], (0, CONTEXT_SAMPLES), "reflect")
         features = self.stft(padded).unflatten(1, (2, -1)).norm(dim=1)
         for convolution in self.convolutions:
             features = convolution(features).relu()

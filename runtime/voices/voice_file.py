@@ -26,9 +26,9 @@ from runtime.voices.voice import Consent, Voice
 FORMAT, VERSIONS = "voicewright.voice", ("1", "2", "3")
 OTHER_VERSION = f"its version is not {' or '.join(VERSIONS)}"
 # Voices are written in the first version that has their content, which older programs can read.
-TAGGED = "2"  # First version with tags.
-PROMPT_ONLY = "3"  # Version of voices without a recording, which have one prompt instead.
-IMPORTED = "imported"  # Takes the place of the unknown fingerprint of such a prompt.
+TAGS_VERSION = "2"  # First version with tags.
+PROMPT_ONLY_VERSION = "3"  # Voices without a recording, which have one prompt instead.
+IMPORTED_FINGERPRINT = "imported"  # Takes the place of the unknown fingerprint of such a prompt.
 
 MAX_BYTES = 16 * 2**20
 MAX_HEADER_BYTES = 256 * 2**10
@@ -44,7 +44,7 @@ LANGUAGE = re.compile(r"[A-Za-z][A-Za-z0-9 _-]{0,31}")
 
 REQUIRED = frozenset({"format", "version", "id", "name", "language", "created_at", "sha256"})
 OPTIONAL = {"1": frozenset({"description", "transcript", "consent", "provenance", "advice"})}
-OPTIONAL[TAGGED] = OPTIONAL[PROMPT_ONLY] = OPTIONAL["1"] | {"tags"}
+OPTIONAL[TAGS_VERSION] = OPTIONAL[PROMPT_ONLY_VERSION] = OPTIONAL["1"] | {"tags"}
 
 PARTS = ("x_vector", "codes")
 _PROMPT = re.compile(rf"prompt\.([A-Za-z0-9_-]{{1,64}})\.({'|'.join(PARTS)})")
@@ -64,7 +64,7 @@ def write_voice(voice: Voice) -> bytes:
             tensors[f"prompt.{fingerprint}.codes"] = np.ascontiguousarray(prompt.codes, np.int64)
     metadata = {
         "format": FORMAT,
-        "version": (TAGGED if voice.tags else VERSIONS[0]) if voice.has_recording else PROMPT_ONLY,
+        "version": (TAGS_VERSION if voice.tags else VERSIONS[0]) if voice.has_recording else PROMPT_ONLY_VERSION,
         "id": voice.id,
         "name": voice.name,
         "language": voice.language,
@@ -144,8 +144,12 @@ def _checked_header(data: bytes) -> dict[str, str]:
         _refuse("its metadata lack an entry or have one too many")
     if not all(isinstance(value, str) for value in metadata.values()):
         _refuse("its metadata are not text")
-    if version == PROMPT_ONLY:
-        if not {f"prompt.{IMPORTED}.x_vector"} <= set(header) <= {f"prompt.{IMPORTED}.{part}" for part in PARTS}:
+    if version == PROMPT_ONLY_VERSION:
+        if (
+            not {f"prompt.{IMPORTED_FINGERPRINT}.x_vector"}
+            <= set(header)
+            <= {f"prompt.{IMPORTED_FINGERPRINT}.{part}" for part in PARTS}
+        ):
             _refuse("it has no recording, and not the one prompt that replaces it")
     elif "reference" not in header or len(header) > 1 + 2 * MAX_PROMPTS:
         _refuse("it lacks the reference, or holds too many prompts")

@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from runtime.errors import InvalidConfig, UnsupportedFormat
-from runtime.shared.encoding import BIT_RATES
+from runtime.shared.encoding import BIT_RATE_RANGE
 from runtime.shared.encoding import FORMATS as ENCODED
 from runtime.shared.file_names import file_name
 from studio.routes.responses import (
@@ -168,7 +168,7 @@ class TakeRoutes(StoreRoutes):
         wanted = request.query_params.get("format", "wav")
         if wanted not in FORMATS:
             raise UnsupportedFormat(where="format", known=", ".join(FORMATS), param="format")
-        rate = query_int(request, "bit_rate", 0, *BIT_RATES) or None
+        rate = query_int(request, "bit_rate", 0, *BIT_RATE_RANGE) or None
         if rate is not None and ENCODED[wanted].bit_rate is None:
             raise InvalidConfig(where="bit_rate", why="only mp3 and opus have one", param="bit_rate")
         owner, take_id = self._named(request)

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from runtime.errors import InvalidConfig, SpeechError
-from runtime.shared.names import STORED, parse_blend
+from runtime.shared.names import STORED_PREFIX, parse_blend
 from studio.relay.relay import Relay
 from studio.routes.responses import RouteTable, StoreRoutes, WorkerPool, json_response, query_flag, read_body
 from studio.store.audio_files import encoded, tags_of
@@ -119,7 +119,7 @@ class VoiceRoutes(StoreRoutes):
 
         It is recorded with the blend's own voice.
         """
-        stored = name.removeprefix(STORED)
+        stored = name.removeprefix(STORED_PREFIX)
         card = await self._relay.ask(request, "GET", f"{VOICES}/{quote(stored, safe='')}")
         if card.status_code != httpx.codes.OK:
             return f"{name}: a speaker of the checkpoint."

@@ -10,7 +10,7 @@ from typing import IO, Any
 import numpy as np
 
 from runtime.shared.book_container import Book
-from runtime.shared.encoding import COMMENT, M4B, Encoder
+from runtime.shared.encoding import AI_COMMENT, M4B, Encoder
 from runtime.shared.encoding import FORMATS as ENCODED
 from runtime.version import package_version
 
@@ -86,7 +86,7 @@ def joined_tags(records: Sequence[dict[str, Any]], title: str, sha256: str) -> d
     """
     said = {
         "title": title,
-        "comment": COMMENT,
+        "comment": AI_COMMENT,
         "software": f"Voicewright {package_version()}",
         "date": time.strftime("%Y-%m-%d", time.gmtime(max(record["created_at"] for record in records))),
         "model": _all(model_of(record["model"]) for record in records),

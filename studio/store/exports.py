@@ -24,7 +24,7 @@ from runtime.request import SAMPLE_RATE
 from runtime.shared.book_container import MAX_COVER_BYTES, Book, BookChapter, read_cover
 from runtime.shared.file_names import file_name
 from runtime.shared.files import storing
-from runtime.shared.loudness import LOUDNESSES_LUFS, levelled_pieces
+from runtime.shared.loudness import LOUDNESS_RANGE_LUFS, levelled_pieces
 from studio.errors import StoreFull
 from studio.store.audio_files import EXPORT_FORMATS, encode_into, joined_tags
 from studio.store.programme import (
@@ -100,7 +100,7 @@ class ExportFields(Fields):
     clips: Annotated[list[ClipFields], Field(min_length=1, max_length=MAX_CLIPS)]
     format: Annotated[str, AfterValidator(_format)] = "wav"
     shape: Literal["joined", "files", "chapters", "srt", "all"] = "joined"
-    loudness_lufs: Annotated[float, Field(ge=LOUDNESSES_LUFS[0], le=LOUDNESSES_LUFS[1])] | None = None
+    loudness_lufs: Annotated[float, Field(ge=LOUDNESS_RANGE_LUFS[0], le=LOUDNESS_RANGE_LUFS[1])] | None = None
     name: Annotated[Line, Field(max_length=120)] = ""
     author: Annotated[Line, Field(max_length=200)] = ""
     cover: Annotated[str, AfterValidator(_cover)] | None = Field(None, repr=False)

@@ -101,7 +101,7 @@ async def test_slow_machine_gets_a_longer_frame_timeout(monkeypatch: pytest.Monk
     host = Host(Settings(server=ServerSettings(frame_s=0.25)), lambda *_: Slow(), MemoryLibrary())
     await host.load()
     assert await host.watch() is Exit.FRAME_OVERDUE
-    assert looks == 55 + 1 + watchdog.SLACK * 39  # The host does not exit after the 25 checks of the setting.
+    assert looks == 55 + 1 + watchdog.MAX_STEP_RATIO * 39  # The host does not exit after the 25 checks of the setting.
     host.close()
 
 

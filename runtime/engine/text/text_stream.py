@@ -32,7 +32,7 @@ from runtime.request import (
 from runtime.settings import Limits
 from runtime.shared.inline_tags import InlineTags, Item, LeftOut, NoTag, Pause, has_tag
 from runtime.shared.scripts import strange_script
-from runtime.shared.sentence_ends import SPOKEN, TAIL, may_end
+from runtime.shared.sentence_ends import SPOKEN, TAIL_CHARS, may_end
 from runtime.shared.speech_rate import is_readable, is_speakable
 
 # Maximum characters of a tag in a request without tags. Longer brackets are not searched for tags.
@@ -186,7 +186,7 @@ class TextStream:
         if not self.by_token:
             return not self._splitter.holds_words
         waits = self._last.tokens or self._incremental.holds_words or SPOKEN.search(self._last.text, self._tokenized)
-        return not waits and may_end(self.text[-2 * TAIL :])
+        return not waits and may_end(self.text[-2 * TAIL_CHARS :])
 
     def _take(self, items: list[Item]) -> None:
         """Append text and tags.

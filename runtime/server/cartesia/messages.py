@@ -12,7 +12,7 @@ from runtime.server.wire import Reply
 from runtime.shared.port.errors import cartesia_message
 from runtime.shared.word_times import TimedWords
 
-_PARTIAL = 206  # Status code of all messages except errors.
+_PARTIAL_STATUS = 206  # Status code of all messages except errors.
 
 
 def sound(data: bytes, step_ms: float) -> dict[str, Any]:
@@ -24,7 +24,7 @@ def sound(data: bytes, step_ms: float) -> dict[str, Any]:
         "type": "chunk",
         "data": base64.b64encode(data).decode("ascii"),
         "done": False,
-        "status_code": _PARTIAL,
+        "status_code": _PARTIAL_STATUS,
         "step_time": round(step_ms, 3),
     }
 
@@ -36,7 +36,7 @@ def timed(times: TimedWords) -> dict[str, Any]:
         "word_timestamps": {"words": times.words, "start": times.start, "end": times.end},
         "estimated": True,
         "done": False,
-        "status_code": _PARTIAL,
+        "status_code": _PARTIAL_STATUS,
     }
 
 
@@ -46,7 +46,7 @@ def end(notes: Sequence[str] = ()) -> dict[str, Any]:
     Args:
         notes: Our extension, which is omitted if empty.
     """
-    return {"type": "done", "done": True, "status_code": _PARTIAL, **({"notes": list(notes)} if notes else {})}
+    return {"type": "done", "done": True, "status_code": _PARTIAL_STATUS, **({"notes": list(notes)} if notes else {})}
 
 
 def chunk(context: Context, data: bytes, step_ms: float) -> Reply:
@@ -64,7 +64,7 @@ def flush_done(name: str, flush_id: int) -> Reply:
         "flush_id": flush_id,
         "flush_done": True,
         "done": False,
-        "status_code": _PARTIAL,
+        "status_code": _PARTIAL_STATUS,
     }
 
 

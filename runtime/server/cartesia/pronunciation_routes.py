@@ -29,12 +29,12 @@ from runtime.server.wire import Name, Reply, StrictFields, Text, checked
 GET = ["GET", "HEAD"]
 PATH = "/pronunciation-dicts"
 ONE = PATH + "/{dictionary_id}"
-_OWNER = "voicewright"  # Owner of all dictionaries in Cartesia's responses.
-_PHONEMES = "<<"  # Prefix of an alias that consists of phonemes.
+_OWNER_NAME = "voicewright"  # Owner of all dictionaries in Cartesia's responses.
+_PHONEMES_PREFIX = "<<"  # Prefix of an alias that consists of phonemes.
 
 
 def _no_phonemes(alias: str) -> str:
-    if _PHONEMES in alias:
+    if _PHONEMES_PREFIX in alias:
         raise ValueError("phonemes are not spoken here; write the word as it sounds")
     return alias
 
@@ -134,7 +134,7 @@ def _entry(dictionary: PronunciationDictionary) -> dict[str, Any]:
     return {
         "id": dictionary.id,
         "name": dictionary.name,
-        "owner_id": _OWNER,
+        "owner_id": _OWNER_NAME,
         "pinned": False,
         "created_at": datetime.fromtimestamp(dictionary.created_at, UTC).isoformat(),
         "items": [

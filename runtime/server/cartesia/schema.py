@@ -23,8 +23,8 @@ from runtime.shared.pcm_formats import MAX_RATE, MIN_RATE, PcmWriter
 MAX_BUFFER_DELAY_MS = 3000  # Default of Cartesia's API, in milliseconds.
 
 Encoding = Literal["pcm_s16le", "pcm_f32le", "pcm_mulaw", "pcm_alaw"]
-BYTES_OF = {"pcm_s16le": 2, "pcm_f32le": 4, "pcm_mulaw": 1, "pcm_alaw": 1}  # Bytes per sample.
-MP3_RATES = (8_000, 11_025, 12_000, 16_000, 22_050, 24_000, 32_000, 44_100, 48_000)  # All sample rates of MP3, in Hz.
+SAMPLE_BYTES = {"pcm_s16le": 2, "pcm_f32le": 4, "pcm_mulaw": 1, "pcm_alaw": 1}
+MP3_RATES_HZ = (8_000, 11_025, 12_000, 16_000, 22_050, 24_000, 32_000, 44_100, 48_000)
 
 Read = TypeVar("Read", bound="CartesiaRequest")
 
@@ -47,7 +47,7 @@ class OutputFormat(StrictFields):
 
     @property
     def bytes_per_second(self) -> int:
-        return self.sample_rate * BYTES_OF[self.encoding]
+        return self.sample_rate * SAMPLE_BYTES[self.encoding]
 
     def writer(self) -> PcmWriter:
         """Return the encoder of one stream in this format."""
@@ -67,8 +67,8 @@ class FileFormat(StrictFields):
 
     @model_validator(mode="after")
     def _a_rate_of_mp3(self) -> Self:
-        if self.container == "mp3" and self.sample_rate not in MP3_RATES:
-            raise ValueError(f"mp3 has the sample rates {', '.join(map(str, MP3_RATES))}")
+        if self.container == "mp3" and self.sample_rate not in MP3_RATES_HZ:
+            raise ValueError(f"mp3 has the sample rates {', '.join(map(str, MP3_RATES_HZ))}")
         return self
 
 

@@ -22,7 +22,7 @@ from runtime.server.cartesia.schema import Generation, read_generation
 from runtime.server.session.dialect import Dialect, RecentNames
 from runtime.server.session.utterance import GrowingText
 from runtime.server.text.pronunciations import all_words
-from runtime.server.wire import BYTES_PER_SAMPLE, pieces
+from runtime.server.wire import SAMPLE_BYTES, pieces
 from runtime.shared.inline_tags import ReadText
 from runtime.shared.speech_rate import is_readable
 from runtime.shared.word_times import TimedWords, WordTimes
@@ -225,7 +225,7 @@ class CartesiaSession(Dialect[Segment]):
     def _sound(self, context: Context, pcm: bytes) -> None:
         context.short_since = None
         for piece in pieces(pcm):
-            samples = len(piece) // BYTES_PER_SAMPLE
+            samples = len(piece) // SAMPLE_BYTES
             context.owed_samples += samples
             self._send(context, context.writer.add(piece))
             if context.words is not None:

@@ -25,7 +25,7 @@ from runtime.server.wire import Reply, code_of
 from runtime.settings import Limits
 
 GET = ["GET", "HEAD"]
-KEY = "xi-api-key"  # Header that only ElevenLabs' clients send.
+KEY_HEADER = "xi-api-key"  # Only ElevenLabs' clients send this header.
 
 # Default settings of all voices.
 _SETTINGS: Reply = {

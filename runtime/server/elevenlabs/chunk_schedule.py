@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from runtime.shared.sentence_ends import TAIL, may_end
+from runtime.shared.sentence_ends import TAIL_CHARS, may_end
 
-DEFAULT = (120, 160, 250, 290)  # Default of ElevenLabs' API, in characters.
-_TRIGGER = 50  # Minimum number of characters for ``try_trigger_generation``, as in ElevenLabs' API.
+DEFAULT_SCHEDULE_CHARS = (120, 160, 250, 290)  # Default of ElevenLabs' API.
+_MIN_TRIGGER_CHARS = 50  # Minimum text for ``try_trigger_generation``, as in ElevenLabs' API.
 
 
 class ChunkSchedule:
     """Chunk schedule of one text."""
 
-    def __init__(self, lengths: Sequence[float] = DEFAULT) -> None:
-        self._lengths = tuple(lengths) or DEFAULT
+    def __init__(self, lengths: Sequence[float] = DEFAULT_SCHEDULE_CHARS) -> None:
+        self._lengths = tuple(lengths) or DEFAULT_SCHEDULE_CHARS
         self.chunks = 0  # Number of chunks so far.
         self._chars = 0  # Number of characters since the last sentence end or chunk.
         self._tail = ""
@@ -25,7 +25,7 @@ class ChunkSchedule:
         """True if there is enough text to speak it now without cutting a word."""
         length = self._lengths[min(self.chunks, len(self._lengths) - 1)]
         if self._is_triggered:
-            length = min(length, _TRIGGER)
+            length = min(length, _MIN_TRIGGER_CHARS)
         return self._chars >= length and not self._tail[-1:].isalnum()
 
     def add(self, text: str, *, is_triggered: bool = False) -> None:
@@ -37,7 +37,7 @@ class ChunkSchedule:
         if may_end(self._tail) and text.strip():  # The text up to the sentence end was already released.
             self.begin()
         self._chars += len(text)
-        self._tail = (self._tail + text)[-2 * TAIL :]
+        self._tail = (self._tail + text)[-2 * TAIL_CHARS :]
         self._is_triggered = is_triggered
 
     def begin(self) -> None:

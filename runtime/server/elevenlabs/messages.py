@@ -10,7 +10,7 @@ from runtime.errors import InvalidMessage, SpeechError
 from runtime.server.wire import Reply
 from runtime.shared.port.errors import elevenlabs_message
 
-_MISTAKE = 1008  # Close code of errors that the client can fix.
+_CLIENT_ERROR_CODE = 1008  # Close code of errors that the client can fix.
 
 
 def audio(data: bytes, alignment: dict[str, Any] | None, context: str | None) -> Reply:
@@ -53,7 +53,7 @@ def close_code(problem: SpeechError) -> int:
 
     As in ElevenLabs' API, invalid JSON is a client error.
     """
-    return _MISTAKE if isinstance(problem, InvalidMessage) else problem.close_code
+    return _CLIENT_ERROR_CODE if isinstance(problem, InvalidMessage) else problem.close_code
 
 
 def timed_audio(data: bytes, alignment: dict[str, Any] | None) -> Reply:

@@ -11,7 +11,7 @@ from runtime.server.elevenlabs.contexts import Context
 from runtime.server.elevenlabs.schema import ClientMessage
 from runtime.server.elevenlabs.session import ElevenLabsSession
 
-_DEFAULT = "default"  # Name of the context of messages without a context id.
+_DEFAULT_CONTEXT = "default"  # Name of the context of messages without a context id.
 
 
 class MultiStreamInputSession(ElevenLabsSession):
@@ -31,7 +31,7 @@ class MultiStreamInputSession(ElevenLabsSession):
         return None if self.utterances else max(self._limits.idle_s, self._options.inactivity_timeout)
 
     def _handle(self, message: ClientMessage) -> None:
-        name = message.context_id or _DEFAULT
+        name = message.context_id or _DEFAULT_CONTEXT
         context = self._named(name)
         if message.close_socket:
             self._leave()
@@ -118,7 +118,7 @@ class MultiStreamInputSession(ElevenLabsSession):
         self._end_name(name)
 
     def _refuse_message(self, fields: dict[str, Any], error: SpeechError) -> None:
-        name = fields.get("context_id", fields.get("contextId", _DEFAULT))
+        name = fields.get("context_id", fields.get("contextId", _DEFAULT_CONTEXT))
         if not isinstance(name, str):
             self._send_error(error)
         elif name not in self._muted:

@@ -13,7 +13,7 @@ DEFAULT = "mp3_44100_128"
 
 _RAW = {"pcm": "pcm_s16le", "ulaw": "pcm_mulaw", "alaw": "pcm_alaw"}
 _RAW_MEDIA = {"pcm": "audio/pcm", "ulaw": "audio/basic", "alaw": "audio/x-alaw-basic"}
-_LINEAR_RATES = (8_000, 16_000, 22_050, 24_000, 32_000, 44_100, 48_000)  # Sample rates in Hz.
+_PCM_RATES_HZ = (8_000, 16_000, 22_050, 24_000, 32_000, 44_100, 48_000)
 _MP3 = ((22_050, 32), (24_000, 48), (44_100, 32), (44_100, 64), (44_100, 96), (44_100, 128), (44_100, 192))
 _OPUS_KBPS = (32, 64, 96, 128, 192)
 
@@ -85,8 +85,8 @@ class _Sped:
 
 _ALL = (
     *(OutputFormat("mp3", rate, kbps) for rate, kbps in _MP3),
-    *(OutputFormat("pcm", rate) for rate in _LINEAR_RATES),
-    *(OutputFormat("wav", rate) for rate in _LINEAR_RATES),
+    *(OutputFormat("pcm", rate) for rate in _PCM_RATES_HZ),
+    *(OutputFormat("wav", rate) for rate in _PCM_RATES_HZ),
     *(OutputFormat("opus", 48_000, kbps) for kbps in _OPUS_KBPS),
     *(OutputFormat("ulaw", 8_000), OutputFormat("alaw", 8_000)),
 )

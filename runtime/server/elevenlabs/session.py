@@ -15,7 +15,7 @@ from typing import Any
 from runtime.errors import InvalidMessage, SpeechError
 from runtime.request import SAMPLE_RATE, AudioChunk, Broken, Finished, SpeechEvent
 from runtime.server.elevenlabs import messages
-from runtime.server.elevenlabs.chunk_schedule import DEFAULT, ChunkSchedule
+from runtime.server.elevenlabs.chunk_schedule import DEFAULT_SCHEDULE_CHARS, ChunkSchedule
 from runtime.server.elevenlabs.contexts import Context
 from runtime.server.elevenlabs.schema import (
     ClientMessage,
@@ -28,7 +28,7 @@ from runtime.server.elevenlabs.sound_messages import SoundMessages
 from runtime.server.session.dialect import Dialect
 from runtime.server.session.utterance import GrowingText
 from runtime.server.text.pronunciations import all_words
-from runtime.server.wire import BYTES_PER_SAMPLE, Reply, pieces
+from runtime.server.wire import SAMPLE_BYTES, Reply, pieces
 from runtime.shared.inline_tags import ReadText
 
 
@@ -78,7 +78,7 @@ class ElevenLabsSession(Dialect[Context]):
 
     def _sound(self, context: Context, pcm: bytes) -> None:
         for piece in pieces(pcm):
-            samples = len(piece) // BYTES_PER_SAMPLE
+            samples = len(piece) // SAMPLE_BYTES
             context.owed_samples += samples
             context.hear(samples / SAMPLE_RATE / context.speed, self._clock())
             self._send(context, partial(context.sound.add, piece, context.words.hear(samples)))
@@ -130,7 +130,7 @@ class ElevenLabsSession(Dialect[Context]):
             sound=SoundMessages(
                 options.format, message.speed, label=self._label(name), is_relative=not options.sync_alignment
             ),
-            schedule=None if options.auto_mode else ChunkSchedule(lengths or DEFAULT),
+            schedule=None if options.auto_mode else ChunkSchedule(lengths or DEFAULT_SCHEDULE_CHARS),
             last_activity=now,
             read=ReadText(self._limits, brackets=message.tags),
         )

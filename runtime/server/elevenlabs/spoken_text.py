@@ -13,7 +13,7 @@ from runtime.server.elevenlabs.output_formats import OutputFormat
 from runtime.server.elevenlabs.schema import FileBody, resolve_voice, synthesis_options
 from runtime.server.http.dialogue import DialogueWords
 from runtime.server.http.speech import HttpSpeech
-from runtime.server.wire import BYTES_PER_SAMPLE, Reply
+from runtime.server.wire import SAMPLE_BYTES, Reply
 from runtime.shared.inline_tags import read_text
 from runtime.shared.spelling import spelled
 from runtime.shared.word_times import TimedWords
@@ -93,7 +93,7 @@ class SpokenText(HttpSpeech[Body]):
         async with self._stream(*requests, pause_ms=self.turn_pause_ms) as speech:
             async for heard in speech:
                 if isinstance(heard, AudioChunk):
-                    times = words.hear(speech, len(heard.pcm) // BYTES_PER_SAMPLE)
+                    times = words.hear(speech, len(heard.pcm) // SAMPLE_BYTES)
                     yield await self._encoding(writer.add, heard.pcm), times
         yield await self._encoding(writer.finish), words.finish()
 

@@ -10,7 +10,7 @@ from typing import Any
 from fastapi import FastAPI, Request
 
 from runtime.server.elevenlabs.responses import ElevenLabsError, ElevenLabsSubscription, ElevenLabsUser
-from runtime.server.engine_host import OWNER, Host
+from runtime.server.engine_host import OWNER_HEADER, Host
 from runtime.server.openapi.operations import documented
 from runtime.server.voices.known_voices import known_voices
 from runtime.server.wire import Reply
@@ -18,8 +18,8 @@ from runtime.server.wire import Reply
 PATH = "/v1/user"
 GET = ["GET", "HEAD"]
 
-_WITHOUT_END = 2**31 - 1  # ElevenLabs' value for "unlimited".
-_NAME = "voicewright"  # Name of the account that all clients share.
+_UNLIMITED = 2**31 - 1  # ElevenLabs' value for "unlimited".
+_ACCOUNT_NAME = "voicewright"  # Name of the account that all clients share.
 
 
 def add_routes(app: FastAPI, host: Host) -> None:
@@ -28,19 +28,19 @@ def add_routes(app: FastAPI, host: Host) -> None:
     def subscribed(request: Request) -> dict[str, Any]:
         own = [voice for voice in known_voices(host, request.headers) if voice.is_owner]
         # Maximum number of own voices. 0 means unlimited.
-        limit = host.settings.server.owned_voices if OWNER in request.headers else 0
+        limit = host.settings.server.owned_voices if OWNER_HEADER in request.headers else 0
         return {
             "tier": "free",
             "status": "free",
             "character_count": 0,
-            "character_limit": _WITHOUT_END,
+            "character_limit": _UNLIMITED,
             "max_character_limit_extension": None,
             "max_credit_limit_extension": "unlimited",
             "can_extend_character_limit": False,
             "allowed_to_extend_character_limit": False,
             "next_character_count_reset_unix": None,
             "voice_slots_used": len(own),
-            "voice_limit": limit or _WITHOUT_END,
+            "voice_limit": limit or _UNLIMITED,
             "can_extend_voice_limit": False,
             "max_voice_add_edits": None,
             "voice_add_edit_counter": 0,
@@ -60,8 +60,8 @@ def add_routes(app: FastAPI, host: Host) -> None:
     async def user(request: Request) -> Reply:
         """Return the account, which all clients share, and its subscription."""
         return {
-            "user_id": _NAME,
-            "workspace_id": _NAME,
+            "user_id": _ACCOUNT_NAME,
+            "workspace_id": _ACCOUNT_NAME,
             "subscription": subscribed(request),
             "is_new_user": False,
             "can_use_delayed_payment_methods": False,

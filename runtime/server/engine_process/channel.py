@@ -27,8 +27,8 @@ MIN_SEPARATE_BYTES = 64 * 2**10
 # Size of the pipe's buffer. It holds the audio of a whole batch. The default of 64 KiB holds only a few chunks.
 PIPE_BYTES = 2**20
 POLL_INTERVAL_S = 0.5  # Poll interval while a pipe is full.
-_COUNT = struct.Struct("<I")  # Number of pieces of a message: the pickle, followed by its arrays.
-_SIZE = 8  # Size of a piece's length field in bytes.
+_PIECE_COUNT = struct.Struct("<I")  # Number of pieces of a message: the pickle, followed by its arrays.
+_LENGTH_BYTES = 8  # Size of a piece's length field.
 
 
 class Channel:
@@ -175,9 +175,9 @@ class Channel:
 
     def _assemble_messages(self) -> Generator[bytearray, None, Message]:
         """Receive a message: yield each piece as a buffer to fill, then return the message."""
-        yield (head := bytearray(_COUNT.size))
-        (count,) = _COUNT.unpack(head)
-        yield (table := bytearray(count * _SIZE))
+        yield (head := bytearray(_PIECE_COUNT.size))
+        (count,) = _PIECE_COUNT.unpack(head)
+        yield (table := bytearray(count * _LENGTH_BYTES))
         # Arrays that are read into a bytearray are writable.
         data, *arrays = pieces = [bytearray(size) for size in struct.unpack(f"<{count}Q", table)]
         yield from pieces

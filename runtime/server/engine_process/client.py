@@ -58,8 +58,8 @@ _BUFFER_BYTES = 2**18  # Maximum bytes of one read from the process.
 # Interval between acknowledgements. Each one wakes a thread that competes with frame generation. With a longer
 # interval, a fast row would reach the limit of unacknowledged audio (`VOICEWRIGHT_READER_S`) and pause.
 ACK_INTERVAL_S = 0.01
-SILENT_S = 2.0  # Time without a status (eight intervals) after which an idle process counts as busy.
-_KILLED_S = 5.0  # Time in seconds for a killed process to end.
+STATUS_TIMEOUT_S = 2.0  # After eight intervals without a status, an idle process counts as busy.
+_KILL_TIMEOUT_S = 5.0
 
 Done = Callable[[VoicePrompt | SpeechError], None]
 
@@ -113,8 +113,8 @@ class EngineClient:
             status = _opened(channel, progress)
         except BaseException:
             process.kill()
-            process.wait(_KILLED_S)
-            channel.close(_KILLED_S)
+            process.wait(_KILL_TIMEOUT_S)
+            channel.close(_KILL_TIMEOUT_S)
             raise
         return cls(process, channel, status)
 
@@ -156,10 +156,10 @@ class EngineClient:
             self._process.wait(timeout_s)
         self._process.kill()
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(_KILLED_S)
-        self._channel.close(_KILLED_S)
+            self._process.wait(_KILL_TIMEOUT_S)
+        self._channel.close(_KILL_TIMEOUT_S)
         if self._listener.is_alive():
-            self._listener.join(_KILLED_S)
+            self._listener.join(_KILL_TIMEOUT_S)
 
     # --- Any thread.
 
@@ -233,7 +233,7 @@ class EngineClient:
         """
         since = self._status.at_work_since
         # A step in progress keeps its start time. A new one would mean that the device has responded.
-        if since is None and time.monotonic() - self._status_at > SILENT_S:
+        if since is None and time.monotonic() - self._status_at > STATUS_TIMEOUT_S:
             return self._status_at
         return since
 

@@ -37,7 +37,7 @@ SEED = 1
 TEXT = "The bread is warm."
 INSTRUCT = "A warm young voice."
 REFERENCE_S = 2.0
-DIGITS = 16  # Number of hexadecimal digits in the digest of the codes.
+DIGEST_DIGITS = 16  # Hexadecimal digits in the digest of the codes.
 
 
 class Outcome(StrEnum):
@@ -108,7 +108,7 @@ class Canary:
             return error.code
         if end in (StopReason.CANCELLED, EngineDead.code):
             return None
-        return f"{digest.hexdigest()[:DIGITS]} {end}"
+        return f"{digest.hexdigest()[:DIGEST_DIGITS]} {end}"
 
 
 def _utterance(card: ModelCard) -> SpeechRequest:

@@ -17,8 +17,9 @@ from runtime.settings import ServerSettings
 log = logging.getLogger(__name__)
 
 POLL_INTERVAL_S = 0.2  # Poll interval in seconds. Clients must learn within a second that the engine has failed.
-AGAIN_S = 1.0  # Delay in seconds before an interrupted canary is repeated.
-SLACK = 5  # A step may take this multiple of the longest step so far, because large checkpoints on a CPU are slow.
+CANARY_RETRY_DELAY_S = 1.0
+# A step may take this multiple of the longest step so far, because large checkpoints on a CPU are slow.
+MAX_STEP_RATIO = 5
 
 
 class Watchdog:
@@ -77,7 +78,7 @@ class Watchdog:
             else:
                 longest, looks = max(longest, looks), 0
             since = at_work_since
-            if 0 < self._settings.frame_s <= looks * POLL_INTERVAL_S and looks >= SLACK * longest:
+            if 0 < self._settings.frame_s <= looks * POLL_INTERVAL_S and looks >= MAX_STEP_RATIO * longest:
                 log.critical(
                     "the device has not come back for %.1f s:\n%s", looks * POLL_INTERVAL_S, self._engine.stacks()
                 )
@@ -93,6 +94,6 @@ class Watchdog:
                 self._metrics.canary(outcome)
             if outcome is Outcome.DIFFERENT:
                 return Exit.CANARY_DIFFERS
-            await asyncio.sleep(AGAIN_S if outcome is Outcome.INTERRUPTED else self._settings.canary_s)
+            await asyncio.sleep(CANARY_RETRY_DELAY_S if outcome is Outcome.INTERRUPTED else self._settings.canary_s)
         self._heard.set()
         return await asyncio.Future()

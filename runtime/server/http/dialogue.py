@@ -26,7 +26,7 @@ from runtime.request import (
 )
 from runtime.server.http.speech_stream import SpeechStream
 from runtime.server.session.dialogue import join_ends
-from runtime.server.wire import BYTES_PER_SAMPLE
+from runtime.server.wire import SAMPLE_BYTES
 from runtime.shared.word_times import TimedWords, WordTimes
 
 # Function that opens the stream of a turn, given the turn's index.
@@ -91,7 +91,7 @@ class DialogueStream:
                     continue
                 case AudioChunk():
                     event = replace(event, first_sample=self._samples)
-                    self._samples += len(event.pcm) // BYTES_PER_SAMPLE
+                    self._samples += len(event.pcm) // SAMPLE_BYTES
                 case Finished():
                     self._ends.append(event)
                     if event.stop_reason is StopReason.CANCELLED or self.turn == len(self._requests) - 1:
@@ -105,7 +105,7 @@ class DialogueStream:
         self.turn = turn
         self.turn_start = self._samples + self._pause_samples
         if self._pause_samples:
-            pause = AudioChunk(pcm=bytes(self._pause_samples * BYTES_PER_SAMPLE), codes=_NO_CODES, first_sample=0)
+            pause = AudioChunk(pcm=bytes(self._pause_samples * SAMPLE_BYTES), codes=_NO_CODES, first_sample=0)
             self._pending.append(pause)
         self._pending.append(first)
 

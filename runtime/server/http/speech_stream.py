@@ -21,7 +21,7 @@ from runtime.errors import Draining, SpeechError
 from runtime.request import AudioChunk, Broken, Finished, Refused, Sink, SpeechEvent, SpeechRequest, Started
 from runtime.server.descriptions import end_notes
 from runtime.server.speech_engine import SpeechEngine
-from runtime.server.wire import BYTES_PER_SAMPLE
+from runtime.server.wire import SAMPLE_BYTES
 from runtime.shared.port.limits import send_stream
 
 log = logging.getLogger(__name__)
@@ -115,7 +115,7 @@ class SpeechStream:
             case AudioChunk(pcm=pcm):
                 if self.ttfa_ms is None:
                     self.ttfa_ms = self._elapsed_ms()
-                self._given += len(pcm) // BYTES_PER_SAMPLE
+                self._given += len(pcm) // SAMPLE_BYTES
         return event
 
     def _emit_event(self, event: SpeechEvent) -> None:

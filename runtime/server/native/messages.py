@@ -16,7 +16,7 @@ from runtime.errors import SpeechError
 from runtime.request import SAMPLE_RATE, Finished, ModelCard, Queued, Started
 from runtime.server.descriptions import Metrics, Model, end_notes, metrics, model_entry
 from runtime.server.native.contexts import NativeUtterance
-from runtime.server.wire import BYTES_PER_SAMPLE
+from runtime.server.wire import SAMPLE_BYTES
 from runtime.settings import Limits
 
 PROTOCOL: Final = "voicewright.speech.v1"
@@ -225,7 +225,7 @@ def audio_done(utterance: NativeUtterance, event: Finished) -> AudioDone:
         "type": "audio.done",
         "context_id": utterance.name,
         "channel": utterance.channel,
-        "total_bytes": utterance.samples * BYTES_PER_SAMPLE,
+        "total_bytes": utterance.samples * SAMPLE_BYTES,
         "total_samples": utterance.samples,
         "stop_reason": event.stop_reason.value,
         "seed": utterance.seed,

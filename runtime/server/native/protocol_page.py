@@ -22,7 +22,7 @@ Every message except `session.close` and `ping` may have `context_id`, the name 
 `default`). The server sends it with every message about an utterance.
 """
 
-_CONTEXT_ID = "context_id"  # Field that the page explains only at its first occurrence.
+_CONTEXT_ID_FIELD = "context_id"  # The page explains it only at its first occurrence.
 
 
 @cache
@@ -61,7 +61,7 @@ def _section(kind: str, described: dict[str, Any], side: str) -> str:
 
 def _table(described: dict[str, Any], defs: dict[str, Any], side: str) -> Iterator[str]:
     """Yield the table rows of the fields, except the message type and the context id."""
-    fields = {name: field for name, field in described["properties"].items() if name not in {"type", _CONTEXT_ID}}
+    fields = {name: field for name, field in described["properties"].items() if name not in {"type", _CONTEXT_ID_FIELD}}
     if not fields:
         return
     from_client, required = side == "client", described.get("required", [])

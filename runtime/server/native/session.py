@@ -20,7 +20,7 @@ from runtime.server.session.dialogue import check_turn_text, check_turns, errors
 from runtime.server.session.speech_fields import NO_RECORDING
 from runtime.server.session.utterance import ChosenVoice
 from runtime.server.text.pronunciations import all_words
-from runtime.server.wire import BYTES_PER_SAMPLE, Reply, check_frames, pieces
+from runtime.server.wire import SAMPLE_BYTES, Reply, check_frames, pieces
 
 DEFAULT_CONTEXT = "default"
 
@@ -68,7 +68,7 @@ class Session(Dialect[NativeUtterance]):
         if utterance.turn:
             pause, utterance.turn_start = utterance.samples, utterance.samples + utterance.turn_pause_samples
             utterance.samples = utterance.turn_start
-            self._sound(utterance, bytes(utterance.turn_pause_samples * BYTES_PER_SAMPLE), pause)
+            self._sound(utterance, bytes(utterance.turn_pause_samples * SAMPLE_BYTES), pause)
         else:
             self.send_queue.say(messages.audio_start(utterance, event))
         if utterance.configured_voice is not None:
@@ -76,7 +76,7 @@ class Session(Dialect[NativeUtterance]):
 
     def _sound(self, utterance: NativeUtterance, pcm: bytes, first_sample: int) -> None:
         for piece in pieces(pcm):
-            samples = len(piece) // BYTES_PER_SAMPLE
+            samples = len(piece) // SAMPLE_BYTES
             data = binary_frame.header(utterance, first_sample) + piece if utterance.labelled else piece
             self.send_queue.sound(data, number=utterance.number, samples=samples)
             utterance.messages += 1

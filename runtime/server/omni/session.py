@@ -41,7 +41,7 @@ _MAX_CONFIG_BYTES = 4 * 2**20
 _MAX_QUEUED = 256  # Maximum number of queued sentences and ends. More input stays in the client's socket.
 _MAX_COMMIT_ID = 256
 _MAX_ENDS = 16  # Maximum number of sentences that end in one pass of the event loop.
-_SHOWN = 80  # Number of characters of a live text that audio.start repeats.
+_REPEATED_CHARS = 80  # Number of characters of a live text that audio.start repeats.
 _MAX_QUEUED_TEXTS = 16  # Maximum number of queued complete texts.
 
 
@@ -322,7 +322,7 @@ class OmniSession(Dialect[Sentence]):
 
     def _enqueue(self, turn: Turn, text: str, *, is_live: bool = False) -> Sentence:
         # Shortened in the same way as by vLLM-Omni.
-        shown = text[:_SHOWN] + ("..." if len(text) > _SHOWN else "") if is_live else text
+        shown = text[:_REPEATED_CHARS] + ("..." if len(text) > _REPEATED_CHARS else "") if is_live else text
         sentence = Sentence(
             self._commands, turn.voice, turn.text, turn=turn, index=turn.sentences, words=text, shown=shown
         )

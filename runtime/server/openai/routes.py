@@ -30,7 +30,7 @@ from runtime.server.openai.responses import BatchReply, ModelAlias, SpeechBatch,
 from runtime.server.openai.schema import SpeechBody, read_batch, read_speech
 from runtime.server.openai.speech_responder import SpeechResponder, Whole, usage
 from runtime.server.openapi.operations import SPEECH, UNREADY, documented
-from runtime.server.voices.routes import OPEN_WEBUI
+from runtime.server.voices.routes import OPEN_WEBUI_PATH
 from runtime.server.voices.voice_library import VoiceLibrary
 from runtime.server.voices.voice_resolver import MODEL_ALIASES
 from runtime.server.wire import Reply
@@ -47,7 +47,7 @@ MEDIA_TYPES = tuple(dict.fromkeys(form.media_type for form in FORMATS.values()))
 def add_routes(app: FastAPI, host: Host) -> None:
     """Register the routes."""
 
-    @app.post(OPEN_WEBUI + "/audio/speech", response_model=None)
+    @app.post(OPEN_WEBUI_PATH + "/audio/speech", response_model=None)
     @app.post("/v1/audio/speech", response_model=None)
     @documented(body=SpeechBody, example=EXAMPLE, sound=MEDIA_TYPES, is_events=True, refusals=SPEECH)
     async def speech(request: Request) -> Response:
@@ -83,7 +83,7 @@ def add_routes(app: FastAPI, host: Host) -> None:
             "failed": len(results) - succeeded,
         }
 
-    @app.api_route(OPEN_WEBUI + "/audio/models", methods=GET)
+    @app.api_route(OPEN_WEBUI_PATH + "/audio/models", methods=GET)
     @app.api_route("/v1/audio/models", methods=GET)
     @documented(answer=SpeechModels)
     async def speech_models() -> Reply:

@@ -18,12 +18,12 @@ from runtime.server.session.dialogue import MAX_TURN_PAUSE_MS, MAX_TURNS, TURN_P
 from runtime.server.session.speech_fields import NO_RECORDING, SpeechFields
 from runtime.server.text.filter import FilterName
 from runtime.server.wire import Name, Text, VoiceFields, checked, given
-from runtime.shared.encoding import BIT_RATES, FORMATS, SPEEDS, VOLUMES
-from runtime.shared.loudness import LOUDNESSES_LUFS
+from runtime.shared.encoding import BIT_RATE_RANGE, FORMATS, SPEEDS, VOLUME_RANGE
+from runtime.shared.loudness import LOUDNESS_RANGE_LUFS
 
 STREAM_FORMATS = ("audio", "sse")
-LENGTH_FIRST = ("wav", "flac")  # Formats whose header contains the length. Many readers need it.
-BATCH_FORMAT = "wav"  # Default of vLLM-Omni; OpenAI's default is mp3.
+FORMATS_WITH_LENGTH = ("wav", "flac")  # Their header contains the length. Many readers need it.
+DEFAULT_BATCH_FORMAT = "wav"  # Default of vLLM-Omni; OpenAI's default is mp3.
 _WHOLE: dict[str, Any] = {"stream": False, "stream_format": None}
 
 
@@ -84,11 +84,13 @@ class SpeechBody(SpeechFields):
     stream: bool | None = None
     speed: Annotated[float, Field(ge=SPEEDS[0], le=SPEEDS[1])] = 1.0
     sample_rate: Literal[8000, 24000] = 24000
-    bit_rate: Annotated[int, Field(ge=BIT_RATES[0], le=BIT_RATES[1])] | None = Field(
+    bit_rate: Annotated[int, Field(ge=BIT_RATE_RANGE[0], le=BIT_RATE_RANGE[1])] | None = Field(
         None, description="of mp3, opus and aac, in bit/s; null: the format's"
     )
-    volume: Annotated[float, Field(ge=VOLUMES[0], le=VOLUMES[1])] = Field(1.0, description="factor; peaks are limited")
-    loudness_lufs: Annotated[float, Field(ge=LOUDNESSES_LUFS[0], le=LOUDNESSES_LUFS[1])] | None = Field(
+    volume: Annotated[float, Field(ge=VOLUME_RANGE[0], le=VOLUME_RANGE[1])] = Field(
+        1.0, description="factor; peaks are limited"
+    )
+    loudness_lufs: Annotated[float, Field(ge=LOUDNESS_RANGE_LUFS[0], le=LOUDNESS_RANGE_LUFS[1])] | None = Field(
         None, description="loudness of a whole reply (BS.1770), peaks at most -1 dBTP"
     )
     text_filter: FilterName = "none"
@@ -164,7 +166,7 @@ class SpeechBody(SpeechFields):
     def is_whole(self) -> bool:
         """True if the response is one complete body with its length."""
         if self.stream is None and self.stream_format is None:
-            return self.response_format in LENGTH_FIRST
+            return self.response_format in FORMATS_WITH_LENGTH
         return self.stream is False
 
     @property
@@ -220,4 +222,4 @@ def read_batch(fields: dict[str, Any], max_items: int) -> list[dict[str, Any]]:
     if not all(isinstance(item, dict) for item in items):
         raise InvalidConfig(where="items", why="each of them must be an object with an input", param="items")
     shared = {name: value for name, value in fields.items() if value is not None and name not in {"items", "input"}}
-    return [{"response_format": BATCH_FORMAT, **shared, **given(item), **_WHOLE} for item in items]
+    return [{"response_format": DEFAULT_BATCH_FORMAT, **shared, **given(item), **_WHOLE} for item in items]

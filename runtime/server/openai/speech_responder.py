@@ -17,7 +17,7 @@ from runtime.server.openai.schema import SpeechBody
 from runtime.server.session.dialogue import check_turn_text, check_turns, errors_of_turn
 from runtime.server.voices.uploads import read_upload
 from runtime.server.voices.voice_resolver import ResolvedVoice
-from runtime.server.wire import BYTES_PER_SAMPLE, Reply, check_text
+from runtime.server.wire import SAMPLE_BYTES, Reply, check_text
 from runtime.shared.encoding import Encoder
 from runtime.shared.inline_tags import read_text
 from runtime.shared.loudness import levelled
@@ -253,7 +253,7 @@ class SpeechResponder(HttpSpeech[SpeechBody]):
 
 
 def _heard(words: DialogueWords | None, speech: DialogueStream, chunk: AudioChunk) -> dict[int, TimedWords]:
-    return {} if words is None else words.hear(speech, len(chunk.pcm) // BYTES_PER_SAMPLE)
+    return {} if words is None else words.hear(speech, len(chunk.pcm) // SAMPLE_BYTES)
 
 
 def usage(end: Finished) -> Reply:

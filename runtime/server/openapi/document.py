@@ -32,7 +32,7 @@ _ABOUT = (
 
 Document = dict[str, Any]
 
-_FORMAT = re.compile(r":[^{}]*}")  # Format specification in a message template.
+_FORMAT_SPECIFICATION = re.compile(r":[^{}]*}")  # It is part of a message template.
 
 _BYTES: Document = {"type": "string", "format": "binary"}
 _EVENT: Document = {  # Schema of a server-sent event.
@@ -171,5 +171,5 @@ def _refusals(refusals: Refusals, schema: Document) -> Iterator[tuple[str, Docum
     for kind in sorted(refusals, key=lambda kind: kind.code):
         by_status[kind.http_status].append(kind)
     for status, those in sorted(by_status.items()):
-        words = "\n".join(f"* `{kind.code}`: {_FORMAT.sub('}', kind.sentence)}" for kind in those)
+        words = "\n".join(f"* `{kind.code}`: {_FORMAT_SPECIFICATION.sub('}', kind.sentence)}" for kind in those)
         yield str(status), {"description": words, "content": {JSON: {"schema": schema}}}

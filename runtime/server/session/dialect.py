@@ -19,7 +19,7 @@ from runtime.server.session.send_queue import SendQueue
 from runtime.server.session.utterance import ChosenVoice, SpeechConfig, Utterance
 from runtime.server.voices.voice_library import VoiceLibrary
 from runtime.server.voices.voice_resolver import ResolvedVoice, VoiceResolver
-from runtime.server.wire import BYTES_PER_SAMPLE, Reply, check_size, decode, pieces
+from runtime.server.wire import SAMPLE_BYTES, Reply, check_size, decode, pieces
 from runtime.settings import Limits
 
 _NOTICE_S = 60.0  # Seconds before the end of a session at which the client is warned.
@@ -155,7 +155,7 @@ class Dialect(ABC, Generic[Speaking]):
                 utterance.seed = seed
                 utterance.notes += notes
             case AudioChunk(pcm=pcm):
-                utterance.samples += len(pcm) // BYTES_PER_SAMPLE
+                utterance.samples += len(pcm) // SAMPLE_BYTES
         self._on_event(utterance, event)
 
     def on_refused(self, number: int, error: SpeechError) -> None:
@@ -234,7 +234,7 @@ class Dialect(ABC, Generic[Speaking]):
 
     def _send_sound(self, utterance: Speaking, pcm: bytes) -> None:
         for piece in pieces(pcm):
-            self.send_queue.sound(piece, number=utterance.number, samples=len(piece) // BYTES_PER_SAMPLE)
+            self.send_queue.sound(piece, number=utterance.number, samples=len(piece) // SAMPLE_BYTES)
 
     def _send_about(self, name: str, message: Reply, *, number: int | None = None, samples: int = 0) -> None:
         """Queue a message that belongs to a context and can be dropped with its other messages."""

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from runtime.server.session.commands import AudioMessage, Close, EncodedMessage, Outgoing, TextMessage
 from runtime.server.wire import Reply
 
-_CONGESTED = 256  # Number of unsent messages without audio above which the client's input is not read.
+_MAX_UNSENT_MESSAGES = 256  # The client's input is not read if more messages without audio are unsent.
 
 
 class SendQueue:
@@ -26,7 +26,7 @@ class SendQueue:
 
     @property
     def is_congested(self) -> bool:
-        return self._untaken > _CONGESTED
+        return self._untaken > _MAX_UNSENT_MESSAGES
 
     def say(
         self,

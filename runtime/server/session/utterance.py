@@ -19,7 +19,7 @@ from runtime.server.text.pronunciations import Pronunciation, dictionary_for
 from runtime.server.voices.voice_resolver import ResolvedVoice
 from runtime.server.wire import check_text
 from runtime.settings import Limits
-from runtime.shared.sentence_ends import TAIL, may_end
+from runtime.shared.sentence_ends import TAIL_CHARS, may_end
 from runtime.shared.speech_rate import is_readable, is_speakable
 
 
@@ -94,7 +94,7 @@ class GrowingText:
     def add(self, text: str, now: float) -> str:
         """Append text and return the text to speak that later text cannot change."""
         if self._pause_s is not None:
-            self._tail = (self._tail + text)[-2 * TAIL :]
+            self._tail = (self._tail + text)[-2 * TAIL_CHARS :]
             self.due = now + self._pause_s if may_end(self._tail) else None
         return self._filter.add(text)
 

@@ -13,7 +13,7 @@ from typing import ParamSpec, TypeVar
 Parameters = ParamSpec("Parameters")
 Value = TypeVar("Value")
 
-_SHARE = 0.25  # Maximum share of one processor core.
+_MAX_CORE_SHARE = 0.25
 _BURST_S = 0.02
 # Maximum pause in seconds after a long job, such as a large dictionary. The next job should start soon.
 _MAX_REST_S = 0.1
@@ -59,10 +59,10 @@ class _Account:
     def charge(self) -> float:
         """Count the CPU time since the last call, and return the number of seconds to pause."""
         used_s, now = time.thread_time(), time.monotonic()
-        paid_s = _SHARE * (now - self._charged_at)
+        paid_s = _MAX_CORE_SHARE * (now - self._charged_at)
         self._debt_s = max(0.0, self._debt_s - paid_s) + used_s - self._used_s
         self._used_s, self._charged_at = used_s, now
-        return min(_MAX_REST_S, max(0.0, self._debt_s - _BURST_S) / _SHARE)
+        return min(_MAX_REST_S, max(0.0, self._debt_s - _BURST_S) / _MAX_CORE_SHARE)
 
 
 def _begin() -> None:

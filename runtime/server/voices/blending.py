@@ -12,14 +12,14 @@ import numpy as np
 
 from runtime.request import BlendPart, Reference
 from runtime.server.voices.voice_library import VoiceCard, VoiceLibrary
-from runtime.shared.names import STORED, parse_blend
+from runtime.shared.names import STORED_PREFIX, parse_blend
 
-FORBIDS = "no"  # Value of the provenance entry ``blend`` of a voice whose consent excludes blends.
+FORBIDS_BLENDS = "no"  # Value of the provenance entry ``blend`` of a voice whose consent excludes blends.
 
 
 def forbids_blends(card: VoiceCard) -> bool:
     """True if the consent of a stored voice excludes blends."""
-    return card.provenance.get("blend", "").strip().lower() == FORBIDS
+    return card.provenance.get("blend", "").strip().lower() == FORBIDS_BLENDS
 
 
 def voice_reference(library: VoiceLibrary, stored: str) -> Reference:
@@ -40,7 +40,7 @@ def voice_reference(library: VoiceLibrary, stored: str) -> Reference:
 
 
 def _part(library: VoiceLibrary, name: str, weight: float) -> BlendPart:
-    if not name.startswith(STORED):
+    if not name.startswith(STORED_PREFIX):
         return BlendPart(weight=weight, speaker=name)
-    reference = library.reference(name.removeprefix(STORED))
+    reference = library.reference(name.removeprefix(STORED_PREFIX))
     return BlendPart(weight=weight, reference=replace(reference, text=None, x_vector_only=True))

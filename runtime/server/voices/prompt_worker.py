@@ -21,8 +21,8 @@ from runtime.voices.library import Library
 log = logging.getLogger(__name__)
 
 POLL_INTERVAL_S = 10.0  # Poll interval for voices that another process stores in the folder.
-BUSY_S = 0.5  # Poll interval while requests are served.
-MAKE_S = 120.0  # Timeout for the computation of one prompt.
+BUSY_POLL_INTERVAL_S = 0.5
+PROMPT_TIMEOUT_S = 120.0
 
 
 class PromptWorker:
@@ -50,7 +50,7 @@ class PromptWorker:
             self._woken.clear()
             while (found := self._next()) is not None:
                 if self._engine.load().active:
-                    await asyncio.sleep(BUSY_S)
+                    await asyncio.sleep(BUSY_POLL_INTERVAL_S)
                 else:
                     await self._make(*found)
             with contextlib.suppress(TimeoutError):
@@ -103,7 +103,7 @@ class PromptWorker:
 
         self._engine.prepare(reference, Mode.BASE, done)
         try:
-            async with asyncio.timeout(MAKE_S):
+            async with asyncio.timeout(PROMPT_TIMEOUT_S):
                 result = await made
         except TimeoutError:
             raise GenerationFailed from None

@@ -51,9 +51,9 @@ from runtime.voices.voice import Edit, to_pcm
 
 GET = ["GET", "HEAD"]
 VOICES = "/v1/audio/voices"
-OPEN_WEBUI = "/v1/open-webui"  # Base path for Open WebUI, which expects another format of the voice list.
+OPEN_WEBUI_PATH = "/v1/open-webui"  # Open WebUI expects another format of the voice list.
 
-KNOWN = frozenset({VoiceNotFound, VoiceFileInvalid, StorageFailed})  # Errors of all routes that name a voice.
+VOICE_ERRORS = frozenset({VoiceNotFound, VoiceFileInvalid, StorageFailed})  # Errors of all routes that name a voice.
 
 SHADOWED = "A speaker has its name; rename it, or ask for it as voice:NAME."
 
@@ -84,7 +84,7 @@ def voices_router(host: Host) -> APIRouter:
         except VoiceNotFound:
             raise (VoiceNotYours if is_speaker(name_or_id, speakers()) else VoiceNotFound) from None
 
-    @router.api_route(OPEN_WEBUI + "/audio/voices", methods=GET)
+    @router.api_route(OPEN_WEBUI_PATH + "/audio/voices", methods=GET)
     @documented(answer=VoiceList)
     async def voices_of_open_webui(request: Request) -> Reply:
         """Return the voices for Open WebUI's menu."""
@@ -124,7 +124,7 @@ def voices_router(host: Host) -> APIRouter:
 
     # The name is already decoded here and may contain a slash.
     @router.api_route(VOICES + "/{name:path}/file", methods=GET)
-    @documented(sound=("application/octet-stream",), refusals=KNOWN)
+    @documented(sound=("application/octet-stream",), refusals=VOICE_ERRORS)
     async def voice_file(request: Request, name: str) -> Response:
         """Return a voice as a portable file."""
         library, card = known(request, name)
@@ -133,14 +133,14 @@ def voices_router(host: Host) -> APIRouter:
         return Response(data, media_type="application/octet-stream", headers=headers)
 
     @router.api_route(VOICES + "/{name:path}/audio", methods=GET)
-    @documented(sound=("audio/wav",), refusals=KNOWN | {NoRecording})
+    @documented(sound=("audio/wav",), refusals=VOICE_ERRORS | {NoRecording})
     async def voice_audio(request: Request, name: str) -> Response:
         """Return the reference audio of a voice as a WAV file."""
         library, card = known(request, name)
         return Response(await host.run_in_worker(wav_of, library, card.id), media_type="audio/wav")
 
     @router.api_route(VOICES + "/{name:path}", methods=GET)
-    @documented(answer=StoredVoice, refusals=KNOWN)
+    @documented(answer=StoredVoice, refusals=VOICE_ERRORS)
     async def voice(request: Request, name: str) -> Reply:
         """Return a voice by its name or id."""
         return entry(*known(request, name))

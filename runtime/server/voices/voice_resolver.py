@@ -13,7 +13,7 @@ from runtime.errors import BlendForbidden, ModeNotServed, UnknownModel, UnknownV
 from runtime.request import DESCRIBED_VOICE, OTHER_SPEAKER, RECORDED_VOICE, STORED_NAMESAKE, Mode, ModelCard
 from runtime.server.voices.blending import forbids_blends
 from runtime.server.voices.voice_library import VoiceCard, VoiceLibrary
-from runtime.shared.names import STORED, Named, name_key, parse_blend
+from runtime.shared.names import STORED_PREFIX, Named, name_key, parse_blend
 
 # OpenAI's names of models and voices. Each of its voices is mapped to the voice of ours with the same index.
 MODEL_ALIASES = frozenset({"tts-1", "tts-1-hd", "gpt-4o-mini-tts", "gpt-4o-mini-tts-2025-12-15", "qwen3-tts"})
@@ -141,7 +141,7 @@ class VoiceResolver:
                 raise self._unknown(speakers, param)
             if forbids_blends(card):
                 raise BlendForbidden(name=card.name, param=param)
-            parts.append(f"{STORED}{card.id}:{weight:g}")
+            parts.append(f"{STORED_PREFIX}{card.id}:{weight:g}")
         chosen = own if mode is None or own is Mode.CUSTOM_VOICE else mode
         if not any(chosen in card.modes for card in cards):
             served = [each for each in Mode if any(each in card.modes for card in cards)]
@@ -150,7 +150,10 @@ class VoiceResolver:
 
     def _stored(self, voice: str, speakers: Sequence[str] | None) -> VoiceCard | None:
         """Return the stored voice with this name or id, unless one of `speakers` has the name."""
-        if voice.startswith(STORED) and (found := self._library.find(voice.removeprefix(STORED))) is not None:
+        if (
+            voice.startswith(STORED_PREFIX)
+            and (found := self._library.find(voice.removeprefix(STORED_PREFIX))) is not None
+        ):
             return found
         found = self._library.find(voice)
         return None if found is not None and voice != found.id and is_speaker(voice, speakers or ()) else found

@@ -20,7 +20,7 @@ from runtime.server.wire import Reply, decode
 from runtime.server.wyoming.messages import SOUND
 from runtime.shared.port.connections.loop_share import LoopShare, LoopShares, message_cost
 
-PROTOCOL = "1.10.2"  # Version of the `wyoming` package that defines these events.
+PROTOCOL_VERSION = "1.10.2"  # Version of the `wyoming` package that defines these events.
 
 _CHUNK = "audio-chunk"
 _GONE: Message = {"type": "websocket.disconnect", "code": 1006}
@@ -99,7 +99,7 @@ class EventSocket:
     async def _send(self, kind: str, data: Reply, payload: bytes = b"") -> None:
         body = json.dumps(data, ensure_ascii=False).encode() if data else b""
         lengths = {"data_length": len(body), "payload_length": len(payload)}
-        header = {"type": kind, "version": PROTOCOL, **{name: size for name, size in lengths.items() if size}}
+        header = {"type": kind, "version": PROTOCOL_VERSION, **{name: size for name, size in lengths.items() if size}}
         self._writer.write(json.dumps(header).encode() + b"\n" + body + payload)
         try:
             await self._writer.drain()

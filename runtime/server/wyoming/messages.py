@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 from runtime.errors import SpeechError
 from runtime.request import SAMPLE_RATE, Mode, ModelCard
 from runtime.server.voices.voice_library import VoiceLibrary
-from runtime.server.wire import BYTES_PER_SAMPLE, Reply, code_of
+from runtime.server.wire import SAMPLE_BYTES, Reply, code_of
 from runtime.version import package_version
 
-SOUND: Reply = {"rate": SAMPLE_RATE, "width": BYTES_PER_SAMPLE, "channels": 1}
+SOUND: Reply = {"rate": SAMPLE_RATE, "width": SAMPLE_BYTES, "channels": 1}
 
 AUDIO_START: Reply = {"type": "audio-start", "data": SOUND}
 AUDIO_STOP: Reply = {"type": "audio-stop", "data": {}}

@@ -20,8 +20,8 @@ from runtime.server.wyoming.announcement import announced, check_announced
 from runtime.server.wyoming.event_socket import EventSocket
 from runtime.server.wyoming.session import WyomingSession
 from runtime.shared.port.limits import ConnectionCaps
-from runtime.shared.port.serving import WAITING, address_of, bind
-from runtime.shared.port.serving import WYOMING as SETTING
+from runtime.shared.port.serving import LISTEN_BACKLOG, address_of, bind
+from runtime.shared.port.serving import WYOMING_VARIABLE as SETTING
 
 log = logging.getLogger(__name__)
 
@@ -61,7 +61,9 @@ class WyomingPort:
         """Start listening, and list the port in /ready."""
         if self._host.settings.server.needs_key:
             log.warning("Wyoming has no keys: whoever reaches %s may have speech made", self.uri)
-        self._server = await asyncio.start_server(self._accept, sock=self._listener, limit=self._limit, backlog=WAITING)
+        self._server = await asyncio.start_server(
+            self._accept, sock=self._listener, limit=self._limit, backlog=LISTEN_BACKLOG
+        )
         self._host.ports[DIALECT] = self.uri
         if self._host.settings.server.wyoming_announced:
             address, port = self._listener.getsockname()[:2]

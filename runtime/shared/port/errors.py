@@ -28,7 +28,7 @@ _V1_ROUTES = (
 
 DIALECT_PATHS = (*CARTESIA, *ELEVENLABS)  # Prefixes of paths whose error format is not that of OpenAI.
 
-_ELEVENLABS_FIELDS = {"language": "language_code"}  # ElevenLabs' names of request fields.
+_ELEVENLABS_FIELD_NAMES = {"language": "language_code"}
 
 
 def error_body(error: SpeechError) -> dict[str, object]:
@@ -113,7 +113,7 @@ def cartesia_fields(error: SpeechError, request_id: str) -> dict[str, object]:
 
 def elevenlabs_field(error: SpeechError) -> str | None:
     """Return ElevenLabs' name of the invalid field, or None."""
-    return _ELEVENLABS_FIELDS.get(error.param, error.param) if error.param else None
+    return _ELEVENLABS_FIELD_NAMES.get(error.param, error.param) if error.param else None
 
 
 _RETRY_AFTER_S = 2.0  # Retry-After in seconds of errors that have no such value.

@@ -23,7 +23,7 @@ from runtime.shared.port.errors import error_response
 from runtime.shared.port.limits import ConnectionCaps
 from runtime.shared.port.origins import SAFE_METHODS, Hosts, Origins, may_use, network_of
 
-OPEN = frozenset({"/health", "/ready"})  # Routes without access checks.
+OPEN_ROUTES = frozenset({"/health", "/ready"})  # Routes without access checks.
 
 
 class AccessCheck(ABC):
@@ -39,7 +39,7 @@ class AccessCheck(ABC):
         self._refused = refused
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] not in {"http", "websocket"} or scope["path"] in OPEN:
+        if scope["type"] not in {"http", "websocket"} or scope["path"] in OPEN_ROUTES:
             await self._app(scope, receive, send)
             return
         address = network_of(scope["client"][0] if scope.get("client") else "")

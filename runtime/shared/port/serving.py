@@ -24,7 +24,7 @@ from runtime.shared.port.connections.waiting import Waiting, max_open
 from runtime.shared.port.connections.websocket import WebSocketConnection
 from runtime.shared.port.origins import TrustedProxies
 
-WYOMING = "VOICEWRIGHT_WYOMING"  # Setting that `voicewright wyoming` calls --uri.
+WYOMING_VARIABLE = "VOICEWRIGHT_WYOMING"  # Setting that `voicewright wyoming` calls --uri.
 
 
 def address_of(uri: str, *, setting: str) -> tuple[str, int]:
@@ -87,7 +87,7 @@ def ignore_signals(numbers: Sequence[signal.Signals]) -> None:
         signal.signal(number, signal.SIG_IGN)
 
 
-WAITING = 1024  # Number of connections that wait in the kernel.
+LISTEN_BACKLOG = 1024  # Number of connections that wait in the kernel.
 # Additional seconds after which the kernel drops a closed connection whose client does not read.
 _KERNEL_GRACE_S = 15.0
 
@@ -98,7 +98,7 @@ def listen(settings: ServerSettings, host: str, port: int, *, option: str) -> so
     Arguments and errors are those of `bind`.
     """
     listener = bind(settings, host, port, option=option)
-    listener.listen(WAITING)
+    listener.listen(LISTEN_BACKLOG)
     return listener
 
 
@@ -148,7 +148,7 @@ def set_kernel_timeout(connection: socket.socket, settings: ServerSettings) -> N
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(timeout_s * 1000))
 
 
-_KEEP_ALIVE_S = 15  # Timeout in seconds between two requests on an HTTP connection.
+_KEEP_ALIVE_TIMEOUT_S = 15  # It is the time between two requests on an HTTP connection.
 # Number of connections that asyncio accepts at once. By default, it accepts all that wait, and each needs a file
 # descriptor.
 _ACCEPTED = 32
@@ -167,7 +167,7 @@ class Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets=sockets)
         for listener in sockets or ():
-            listener.listen(WAITING)  # Set the backlog again, because asyncio has changed it to `_ACCEPTED`.
+            listener.listen(LISTEN_BACKLOG)  # Set the backlog again, because asyncio has changed it to `_ACCEPTED`.
 
 
 def config(app: ASGIApp, settings: Settings, *, linger_s: int, **words: Any) -> uvicorn.Config:
@@ -190,7 +190,7 @@ def config(app: ASGIApp, settings: Settings, *, linger_s: int, **words: Any) -> 
         ws_ping_timeout=server.ping_s,
         ws_per_message_deflate=False,  # Compression delays audio without making it smaller.
         backlog=_ACCEPTED,
-        timeout_keep_alive=_KEEP_ALIVE_S,
+        timeout_keep_alive=_KEEP_ALIVE_TIMEOUT_S,
         timeout_graceful_shutdown=linger_s,
         log_config=None,  # The log handlers of uvicorn would not limit repeated lines.
         log_level="warning",  # Lower levels log URLs with query strings, which may contain tickets.

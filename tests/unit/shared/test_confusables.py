@@ -7,7 +7,7 @@ import unicodedata
 
 import pytest
 
-from runtime.shared.confusables import TABLE, find_confusable
+from runtime.shared.confusables import TABLE_FILE, find_confusable
 from tools.confusables import Icu
 
 SPEAKERS = ["angus", "clara", "nora", "eric", "uncle_fu", "ono_anna"]
@@ -58,7 +58,7 @@ def test_one_letter_may_look_like_two() -> None:
 @pytest.mark.skipif(ctypes.util.find_library("icui18n") is None, reason="no ICU on this machine")
 def test_table_equals_that_of_icu() -> None:
     icu = Icu()
-    lines = TABLE.read_text(encoding="utf-8").split("\n")
+    lines = TABLE_FILE.read_text(encoding="utf-8").split("\n")
     if icu.unicode_version() not in lines[0]:
         pytest.skip("another version of Unicode")
     for line in lines[1:-1:16]:

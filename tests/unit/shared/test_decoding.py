@@ -26,7 +26,7 @@ from runtime.settings import Limits
 from runtime.shared import decoding
 from runtime.shared.audio import DecodedAudio
 from runtime.shared.decode_child import ANSWER_BYTES, Seekable
-from runtime.shared.decoding import ROOT, _decode_in_child, _kill_after, decode
+from runtime.shared.decoding import PACKAGE_ROOT, _decode_in_child, _kill_after, decode
 from runtime.shared.ffmpeg_reader import read_any
 from runtime.shared.reference import read_reference
 from runtime.shared.wav_reader import is_plain_wav, read_wav
@@ -323,7 +323,7 @@ import resource
 print(resource.getrlimit(resource.RLIMIT_CPU)[1])
 """
     done = subprocess.run(
-        [sys.executable, "-c", code, str(tmp_path / "file")], cwd=ROOT, capture_output=True, text=True
+        [sys.executable, "-c", code, str(tmp_path / "file")], cwd=PACKAGE_ROOT, capture_output=True, text=True
     )
     assert done.stdout.split() == ["small", "closed", "5"], done.stderr
 

@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from runtime.shared.encoding import COMMENT, FORMATS, UNKNOWN_SIZE, Encoder, read_tags
+from runtime.shared.encoding import AI_COMMENT, FORMATS, UNKNOWN_SIZE, Encoder, read_tags
 from tests.support.signals import voice
 from tests.support.timeouts import until
 
@@ -147,14 +147,14 @@ def test_tags_of_a_whole_wav_precede_the_samples() -> None:
     assert data.endswith(PCM)
     assert struct.unpack_from("<I", data, 4) == (len(data) - 8,)
     with soundfile.SoundFile(io.BytesIO(data)) as sound:
-        assert sound.comment.startswith(COMMENT)
+        assert sound.comment.startswith(AI_COMMENT)
         assert sound.read(dtype="int16").astype("<i2").tobytes() == PCM
 
 
 @pytest.mark.parametrize("response_format", ["mp3", "opus", "flac"])
 def test_tags_declare_synthetic_speech(response_format: str) -> None:
     with av.open(io.BytesIO(encoded(response_format))) as container:
-        assert COMMENT in {*container.metadata.values(), *container.streams.audio[0].metadata.values()}
+        assert AI_COMMENT in {*container.metadata.values(), *container.streams.audio[0].metadata.values()}
 
 
 @pytest.mark.parametrize("response_format", FORMATS)
@@ -236,10 +236,10 @@ TAGS = {"title": "Ein Gruß, 你好", "model": "demo voice", "seed": "7", "softw
 def test_custom_tags_read_back_equal(response_format: str, whole: bool) -> None:
     tags = read_tags(io.BytesIO(encoded(response_format, whole=whole, tags=TAGS)))
     if response_format == "wav":
-        line = f"{COMMENT}; model: demo voice; seed: 7"
+        line = f"{AI_COMMENT}; model: demo voice; seed: 7"
         assert (tags["title"], tags["comment"]) == (TAGS["title"], line) if whole else tags == {}
     else:
-        assert tags["comment"] == COMMENT
+        assert tags["comment"] == AI_COMMENT
         assert {name: tags[name] for name in TAGS} == TAGS
 
 

@@ -108,6 +108,6 @@ def test_peaks_stay_below_the_ceiling_and_no_sample_is_lost(seed: int, length: i
 def test_long_audio_limited_in_parts_equals_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     sound = np.concatenate([(voice(3.0, seed) * 32767).astype(np.int16) for seed in range(4)])
     whole = levelled(sound, -8.0)
-    monkeypatch.setattr(loudness, "_STRETCH", 24_000)
+    monkeypatch.setattr(loudness, "_LIMITED_SAMPLES", 24_000)
     assert np.abs(levelled(sound, -8.0).astype(int) - whole).max() <= 0.02 * np.abs(whole).max()
     assert true_peak(levelled(sound, -8.0)) <= 10 ** (-1 / 20)

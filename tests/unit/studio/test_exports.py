@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from runtime.shared.encoding import COMMENT, read_tags
+from runtime.shared.encoding import AI_COMMENT, read_tags
 from runtime.shared.loudness import integrated, true_peak
 from studio.store.exports import MAX_CLIPS
 from tests.support.keeping import keep, kept, pcm_of, samples, visitor
@@ -57,7 +57,7 @@ def test_export_without_loudness_joins_samples_bit_for_bit(client: httpx.Client)
     assert (rate, values.tobytes()) == (24_000, data)
     with soundfile.SoundFile(io.BytesIO(wav)) as file:
         assert file.title == "Two lines"
-        assert file.comment.startswith(COMMENT)
+        assert file.comment.startswith(AI_COMMENT)
         assert f"sha256: {hashlib.sha256(data).hexdigest()}" in file.comment
 
 

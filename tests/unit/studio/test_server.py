@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from runtime.errors import PortInUse
-from runtime.shared.interpreter import SWITCH_S
+from runtime.shared.interpreter import SWITCH_INTERVAL_S
 from studio.server import serve
 from studio.settings import StudioSettings
 
@@ -23,6 +23,6 @@ async def test_cpu_bound_threads_do_not_starve_the_event_loop() -> None:
             )
             with pytest.raises(PortInUse):
                 await serve(settings)
-        assert sys.getswitchinterval() == SWITCH_S
+        assert sys.getswitchinterval() == SWITCH_INTERVAL_S
     finally:
         sys.setswitchinterval(usual_s)

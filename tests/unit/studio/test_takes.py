@@ -18,7 +18,7 @@ import soundfile
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from runtime.shared.encoding import COMMENT, read_tags
+from runtime.shared.encoding import AI_COMMENT, read_tags
 from studio.store.audio_files import outline
 from tests.support.examples import examples
 from tests.support.keeping import a_take, keep, kept, pcm_of, post, visitor
@@ -84,7 +84,7 @@ def test_file_tags_name_the_model_and_seed(client: httpx.Client, wanted: str) ->
     audio = client.get(f"/studio/takes/{record['id']}/audio", params={"format": wanted})
     tags = read_tags(io.BytesIO(audio.content))
     assert tags["title"] == "Ein Gruß, 你好"
-    assert COMMENT in tags["comment"]
+    assert AI_COMMENT in tags["comment"]
     assert tags["model"] == "demo-voice f00d"
     assert tags["seed"] == "7"
     assert tags["voice"] == "clara"
@@ -101,7 +101,7 @@ def test_wav_tags_name_the_model_and_seed(client: httpx.Client) -> None:
     with soundfile.SoundFile(io.BytesIO(data)) as file:
         assert file.title == "Good morning."
         assert file.software.startswith("Voicewright")
-        assert file.comment.startswith(COMMENT)
+        assert file.comment.startswith(AI_COMMENT)
         for said in ("model: demo-voice f00d", "seed: 7", f"sha256: {record['sha256']}"):
             assert said in file.comment
 

@@ -106,7 +106,7 @@ def test_owner_without_voices_has_no_files(owner_libraries: OwnerLibraries, tmp_
 def test_least_recently_used_libraries_are_closed_and_reopened(
     owner_libraries: OwnerLibraries, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "OPEN", 2)
+    monkeypatch.setattr(module, "MAX_OPEN_LIBRARIES", 2)
     early = owner_libraries.of("a")
     early.add(a_voice("Early"))
     for owner in ("b", "c", "d"):

@@ -27,7 +27,7 @@ from runtime.shared.system import lingers_not
 
 _RETRY_S = 1  # Retry-After header of refused clients, in seconds.
 _MAX_IGNORED_BYTES = 64 * 2**10
-_LINGER_S = 1.0  # Time in seconds in which a client that is still sending can read an error response.
+_ERROR_READ_TIMEOUT_S = 1.0  # A client that is still sending can read an error response in this time.
 _MIN_REQUEST_S = 1e-3  # Minimum event loop time in seconds that is counted per request, as measured on a slow core.
 
 
@@ -198,7 +198,7 @@ class HttpConnection(HttpToolsProtocol, SmallReads):
     def _refuse(self, error: SpeechError) -> None:
         """Send the error and stop reading.
 
-        The connection is closed when the client closes, or after `_LINGER_S`.
+        The connection is closed when the client closes, or after `_ERROR_READ_TIMEOUT_S`.
         """
         self._refusal = error
         self._stop_clock()
@@ -214,7 +214,7 @@ class HttpConnection(HttpToolsProtocol, SmallReads):
         self.transport.write_eof()
         # Closing a connection with unread bytes resets it. The client could then lose the response.
         self._waiting.begin(self)
-        self._too_late = self.loop.call_later(_LINGER_S, self.drop)
+        self._too_late = self.loop.call_later(_ERROR_READ_TIMEOUT_S, self.drop)
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         self._served = cycle

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 READ_BYTES = 4096  # Number of bytes that are parsed in at most 5 ms, whatever they contain.
-_SHARE = 0.1  # Share of the event loop's time that all throttled clients get together.
+_THROTTLED_SHARE = 0.1  # Share of the event loop's time that all throttled clients get together.
 _BURST_S = 0.025  # Event loop time in seconds that a client may use at once: about 50 short messages.
 _MAX_REST_S = 1.0
 # Event loop time in seconds to read and answer a short message of a session, as measured on a busy core.
@@ -17,7 +17,7 @@ _BYTE_S = 20e-9
 class LoopShares:
     """Throttled clients of a port.
 
-    Together, they may use the fraction `_SHARE` of the event loop's time.
+    Together, they may use the fraction `_THROTTLED_SHARE` of the event loop's time.
     """
 
     def __init__(self) -> None:
@@ -66,7 +66,7 @@ class LoopShare:
     def charge(self, cost_s: float) -> float:
         """Count event loop time of the client, and return the number of seconds to pause reading."""
         now = self._loop.time()
-        rate = _SHARE / max(1, self._shares.resting)
+        rate = _THROTTLED_SHARE / max(1, self._shares.resting)
         self._debt_s = max(0.0, self._debt_s - rate * (now - self._charged_at)) + cost_s
         self._charged_at = now
         return min(_MAX_REST_S, max(0.0, self._debt_s - _BURST_S) / rate)

@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 _CLOSING_S = 10.0  # Seconds for a client to read the remaining data and answer a close frame.
 _LINGER_S = 1.0  # Seconds for a client to read the close reason after the server has closed the connection.
 _MAX_IGNORED_BYTES = 16 * 2**10  # Maximum number of bytes that are ignored after a close frame was sent.
-_NO_PONG = "keepalive ping timeout"  # Close reason that uvicorn uses.
+_NO_PONG_REASON = "keepalive ping timeout"  # Close reason that uvicorn uses.
 
 
 def _is_utf8(frames: list[bytes]) -> bool:
@@ -213,7 +213,7 @@ class WebSocketConnection(WebSocketsSansIOProtocol, SmallReads):
         # The application is notified now, because the close frame may wait for audio that the client has not read.
         self.disconnected = True
         self.writable.set()
-        self.queue.put_nowait({"type": "websocket.disconnect", "code": 1011, "reason": _NO_PONG})
+        self.queue.put_nowait({"type": "websocket.disconnect", "code": 1011, "reason": _NO_PONG_REASON})
         self._end_soon()
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -348,12 +348,12 @@ def test_dead_engine_is_reported_even_without_metrics(apart: Apart) -> None:
 
 
 def test_silent_engine_counts_as_busy(apart: Apart, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client_module, "SILENT_S", 3600.0)
+    monkeypatch.setattr(client_module, "STATUS_TIMEOUT_S", 3600.0)
     assert apart.client.at_work_since() is None
     before = apart.client._status_at
     monkeypatch.setattr(service_module, "STATUS_S", TEST_TIMEOUT_S)
     until(lambda: apart.client._status_at > before)  # No status message follows for a long time.
-    monkeypatch.setattr(client_module, "SILENT_S", 0.01)
+    monkeypatch.setattr(client_module, "STATUS_TIMEOUT_S", 0.01)
     since = until(apart.client.at_work_since)
     assert since == apart.client._status_at
     apart.submit()
@@ -371,7 +371,7 @@ def test_step_running_when_the_engine_fell_silent_keeps_its_start_time(
     """
     apart.engine.step_since = 5.0
     until(lambda: apart.client.at_work_since() == 5.0)
-    monkeypatch.setattr(client_module, "SILENT_S", 0.0)
+    monkeypatch.setattr(client_module, "STATUS_TIMEOUT_S", 0.0)
     assert apart.client.at_work_since() == 5.0
 
 

@@ -20,7 +20,7 @@ from runtime.server.http.keys import KeyRing, Tickets
 from runtime.server.rate_limit import RateLimit
 from runtime.server.speech_engine import Progress, SpeechEngine
 from runtime.settings import Limits, ServerSettings, Settings
-from runtime.shared.port.guard import OPEN, RequestGuard
+from runtime.shared.port.guard import OPEN_ROUTES, RequestGuard
 from runtime.shared.port.origins import Hosts, Origins
 from tests.support.library import MemoryLibrary
 
@@ -206,8 +206,8 @@ def test_every_route_requires_the_key_except_the_two_health_probes(kind: str, pa
     door.access._app = create_app(door.host)
     for method in ("GET", "POST", "PUT", "DELETE", "OPTIONS"):
         status, _ = knock(door, scope_type, path=path, method=method, body=(b"",))
-        assert (status == 401) == (path not in OPEN), method
-    assert {"/health", "/ready"} == OPEN < {path for _, path in ROUTES}
+        assert (status == 401) == (path not in OPEN_ROUTES), method
+    assert {"/health", "/ready"} == OPEN_ROUTES < {path for _, path in ROUTES}
     assert ("APIWebSocketRoute", "/v1/audio/speech/stream") in ROUTES
 
 

@@ -19,7 +19,7 @@ from runtime.settings import Limits
 from runtime.shared.inline_tags import InlineTags, tag_pattern
 from runtime.shared.pronouncing import GrowingPronunciation, dictionary_of
 from runtime.shared.scripts import strange_script
-from runtime.shared.sentence_ends import TAIL, may_end
+from runtime.shared.sentence_ends import TAIL_CHARS, may_end
 from runtime.shared.spelling import Spelling
 from tests.support.least_times import least_times
 
@@ -41,7 +41,7 @@ STAGES: dict[str, Stage] = {
     "clauses": lambda: Sentences(Split.CLAUSE, Limits()).add,
     "splitter": lambda: Splitter(Split.CLAUSE, 400).add,
     "script": lambda: lambda text: strange_script(text, ("english",)),
-    "end": lambda: lambda text: may_end(text[-2 * TAIL :]),
+    "end": lambda: lambda text: may_end(text[-2 * TAIL_CHARS :]),
 }
 SHORT, LONG = 1024, 4096  # `LONG` is the largest text of one request.
 MAX_RATIO = 2.5**2  # At most 2.5 times as long for twice the length. Quadratic work has a ratio of 16.

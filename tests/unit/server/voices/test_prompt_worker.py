@@ -121,7 +121,7 @@ async def test_another_checkpoint_computes_prompts_again(library: Library) -> No
 async def test_prompts_are_computed_only_if_the_engine_is_idle(
     library: Library, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(prompt_worker, "BUSY_S", 0.01)
+    monkeypatch.setattr(prompt_worker, "BUSY_POLL_INTERVAL_S", 0.01)
     monkeypatch.setattr(prompt_worker, "POLL_INTERVAL_S", 0.01)
     library.add(a_voice("A", prompts={}))
     engine = PreparingEngine(active=1)
