@@ -23,14 +23,14 @@ from runtime.errors import OutOfOrder
 from runtime.request import Mode
 from runtime.shared.files import make_private, replace_file
 from studio.checkpoint_arguments import bits_of, models_of, named_in, reference_of, with_bits, with_models
-from studio.fetching import FETCH, fetching
+from studio.fetching import FETCH_COMMAND, fetching
 from studio.runtimes.supervisor import ChildRuntime, RuntimeState
 
 log = logging.getLogger(__name__)
 
 FILE = "real-voices.json"
-POLL_S = 0.1  # Poll interval while a runtime changes.
-RATE_S = 8.0  # Time window in seconds of the reported download speed.
+POLL_INTERVAL_S = 0.1
+RATE_WINDOW_S = 8.0
 
 # Function that returns the model cards of the served checkpoints.
 Cards = Callable[[], Awaitable[list[dict[str, Any]]]]
@@ -76,7 +76,9 @@ class Downloads:
     `served` returns the cards of the served checkpoints.
     """
 
-    def __init__(self, runtime: ChildRuntime, folder: Path, served: Cards, command: Sequence[str] = FETCH) -> None:
+    def __init__(
+        self, runtime: ChildRuntime, folder: Path, served: Cards, command: Sequence[str] = FETCH_COMMAND
+    ) -> None:
         self._runtime = runtime
         self._folder = folder
         self._served = served
@@ -239,7 +241,7 @@ class Downloads:
         part.step = {"done": "here", "progress": event.get("step", "")}.get(event["event"], part.step)
         if event["event"] == "progress":
             self._rates.append((time.monotonic(), sum(part.got for part in self.kept.parts)))
-            while self._rates[-1][0] - self._rates[0][0] > RATE_S:
+            while self._rates[-1][0] - self._rates[0][0] > RATE_WINDOW_S:
                 self._rates.popleft()
 
     def _rate(self) -> float | None:
@@ -274,7 +276,7 @@ class Downloads:
 
     async def _settled(self) -> None:
         while self._runtime.changing:  # noqa: ASYNC110 - a process changes it
-            await asyncio.sleep(POLL_S)
+            await asyncio.sleep(POLL_INTERVAL_S)
 
     async def _with_the_rest(self, before: Sequence[str]) -> list[str]:
         """Return the downloaded checkpoints, plus current ones for the other modes.
@@ -297,7 +299,7 @@ class Downloads:
         The checkpoint in the settings, which starts fast, must be ready.
         """
         while self._runtime.status.state is not RuntimeState.READY:  # noqa: ASYNC110 - a process changes it
-            await asyncio.sleep(POLL_S)
+            await asyncio.sleep(POLL_INTERVAL_S)
         state = self.kept.state
         if await self._load(self.kept.serving):
             self._become(state)

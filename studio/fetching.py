@@ -16,9 +16,9 @@ from typing import Any
 
 from studio.runtimes.child_process import ChildProcess, spawn
 
-FETCH = ("runtime.cli", "fetch")  # Module and subcommand of the child process.
-PLAN_S = 300.0  # Timeout in seconds of a plan. Importing torch alone may take a minute on a busy machine.
-REST_S = 30.0  # Delay in seconds before another attempt after a failure.
+FETCH_COMMAND = ("runtime.cli", "fetch")  # Module and subcommand of the child process.
+PLAN_TIMEOUT_S = 300.0  # Importing torch alone may take a minute on a busy machine.
+RETRY_DELAY_S = 30.0
 FRESH_S = 600.0  # Age in seconds at which a plan is computed again.
 
 
@@ -55,7 +55,7 @@ class Plan:
     A child process refreshes it.
     """
 
-    def __init__(self, command: Sequence[str] = FETCH) -> None:
+    def __init__(self, command: Sequence[str] = FETCH_COMMAND) -> None:
         self._command = tuple(command)
         self._asking: asyncio.Task[None] | None = None
         self._asked_at = -math.inf
@@ -70,7 +70,7 @@ class Plan:
 
         `device` has the arguments for device and dtype.
         """
-        rest = REST_S if self.latest is None else FRESH_S
+        rest = RETRY_DELAY_S if self.latest is None else FRESH_S
         if not self.is_asking and time.monotonic() - self._asked_at > rest:
             self._asking = asyncio.create_task(self._ask(device))
 
@@ -88,7 +88,7 @@ class Plan:
         child = ChildProcess(process)
         try:
             assert process.stdout is not None
-            async with asyncio.timeout(PLAN_S):
+            async with asyncio.timeout(PLAN_TIMEOUT_S):
                 said = await process.stdout.read()
                 if await child.ended() == 0:
                     self.latest = json.loads(said)

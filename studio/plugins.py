@@ -19,7 +19,7 @@ CODES = {
     **{"chinese": "zh", "english": "en", "japanese": "ja", "korean": "ko", "german": "de"},
     **{"french": "fr", "russian": "ru", "portuguese": "pt", "spanish": "es", "italian": "it"},
 }
-POLITENESS = 10  # Nice value of the process, so that live speech has priority.
+PLUGIN_NICE = 10  # Live speech has priority.
 KILL = getattr(signal, "SIGKILL", signal.SIGTERM)
 
 Value = TypeVar("Value")
@@ -130,7 +130,7 @@ def _begin() -> None:
     It has a lower priority than live speech, and ends with its parent, also during a call.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # The parent handles SIGINT and ends this process.
-    be_polite(POLITENESS)
+    be_polite(PLUGIN_NICE)
     os.dup2(2, 1)  # Plug-ins may print, but stdout belongs to the parent.
     threading.Thread(target=_end_with_parent, name="end-with-parent", daemon=True).start()
 

@@ -35,10 +35,10 @@ from studio.transcribing.service import TranscriptionService
 from studio.visitors.sign_in import SignIn
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
-GRACE_S = 2  # Timeout in seconds of open requests at the end of the process.
-GOODBYE_S = 2.0  # Timeout in seconds of the final messages, which are sent before.
-HURRIED_GOODBYE_S = 0.3  # Timeout in seconds of the final messages after a second signal.
-AT_ONCE_S = 0.5  # Timeout in seconds of idle sockets after the runtime was asked to end.
+OPEN_REQUESTS_TIMEOUT_S = 2  # It applies at the end of the process.
+FINAL_MESSAGES_TIMEOUT_S = 2.0  # They are sent before open requests end.
+HURRIED_FINAL_MESSAGES_TIMEOUT_S = 0.3  # It applies after a second signal.
+IDLE_SOCKETS_TIMEOUT_S = 0.5  # It begins when the runtime is asked to end.
 
 
 async def serve(settings: StudioSettings) -> int:
@@ -143,7 +143,7 @@ async def _drain(drain: Drain, runtime: Runtime, drain_s: float, hurry: asyncio.
     for task in (*either, telling):
         task.cancel()
     await asyncio.gather(*either, telling, return_exceptions=True)
-    await drain.turn_out(HURRIED_GOODBYE_S if hurry.is_set() else GOODBYE_S)
+    await drain.turn_out(HURRIED_FINAL_MESSAGES_TIMEOUT_S if hurry.is_set() else FINAL_MESSAGES_TIMEOUT_S)
 
 
 async def _tell_of_wait(drain: Drain, drain_s: float) -> None:
@@ -151,14 +151,14 @@ async def _tell_of_wait(drain: Drain, drain_s: float) -> None:
 
     The runtime's own message is not shown.
     """
-    await asyncio.sleep(AT_ONCE_S)
+    await asyncio.sleep(IDLE_SOCKETS_TIMEOUT_S)
     if drain.is_passing:
         log_drain_wait(drain_s)
 
 
 def config(app: FastAPI, runtime_settings: Settings) -> uvicorn.Config:
     """Return the server configuration of the studio's port, the same as the runtime's."""
-    return serving.config(app, runtime_settings, linger_s=GRACE_S)
+    return serving.config(app, runtime_settings, linger_s=OPEN_REQUESTS_TIMEOUT_S)
 
 
 async def _announce(startup: StartupPage, listener: socket.socket) -> None:

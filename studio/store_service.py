@@ -40,7 +40,7 @@ log = logging.getLogger(__name__)
 
 TIDY_S = 3600.0
 RUNTIME_COLLECTIONS = ("/v1/audio/voices", "/v1/audio/pronunciations")
-EXPORTS = 2  # Maximum number of concurrent exports.
+MAX_CONCURRENT_EXPORTS = 2
 
 
 class StoreService:
@@ -60,7 +60,7 @@ class StoreService:
         key = cookie_key(self.store.folder) if settings.each() else b""
         self.visitors = Visitors(each=settings.each(), key=key, member_of=member_of)
         self._workers = WorkerPool()
-        self._export_workers = WorkerPool(EXPORTS)
+        self._export_workers = WorkerPool(MAX_CONCURRENT_EXPORTS)
         self._aligning = AlignmentService()
         self._features = features
 

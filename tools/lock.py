@@ -18,7 +18,7 @@ from pathlib import Path
 
 LOCK = Path("requirements.lock")
 TORCH = "torch==2.13.0"
-OURS = "voicewright-client"  # Package in this repository.
+CLIENT_PACKAGE = "voicewright-client"  # Package in this repository.
 BUILD_DEPENDENT = ("cuda-", "nvidia-", "triton", "torch==")
 # Platform on which tests run the kernels without a GPU.
 INTERPRETED = "platform_machine == 'x86_64' and sys_platform == 'linux'"
@@ -41,7 +41,7 @@ def compile_lock(target: Path, *options: str, with_triton: bool = False) -> None
     Args:
         with_triton: True to include Triton, which depends on it.
     """
-    pins = _resolve("pyproject.toml", "--constraint", "-", "--no-emit-package", OURS, *options, stdin=TORCH)
+    pins = _resolve("pyproject.toml", "--constraint", "-", "--no-emit-package", CLIENT_PACKAGE, *options, stdin=TORCH)
     kept = [pin for pin in pins if not pin.startswith(BUILD_DEPENDENT)]
     if with_triton:  # Pin the Triton version that the GPU build of this torch version requires.
         kept += [f"{pin.split(' ;')[0]} ; {INTERPRETED}" for pin in pins if pin.startswith("triton==")]
@@ -51,7 +51,7 @@ def compile_lock(target: Path, *options: str, with_triton: bool = False) -> None
 def compile_cluster(target: Path, lock: Path = LOCK) -> None:
     """Pin the packages that the extra `cluster` adds to the lock."""
     pins = _resolve(
-        "pyproject.toml", "--constraint", str(lock), "--no-emit-package", OURS, "--extra", "cluster", stdin=""
+        "pyproject.toml", "--constraint", str(lock), "--no-emit-package", CLIENT_PACKAGE, "--extra", "cluster", stdin=""
     )
     locked = set(lock.read_text(encoding="utf-8").splitlines())
     _write(target, "pyproject.toml", [pin for pin in pins if pin not in locked and not pin.startswith(BUILD_DEPENDENT)])
@@ -70,7 +70,7 @@ def not_locked(lock: Path, platform: str, python: str) -> list[str]:
             uv's.
     """
     where = ("--python-platform", platform, "--python-version", python, "--only-binary", ":all:")
-    options = ("--extra", "oauth", "--constraint", str(lock), "--no-emit-package", OURS, *where)
+    options = ("--extra", "oauth", "--constraint", str(lock), "--no-emit-package", CLIENT_PACKAGE, *where)
     pinned = {line.partition(" ;")[0] for line in lock.read_text(encoding="utf-8").splitlines()}
     try:
         needed = _compile("pyproject.toml", *options)

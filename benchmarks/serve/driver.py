@@ -17,7 +17,7 @@ from benchmarks.common.metrics import Trace
 from benchmarks.serve.clients import EngineClient, SocketClient
 from benchmarks.serve.plan import Call, Plan
 
-LEAD_S = 0.05  # Time before the first arrival of an open loop.
+START_DELAY_S = 0.05  # Time before the first arrival of an open loop.
 START_TIMEOUT_S = 300.0  # Timeout until the connections and uploads of all processes are ready.
 
 
@@ -26,7 +26,7 @@ async def drive(plan: Plan, client: EngineClient | SocketClient) -> list[Trace]:
     gc.collect()
     gc.freeze()  # A garbage collection in this process would count as a delay of the server.
     if not plan.clients:
-        began = time.perf_counter_ns() + round(1e9 * LEAD_S)
+        began = time.perf_counter_ns() + round(1e9 * START_DELAY_S)
         return list(await asyncio.gather(*(_call_at_time(call, plan, client, began) for call in plan.calls)))
     calls, traces = iter(plan.calls), []
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from studio.plugins import is_installed
 
-GROUP = "voicewright.aligners"  # Entry point group of aligners.
+ENTRY_POINT_GROUP = "voicewright.aligners"
 BUILT_IN = "pocketsphinx"
 
 Placed = tuple[str, float, float]  # Word, start and end in seconds.
@@ -41,7 +41,7 @@ def installed() -> list[tuple[str, Callable[[], Aligner]]]:
 
     Third-party aligners, sorted by name, precede ours.
     """
-    others = sorted(entry_points(group=GROUP), key=lambda point: point.name)
+    others = sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda point: point.name)
     found: list[tuple[str, Callable[[], Aligner]]] = [(point.name, point.load) for point in others]
     return [*found, (BUILT_IN, _built_in)] if is_installed(BUILT_IN) else found
 

@@ -12,9 +12,9 @@ from pocketsphinx import Decoder
 from runtime.shared.audio import DecodedAudio, resample
 from studio.aligning.plugin import Placed
 
-RATE = 16_000  # Sample rate of the model in Hz.
-FRAMES = 100  # Number of frames per second.
-ENGLISH = 0.8  # Minimum share of known words for a text without a language to count as English.
+RATE_HZ = 16_000  # Sample rate of the model.
+FRAME_RATE_HZ = 100
+MIN_ENGLISH_SHARE = 0.8  # Minimum share of known words for a text without a language to count as English.
 
 DIGITS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 # Most frequent phone of each letter. It is used for words that are not in the dictionary.
@@ -30,17 +30,17 @@ def align(samples: NDArray[np.float32], rate: int, text: str, language: str | No
     if language not in {None, "en"}:
         return None
     # Added words stay in a decoder, so each alignment has a new one.
-    decoder = Decoder(samprate=RATE, lm=None, loglevel="FATAL")
+    decoder = Decoder(samprate=RATE_HZ, lm=None, loglevel="FATAL")
     words = [word for word in text.split() if any(map(str.isalnum, word))]
     spoken = [_tokens(word) for word in words]
     known = [bool(decoder.lookup_word(token)) for tokens in spoken for token in tokens]
-    if not all(spoken) or (language is None and sum(known) < ENGLISH * len(known)):
+    if not all(spoken) or (language is None and sum(known) < MIN_ENGLISH_SHARE * len(known)):
         return None  # A word has letters of another language, or too many words are unknown.
     for token in dict.fromkeys(token for tokens in spoken for token in tokens):
         if not decoder.lookup_word(token):
             decoder.add_word(token, _phones(token, decoder.lookup_word))
     decoder.set_align_text(" ".join(token for tokens in spoken for token in tokens))
-    heard = resample(DecodedAudio(samples, rate), RATE).samples
+    heard = resample(DecodedAudio(samples, rate), RATE_HZ).samples
     decoder.start_utt()
     decoder.process_raw((np.clip(heard, -1, 1) * 32767).astype("<i2").tobytes(), full_utt=True)
     decoder.end_utt()
@@ -52,7 +52,7 @@ def align(samples: NDArray[np.float32], rate: int, text: str, language: str | No
     placed: list[Placed] = []
     for word, tokens in zip(words, spoken, strict=True):
         parts = [next(segments) for _ in tokens]
-        placed.append((word, parts[0].start_frame / FRAMES, (parts[-1].end_frame + 1) / FRAMES))
+        placed.append((word, parts[0].start_frame / FRAME_RATE_HZ, (parts[-1].end_frame + 1) / FRAME_RATE_HZ))
     return placed
 
 

@@ -29,7 +29,7 @@ from studio.documents.values import (
     UnreadableError,
 )
 
-COMPOUND = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"  # First bytes of .doc files and of encrypted .docx files.
+COMPOUND_FILE_MAGIC = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"  # First bytes of .doc files and of encrypted .docx files.
 _ENCRYPTED_FLAG = 0x1
 # Exceptions for damaged files. ValueError: an offset in the directory is before the start of the file.
 _DAMAGES = (KeyError, ValueError, zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, OSError)
@@ -43,7 +43,7 @@ class Archive:
     """
 
     def __init__(self, data: bytes) -> None:
-        if data.startswith(COMPOUND):
+        if data.startswith(COMPOUND_FILE_MAGIC):
             raise UnreadableError(OLD_OR_LOCKED)
         try:
             self._zip = zipfile.ZipFile(io.BytesIO(data))

@@ -20,7 +20,7 @@ MAX_ROWS = 8  # Maximum number of rows that are shown together.
 # Maximum gap in seconds between two cues for repeated rows. After a longer gap, these rows are spoken again.
 MAX_ROLLING_GAP_S = 0.5
 
-SPEAKER = "Speaker {}"  # Name of a speaker if dashes or >> mark a change of speaker without a name.
+UNNAMED_SPEAKER = "Speaker {}"  # Name of a speaker if dashes or >> mark a change of speaker without a name.
 
 _NOTES = "♪♫♬♩"
 _SOUND = re.compile(
@@ -168,12 +168,12 @@ class _Turns:
             rows.append(said)
         if rows:
             yield self._speaker, rows
-        if dashes > 1 and self._speaker is not None and self._speaker == SPEAKER.format(self._number):
+        if dashes > 1 and self._speaker is not None and self._speaker == UNNAMED_SPEAKER.format(self._number):
             self._speaker, self._number = None, 0
 
     def _change(self) -> None:
         self._number = self._number % 2 + 1
-        self._speaker = SPEAKER.format(self._number)
+        self._speaker = UNNAMED_SPEAKER.format(self._number)
 
 
 def _sounds(text: str) -> Iterator[tuple[bool, str]]:

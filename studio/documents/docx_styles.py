@@ -30,7 +30,7 @@ _CONTENTS = re.compile(r"toc ?[1-9]|toc ?heading|index ?[1-9]|table of (figures|
 _CODE = re.compile(r"html preformatted|((source|program) ?)?(code|listing)( ?(block|listing))?", re.IGNORECASE)
 _CAPTION = re.compile(r"((image|table|figure) ?)?caption", re.IGNORECASE)
 _MAX_CHAIN = 50  # Maximum length of a chain of based-on styles.
-_BODY_LEVEL = 9  # Outline level of body text.
+_BODY_OUTLINE_LEVEL = 9
 
 
 @lru_cache(maxsize=4096)
@@ -174,4 +174,4 @@ def heading_level(properties: etree._Element | None, style: Style) -> int | None
     """Return the outline level of a heading from 0, or None for body text."""
     outline = number(value(properties, "w:outlineLvl"))
     level = style.level if outline is None else outline
-    return None if level is None or level >= _BODY_LEVEL else level
+    return None if level is None or level >= _BODY_OUTLINE_LEVEL else level

@@ -30,7 +30,7 @@ from studio.documents.xhtml import NAV_KINDS, XhtmlReader, body_of, kinds_of
 
 CONTAINER = "META-INF/container.xml"
 _ENCRYPTION = "META-INF/encryption.xml"
-_RIGHTS = ("META-INF/rights.xml", "META-INF/sinf.xml")  # Files of Adobe's and Apple's DRM.
+_DRM_FILES = ("META-INF/rights.xml", "META-INF/sinf.xml")  # Files of Adobe's and Apple's DRM.
 # Books without DRM may have obfuscated fonts.
 _FONTS = {"http://www.idpf.org/2008/embedding", "http://ns.adobe.com/pdf/enc#RC"}
 _SVG = "image/svg+xml"
@@ -194,7 +194,7 @@ def _kind(item: etree._Element) -> str:
 
 
 def _is_protected(archive: Archive) -> bool:
-    if any(archive.find(name) is not None for name in _RIGHTS):
+    if any(archive.find(name) is not None for name in _DRM_FILES):
         return True
     if archive.find(_ENCRYPTION) is None:
         return False

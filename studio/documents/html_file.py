@@ -22,12 +22,12 @@ _HEAD_BYTES = 4096
 _HTML = re.compile(
     rb"(?:\s++|<\?xml[^>]*+>|<!--(?s:.*?)-->)*+(?:<!doctype\s+html|<(?:html|head|body)[\s>])", re.IGNORECASE
 )
-_MARKS = b"\xef\xbb\xbf\xff\xfe"  # First bytes of the byte order marks.
+_BYTE_ORDER_MARKS = b"\xef\xbb\xbf\xff\xfe"  # First bytes of the byte order marks.
 
 
 def is_html(data: bytes) -> bool:
     """Return True if the start of a file is HTML, in any UTF encoding."""
-    return _HTML.match(data[:_HEAD_BYTES].replace(b"\0", b"").lstrip(_MARKS)) is not None
+    return _HTML.match(data[:_HEAD_BYTES].replace(b"\0", b"").lstrip(_BYTE_ORDER_MARKS)) is not None
 
 
 def check_size(data: bytes) -> None:

@@ -15,7 +15,7 @@ from studio.documents.values import Chapter, LeftOut, cut_level
 _BLANK = re.compile(r"\n{2,}")
 _HEADING = re.compile(r" {0,3}(#{1,6})")
 _UNDERLINES = {"=": 1, "-": 2}
-_NOTHING_SPOKEN = "."  # Result of the filter for a text without spoken words.
+_SILENT_RESULT = "."  # Result of the filter for a text without spoken words.
 _FRONT_MATTER = re.compile(
     r"\ufeff?(?P<fence>---|\+\+\+)[ \t]*\n(?P<rows>.*?\n)(?:(?P=fence)|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL
 )
@@ -26,7 +26,7 @@ _MAX_YAML_CHARS = 500
 _MARKUP = re.compile(r"[!-/:-@\[-`{-~]")
 _LIST_NUMBER = re.compile(r"\d+[.)]")
 _FENCE_ROW = re.compile(r"\s*(?:```|~~~)")
-_RULE = re.compile(r"[\s|:-]*")  # Row between the header and the body of a table.
+_TABLE_RULE = re.compile(r"[\s|:-]*")  # Row between the header and the body of a table.
 
 
 def without_front_matter(text: str, left_out: LeftOut) -> tuple[str, str]:
@@ -97,7 +97,7 @@ def _apply_choice(lines: list[str], leaves: Sequence[Leaf], left_out: LeftOut) -
             lines[leaf.start : leaf.end] = [
                 "" if _FENCE_ROW.match(row) else own for row, own in zip(rows, literal, strict=True)
             ]
-        elif leaf.kind is Kind.ROW and not _RULE.fullmatch(example):
+        elif leaf.kind is Kind.ROW and not _TABLE_RULE.fullmatch(example):
             omitted_tables |= left_out.omits("tables", example)
         if leaf.number and left_out.omits("list_numbers", leaf.number.strip()):
             lines[leaf.start] = _LIST_NUMBER.sub("-", lines[leaf.start], count=1)
@@ -110,4 +110,4 @@ def _spoken(text: str) -> list[str]:
     """Return the spoken paragraphs of a text."""
     growing = GrowingMarkdown()
     spoken = growing.add(text) + growing.finish()
-    return [part for part in _BLANK.split(spoken) if part.strip() not in {"", _NOTHING_SPOKEN}]
+    return [part for part in _BLANK.split(spoken) if part.strip() not in {"", _SILENT_RESULT}]

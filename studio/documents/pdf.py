@@ -40,11 +40,11 @@ _HEAD = b"%PDF-"
 _HEAD_BYTES = 1024  # Number of bytes in which the signature of a PDF is searched. Readers accept other bytes before it.
 _EDGE_ROWS = 2  # Number of rows at the top and at the bottom of a page that may be running titles.
 _MIN_REPEATED = 3
-_HEADING = 1.2  # Minimum size of a heading's letters relative to those of the text.
+_MIN_HEADING_RATIO = 1.2  # Minimum size of a heading's letters relative to those of the text.
 _MAX_HEADING_CHARS = 120
-_NOTE = 0.92  # Maximum size of the letters of footnotes, relative to the text's.
-_GAP = 1.4  # Minimum distance between paragraphs relative to the usual distance of rows.
-_SHORT = 0.7  # Maximum length of a paragraph's last row, relative to the usual length of rows.
+_MAX_FOOTNOTE_RATIO = 0.92  # Maximum size of the letters of footnotes, relative to the text's.
+_MIN_GAP_RATIO = 1.4  # Minimum distance between paragraphs relative to the usual distance of rows.
+_MAX_LAST_ROW_RATIO = 0.7  # Maximum length of a paragraph's last row, relative to the usual length of rows.
 _PAGE_NUMBER = re.compile(r"(?:[Pp]age\s+)?[-–—\[(]?\s*(?:\d{1,4}|[ivxl]{1,7})\s*[-–—\])]?(?:\s*(?:/|of)\s*\d{1,4})?")
 _NOTE_MARK = re.compile(r"[\d*†‡§⁰¹²³⁴-⁹]")
 _ENDS = re.compile(r"[.!?:;…。！？：；][\"”’»」』)\]]*$")
@@ -165,7 +165,7 @@ class _Text:
         is_after_heading = False
         for page, rows in enumerate(self._pages):
             for at, row in enumerate(rows):
-                is_heading = row.size > _HEADING * self._size and len(row.text) <= _MAX_HEADING_CHARS
+                is_heading = row.size > _MIN_HEADING_RATIO * self._size and len(row.text) <= _MAX_HEADING_CHARS
                 if is_heading and not is_after_heading:
                     starts[page, at] = row.text
                 is_after_heading = is_heading
@@ -182,13 +182,13 @@ class _Text:
     def _begins_paragraph(self, before: Row, row: Row) -> bool:
         is_same_size = abs(before.size - row.size) <= 0.12 * self._size
         gap = before.y - row.y
-        if not is_same_size or gap > _GAP * self._usual_gap:
+        if not is_same_size or gap > _MIN_GAP_RATIO * self._usual_gap:
             return not is_same_size or not _continues(before.text, row.text)
         if not _ENDS.search(before.text):
             return False
         indent = row.x - before.x
         is_indented = 0.8 * self._size < indent < 6 * self._size
-        return is_indented or gap < 0 or len(before.text) < _SHORT * self._usual_chars
+        return is_indented or gap < 0 or len(before.text) < _MAX_LAST_ROW_RATIO * self._usual_chars
 
     def _running_titles(self, pages: list[list[Row]]) -> set[tuple[str, int]]:
         seen = Counter(key for rows in pages for key in {self._key(row) for row in _edges(rows)})
@@ -202,7 +202,7 @@ class _Text:
         return row.key if self._is_small(row) else (row.text, row.key[1])
 
     def _is_small(self, row: Row) -> bool:
-        return row.size < _HEADING * self._size
+        return row.size < _MIN_HEADING_RATIO * self._size
 
     def _without_edges(self, rows: list[Row], running: set[tuple[str, int]]) -> list[Row]:
         """Remove running titles and page numbers from the top and the bottom of a page."""
@@ -222,7 +222,7 @@ class _Text:
     def _without_notes(self, rows: list[Row]) -> list[Row]:
         """Move the rows in small letters at the end of a page to the notes."""
         end = len(rows)
-        while end and rows[end - 1].size < _NOTE * self._size:
+        while end and rows[end - 1].size < _MAX_FOOTNOTE_RATIO * self._size:
             end -= 1
         notes = rows[end:]
         if not end or not notes or not _NOTE_MARK.match(notes[0].text):

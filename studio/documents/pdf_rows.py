@@ -8,7 +8,7 @@ from typing import Any
 
 from studio.documents.values import scripted
 
-_SMALL = 0.85  # Maximum size of raised or lowered digits relative to the letters of their row.
+_MAX_SMALL_DIGIT_RATIO = 0.85  # Maximum size of raised or lowered digits relative to the letters of their row.
 _UNUSUAL = re.compile(r"/(?!a\d).*[\d_.].*")
 _LIGATURE = re.compile(r"/[A-Za-z](?:_[A-Za-z])+")
 _UNDRAWN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
@@ -73,7 +73,7 @@ class PageRows:
             return
         if not row.text.strip():
             row.x, row.y, row.size = x, y, size
-        elif size < _SMALL * row.size and text.strip().isdecimal():
+        elif size < _MAX_SMALL_DIGIT_RATIO * row.size and text.strip().isdecimal():
             text = scripted(text, "superscript" if y > row.y else "subscript")
         row.size = max(row.size, size)
         row.text += text

@@ -24,7 +24,8 @@ from studio.documents.values import (
 MAX_STYLE_CHARS = 500
 _UNDECODED = "\ufffd"
 _DIGITS = "[⁰¹²³⁴-⁹]+"
-_RAISED = re.compile(rf"{_DIGITS}(?:[,˒⁻–-]{_DIGITS})*")  # Also matches several numbers, as in word³˒⁵ and word²⁻⁴.
+# Also matches several numbers, as in word³˒⁵ and word²⁻⁴.
+_RAISED_NUMBERS = re.compile(rf"{_DIGITS}(?:[,˒⁻–-]{_DIGITS})*")
 _SENTENCE_MARKS = ".,:;!?…。，！？”’\"'»"
 _POWERS = ("²", "³")
 _CAPTION = re.compile(
@@ -67,7 +68,7 @@ def clean_prose(chapters: list[Chapter], left_out: LeftOut) -> None:
     The marks and the style tags are counted in `left_out`.
     """
     texts = [text for chapter in chapters for text in chapter.paragraphs]
-    has_notes = any(_is_mark(found, has_notes=False) for text in texts for found in _RAISED.finditer(text))
+    has_notes = any(_is_mark(found, has_notes=False) for text in texts for found in _RAISED_NUMBERS.finditer(text))
 
     def without_mark(found: re.Match[str]) -> str:
         if not _is_mark(found, has_notes=has_notes):
@@ -76,7 +77,7 @@ def clean_prose(chapters: list[Chapter], left_out: LeftOut) -> None:
         return "" if left_out.omits("note_marks", f"{before.rpartition(' ')[2]}{found[0]}") else found[0]
 
     for chapter in chapters:
-        chapter.paragraphs = [_RAISED.sub(without_mark, text) for text in chapter.paragraphs]
+        chapter.paragraphs = [_RAISED_NUMBERS.sub(without_mark, text) for text in chapter.paragraphs]
         for text in chapter.paragraphs:
             for style in style_tags(text, MAX_STYLE_CHARS):
                 left_out.add("styles", style)

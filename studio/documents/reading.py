@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from studio.documents.archive import COMPOUND, Archive
+from studio.documents.archive import COMPOUND_FILE_MAGIC, Archive
 from studio.documents.docx import main_document, read_docx
 from studio.documents.epub import CONTAINER, read_epub
 from studio.documents.html_file import is_html, read_html
@@ -13,7 +13,7 @@ from studio.documents.text import read_text
 from studio.documents.values import NO_DOCUMENT, Document, LeftOut, Spoken, UnreadableError
 from studio.documents.web_page import read_web_page
 
-OF_ARCHIVES = (b"PK", COMPOUND)
+OF_ARCHIVES = (b"PK", COMPOUND_FILE_MAGIC)
 
 
 def read(data: bytes, *, spoken: Spoken | None = None, web: bool = False, **options: Any) -> Document:

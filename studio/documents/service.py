@@ -99,7 +99,8 @@ RETRY_AFTER_S = 5.0
 PIECE_BYTES = 2**16
 
 COMMAND = (sys.executable, "-E", "-s", "-m", "studio.documents.child")
-ROOT = Path(__file__).resolve().parents[2]  # Working folder of child processes, from which they import this package.
+# Working folder of child processes, from which they import this package.
+PACKAGE_ROOT = Path(__file__).resolve().parents[2]
 ENVIRONMENT = {name: os.environ[name] for name in ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH") if name in os.environ}
 
 
@@ -150,7 +151,7 @@ class DocumentService:
         """
         pipe, null = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
         child = await asyncio.create_subprocess_exec(
-            *COMMAND, options, cwd=ROOT, env=ENVIRONMENT, stdin=pipe, stdout=pipe, stderr=null
+            *COMMAND, options, cwd=PACKAGE_ROOT, env=ENVIRONMENT, stdin=pipe, stdout=pipe, stderr=null
         )
         assert child.stdin is not None
         assert child.stdout is not None

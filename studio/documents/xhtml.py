@@ -25,7 +25,7 @@ from studio.documents.values import (
     scripted,
 )
 
-_EPUB_TYPE = ("{http://www.idpf.org/2007/ops}type", "epub:type")  # Names of the attribute in XML and in HTML.
+_EPUB_TYPE_NAMES = ("{http://www.idpf.org/2007/ops}type", "epub:type")  # Names of the attribute in XML and in HTML.
 _HEADINGS = {"h1", "h2", "h3", "h4", "h5", "h6", "hd", "doctitle"}
 _BLOCKS = _HEADINGS | {
     *("address", "article", "aside", "blockquote", "body", "button", "caption", "center", "dd", "details", "dialog"),
@@ -85,7 +85,7 @@ _BACK = {"backlink", "doc-backlink", "footnote-back", "footnote-backref"}
 _MARK_TEXT = re.compile(r"([0-9]{1,4}|[ivxlc]{1,6}|[a-z])|[*†‡§¶#∗⁎※]{1,4}", re.IGNORECASE)
 _BRACKETED = re.compile(r"[\[(\u3014\uff3b](.*)[\])\u3015\uff3d]")
 _BACK_TEXT = re.compile(r"[↩↵↑⏎^⤴]\ufe0e?")
-_NO_WORDS = re.compile(r"[\\{}$^_]|not available")  # Alternative texts of formulas that cannot be spoken.
+_UNSPOKEN_ALT = re.compile(r"[\\{}$^_]|not available")  # Alternative texts of formulas that cannot be spoken.
 _DROP_CAP = re.compile(r"drop[-_]?cap|\bdrop\b|\binitial\b|lettrine", re.IGNORECASE)
 _MAX_DROP_CAP_CHARS = 2
 _NOT_SHOWN = re.compile(r"(^|[;\s])(display\s*:\s*none|visibility\s*:\s*hidden)", re.IGNORECASE)
@@ -173,7 +173,7 @@ def kinds_of(element: etree._Element) -> set[str]:
     """Return the values of ``epub:type`` and ``role``."""
     if not element.attrib:  # Most elements have none.
         return set()
-    return set(" ".join(element.get(key) or "" for key in (*_EPUB_TYPE, "role")).lower().split())
+    return set(" ".join(element.get(key) or "" for key in (*_EPUB_TYPE_NAMES, "role")).lower().split())
 
 
 def _name_of(element: etree._Element) -> str:
@@ -301,7 +301,7 @@ class XhtmlReader:
                     return False
             else:
                 self._left_out.add(kind, example)
-        elif name == "math" and (said := element.get("alttext")) and not _NO_WORDS.search(said):
+        elif name == "math" and (said := element.get("alttext")) and not _UNSPOKEN_ALT.search(said):
             self._append(f" {said} ")
         else:
             return bool(kinds_of(element) & _BACK) or (name == "a" and bool(_BACK_TEXT.fullmatch(_text_of(element))))

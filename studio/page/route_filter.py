@@ -41,7 +41,7 @@ OPEN = PAGES | {
     ),
     *(f"{API}/{name}" for name in ("startup-events", "theme.css")),
 }
-FILE = f"{API}/file="  # Prefix of file paths in the results of actions.
+FILE_PREFIX = f"{API}/file="  # Prefix of file paths in the results of actions.
 FOLDERS = ("/assets/", "/static/", "/svelte/", CALL, f"{API}/heartbeat/")
 CLOSED = (f"{CALL}v2/",)
 
@@ -76,7 +76,7 @@ class RouteFilter:
         self._app = app
         self._functions = functions
         self._called = {CALL + function.name: function for function in functions.values()}
-        self._files = re.compile(rf"{FILE}{re.escape(files)}/[0-9a-f]{{64}}/voicewright\.\w+")
+        self._files = re.compile(rf"{FILE_PREFIX}{re.escape(files)}/[0-9a-f]{{64}}/voicewright\.\w+")
         self._max_bytes = max_bytes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -39,7 +39,7 @@ log = logging.getLogger(__name__)
 HTTP_METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 # Headers of a client that are forwarded on a WebSocket. The origin is dropped, because it was already checked.
 PASSED_ON = ("authorization", "x-api-key", "xi-api-key", "cartesia-version", "user-agent", "x-voice-owner")
-OWNER = "x-voice-owner"  # Header that names the owner of stored voices (docs/api.md).
+OWNER_HEADER = "x-voice-owner"  # It names the owner of stored voices (docs/api.md).
 ONE_HOP = {
     "connection",
     "forwarded",
@@ -64,7 +64,7 @@ MAX_WAITING_FRAMES = 1
 RECEIVE_BYTES = 49_152
 # Seconds after which the connection is cut. A runtime whose audio is not read cannot answer a close.
 CLOSE_S = 0.5
-GONE = (RuntimeError, WebSocketDisconnect)  # Exceptions that are raised if the page has disconnected.
+DISCONNECTED = (RuntimeError, WebSocketDisconnect)  # Exceptions that are raised if the page has disconnected.
 
 
 # Function that returns the owner of a visitor's stored voices. Empty for the host, who uses the shared voices.
@@ -156,7 +156,7 @@ class Relay:
         """
         own = dict.fromkeys(ALLOWANCE_HEADERS, "") | self.key
         if self.whose is not None:
-            own[OWNER] = self.whose(connection)
+            own[OWNER_HEADER] = self.whose(connection)
         allowed = self.allowed(connection) if self.allowed is not None else None
         return own if allowed is None else own | allowed.headers()
 
@@ -181,7 +181,7 @@ class Relay:
         Raises:
             RuntimeUnavailable: The runtime does not respond.
         """
-        return await self._request(method, path, self.key | {OWNER: owner})
+        return await self._request(method, path, self.key | {OWNER_HEADER: owner})
 
     async def _request(self, method: str, path: str, headers: Mapping[str, str], **content: Any) -> httpx.Response:
         if self.runtime.url is None:
@@ -270,7 +270,7 @@ async def _join(browser: WebSocket, upstream: ClientConnection, drain: Drain, se
     elif isinstance(ended, SlowReader):
         log.warning("a client took nothing for %g s and was dropped", send_s)
         code, reason = ended.close_code, ended.code
-        with suppress(*GONE):
+        with suppress(*DISCONNECTED):
             await browser.close(code, reason)
         await upstream.close(code, reason)
     elif browser.client_state is WebSocketState.CONNECTED:
@@ -315,7 +315,7 @@ async def _end_browser(browser: WebSocket, upstream: ClientConnection) -> None:
     if code is None or code == 1006:
         await _say_goodbye(browser, RuntimeUnavailable(), RuntimeUnavailable.close_code)
     else:
-        with suppress(*GONE):
+        with suppress(*DISCONNECTED):
             await browser.close(_sendable(code), upstream.close_reason or "")
 
 
@@ -327,7 +327,7 @@ async def _turn_away(browser: WebSocket, error: SpeechError) -> None:
 
 
 async def _say_goodbye(browser: WebSocket, error: SpeechError, code: int) -> None:
-    with suppress(*GONE):
+    with suppress(*DISCONNECTED):
         await browser.send_text(json.dumps(socket_error(error, browser.scope["path"])))
         await browser.close(code, error.code)
 

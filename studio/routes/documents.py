@@ -23,7 +23,7 @@ from studio.routes.responses import handle_errors, query_flag, read_pieces, stre
 
 MAX_BYTES = 32 * 2**20
 MAX_REDIRECTS = 5
-PAGE_S = 15.0  # Timeout in seconds for the download of a web page.
+WEB_PAGE_TIMEOUT_S = 15.0
 KINDS = fields(Spoken)
 
 
@@ -37,7 +37,7 @@ def document_routes(
         fetcher: Downloader of web pages. Tests pass another one.
     """
     documents = DocumentService()
-    pages = fetcher or Fetcher(where="url", redirects=MAX_REDIRECTS, seconds=PAGE_S)
+    pages = fetcher or Fetcher(where="url", redirects=MAX_REDIRECTS, seconds=WEB_PAGE_TIMEOUT_S)
 
     async def read(request: Request) -> Response:
         """Read the file in the body, or the web page at `url` of the query.

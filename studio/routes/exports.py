@@ -16,7 +16,7 @@ from studio.store.records import decode, read
 from studio.store.store import Store
 from studio.visitors.visitors import Visitors
 
-PIECE = 2**18  # Number of bytes per piece of the response.
+PIECE_BYTES = 2**18
 MAX_BODY_BYTES = 3 * 2**20  # Maximum size of a body in bytes: the clips of the longest script, with a cover.
 
 
@@ -50,7 +50,7 @@ class ExportRoutes(StoreRoutes):
 
     async def _pieces(self, made: Export) -> AsyncIterator[bytes]:
         try:
-            while piece := await self._workers(made.file.read, PIECE):
+            while piece := await self._workers(made.file.read, PIECE_BYTES):
                 yield piece
         finally:
             made.file.close()

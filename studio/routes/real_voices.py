@@ -31,7 +31,7 @@ from studio.settings import StudioSettings
 from studio.store.records import decode
 
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}(@[A-Za-z0-9][\w./-]{0,99})?")
-FLUENT_RTF = 0.8  # Maximum real-time factor at which speech streams without gaps.
+MAX_FLUENT_RTF = 0.8  # Maximum real-time factor at which speech streams without gaps.
 GB = 10**9
 # Fields of a plan that describe the machine.
 FACTS = ("device", "dtype", "quantize", "total", "free", "room", "problem")
@@ -221,7 +221,7 @@ def _suggest(plan: dict[str, Any]) -> None:
     chosen: list[str] = []
     for mode in ("custom_voice", "base", "voice_design"):
         offers = [offer for offer in plan["offers"] if offer["mode"] == mode]
-        fluent = [offer for offer in offers if offer["rtf"] is not None and offer["rtf"] <= FLUENT_RTF]
+        fluent = [offer for offer in offers if offer["rtf"] is not None and offer["rtf"] <= MAX_FLUENT_RTF]
         wanted = [*reversed(fluent), *offers[:1]] if mode != "voice_design" else fluent
         for offer in wanted:
             if plan["total"] is None or together(plan, [*chosen, offer["id"]]) <= plan["total"]:

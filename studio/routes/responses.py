@@ -33,7 +33,7 @@ from studio.visitors.visitors import Visitors
 BODY_BYTES = 2 * 2**20  # Maximum size of a JSON body.
 FIELD_BYTES = 2**20  # Maximum size of a form's text field.
 PIECE_BYTES = 2**16
-IDLE_S = 60.0  # Timeout in seconds for the next piece of a body.
+BODY_TIMEOUT_S = 60.0  # Timeout of the next piece of a body.
 # Headers of private responses: no shared cache, no use by other sites, no content sniffing.
 PRIVATE = {
     "cache-control": "private, no-cache",
@@ -172,7 +172,7 @@ async def read_pieces(request: Request, most: int) -> list[bytes]:
     Raises:
         SpeechError: As `body_pieces`.
     """
-    return [piece async for piece in body_pieces(request, max_bytes=most, idle_s=IDLE_S)]
+    return [piece async for piece in body_pieces(request, max_bytes=most, idle_s=BODY_TIMEOUT_S)]
 
 
 async def read_form(request: Request, largest: dict[str, int]) -> dict[str, str | bytes]:
@@ -189,7 +189,7 @@ async def read_form(request: Request, largest: dict[str, int]) -> dict[str, str 
     most = sum(largest.values()) + 4 * FIELD_BYTES
     parser = MultiPartParser(
         request.headers,
-        body_pieces(request, max_bytes=most, idle_s=IDLE_S),
+        body_pieces(request, max_bytes=most, idle_s=BODY_TIMEOUT_S),
         max_files=len(largest),
         max_fields=4,
         max_part_size=FIELD_BYTES,

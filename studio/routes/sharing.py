@@ -45,8 +45,8 @@ _PAGE = """<!doctype html>
 """
 
 FORMAT = "mp3"
-AT_A_TIME = 8  # Maximum number of concurrent reads and encodings for shared links.
-KEPT = 16  # Maximum number of encoded files in the cache.
+MAX_CONCURRENT_ENCODINGS = 8  # Maximum number of concurrent reads and encodings for shared links.
+MAX_CACHED_FILES = 16
 _RANGE = re.compile(r"bytes=(\d{0,12})-(\d{0,12})")
 HEADERS = {
     **PRIVATE,
@@ -144,7 +144,7 @@ class SharingRoutes(StoreRoutes):
         Raises:
             SharingBusy: too many clients wait for files that are not encoded yet.
         """
-        if self._busy >= AT_A_TIME:
+        if self._busy >= MAX_CONCURRENT_ENCODINGS:
             raise SharingBusy(retry_after_s=1)
         self._busy += 1
         try:
@@ -152,7 +152,7 @@ class SharingRoutes(StoreRoutes):
         finally:
             self._busy -= 1
         self._files[sha256] = data
-        while len(self._files) > KEPT:
+        while len(self._files) > MAX_CACHED_FILES:
             self._files.popitem(last=False)
         return data
 

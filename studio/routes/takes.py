@@ -31,7 +31,7 @@ from studio.store.store import Store
 from studio.store.takes import MAX_PAGE_SIZE, Wanted
 from studio.visitors.visitors import Visitors
 
-KEPT = "private, max-age=86400, immutable"  # Browsers may cache a take and need not check it again.
+TAKE_CACHE_CONTROL = "private, max-age=86400, immutable"  # Browsers may cache a take and need not check it again.
 
 
 class TakeRoutes(StoreRoutes):
@@ -190,7 +190,9 @@ class TakeRoutes(StoreRoutes):
         A take's audio never changes, so browsers cache it for a day.
         """
         parts = await self._workers(self._outline, *self._named(request))
-        return JSONResponse({"outline": parts}, headers={**PRIVATE, "cache-control": KEPT, "vary": "cookie"})
+        return JSONResponse(
+            {"outline": parts}, headers={**PRIVATE, "cache-control": TAKE_CACHE_CONTROL, "vary": "cookie"}
+        )
 
     def _outline(self, owner: str, take_id: str) -> list[int]:
         return outline(self._store.takes.pcm(owner, take_id)[1])

@@ -14,7 +14,7 @@ from starlette.routing import Route
 from runtime.settings import Limits
 from runtime.shared.port.limits import whole_body
 from studio.errors import HostOnly
-from studio.routes.responses import IDLE_S, handle_errors, json_response
+from studio.routes.responses import BODY_TIMEOUT_S, handle_errors, json_response
 from studio.transcribing.service import TranscriptionService
 
 
@@ -35,7 +35,7 @@ def transcribe_routes(
         `?language=` is its language.
         """
         most = limits.max_upload_bytes
-        recording = await whole_body(request, max_bytes=most, idle_s=IDLE_S, what="The recording")
+        recording = await whole_body(request, max_bytes=most, idle_s=BODY_TIMEOUT_S, what="The recording")
         return json_response(await service.transcribe(recording, request.query_params.get("language", "")))
 
     async def model(request: Request) -> Response:

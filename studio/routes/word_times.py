@@ -26,7 +26,7 @@ from studio.visitors.visitors import Visitors
 
 MAX_CUE_CHARS = 84  # Maximum number of characters of a cue, which has two lines.
 ENDS = tuple(".!?…。！？")
-CLOSING = "\"'”’»）)]"  # Characters that may follow the end of a sentence.
+CLOSING_MARKS = "\"'”’»）)]"  # Characters that may follow the end of a sentence.
 
 FORMATS = ("json", "vtt")
 MAX_CACHED_TAKES = 64  # Maximum number of takes whose word times are cached.
@@ -118,7 +118,7 @@ def _cues(spans: list[str]) -> Iterator[tuple[int, int]]:
             first = at
             chars = 0
         chars += len(span)
-        if at + 1 == len(spans) or span.rstrip().rstrip(CLOSING).endswith(ENDS):
+        if at + 1 == len(spans) or span.rstrip().rstrip(CLOSING_MARKS).endswith(ENDS):
             yield first, at + 1
             first, chars = at + 1, 0
 

@@ -21,11 +21,13 @@ from runtime.shared.system import NEW_GROUP
 
 # Folder that contains the packages. The working directory may be another one.
 ROOT = str(Path(__file__).resolve().parents[2])
-POLL_S = 0.1  # Poll interval in seconds during the start.
-WATCH_S = 2.0  # Poll interval in seconds after the start.
-HEALTH_S = 10.0  # Timeout in seconds of a health check. After three failures in succession, the runtime is hung.
-STOP_S = 5.0  # Timeout in seconds for the runtime to close its sockets and exit.
-LAST_WORDS_S = 1.0  # Timeout in seconds for the last output of a process that has ended.
+START_POLL_INTERVAL_S = 0.1  # Poll interval in seconds during the start.
+WATCH_INTERVAL_S = 2.0  # Poll interval in seconds after the start.
+HEALTH_TIMEOUT_S = (
+    10.0  # Timeout in seconds of a health check. After three failures in succession, the runtime is hung.
+)
+STOP_TIMEOUT_S = 5.0  # Timeout in seconds for the runtime to close its sockets and exit.
+LAST_OUTPUT_TIMEOUT_S = 1.0  # Timeout in seconds for the last output of a process that has ended.
 MAX_LOG_LINE_BYTES = 4096  # Maximum number of bytes of a log line.
 
 
@@ -61,7 +63,7 @@ class ChildProcess:
     async def ended(self) -> int:
         """Wait for the end and return the exit status."""
         code = await self._process.wait()
-        await asyncio.wait({self._listening}, timeout=LAST_WORDS_S)  # The last output may contain the reason.
+        await asyncio.wait({self._listening}, timeout=LAST_OUTPUT_TIMEOUT_S)  # The last output may contain the reason.
         return code
 
     def kill(self) -> None:
@@ -74,7 +76,7 @@ class ChildProcess:
             with suppress(ProcessLookupError):
                 self._process.terminate()
             try:
-                await asyncio.wait_for(self._process.wait(), STOP_S if timeout_s is None else timeout_s)
+                await asyncio.wait_for(self._process.wait(), STOP_TIMEOUT_S if timeout_s is None else timeout_s)
             except TimeoutError:
                 self.kill()
                 await self._process.wait()
@@ -123,10 +125,10 @@ class RuntimeProcess(ChildProcess):
         Args:
             tell: Called with the progress of the runtime.
         """
-        async with httpx.AsyncClient(verify=certificates(), trust_env=False, timeout=HEALTH_S) as client:
+        async with httpx.AsyncClient(verify=certificates(), trust_env=False, timeout=HEALTH_TIMEOUT_S) as client:
             while not (answer := await asked(client, f"{self.url}/ready")).ready:
                 tell(answer)
-                await asyncio.sleep(POLL_S)
+                await asyncio.sleep(START_POLL_INTERVAL_S)
 
     async def loaded(self, tell: Callable[[Answer], None]) -> None:
         """Wait like `until_ready`, but raise if the runtime ends.
@@ -146,10 +148,10 @@ class RuntimeProcess(ChildProcess):
 
     async def until_hung(self) -> None:
         """Poll until the runtime no longer responds."""
-        async with httpx.AsyncClient(verify=certificates(), trust_env=False, timeout=HEALTH_S) as client:
+        async with httpx.AsyncClient(verify=certificates(), trust_env=False, timeout=HEALTH_TIMEOUT_S) as client:
             missed = 0
             while missed < 3:
-                await asyncio.sleep(WATCH_S)
+                await asyncio.sleep(WATCH_INTERVAL_S)
                 missed = 0 if await answers(client, f"{self.url}/health") else missed + 1
 
 

@@ -10,7 +10,7 @@ import asyncio
 import httpx
 
 from runtime.shared.certificates import certificates
-from studio.runtimes.child_process import HEALTH_S, POLL_S, WATCH_S, answers
+from studio.runtimes.child_process import HEALTH_TIMEOUT_S, START_POLL_INTERVAL_S, WATCH_INTERVAL_S, answers
 from studio.runtimes.supervisor import RuntimeState, Status
 
 
@@ -26,7 +26,7 @@ class GivenRuntime:
 
     async def run(self) -> int:
         """Poll the runtime's state until cancelled."""
-        async with httpx.AsyncClient(verify=certificates(), trust_env=False, timeout=HEALTH_S) as client:
+        async with httpx.AsyncClient(verify=certificates(), trust_env=False, timeout=HEALTH_TIMEOUT_S) as client:
             while True:
                 ready = await answers(client, f"{self.url}/ready")
                 self.status = (
@@ -34,4 +34,4 @@ class GivenRuntime:
                     if ready
                     else Status(RuntimeState.AWAY, "The runtime does not answer. The studio keeps trying.")
                 )
-                await asyncio.sleep(WATCH_S if ready else 10 * POLL_S)
+                await asyncio.sleep(WATCH_INTERVAL_S if ready else 10 * START_POLL_INTERVAL_S)

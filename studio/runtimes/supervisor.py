@@ -19,17 +19,17 @@ import httpx
 
 from runtime.exits import Exit
 from studio.checkpoint_arguments import missing_folder
-from studio.runtimes.child_process import POLL_S, Answer, Refused, RuntimeProcess, answers, fits_beside
+from studio.runtimes.child_process import START_POLL_INTERVAL_S, Answer, Refused, RuntimeProcess, answers, fits_beside
 
 logger = logging.getLogger(__name__)
 
-RUNTIME = ("runtime.cli", "runtime")  # Module and subcommand of the child process.
+RUNTIME_COMMAND = ("runtime.cli", "runtime")  # Module and subcommand of the child process.
 FIRST_BACKOFF_S = 0.5
 MAX_BACKOFF_S = 30.0
 HEALTHY_S = 60.0  # Seconds of operation after which the restart backoff is reset.
 LEAVE_S = 5.0  # Additional seconds for a replaced runtime to exit after its speech has ended.
-UNKNOWN = 255  # Exit status of a child whose real status is unknown.
-NO_ANSWER = "no_answer"  # Reason of a restart: failed health checks.
+UNKNOWN_STATUS = 255  # Exit status of a child whose real status is unknown.
+NO_ANSWER_REASON = "no_answer"  # Reason of a restart: failed health checks.
 
 
 class RuntimeState(StrEnum):
@@ -75,7 +75,7 @@ class Runtime(Protocol):
 class ChildRuntime:
     """Runtime as a supervised child on a free local port."""
 
-    def __init__(self, args: Sequence[str], command: Sequence[str] = RUNTIME, drain_s: float = 0.0) -> None:
+    def __init__(self, args: Sequence[str], command: Sequence[str] = RUNTIME_COMMAND, drain_s: float = 0.0) -> None:
         """Create the supervisor.
 
         Args:
@@ -128,7 +128,7 @@ class ChildRuntime:
                     return code
                 if loop.time() - began > HEALTHY_S:
                     backoff = FIRST_BACKOFF_S
-                reason = NO_ANSWER if self._is_hung else reason_of(code)
+                reason = NO_ANSWER_REASON if self._is_hung else reason_of(code)
                 self._is_hung = False
                 self.restarts[reason] += 1
                 logger.warning("the runtime ended (%s); starting it again in %.1f s", reason, backoff)
@@ -174,7 +174,7 @@ class ChildRuntime:
             if self._child is not None:
                 await self._child.end()
             self._child = self.url = None
-            return UNKNOWN
+            return UNKNOWN_STATUS
 
     async def _attend(self, child: RuntimeProcess) -> int | None:
         ended = asyncio.create_task(child.ended())
@@ -363,4 +363,4 @@ def reason_of(code: int) -> str:
 async def until_answers(client: httpx.AsyncClient, url: str) -> None:
     """Wait until a URL responds with 200."""
     while not await answers(client, url):  # noqa: ASYNC110 - another process cannot set our event
-        await asyncio.sleep(POLL_S)
+        await asyncio.sleep(START_POLL_INTERVAL_S)

@@ -123,14 +123,14 @@ def _line(text: str) -> str:
 
 
 PARTS = 32
-FULL = 255  # Value of a full-scale sample.
+FULL_SCALE = 255
 
 
 def outline(pcm: bytes) -> list[int]:
-    """Return the peak level of each part of the audio, from 0 to `FULL`.
+    """Return the peak level of each part of the audio, from 0 to `FULL_SCALE`.
 
     There are fewer parts if there are fewer samples. `pcm` is s16le, mono.
     """
     samples = np.abs(np.frombuffer(pcm, "<i2").astype(np.int32))
     parts = np.array_split(samples, min(PARTS, max(len(samples), 1)))
-    return [int(part.max(initial=0)) * FULL // 32768 for part in parts]
+    return [int(part.max(initial=0)) * FULL_SCALE // 32768 for part in parts]

@@ -20,7 +20,7 @@ from studio.errors import StoreBusy
 log = logging.getLogger(__name__)
 
 FILE = "studio.sqlite"
-WAIT_S = 5.0  # Timeout in seconds for the write lock of another process.
+LOCK_TIMEOUT_S = 5.0  # Another process may have the write lock.
 
 # Migrations. PRAGMA user_version is the number of applied migrations. New ones are only appended.
 MIGRATIONS = (
@@ -191,14 +191,14 @@ def _storage_errors(what: str) -> Iterator[None]:
         elif code in _CLOSED:
             why = "the folder of the takes cannot be written"
         elif code in _BUSY:
-            raise StoreBusy(what=what, retry_after_s=WAIT_S) from None
+            raise StoreBusy(what=what, retry_after_s=LOCK_TIMEOUT_S) from None
         raise StorageFailed(what=what, why=why) from None
 
 
 def _opened(path: Path) -> sqlite3.Connection:
     path.touch(mode=0o600)  # SQLite's journals get the mode of this file.
     path.chmod(0o600)
-    connection = sqlite3.connect(path, timeout=WAIT_S, isolation_level=None, check_same_thread=False)
+    connection = sqlite3.connect(path, timeout=LOCK_TIMEOUT_S, isolation_level=None, check_same_thread=False)
     connection.text_factory = lambda data: data.decode("utf-8", "replace")  # A damaged text must not make a list fail.
     try:
         connection.execute("PRAGMA journal_mode = WAL")

@@ -50,8 +50,8 @@ MAX_SILENCE_S = 60.0
 MAX_TIME_S = 86_400.0
 MAX_OVERRUN_S = 0.1  # Maximum excess of the given length that is not noted.
 MAX_NAMED_LINES = 400  # Maximum number of lines that a note names.
-IN_MEMORY = 16 * 2**20  # Maximum number of bytes in memory. A larger file is on disk.
-PIECE = 60 * SAMPLE_RATE  # Number of samples that are encoded at once.
+MAX_MEMORY_BYTES = 16 * 2**20  # A larger file is on disk.
+PIECE_SAMPLES = 60 * SAMPLE_RATE  # Number of samples that are encoded at once.
 MAX_WAV_BYTES = 2**32 - 2**20  # Maximum size of a WAV file, whose length field has 32 bits.
 MIB = 2**20
 
@@ -300,7 +300,7 @@ class _Audio:
         return Book(chapters, None if self.wanted.cover is None else read_cover(self.wanted.cover))
 
     def _pieces(self, start: int, end: int) -> Iterator[bytes]:
-        return (self.programme[at : min(at + PIECE, end)].tobytes() for at in range(start, end, PIECE))
+        return (self.programme[at : min(at + PIECE_SAMPLES, end)].tobytes() for at in range(start, end, PIECE_SAMPLES))
 
 
 def _archive(wanted: ExportFields, name: str, audio: _Audio, folder: Path) -> IO[bytes]:
@@ -330,7 +330,7 @@ def _archive(wanted: ExportFields, name: str, audio: _Audio, folder: Path) -> IO
 
 
 def _temporary(folder: Path) -> IO[bytes]:
-    file: IO[bytes] = tempfile.SpooledTemporaryFile(IN_MEMORY, dir=str(folder))  # noqa: SIM115  the reader closes it
+    file: IO[bytes] = tempfile.SpooledTemporaryFile(MAX_MEMORY_BYTES, dir=str(folder))  # noqa: SIM115  the reader closes it
     return file
 
 

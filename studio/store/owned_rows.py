@@ -14,9 +14,9 @@ from runtime.shared.strict_json import parse_object
 from studio.errors import ChangedMeanwhile, NotKept
 from studio.store.database import Database
 
-HOST = "host"  # Owner of all rows if visitors have no separate history.
-VISITOR = "visitor:"  # Prefix of a visitor's owner name. A digest of the cookie follows.
-MEMBER = "member:"  # Prefix of a signed-in user's owner name. The user's name follows.
+HOST_OWNER = "host"  # Owner of all rows if visitors have no separate history.
+VISITOR_PREFIX = "visitor:"  # Prefix of a visitor's owner name. A digest of the cookie follows.
+MEMBER_PREFIX = "member:"  # Prefix of a signed-in user's owner name. The user's name follows.
 
 
 class MakeRoom(Protocol):

@@ -20,9 +20,9 @@ from studio.store.records import words_read
 
 Samples = NDArray[np.int16]
 MAX_TEMPO = 1.15
-_SILENCE = 0.02  # Samples below this share of a take's peak are silent.
-_EDGE = SAMPLE_RATE // 50  # Number of samples to keep before and after the speech of a take.
-_MAX_LATE = SAMPLE_RATE // 10 - _EDGE  # Maximum delay of a line's start in samples that is not noted.
+_MAX_SILENT_SHARE = 0.02  # Samples below this share of a take's peak are silent.
+_EDGE_SAMPLES = SAMPLE_RATE // 50  # Number of samples to keep before and after the speech of a take.
+_MAX_LATE = SAMPLE_RATE // 10 - _EDGE_SAMPLES  # Maximum delay of a line's start in samples that is not noted.
 ReadTake = Callable[[str], Samples]  # Function that returns the samples of a take, given its id.
 
 
@@ -67,10 +67,10 @@ def without_edges(clip: Clip, read: ReadTake) -> Clip:
     if clip.record is None:
         return clip
     levels = np.abs(read(clip.record["id"]).astype(np.int32))
-    loud = np.flatnonzero(levels > _SILENCE * levels.max(initial=1))
+    loud = np.flatnonzero(levels > _MAX_SILENT_SHARE * levels.max(initial=1))
     if not loud.size:
         return clip
-    start, end = max(int(loud[0]) - _EDGE, 0), min(int(loud[-1]) + _EDGE, levels.size)
+    start, end = max(int(loud[0]) - _EDGE_SAMPLES, 0), min(int(loud[-1]) + _EDGE_SAMPLES, levels.size)
     return replace(clip, samples=end - start, span=(start, end))
 
 

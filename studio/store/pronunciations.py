@@ -15,7 +15,7 @@ from studio.store.database import Database
 from studio.store.owned_rows import MakeRoom, OwnedRows, next_version
 from studio.store.records import PronunciationFields, TextToSay
 
-TAG = tag_pattern(Limits(), brackets=True)  # Pattern of tags, to which pronunciations do not apply.
+TAG_PATTERN = tag_pattern(Limits(), brackets=True)  # Pronunciations do not apply to tags.
 _BYTES = "SELECT bytes FROM pronunciations WHERE owner = ?"
 EMPTY: dict[str, Any] = {"words": [], "updated_at": None}
 
@@ -63,5 +63,7 @@ class Pronunciations:
         """
         kept = [] if owner is None else self.of(owner)["words"]
         words = [(entry.word, entry.say_as) for entry in asked.pronunciations]
-        spoken, places = pronounced(asked.text, [*words, *((entry["word"], entry["said"]) for entry in kept)], TAG)
+        spoken, places = pronounced(
+            asked.text, [*words, *((entry["word"], entry["said"]) for entry in kept)], TAG_PATTERN
+        )
         return {"text": spoken, "places": places}

@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple
 from studio.errors import StoreFull
 from studio.settings import StoreSettings
 from studio.store.database import Database
-from studio.store.owned_rows import VISITOR
+from studio.store.owned_rows import VISITOR_PREFIX
 from studio.store.scripts import takes_in_scripts
 
 _MIB = 2**20
@@ -101,7 +101,7 @@ class Quota:
 
     def space(self, owner: str) -> dict[str, Any]:
         """Return the takes outside scripts and the bytes that the owner has stored and may store."""
-        is_visitor = owner.startswith(VISITOR)
+        is_visitor = owner.startswith(VISITOR_PREFIX)
         takes, removable, size, first_ms, last_ms = self._outside_scripts(owner)
         ((in_bin,),) = self._database.rows(
             "SELECT count(*) FROM takes WHERE owner = ? AND deleted_at IS NOT NULL", (owner,)
@@ -135,7 +135,7 @@ class Quota:
         shares: list[tuple[int, int, str, str | None]] = [
             (self.bytes(), settings.max_store_bytes, "all that is kept may have {n} MB; delete some", None)
         ]
-        if owner.startswith(VISITOR):
+        if owner.startswith(VISITOR_PREFIX):
             own = self._sum("owner = ?", owner)
             shares.append((own, settings.visitor_store_bytes, "a visitor may keep {n} MB; delete some", None))
         if address is not None:

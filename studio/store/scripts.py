@@ -24,7 +24,7 @@ from studio.store.records import MAX_SCRIPT_LINES, ScriptHead, ScriptLine, read
 
 MAX_BYTES = 8 * 2**20  # Maximum size in bytes of a script as JSON.
 MAX_PART_BYTES = 2**20  # Maximum size in bytes of one line, or of all other fields together.
-BEGINNING = 120  # Number of characters of a script's first text in the list of scripts.
+PREVIEW_CHARS = 120  # Characters of a script's first text in the list of scripts.
 
 _IS_READABLE = "CASE WHEN json_valid(script) THEN json_type(script, '$.lines') IS 'array' ELSE FALSE END"
 # SQL expression of a script without its lines and cover, with the number of lines and the beginning of the first text.
@@ -33,7 +33,7 @@ _SUMMARY = f"""CASE WHEN {_IS_READABLE} THEN json_set(
     json_remove(script, '$.lines', '$.cover'),
     '$.lines', json_array_length(script, '$.lines'),
     '$.begins', coalesce((
-        SELECT substr(json_extract(line.value, '$.text'), 1, {BEGINNING})
+        SELECT substr(json_extract(line.value, '$.text'), 1, {PREVIEW_CHARS})
         FROM json_each(script, '$.lines') AS line
         WHERE trim(json_extract(line.value, '$.text'), char(9, 10, 13, 32, 160, 12288)) != '' LIMIT 1
     ), '')

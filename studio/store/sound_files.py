@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 TAKES, REFERENCES = "takes", "references"
 SUFFIX = ".flac"
-RECORD = "voicewright_take"  # Name of the tag with the take's record.
+RECORD_TAG = "voicewright_take"  # Name of the tag with the take's record.
 
 
 class SoundFiles:
@@ -120,7 +120,7 @@ class SoundFiles:
         path = self.takes / (take_id + SUFFIX)
         try:
             # The stored record is nested in one more level.
-            held = parse_object(read_tags(str(path)).get(RECORD, ""), MAX_DEPTH + 1)
+            held = parse_object(read_tags(str(path)).get(RECORD_TAG, ""), MAX_DEPTH + 1)
             owner, record = held["owner"], held["record"]
             self.pcm(take_id, record["sha256"])
         except (OSError, ValueError, KeyError, TypeError, TakeDamaged):
@@ -140,5 +140,5 @@ class SoundFiles:
 
 def encoded_take(pcm: bytes, owner: str, record: dict[str, Any]) -> bytes:
     """Return the FLAC file of a take."""
-    encoder = Encoder("flac", whole=True, tags={RECORD: json.dumps({"owner": owner, "record": record})})
+    encoder = Encoder("flac", whole=True, tags={RECORD_TAG: json.dumps({"owner": owner, "record": record})})
     return encoder.add(pcm) + encoder.finish()

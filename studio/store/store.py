@@ -16,7 +16,7 @@ from runtime.errors import InvalidConfig
 from runtime.shared.files import locked, make_private
 from studio.settings import StoreSettings
 from studio.store.database import Database
-from studio.store.owned_rows import VISITOR, OwnedRows
+from studio.store.owned_rows import VISITOR_PREFIX, OwnedRows
 from studio.store.pronunciations import Pronunciations
 from studio.store.quota import Quota
 from studio.store.runtime_owners import RuntimeOwners
@@ -111,7 +111,7 @@ class Store:
             connection.execute("DELETE FROM scripts WHERE deleted_at < ?", (now - self.settings.bin_s,))
             for table, changed_at in LAST_CHANGES.items():
                 query = f"DELETE FROM {table} WHERE owner LIKE ? AND {changed_at} < ?"  # noqa: S608  names in LAST_CHANGES are constants
-                connection.execute(query, (f"{VISITOR}%", now - DAY_S * self.settings.visitor_days))
+                connection.execute(query, (f"{VISITOR_PREFIX}%", now - DAY_S * self.settings.visitor_days))
             connection.execute("DELETE FROM shares WHERE take NOT IN (SELECT id FROM takes)")
 
     def left_owners(self) -> list[str]:

@@ -24,7 +24,7 @@ from runtime.shared.names import name_key, new_id
 from studio.errors import NotKept
 from studio.settings import StoreSettings
 from studio.store.database import Database
-from studio.store.owned_rows import VISITOR, OwnedRows
+from studio.store.owned_rows import VISITOR_PREFIX, OwnedRows
 from studio.store.quota import Quota, Removable
 from studio.store.records import TakeChanges, TakeFields
 from studio.store.scripts import takes_in_scripts
@@ -281,7 +281,7 @@ class Takes:
         now = time.time()
         query = "SELECT id FROM takes WHERE deleted_at < ? OR (owner LIKE ? AND created_ms < ?)"
         old_ms = 1000 * (now - 86400 * self._settings.visitor_days)
-        values = (now - self._settings.bin_s, f"{VISITOR}%", old_ms)
+        values = (now - self._settings.bin_s, f"{VISITOR_PREFIX}%", old_ms)
         if self._database.rows(query + " LIMIT 1", values):
             with self._files.writing():
                 self._purge([take_id for (take_id,) in self._database.rows(query, values)])

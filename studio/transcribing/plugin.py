@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from runtime.errors import InvalidSetting
 from studio.plugins import is_installed
 
-RATE = 16_000  # Sample rate of the recognisers' input in Hz.
+RATE_HZ = 16_000  # Sample rate of the recognisers' input.
 BUILT_IN = "faster-whisper"
 # Download size of the models that the page offers.
 MODEL_BYTES = {"tiny": 78 * 10**6, "base": 148 * 10**6, "small": 486 * 10**6, "medium": 1530 * 10**6}

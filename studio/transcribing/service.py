@@ -19,7 +19,7 @@ from runtime.shared.reference import read_reference
 from studio.errors import TranscriberBusy, TranscriberMissing, TranscriptionFailed
 from studio.plugins import PluginWorker, WorkerBusyError, code_of
 from studio.transcribing.model_download import ModelDownload
-from studio.transcribing.plugin import RATE, Choice, transcribe
+from studio.transcribing.plugin import RATE_HZ, Choice, transcribe
 
 log = logging.getLogger(__name__)
 
@@ -78,7 +78,7 @@ class TranscriptionService:
             raise TranscriptionFailed from None
 
     def _heard(self, recording: bytes) -> NDArray[np.float32]:
-        return resample(DecodedAudio(read_reference(recording, self._limits), SAMPLE_RATE), RATE).samples
+        return resample(DecodedAudio(read_reference(recording, self._limits), SAMPLE_RATE), RATE_HZ).samples
 
     async def aclose(self) -> None:
         """End the process and a download.

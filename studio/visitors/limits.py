@@ -24,11 +24,11 @@ from studio.errors import SignInNeeded, StoreBusy, StoreFull
 from studio.relay.relay import Allowed
 from studio.settings import VisitSettings
 from studio.visitors.visitors import Visitor, Visitors, address_of
-from studio.visitors.voice_owners import CHECK, KEPT, stores_in_runtime
+from studio.visitors.voice_owners import CHECK_PATH, KEPT, stores_in_runtime
 
 RETRY_S = 2.0
 API = ("/v1/", "/tts/")
-VOICES = "/v1/audio/voices"  # Path whose POST requests are not requests for speech.
+VOICES_PATH = "/v1/audio/voices"  # Path whose POST requests are not requests for speech.
 # Other paths that need no visitor: the page, the health routes, and those of the sign-in.
 OPEN = (
     "/studio/me",
@@ -42,7 +42,7 @@ OPEN = (
 ADDRESS = "address:"
 # Path prefixes of stored data.
 STORED = ("/studio/takes", "/studio/scripts", "/studio/pronunciation", "/studio/me", *KEPT)
-NOTHING_STORED = frozenset({CHECK, "/studio/pronunciation/said", "/studio/takes/free", "/studio/takes/delete"})
+NOTHING_STORED = frozenset({CHECK_PATH, "/studio/pronunciation/said", "/studio/takes/free", "/studio/takes/delete"})
 _MAX_ADDRESSES = 65_536
 CLOSED = (*API, "/voices", "/v2/voices", "/pronunciation-dicts", "/studio/", "/gradio_api/", "/mcp")
 
@@ -128,7 +128,7 @@ class VisitLimits:
             elif scope["type"] == "websocket":
                 with self._within(self._sockets, who, self.settings.visitor_sockets, TooManyConnections):
                     await self.app(scope, receive, send)
-            elif scope["method"] == "POST" and not path.startswith(VOICES):
+            elif scope["method"] == "POST" and not path.startswith(VOICES_PATH):
                 with self._within(self._requests, who, self.settings.visitor_requests, RateLimited):
                     await self.app(scope, receive, send)
             else:

@@ -17,7 +17,7 @@ from starlette.requests import HTTPConnection
 TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
 NOBODY = -1  # No process has the socket any more. The system then reports the user root.
 _NETLINK_SOCK_DIAG, _BY_FAMILY, _REQUEST, _ANY_STATE, _NO_COOKIE = 4, 20, 1, 0xFFFFFFFF, 0xFFFFFFFF
-_ROOT = 0  # Root has access to everything, and the relay of WSL runs as root.
+_ROOT_UID = 0  # Root has access to everything, and the relay of WSL runs as root.
 
 
 def is_own_user(connection: HTTPConnection) -> bool:
@@ -26,7 +26,7 @@ def is_own_user(connection: HTTPConnection) -> bool:
     It is also True if that is unknown (not Linux).
     """
     user = peer_user(connection)
-    return user is None or user in {_ROOT, os.getuid()}
+    return user is None or user in {_ROOT_UID, os.getuid()}
 
 
 def peer_user(connection: HTTPConnection) -> int | None:

@@ -23,7 +23,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from runtime.shared.port.origins import network_of
 from studio.errors import VisitorUnknown
-from studio.store.owned_rows import HOST, MEMBER, VISITOR
+from studio.store.owned_rows import HOST_OWNER, MEMBER_PREFIX, VISITOR_PREFIX
 
 COOKIE = "voicewright_visitor"
 COOKIE_S = 365 * 86400
@@ -86,12 +86,12 @@ class Visitors:
     def of(self, request: HTTPConnection) -> Visitor:
         """Return the visitor of a request."""
         if not self.each:
-            return Visitor("host", HOST)
+            return Visitor("host", HOST_OWNER)
         member = self.member_of(request) if self.member_of is not None else None
         if member is not None:
-            return Visitor("member", MEMBER + member[0], member[1])
+            return Visitor("member", MEMBER_PREFIX + member[0], member[1])
         token = self.token_of(request.headers) or request.scope.get("state", {}).get(COOKIE)
-        owner = None if token is None else VISITOR + _hashed(token)
+        owner = None if token is None else VISITOR_PREFIX + _hashed(token)
         return Visitor("visitor", owner, address=self._signature(f"address {address_of(request)}"))
 
     def token_of(self, headers: Headers) -> str | None:

@@ -10,7 +10,7 @@ from starlette.types import Scope
 from runtime.shared.port.origins import SAFE_METHODS
 from studio.errors import VisitorUnknown
 from studio.relay.relay import Whose
-from studio.store.owned_rows import HOST
+from studio.store.owned_rows import HOST_OWNER
 from studio.visitors.visitors import Visitors
 
 TAKE_VOICE = re.compile(r"/studio/takes/[^/]+/voice")
@@ -19,7 +19,7 @@ KEPT = (
     *("/v1/audio/voices", "/studio/voices"),
     *("/v1/audio/pronunciations", "/v1/pronunciation-dictionaries", "/pronunciation-dicts"),
 )
-CHECK = "/v1/audio/voices/check"  # Route that checks a recording and does not store it.
+CHECK_PATH = "/v1/audio/voices/check"  # Route that checks a recording and does not store it.
 
 
 def whose_voices(visitors: Visitors) -> Whose | None:
@@ -42,7 +42,7 @@ def whose_voices(visitors: Visitors) -> Whose | None:
             if _changes_what_is_kept(connection):
                 raise VisitorUnknown
             return NOBODY
-        return "" if owner == HOST else owner
+        return "" if owner == HOST_OWNER else owner
 
     return whose
 
@@ -52,11 +52,11 @@ def stores_in_runtime(scope: Scope) -> bool:
     # The path of the scope is used, because a request's `url` also depends on the Host header.
     path = str(scope["path"])
     is_change = scope.get("method", "GET") not in SAFE_METHODS | {"DELETE"}
-    is_kept = (path.startswith(KEPT) and path != CHECK) or TAKE_VOICE.fullmatch(path) is not None
+    is_kept = (path.startswith(KEPT) and path != CHECK_PATH) or TAKE_VOICE.fullmatch(path) is not None
     return is_change and is_kept
 
 
 def _changes_what_is_kept(connection: HTTPConnection) -> bool:
     path = str(connection.scope["path"])
     is_read = connection.scope.get("method", "GET") in SAFE_METHODS
-    return path.startswith(KEPT) and path != CHECK and not is_read
+    return path.startswith(KEPT) and path != CHECK_PATH and not is_read

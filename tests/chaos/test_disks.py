@@ -15,7 +15,7 @@ from typing import IO, Any
 import httpx
 
 from runtime.voices.library import Library
-from studio.store.owned_rows import HOST
+from studio.store.owned_rows import HOST_OWNER
 from tests.support.app import ROOT, START_S, App, running_app
 from tests.support.keeping import keep, pcm_of, post, visitor
 from tests.support.small_disk import small_disk
@@ -95,7 +95,7 @@ def test_full_disk_is_reported_speech_continues_and_stored_takes_survive_restart
 def test_read_only_disk_is_reported_and_left_unchanged(tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk", KIB) as disk:
         with opened(disk.folder) as store:
-            take = add(store, owner=HOST)
+            take = add(store, owner=HOST_OWNER)
         library = Library(disk.folder / "voices")
         library.open()
         voice = library.add(a_voice("Grandmother")).id
@@ -115,8 +115,8 @@ def test_read_only_disk_is_reported_and_left_unchanged(tmp_path: Path) -> None:
         disk.allow_writing(True)
         assert {path: path.read_bytes() for path in files} == files
         with opened(disk.folder) as store:
-            assert ids_of(store, HOST) == [take]
-            assert store.takes.pcm(HOST, take)[1] == SOUND
+            assert ids_of(store, HOST_OWNER) == [take]
+            assert store.takes.pcm(HOST_OWNER, take)[1] == SOUND
 
 
 def refused_at(port: str, data: Path) -> str:

@@ -6,14 +6,14 @@ import numpy as np
 from numpy.typing import NDArray
 from pocketsphinx import Decoder
 
-from studio.transcribing.plugin import RATE, Transcript
+from studio.transcribing.plugin import RATE_HZ, Transcript
 
 
 class Sphinx:
     name = "pocketsphinx"
 
     def __init__(self) -> None:
-        self._decoder = Decoder(samprate=RATE, loglevel="FATAL")
+        self._decoder = Decoder(samprate=RATE_HZ, loglevel="FATAL")
 
     def transcribe(self, samples: NDArray[np.float32], language: str | None) -> Transcript:
         self._decoder.start_utt()

@@ -19,7 +19,7 @@ TEXTS = (
     "Nobody in the village could say who had put out the light.",
 )
 SEEDS = (1, 2)
-WEIGHTS = (0.0, 0.25, 0.5, 0.75, 1.0)  # Weights of the second voice.
+SECOND_VOICE_WEIGHTS = (0.0, 0.25, 0.5, 0.75, 1.0)
 
 
 def median_f0(client: httpx.Client, voice: str) -> float:
@@ -42,8 +42,11 @@ def main() -> None:
     parser.add_argument("second")
     given = parser.parse_args()
     with httpx.Client(base_url=given.url, timeout=600, trust_env=False) as client:
-        found = [median_f0(client, f"{given.first}:{1 - weight:g}+{given.second}:{weight:g}") for weight in WEIGHTS]
-    for weight, f0 in zip(WEIGHTS, found, strict=True):
+        found = [
+            median_f0(client, f"{given.first}:{1 - weight:g}+{given.second}:{weight:g}")
+            for weight in SECOND_VOICE_WEIGHTS
+        ]
+    for weight, f0 in zip(SECOND_VOICE_WEIGHTS, found, strict=True):
         print(f"{given.first} {1 - weight:.2f} + {given.second} {weight:.2f}: {f0:.1f} Hz")
     steps = np.diff(found)
     print("monotonic" if (steps > 0).all() or (steps < 0).all() else "not monotonic")

@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-HOP = 600  # Number of samples per frame of durations: 40 frames per second at 24 kHz.
+HOP_SAMPLES = 600  # Samples per frame of durations: 40 frames per second at 24 kHz.
 ALBERT = "bert.encoder.albert_layer_groups.0.albert_layers.0"
 LSTMS = ("text_encoder.lstm", "predictor.lstm", "shared",
          *(f"predictor.text_encoder.lstms.{i}" for i in (0, 2, 4)))  # fmt: skip

@@ -26,7 +26,7 @@ from phonemes import read_lines
 
 STYLES = CONFIG["styles"]  # Kokoro's styles by gender.
 LABEL_SAMPLES, FRAME_SAMPLES = 480, 1920  # Number of samples per phone label, and per codec frame.
-SILENT_IDS = 17  # Number of the first ids of the phoneme vocabulary, which are punctuation, padding and the space.
+SILENT_ID_COUNT = 17  # The first ids of the phoneme vocabulary are punctuation, padding and the space.
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ def finish(said: Utterance, formant: float = 1.0) -> tuple[np.ndarray, np.ndarra
     inside = at < len(said.audio)
     token = np.searchsorted(said.durations.cumsum(), at // HOP, side="right").clip(max=len(said.ids) - 1)
     phones, f0 = said.ids[token], said.f0[(at // (HOP // 2)).clip(max=len(said.f0) - 1)] * formant
-    phones, f0 = phones * ((phones >= SILENT_IDS) & inside), f0 * ((f0 > 50) & inside)
+    phones, f0 = phones * ((phones >= SILENT_ID_COUNT) & inside), f0 * ((f0 > 50) & inside)
     return (part * 32767).astype(np.int16), phones.astype(np.uint8), f0.astype(np.float16)
 
 

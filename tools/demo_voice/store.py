@@ -12,8 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-LABEL = 480  # Number of samples per phone label: 50 labels per second.
-LABELS = 178  # Number of phone labels, which are token ids of the teacher.
+LABEL_SAMPLES = 480  # Samples per phone label: 50 labels per second.
+LABEL_COUNT = 178  # Phone labels are token ids of the teacher.
 
 
 class Store:
@@ -26,10 +26,10 @@ class Store:
     def __init__(self, folder: Path, device: torch.device, hours: float) -> None:
         self.folder = folder
         self.device = device
-        capacity = int(hours * 3600 * 24000) // LABEL * LABEL
+        capacity = int(hours * 3600 * 24000) // LABEL_SAMPLES * LABEL_SAMPLES
         self.audio = torch.zeros(capacity, dtype=torch.int16, device=device)
-        self.phones = torch.zeros(capacity // LABEL, dtype=torch.uint8, device=device)
-        self.f0 = torch.zeros(capacity // LABEL, dtype=torch.float16, device=device)
+        self.phones = torch.zeros(capacity // LABEL_SAMPLES, dtype=torch.uint8, device=device)
+        self.f0 = torch.zeros(capacity // LABEL_SAMPLES, dtype=torch.float16, device=device)
         self.steps = torch.zeros((), dtype=torch.float64, device=device)
         self.rows: list[dict] = []
         self.filled = 0
@@ -45,12 +45,14 @@ class Store:
                 continue
             at, n = self.filled, len(parts["audio"])
             self.audio[at : at + n] = torch.from_numpy(parts["audio"]).to(self.device)
-            self.phones[at // LABEL : (at + n) // LABEL] = torch.from_numpy(parts["phones"]).to(self.device)
-            self.f0[at // LABEL : (at + n) // LABEL] = torch.from_numpy(parts["f0"]).to(self.device)
+            self.phones[at // LABEL_SAMPLES : (at + n) // LABEL_SAMPLES] = torch.from_numpy(parts["phones"]).to(
+                self.device
+            )
+            self.f0[at // LABEL_SAMPLES : (at + n) // LABEL_SAMPLES] = torch.from_numpy(parts["f0"]).to(self.device)
             for row in json.loads(path.read_text()):
                 self.rows.append({**row, "start": row["start"] + at})
             self.filled += n
-            self.steps.fill_(self.filled // LABEL)
+            self.steps.fill_(self.filled // LABEL_SAMPLES)
         return len(fresh)
 
     def crops(self, batch: int, frames: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -61,5 +63,5 @@ class Store:
         room = self.steps - 4 * frames
         start = (torch.rand(batch, dtype=torch.float64, device=self.device) * room).long()
         labels = start[:, None] + torch.arange(4 * frames, device=self.device)
-        samples = start[:, None] * LABEL + torch.arange(1920 * frames, device=self.device)
+        samples = start[:, None] * LABEL_SAMPLES + torch.arange(1920 * frames, device=self.device)
         return self.audio[samples].float() / 32768.0, self.phones[labels].long(), self.f0[labels].float()

@@ -17,7 +17,7 @@ from config import CONFIG, HERE
 from phonemes import read_lines
 from runtime.model.text_tokenizer import PIECES
 
-WHOLE = ("assistant", "user")  # Words of the chat template. Each is a single token.
+TEMPLATE_WORDS = ("assistant", "user")  # Words of the chat template. Each is a single token.
 SPECIALS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>", "<tts_pad>", "<tts_text_bos>", "<tts_text_eod>")
 HEADER = "#version: 0.2"
 
@@ -55,7 +55,7 @@ class TextVocabulary:
         self.specials = {name: len(self.pieces) + i for i, name in enumerate(SPECIALS)}
         _, self.im_start, self.im_end, self.pad, self.bos, self.eos = self.specials.values()
         # None before `learn` has created these tokens.
-        self.assistant, self.user = (self.pieces.get(word) for word in WHOLE)
+        self.assistant, self.user = (self.pieces.get(word) for word in TEMPLATE_WORDS)
         self.newline = self.pieces[byte_letters()[10]]
 
     @property
@@ -101,12 +101,12 @@ class TextVocabulary:
 
     @classmethod
     def learn(cls, lines: Iterable[str], pieces: int) -> TextVocabulary:
-        """Learn `pieces` merges, and append those that make each word in WHOLE a single piece."""
+        """Learn `pieces` merges, and append those that make each word in TEMPLATE_WORDS a single piece."""
         tok = _scheme(models.BPE())
         trainer = trainers.BpeTrainer(vocab_size=pieces, initial_alphabet=byte_letters(), show_progress=False)
         tok.train_from_iterator(lines, trainer)
         merges = [(a, b) for a, b in json.loads(tok.to_str())["model"]["merges"]]
-        for word in WHOLE:
+        for word in TEMPLATE_WORDS:
             made, *rest = cls(tuple(merges)).tokenizer().encode(word).tokens
             for piece in rest:
                 merges.append((made, piece))

@@ -37,8 +37,8 @@ from text_vocabulary import TextVocabulary
 from train_codec import capture, load
 from vocabulary import CODES
 
-GRID = 32  # The padded length is a multiple of this.
-DECAY = 0.05  # Weight decay per step at a learning rate of 1.
+LENGTH_MULTIPLE = 32  # The padded length is a multiple of this.
+WEIGHT_DECAY = 0.05  # Weight decay per step at a learning rate of 1.
 MAX_SHARDS = 12  # Maximum number of shards that are encoded every 200 steps.
 
 
@@ -62,7 +62,7 @@ class Batches(IterableDataset):
         corpus, waiting = Corpus(self.spoken, self.vocabulary), defaultdict(list)
         while True:
             item = corpus.sequence(rng.randrange(len(corpus.rows)), rng)
-            width = -(-(len(item["prompt"].text) + len(item["frames"])) // GRID) * GRID
+            width = -(-(len(item["prompt"].text) + len(item["frames"])) // LENGTH_MULTIPLE) * LENGTH_MULTIPLE
             if width > CONFIG["lm"]["widest"]:
                 continue
             waiting[width].append(item)
@@ -109,9 +109,9 @@ class Trainer:
         self.rate = torch.tensor(0.0, device=device)
         matrices = {w: None for layer in layers for w in layer.parameters() if w.ndim == 2}
         others = [w for w in self.modules.parameters() if w.requires_grad and w not in matrices]
-        self.muon = Muon(matrices, self.rate, DECAY)
+        self.muon = Muon(matrices, self.rate, WEIGHT_DECAY)
         self.adam = torch.optim.AdamW(others, lr=self.rate if cuda else 1e-3, betas=(0.9, 0.97),
-                                      weight_decay=DECAY, capturable=cuda, fused=cuda)  # fmt: skip
+                                      weight_decay=WEIGHT_DECAY, capturable=cuda, fused=cuda)  # fmt: skip
         self.logged = torch.zeros(5 + self.books - 1, device=device)
         self.shapes: dict[tuple[int, ...], tuple[dict[str, Tensor], Callable[[], None]]] = {}
 

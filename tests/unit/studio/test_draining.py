@@ -24,7 +24,7 @@ AT_ONCE_S = 0.1
 async def test_long_drain_is_reported_and_a_short_one_is_not(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], lasts_s: float | None, said: str
 ) -> None:
-    monkeypatch.setattr(server, "AT_ONCE_S", AT_ONCE_S)
+    monkeypatch.setattr(server, "IDLE_SOCKETS_TIMEOUT_S", AT_ONCE_S)
 
     drain = Drain()
 

@@ -198,7 +198,7 @@ def test_upgrade_keeps_a_copy_of_the_old_schema(folder: Path) -> None:
 
 
 def test_locked_database_error_is_retryable(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("studio.store.database.WAIT_S", 0.01)
+    monkeypatch.setattr("studio.store.database.LOCK_TIMEOUT_S", 0.01)
     with opened(folder) as store:
         other = sqlite3.connect(folder / FILE)
         other.execute("BEGIN IMMEDIATE")
@@ -250,7 +250,7 @@ def test_failed_save_removes_nothing_from_the_bin(folder: Path, monkeypatch: pyt
 
 
 def test_failed_database_write_leaves_no_file(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("studio.store.database.WAIT_S", 0.1)
+    monkeypatch.setattr("studio.store.database.LOCK_TIMEOUT_S", 0.1)
     with opened(folder) as store:
         first = add(store)
         before = files(folder)

@@ -154,7 +154,7 @@ def test_too_many_concurrent_downloads_get_retry_after(
     owner: httpx.Client, anybody: httpx.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, link = shared(owner)
-    monkeypatch.setattr(sharing, "AT_A_TIME", 0)
+    monkeypatch.setattr(sharing, "MAX_CONCURRENT_ENCODINGS", 0)
     answer = anybody.get(f"{link}/audio")
     refused(answer, 429, "sharing_busy")
     assert int(answer.headers["retry-after"]) >= 1

@@ -99,8 +99,8 @@ async def test_repeatedly_crashing_child_is_restarted_with_backoff(
 
 @pytest.mark.logs_errors
 async def test_hung_child_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(child_process, "HEALTH_S", 0.5)
-    monkeypatch.setattr(child_process, "WATCH_S", 0.1)
+    monkeypatch.setattr(child_process, "HEALTH_TIMEOUT_S", 0.5)
+    monkeypatch.setattr(child_process, "WATCH_INTERVAL_S", 0.1)
     monkeypatch.setattr(supervisor, "FIRST_BACKOFF_S", 0.1)
 
     async with running("ready") as runtime:
@@ -111,14 +111,14 @@ async def test_hung_child_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
         await becomes(lambda: runtime.pid != hung and runtime.status.state is RuntimeState.READY)
         assert not runs(hung)
         # On a busy machine the next process may also be too slow, and is restarted for the same reason.
-        assert set(runtime.restarts) == {supervisor.NO_ANSWER}
+        assert set(runtime.restarts) == {supervisor.NO_ANSWER_REASON}
 
 
 @pytest.mark.parametrize(
     ("code", "reason"),
     [
         *((70, "engine_died"), (71, "frame_overdue"), (72, "canary_differs"), (-9, "sigkill"), (-11, "sigsegv")),
-        *((0, "asked"), (3, "status_3"), (supervisor.UNKNOWN, "status_255")),
+        *((0, "asked"), (3, "status_3"), (supervisor.UNKNOWN_STATUS, "status_255")),
     ],
 )
 def test_every_child_exit_has_a_reason(code: int, reason: str) -> None:
@@ -126,7 +126,7 @@ def test_every_child_exit_has_a_reason(code: int, reason: str) -> None:
 
 
 async def test_child_that_ignores_sigterm_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(child_process, "STOP_S", 0.3)
+    monkeypatch.setattr(child_process, "STOP_TIMEOUT_S", 0.3)
 
     async with running("stubborn") as runtime:
         await becomes(lambda: runtime.status.state is RuntimeState.READY)

@@ -23,7 +23,7 @@ from runtime.settings import Limits
 from studio.routes.transcribe import transcribe_routes
 from studio.transcribing import plugin
 from studio.transcribing import service as desk_module
-from studio.transcribing.plugin import RATE, Choice, Transcript
+from studio.transcribing.plugin import RATE_HZ, Choice, Transcript
 from studio.transcribing.service import TranscriptionService
 from tests.support.audio_files import audio_file
 from tests.support.hub import Hub, serving
@@ -217,7 +217,7 @@ def test_recordings_are_transcribed_one_at_a_time_with_a_bounded_queue(
     done = [answer.json()["text"].split(" ") for answer in answers if answer.status_code == 200]
     assert len(done) == desk_module.MAX_WAITING
     assert {code(answer)[1] for answer in answers if answer.status_code != 200} == {"transcriber_busy"}
-    assert {tuple(said[:3]) for said in done} == {(str(2 * RATE), "de", "1")}
+    assert {tuple(said[:3]) for said in done} == {(str(2 * RATE_HZ), "de", "1")}
     (process,) = {int(said[3]) for said in done}
     assert process != os.getpid()
     times = sorted((float(said[4]), float(said[5])) for said in done)

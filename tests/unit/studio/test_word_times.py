@@ -195,7 +195,7 @@ def only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
         about = tmp_path / "packages" / "other_aligner-1.dist-info"
         about.mkdir(parents=True)
         lines = [f"{number}-{function} = other_aligner:{function}" for number, function in enumerate(functions)]
-        (about / "entry_points.txt").write_text("\n".join([f"[{plugin.GROUP}]", *lines]))
+        (about / "entry_points.txt").write_text("\n".join([f"[{plugin.ENTRY_POINT_GROUP}]", *lines]))
         (about / "METADATA").write_text("Metadata-Version: 2.1\nName: other-aligner\nVersion: 1\n")
         (about.parent / "other_aligner.py").write_text(MODULE)
         monkeypatch.syspath_prepend(about.parent)
