@@ -65,7 +65,7 @@ def test_every_talker_product_is_quantized_and_frees_its_original(rounded: Check
 def test_unquantized_weights_in_memory_are_bounded_by_the_core_count(
     folder_of: FolderOf, loaded: Loaded, cores: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("runtime.model.weights.CORES", cores)
+    monkeypatch.setattr("runtime.model.weights.CORE_COUNT", cores)
     others: list[int] = []
     with on_meta():
         talker = type(loaded("tiny", "custom_voice").talker)(loaded("tiny", "custom_voice").config)
@@ -94,7 +94,7 @@ def test_weights_are_equal_for_any_number_of_loader_threads(
     folder, engine = str(folder_of("tiny", "custom_voice")), torch.backends.quantized.engine
 
     def multiplied(cores: int) -> list[Tensor]:
-        monkeypatch.setattr("runtime.model.weights.CORES", cores)
+        monkeypatch.setattr("runtime.model.weights.CORE_COUNT", cores)
         talker = load_checkpoint(folder, torch.device("cpu"), torch.float32, quantization=kind).talker
         return [linear(torch.ones(2, linear.in_features)) for linear in products(talker)]
 

@@ -47,7 +47,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize("weights", [(torch.float32, None), (torch.bfloat16, None), (torch.float32, INT8)])
 def test_frame_time_of_the_engine_is_measured_once(weights: probing.Weights, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(probing, "CORES", 2)
+    monkeypatch.setattr(probing, "CORE_COUNT", 2)
     probe, config = Probe(open_device("cpu")), small()
     frame, slowdown = probe.frame_time(config, weights)
     assert 0 < frame.best <= frame.median
@@ -69,7 +69,7 @@ def test_audio_on_its_own_core_adds_only_its_slowdown_of_frames() -> None:
 @pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize(("cores", "threads"), [(1, 0), (2, 2)])
 def test_frames_wait_for_audio_if_cores_are_shared(cores: int, threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(probing, "CORES", cores)
+    monkeypatch.setattr(probing, "CORE_COUNT", cores)
     probe, config, weights = Probe(open_device("cpu"), threads), small(), (torch.float32, INT8)
     frame, slowdown = probe.frame_time(config, weights)
     assert slowdown == math.inf
