@@ -164,8 +164,8 @@ def test_child_ends_if_its_parent_was_killed() -> None:
 
 
 async def test_external_runtime_is_polled_for_its_status(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(given_runtime, "WATCH_S", 0.05)
-    monkeypatch.setattr(given_runtime, "POLL_S", 0.005)
+    monkeypatch.setattr(given_runtime, "WATCH_INTERVAL_S", 0.05)
+    monkeypatch.setattr(given_runtime, "START_POLL_INTERVAL_S", 0.005)
     code = 503
 
     async def ready(_: Request) -> Response:
