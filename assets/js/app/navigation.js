@@ -39,7 +39,7 @@ export class Addresses {
 
 /** @type {Object<string, string>} */
 const ROOMS = { s: 'speakers', d: 'design', c: 'clone', t: 'script', l: 'library' };
-const PAUSE_MS = 1500; // Maximum time between g and the letter.
+const SECOND_KEY_TIMEOUT_MS = 1500; // Maximum time between g and the letter.
 
 class Shortcuts {
   /** @param {HTMLDialogElement} sheet @param {(room: string) => void} go */
@@ -52,7 +52,7 @@ class Shortcuts {
 
   /** @param {KeyboardEvent} event that nothing else handles @returns {boolean} true if it was handled */
   onKey({ key, timeStamp }) {
-    const room = timeStamp - this.begun < PAUSE_MS ? ROOMS[key.toLowerCase()] : undefined;
+    const room = timeStamp - this.begun < SECOND_KEY_TIMEOUT_MS ? ROOMS[key.toLowerCase()] : undefined;
     this.begun = key === 'g' ? timeStamp : -Infinity;
     if (room) this.go(room);
     else if (key === '?') this.sheet.showModal();

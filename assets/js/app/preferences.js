@@ -92,7 +92,7 @@ export function offerSigningIn(page, { features: { oauth }, visitor }, t) {
 // loop has no handle. On an idle page it requests exactly one callback per frame. Browsers number these requests, so
 // the request of the last frame can be cancelled.
 
-const SURE = 60; // Number of consecutive frames after which any finite animation has ended.
+const STABLE_FRAMES = 60; // Number of consecutive frames after which any finite animation has ended.
 const TRIES = 1200;
 
 export function endOrphanedFrames() {
@@ -104,7 +104,7 @@ export function endOrphanedFrames() {
       const next = requestAnimationFrame(() => {});
       cancelAnimationFrame(next);
       seen = next - own === 2 ? seen + 1 : 0;
-      if (seen >= SURE) cancelAnimationFrame(next - 1);
+      if (seen >= STABLE_FRAMES) cancelAnimationFrame(next - 1);
       else if (--left > 0) setTimeout(watch);
     });
   };

@@ -9,8 +9,8 @@ import { Emitter, need } from '../common/elements.js';
 import { inPageWords, nameOf } from '../common/server_messages.js';
 
 const ASK_MS = 1000;
-const ANSWER_MS = 5000; // Timeout of the studio's response.
-const OFFLINE_MS = 2000; // Timeout of a response after the browser reports that it is offline.
+const RESPONSE_TIMEOUT_MS = 5000;
+const OFFLINE_TIMEOUT_MS = 2000; // Timeout of a response after the browser reports that it is offline.
 
 /** @extends {Emitter<{models: import('../common/fields.js').ModelCard[]}>} */
 export class Status extends Emitter {
@@ -54,7 +54,7 @@ export class Status extends Emitter {
    */
   doubt() {
     this.socket.check();
-    setTimeout(() => this.socket.check(OFFLINE_MS), OFFLINE_MS);
+    setTimeout(() => this.socket.check(OFFLINE_TIMEOUT_MS), OFFLINE_TIMEOUT_MS);
   }
 
   interrupt() {
@@ -87,7 +87,7 @@ export class Status extends Emitter {
   /** Return the studio's status of the runtime, or null if the studio does not respond. */
   async asked() {
     try {
-      const signal = AbortSignal.timeout(ANSWER_MS);
+      const signal = AbortSignal.timeout(RESPONSE_TIMEOUT_MS);
       const response = await fetch(new URL('studio/status', document.baseURI), { cache: 'no-store', signal });
       return await response.json();
     } catch {
@@ -98,7 +98,7 @@ export class Status extends Emitter {
   async greet() {
     clearTimeout(this.timer);
     try {
-      const signal = AbortSignal.timeout(ANSWER_MS);
+      const signal = AbortSignal.timeout(RESPONSE_TIMEOUT_MS);
       const response = await fetch(new URL('v1/models', document.baseURI), { cache: 'no-store', signal });
       if (!response.ok) throw new Error(String(response.status));
       this.introduce((await response.json()).data);

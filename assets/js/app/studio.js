@@ -69,9 +69,9 @@ const ROOMS = [SpeakersRoom, DesignRoom, CloneRoom, ScriptRoom, LibraryRoom, Hos
 /** The models' names of the modes. @type {Record<Mode, string>} */
 export const MODES = { custom_voice: 'CustomVoice', voice_design: 'VoiceDesign', base: 'Base' };
 
-const FULL_MS = 60_000; // Duration of the message. It is long, because takes are not saved until somebody frees space.
+const STORAGE_FULL_TOAST_MS = 60_000; // It is long, because takes are not saved until somebody frees space.
 const LOST = ['runtime_unavailable', 'engine_dead'];
-const UNANSWERED_MS = 1000; // Time without a response before the page reports it.
+const UNANSWERED_DELAY_MS = 1000; // Time without a response before the page reports it.
 
 export class Studio {
   /** The shown room, or null before the page is built. @type {Room|null} */
@@ -450,7 +450,7 @@ export class Studio {
     if (!take.isSample) this.cutOff.forget();
     if (!take.isTyped) take.planned = this.paces.samplesOf(take);
     for (const event of ['state', 'done', 'error']) take.addEventListener(event, () => this.refreshPlayback());
-    setTimeout(() => take.isUnanswered && this.refresh(), UNANSWERED_MS);
+    setTimeout(() => take.isUnanswered && this.refresh(), UNANSWERED_DELAY_MS);
     this.refresh();
     return take;
   }
@@ -563,7 +563,7 @@ export class Studio {
     const { t } = this;
     if (error.code === 'store_full') {
       const onAction = () => this.go('library', { half: 'takes', isFull: true });
-      this.toast(t('shell.kept_once_free'), { isOfPage: true, action: t('library.free'), onAction, stayMs: FULL_MS });
+      this.toast(t('shell.kept_once_free'), { isOfPage: true, action: t('library.free'), onAction, stayMs: STORAGE_FULL_TOAST_MS });
     } else {
       this.toast(error.unreachable ? t('shell.kept_later') : t('shell.not_kept', { why: error.message }), { isOfPage: true });
     }
@@ -584,7 +584,7 @@ export class Studio {
   note(take) {
     const { notes } = this;
     if (!take || (take instanceof Take && take.state === 'stopped')) return notes.say('');
-    if (take instanceof Take && take.isUnanswered) return notes.say(performance.now() - take.askedAt < UNANSWERED_MS ? '' : this.t('shell.no_answer_yet'));
+    if (take instanceof Take && take.isUnanswered) return notes.say(performance.now() - take.askedAt < UNANSWERED_DELAY_MS ? '' : this.t('shell.no_answer_yet'));
     if (!take.queue) return notes.showNotes(take);
     const { position: n, etaMs } = take.queue;
     const key = `shell.queue_${n ? 'at' : 'next'}${etaMs === null ? '' : '_eta'}`;

@@ -6,7 +6,7 @@ import { MIN_ABOVE_NOISE_DB } from './speech_detection.js';
 
 const SETTLED_MS = 500;
 const MAX_FAULTS = 4; // Maximum number of faults of one kind that are shown.
-const WORTH_S = 0.3; // Minimum silence in seconds at an edge that is reported.
+const MIN_EDGE_SILENCE_S = 0.3; // Shorter silence at an edge is not reported.
 
 /**
  * @typedef {import('./selection.js').Fault} Fault
@@ -137,7 +137,7 @@ export class AudioChecks {
     const { report, studio } = this;
     if (!report) return;
     const faults = this.faults().slice(0, MAX_FAULTS);
-    const edges = report.trim.start_s >= WORTH_S || report.seconds - report.trim.end_s >= WORTH_S;
+    const edges = report.trim.start_s >= MIN_EDGE_SILENCE_S || report.seconds - report.trim.end_s >= MIN_EDGE_SILENCE_S;
     const codes = this.ofAudio.map(({ code }) => code);
     const items = [
       ...(this.isNoisy && !codes.includes('noise') ? [this.item(studio.t('clone.found.noise', { db: this.aboveNoise()?.toFixed(0) }), 'noise', 'another')] : []),

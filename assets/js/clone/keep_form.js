@@ -46,7 +46,7 @@ export class CloneRequest {
 
 // --- Comparison of the original and the clone with the same text, before the voice is saved.
 
-const SEED = 7; // The seed is fixed, so that the clone sounds the same each time.
+const PREVIEW_SEED = 7; // The seed is fixed, so that the clone sounds the same each time.
 
 export class Comparison {
   /** The last take of a clone that was played. @type {Take|null} */
@@ -105,7 +105,7 @@ export class Comparison {
     const text = config.ref_text ?? room.showing.readingText;
     studio.stop();
     const label = studio.t('clone.clone_of', { name: given.name });
-    const take = studio.say({ room: room.id, mode, config, text, seed: SEED, label, reference: given.sent(), isSample: true });
+    const take = studio.say({ room: room.id, mode, config, text, seed: PREVIEW_SEED, label, reference: given.sent(), isSample: true });
     this.last = take;
     stage.play(take, { clicked: performance.now() });
   }

@@ -8,9 +8,9 @@ import { SAMPLE_RATE, toInt16, wavBlob } from '../common/audio.js';
 
 const MAX_FILE_BYTES = 100 * 2 ** 20;
 const MAX_DURATION_S = 600;
-const MIN_DISTANCE_S = 0.1; // Minimum distance between the handles in seconds.
-const MIN_MIX = 0.1; // Minimum energy of the mean of the channels, relative to that of independent channels.
-const SEAM = Math.round(SAMPLE_RATE * 0.008); // Number of samples of the cross-fade at a cut.
+const MIN_HANDLE_DISTANCE_S = 0.1;
+const MIN_MIX_ENERGY = 0.1; // Energy of the mean of the channels, relative to that of independent channels.
+const CROSS_FADE_SAMPLES = Math.round(SAMPLE_RATE * 0.008);
 
 /** @typedef {import('./speech_detection.js').Stretch} Stretch in seconds of the whole recording */
 
@@ -59,11 +59,11 @@ export class Reference {
    */
   move(edge, at) {
     if (edge === 'start') {
-      this.start = Math.max(0, Math.min(at, this.seconds - MIN_DISTANCE_S));
-      this.end = Math.min(Math.max(this.end, this.start + MIN_DISTANCE_S), this.start + this.maxSeconds);
+      this.start = Math.max(0, Math.min(at, this.seconds - MIN_HANDLE_DISTANCE_S));
+      this.end = Math.min(Math.max(this.end, this.start + MIN_HANDLE_DISTANCE_S), this.start + this.maxSeconds);
     } else {
-      this.end = Math.min(this.seconds, Math.max(at, MIN_DISTANCE_S));
-      this.start = Math.max(Math.min(this.start, this.end - MIN_DISTANCE_S), this.end - this.maxSeconds);
+      this.end = Math.min(this.seconds, Math.max(at, MIN_HANDLE_DISTANCE_S));
+      this.start = Math.max(Math.min(this.start, this.end - MIN_HANDLE_DISTANCE_S), this.end - this.maxSeconds);
     }
     this.blob = null;
   }
@@ -135,7 +135,7 @@ export class Reference {
 /** Join pieces with crossfades. @param {Int16Array[]} pieces */
 function joined(pieces) {
   if (pieces.length < 2) return pieces[0] ?? new Int16Array();
-  const seams = pieces.slice(1).map((piece, k) => Math.min(SEAM, piece.length, pieces[k].length));
+  const seams = pieces.slice(1).map((piece, k) => Math.min(CROSS_FADE_SAMPLES, piece.length, pieces[k].length));
   const all = new Int16Array(pieces.reduce((sum, { length }) => sum + length, 0) - seams.reduce((sum, seam) => sum + seam, 0));
   let end = 0;
   pieces.forEach((piece, k) => {
@@ -201,7 +201,7 @@ export function mixed(buffer) {
   for (const samples of channels) for (let i = 0; i < mono.length; i++) mono[i] += samples[i] / channels.length;
   const energies = channels.map(energy);
   const expected = energies.reduce((sum, one) => sum + one, 0) / channels.length ** 2;
-  return energy(mono) < MIN_MIX * expected ? channels[energies.indexOf(Math.max(...energies))] : mono;
+  return energy(mono) < MIN_MIX_ENERGY * expected ? channels[energies.indexOf(Math.max(...energies))] : mono;
 }
 
 /** @param {Float32Array} samples */

@@ -7,12 +7,12 @@
 
 import { FRAME_S, listen, noiseOf, pauses, spoken } from './speech_detection.js';
 
-export const LONG_S = 15; // Maximum length in seconds. Of longer recordings, the best part is selected.
+export const MAX_SELECTION_S = 15; // Of longer recordings, the best part is selected.
 const [MIN_PART_S, WANTED_S] = [6, 12];
-const MARGIN_S = 0.15; // Seconds of a pause that are kept on each side, because words start and end softly.
-const BREATH_S = 0.16; // Minimum length in seconds of a pause at which a part may start or end.
-const IDLE_S = 0.8; // Minimum length in seconds of a pause that can be removed.
-const STEP_S = 0.5; // Step in seconds through speech without pauses.
+const PAUSE_MARGIN_S = 0.15; // It is kept on each side of a pause, because words start and end softly.
+const MIN_EDGE_PAUSE_S = 0.16; // A part may start or end at such a pause.
+const MIN_REMOVED_PAUSE_S = 0.8;
+const SEARCH_STEP_S = 0.5; // Step through speech without pauses.
 
 /** @typedef {import('./speech_detection.js').RecordingAnalysis} RecordingAnalysis @typedef {import('./speech_detection.js').Stretch} Stretch */
 
@@ -22,11 +22,11 @@ const STEP_S = 0.5; // Step in seconds through speech without pauses.
  * @param {RecordingAnalysis} analysis @param {number} [longest] maximum length without a selection, in seconds
  * @returns {Stretch|null} null: no speech
  */
-export function bestPart(analysis, longest = LONG_S) {
+export function bestPart(analysis, longest = MAX_SELECTION_S) {
   const voiced = spoken(analysis);
   if (!voiced) return null;
   const { seconds } = analysis;
-  const whole = { start: Math.max(0, voiced.start - MARGIN_S), end: Math.min(seconds, voiced.end + MARGIN_S) };
+  const whole = { start: Math.max(0, voiced.start - PAUSE_MARGIN_S), end: Math.min(seconds, voiced.end + PAUSE_MARGIN_S) };
   if (whole.end - whole.start <= longest) return whole;
   const rate = rating(analysis);
   let best = { ...whole, score: -Infinity };
@@ -42,14 +42,14 @@ export function bestPart(analysis, longest = LONG_S) {
  * {Stretch} whole @returns {Generator<[number, number]>}
  */
 function* candidates(analysis, whole) {
-  const rests = pauses(analysis, BREATH_S);
-  const margin = (/** @type {Stretch} */ { start, end }) => Math.min(MARGIN_S, (end - start) / 2);
+  const rests = pauses(analysis, MIN_EDGE_PAUSE_S);
+  const margin = (/** @type {Stretch} */ { start, end }) => Math.min(PAUSE_MARGIN_S, (end - start) / 2);
   const begins = [whole.start, ...rests.map((rest) => rest.end - margin(rest))];
   const ends = [...rests.map((rest) => rest.start + margin(rest)), whole.end];
   for (const start of begins) {
-    for (const end of ends) if (end - start >= MIN_PART_S && end - start <= LONG_S) yield [start, end];
+    for (const end of ends) if (end - start >= MIN_PART_S && end - start <= MAX_SELECTION_S) yield [start, end];
   }
-  for (let start = whole.start; start + WANTED_S <= whole.end; start += STEP_S) yield [start, start + WANTED_S];
+  for (let start = whole.start; start + WANTED_S <= whole.end; start += SEARCH_STEP_S) yield [start, start + WANTED_S];
 }
 
 /** Return a function that rates a part. @param {RecordingAnalysis} analysis @returns {(start: number, end: number) => number} */
@@ -58,12 +58,12 @@ function rating(analysis) {
   const voiced = sums(speech);
   const cut = sums(clipped);
   const soft = sums(Uint8Array.from(speech, (is, frame) => (is && levels[frame] < loud - 22 ? 1 : 0)));
-  const idle = pauses(analysis, IDLE_S);
+  const idle = pauses(analysis, MIN_REMOVED_PAUSE_S);
   const frame = (/** @type {number} */ at) => Math.max(0, Math.min(speech.length, Math.round(at / FRAME_S)));
   return (start, end) => {
     const [from, to] = [frame(start), frame(end)];
     const length = end - start;
-    const bad = shared(hums, start, end) + 0.5 * Math.max(0, shared(idle, start, end) - IDLE_S);
+    const bad = shared(hums, start, end) + 0.5 * Math.max(0, shared(idle, start, end) - MIN_REMOVED_PAUSE_S);
     const coughs = bursts.filter((burst) => burst.end > start && burst.start < end).length;
     // An edge inside a word is as bad as a cough.
     const torn = [from, to].filter((edge) => speech[edge] === 1 && speech[edge - 1] === 1).length;
@@ -106,7 +106,7 @@ export function faultsOf(analysis, { start, end, cuts }) {
     for (const one of stretches) if (isIn(one) && !isLeft(one)) found.push({ code, at: one.start, seconds: one.end - one.start, out: padded(one) });
   }
   const within = (/** @type {Stretch} */ one) => ({ start: Math.max(start, one.start), end: Math.min(end, one.end) });
-  const silent = pauses(analysis, IDLE_S).map(within).filter((one) => one.end - one.start >= IDLE_S && !isLeft(one));
+  const silent = pauses(analysis, MIN_REMOVED_PAUSE_S).map(within).filter((one) => one.end - one.start >= MIN_REMOVED_PAUSE_S && !isLeft(one));
   for (const one of silent) {
     // This fault is already reported.
     if (found.some(({ out }) => out.start < one.end && one.start < out.end)) continue;
@@ -123,8 +123,8 @@ function padded({ start, end }) {
 
 // --- The selection: the suggested part, removal of faults, and undo of both.
 
-const READ_S = 20; // Maximum length in seconds of a recording that is made here. It is enough for a slow reader.
-const WORTH_S = 0.3; // Minimum silence in seconds that is reported.
+const MAX_RECORDING_S = 20; // It is enough for a slow reader.
+const MIN_REPORTED_SILENCE_S = 0.3;
 // Maximum distance in seconds of a fault from an edge at which the edge is moved instead of making a cut.
 const AT_EDGE_S = 0.6;
 
@@ -148,12 +148,12 @@ export class Choosing {
     this.reference = reference;
     this.analysis = reference?.pcm?.length ? listen(reference.pcm) : null;
     this.aboveNoise = this.analysis && noiseOf(this.analysis);
-    this.best = this.analysis && bestPart(this.analysis, reference?.source === 'recording' ? READ_S : LONG_S);
+    this.best = this.analysis && bestPart(this.analysis, reference?.source === 'recording' ? MAX_RECORDING_S : MAX_SELECTION_S);
   }
 
   /** True if the recording is longer than the best part. */
   get isLong() {
-    return Boolean(this.best && this.reference && this.reference.seconds > LONG_S);
+    return Boolean(this.best && this.reference && this.reference.seconds > MAX_SELECTION_S);
   }
 
   get bestSeconds() {
@@ -163,7 +163,7 @@ export class Choosing {
   /** Select the suggested part. @returns {boolean} true if speech was left out */
   begin() {
     const { best, reference, studio } = this;
-    if (!best || !reference || reference.seconds - this.bestSeconds < WORTH_S) return false;
+    if (!best || !reference || reference.seconds - this.bestSeconds < MIN_REPORTED_SILENCE_S) return false;
     const isPart = this.isPart(best);
     const sentence = isPart
       ? studio.t('clone.chosen', { all: Math.round(reference.seconds), s: Math.round(this.bestSeconds) })

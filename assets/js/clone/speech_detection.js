@@ -9,24 +9,24 @@ import { SAMPLE_RATE } from '../common/audio.js';
 
 export const FRAME_S = 0.02;
 const FRAME_SAMPLES = SAMPLE_RATE * FRAME_S;
-const DECIMATED = 6; // Factor to 4 kHz, at which pitch is still visible.
-const LOW_FRAME_SAMPLES = FRAME_SAMPLES / DECIMATED;
-const LAGS = [10, 88]; // Periods in samples at 4 kHz, for pitches from 400 to 45 Hz.
-const SPAN = 200; // Number of samples at 4 kHz that are compared with earlier ones.
-const REPEATS = 0.6; // Minimum correlation of voiced audio.
+const DECIMATION = 6; // Factor to 4 kHz, at which pitch is still visible.
+const LOW_FRAME_SAMPLES = FRAME_SAMPLES / DECIMATION;
+const LAG_RANGE_SAMPLES = [10, 88]; // Periods at 4 kHz, for pitches from 400 to 45 Hz.
+const COMPARED_SAMPLES = 200; // Samples at 4 kHz that are compared with earlier ones.
+const MIN_VOICED_CORRELATION = 0.6;
 const QUIETEST_DB = -75;
 const CLIPPED = 32700;
-const LONG_S = 120; // Length in seconds above which the resolution is lower, for speed.
+const MAX_FINE_S = 120; // The resolution of longer recordings is lower, for speed.
 
-const BURST_S = 0.13; // Minimum duration of a loud noise in seconds. Consonants are shorter or softer.
-const BRIGHT = 0.8; // Minimum share of energy above 3.5 kHz in a bright noise.
-const DULL = 0.06; // Share below which most energy is under 1 kHz, as in a deep or hoarse voice without clear pitch.
-const THROAT = 0.25; // Minimum share of energy below 2 kHz in a voice. An "sh" has at most a tenth.
-const HUM_S = 0.8; // Maximum duration in seconds of a vowel with constant pitch and loudness.
-const GAP_S = 0.16; // Maximum duration in seconds of a stop within a word.
+const MIN_BURST_S = 0.13; // Minimum duration of a loud noise. Consonants are shorter or softer.
+const MIN_BRIGHT_SHARE = 0.8; // Minimum share of energy above 3.5 kHz in a bright noise.
+const MAX_DULL_SHARE = 0.06; // Share below which most energy is under 1 kHz, as in a deep or hoarse voice without clear pitch.
+const MIN_THROAT_SHARE = 0.25; // Minimum share of energy below 2 kHz in a voice. An "sh" has at most a tenth.
+const MAX_VOWEL_S = 0.8; // Maximum duration of a vowel with constant pitch and loudness.
+const MAX_STOP_S = 0.16; // Maximum duration of a stop within a word.
 const CLICK_S = 0.06;
 const EDGE_S = 0.25;
-const NOISE_S = 0.3; // Minimum total duration in seconds of parts without speech from which noise is measured.
+const MIN_NOISE_S = 0.3; // Minimum total duration of parts without speech from which noise is measured.
 export const MIN_ABOVE_NOISE_DB = 20; // The same as in runtime/voices/checks.py. A quiet room has 40 dB.
 
 /**
@@ -49,7 +49,7 @@ export function listen(pcm) {
   const peak = quantile(levels, 0.98);
   const audible = Math.max(floor + 4, peak - 40);
   const { repeats, lags, throat } = repetition(pcm, count, (frame) => levels[frame] > Math.min(audible, floor + 1) - 6);
-  const voiced = levels.filter((level, frame) => repeats[frame] > REPEATS && level > audible);
+  const voiced = levels.filter((level, frame) => repeats[frame] > MIN_VOICED_CORRELATION && level > audible);
   const isVoiced = voiced.length > 10;
   const loud = quantile(isVoiced ? voiced : levels, 0.8);
   // Between noise and voice, and high enough that room noise does not count as a voice.
@@ -58,9 +58,9 @@ export function listen(pcm) {
   // There are no bursts if there is no speech.
   const burst = isVoiced ? bursting({ levels, repeats, bright, throat, least, loud, hum }) : new Uint8Array(count);
   const speech = Uint8Array.from(levels, (level, frame) => (level > least && !hum[frame] && !burst[frame] ? 1 : 0));
-  fill(speech, 1, GAP_S, (frame) => !burst[frame] && !hum[frame]);
+  fill(speech, 1, MAX_STOP_S, (frame) => !burst[frame] && !hum[frame]);
   for (const [from, to] of runs(speech, 1)) {
-    const isVoice = some(from, to, (frame) => repeats[frame] > REPEATS);
+    const isVoice = some(from, to, (frame) => repeats[frame] > MIN_VOICED_CORRELATION);
     const length = (to - from) * FRAME_S;
     // A hum is not steady at its start and end.
     const isEdge = length < EDGE_S && (hum[from - 1] === 1 || hum[to] === 1);
@@ -93,7 +93,7 @@ export function spoken({ speech, seconds }) {
 export function noiseOf({ levels, speech }) {
   const speechLevels = levels.filter((_, frame) => speech[frame] === 1);
   const rest = levels.filter((_, frame) => speech[frame] === 0);
-  if (speechLevels.length === 0 || rest.length * FRAME_S < NOISE_S) return null;
+  if (speechLevels.length === 0 || rest.length * FRAME_S < MIN_NOISE_S) return null;
   const energy = speechLevels.reduce((sum, level) => sum + 10 ** (level / 10), 0) / speechLevels.length;
   return 10 * Math.log10(energy) - quantile(rest, 0.2);
 }
@@ -140,25 +140,25 @@ function levelsOf(pcm) {
  * @param {Int16Array} pcm @param {number} count frames @param {(frame: number) => boolean} matters
  */
 function repetition(pcm, count, matters) {
-  const low = new Float32Array(Math.floor(pcm.length / DECIMATED));
+  const low = new Float32Array(Math.floor(pcm.length / DECIMATION));
   for (let i = 0; i < low.length; i++) {
-    for (let k = 0; k < DECIMATED; k++) low[i] += pcm[i * DECIMATED + k] / DECIMATED;
+    for (let k = 0; k < DECIMATION; k++) low[i] += pcm[i * DECIMATION + k] / DECIMATION;
   }
   const energy = new Float64Array(low.length + 1); // Sums before each sample, so that the energy of any range is one difference.
   for (let i = 0; i < low.length; i++) energy[i + 1] = energy[i] + low[i] * low[i];
   const repeats = new Float32Array(count);
   const lags = new Uint8Array(count);
-  const reach = count * FRAME_S > LONG_S ? 2 : 1; // Number of frames per measurement.
+  const reach = count * FRAME_S > MAX_FINE_S ? 2 : 1; // Number of frames per measurement.
   for (let frame = 0; frame < count; frame += reach) {
-    const from = frame * LOW_FRAME_SAMPLES - Math.round((SPAN - LOW_FRAME_SAMPLES) / 2);
-    if (from < LAGS[1] || from + SPAN > low.length || !matters(frame)) continue;
+    const from = frame * LOW_FRAME_SAMPLES - Math.round((COMPARED_SAMPLES - LOW_FRAME_SAMPLES) / 2);
+    if (from < LAG_RANGE_SAMPLES[1] || from + COMPARED_SAMPLES > low.length || !matters(frame)) continue;
     let best = 0;
     let found = 0;
-    const own = energy[from + SPAN] - energy[from];
-    for (let lag = LAGS[0]; lag <= LAGS[1]; lag++) {
+    const own = energy[from + COMPARED_SAMPLES] - energy[from];
+    for (let lag = LAG_RANGE_SAMPLES[0]; lag <= LAG_RANGE_SAMPLES[1]; lag++) {
       let product = 0;
-      for (let i = from; i < from + SPAN; i++) product += low[i] * low[i - lag];
-      const match = product / Math.sqrt(own * (energy[from + SPAN - lag] - energy[from - lag]) + 1e-9);
+      for (let i = from; i < from + COMPARED_SAMPLES; i++) product += low[i] * low[i - lag];
+      const match = product / Math.sqrt(own * (energy[from + COMPARED_SAMPLES - lag] - energy[from - lag]) + 1e-9);
       // Every multiple of the period matches as well, so a longer lag must be clearly better.
       if (match > best + (best > 0.8 ? 0.03 : 0)) {
         best = match;
@@ -168,7 +168,7 @@ function repetition(pcm, count, matters) {
     repeats.fill(best, frame, frame + reach);
     lags.fill(found, frame, frame + reach);
   }
-  const throat = Float64Array.from({ length: count }, (_, frame) => DECIMATED * (energy[(frame + 1) * LOW_FRAME_SAMPLES] - energy[frame * LOW_FRAME_SAMPLES]));
+  const throat = Float64Array.from({ length: count }, (_, frame) => DECIMATION * (energy[(frame + 1) * LOW_FRAME_SAMPLES] - energy[frame * LOW_FRAME_SAMPLES]));
   return { repeats, lags, throat };
 }
 
@@ -180,7 +180,7 @@ function humming(levels, repeats, lags, floor, loud) {
     return isTone && Math.abs(lags[frame] - lags[before]) <= 1 ? 1 : 0;
   });
   fill(steady, 1, 0.08);
-  for (const [from, to] of runs(steady, 1)) if ((to - from) * FRAME_S < HUM_S) steady.fill(0, from, to);
+  for (const [from, to] of runs(steady, 1)) if ((to - from) * FRAME_S < MAX_VOWEL_S) steady.fill(0, from, to);
   return steady;
 }
 
@@ -195,17 +195,17 @@ function humming(levels, repeats, lags, floor, loud) {
 function bursting({ levels, repeats, bright, throat, least, loud, hum }) {
   const isThroat = (/** @type {number} */ frame) => {
     const energy = FRAME_SAMPLES * 32768 ** 2 * 10 ** (levels[frame] / 10);
-    return bright[frame] > DULL && bright[frame] < BRIGHT && throat[frame] > THROAT * energy;
+    return bright[frame] > MAX_DULL_SHARE && bright[frame] < MIN_BRIGHT_SHARE && throat[frame] > MIN_THROAT_SHARE * energy;
   };
   const found = new Uint8Array(levels.length);
-  const noise = Uint8Array.from(levels, (level, frame) => (repeats[frame] < REPEATS && level > least && !hum[frame] ? 1 : 0));
+  const noise = Uint8Array.from(levels, (level, frame) => (repeats[frame] < MIN_VOICED_CORRELATION && level > least && !hum[frame] ? 1 : 0));
   fill(noise, 1, 0.05);
   for (const [from, to] of runs(noise, 1)) {
     const loudest = levels.slice(from, to).reduce((most, level) => Math.max(most, level), QUIETEST_DB);
     const strong = levels.slice(from, to).filter((level, k) => level > loud - 10 && isThroat(from + k)).length * FRAME_S;
     const isSound = (/** @type {number} */ frame) => levels[frame] > least;
     const isAlone = !some(from - 8, from, isSound) && !some(to, Math.min(levels.length, to + 8), isSound);
-    if (strong >= BURST_S || (isAlone && loudest > loud - 14)) found.fill(1, from, to);
+    if (strong >= MIN_BURST_S || (isAlone && loudest > loud - 14)) found.fill(1, from, to);
   }
   return found;
 }

@@ -7,12 +7,12 @@ import { sentenceOf } from '../common/server_messages.js';
 // --- Similarity of two texts, to detect a transcript in the wrong field. Pure.
 
 const ALIKE = 0.75;
-const MIN_LETTERS = 8; // Minimum number of letters of a text that can be compared.
+const MIN_COMPARED_LETTERS = 8;
 
 /** @param {string} one @param {string} other */
 export function areSimilar(one, other) {
   const [a, b] = [one, other].map(letters);
-  if (Math.min(a.length, b.length) < MIN_LETTERS) return a === b && a.length > 0;
+  if (Math.min(a.length, b.length) < MIN_COMPARED_LETTERS) return a === b && a.length > 0;
   const [ours, theirs] = [pairs(a), pairs(b)];
   let shared = 0;
   for (const [pair, count] of ours) shared += Math.min(count, theirs.get(pair) ?? 0);
@@ -77,8 +77,8 @@ function plain(word) {
 
 const PATH = 'studio/transcribe';
 const POLL_MS = 1000;
-const MAX_NAMED = 3; // Maximum number of words that are listed as different.
-const MIN_HEARD = 0.75; // Minimum share of common words of a correct transcript. Recognisers misunderstand some words.
+const MAX_LISTED_WORDS = 3; // Maximum number of words that are listed as different.
+const MIN_COMMON_SHARE = 0.75; // Minimum share of common words of a correct transcript. Recognisers misunderstand some words.
 
 export class Transcript {
   /** @param {HTMLElement} root the room's panel @param {import('../app/studio.js').Studio} studio @param {() => void} onChanged */
@@ -159,7 +159,7 @@ export class Transcript {
   /** True if the recogniser heard most words of the transcript, and little else. */
   get fits() {
     const { heard, words, extra } = this.compared();
-    return heard >= MIN_HEARD * Math.max(words.length, heard + extra.length);
+    return heard >= MIN_COMMON_SHARE * Math.max(words.length, heard + extra.length);
   }
 
   compared() {
@@ -194,8 +194,8 @@ export class Transcript {
   /** Return a sentence about some words, or '' if there are no words. @param {string} key @param {string[]} words */
   named(key, words) {
     if (words.length === 0) return '';
-    const quoted = words.slice(0, MAX_NAMED).map((word) => this.studio.t('clone.quoted', { word }));
-    return ` ${this.studio.t(key, { words: quoted.join(', ') + (words.length > MAX_NAMED ? ' …' : '') })}`;
+    const quoted = words.slice(0, MAX_LISTED_WORDS).map((word) => this.studio.t('clone.quoted', { word }));
+    return ` ${this.studio.t(key, { words: quoted.join(', ') + (words.length > MAX_LISTED_WORDS ? ' …' : '') })}`;
   }
 
   /** Show the host the download of the recogniser's model, and follow it while it runs. */

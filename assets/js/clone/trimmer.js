@@ -11,8 +11,8 @@ import { all, need } from '../common/elements.js';
 import { Bars, BIN, inColours, Peaks } from '../player/waveform.js';
 
 const STEP_S = 0.05;
-const MARKS = 5; // Number of times on the ruler.
-const SHORT_S = 10; // Length in seconds below which the ruler shows fractions of seconds.
+const RULER_MARKS = 5;
+const MAX_FRACTIONS_S = 10; // The ruler shows fractions of seconds below this length.
 
 /** @typedef {'start'|'end'} Edge */
 
@@ -51,11 +51,11 @@ export class Trimmer extends EventTarget {
   /** Write times below the waveform. */
   measure() {
     const { seconds } = this.reference ?? { seconds: 0 };
-    const marks = Array.from({ length: MARKS }, (_, k) => {
+    const marks = Array.from({ length: RULER_MARKS }, (_, k) => {
       const mark = document.createElement('span');
-      const at = (seconds * k) / (MARKS - 1);
+      const at = (seconds * k) / (RULER_MARKS - 1);
       const time = clock(at * SAMPLE_RATE);
-      mark.textContent = seconds < SHORT_S ? time : time.replace(/\.\d$/, '');
+      mark.textContent = seconds < MAX_FRACTIONS_S ? time : time.replace(/\.\d$/, '');
       return mark;
     });
     this.ruler.replaceChildren(...marks);

@@ -41,7 +41,7 @@ function capital(words, language) {
 
 const MINUTE_S = 60;
 const HOUR_S = 3600;
-const FEW_MINUTES_S = 600; // Length in seconds below which seconds are shown.
+const MAX_SECONDS_SHOWN_S = 600; // Seconds are shown below this length.
 
 /**
  * Return a duration such as "12 s", "2 min 5 s", "27 min" or "1 h 27 min".
@@ -51,7 +51,7 @@ const FEW_MINUTES_S = 600; // Length in seconds below which seconds are shown.
 export function span(seconds, t) {
   const total = Math.max(1, Math.ceil(seconds));
   if (total < MINUTE_S) return t('shell.seconds', { s: total });
-  if (total < FEW_MINUTES_S) return t('shell.minutes', { m: Math.floor(total / MINUTE_S), s: total % MINUTE_S });
+  if (total < MAX_SECONDS_SHOWN_S) return t('shell.minutes', { m: Math.floor(total / MINUTE_S), s: total % MINUTE_S });
   const minutes = Math.ceil(total / MINUTE_S);
   if (total <= HOUR_S - MINUTE_S) return t('shell.whole_minutes', { m: minutes });
   if (minutes % MINUTE_S === 0) return t('shell.whole_hours', { h: minutes / MINUTE_S });

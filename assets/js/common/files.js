@@ -2,16 +2,16 @@
 
 // --- File names that are valid on every system, as in runtime/shared/file_names.py. Pure.
 
-const MAX_CHARS = 60; // Maximum number of characters without the suffix.
+const MAX_STEM_CHARS = 60;
 // Names of devices in Windows, whatever follows the first dot.
 const RESERVED = /^(?:con|prn|aux|nul|conin\$|conout\$|(?:com|lpt)[0-9¹²³])\s*(?:\.|$)/iu;
 
 /** @param {string} words the user's text @param {string} suffix */
 export function fileName(words, suffix) {
   let name = words.replace(/[\p{C}\p{Z}<>:"/\\|?*]+/gu, ' ').trim();
-  if (name.length > MAX_CHARS) {
-    const head = name.slice(0, MAX_CHARS + 1).replace(/ [^ ]*$/u, '');
-    name = head.length <= MAX_CHARS && head.length > MAX_CHARS / 2 ? head : name.slice(0, MAX_CHARS);
+  if (name.length > MAX_STEM_CHARS) {
+    const head = name.slice(0, MAX_STEM_CHARS + 1).replace(/ [^ ]*$/u, '');
+    name = head.length <= MAX_STEM_CHARS && head.length > MAX_STEM_CHARS / 2 ? head : name.slice(0, MAX_STEM_CHARS);
   }
   name = name.replace(/^[ .,;:]+|[ .,;:]+$/gu, '') || 'take';
   return `${RESERVED.test(name) ? '_' : ''}${name}.${suffix}`;

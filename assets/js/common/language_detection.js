@@ -40,10 +40,10 @@ const NAMES = { en: 'english', de: 'german', fr: 'french', es: 'spanish', it: 'i
 /** @type {[string, Set<string>][]} */
 const WORDS = Object.entries(COMMON).map(([tag, words]) => [tag, new Set(words.split(' '))]);
 
-const READ = 3000; // Number of characters that are examined.
-const SHARE = 0.2; // Minimum share of letters of a script. A single foreign name is not another language.
+const EXAMINED_CHARS = 3000;
+const MIN_SCRIPT_SHARE = 0.2; // Minimum share of letters of a script. A single foreign name is not another language.
 const MIN_WORDS = 5; // Minimum number of words of a text whose language is detected.
-const FAMILIAR = 0.15; // Minimum share of the words that are among the language's most common.
+const MIN_COMMON_WORDS_SHARE = 0.15; // Minimum share of the words that are among the language's most common.
 
 /**
  * Return the script or language of a text that a checkpoint does not support.
@@ -55,11 +55,11 @@ const FAMILIAR = 0.15; // Minimum share of the words that are among the language
 export function unknownLanguage(text, languages) {
   const known = languages.map(plainName);
   if (known.length === 0 || known.some((name) => !KNOWN.has(name))) return null; // The text has too little information.
-  const read = text.slice(0, READ);
+  const read = text.slice(0, EXAMINED_CHARS);
   /** @type {[string, number][]} */
   const counts = LETTERS.map(([script, letters]) => [script, read.match(letters)?.length ?? 0]);
   const all = counts.reduce((sum, [, count]) => sum + count, 0);
-  const foreign = counts.filter(([script, count]) => count > SHARE * all && !WRITTEN[script].some((name) => known.includes(name)));
+  const foreign = counts.filter(([script, count]) => count > MIN_SCRIPT_SHARE * all && !WRITTEN[script].some((name) => known.includes(name)));
   if (foreign.length) return { script: foreign.sort(([, one], [, other]) => other - one)[0][0] };
   return latinLanguage(read, known);
 }
@@ -107,5 +107,5 @@ function latinLanguage(text, known) {
   scores.sort((one, other) => other.share - one.share);
   const ours = Math.max(...scores.filter(({ tag }) => known.includes(NAMES[tag])).map(({ share }) => share), 0);
   const [best] = scores;
-  return best.share >= FAMILIAR && best.share > 1.5 * ours && !known.includes(NAMES[best.tag]) ? { language: best.tag } : null;
+  return best.share >= MIN_COMMON_WORDS_SHARE && best.share > 1.5 * ours && !known.includes(NAMES[best.tag]) ? { language: best.tag } : null;
 }

@@ -82,8 +82,8 @@ export const recordings = {
 // and `reopen(draft)` restores audio that must be loaded first.
 
 const PREFIX = 'voicewright.draft.';
-const REST_MS = 400; // Delay in milliseconds between typing and saving.
-const REST_SHARE = 20; // Saving a long draft takes at most a twentieth of the time.
+const SAVE_DELAY_MS = 400; // Delay between typing and saving.
+const SAVE_TIME_RATIO = 20; // Saving a long draft takes at most a twentieth of the time.
 
 /** @typedef {Object<string, unknown>} Draft @typedef {{id: string, draft?(): Draft|null, recall?(draft: Draft): void, reopen?(draft: Draft): void}} Source */
 
@@ -125,7 +125,7 @@ export class Drafts {
 
   /** Save the drafts after a delay. */
   touch() {
-    this.timer ??= setTimeout(() => this.keep(), Math.max(REST_MS, REST_SHARE * this.tookMs));
+    this.timer ??= setTimeout(() => this.keep(), Math.max(SAVE_DELAY_MS, SAVE_TIME_RATIO * this.tookMs));
   }
 
   keep() {

@@ -13,7 +13,7 @@ import { all, copyOf, Emitter, need } from '../common/elements.js';
 import { Peaks, shown, Waveform } from '../player/waveform.js';
 
 const CHANGES = ['state', 'progress', 'done', 'error', 'stored'];
-const COUNT_MS = 120; // Interval in milliseconds between updates of the length during generation.
+const LENGTH_INTERVAL_MS = 120; // Interval between updates of the length during generation.
 
 /** Waveform of a take on a time axis that all takes share. */
 class Side extends Waveform {
@@ -126,7 +126,7 @@ export class TakeCard extends Emitter {
   /** Update the length during generation, not at every chunk. */
   count() {
     const now = performance.now();
-    if (now - this.counted < COUNT_MS) return;
+    if (now - this.counted < LENGTH_INTERVAL_MS) return;
     this.counted = now;
     this.word.textContent = this.statusText();
   }

@@ -12,7 +12,7 @@ import { FieldError, fillSelect, title } from '../common/fields.js';
 
 const TOLD = ['description', 'model', 'revision', 'seed', 'language', 'take', 'sha256', 'parent'];
 
-const NEWEST = 12; // Number of voices that are shown until the user asks for all.
+const INITIAL_VOICES = 12; // Number of voices that are shown until the user asks for all.
 
 export class DesignedVoices {
   /** True once the user has asked for all voices. */
@@ -36,13 +36,13 @@ export class DesignedVoices {
     designed.sort((one, other) => other.created_at - one.created_at);
     const open = new Set(all(this.list, 'li:has(details[open])').map(({ dataset }) => dataset.voice));
     this.section.hidden = designed.length === 0;
-    const shown = this.isWhole ? designed : designed.slice(0, NEWEST);
+    const shown = this.isWhole ? designed : designed.slice(0, INITIAL_VOICES);
     this.list.replaceChildren(...shown.map((voice) => this.entry(voice, open.has(voice.id))));
     const { t } = this.studio;
     const onclick = () => {
       this.isWhole = true;
       this.refresh();
-      need(this.list, `li:nth-child(${NEWEST + 1}) button`).focus();
+      need(this.list, `li:nth-child(${INITIAL_VOICES + 1}) button`).focus();
     };
     if (shown.length < designed.length) {
       this.list.append(make('li', {}, [make('button', { type: 'button', textContent: t('design.all_voices', { n: designed.length }), onclick })]));
@@ -90,7 +90,7 @@ export class DesignedVoices {
 
 /** @typedef {import('../speak/voices.js').Choice} Choice */
 
-const SETTLED_MS = 250; // Time in milliseconds without movement of the slider after which the blend is played.
+const BLEND_DELAY_MS = 250; // The blend is played when the slider has not moved for this time.
 const BLEND_SEED = 7; // The seed is fixed, so that only the voice changes.
 
 export class BlendForm {
@@ -151,7 +151,7 @@ export class BlendForm {
     this.take = null;
     this.show();
     clearTimeout(this.later);
-    this.later = setTimeout(() => this.hear(), SETTLED_MS);
+    this.later = setTimeout(() => this.hear(), BLEND_DELAY_MS);
   }
 
   hear() {

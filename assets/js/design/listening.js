@@ -27,7 +27,7 @@ export function matched(levels) {
 
 /** @typedef {import('./card.js').TakeCard} TakeCard */
 
-const LOWEST = 0.3; // Minimum share of the canvas height. The waveform of quiet audio is not enlarged above it.
+const MIN_PEAK_HEIGHT = 0.3; // Peaks below this fraction of the height are not scaled up to full height.
 
 export class Listening {
   /** @param {import('../player/stage.js').Stage} stage @param {() => TakeCard[]} cards all shown cards */
@@ -94,7 +94,7 @@ export class Listening {
   align() {
     const cards = this.cards();
     const longest = Math.max(0, ...cards.map(({ take }) => take.samples));
-    const scale = 1 / Math.max(LOWEST, ...cards.map(({ height }) => height));
+    const scale = 1 / Math.max(MIN_PEAK_HEIGHT, ...cards.map(({ height }) => height));
     for (const card of cards) card.stretch(longest, scale);
   }
 }

@@ -63,7 +63,7 @@ export function free(name, others) {
 // --- Caption of a Design room take: voice, set and take, and the description if the request has none.
 
 const BETWEEN = ' · ';
-const NUMBERED = /^\S+ \d*[ABC]$/u; // Caption such as "Take 1A", in any language of the page.
+const NUMBERED_CAPTION = /^\S+ \d*[ABC]$/u; // Caption such as "Take 1A", in any language of the page.
 
 /**
  * @param {string} preset  the name of the preset that the description still is, or ''
@@ -88,7 +88,7 @@ export function captionOf({ room, label, config }, presetOf) {
   if (label?.startsWith(', ')) return ''; // Label of a script's line without a name, in an older form.
   if (room !== 'design' || !label) return label ?? '';
   const [first, second = ''] = label.split(BETWEEN);
-  if (!NUMBERED.test(first) || NUMBERED.test(second)) return label;
+  if (!NUMBERED_CAPTION.test(first) || NUMBERED_CAPTION.test(second)) return label;
   const whole = label.slice(first.length + BETWEEN.length);
   const description = whole || String(config.instructions ?? '');
   return labelOf(presetOf(description), first, description, whole);

@@ -156,7 +156,7 @@ export class SavedSets {
 
 // --- The sets shown in the Design room, in the order of their numbers, newest first.
 
-const SHOWN = 6; // Number of sets on the page. Older sets are in the library.
+const MAX_SETS = 6; // Older sets are in the library.
 
 export class ShownSets {
   /** @param {import('./room.js').DesignRoom} room */
@@ -190,7 +190,7 @@ export class ShownSets {
     set.more.onclick = () => room.attempt(() => room.requests.more(set, { clicked: performance.now() }));
     for (const given of cards) set.put(this.card({ ...given, set: number, description }));
     this.lay(set);
-    for (const old of this.sets.splice(SHOWN)) this.clear(old);
+    for (const old of this.sets.splice(MAX_SETS)) this.clear(old);
     this.room.listening.match();
     this.refresh();
     return set;

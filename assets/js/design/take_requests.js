@@ -78,8 +78,8 @@ export function changed(description, change) {
  */
 
 const LETTERS = [...'ABC'];
-const MORE = 2; // Number of takes that are added to a set.
-const LABEL = 200; // Maximum number of characters of a take's label.
+const ADDED_TAKES = 2; // Number of takes that are added to a set.
+const MAX_LABEL_CHARS = 200;
 /** Variations of a take by Base: name and temperature factor. */
 const VARIED = [
   { note: null, by: 1 },
@@ -122,7 +122,7 @@ export class TakeRequests {
       const own = letter || LETTERS[index];
       // The name distinguishes takes of different voices. The label has the description if the request has none.
       const label = labelOf(preset, this.room.t('design.take', { letter: `${number}${own}` }), followed, description);
-      const take = this.studio.say({ ...asked, label: [...label].slice(0, LABEL).join('') });
+      const take = this.studio.say({ ...asked, label: [...label].slice(0, MAX_LABEL_CHARS).join('') });
       return { take, letter: own, note, voice: null };
     });
     room.shown.count = number;
@@ -143,7 +143,7 @@ export class TakeRequests {
     const [{ take, description }] = set.cards;
     const { mode, config, reference, parent, text } = take;
     const asked = { room: this.room.id, mode, config, reference, parent, text };
-    const wanted = series(anySeed(), MORE).map((seed) => ({ asked: { ...asked, seed } }));
+    const wanted = series(anySeed(), ADDED_TAKES).map((seed) => ({ asked: { ...asked, seed } }));
     this.make(wanted, { kind: mode === 'base' ? 'closer' : 'more', from: set.origin.from ?? set.cards[0].name }, { clicked, description });
   }
 

@@ -69,7 +69,7 @@ function path(points, length, most) {
  * @typedef {(key: string, values?: Object<string, unknown>) => string} Say
  */
 
-const POINTS = 90; // Number of points, for three minutes.
+const CHART_POINTS = 90; // They are enough for three minutes.
 
 /** @type {Figure[]} */
 const FIGURES = [
@@ -106,7 +106,7 @@ export class Figures {
     /** The last frame count and its time (performance.now()). @type {{frames: number, at: number}|null} */
     this.before = null;
     this.shown = FIGURES.map(({ name, count, lines, say, isHidden = () => false }) => {
-      const chart = new Sparkline(count, POINTS);
+      const chart = new Sparkline(count, CHART_POINTS);
       const caption = make('figcaption', { textContent: t(`host.figure.${name}`) });
       caption.dataset.i18n = `host.figure.${name}`;
       const large = new Text('–');

@@ -170,10 +170,10 @@ export class TakesPanel {
 
 // --- Count and limit of the takes, and the dialog that frees space.
 
-const NEAR = 0.9; // Share of a limit above which the page shows a warning.
+const WARNING_SHARE = 0.9; // Share of a limit above which the page shows a warning.
 const MEGABYTE = 2 ** 20;
-const FREED = [50, 100, 250, 500]; // Choices for the number of takes to delete.
-const MAX_FREED = 1000; // Maximum number of takes that one request can restore.
+const DELETE_CHOICES = [50, 100, 250, 500]; // Choices for the number of takes to delete.
+const MAX_RESTORED_TAKES = 1000; // Maximum number of takes that one request can restore.
 const COUNTED_MS = 300;
 
 export class TakeSpace {
@@ -225,9 +225,9 @@ export class TakeSpace {
     write(need(this.bin, 'span'), t('library.in_bin', { n: space.in_bin, time: span(space.restorable_s, t) }));
     const counted = (/** @type {number} */ count) => count.toLocaleString(studio.words.language);
     const [used, all] = [space.bytes, space.max_bytes].map((bytes) => counted(Math.round(bytes / MEGABYTE)));
-    const isNear = space.bytes >= NEAR * space.max_bytes;
+    const isNear = space.bytes >= WARNING_SHARE * space.max_bytes;
     write(this.line, t(isNear ? 'library.space_bytes' : 'library.space', { takes: counted(space.takes), max: counted(space.max_takes), used, all }));
-    if (!isNear && space.takes < NEAR * space.max_takes) return;
+    if (!isNear && space.takes < WARNING_SHARE * space.max_takes) return;
     this.button.hidden = false;
     write(this.near, t(space.takes >= space.max_takes ? 'library.space_full' : 'library.space_near'));
   }
@@ -237,8 +237,8 @@ export class TakeSpace {
     await this.refresh();
     if (!this.space) return;
     const { t } = this.studio;
-    const removable = Math.min(this.space.removable.takes, MAX_FREED);
-    const counts = [...FREED.filter((count) => count < removable), ...(removable ? [removable] : [])];
+    const removable = Math.min(this.space.removable.takes, MAX_RESTORED_TAKES);
+    const counts = [...DELETE_CHOICES.filter((count) => count < removable), ...(removable ? [removable] : [])];
     this.choice.replaceChildren(...counts.map((count) => new Option(t('library.free_oldest', { n: count }), String(count))));
     this.choice.value = String(counts.find((count) => count >= removable / 4) ?? '');
     this.choice.disabled = need(this.dialog, '[value=yes]', HTMLButtonElement).disabled = removable === 0;

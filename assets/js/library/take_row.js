@@ -14,9 +14,9 @@ import { Sharing } from './sharing.js';
 // --- Waveform outline of a stored take, loaded and drawn when it comes into view.
 
 const SVG = 'http://www.w3.org/2000/svg';
-const STEP = 3; // Distance between two bars in pixels. A bar is two pixels wide.
-const HIGH = 28; // Height in pixels.
-const FULL = 255; // Maximum of the studio's values.
+const BAR_STEP_PX = 3; // A bar is two pixels wide.
+const BAR_HEIGHT_PX = 28;
+const MAX_LEVEL = 255; // Maximum of the studio's values.
 
 /** Elements that are not visible yet, with the action to run once they are. @type {WeakMap<Element, () => void>} */
 const waiting = new WeakMap();
@@ -43,14 +43,14 @@ export function outlineWhenSeen(place, id, api) {
   watcher.observe(place);
 }
 
-/** Draw bars around a middle line. @param {number[]} outline 0 to FULL each */
+/** Draw bars around a middle line. @param {number[]} outline 0 to MAX_LEVEL each */
 function drawn(outline) {
   const svg = document.createElementNS(SVG, 'svg');
-  svg.setAttribute('viewBox', `0 0 ${outline.length * STEP} ${HIGH}`);
+  svg.setAttribute('viewBox', `0 0 ${outline.length * BAR_STEP_PX} ${BAR_HEIGHT_PX}`);
   const path = document.createElementNS(SVG, 'path');
   const bars = outline.map((value, index) => {
-    const half = Math.max(0.5, (shown(value / FULL) * HIGH) / 2);
-    return `M${index * STEP + 1} ${HIGH / 2 - half}v${2 * half}`;
+    const half = Math.max(0.5, (shown(value / MAX_LEVEL) * BAR_HEIGHT_PX) / 2);
+    return `M${index * BAR_STEP_PX + 1} ${BAR_HEIGHT_PX / 2 - half}v${2 * half}`;
   });
   path.setAttribute('d', bars.join(''));
   svg.append(path);
@@ -108,7 +108,7 @@ const MARKUP = `
   <details class="vw-take-details"><summary data-icon="right"><span data-i18n="library.details">Details</span></summary><dl class="vw-take-settings"></dl></details>
 </div>`;
 
-const LABEL = 48; // Maximum number of characters of the speaker's name in a row.
+const MAX_NAME_CHARS = 48; // Length of the speaker's name in a row.
 
 /** @typedef {import('../player/take.js').TakeRecord} TakeRecord @typedef {HTMLInputElement|HTMLTextAreaElement} Field */
 
@@ -364,5 +364,5 @@ export function speakerOf(record, studio) {
 /** Shorten a label to the width of a row. @param {string} label */
 function shortened(label) {
   const letters = [...label];
-  return letters.length <= LABEL ? label : `${letters.slice(0, LABEL - 1).join('').trimEnd()}…`;
+  return letters.length <= MAX_NAME_CHARS ? label : `${letters.slice(0, MAX_NAME_CHARS - 1).join('').trimEnd()}…`;
 }

@@ -5,7 +5,7 @@ import { arrangeChildren, need } from '../common/elements.js';
 import { acceptDrops } from '../common/files.js';
 import { VoiceRow } from './voice_row.js';
 
-const SUFFIX = /\.(voice|pt|zip)$/; // Our own, of the official demo, and of voicebox.
+const VOICE_FILE_SUFFIX = /\.(voice|pt|zip)$/; // Our own, of the official demo, and of voicebox.
 const MAX_STEM_CHARS = 60; // Maximum number of characters of a name without its number.
 const RENAME_MS = 20000;
 
@@ -72,7 +72,7 @@ export class VoicesPanel {
     this.error.textContent = '';
     for (const file of files) {
       try {
-        if (!SUFFIX.test(file.name)) throw new Error(studio.t('voices.no_voice_file'));
+        if (!VOICE_FILE_SUFFIX.test(file.name)) throw new Error(studio.t('voices.no_voice_file'));
         const { voice, isRenamed } = await this.imported(file);
         if (voice) brought.push(voice);
         if (voice && isRenamed) renamed.push(voice);
@@ -102,7 +102,7 @@ export class VoicesPanel {
   async imported(file) {
     const form = new FormData();
     form.append('file', file);
-    if (file.name.endsWith('.pt')) form.append('name', file.name.replace(SUFFIX, ''));
+    if (file.name.endsWith('.pt')) form.append('name', file.name.replace(VOICE_FILE_SUFFIX, ''));
     let isRenamed = false;
     for (;;) {
       try {
@@ -113,7 +113,7 @@ export class VoicesPanel {
           if (!(await this.agreed(file.name))) return { voice: null, isRenamed };
           form.append('consent', this.studio.t('clone.consent_words', { date: new Date().toISOString().slice(0, 10) }));
         } else if (code === 'voice_name_taken' && !isRenamed) {
-          form.set('name', this.freeName(file.name.replace(SUFFIX, '')));
+          form.set('name', this.freeName(file.name.replace(VOICE_FILE_SUFFIX, '')));
           isRenamed = true;
         } else {
           throw error;

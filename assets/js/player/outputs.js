@@ -11,7 +11,7 @@
 import { SAMPLE_RATE } from '../common/audio.js';
 
 const MAX_TARGET = 0.6 * SAMPLE_RATE;
-const START_AHEAD = 0.01; // In seconds. A source that starts in the past would lose its first samples.
+const START_DELAY_S = 0.01; // A source that starts in the past would lose its first samples.
 
 export class WorkletOutput {
   /** @param {AudioNode} target destination @param {CountersListener} onCounters */
@@ -142,7 +142,7 @@ export class ScheduledOutput {
   }
 
   schedule() {
-    const soonest = this.context.currentTime + START_AHEAD;
+    const soonest = this.context.currentTime + START_DELAY_S;
     const isEmpty = this.nextTime < soonest;
     if (isEmpty && this.firstTime !== null && this.waiting.length > 0 && !this.isDry) {
       this.isDry = true;

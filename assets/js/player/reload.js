@@ -13,7 +13,7 @@ import { Take } from './take.js';
  */
 
 const HEARD_KEY = 'voicewright.heard';
-const LONG_S = 300; // Length in seconds above which audio is loaded only when it is played.
+const MAX_PRELOADED_S = 300; // Longer audio is loaded only when it is played.
 
 export class LastHeard {
   /** Id of the script whose full audio is shown once the script is open. @type {string|null} */
@@ -51,7 +51,7 @@ export class LastHeard {
       if (errorOf(error).status === 404 && stage.take === take) stage.show(null);
       return;
     }
-    if (take.seconds <= LONG_S) await take.here();
+    if (take.seconds <= MAX_PRELOADED_S) await take.here();
     if (stage.take === take) stage.refresh();
   }
 
@@ -102,8 +102,8 @@ export class LastHeard {
  */
 
 const CUT_OFF_KEY = 'voicewright.cut_off';
-const ROOMS = ['speakers', 'design', 'clone']; // A script shows interrupted lines itself.
-const NEWEST = 12; // Number of takes to search, because another tab may have spoken in the meantime.
+const RESUMED_ROOMS = ['speakers', 'design', 'clone']; // A script shows interrupted lines itself.
+const SEARCHED_TAKES = 12; // Another tab may have spoken in the meantime.
 
 export class CutOff {
   /** Interrupted requests, all of one room. @type {Interrupted[]} */
@@ -166,7 +166,7 @@ export class CutOff {
 
   /** Return the studio's recent complete takes. @param {Interrupted[]} left @returns {Promise<TakeRecord[]>} */
   async kept([{ asked }]) {
-    const { takes } = await this.studio.api.get(`studio/takes?room=${asked.room}&limit=${NEWEST}`).catch(() => ({ takes: [] }));
+    const { takes } = await this.studio.api.get(`studio/takes?room=${asked.room}&limit=${SEARCHED_TAKES}`).catch(() => ({ takes: [] }));
     return takes.filter((/** @type {TakeRecord} */ record) => record.stop_reason !== 'cancelled');
   }
 
@@ -231,7 +231,7 @@ export class CutOff {
  * @param {Take} take
  */
 function isRepeatable({ room, isSample, isQuiet, state, reference, digest }) {
-  return ROOMS.includes(room) && !isSample && !isQuiet && state !== 'stopped' && (!reference || digest !== null);
+  return RESUMED_ROOMS.includes(room) && !isSample && !isQuiet && state !== 'stopped' && (!reference || digest !== null);
 }
 
 /** @param {Take} take @param {any} place @returns {Interrupted} */

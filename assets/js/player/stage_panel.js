@@ -8,9 +8,9 @@ import { Take } from './take.js';
 
 // --- Progress of a long take and the remaining time, shown during generation. Pure.
 
-const LONG_S = 10; // Length in seconds above which progress is shown.
-const SURE_MS = 1000; // Time in milliseconds after which the speed of generation is known well enough.
-const MAX_SHARE = 0.99; // Maximum share that is shown, because the length is an estimate.
+const MIN_PROGRESS_S = 10; // Length above which progress is shown.
+const MIN_MEASURED_MS = 1000; // After this time, the speed of generation is known well enough.
+const MAX_PROGRESS = 0.99; // It is below 1, because the length is an estimate.
 
 /**
  * @typedef {Object} Making @property {number} share    generated share, below 1
@@ -23,10 +23,10 @@ const MAX_SHARE = 0.99; // Maximum share that is shown, because the length is an
  * wait for
  */
 export function making({ state, planned, samples, arrivals }, now) {
-  if (state !== 'streaming' || planned < LONG_S * SAMPLE_RATE) return null;
-  const share = Math.min(MAX_SHARE, samples / planned);
+  if (state !== 'streaming' || planned < MIN_PROGRESS_S * SAMPLE_RATE) return null;
+  const share = Math.min(MAX_PROGRESS, samples / planned);
   const spent = now - arrivals[0].at;
-  const left = spent < SURE_MS ? null : ((spent / 1000) * (1 - share)) / share;
+  const left = spent < MIN_MEASURED_MS ? null : ((spent / 1000) * (1 - share)) / share;
   return { share, samples: Math.max(planned, samples), left };
 }
 

@@ -14,8 +14,8 @@ export const MIN_TARGET = 0.08 * SAMPLE_RATE;
 // Beyond this, a gap is preferable to a longer wait.
 export const MAX_TARGET = 1.5 * SAMPLE_RATE;
 const MAX_TAKES = 5; // Number of earlier takes that are used.
-const LONGER = 1.25; // Maximum ratio of a take's length to the length estimated from its text.
-const END = 2 / 3; // Chunks after this share of a take belong to its end.
+const MAX_LENGTH_RATIO = 1.25; // Maximum ratio of a take's length to the length estimated from its text.
+const END_SHARE = 2 / 3; // Chunks after this share of a take belong to its end.
 
 /** Arrival time (performance.now()) and samples of each chunk. @typedef {{at: number, samples: number}[]} Arrivals */
 
@@ -101,7 +101,7 @@ export function needOf(arrivals, expected = 0) {
     received += arrival.samples;
   }
   const need = { start: neededStart(beginning), hold: neededHold(beginning) };
-  const atItsEnd = Math.max(...lagsOf(beginning).slice(Math.floor(END * beginning.length)));
+  const atItsEnd = Math.max(...lagsOf(beginning).slice(Math.floor(END_SHARE * beginning.length)));
   if (received >= expected || need.hold === 0 || atItsEnd < need.hold) return need;
   return { start: (need.start * expected) / received, hold: (need.hold * expected) / received };
 }
@@ -132,7 +132,7 @@ export class Pace {
    */
   plan({ planned = 0, parallel = 1 } = {}) {
     const takes = this.known.get(this.nearest(parallel)) ?? [];
-    const expected = planned * LONGER;
+    const expected = planned * MAX_LENGTH_RATIO;
     const whole = takes.map((take) => needOf(take.whole, expected));
     const steady = takes.map((take) => needOf(take.steady, expected));
     // The need of any take without its worst chunk, or of two takes with it.

@@ -35,7 +35,7 @@ import { Stretch } from './worklet_stretch.js';
 const RAMP_S = 0.005;
 const MAX_TARGET_S = 0.6;
 const REPORT_S = 0.1;
-const QUANTUM = 128; // Samples between two calls of process.
+const QUANTUM_SAMPLES = 128; // They are between two calls of process.
 // Buffered seconds of a take in generation: with less, it is not played faster; with more, at the chosen speed.
 const LOW_BUFFER_S = 0.2;
 const AMPLE_S = 0.5;
@@ -226,7 +226,7 @@ class PcmPlayer extends AudioWorkletProcessor {
   startIfReady() {
     if (!this.hasSound) return;
     const waited = (this.firstTime === null || this.isResting) && this.held >= this.hold;
-    this.held += QUANTUM;
+    this.held += QUANTUM_SAMPLES;
     if (this.buffered < this.target && !waited && !this.ended) return;
     if (this.starved > 0) {
       this.underrunSamples += this.starved;

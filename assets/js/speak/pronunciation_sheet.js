@@ -12,7 +12,7 @@ import { readWordList, writeWordList } from './pronunciation.js';
 
 /** @typedef {import('./pronunciation.js').Entry} Entry */
 
-const SEED = 7; // The seed is fixed, so that a word sounds the same each time.
+const SAMPLE_SEED = 7; // The seed is fixed, so that a word sounds the same each time.
 const MAX_WORD_CHARS = 80; // The same limit as in the studio.
 
 export class PronunciationSheet {
@@ -183,7 +183,7 @@ export class PronunciationSheet {
     const speakers = /** @type {import('./room.js').SpeakersRoom} */ (studio.room('speakers'));
     if (!words.trim() || !speakers.chosen || !studio.reached()) return;
     const { mode } = speakers.chosen;
-    const asked = { room: speakers.id, mode, config: speakers.config(speakers.chosen), text: words, spoken: words, seed: SEED };
+    const asked = { room: speakers.id, mode, config: speakers.config(speakers.chosen), text: words, spoken: words, seed: SAMPLE_SEED };
     const before = this.sample;
     this.silence();
     const isReading = studio.isBusy && studio.stage.take !== before;

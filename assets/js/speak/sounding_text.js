@@ -14,14 +14,14 @@ import { Peaks } from '../player/waveform.js';
 const CLAUSE = /(?<=[,;:—–…](?=\s)|[，；：、—…])/u;
 const SPOKEN = /[\p{L}\p{N}]/u;
 const BIN_S = 0.01; // Bin width of Peaks.
-const QUIET = 0.06; // Share of the loudest bin below which a bin is silent.
+const MAX_SILENT_SHARE = 0.06; // Share of the loudest bin below which a bin is silent.
 const MIN_PAUSE_S = 0.1;
 const LONG_PAUSE_S = 0.5; // Pause in seconds. Longer pauses are not stronger signs of a sentence end.
-const KNOWN_S = 2; // Weight of the usual pace, in seconds of measured audio.
+const PACE_WEIGHT_S = 2; // Weight of the usual pace, in seconds of measured audio.
 // Cost of a sentence end without a pause, and the discount for a pause of LONG_PAUSE_S.
 const NO_PAUSE_COST = 0.3;
 const WORTH = 0.4;
-const NEAR_S = 1; // Minimum search distance in seconds around the expected end.
+const MIN_SEARCH_S = 1; // Minimum search distance around the expected end.
 const FAR = 0.25;
 
 /**
@@ -56,7 +56,7 @@ export function pausesOf({ low, high }) {
   const pauses = [];
   let begun = -1;
   for (let bin = 0; bin <= low.length; bin++) {
-    const isQuiet = bin < low.length && high[bin] - low[bin] < QUIET * loudest;
+    const isQuiet = bin < low.length && high[bin] - low[bin] < MAX_SILENT_SHARE * loudest;
     if (isQuiet && begun < 0) begun = bin;
     if (isQuiet || begun < 0) continue;
     if ((bin - begun) * BIN_S >= MIN_PAUSE_S) pauses.push({ from: begun * BIN_S, to: bin * BIN_S });
@@ -84,7 +84,7 @@ export function beginningsOf(lengths, pauses, total, usual = 1) {
   const last = first.findLastIndex((at) => at > 0 && pauses.some(({ to }) => to === at));
   if (last < 0) return first;
   const spoken = lengths.slice(0, last).reduce((all, length) => all + length, 0);
-  return path(lengths, pauses, (first[last] + KNOWN_S * usual) / (spoken + KNOWN_S));
+  return path(lengths, pauses, (first[last] + PACE_WEIGHT_S * usual) / (spoken + PACE_WEIGHT_S));
 }
 
 /** @typedef {{at: number, cost: number, before: End|null}} End */
@@ -96,7 +96,7 @@ function path(lengths, pauses, pace) {
   let guess = 0;
   for (const length of lengths.slice(0, -1)) {
     guess += length * pace;
-    const reach = NEAR_S + FAR * guess;
+    const reach = MIN_SEARCH_S + FAR * guess;
     const places = pauses.filter(({ to }) => Math.abs(to - guess) <= reach).map(({ from, to }) => ({ at: to, cost: -WORTH * Math.min(1, (to - from) / LONG_PAUSE_S) }));
     /** @type {End[]} */
     const next = [...places, { at: NaN, cost: NO_PAUSE_COST }].flatMap((place) => cheapest(ends, place, length * pace));
@@ -132,7 +132,7 @@ function cheapest(ends, { at, cost }, expected) {
 
 // --- Pace of each voice relative to the expected one, learned from complete takes, to estimate lengths.
 
-const TELLING_S = 3; // Minimum expected duration in seconds. The pace of shorter texts varies too much.
+const MIN_PACE_S = 3; // Minimum expected duration. The pace of shorter texts varies too much.
 const MIN_PACE = 0.5; // Minimum ratio to the expected duration. A take outside of the range has not spoken its text.
 const MAX_PACE = 2;
 
@@ -144,7 +144,7 @@ export class VoicePaces {
   learn(take) {
     const text = take.sent.trim();
     const expected = expectedSeconds(text);
-    if (expected < TELLING_S || wordsOf(take) !== text) return; // Pauses that were requested do not count as pace.
+    if (expected < MIN_PACE_S || wordsOf(take) !== text) return; // Pauses that were requested do not count as pace.
     const pace = take.seconds / expected;
     if (pace >= MIN_PACE && pace <= MAX_PACE) this.known.set(keyOf(take), pace);
   }
@@ -175,8 +175,8 @@ function keyOf({ mode, config, sent }) {
 // --- Highlight of the spoken sentence: an invisible copy of the text is behind the field and shows only the mark.
 
 const SAME = /** @type {const} */ (['font', 'letterSpacing', 'wordSpacing', 'textAlign', 'direction', 'tabSize', 'paddingBlock', 'paddingInline']);
-const FAR_S = 1; // Minimum step in seconds that counts as a jump.
-const ABOVE = 40; // Distance in pixels between the field's edge and the mark after scrolling.
+const MIN_JUMP_S = 1; // Minimum step that counts as a jump.
+const SCROLL_MARGIN_PX = 40; // Distance between the field's edge and the mark after scrolling.
 
 export class SoundingText {
   /** Index of the last marked sentence of the take, or -1. */
@@ -221,7 +221,7 @@ export class SoundingText {
     const beginnings = beginningsOf(lengths, pausesOf(Peaks.of(take)), total, this.studio.paces.of(take));
     const found = clauses[beginnings.findLastIndex((begun) => begun <= at)]?.index ?? sentences.length - 1;
     // Later audio may improve the estimate, but the highlight never moves backwards during playback.
-    const index = at >= this.at && at - this.at < FAR_S ? Math.max(found, this.index) : found;
+    const index = at >= this.at && at - this.at < MIN_JUMP_S ? Math.max(found, this.index) : found;
     this.at = at;
     this.index = index;
     return sentences[index];
@@ -288,5 +288,5 @@ export class SoundingText {
 export function reveal(field, mark) {
   if (document.activeElement === field) return;
   const isSeen = mark.offsetTop >= field.scrollTop && mark.offsetTop + mark.offsetHeight <= field.scrollTop + field.clientHeight;
-  if (!isSeen) field.scrollTo({ top: mark.offsetTop - ABOVE, behavior: matchMedia('(prefers-reduced-motion: reduce)').matches ? 'auto' : 'smooth' });
+  if (!isSeen) field.scrollTo({ top: mark.offsetTop - SCROLL_MARGIN_PX, behavior: matchMedia('(prefers-reduced-motion: reduce)').matches ? 'auto' : 'smooth' });
 }

@@ -9,7 +9,7 @@ import { expectedSeconds, sentLength, untagged } from '../common/text.js';
 // --- Chips below the shared text that insert tags.
 
 const CHIPS = ['pause', 'whispering', 'excited', 'sad', 'laughing', 'neutral'];
-const KNOWN = new Set(['pause', 'neutral']); // Names of tags that the runtime does not translate.
+const UNTRANSLATED_TAGS = new Set(['pause', 'neutral']); // Names of tags that the runtime does not translate.
 
 /** Chips below the shared text that insert tags, if the room's voice supports them. */
 export class TagChips {
@@ -44,7 +44,7 @@ export class TagChips {
     holder.replaceChildren(
       ...CHIPS.map((word) => {
         const tag = studio.t(`tags.${word}`);
-        return this.chip(`[${tag}]`, `[${KNOWN.has(word) ? word : tag}]`);
+        return this.chip(`[${tag}]`, `[${UNTRANSLATED_TAGS.has(word) ? word : tag}]`);
       }),
     );
   }
@@ -158,9 +158,9 @@ export class Starters {
 
 // --- Length, expected duration, the button that makes a script, and a hint about the language.
 
-const SCRIPT_CHARS = 400; // Number of characters above which a script is offered.
-const NEAR_LIMIT = 0.8; // Share of the limit above which the limit is displayed.
-const MAX_NAMED = 3; // Maximum number of languages that the hint names.
+const MIN_SCRIPT_CHARS = 400; // A script is offered for longer texts.
+const LIMIT_SHARE = 0.8; // Share of the limit above which the limit is displayed.
+const MAX_NAMED_LANGUAGES = 3; // Maximum number of languages that the hint names.
 
 export class TextFacts {
   /** @type {number|undefined} */
@@ -214,7 +214,7 @@ export class TextFacts {
     const becomesScript = Boolean(studio.current?.takesAnyLength) && this.isTooLong;
     this.count.textContent = text && studio.t(becomesScript ? 'shell.text_facts_script' : 'shell.text_facts', this.facts(text));
     this.count.classList.toggle('vw-over', this.isTooLong && !becomesScript);
-    this.script.hidden = text.length <= SCRIPT_CHARS;
+    this.script.hidden = text.length <= MIN_SCRIPT_CHARS;
     this.respelled.textContent = this.otherwise(studio.pronunciation.count(text));
     const hint = text && this.hint(text);
     this.languageHint.hidden = !hint;
@@ -263,7 +263,7 @@ export class TextFacts {
     for (const { isWordLike } of segments) words += isWordLike ? 1 : 0;
     const number = new Intl.NumberFormat(language);
     const sent = this.sentLength(tagged);
-    const isNear = sent > NEAR_LIMIT * this.most && !this.studio.current?.takesAnyLength;
+    const isNear = sent > LIMIT_SHARE * this.most && !this.studio.current?.takesAnyLength;
     const characters = isNear
       ? this.studio.t('shell.of_at_most', { n: number.format(sent), limit: number.format(this.most) })
       : number.format(sentLength(text));
@@ -292,6 +292,6 @@ export class TextFacts {
     const { t, words } = this.studio;
     const { length } = languages;
     const known = new Intl.ListFormat(words.language, { type: 'conjunction' }).format(languages.map((one) => languageName(one, words.language)));
-    return length > MAX_NAMED ? t('shell.languages', { n: length }) : known;
+    return length > MAX_NAMED_LANGUAGES ? t('shell.languages', { n: length }) : known;
   }
 }

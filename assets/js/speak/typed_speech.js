@@ -10,11 +10,11 @@ import { need } from '../common/elements.js';
 import { FieldError } from '../common/fields.js';
 import { endsShort, expectedSeconds, isSyllabic, sentLength, untagged } from '../common/text.js';
 
-const WORD_END_MS = 700; // Pause in typing after a word, which ends a clause.
-const IN_WORD_MS = 1500; // Pause after a letter, which may be within a word.
-const IDLE_MS = 120_000; // Pause after which the request ends, because it keeps a slot of the runtime.
-const MAX_CHARS = 1000; // Maximum number of characters that are sent at once, for pasted text.
-const QUIET_MS = 250; // Time in milliseconds without new audio after which a clause counts as complete.
+const WORD_END_PAUSE_MS = 700; // Pause in typing after a word, which ends a clause.
+const IN_WORD_PAUSE_MS = 1500; // Pause after a letter, which may be within a word.
+const IDLE_TIMEOUT_MS = 120_000; // The request ends then, because it keeps a slot of the runtime.
+const MAX_SENT_CHARS = 1000; // Maximum number of characters that are sent at once, for pasted text.
+const CLAUSE_TIMEOUT_MS = 250; // A clause counts as complete if no new audio arrives for this time.
 
 // A mark needs a space after it if it may be in a number, an address or an abbreviation.
 const CLAUSE_END = /(?<=(?:^|\s)["'“‘«(]*[\p{L}\p{M}'’-]+)[,;!?]|[.,;:!?]["'”’»)]*\s|[。！？｡，；：、…—\n]|\s[-–]\s/gu;
@@ -176,7 +176,7 @@ export class TypedSpeech {
     if (this.isCut || !WORD.test(untagged(rest))) return;
     const last = rest.slice(-1);
     const mayGrow = edit.added === 0 || (WORD.test(last) && !isSyllabic(last));
-    this.timer = setTimeout(() => this.advance(this.value.length), mayGrow ? IN_WORD_MS : WORD_END_MS);
+    this.timer = setTimeout(() => this.advance(this.value.length), mayGrow ? IN_WORD_PAUSE_MS : WORD_END_PAUSE_MS);
   }
 
   /** Update all positions after an edit, and go back if the end of the sent text has changed. @param {Edit} edit @param {string} value */
@@ -224,7 +224,7 @@ export class TypedSpeech {
 
   /** Return where a long text is cut. @param {string} rest @param {number} length */
   cutOf(rest, length) {
-    const most = Math.min(MAX_CHARS, this.studio.facts.most);
+    const most = Math.min(MAX_SENT_CHARS, this.studio.facts.most);
     if (length <= most) return length;
     const space = rest.lastIndexOf(' ', most) + 1;
     return space > 0 ? space : most;
@@ -250,7 +250,7 @@ export class TypedSpeech {
       studio.catalogue.remember(room.chosen);
     } else if (this.take) {
       const last = this.take.arrivals.at(-1)?.at ?? Infinity;
-      if (last > this.sentAt && now - last > QUIET_MS) begun = this.take.seconds;
+      if (last > this.sentAt && now - last > CLAUSE_TIMEOUT_MS) begun = this.take.seconds;
       studio.stage.player.rest();
       this.take.extend(gap + text, spoken);
     }
@@ -259,7 +259,7 @@ export class TypedSpeech {
     this.clauses.push({ text, from, to: this.done, begun });
     if (isNew && this.take) studio.stage.play(this.take, { clicked: now });
     clearTimeout(this.idle);
-    this.idle = setTimeout(() => this.close(), IDLE_MS);
+    this.idle = setTimeout(() => this.close(), IDLE_TIMEOUT_MS);
     if (!this.hint.hidden) this.hint.hidden = true;
   }
 

@@ -31,7 +31,7 @@ export async function recordingOf({ id, name }, t) {
 
 /** @typedef {import('./voices.js').Choice} Choice */
 
-const SEED = 7; // The seed is fixed, so that the sample sounds the same each time.
+const SAMPLE_SEED = 7; // The seed is fixed, so that the sample sounds the same each time.
 
 export class VoiceSamples extends EventTarget {
   /** Samples played here, by checkpoint and voice. @type {Map<string, Take>} */
@@ -74,7 +74,7 @@ export class VoiceSamples extends EventTarget {
     const knows = language && studio.cards.get(mode)?.languages.includes(language);
     const config = { voice, language: knows ? language : 'auto' };
     const label = studio.t('picker.sample_of', { name });
-    const take = studio.say({ room: studio.current?.id ?? 'speakers', mode, config, text: sample ?? '', seed: SEED, label, isSample: true });
+    const take = studio.say({ room: studio.current?.id ?? 'speakers', mode, config, text: sample ?? '', seed: SAMPLE_SEED, label, isSample: true });
     this.play(choice, take, { clicked: performance.now() });
   }
 

@@ -5,17 +5,17 @@ import { languageName, title } from '../common/fields.js';
 
 // --- A voice's mark: five bars and one of eight hues, derived from its id.
 
-const HUES = 8; // Number of hues: the variables --vw-h0 to --vw-h7.
-const START = 42061; // Start value of the hash, with which the embedded speakers get different hues.
-const SIDE = 36; // Width and height of the drawing.
+const HUE_COUNT = 8; // The variables are --vw-h0 to --vw-h7.
+const HASH_START = 42061; // The embedded speakers get different hues with it.
+const DRAWING_PX = 36;
 const BAR = { width: 2.4, pitch: 4, first: 8.6, least: 5 };
-const SPANS = [6, 15, 15, 15, 6]; // Range that is added to each bar's minimum height. The outer bars are low.
+const BAR_RANGES = [6, 15, 15, 15, 6]; // Range that is added to each bar's minimum height. The outer bars are low.
 
 /** @typedef {'preset'|'designed'|'recorded'} VoiceKind a speaker of a checkpoint, a designed voice, or a cloned one */
 
 /** Return a 32-bit hash of an id, independent of case. @param {string} id */
 export function hashed(id) {
-  let hash = START;
+  let hash = HASH_START;
   for (const letter of id.toLowerCase()) hash = Math.imul(hash ^ Number(letter.codePointAt(0)), 16777619) >>> 0;
   hash = Math.imul(hash ^ (hash >>> 15), 0x2c1b3c6d) >>> 0;
   return (hash ^ (hash >>> 12)) >>> 0;
@@ -23,13 +23,13 @@ export function hashed(id) {
 
 /** Return the hue of a voice. @param {string} id a speaker's name or a stored voice's id */
 export function hueOf(id) {
-  return hashed(id) % HUES;
+  return hashed(id) % HUE_COUNT;
 }
 
 /** Return the heights of the bars. @param {string} id @returns {number[]} */
 export function barsOf(id) {
   let state = hashed(id);
-  return SPANS.map((span) => {
+  return BAR_RANGES.map((span) => {
     state = (Math.imul(state, 1664525) + 1013904223) >>> 0;
     return BAR.least + (span * (state >>> 8)) / 2 ** 24;
   });
@@ -42,10 +42,10 @@ export function markOf(id, kind) {
   mark.dataset.kind = kind;
   mark.setAttribute('aria-hidden', 'true');
   const bars = barsOf(id).map((height, at) => {
-    const place = `x="${(BAR.first + at * BAR.pitch).toFixed(1)}" y="${((SIDE - height) / 2).toFixed(1)}"`;
+    const place = `x="${(BAR.first + at * BAR.pitch).toFixed(1)}" y="${((DRAWING_PX - height) / 2).toFixed(1)}"`;
     return `<rect ${place} width="${BAR.width}" height="${height.toFixed(1)}" rx="${BAR.width / 2}" />`;
   });
-  mark.innerHTML = `<svg viewBox="0 0 ${SIDE} ${SIDE}">${bars.join('')}</svg>`;
+  mark.innerHTML = `<svg viewBox="0 0 ${DRAWING_PX} ${DRAWING_PX}">${bars.join('')}</svg>`;
   return mark;
 }
 
