@@ -18,7 +18,6 @@ from runtime.engine.text.rules import (
     GRACE_FRAMES,
     checked_instruct,
     checked_text,
-    expected_frames,
     frame_budget,
     refuse_control,
 )
@@ -50,7 +49,7 @@ from runtime.request import (
     StopReason,
 )
 from runtime.settings import Limits
-from runtime.shared.speech_rate import is_another_text
+from runtime.shared.speech_rate import expected_frames, is_another_text
 
 # Range of seeds that the device supports. Another seed would make the whole batch fail.
 SEEDS = (0, 2**63 - 1)
