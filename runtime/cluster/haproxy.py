@@ -26,8 +26,7 @@ from runtime.request import Mode
 from runtime.settings import Settings
 from runtime.shared.port.errors import DIALECT_PATHS, shaped
 from runtime.shared.port.limits import ACCOUNT_HEADER
-from runtime.shared.port.serving import WYOMING_BACKEND as WYOMING_SETTING
-from runtime.shared.port.serving import address_of
+from runtime.shared.port.serving import WYOMING_VARIABLE, address_of
 from runtime.shared.system import max_files
 
 ANY_BACKEND = "any"  # Backend with all replicas, in addition to one backend per mode.
@@ -202,7 +201,7 @@ def _wyoming(settings: Settings, long_s: int) -> list[str]:
     Health checks use the replicas' HTTP port.
     """
     server = settings.server
-    name, port = address_of(server.wyoming, setting=WYOMING_SETTING)
+    name, port = address_of(server.wyoming, setting=WYOMING_VARIABLE)
     return [
         "defaults",
         "    mode tcp",

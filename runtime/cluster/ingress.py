@@ -24,8 +24,7 @@ from runtime.server.wyoming.announcement import announced
 from runtime.settings import Settings
 from runtime.shared.certificates import certificates
 from runtime.shared.names import new_id
-from runtime.shared.port.serving import WYOMING_BACKEND as WYOMING_SETTING
-from runtime.shared.port.serving import address_of
+from runtime.shared.port.serving import WYOMING_VARIABLE, address_of
 
 log = logging.getLogger(__name__)
 
@@ -81,7 +80,7 @@ class Ingress:
 
     async def _announce(self) -> None:
         """Announce Wyoming's port on the local network."""
-        name, port = address_of(self._settings.server.wyoming, setting=WYOMING_SETTING)
+        name, port = address_of(self._settings.server.wyoming, setting=WYOMING_VARIABLE)
         found = await asyncio.get_running_loop().getaddrinfo(name, port, type=socket.SOCK_STREAM)
         await announced(str(found[0][4][0]), port)
 

@@ -20,8 +20,7 @@ from runtime.server.wyoming.announcement import announced, check_announced
 from runtime.server.wyoming.event_socket import EventSocket
 from runtime.server.wyoming.session import WyomingSession
 from runtime.shared.port.limits import ConnectionCaps
-from runtime.shared.port.serving import LISTEN_BACKLOG, address_of, bind
-from runtime.shared.port.serving import WYOMING_VARIABLE as SETTING
+from runtime.shared.port.serving import LISTEN_BACKLOG, WYOMING_VARIABLE, address_of, bind
 
 log = logging.getLogger(__name__)
 
@@ -45,12 +44,12 @@ class WyomingPort:
         """
         if host.settings.server.wyoming_announced:
             check_announced()
-        name, port = address_of(uri, setting=SETTING)
+        name, port = address_of(uri, setting=WYOMING_VARIABLE)
         self._host = host
         self._limit = host.settings.limits.max_message_bytes
         self._caps = ConnectionCaps(host.settings.server)
         self._rate_limit = RateLimit(host.settings.server.requests_per_minute)
-        self._listener = bind(host.settings.server, name, port, option=SETTING, is_shared=True)
+        self._listener = bind(host.settings.server, name, port, option=WYOMING_VARIABLE, is_shared=True)
         self._server: asyncio.Server | None = None
         self._serving: set[asyncio.Task[None]] = set()
         self._announcing: asyncio.Task[None] | None = None
